@@ -6,6 +6,12 @@ has one row for each further child: the parent, the number of children, where th
 itself.  Both are made of one unit at a time: its rows in them depend on no other unit.
 
 A row of a tail weighs ``floor(WHOLE / max(tau, number - 1))``: all rows of a unit together at most ``WHOLE``.
+
+Rows of a child table may have children themselves: diagnoses of a visit of a patient.  Of each row the first ``most``
+are kept, and of a unit as many as the schema bounds, the first in the order of the rows that they belong to.  Their own
+*head* has one row for each row above: what is known of it, how many children, the first one; their tail is as above,
+family by family.  A row of either weighs ``floor(WHOLE / max(tau, n))``, where n is at least the number of all such
+rows of the unit: that is a function of the rows of one unit, and all of them together weigh ``WHOLE`` at most.
 """
 
 from __future__ import annotations
@@ -38,6 +44,8 @@ FIRSTS = 48
 """Cells of a first date, at most."""
 
 _MOST_CHILDREN = 1 << 10
+_MOST_ROWS = 1 << 16
+_EXACT = 8  # rows of a unit up to which each number of them has a weight of its own; beyond, a quarter more share one
 _MEMORIES = (1, 2)
 
 
@@ -49,7 +57,7 @@ class DerivedTable:
         name: as the journal calls it.
         domain: of its rows; its unit has ``whole`` rows, as a row of weight w counts as w equal rows.
         number: the attribute that says how many rows the unit of a row has in the table.
-        rows: of a unit, by the code of that attribute.
+        rows: of a unit, at most, by the code of that attribute.
         weights: of each of these rows, by the same code.
         whole: what the rows of a unit weigh together, at most.
         described: as JSON values, what makes its rows: order, bounds, weights.
@@ -174,6 +182,16 @@ class ChildTable:
         """What the number of rows of a unit is called in heads and tails."""
         return f"{self.table.name}.number"
 
+    @property
+    def rows(self) -> str:
+        """What the class of the number of all rows of a unit is called, where they are not of one family."""
+        return f"{self.table.name}.rows"
+
+    @property
+    def place(self) -> str:
+        """What the place of a row among its siblings is called."""
+        return f"{self.table.name}.place"
+
     def named(self, where: str, name: str) -> str:
         """What an attribute of the ``first``, ``this``, ``previous`` or ``before`` row is called."""
         return f"{self.table.name}.{where}.{name}"
@@ -208,10 +226,12 @@ class RelatedTables:
             raise DomainError("a child table is named twice", culprit=self.children)
         if type(self.tau) is not int or not 1 <= self.tau <= WHOLE:
             raise DomainError(f"tau is a whole number from 1, not {self.tau}", culprit=self.tau)
-        if self.parent is None and len(self.children) > 1:
+        if self.parent is None and len(self.direct) > 1:
             raise DomainError("several child tables need a table that lists all units, which the schema does not name")
         for child in self.children:
             self._check(child)
+            if self.most_rows(child) > _MOST_ROWS:
+                raise DomainError(f"of {child.table.name} at most {_MOST_ROWS} rows of a unit are kept", culprit=child)
 
     def _check(self, child: ChildTable) -> None:
         table = child.table
@@ -219,17 +239,40 @@ class RelatedTables:
             raise DomainError(f"{table.name} is described otherwise than in the schema", culprit=table.name)
         if table.name == self.schema.units:
             raise DomainError(f"{table.name} lists the units: each has one row there", culprit=table.name)
-        if table.unit is None and (table.through is None or table.through.table != self.schema.units):
-            raise DomainError(
-                f"{table.name} belongs to {self.schema.id} through another table: only children of a unit are "
-                "synthesized, not children of children; leave it out",
-                culprit=table.name,
-            )
+        if (name := row_above(self.schema, table)) is not None:
+            before = self.children[: self.children.index(child)]
+            if name not in {each.table.name for each in before}:
+                raise DomainError(
+                    f"{table.name} belongs to rows of {name}, which is not synthesized before it; name {name} first, "
+                    f"or leave {table.name} out",
+                    culprit=table.name,
+                )
+
+    def above(self, child: ChildTable) -> ChildTable | None:
+        """The child table to whose rows those of this one belong; None where they are children of the unit."""
+        name = row_above(self.schema, child.table)
+        return None if name is None else next(each for each in self.children if each.table.name == name)
+
+    def below(self, child: ChildTable) -> tuple[ChildTable, ...]:
+        """The child tables whose rows belong to rows of this one."""
+        return tuple(each for each in self.children if row_above(self.schema, each.table) == child.table.name)
+
+    def most_rows(self, child: ChildTable) -> int:
+        """Rows of one unit that are kept, at most."""
+        above = self.above(child)
+        if above is None:
+            return child.most
+        return min(self.schema.bounds(child.table.name).rows, self.most_rows(above) * child.most)
 
     @property
     def parent(self) -> SchemaTable | None:
         """The table that lists all units; None: units are those with a child."""
         return None if self.schema.units is None else self.schema[self.schema.units]
+
+    @property
+    def direct(self) -> tuple[ChildTable, ...]:
+        """The child tables whose rows belong to a unit, not to a row of another child table."""
+        return tuple(child for child in self.children if row_above(self.schema, child.table) is None)
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -240,39 +283,72 @@ class RelatedTables:
     @property
     def unit(self) -> Unit:
         """Of a head: one row, behind which stand so many rows of each child table."""
-        kept = [(child.table.name, child.most) for child in self.children]
+        kept = [(child.table.name, self.most_rows(child)) for child in self.children]
         return Unit(self.schema.id, rows=1, schema=self.schema.name, kept=kept)
 
-    def least(self) -> int:
-        """The least number of children that a unit can have."""
-        return 1 if self.parent is None else 0
+    def least(self, child: ChildTable | None = None) -> int:
+        """The least number of children that a unit can have, or of a child table the row that they belong to."""
+        return 1 if self.parent is None and (child is None or self.above(child) is None) else 0
 
     @cached_property
     def head(self) -> Domain:
         """Of the table with one row a unit: the first child has one more code where there may be none, the last.
 
-        It names the related tables, and the tails that are derived with it: no others are counted beside its rows.
+        It names the related tables, and the tables that are derived with it: no others are counted beside its rows.
         """
         found = list(self._parents)
-        none = self.least() == 0
-        for child in self.children:
-            found.append(Integer(name=child.number, minimum=self.least(), maximum=child.most, unknown=Unknown.CLAMP))
-            for each in child.table.attributes:
-                name = child.named("first", each.name)
-                dated = child.dated and each.name == child.order
-                more = each.size - each.declared + none
-                found.append(_cells(name, len(child.first_dates), more) if dated else coded(each, name, none=none))
-        return Domain(tuple(found), unit=self.unit, derives=(self.hash, *(tail.hash for tail in self.tails)))
+        for child in self.direct:
+            found += self._first(child)
+        return Domain(tuple(found), unit=self.unit, derives=(self.hash, *(table.hash for table in self.derived)))
+
+    def _first(self, child: ChildTable) -> list[Attribute]:
+        """How many children, and the first one."""
+        least = self.least(child)
+        found: list[Attribute] = [
+            Integer(name=child.number, minimum=least, maximum=child.most, unknown=Unknown.CLAMP),
+        ]
+        for each in child.table.attributes:
+            name = child.named("first", each.name)
+            dated = child.dated and each.name == child.order
+            more = each.size - each.declared + (least == 0)
+            found.append(_cells(name, len(child.first_dates), more) if dated else coded(each, name, none=least == 0))
+        return found
+
+    def evidence(self, child: ChildTable) -> tuple[Attribute, ...]:
+        """What is known of the row that the rows of a child table belong to: of the unit, and of each row between."""
+        above = self.above(child)
+        if above is None:
+            return self._parents
+        own = (coded(each, above.named("this", each.name), none=False) for each in above.plain)
+        return (*self.evidence(above), *own)
+
+    def opening(self, child: ChildTable) -> DerivedTable | None:
+        """Of the table with one row for each row of the table above: what is known of it, how many children it has,
+        and the first; None for children of a unit, of whom the head says this.
+        """
+        above = self.above(child)
+        if above is None:
+            return None
+        most = self.most_rows(above)
+        number, rows = above.rows, weight_classes(most)
+        counted = _cells(number, len(rows), 0)
+        if self.above(above) is None:  # then its number is that of all rows of the unit, and tells something of each
+            number, rows = above.number, tuple(range(1, most + 1))
+            counted = Integer(name=number, minimum=1, maximum=most, unknown=Unknown.CLAMP)
+        last = min(above.most, PLACES + 1)
+        place = Integer(name=above.place, minimum=1, maximum=last, unknown=Unknown.CLAMP)
+        found = (*self.evidence(child), counted, place, *self._first(child))
+        return self._derived(f"{child.table.name}.head", found, number, rows)
 
     def tail(self, child: ChildTable) -> DerivedTable | None:
-        """Of the table with one row for each child after the first; None where a unit has one child at most."""
+        """Of the table with one row for each child after the first; None where a row has one child at most."""
         if child.most == 1:
             return None
         last = min(child.most, PLACES + 1)
         found = [
-            *self._parents,
+            *self.evidence(child),
             Integer(name=child.number, minimum=2, maximum=child.most, unknown=Unknown.CLAMP),
-            Integer(name=f"{child.table.name}.place", minimum=2, maximum=last, unknown=Unknown.CLAMP),
+            Integer(name=child.place, minimum=2, maximum=last, unknown=Unknown.CLAMP),
             Integer(name=f"{child.table.name}.last", minimum=0, maximum=1, unknown=Unknown.CLAMP),
             *(coded(each, child.named("previous", each.name), none=False) for each in child.plain),
             *(coded(each, child.named("before", each.name), none=True) for each in child.plain if child.memory > 1),
@@ -282,11 +358,17 @@ class RelatedTables:
             absent = int(child.undated)
             found.append(_cells(child.named("previous", child.order), len(child.gaps), absent + 1))
             found.append(_cells(child.named("this", child.order), len(child.gaps), absent))
-        rows = tuple(number - 1 for number in range(2, child.most + 1))
+        number, rows = child.number, tuple(range(1, child.most))
+        if self.above(child) is not None:
+            number, rows = child.rows, weight_classes(max(self.most_rows(child) - 1, 1))
+            found.append(_cells(number, len(rows), 0))
+        return self._derived(f"{child.table.name}.tail", tuple(found), number, rows)
+
+    def _derived(self, name: str, found: tuple[Attribute, ...], number: str, rows: tuple[int, ...]) -> DerivedTable:
         return DerivedTable(
-            name=f"{child.table.name}.tail",
-            domain=Domain(tuple(found), unit=self.unit.bounded(rows=WHOLE, per=())),
-            number=child.number,
+            name=name,
+            domain=Domain(found, unit=self.unit.bounded(rows=WHOLE, per=())),
+            number=number,
             rows=rows,
             weights=tuple(WHOLE // max(self.tau, further) for further in rows),
             whole=WHOLE,
@@ -295,8 +377,14 @@ class RelatedTables:
 
     @property
     def tails(self) -> tuple[DerivedTable, ...]:
-        """Of all child tables of which a unit may have more than one row."""
+        """Of all child tables of which there may be more than one row."""
         return tuple(tail for child in self.children if (tail := self.tail(child)) is not None)
+
+    @property
+    def derived(self) -> tuple[DerivedTable, ...]:
+        """All that is derived beside the head: of each child table its own head, where it has one, and its tail."""
+        both = (table for child in self.children for table in (self.opening(child), self.tail(child)))
+        return tuple(table for table in both if table is not None)
 
     def describe(self) -> dict[str, Any]:
         """Order, bounds and weights, as JSON values for the journal."""
@@ -343,24 +431,47 @@ def _cells(name: str, declared: int, more: int) -> Attribute:
     return replace(kept, nullable=more > 0, unknown=Unknown.CATEGORY if more > 1 else Unknown.CLAMP)
 
 
-def related_tables(schema: Schema, children: Sequence[ChildTable] = (), *, tau: int = 2) -> RelatedTables:
-    """The related tables of a schema; without ``children`` all private tables that belong to a unit directly.
+def row_above(schema: Schema, table: SchemaTable) -> str | None:
+    """The table to whose rows those of a private table belong; None where they belong to a unit."""
+    if table.unit is not None or table.through is None:
+        return None
+    above = schema[table.through.table].name
+    return None if above == schema.units else above
 
-    Of these, rows are ordered by their first date, where they have one, and as many are kept as the schema bounds.
+
+def weight_classes(most: int) -> tuple[int, ...]:
+    """Numbers of rows of which each stands for itself and those between it and the one before: the greatest is the one
+    that a weight is made of, so that rows of fewer weigh less together.
+
+    >>> weight_classes(14)
+    (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14)
+    """
+    found = [*range(1, min(most, _EXACT) + 1)]
+    while found[-1] < most:
+        found.append(min(found[-1] + found[-1] // 4, most))
+    return tuple(found)
+
+
+def _chained(schema: Schema) -> list[SchemaTable]:
+    """The private tables with attributes whose rows belong to a unit through such tables, each after the one above."""
+    held = [each for each in schema if not each.public and each.name != schema.units and each.attributes]
+    found = [each for each in held if row_above(schema, each) is None]
+    for above in found:
+        found += [each for each in held if row_above(schema, each) == above.name]
+    return found
+
+
+def related_tables(schema: Schema, children: Sequence[ChildTable] = (), *, tau: int = 2) -> RelatedTables:
+    """The related tables of a schema; without ``children`` all private tables, those of rows of others after these.
+
+    Rows are ordered by their first date, where they have one, and as many are kept as the schema bounds.
 
     Raises:
         DomainError: no such tables.
     """
     schema.refuse_draft()
     if not children:
-        found = [
-            table
-            for table in schema
-            if not table.public
-            and table.name != schema.units
-            and table.attributes
-            and (table.unit is not None or (table.through is not None and table.through.table == schema.units))
-        ]
+        found = _chained(schema)
         dated = {
             table.name: next((each.name for each in table.attributes if isinstance(each, Date | Timestamp)), None)
             for table in found
@@ -368,4 +479,11 @@ def related_tables(schema: Schema, children: Sequence[ChildTable] = (), *, tau: 
         children = [
             ChildTable(table=table, order=dated[table.name], most=schema.bounds(table.name).rows) for table in found
         ]
-    return RelatedTables(schema=schema, children=tuple(children), tau=tau)
+    found_tables = RelatedTables(schema=schema, children=tuple(children), tau=tau)
+    for child in found_tables.children:
+        if child.most > (bound := schema.bounds(child.table.name).rows):
+            raise DomainError(
+                f"of {child.table.name} at most the {bound} rows that the schema bounds are kept, not {child.most}",
+                culprit=child,
+            )
+    return found_tables

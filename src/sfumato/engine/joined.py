@@ -96,14 +96,15 @@ class JoinedTables:
         return self._engine.encoded(encoding)
 
     def derive(self, related: RelatedTables) -> EncodedRows:
-        """The head of related tables, with the tails of all child tables derived of the same units."""
+        """The head of related tables, with all that is derived of the same units beside it."""
         encode = partial(DerivedEncoding, related, relations=self._relations, dialect=self._engine.dialect)
-        tails = {
-            tail.name: self._engine.encoded(encode(child))
+        found = {
+            table.name: self._engine.encoded(encode(child, opening=opening))
             for child in related.children
-            if (tail := related.tail(child)) is not None
+            for table, opening in ((related.opening(child), True), (related.tail(child), False))
+            if table is not None
         }
-        return self._engine.encoded(encode(None)).deriving(tails)
+        return self._engine.encoded(encode(None, opening=False)).deriving(found)
 
     def _owners_of(self, name: str) -> str:
         """Units by the keys of a table, found through others where need be."""

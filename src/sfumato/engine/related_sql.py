@@ -2,7 +2,8 @@
 
 Rows of a unit are ordered by the cell of a public attribute, missing values last, and within a cell by the digest of
 unit and codes: rows of one digest are equal, so that it does not matter which of them comes first, nor in which order
-the engine reads.  Every window is over the rows of one unit, so what a unit adds depends on its own rows only.
+the engine reads.  Rows of one digest that have children of their own differ by these, and follow each other by the
+digest of their key.  Every window is over the rows of one unit, so what a unit adds depends on its own rows only.
 """
 
 # ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
@@ -20,17 +21,19 @@ from sfumato.engine.encoding import bin_number
 
 @dataclass(frozen=True)
 class DerivedEncoding:
-    """Implements :class:`sfumato.engine.encoding.RowEncoding` over the head, or over the tail of a child table.
+    """Implements :class:`sfumato.engine.encoding.RowEncoding` over the head, or over what is derived of a child table.
 
     Attributes:
         related: the tables.
-        child: of whose tail the rows are; None: of the head.
+        child: of whose tail, or own head, the rows are; None: of the head of the units.
+        opening: whether they are of its own head.
         relations: where the encoded rows of each table are, by its name.
         dialect: of the engine that has them.
     """
 
     related: RelatedTables
     child: ChildTable | None
+    opening: bool
     relations: Mapping[str, str]
     dialect: Dialect
 
@@ -39,14 +42,15 @@ class DerivedEncoding:
         """Of the rows, with the most that a unit has of them."""
         if self.child is None:
             return self.related.head
-        tail = self.related.tail(self.child)
-        assert tail is not None
-        return tail.counted
+        table = self.related.opening(self.child) if self.opening else self.related.tail(self.child)
+        assert table is not None
+        return table.counted
 
     @property
     def named(self) -> str:
         """What its version begins with."""
-        return f"{self.related.hash} {'' if self.child is None else self.child.table.name}"
+        part = " head" if self.opening else ""
+        return f"{self.related.hash} {'' if self.child is None else self.child.table.name}{part}"
 
     @property
     def values(self) -> tuple[int, ...]:
@@ -62,7 +66,10 @@ class DerivedEncoding:
         """The rows, before any is left out; they have no raw columns."""
         del relation
         assert not raw
-        values, unit, source = self._head() if self.child is None else self._tail(self.child)
+        if self.child is None:
+            values, unit, source = self._head()
+        else:
+            values, unit, source = self._opening(self.child) if self.opening else self._tail(self.child)
         codes = (
             f"{self.dialect.code(value, attribute.size)} AS c{place}"
             for place, (value, attribute) in enumerate(zip(values, self.domain, strict=True))
@@ -70,15 +77,10 @@ class DerivedEncoding:
         return f"SELECT {', '.join(codes)}, {unit} AS u FROM {source}"
 
     def _head(self) -> tuple[list[str], str, str]:
-        values, least = self._parents(), self.related.least()
-        children = [f"({self._chained(child)}) AS f{place}" for place, child in enumerate(self.related.children)]
-        for place, child in enumerate(self.related.children):
-            values.append(f"COALESCE(f{place}.n, 0) - {least}")
-            for at, attribute in enumerate(child.table.attributes):
-                code, none = f"f{place}.c{at}", attribute.size
-                if child.dated and attribute.name == child.order:
-                    code, none = self._first_date(child, code), len(child.first_dates) + none - attribute.declared
-                values.append(f"COALESCE({code}, {none})")
+        values, direct = self._parents(), self.related.direct
+        children = [f"({self._kept(child)}) AS f{place}" for place, child in enumerate(direct)]
+        for place, child in enumerate(direct):
+            values += self._first(child, f"f{place}")
         if self.related.parent is None:
             return values, "f0.u", f"{children[0]} WHERE f0.t = 1"
         joins = "".join(
@@ -86,13 +88,33 @@ class DerivedEncoding:
         )
         return values, "p.u", f"{self.relations[self.related.parent.name]} AS p{joins}"
 
+    def _first(self, child: ChildTable, at: str) -> list[str]:
+        """How many children, and the first one, of rows that may have none."""
+        values = [f"COALESCE({at}.n, 0) - {self.related.least(child)}"]
+        for place, attribute in enumerate(child.table.attributes):
+            code, none = f"{at}.c{place}", attribute.size
+            if child.dated and attribute.name == child.order:
+                code, none = self._first_date(child, code), len(child.first_dates) + none - attribute.declared
+            values.append(f"COALESCE({code}, {none})")
+        return values
+
+    def _opening(self, child: ChildTable) -> tuple[list[str], str, str]:
+        above, table = self.related.above(child), self.related.opening(child)
+        assert above is not None
+        assert table is not None
+        counted = "d.n - 1" if self.related.above(above) is None else _class_of("d.w", table.rows)
+        values = [*(f"d.e{place}" for place in range(len(self.related.evidence(child)))), counted]
+        values += [_placed("d.t", above, first=1), *self._first(child, "f")]
+        joined = f"({self._with_evidence(above)}) AS d LEFT JOIN ({self._kept(child)}) AS f"
+        return values, "d.u", f"{joined} ON f.u = d.u AND f.a = d.r AND f.t = 1"
+
     def _tail(self, child: ChildTable) -> tuple[list[str], str, str]:
         plain = [(child.table.attributes.index(each), each) for each in child.plain]
-        last = min(child.most, PLACES + 1)
+        nested = self.related.above(child) is not None
         values = [
-            *self._parents(),
+            *([f"x.e{place}" for place in range(len(self.related.evidence(child)))] if nested else self._parents()),
             "x.n - 2",
-            f"CASE WHEN x.t > {last} THEN {last} ELSE x.t END - 2",
+            _placed("x.t", child, first=2),
             "CASE WHEN x.t = x.n THEN 1 ELSE 0 END",
             *(f"x.z{place}" for place, _ in plain),
         ]
@@ -108,7 +130,12 @@ class DerivedEncoding:
             values.append(f"CASE WHEN x.z{at} >= {date.declared} THEN {absent} ELSE {before} END")
             gap = self._gap(child, f"x.c{at}", f"x.z{at}")
             values.append(f"CASE WHEN x.c{at} >= {date.declared} THEN {absent} ELSE {gap} END")
-        source = f"({self._chained(child)}) AS x"
+        if nested:
+            table = self.related.tail(child)
+            assert table is not None
+            further = f"SELECT *, COUNT(*) OVER (PARTITION BY u) AS f FROM ({self._kept(child)}) AS kept_rows"
+            return [*values, _class_of("x.f", table.rows)], "x.u", f"({further} WHERE t > 1) AS x"
+        source = f"({self._kept(child)}) AS x"
         if self.related.parent is not None:
             source += f" JOIN {self.relations[self.related.parent.name]} AS p ON p.u = x.u"
         return values, "x.u", f"{source} WHERE x.t > 1"
@@ -131,24 +158,76 @@ class DerivedEncoding:
         parent = self.related.parent
         return [] if parent is None else [f"p.c{place}" for place in range(len(parent.attributes))]
 
-    def _chained(self, child: ChildTable) -> str:
-        """The rows that are kept of each unit: place ``t``, number ``n``, codes, and those of the rows before."""
-        codes = [f"c{place}" for place in range(len(child.table.attributes))]
-        listed = ", ".join(["u", *codes])
+    def _kept(self, child: ChildTable) -> str:
+        """The rows that are kept of each unit: codes, place ``t`` of ``n`` in their family, and codes of the rows before.
+
+        Where they have children, also ``k``, their key, and ``r``, their place in the unit.  Where they belong to rows
+        of another table also ``a``, the place of that row in its unit, ``e``, what is known of it, and ``w``, how many
+        there are of the unit.
+        """
+        above, codes = self.related.above(child), [f"c{place}" for place in range(len(child.table.attributes))]
+        keyed = bool(self.related.below(child))
+        relation, family, known = self.relations[child.table.name], "u", []
+        if above is not None:
+            link = child.table.through
+            assert link is not None
+            known = [f"e{place}" for place in range(len(self.related.evidence(child)))]
+            inside = [
+                "g.u AS u",
+                "d.r AS a",
+                *(f"g.{code} AS {code}" for code in codes),
+                *(f"d.{e} AS {e}" for e in known),
+            ]
+            inside += [f"g.k{place} AS k{place}" for place in range(len(child.table.columns))]
+            tied = f"d.u = g.u AND d.k = g.k{child.table.columns.index(link.column)}"
+            relation = (
+                f"(SELECT {', '.join(inside)} FROM {relation} AS g JOIN ({self._with_evidence(above)}) AS d ON {tied})"
+            )
+            relation, family, known = f"{relation} AS linked_rows", "u, a", ["a", *known]
         spelled = ", ' ', ".join(self.dialect.text(code) for code in codes)
-        draw = self.dialect.digest(f"CONCAT('{self.related.schema.hash[:16]}', u, '|', {spelled})")
-        drawn = f"SELECT {listed}, {draw} AS draw FROM {self.relations[child.table.name]}"
-        order = [*self._sorting(child), "draw"]
-        place = f"ROW_NUMBER() OVER (PARTITION BY u ORDER BY {', '.join(order)})"
-        placed = f"SELECT {listed}, {place} AS t FROM ({drawn}) AS drawn_rows"
-        lags = ["COUNT(*) OVER (PARTITION BY u) AS n"]
+        carried, order = ["u", *codes, *known], [*self._sorting(child), "draw"]
+        drawn = [*carried, f"{self._digest(spelled)} AS draw"]
+        if keyed:
+            key = f"k{child.table.columns.index(child.table.key or '')}"
+            drawn += [f"{key} AS k", f"CASE WHEN {key} IS NULL THEN '' ELSE {self._digest(key)} END AS tie"]
+            carried, order = [*carried, "k"], [*order, "tie"]
+        place = f"ROW_NUMBER() OVER (PARTITION BY {family} ORDER BY {', '.join(order)})"
+        placed = (
+            f"SELECT {', '.join(carried)}, {place} AS t FROM (SELECT {', '.join(drawn)} FROM {relation}) AS drawn_rows"
+        )
+        cut = f"({placed}) AS placed_rows WHERE t <= {child.most}"
+        more = [f"COUNT(*) OVER (PARTITION BY {family}) AS n"]
+        if above is not None:
+            within = "ROW_NUMBER() OVER (PARTITION BY u ORDER BY a, t)"
+            cut = f"(SELECT {', '.join(carried)}, t, {within} AS r FROM {cut}) AS cut_rows"
+            cut += f" WHERE r <= {self.related.schema.bounds(child.table.name).rows}"
+            carried, more = [*carried, "r"], [*more, "COUNT(*) OVER (PARTITION BY u) AS w"]
+        elif keyed:
+            more.append("t AS r")
         for name, back in (("z", 1), ("y", 2)):
             if back <= child.memory or child.dated:
-                lags += [
-                    f"LAG({code}, {back}) OVER (PARTITION BY u ORDER BY t) AS {name}{at}"
+                more += [
+                    f"LAG({code}, {back}) OVER (PARTITION BY {family} ORDER BY t) AS {name}{at}"
                     for at, code in enumerate(codes)
                 ]
-        return f"SELECT {listed}, t, {', '.join(lags)} FROM ({placed}) AS placed_rows WHERE t <= {child.most}"
+        return f"SELECT {', '.join(carried)}, t, {', '.join(more)} FROM {cut}"
+
+    def _digest(self, text: str) -> str:
+        """Of something of a row of a unit, by which rows of one order follow each other."""
+        return self.dialect.digest(f"CONCAT('{self.related.schema.hash[:16]}', u, '|', {text})")
+
+    def _with_evidence(self, child: ChildTable) -> str:
+        """The rows kept of a table with children: their keys, places, numbers, and ``e``, what is known of them."""
+        own = [f"d.c{child.table.attributes.index(each)}" for each in child.plain]
+        listed, source = ["d.u AS u", "d.k AS k", "d.r AS r", "d.t AS t", "d.n AS n"], f"({self._kept(child)}) AS d"
+        known = self._parents()
+        if self.related.above(child) is not None:
+            listed.append("d.w AS w")
+            known = [f"d.e{place}" for place in range(len(self.related.evidence(child)))]
+        elif self.related.parent is not None:
+            source += f" JOIN {self.relations[self.related.parent.name]} AS p ON p.u = d.u"
+        listed += [f"{code} AS e{place}" for place, code in enumerate([*known, *own])]
+        return f"SELECT {', '.join(listed)} FROM {source}"
 
     def _sorting(self, child: ChildTable) -> list[str]:
         if child.order is None:
@@ -156,3 +235,15 @@ class DerivedEncoding:
         attribute = child.attribute(child.order)
         code = f"c{child.table.attributes.index(attribute)}"
         return [f"CASE WHEN {code} < {attribute.declared} THEN 0 ELSE 1 END", f"{code}{' DESC' * child.falling}"]
+
+
+def _placed(place: str, child: ChildTable, *, first: int) -> str:
+    """The code of a place from the ``first`` that there is: later ones are one."""
+    last = min(child.most, PLACES + 1)
+    return f"CASE WHEN {place} > {last} THEN {last} ELSE {place} END - {first}"
+
+
+def _class_of(count: str, rows: Sequence[int]) -> str:
+    """The class of a number of rows: the first that holds so many."""
+    held = " ".join(f"WHEN {count} <= {most} THEN {code}" for code, most in enumerate(rows[:-1]))
+    return f"CASE {held} ELSE {len(rows) - 1} END" if held else "0"
