@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from tests.engine.test_related import rows_of
 from tests.nested_families import TOWN, Row, derived_rows, frames, nested, some_houses
@@ -50,7 +51,7 @@ def test_jobs_of_nobody_and_of_persons_that_are_not_kept_are_in_no_table() -> No
     encoded = open_tables(TOWN, tables).derive(nested(1, 2))
     assert rows_of(encoded.derived("jobs.head")) == Counter({(0, 3, 0, 0, 0, 1, 0): 1})
     assert rows_of(encoded.derived("jobs.tail")).total() == 0
-    others = {**tables, "houses": frames([Row((1,))] * 3)["houses"].slice(1)}  # none of them is h0
+    others = {**tables, "houses": pa.table({"house": ["h8", "h9"], "large": ["no", "no"]})}
     encoded = open_tables(TOWN, others).derive(nested(2, 2))
     assert rows_of(encoded).total() == 2
     assert all(rows_of(encoded.derived(name)).total() == 0 for name in ("jobs.head", "jobs.tail"))

@@ -159,7 +159,7 @@ class DerivedEncoding:
         return [] if parent is None else [f"p.c{place}" for place in range(len(parent.attributes))]
 
     def _kept(self, child: ChildTable) -> str:
-        """The rows that are kept of each unit: codes, place ``t`` of ``n`` in their family, and codes of the rows before.
+        """The rows that are kept of each unit: codes, place ``t`` of ``n`` in a family, and codes of the rows before.
 
         Where they have children, also ``k``, their key, and ``r``, their place in the unit.  Where they belong to rows
         of another table also ``a``, the place of that row in its unit, ``e``, what is known of it, and ``w``, how many

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.domain import Attribute, Domain
+from sfumato.domain import Domain
 from sfumato.domain.related_tables import ChildTable, RelatedTables
 from sfumato.errors import InputError
 from sfumato.model.factor import FloatArray
@@ -25,6 +25,8 @@ from sfumato.model.noisy_table import NoisyTable
 from sfumato.strict_documents import read_json
 from sfumato.synthesize.codebook import NOTICE, Guarantee, printable
 from sfumato.synthesize.families.child_dates import Codes
+from sfumato.synthesize.families.drawn_children import DrawnChildren
+from sfumato.synthesize.families.family_labels import head_labels, opening_labels, tail_labels
 from sfumato.synthesize.families.slots import Slot
 from sfumato.synthesize.stated_errors import Margin, margin, value_errors
 
@@ -154,31 +156,47 @@ class FamilyFacts:
 def family_codebook(
     related: RelatedTables,
     models: Mapping[str, Sequence[NoisyTable]],
-    rows: tuple[Mapping[str, Codes], Mapping[str, Sequence[Slot]]],
+    rows: tuple[Mapping[str, Codes], DrawnChildren],
     facts: FamilyFacts,
 ) -> FamilyCodebook:
     """The codebook of rows that were drawn.
 
     Args:
         related: the tables.
-        models: noisy tables of ``head`` and of each tail, by name.
-        rows: codes of the units by attribute of the head, and of each child table slot by slot.
+        models: noisy tables of ``head`` and of all that is derived, by name.
+        rows: codes of the units by attribute of the head, and what was drawn of each child table.
         facts: of the release.
     """
     head, children = rows
     units = len(next(iter(head.values()), ()))
     weighed: list[Weighed] = [(head, np.ones(units))]
     says = "one row a unit: the parent, how many children of each table, the first child of each"
-    parts = [_Drawn(related.head, models["head"], weighed, 1, _head_labels(related)).part("head", says)]
+    parts = [_Drawn(related.head, models["head"], weighed, 1, head_labels(related)).part("head", says)]
     for child in related.children:
-        tail = related.tail(child)
+        above, opening, tail = related.above(child), related.opening(child), related.tail(child)
+        own, table = children.heads[child.table.name], child.table.name
+        if above is not None and opening is not None:
+            weights = np.array(opening.weights, dtype=np.float64)[own[opening.number]]
+            held = {name: own[name] for name in opening.domain.names}
+            # a first child that was drawn and left out, as the unit had too many, is none
+            for each in child.table.attributes:
+                name = child.named("first", each.name)
+                held[name] = np.where(own[child.number] > 0, own[name], opening.domain[name].size - 1)
+            labels = opening_labels(related, child)
+            drawn = _Drawn(opening.domain, models[opening.name], [(held, weights)], opening.whole, labels)
+            says = (
+                f"one row for each of {above.table.name}: what is known of it, how many of {table}, the first of them; "
+                "those of one unit weigh one together at most"
+            )
+            parts.append(drawn.part(opening.name, says))
         if tail is None:
             continue
-        weighed = list(_tail_rows(related, child, head, children[child.table.name]))
-        drawn = _Drawn(tail.domain, models[tail.name], weighed, tail.whole, _tail_labels(related, child))
+        weighed = list(_tail_rows(related, child, own, children.slots[table]))
+        drawn = _Drawn(tail.domain, models[tail.name], weighed, tail.whole, tail_labels(related, child))
+        of = "the parent" if above is None else f"the row of {above.table.name}"
         says = (
-            f"one row for each of {child.table.name} after the first: the parent, the one before it and itself; those "
-            "of one unit weigh one together at most"
+            f"one row for each of {table} after the first: {of}, the one before it and itself; those of one unit weigh "
+            "one together at most"
         )
         parts.append(drawn.part(tail.name, says))
     entry = facts.provenance.get("journal_entry")
@@ -206,8 +224,9 @@ def _tail_rows(
     tail = related.tail(child)
     assert tail is not None
     plain, every = [each.name for each in child.plain], [each.name for each in child.table.attributes]
-    numbers = head[child.number] + related.least()
-    weights = np.array(tail.weights, dtype=np.float64)
+    numbers = head[child.number] + related.least(child)
+    nested = tail.number == child.rows
+    weights = np.array(tail.weights, dtype=np.float64)[head[tail.number] if nested else np.maximum(numbers - 2, 0)]
     places = tail.domain[f"{child.table.name}.place"].size
     held = {name: np.zeros(len(numbers), dtype=np.int64) for name in every}
     older = {name: np.full(len(numbers), child.attribute(name).size) for name in every}
@@ -227,7 +246,7 @@ def _tail_rows(
                 first = np.full(len(units), len(child.gaps) + child.undated)
                 found[child.named("previous", child.order)] = _gaps(child, before, since, first if slot == 2 else None)  # noqa: PLR2004
                 found[child.named("this", child.order)] = _gaps(child, codes[child.order], before, None)
-            yield found, weights[numbers[units] - 2]
+            yield found, weights[units]
         for name in every:
             older[name][units] = held[name][units]
             held[name][units] = codes[name]
@@ -314,47 +333,6 @@ class _Drawn:
             worst=worst / self.whole,
             misplaced=min(float(misplaced), 1.0),
         )
-
-
-def _head_labels(related: RelatedTables) -> dict[str, list[str]]:
-    found = _parent_labels(related)
-    for child in related.children:
-        for each in child.table.attributes:
-            labels = list(each.labels())
-            if child.dated and each.name == child.order:
-                cells = _spans(child.first_dates, each.declared)
-                labels = [_span(labels[low], labels[high]) for low, high in cells] + labels[each.declared :]
-            found[child.named("first", each.name)] = [*labels, *(["none"] if related.least() == 0 else [])]
-    return found
-
-
-def _tail_labels(related: RelatedTables, child: ChildTable) -> dict[str, list[str]]:
-    found = _parent_labels(related)
-    for each in child.plain:
-        found[child.named("previous", each.name)] = list(each.labels())
-        found[child.named("this", each.name)] = list(each.labels())
-        found[child.named("before", each.name)] = [*each.labels(), "none"]
-    if child.dated and child.order is not None:
-        cells = _spans(child.gaps, child.attribute(child.order).declared)
-        gaps = [f"{_span(str(low), str(high))} later" for low, high in cells]
-        absent = ["missing"] if child.undated else []
-        found[child.named("this", child.order)] = [*gaps, *absent]
-        found[child.named("previous", child.order)] = [*gaps, *absent, "first"]
-    return found
-
-
-def _spans(starts: Sequence[int], end: int) -> list[tuple[int, int]]:
-    return [(low, high - 1) for low, high in zip(starts, (*starts[1:], end), strict=True)]
-
-
-def _span(low: str, high: str) -> str:
-    return low if low == high else f"{low} to {high}"
-
-
-def _parent_labels(related: RelatedTables) -> dict[str, list[str]]:
-    parent = related.parent
-    attributes: tuple[Attribute, ...] = () if parent is None else parent.attributes
-    return {f"{parent.name if parent else ''}.{each.name}": list(each.labels()) for each in attributes}
 
 
 def family_facts(book: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -33,6 +33,7 @@ from sfumato.domain.related_tables import RelatedTables
 from sfumato.errors import InputError, SfumatoError
 from sfumato.model.row_sampling import generator
 from sfumato.synthesize.codebook import NOTICE, NOTICE_KEY, Guarantee
+from sfumato.synthesize.families.drawn_children import drawn_children
 from sfumato.synthesize.families.family_codebook import (
     CODEBOOK,
     STATEMENT,
@@ -43,7 +44,6 @@ from sfumato.synthesize.families.family_codebook import (
     released_text,
 )
 from sfumato.synthesize.families.linked_rows import linked_rows
-from sfumato.synthesize.families.slots import Slots, calibrated
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.product import refuse_large
 from sfumato.vault.release import Release, ReleasedRows
@@ -120,7 +120,7 @@ class RelatedRelease(Release):
     @property
     def measured(self) -> tuple[MeasuredPart, ...]:
         """All noisy tables that the models were fitted to."""
-        whole = {table.name: table.whole for table in self.related.tails}
+        whole = {table.name: table.whole for table in self.related.derived}
         found = [MeasuredPart(HEAD, each.attributes, each.deviation) for each in self.head.measured]
         for name, tail in self.tails.items():
             found += [MeasuredPart(name, each.attributes, each.deviation / whole[name]) for each in tail.measured]
@@ -155,27 +155,21 @@ class RelatedRelease(Release):
         codes = self.head.sample(random)
         rows = {name: codes[:, place].astype("int64") for place, name in enumerate(self.head.domain.names)}
         del codes
-        children = {}
-        for child in self.related.children:
-            tail = self.tails.get(f"{child.table.name}.tail")
-            if tail is None:
-                children[child.table.name] = Slots.alone(self.related, child, rows, random)
-                continue
-            slots = Slots(self.related, child, tail, rows)
-            model = calibrated(slots, random, times=self.settings.calibration, units=self.settings.calibrated_units)
-            children[child.table.name] = list(slots.codes(model, random))
-        tables = linked_rows(self.related, rows, children, random)
+        times, some = self.settings.calibration, self.settings.calibrated_units
+        drawn = drawn_children(self.related, rows, self.tails, random, times=times, some=some)
+        tables = linked_rows(self.related, rows, drawn.slots, random)
         book = family_codebook(
             self.related,
             {HEAD: self.head.tables, **{name: tail.tables for name, tail in self.tails.items()}},
-            (rows, children),
+            (rows, drawn),
             FamilyFacts(self._promise(), self.provenance, self._files(tables), self.notes),
         )
         return tables, book
 
     def _promise(self) -> Guarantee:
         loss = self.provenance.get("parameters", {}).get("loss", {})
-        kept = ", ".join(f"at most {child.most} of {child.table.name}" for child in self.related.children)
+        most = ((self.related.most_rows(child), child.table.name) for child in self.related.children)
+        kept = ", ".join(f"at most {rows} of {name}" for rows, name in most)
         return Guarantee(
             text=self.guarantee,
             neighbours=str(self.related.unit),
@@ -192,8 +186,12 @@ class RelatedRelease(Release):
             if child is not None:
                 rising = "falling" if child.falling else "rising"
                 way = "in no order" if child.order is None else f"by {rising} {child.order}"
-                order = f"of a unit at most {child.most}, {way}"
-            most = 1 if child is None else child.most
+                above, most = self.related.above(child), self.related.most_rows(child)
+                whole = f"{most}, {way}"
+                order = f"of a unit at most {whole}"
+                if above is not None:
+                    order = f"of a row of {above.table.name} at most {child.most}, and of a unit {whole}"
+            most = 1 if child is None else self.related.most_rows(child)
             found.append(FamilyFile(name, table.num_rows, tuple(table.column_names), order, most))
         return tuple(found)
 

@@ -30,7 +30,7 @@ def linked_rows(
     Args:
         related: the tables.
         head: codes of the units, by attribute of the head.
-        children: of each child table, slot by slot, the units that have a child there and its codes.
+        children: of each child table, slot by slot, the rows above that have a child there and its codes.
         random: what values within a cell are drawn with.
     """
     import pyarrow as pa

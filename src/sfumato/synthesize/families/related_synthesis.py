@@ -5,7 +5,8 @@ A graphical model of the *head* (the parent, how many children, the first child)
 drawn from the head, children slot by slot from the tails.
 
 Neighbours differ by all rows of one unit, in all tables.  The head has one row a unit (L1 and squared L2 sensitivity 1
-for a marginal), and a tail's rows weigh at most W together (W and W^2): see :mod:`sfumato.vault.derived_questions`.
+for a marginal), and the rows of each further table weigh at most W together (W and W^2): see
+:mod:`sfumato.vault.derived_questions`.
 The losses of head and tails add up.  Everything else is made of noisy measurements and public descriptions.
 
 After McKenna, Mullins, Sheldon and Miklau (2022), "AIM: an adaptive and iterative mechanism for differentially private
@@ -18,8 +19,6 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
 from sfumato.arguments import expect
 from sfumato.domain.related_tables import ChildTable, RelatedTables, related_tables
 from sfumato.errors import QueryError
@@ -27,6 +26,7 @@ from sfumato.privacy.loss import Loss
 from sfumato.synthesize import row_count
 from sfumato.synthesize.aim import adapt, refuse_loss
 from sfumato.synthesize.families.family_release import HEAD, ModelSizes, RelatedRelease
+from sfumato.synthesize.families.opening_model import Opening, barred_firsts, fit_opening
 from sfumato.synthesize.families.tail_model import Evidence, fit_tail
 from sfumato.synthesize.graphical import Graphical, expected_errors
 from sfumato.synthesize.initial_marginals import refuse_fine
@@ -79,7 +79,7 @@ def synthesized(
     if vault.domain.hash != described.head.hash:
         raise QueryError("this vault is not of the units of these related tables", culprit=described.hash)
     refuse_loss(vault, loss, total)
-    for domain in (described.head, *(tail.domain for tail in described.tails)):
+    for domain in (described.head, *(table.domain for table in described.derived)):
         refuse_fine(domain, Limits().marginal)
     parameters = {
         "related": described.describe(),
@@ -93,7 +93,7 @@ def synthesized(
     )
     head, tails, notes = restored(described, settled.payload)
     errors = {f"{HEAD}: {name}": value for name, value in expected_errors(head.measured).items()}
-    for table in described.tails:
+    for table in described.derived:
         found = expected_errors(tails[table.name].measured)
         errors |= {f"{table.name}: {name}": value / table.whole for name, value in found.items()}
     return RelatedRelease(
@@ -117,23 +117,53 @@ def _measured(
 ) -> Payload:
     """Everything that is asked of the protected tables, in exact shares of ``loss``."""
     whole = loss.divisible
-    tails = [child for child in described.children if child.most > 1]
+    shares = part_shares(described)
     limits = Limits(cells=settings.head_cells, earlier=False)
-    own = whole * _HALF if tails else whole
+    own = whole * (1 - sum(shares.values(), Fraction(0)))
     head = adapt(mechanisms, own, total, all_marginals(_WAYS), limits=limits, zeros=head_zeros(described))
     payload: dict[str, Any] = {f"{HEAD} {name}": value for name, value in head.payload().items()}
-    notes = []
-    for place, child in enumerate(tails):
-        evidence = Evidence(described, child, head)
-        limits = Limits(cells=settings.tail_cells, earlier=False)
-        tail, seen = fit_tail(mechanisms, whole * (_HALF / len(tails)), evidence, limits=limits)
-        payload |= {f"tail {place} {name}": value for name, value in tail.payload().items()}
+    notes, place, heads = [], 0, {}
+    limits = Limits(cells=settings.tail_cells, earlier=False)
+    for child in described.children:
+        above, name = described.above(child), child.table.name
+        heads[name] = head
+        if above is not None:
+            opening = Opening(described, child, heads[above.table.name])
+            heads[name], seen = fit_opening(mechanisms, whole * shares[opening.table.name], opening, limits=limits)
+            payload |= {f"tail {place} {part}": value for part, value in heads[name].payload().items()}
+            place += 1
+            if not seen:
+                notes.append(
+                    f"noise outweighs what the rows of {name} could tell at this loss: no row of {above.table.name} "
+                    "has any"
+                )
+        if (table := described.tail(child)) is None:
+            continue
+        evidence = Evidence(described, child, heads[name])
+        tail, seen = fit_tail(mechanisms, whole * shares[table.name], evidence, limits=limits)
+        payload |= {f"tail {place} {part}": value for part, value in tail.payload().items()}
+        place += 1
         if not seen:
+            of = "a unit" if above is None else f"a row of {above.table.name}"
             notes.append(
-                f"noise outweighs what {child.table.name} beyond the first of a unit could tell at this loss: "
-                "they are drawn as the first ones are"
+                f"noise outweighs what {name} beyond the first of {of} could tell at this loss: they are drawn as the "
+                "first ones are"
             )
     return payload | {"notes": notes}
+
+
+def part_shares(described: RelatedTables) -> dict[str, Fraction]:
+    """The share of the loss of each table that is derived beside the head, by its name; the head has the rest.
+
+    All of them together have half.  Each child table has the same of it, and where it has a head of its own and a tail,
+    half of this each.
+    """
+    parts: dict[str, list[str]] = {}
+    for child in described.children:
+        found = [table.name for table in (described.opening(child), described.tail(child)) if table is not None]
+        if found:
+            parts[child.table.name] = found
+    return {name: _HALF / len(parts) / len(found) for found in parts.values() for name in found}
 
 
 def restored(
@@ -143,7 +173,7 @@ def restored(
     head = Graphical.restore(described.head, _part(payload, f"{HEAD} "))
     tails = {
         table.name: Graphical.restore(table.domain, _part(payload, f"tail {place} "))
-        for place, table in enumerate(described.tails)
+        for place, table in enumerate(described.derived)
     }
     return head, tails, tuple(payload["notes"])
 
@@ -156,16 +186,8 @@ def head_zeros(described: RelatedTables) -> list[Zeros]:
     """Cells of the head that no unit is in: a first child where there is none, none where there is one, or further ones
     after what is final.
     """
-    found: list[Zeros] = []
-    for child in described.children:
-        for each in child.table.attributes:
-            names = (child.number, child.named("first", each.name))
-            shape = described.head.project(names).shape
-            cells = np.zeros(shape, dtype=np.bool_)
-            if described.least() == 0:
-                cells[0, :-1] = cells[1:, -1] = True
-            if child.final is not None and child.final[0] == each.name:
-                cells[2 - described.least() :, child.final_code] = True
-            if cells.any():
-                found.append(Zeros(names, cells))
-    return found
+    return [
+        Zeros(names, cells)
+        for child in described.direct
+        for names, cells in barred_firsts(child, described.least(child)).items()
+    ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -38,7 +39,8 @@ class Slots:
         related: the tables.
         child: whose rows are drawn.
         tail: the model.
-        head: codes of the rows of the head, by attribute.
+        head: codes of the rows of the head, by attribute: of that of the units, or of the own head of the child table,
+            and then of the attribute that says what further children weigh.
     """
 
     related: RelatedTables
@@ -51,7 +53,7 @@ class Slots:
         related: RelatedTables, child: ChildTable, head: Mapping[str, Codes], random: np.random.Generator
     ) -> list[Slot]:
         """The first children, where a unit has no others."""
-        rows = np.flatnonzero(head[child.number] + related.least() >= 1)
+        rows = np.flatnonzero(head[child.number] + related.least(child) >= 1)
         found = {each.name: head[child.named("first", each.name)][rows] for each in child.table.attributes}
         if child.dated and child.order is not None:
             found[child.order] = first_dates(child, found[child.order], random)
@@ -60,7 +62,20 @@ class Slots:
     @property
     def numbers(self) -> Codes:
         """Children of each row of the head."""
-        return self.head[self.child.number] + self.related.least()
+        return self.head[self.child.number] + self.related.least(self.child)
+
+    @property
+    def drawn(self) -> frozenset[str]:
+        """The attributes of a child."""
+        return frozenset(self.child.named("this", each.name) for each in self.child.table.attributes)
+
+    @property
+    def weights(self) -> FloatArray:
+        """What a further child of each row of the head weighs, in units."""
+        table = self.related.tail(self.child)
+        assert table is not None
+        codes = self.head[table.number] if table.number == self.child.rows else np.maximum(self.numbers - 2, 0)
+        return np.array(table.weights)[codes] / table.whole
 
     def first_units(self, many: int) -> Slots:
         """The same of the first rows of the head alone."""
@@ -141,30 +156,53 @@ class Slots:
         return first_dates(self.child, self._first(self.child.order or ""), random)
 
     def _parents(self) -> dict[str, Codes]:
-        parent = self.related.parent
-        named = [] if parent is None else [f"{parent.name}.{each.name}" for each in parent.attributes]
+        named = [each.name for each in self.related.evidence(self.child)]
         return {name: self.tail.coarsenings[name].groups[self.head[name]] for name in named}
 
 
-def calibrated(slots: Slots, random: np.random.Generator, *, times: int, units: int) -> GraphicalModel:
+class Drawable(Protocol):
+    """Rows that are drawn from a model given others, in groups of their codes."""
+
+    @property
+    def tail(self) -> Graphical:
+        """The model."""
+        ...
+
+    @property
+    def drawn(self) -> frozenset[str]:
+        """The attributes that are drawn."""
+        ...
+
+    @property
+    def weights(self) -> FloatArray:
+        """What is drawn for each given row weighs, in units."""
+        ...
+
+    def first_units(self, many: int) -> Drawable:
+        """The same of some of the given rows alone."""
+        ...
+
+    def groups(self, model: GraphicalModel, random: np.random.Generator) -> Iterator[Slot]:
+        """Given rows, and groups of what is drawn for each, with those that it is drawn by."""
+        ...
+
+
+def calibrated(slots: Drawable, random: np.random.Generator, *, times: int, units: int) -> GraphicalModel:
     """The tail's model with potentials under which the children that are drawn hold what was measured of them.
 
     Each measured marginal S of the children drawn is compared with that of the fitted model, rescaled within each cell
     of its evidence to S, and its potential is moved by the logarithm of the ratio, less with every time and the more
     marginals share an attribute.
     """
-    model, child = slots.tail.model, slots.child
-    table = slots.related.tail(child)
-    assert table is not None
-    this = {child.named("this", each.name) for each in child.table.attributes}
+    model, this = slots.tail.model, slots.drawn
     cliques = list(dict.fromkeys(each.attributes for each in slots.tail.measured))
     cliques = [clique for clique in cliques if this & set(clique)]
     shared = {clique: max(sum(name in other for other in cliques) for name in this & set(clique)) for clique in cliques}
     fitted = {clique: model.probabilities(clique).values for clique in cliques}
     some = slots.first_units(units)
-    weights = np.array(table.weights) / table.whole
+    weights = some.weights
     for time in range(times):
-        drawn = [(weights[some.numbers[rows] - 2], groups) for rows, groups in some.groups(model, random)]
+        drawn = [(weights[rows], groups) for rows, groups in some.groups(model, random)]
         if not drawn:
             return model
         weight = np.concatenate([each for each, _ in drawn])
@@ -189,7 +227,7 @@ def _counted(clique: Clique, columns: Mapping[str, Codes], weight: FloatArray, s
     return counts.reshape(shape)
 
 
-def _move(clique: Clique, fitted: FloatArray, counts: FloatArray, this: set[str]) -> FloatArray:
+def _move(clique: Clique, fitted: FloatArray, counts: FloatArray, this: frozenset[str]) -> FloatArray:
     axes = tuple(axis for axis, name in enumerate(clique) if name in this)
     wanted = fitted.sum(axis=axes, keepdims=True)
     target = fitted * np.divide(

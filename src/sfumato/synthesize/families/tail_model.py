@@ -7,7 +7,7 @@ rounds, as :mod:`sfumato.synthesize.aim` does, in weights of which a unit has at
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -42,7 +42,7 @@ ALONE = Fraction(12, 100)
 """Share of the loss for the single attributes of a child."""
 
 _TIED = 1e-3  # nats that two attributes say of each other, from which the head's table of both is taken over
-_SEEN = 10.0  # deviations of the noise on a cell that all rows of a tail must reach for anything to be read off it
+SEEN = 10.0  # deviations of the noise on a cell that all rows of a tail must reach for anything to be read off it
 _LEAST = 1e-12
 
 
@@ -54,10 +54,26 @@ class Evidence:
     child: ChildTable
     head: Graphical
 
+    @property
+    def this(self) -> frozenset[str]:
+        """The attributes of a child, which are drawn."""
+        return frozenset(self.child.named("this", each.name) for each in self.child.table.attributes)
+
+    @property
+    def before(self) -> frozenset[Clique]:
+        """Pairs of the same attribute of the two children before it."""
+        named = self.child.named
+        pairs = ((named("previous", each.name), named("before", each.name)) for each in self.child.plain)
+        return frozenset(pairs) if self.child.memory > 1 else frozenset()
+
+    @property
+    def nested(self) -> bool:
+        """Whether the child belongs to a row of another child table: then rows do not weigh by their family alone."""
+        return self.related.above(self.child) is not None
+
     def in_head(self) -> dict[str, str]:
         """The head's attribute of each attribute of a tail that begins as in the head."""
-        parent = self.related.parent
-        own = () if parent is None else (f"{parent.name}.{each.name}" for each in parent.attributes)
+        own = (each.name for each in self.related.evidence(self.child))
         first = {
             self.child.named("previous", each.name): self.child.named("first", each.name) for each in self.child.plain
         }
@@ -65,7 +81,7 @@ class Evidence:
 
     def numbers(self) -> FloatArray:
         """Expected units of 2, 3, .. children."""
-        counts: FloatArray = self.head.cells((self.child.number,))[2 - self.related.least() :]
+        counts: FloatArray = self.head.cells((self.child.number,))[2 - self.related.least(self.child) :]
         return counts
 
 
@@ -84,9 +100,37 @@ def fit_tail(
     state, seen = _begin(derived, allowance, division, evidence)
     if not seen:
         return state.released(table.domain), False
+    again = [evidence.child.named("this", each.name) for each in evidence.child.table.attributes]
+    drawn = Drawn(evidence.this, evidence.before, again)
+    return in_rounds(derived, allowance, division, state, drawn=drawn, limits=limits), True
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What a model is to say of a row: attributes, pairs of earlier rows that are measured too, and what is measured
+    again where nothing more is worth its noise.
+    """
+
+    attributes: frozenset[str]
+    pairs: frozenset[Clique]
+    again: Sequence[str]
+
+
+def in_rounds(
+    derived: DerivedMechanisms,
+    allowance: Allowance,
+    division: Division,
+    state: FittedState,
+    *,
+    drawn: Drawn,
+    limits: Limits,
+) -> Graphical:
+    """The model after all that is left of the loss was spent on marginals with an attribute that is drawn."""
+    table = derived.table
+    random = generator()
     interest: dict[Clique, float] = {}
     for ways, part, room in ROUNDS:
-        candidates = affordable(_candidates(state, evidence.child, interest, ways, limits), table.domain, state, limits)
+        candidates = affordable(_candidates(state, drawn, interest, ways, limits), table.domain, state, limits)
         if not candidates:
             continue
         share = allowance.left * part
@@ -110,10 +154,10 @@ def fit_tail(
             runs = {clique: each.runs for clique, each in chosen.items()}
             state = learn(derived, state, runs, loss=allowance.take(share - scores), shares=shares)
     if allowance.left > 0:  # nothing more was worth its noise
-        again = [(evidence.child.named("this", each.name),) for each in evidence.child.table.attributes]
-        shares = list(division.shares([float(state.model.sizes[name]) for (name,) in again]))
-        state = learn(derived, state, dict.fromkeys(again), loss=allowance.take(allowance.left), shares=shares)
-    return state.released(table.domain), True
+        shares = list(division.shares([float(state.model.sizes[name]) for name in drawn.again]))
+        again: dict[Clique, None] = {(name,): None for name in drawn.again}
+        state = learn(derived, state, again, loss=allowance.take(allowance.left), shares=shares)
+    return state.released(table.domain)
 
 
 def _begin(
@@ -122,42 +166,61 @@ def _begin(
     """What is known before anything of a child with others is measured, and its single attributes."""
     child, table = evidence.child, derived.table
     alone = [child.named("this", each.name) for each in child.table.attributes]
+    alone += [child.number] if evidence.nested else []
     parts = division.shares([derived.domain[name].size for name in alone])
     measured = derived.measure([Marginal((name,)) for name in alone], allowance.take(ALONE), shares=parts)
-    total = float(evidence.numbers() @ (np.array(table.rows) * np.array(table.weights)))
-    seen = total > _SEEN * max(each.standard_error for each in measured)
+    if evidence.nested:
+        total = float(measured[-1].values.sum())
+    else:
+        total = float(evidence.numbers() @ (np.array(table.rows) * np.array(table.weights)))
+    seen = total > SEEN * max(each.standard_error for each in measured)
     coarsenings = _coarsenings(derived, evidence, dict(zip(alone, measured, strict=True)), seen=seen)
-    regroup = partial(_over, evidence.head, coarsenings)
+    regroup = partial(over, evidence.head, coarsenings)
     if seen:
         observations = tuple(
-            _observed(name, coarsenings[name], answer) for name, answer in zip(alone, measured, strict=True)
+            observed(name, coarsenings[name], answer) for name, answer in zip(alone, measured, strict=True)
         )
     else:  # as the first child
         observations = ()
-    sizes = {name: found.size for name, found in coarsenings.items()}
-    factors = [*_known(evidence, coarsenings), *_from_head(evidence, regroup), *_barred(evidence, coarsenings)]
+    factors = [
+        *_known(evidence, coarsenings),
+        *from_head(_of_many(evidence), evidence.in_head(), regroup),
+        *_barred(evidence, coarsenings),
+    ]
     if not seen:
         firsts = {child.named("this", each.name): child.named("first", each.name) for each in child.plain}
         given = _of_many(evidence)
         for name, first in firsts.items():
-            factors.append(Factor((name,), _logarithm(regroup(given, {name: first}).values)))
+            factors.append(Factor((name,), logarithm(regroup(given, {name: first}).values)))
+    return started(coarsenings, factors, dict(zip(alone, measured, strict=True)), observations, total), seen
+
+
+def started(
+    coarsenings: dict[str, Coarsening],
+    factors: list[Factor],
+    measured: Mapping[str, Measurement],
+    observations: tuple[Observation, ...],
+    total: float,
+) -> FittedState:
+    """A model of what is known and of the single attributes that were measured, of which some are observed."""
+    sizes = {name: found.size for name, found in coarsenings.items()}
     held = {factor.attributes for factor in factors}
-    factors += [Factor((name,), np.zeros(size)) for name, size in sizes.items() if (name,) not in held]
+    factors = [*factors, *(Factor((name,), np.zeros(size)) for name, size in sizes.items() if (name,) not in held)]
     model = GraphicalModel(sizes, tuple(factors), max(total, 1.0))
     kept = tuple(
         NoisyTable.over(Marginal((name,)), answer.values, answer.noise, fresh=False)
-        for name, answer in zip(alone, measured, strict=True)
+        for name, answer in measured.items()
     )
-    tables = tuple(Measured((name,), answer.standard_error) for name, answer in zip(alone, measured, strict=True))
+    tables = tuple(Measured((name,), answer.standard_error) for name, answer in measured.items())
     fitted = fit(observations, model) if observations else model
-    return FittedState(coarsenings, observations, fitted, tables, kept, {}), seen
+    return FittedState(coarsenings, observations, fitted, tables, kept, {})
 
 
 def _variance(measurement: Measurement) -> float:
     return max(measurement.noise.variance, LEAST_VARIANCE)
 
 
-def _observed(name: str, groups: Coarsening, measurement: Measurement) -> Observation:
+def observed(name: str, groups: Coarsening, measurement: Measurement) -> Observation:
     """Noisy weights of groups: a group of m codes carries the noise of m cells."""
     counts = groups.merge(measurement.values.astype(np.float64))
     return Observation((name,), counts, groups.merge(np.full(len(groups.groups), _variance(measurement))))
@@ -179,12 +242,14 @@ def _coarsenings(
         of_child[each.name] = (
             coarsening(derived.domain, attribute, measured[name], apart, crowded=CROWDED)
             if seen
-            else _without_last(head.coarsenings[child.named("first", each.name)], attribute.size)
+            else without_last(head.coarsenings[child.named("first", each.name)], attribute.size)
         )
     for name in derived.domain.names:
         if name == child.number:
             numbers = head.coarsenings[name]
-            found[name] = _renumbered(numbers.groups[2 - evidence.related.least() :], evidence.numbers())
+            found[name] = renumbered(numbers.groups[2 - evidence.related.least(child) :], evidence.numbers())
+        elif name == child.rows:
+            found[name] = together(derived.domain[name].size)
         elif name in head.coarsenings:
             found[name] = head.coarsenings[name]
         else:
@@ -198,16 +263,22 @@ def _coarsenings(
     return found
 
 
-def _without_last(groups: Coarsening, size: int) -> Coarsening:
-    return _renumbered(groups.groups[:size], groups.weights[:size])
+def without_last(groups: Coarsening, size: int) -> Coarsening:
+    """The groups of the first codes, as many as ``size``: without the one that there is no child."""
+    return renumbered(groups.groups[:size], groups.weights[:size])
 
 
-def _renumbered(groups: np.ndarray, weights: FloatArray) -> Coarsening:
+def together(size: int) -> Coarsening:
+    """All codes one group: what a model says nothing of."""
+    return Coarsening(np.zeros(size, dtype=np.int64), np.ones(size))
+
+
+def renumbered(groups: np.ndarray, weights: FloatArray) -> Coarsening:
     """The same groups of fewer codes, numbered from 0."""
     return Coarsening(np.unique(groups, return_inverse=True)[1].reshape(-1), np.maximum(weights, _LEAST))
 
 
-def _over(
+def over(
     head: Graphical, coarsenings: Mapping[str, Coarsening], model: GraphicalModel, names: Mapping[str, str]
 ) -> Factor:
     """A table of the head's model over the groups of a tail, given the head's attribute of each."""
@@ -225,21 +296,28 @@ def _over(
 
 def _of_many(evidence: Evidence) -> GraphicalModel:
     """The head's model of the units of several children."""
-    groups = evidence.head.coarsenings[evidence.child.number]
+    return with_rows(evidence.related, evidence.child, evidence.head, 2)
+
+
+def with_rows(related: RelatedTables, child: ChildTable, head: Graphical, least: int) -> GraphicalModel:
+    """The head's model of what has at least so many children; of everything where it says that nothing has."""
+    groups = head.coarsenings[child.number]
     shares = groups.shares()
-    shares[: 2 - evidence.related.least()] = 0.0
-    return evidence.head.model.given({evidence.child.number: _logarithm(groups.merge(shares), none=True)})
+    shares[: least - related.least(child)] = 0.0
+    kept = groups.merge(shares)
+    if not float(kept @ head.model.probabilities((child.number,)).values) > 0:
+        return head.model
+    return head.model.given({child.number: logarithm(kept, none=True)})
 
 
-def _from_head(evidence: Evidence, regroup: partial[Factor]) -> list[Factor]:
-    """What the head says of the evidence: single attributes, and pairs along a spanning tree of what they tell."""
-    given, names = _of_many(evidence), evidence.in_head()
+def from_head(given: GraphicalModel, names: Mapping[str, str], regroup: partial[Factor]) -> list[Factor]:
+    """What a model says of the evidence: single attributes, and pairs along a spanning tree of what they tell."""
     alone = {name: regroup(given, {name: of}) for name, of in names.items()}
-    found = [Factor(factor.attributes, _logarithm(factor.values)) for factor in alone.values()]
+    found = [Factor(factor.attributes, logarithm(factor.values)) for factor in alone.values()]
     ties = []
     for one, other in combinations(names, 2):
         both = regroup(given, {one: names[one], other: names[other]}).values
-        lift = _logarithm(both) - _logarithm(np.outer(both.sum(axis=1), both.sum(axis=0)))
+        lift = logarithm(both) - logarithm(np.outer(both.sum(axis=1), both.sum(axis=0)))
         ties.append((float((both * lift).sum()), one, other, lift))
     root = {name: name for name in names}
 
@@ -253,7 +331,7 @@ def _from_head(evidence: Evidence, regroup: partial[Factor]) -> list[Factor]:
     return found
 
 
-def _logarithm(values: FloatArray, *, none: bool = False) -> FloatArray:
+def logarithm(values: FloatArray, *, none: bool = False) -> FloatArray:
     """Logarithms; of nothing a very small one, or none at all."""
     with np.errstate(divide="ignore"):
         found: FloatArray = np.log(values if none else np.maximum(values, _LEAST))
@@ -261,18 +339,22 @@ def _logarithm(values: FloatArray, *, none: bool = False) -> FloatArray:
 
 
 def _known(evidence: Evidence, coarsenings: Mapping[str, Coarsening]) -> list[Factor]:
-    """What everybody knows: weights of the places in a family of so many children, which of them is the last."""
+    """What everybody knows: weights of the places in a family of so many children, which of them is the last.
+
+    Where a unit has several families, their rows weigh the same, and each family as much as is measured of its number.
+    """
     child = evidence.child
     table = evidence.related.tail(child)
     assert table is not None
     groups, shares = coarsenings[child.number].groups, coarsenings[child.number].shares()
     last = min(child.most, PLACES + 1)
     weights = np.zeros((coarsenings[child.number].size, last - 1, 2))
-    for code, (further, weight) in enumerate(zip(table.rows, table.weights, strict=True)):
+    for code, further in enumerate(range(1, child.most)):
+        weight = 1.0 if evidence.nested else table.weights[code] / table.whole
         for at in range(2, further + 2):
-            weights[groups[code], min(at, last) - 2, int(at == further + 1)] += shares[code] * weight / table.whole
+            weights[groups[code], min(at, last) - 2, int(at == further + 1)] += shares[code] * weight
     names = (child.number, f"{child.table.name}.place", f"{child.table.name}.last")
-    return [Factor(names, _logarithm(weights, none=True))]
+    return [Factor(names, logarithm(weights, none=True))]
 
 
 def _barred(evidence: Evidence, coarsenings: Mapping[str, Coarsening]) -> list[Factor]:
@@ -319,18 +401,12 @@ def _barred_dates(child: ChildTable, coarsenings: Mapping[str, Coarsening]) -> l
 
 
 def _candidates(
-    state: FittedState, child: ChildTable, interest: Mapping[Clique, float], ways: int, limits: Limits
+    state: FittedState, drawn: Drawn, interest: Mapping[Clique, float], ways: int, limits: Limits
 ) -> list[Clique]:
-    """Marginals of two to ``ways`` attributes that were not measured, each with an attribute of the child.
+    """Marginals of two to ``ways`` attributes that were not measured, each with an attribute that is drawn.
 
     With two children before it, the attributes of these two with each other as well.
     """
-    this = {child.named("this", each.name) for each in child.table.attributes}
-    before = {
-        (child.named("previous", each.name), child.named("before", each.name))
-        for each in child.plain
-        if child.memory > 1
-    }
     names = [name for name, size in state.model.sizes.items() if size > 1]
     known = {frozenset(clique): distance for clique, distance in interest.items()}
     measured = {table.attributes for table in state.measured}
@@ -339,7 +415,7 @@ def _candidates(
         fresh = [
             clique
             for clique in combinations(names, size)
-            if clique not in measured and (this & set(clique) or clique in before)
+            if clique not in measured and (drawn.attributes & set(clique) or clique in drawn.pairs)
         ]
         if known:
             fresh.sort(key=lambda clique: -sum(known.get(frozenset(pair), 0.0) for pair in combinations(clique, 2)))

@@ -1,0 +1,82 @@
+"""What the cells of a head or a tail are called: as the schema calls them, with what only a derived table has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sfumato.domain import Attribute
+from sfumato.domain.related_tables import ChildTable, RelatedTables
+
+
+def head_labels(related: RelatedTables) -> dict[str, list[str]]:
+    """Of the head of the units."""
+    found = _parent_labels(related)
+    for child in related.direct:
+        found |= _first_labels(related, child)
+    return found
+
+
+def _first_labels(related: RelatedTables, child: ChildTable) -> dict[str, list[str]]:
+    found = {}
+    for each in child.table.attributes:
+        labels = list(each.labels())
+        if child.dated and each.name == child.order:
+            cells = _spans(child.first_dates, each.declared)
+            labels = [_span(labels[low], labels[high]) for low, high in cells] + labels[each.declared :]
+        found[child.named("first", each.name)] = [*labels, *(["none"] if related.least(child) == 0 else [])]
+    return found
+
+
+def opening_labels(related: RelatedTables, child: ChildTable) -> dict[str, list[str]]:
+    """Of the own head of a child table."""
+    table = related.opening(child)
+    assert table is not None
+    found = _known_labels(related, child) | _first_labels(related, child)
+    above = related.above(child)
+    return found | ({above.rows: _classes(table.rows)} if above is not None else {})
+
+
+def _classes(rows: Sequence[int]) -> list[str]:
+    """Numbers of rows that weigh the same."""
+    return [_span(str(low), str(high)) for low, high in zip((1, *(each + 1 for each in rows)), rows, strict=False)]
+
+
+def tail_labels(related: RelatedTables, child: ChildTable) -> dict[str, list[str]]:
+    """Of its tail."""
+    found = _known_labels(related, child)
+    table = related.tail(child)
+    assert table is not None
+    found |= {child.rows: _classes(table.rows)}
+    for each in child.plain:
+        found[child.named("previous", each.name)] = list(each.labels())
+        found[child.named("this", each.name)] = list(each.labels())
+        found[child.named("before", each.name)] = [*each.labels(), "none"]
+    if child.dated and child.order is not None:
+        cells = _spans(child.gaps, child.attribute(child.order).declared)
+        gaps = [f"{_span(str(low), str(high))} later" for low, high in cells]
+        absent = ["missing"] if child.undated else []
+        found[child.named("this", child.order)] = [*gaps, *absent]
+        found[child.named("previous", child.order)] = [*gaps, *absent, "first"]
+    return found
+
+
+def _spans(starts: Sequence[int], end: int) -> list[tuple[int, int]]:
+    return [(low, high - 1) for low, high in zip(starts, (*starts[1:], end), strict=True)]
+
+
+def _span(low: str, high: str) -> str:
+    return low if low == high else f"{low} to {high}"
+
+
+def _known_labels(related: RelatedTables, child: ChildTable) -> dict[str, list[str]]:
+    """Of what is known of the rows that those of a child table belong to."""
+    above = related.above(child)
+    if above is None:
+        return _parent_labels(related)
+    return _known_labels(related, above) | {above.named("this", each.name): list(each.labels()) for each in above.plain}
+
+
+def _parent_labels(related: RelatedTables) -> dict[str, list[str]]:
+    parent = related.parent
+    attributes: tuple[Attribute, ...] = () if parent is None else parent.attributes
+    return {f"{parent.name if parent else ''}.{each.name}": list(each.labels()) for each in attributes}
