@@ -3,7 +3,8 @@
 A derived table is the union over all units of rows that are made of one unit at a time.  Adding a unit adds its rows,
 each with a non-negative integer weight, and changes no other.  They weigh at most ``whole`` together, W: a unit whose
 rows have the code k in the attribute ``number`` has at most ``rows[k]`` of them, of weight ``weights[k]`` each, and
-``rows[k] weights[k] <= W`` for every k, which :class:`sfumato.domain.related_tables.DerivedTable` checks.  The bound on
+``rows[k] weights[k] <= W`` for every k, which :class:`sfumato.domain.related_tables.DerivedTable` checks.  That holds
+whether these rows are of one family or of several, as those of children of children are.  The bound on
 rows is held by the engine, which counts at most the greatest of ``rows`` a unit, and the number of a unit is one for
 all of its rows.  That holds of the rows that the engine derived: the domain of the protected table names their
 description, and a question of any other is refused before it is charged.

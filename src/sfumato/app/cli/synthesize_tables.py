@@ -114,7 +114,7 @@ def synthesize_tables(source: Source, given: TablesToMake, loss: Loss, *, as_jso
     schema = read_schema(source.domain)
     children = _children(schema, given)
     for note in related_tables(schema, children).left_out:
-        remark(f"{note} is not synthesized: only children of {schema.units or schema.id} are.")
+        remark(f"{note} is not synthesized: it has no attributes, or its rows belong to a table that has none.")
     vault = source.schema(schema, first=loss)
     total = NoisyTotal() if given.units is None else PublicTotal(given.units)
     with working("Measuring and fitting"):

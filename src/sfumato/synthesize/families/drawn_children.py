@@ -9,7 +9,7 @@ import numpy as np
 
 from sfumato.domain.related_tables import RelatedTables
 from sfumato.synthesize.families.child_dates import Codes
-from sfumato.synthesize.families.nested_rows import DrawnRows, FirstRows
+from sfumato.synthesize.families.nested_rows import FirstRows, RowsAbove
 from sfumato.synthesize.families.slots import Slot, Slots, calibrated
 from sfumato.synthesize.graphical import Graphical
 
@@ -48,7 +48,7 @@ def drawn_children(
     """
     slots: dict[str, list[Slot]] = {}
     heads: dict[str, Mapping[str, Codes]] = {}
-    drawn: dict[str, DrawnRows] = {}
+    drawn: dict[str, RowsAbove] = {}
     for child in related.children:
         above, name = related.above(child), child.table.name
         head, unit = units, np.arange(len(next(iter(units.values()))))
@@ -65,5 +65,5 @@ def drawn_children(
             slots[name] = list(further.codes(calibrated(further, random, times=times, units=some), random))
         heads[name] = head
         if related.below(child):
-            drawn[name] = DrawnRows.of(related, child, slots[name], head, unit)
+            drawn[name] = RowsAbove.of(related, child, slots[name], head, unit)
     return DrawnChildren(slots, heads)

@@ -22,7 +22,7 @@ from sfumato.synthesize.graphical import Graphical
 
 
 @dataclass(frozen=True)
-class DrawnRows:
+class RowsAbove:
     """The rows of a child table that were drawn, unit by unit, and in each in the order that is counted.
 
     Attributes:
@@ -40,14 +40,14 @@ class DrawnRows:
     @staticmethod
     def of(
         related: RelatedTables, child: ChildTable, slots: Sequence[Slot], head: Mapping[str, Codes], unit: Codes
-    ) -> DrawnRows:
+    ) -> RowsAbove:
         """The rows that were drawn for those of a head, of each of which ``unit`` says whose it is."""
         owner, codes = stacked(slots, [each.name for each in child.table.attributes])
         count = np.bincount(owner, minlength=len(unit))
         first = np.cumsum(count) - count
         known = {each.name: head[each.name][owner] for each in related.evidence(child)}
         known |= {child.named("this", each.name): codes[each.name] for each in child.plain}
-        return DrawnRows(unit[owner], np.arange(len(owner)) - first[owner] + 1, count[owner], known)
+        return RowsAbove(unit[owner], np.arange(len(owner)) - first[owner] + 1, count[owner], known)
 
     def number(self) -> Codes:
         """How many rows the unit of each has."""
@@ -72,7 +72,7 @@ class FirstRows:
     head: Mapping[str, Codes]
 
     @staticmethod
-    def of(related: RelatedTables, child: ChildTable, model: Graphical, rows: DrawnRows) -> FirstRows:
+    def of(related: RelatedTables, child: ChildTable, model: Graphical, rows: RowsAbove) -> FirstRows:
         """Those of rows that were drawn."""
         above, table = related.above(child), related.opening(child)
         assert above is not None

@@ -41,8 +41,6 @@ from sfumato.synthesize.marginal_selection import Limits
 from sfumato.vault.interface import Mechanisms
 from sfumato.vault.questions import Marginal, Measurement
 
-Cells = NDArray[np.bool_]
-
 
 @dataclass(frozen=True)
 class Opening:
@@ -84,7 +82,7 @@ class Opening:
         found |= {above.named("this", each.name): above.named("first", each.name) for each in above.plain}
         return found | ({above.number: above.number} if self.table.number == above.number else {})
 
-    def impossible(self) -> dict[tuple[str, str], Cells]:
+    def impossible(self) -> dict[tuple[str, str], NDArray[np.bool_]]:
         """Cells of the number and an attribute of the first child that no row is in: see :func:`barred_firsts`."""
         return barred_firsts(self.child, self.related.least(self.child))
 
@@ -94,7 +92,7 @@ def first_names(child: ChildTable) -> tuple[str, ...]:
     return child.number, *(child.named("first", each.name) for each in child.table.attributes)
 
 
-def barred_firsts(child: ChildTable, least: int) -> dict[tuple[str, str], Cells]:
+def barred_firsts(child: ChildTable, least: int) -> dict[tuple[str, str], NDArray[np.bool_]]:
     """Cells of the number of children and an attribute of the first that nobody is in: a first child where there is
     none, none where there is one, or further ones after what is final.
     """

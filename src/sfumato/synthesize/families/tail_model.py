@@ -127,7 +127,6 @@ def in_rounds(
 ) -> Graphical:
     """The model after all that is left of the loss was spent on marginals with an attribute that is drawn."""
     table = derived.table
-    random = generator()
     interest: dict[Clique, float] = {}
     for ways, part, room in ROUNDS:
         candidates = affordable(_candidates(state, drawn, interest, ways, limits), table.domain, state, limits)
