@@ -125,8 +125,8 @@ def test_terms_of_the_dataset_hold_for_related_tables(hospital):
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        ({"children": [{"table": "beds"}]}, "no child table here; visits are"),
-        ({"children": [{"table": "diagnoses"}]}, "no child table here; visits are"),
+        ({"children": [{"table": "beds"}]}, "no child table here; visits, diagnoses are"),
+        ({"children": [{"table": "diagnoses"}]}, "belongs to rows of visits, which is not synthesized before it"),
         ({"children": [VISITS | {"order": "name"}]}, "none of its attributes"),
         ({"children": [VISITS | {"final": ["cost", "never"]}]}, "cannot end with cost = never"),
         ({"children": [VISITS, VISITS]}, "named twice"),
