@@ -16,6 +16,7 @@ export class ServerError extends Error {
   }
 }
 
+const path = (name) => `/v1/datasets/${encodeURIComponent(name)}`;
 const pause = (seconds) => new Promise((done) => setTimeout(done, 1000 * seconds));
 const media = (reply) => (reply.headers.get("content-type") ?? "").split(";")[0].trim().toLowerCase();
 const foreign = (reply) =>
@@ -59,20 +60,19 @@ export class SfumatoClient {
   }
 
   dataset(name) {
-    return this.#json("GET", `/v1/datasets/${encodeURIComponent(name)}`);
+    return this.#json("GET", path(name));
   }
 
   budget(name) {
-    return this.#json("GET", `/v1/datasets/${encodeURIComponent(name)}/budget`);
+    return this.#json("GET", `${path(name)}/budget`);
   }
 
   async accuracy(name, sql, terms) {
-    const path = `/v1/datasets/${encodeURIComponent(name)}/cost`;
-    return (await this.#json("POST", path, { sql, ...withLoss(terms) })).expected;
+    return (await this.#json("POST", `${path(name)}/cost`, { sql, ...withLoss(terms) })).expected;
   }
 
   async cost(name, sql, error, terms = {}) {
-    return (await this.#json("POST", `/v1/datasets/${encodeURIComponent(name)}/cost`, { sql, error, ...terms })).epsilon;
+    return (await this.#json("POST", `${path(name)}/cost`, { sql, error, ...terms })).epsilon;
   }
 
   ask(name, sql, terms, retryKey) {
@@ -83,8 +83,22 @@ export class SfumatoClient {
     return this.#question(name, { query, ...withLoss(terms) }, retryKey);
   }
 
+  async journal(name) {
+    const entries = [];
+    for (let after = 0; after !== null; ) {
+      const page = await this.#json("GET", `${path(name)}/journal?limit=1000&after=${after}`);
+      entries.push(...page.entries);
+      after = page.next;
+    }
+    return entries;
+  }
+
   async release(name, request) {
-    return (await this.#json("POST", `/v1/datasets/${encodeURIComponent(name)}/releases`, request)).job;
+    return (await this.#json("POST", `${path(name)}/releases`, request)).job;
+  }
+
+  async anonymize(name, request) {
+    return (await this.#json("POST", `${path(name)}/anonymizations`, request)).job;
   }
 
   progress(job) {
@@ -92,38 +106,94 @@ export class SfumatoClient {
   }
 
   async rows(job) {
-    const reply = await this.#send("GET", `/v1/releases/${encodeURIComponent(job)}/rows`);
-    if (media(reply) !== "text/csv") throw foreign(reply);
-    return reply.text();
+    return (await this.#file(job, "csv", "text/csv")).text();
+  }
+
+  async parquet(job) {
+    return new Uint8Array(await (await this.#file(job, "parquet", "application/vnd.apache.parquet")).arrayBuffer());
+  }
+
+  async tables(job, { parquet = false } = {}) {
+    return new Uint8Array(await (await this.#file(job, parquet ? "parquet" : "csv", "application/zip")).arrayBuffer());
+  }
+
+  async approvals() {
+    return (await this.#json("GET", "/v1/approvals")).approvals;
+  }
+
+  approve(id) {
+    return this.#json("POST", `/v1/approvals/${encodeURIComponent(id)}`, {});
+  }
+
+  refuseApproval(id) {
+    return this.#json("DELETE", `/v1/approvals/${encodeURIComponent(id)}`);
+  }
+
+  draft(request) {
+    return this.#json("POST", "/v1/drafts", request);
+  }
+
+  accept(request) {
+    return this.#json("POST", "/v1/acceptances", request);
+  }
+
+  register(request) {
+    return this.#json("POST", "/v1/datasets", request);
+  }
+
+  rename(name, to) {
+    return this.#json("PUT", `${path(name)}/name`, { name: to });
+  }
+
+  retire(name, retired = true) {
+    return this.#json("PUT", `${path(name)}/retirement`, { retired });
+  }
+
+  terms(name) {
+    return this.#json("GET", `${path(name)}/terms`);
+  }
+
+  setTerms(name, terms) {
+    return this.#json("PUT", `${path(name)}/terms`, terms);
+  }
+
+  cap(name, analyst, loss = null) {
+    return this.#json("PUT", `${path(name)}/caps`, { analyst, loss });
+  }
+
+  async #file(job, format, type) {
+    const reply = await this.#send("GET", `/v1/releases/${encodeURIComponent(job)}/rows?format=${format}`);
+    if (media(reply) !== type) throw foreign(reply);
+    return reply;
   }
 
   async #question(name, body, retryKey = globalThis.crypto.randomUUID()) {
-    const found = await this.#json("POST", `/v1/datasets/${encodeURIComponent(name)}/query`, body, retryKey);
+    const found = await this.#json("POST", `${path(name)}/query`, body, retryKey);
     if (!Array.isArray(found.rows) || !Array.isArray(found.columns)) {
       throw new ServerError({ title: "no reply of a Sfumato server", detail: "an answer has rows and columns" });
     }
     return found;
   }
 
-  async #json(method, path, body, retryKey) {
-    const reply = await this.#send(method, path, body, retryKey);
+  async #json(method, place, body, retryKey) {
+    const reply = await this.#send(method, place, body, retryKey);
     const found = media(reply) === "application/json" ? await reply.json().catch(() => null) : null;
     if (found === null || typeof found !== "object" || Array.isArray(found)) throw foreign(reply);
     return found;
   }
 
-  async #send(method, path, body, retryKey) {
+  async #send(method, place, body, retryKey) {
     const headers = { Authorization: `Bearer ${this.#key}` };
     if (body !== undefined) headers["Content-Type"] = "application/json";
     if (retryKey !== undefined) headers["Idempotency-Key"] = retryKey;
-    const safe = retryKey !== undefined || method === "GET" || path.endsWith("/cost");
+    const safe = retryKey !== undefined || method === "GET" || place.endsWith("/cost");
     for (let attempt = 0; ; attempt += 1) {
       const last = !safe || attempt === ATTEMPTS - 1;
       let wait = 0.1 * 2 ** attempt;
       try {
         const signal = AbortSignal.timeout(1000 * this.#timeout);
         const text = body === undefined ? undefined : JSON.stringify(body);
-        const reply = await this.#fetch(this.#address + path, { method, headers, body: text, signal, credentials: "omit" });
+        const reply = await this.#fetch(this.#address + place, { method, headers, body: text, signal, credentials: "omit" });
         if (reply.ok) return reply;
         if (last || !AGAIN.has(reply.status)) throw await problem(reply);
         wait = Math.max(wait, Math.min(Number(reply.headers.get("retry-after")) || 0, LONGEST_WAIT));

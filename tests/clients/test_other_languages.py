@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -14,6 +16,7 @@ from pathlib import Path
 from shutil import which
 
 import pytest
+from tests.app.http.hospital import write_hospital
 from tests.app.http.serving import serving, write_people
 
 from sfumato.app.http.registry import Scope
@@ -47,6 +50,9 @@ def environment(tmp_path_factory):
             "SFUMATO_ADDRESS": started.address,
             "SFUMATO_KEY": started.key("ana", Scope.ANALYST),
             "SFUMATO_OTHER": f"http://127.0.0.1:{other.server_port}",
+            "SFUMATO_STEWARD": started.key("stella", Scope.STEWARD),
+            "SFUMATO_PEOPLE": str(folder / "people.parquet"),
+            "SFUMATO_HOSPITAL": str(write_hospital(folder / "hospital")),
         }
     other.shutdown()
     other.server_close()
@@ -76,11 +82,54 @@ def check(found):
     assert found["foreign"]["message"].startswith("no reply of a Sfumato server")
     assert found["rows"]["message"].startswith("no reply of a Sfumato server")
     assert found["silent"]["message"].startswith("no reply from http://127.0.0.1:9")
+    check_steward(found["steward"])
+
+
+def check_steward(found):
+    assert (found["accepted"], found["zip"], found["terms"], found["months"]) == ("stella", True, "0.1", 4)
+    assert "needs the approval of a second steward" in found["needed"]
+    assert found["cost"] == "epsilon 0.25"
+    assert found.get("same", True) is True
+    assert (found["parquet"], found["closed"], found["left"], found["journal"]) == ("PAR1", True, 0, 3)
+    assert found["renamed"].startswith("quarters_")
+    assert found["retired"] is True
+    assert found["refused"]["charged"] is False
 
 
 @pytest.mark.skipif(which("node") is None, reason="Node is not installed")
 def test_the_client_for_node_and_browsers(environment):
     check(found_by(["node", str(CLIENTS / "typescript" / "check.mjs")], environment))
+
+
+@pytest.mark.skipif(which("npm") is None, reason="npm is not installed")
+def test_types_are_right_and_wrong_programs_are_refused_by_the_compiler(tmp_path):
+    folder = shutil.copytree(CLIENTS / "typescript", tmp_path / "typescript")
+    options = ["--silent", "--no-audit", "--no-fund"]
+    installed = subprocess.run(["npm", "install", *options], cwd=folder, capture_output=True, text=True, check=False)
+    if not (folder / "node_modules" / "typescript").exists():
+        pytest.skip(f"no package typescript: {installed.stderr[-200:]}")
+    done = subprocess.run(["npm", "run", "types"], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(which("node") is None, reason="Node is not installed")
+def test_every_method_has_a_type():
+    listed = (
+        "import('./client.js').then(m => console.log(Object.getOwnPropertyNames(m.SfumatoClient.prototype).join()))"
+    )
+    done = subprocess.run(
+        ["node", "-e", listed], cwd=CLIENTS / "typescript", capture_output=True, text=True, check=True
+    )
+    declared = (CLIENTS / "typescript" / "client.d.ts").read_text(encoding="utf-8").partition("class SfumatoClient")[2]
+    assert re.findall(r"^  (\w+)\(", declared, re.MULTILINE) == done.stdout.strip().split(",")
+
+
+def test_every_function_of_the_r_client_is_exported_and_every_export_is_there():
+    text = (CLIENTS / "r" / "R" / "client.R").read_text(encoding="utf-8")
+    exported = (CLIENTS / "r" / "NAMESPACE").read_text(encoding="utf-8")
+    assert set(re.findall(r"^(sfumato_\w+) <- function", text, re.MULTILINE)) == set(
+        re.findall(r"sfumato_\w+", exported.partition(")")[0])
+    )
 
 
 @pytest.mark.skipif(which("Rscript") is None, reason="R is not installed; 'scripts/services r' installs it")

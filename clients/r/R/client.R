@@ -41,7 +41,10 @@ sfumato_ask <- function(client, name, sql, epsilon = NULL, delta = NULL, rho = N
   body <- stated(
     sql = sql, loss = loss(epsilon, delta, rho), confidence = confidence, whole = whole, truncation = truncation
   )
-  found <- exchange(client, "POST", dataset_path(name, "/query"), body, retry_key)
+  answered(exchange(client, "POST", dataset_path(name, "/query"), body, retry_key))
+}
+
+answered <- function(found) {
   if (is.null(found$rows) || is.null(found$columns)) stop(foreign(200))
   answer <- list(
     rows = as_rows(found), guarantee = found$guarantee, cost = found$cost, confidence = found$confidence,
@@ -50,12 +53,31 @@ sfumato_ask <- function(client, name, sql, epsilon = NULL, delta = NULL, rho = N
   structure(answer, class = "sfumato_answer")
 }
 
-#' Ask for a synthetic table in the background; returns the id of the job
-sfumato_release <- function(client, name, method, attributes = NULL, epsilon = NULL, delta = NULL, rho = NULL) {
+#' Answer a question stated as a list of aggregates, groups (by) and conditions (where), for a loss
+sfumato_query <- function(client, name, query, epsilon = NULL, delta = NULL, rho = NULL, confidence = NULL, whole = NULL,
+                          truncation = NULL, retry_key = new_retry_key()) {
+  for (part in intersect(names(query), c("aggregates", "by", "where"))) query[[part]] <- as.list(query[[part]])
   body <- stated(
-    method = method, attributes = if (is.null(attributes)) NULL else as.list(attributes), loss = loss(epsilon, delta, rho)
+    query = query, loss = loss(epsilon, delta, rho), confidence = confidence, whole = whole, truncation = truncation
+  )
+  answered(exchange(client, "POST", dataset_path(name, "/query"), body, retry_key))
+}
+
+#' Ask for a synthetic table in the background; returns the id of the job.  Of a dataset of several tables the method is
+#' "related", and children is a list of lists that name the tables of which a person has several rows
+sfumato_release <- function(client, name, method, attributes = NULL, epsilon = NULL, delta = NULL, rho = NULL,
+                            children = NULL) {
+  body <- stated(
+    method = method, attributes = if (is.null(attributes)) NULL else as.list(attributes), children = children,
+    loss = loss(epsilon, delta, rho)
   )
   exchange(client, "POST", dataset_path(name, "/releases"), body)$job
+}
+
+#' Ask for an anonymised table in the background (stewards); returns the id of the job
+sfumato_anonymize <- function(client, name, method, quasi, k, ...) {
+  body <- stated(method = method, quasi = as.list(quasi), k = k, ...)
+  exchange(client, "POST", dataset_path(name, "/anonymizations"), body)$job
 }
 
 #' How far a job is
@@ -68,11 +90,97 @@ sfumato_rows <- function(client, job) {
   utils::read.csv(text = httr2::resp_body_string(reply, "UTF-8"), check.names = FALSE, stringsAsFactors = FALSE)
 }
 
+#' The tables of a finished job that belong together, as data frames by their names, with those of their codebook and guarantee
+#' left in the ZIP file, which is kept where path says
+sfumato_tables <- function(client, job, path = tempfile(fileext = ".zip")) {
+  reply <- sent(client, "GET", paste0(job_path(job), "/rows?format=csv"))
+  if (media(reply) != "application/zip") stop(foreign(httr2::resp_status(reply)))
+  writeBin(httr2::resp_body_raw(reply), path)
+  held <- utils::unzip(path, list = TRUE)$Name
+  named <- held[grepl("[.]csv$", held)]
+  folder <- tempfile("sfumato")
+  on.exit(unlink(folder, recursive = TRUE))
+  utils::unzip(path, files = named, exdir = folder)
+  read <- function(each) utils::read.csv(file.path(folder, each), check.names = FALSE, stringsAsFactors = FALSE)
+  stats::setNames(lapply(named, read), sub("[.]csv$", "", basename(named)))
+}
+
+#' Entries of the journal, as a data frame: for stewards all, for analysts their own
+sfumato_journal <- function(client, name) {
+  entries <- list()
+  after <- 0
+  while (!is.null(after)) {
+    page <- exchange(client, "GET", dataset_path(name, paste0("/journal?limit=1000&after=", as_text(after))))
+    entries <- c(entries, page$entries)
+    after <- page$`next`
+  }
+  as_frame(entries, c("number", "time", "kind", "family", "method", "analyst", "statement", "asked", "cost", "hash"))
+}
+
+#' Releases that wait for a second steward's approval, or have one that is not used, as a data frame
+sfumato_approvals <- function(client) {
+  found <- exchange(client, "GET", "/v1/approvals")$approvals
+  as_frame(found, c("id", "dataset", "asked_by", "asked", "question", "cost", "approved_by", "expires"))
+}
+
+#' Approve one release, once (stewards); nobody approves what they asked for
+sfumato_approve <- function(client, id) exchange(client, "POST", approval_path(id), empty())
+
+#' Refuse a release that waits, or take back an approval that was not used (stewards)
+sfumato_refuse <- function(client, id) exchange(client, "DELETE", approval_path(id))
+
+#' Describe a table, or the tables of a folder or database, off the data (stewards); registers nothing
+sfumato_draft <- function(client, source, unit = NULL, name = NULL) {
+  exchange(client, "POST", "/v1/drafts", stated(source = source, unit = unit, name = name))
+}
+
+#' Accept a description as it stands, in the name of the key's holder (stewards); registers nothing
+sfumato_accept <- function(client, domain, source = NULL) {
+  exchange(client, "POST", "/v1/acceptances", stated(domain = domain, source = source))
+}
+
+#' Register a table with its accepted domain, or a folder or database with its schema (stewards); the limit is the most that
+#' may ever be released, or in each of some months, such as "0.5 a month for 12 months"
+sfumato_register <- function(client, name, source, domain, limit, second_budget = NULL) {
+  body <- stated(name = name, source = source, domain = domain, limit = as_text(limit), second_budget = second_budget)
+  exchange(client, "POST", "/v1/datasets", body)
+}
+
+#' Call a dataset otherwise (stewards)
+sfumato_rename <- function(client, name, to) exchange(client, "PUT", dataset_path(name, "/name"), list(name = to))
+
+#' Release nothing more of a dataset, or go on (stewards)
+sfumato_retire <- function(client, name, retired = TRUE) {
+  exchange(client, "PUT", dataset_path(name, "/retirement"), list(retired = retired))
+}
+
+#' On which terms a dataset is asked (stewards)
+sfumato_terms <- function(client, name) exchange(client, "GET", dataset_path(name, "/terms"))
+
+#' Set all of them: what is not said is lifted (stewards)
+sfumato_set_terms <- function(client, name, granted_only = FALSE, default_cap = NULL, most = NULL, approval_above = NULL) {
+  limits <- lapply(stated(default_cap = default_cap, most = most, approval_above = approval_above), as_text)
+  exchange(client, "PUT", dataset_path(name, "/terms"), c(list(granted_only = granted_only), limits))
+}
+
+#' Set what an analyst may spend; without a loss, lift the cap (stewards)
+sfumato_cap <- function(client, name, analyst, epsilon = NULL, delta = NULL, rho = NULL) {
+  spent <- loss(epsilon, delta, rho)
+  exchange(client, "PUT", dataset_path(name, "/caps"), stated(analyst = analyst, loss = if (length(spent)) spent))
+}
+
 print.sfumato_answer <- function(x, ...) {
   print(x$rows, ...)
   cat("Cost:", x$cost, "\n")
   cat(x$guarantee, "\n")
   invisible(x)
+}
+
+# Documents as rows; what one lacks, or has nothing in, is missing.
+as_frame <- function(found, parts) {
+  value <- function(each, part) if (is.null(each[[part]])) NA else each[[part]]
+  columns <- lapply(stats::setNames(parts, parts), function(part) unlist(lapply(found, value, part)))
+  if (length(found)) data.frame(columns, stringsAsFactors = FALSE) else data.frame()
 }
 
 as_rows <- function(found) {
@@ -93,9 +201,11 @@ as_rows <- function(found) {
 }
 
 dataset_path <- function(name, ending = "") paste0("/v1/datasets/", utils::URLencode(name, reserved = TRUE), ending)
+approval_path <- function(id) paste0("/v1/approvals/", utils::URLencode(id, reserved = TRUE))
 job_path <- function(job) paste0("/v1/releases/", utils::URLencode(job, reserved = TRUE))
 new_retry_key <- function() paste(as.character(openssl::rand_bytes(16)), collapse = "")
 as_text <- function(number) if (is.character(number)) number else format(number, digits = 15, scientific = FALSE)
+empty <- function() structure(list(), names = character())
 stated <- function(...) Filter(Negate(is.null), list(...))
 loss <- function(epsilon, delta, rho) lapply(stated(epsilon = epsilon, delta = delta, rho = rho), as_text)
 
