@@ -117,9 +117,32 @@ def test_a_bound_is_suggested_for_a_table_of_a_schema_and_for_a_view(tables) -> 
     assert json.loads(viewed.stdout)["unit"]["schema"] == "clinic"
 
 
+def test_bounds_by_groups_are_suggested_for_a_table_and_stand_in_the_draft(tables) -> None:
+    """Everybody has one visit in each of three months, of four kinds that are all the same."""
+    words = ("--of", "visits", "--cells", "12", "--per", "month(day)", "--per", "kind", "--out", "next.yaml")
+    found = of_tables(tables, *words, "--epsilon", "250", "--limit", "300", "--create")
+    assert "And per: {kind: {rows: 4, groups: 1}, month(day): 1}." in found.stdout
+    assert "cells of month(day)  units" in found.stdout
+    assert "epsilon = 250" in found.stdout
+    drafted = load_schema(tables / "next.yaml")
+    assert {bound.name: bound.describe() for bound in drafted["visits"].per} == {
+        "kind": {"rows": 4, "groups": 1},
+        "month(day)": 1,
+    }
+    alone = ("--view", "view.sql", "--cells", "24", "--per", "sex, month(day)", "--json", *MORE[:2])
+    said = json.loads(of_tables(tables, *alone).stdout)
+    assert [each["of"] for each in said["by_groups"]] == [
+        "cells of month(day) and sex",
+        "rows in one cell of month(day) and sex",
+    ]
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
+        (("--of", "visits", "--cells", "2", "--per", "colour"), "colour"),
+        (("--of", "visits", "--cells", "2", "--per", "month(kind)"), "kind"),
+        (("--of", "visits", "--cells", "2", "--per", "kind", "--per", "kind"), "two bounds by the same groups"),
         ((), "say which rows are to be bounded"),
         (("--of", "visits", "--view", "view.sql"), "say which rows are to be bounded"),
         (("--of", "patients"), "patients lists every patient once, so there is nothing to bound"),

@@ -16,6 +16,7 @@ import pytest
 from sfumato.domain import Categorical, Date, Domain, Grain, GroupBound, Integer, Unit, Unknown
 from sfumato.domain.hierarchy.levels import Hierarchy
 from sfumato.domain.predicate import Among
+from sfumato.domain.unit import SizeOf
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
@@ -190,8 +191,22 @@ def test_units_by_their_number_of_rows_are_counted_before_any_bound(adapter, row
     held = Counter(row["person"] for row in every if row["person"] is not None)
     starts = (1, 2, 5, 12, 25)
     wanted = np.histogram(list(held.values()), [*starts, 10**6])[0]
-    found = reveal(adapter.open(every, tmp_path).encode(domain_of(BOUNDS["several"])).unit_sizes(starts))
-    assert found.tolist() == wanted.tolist()
+    domain = domain_of(BOUNDS["several"])
+    encoded = adapter.open(every, tmp_path).encode(domain)
+    assert reveal(encoded.unit_sizes(starts, SizeOf())).tolist() == wanted.tolist()
+    for bound in (MONTH, *BOUNDS["weekdays and letters"]):
+        own: dict[str, Counter[int]] = defaultdict(Counter)
+        for row in every:
+            day = (LAST - FIRST).days + 1 if row["day"] is None else (row["day"] - FIRST).days
+            codes = (day, "abc".find(row["word"]) % 4, 2 if row["flag"] is None else int(row["flag"]))
+            if row["person"] is not None:
+                own[row["person"]][cell_of(domain, bound, codes)] += 1
+        for of, sizes in (
+            (SizeOf(bound.by, cells=True), [len(cells) for cells in own.values()]),
+            (SizeOf(bound.by), [max(cells.values()) for cells in own.values()]),
+        ):
+            wanted = np.histogram(sizes, [*starts, 10**6])[0]
+            assert reveal(encoded.unit_sizes(starts, of)).tolist() == wanted.tolist(), of
 
 
 @pytest.mark.parametrize(("rows", "groups"), [(1, 4), (4, 1), (2, 3), (3, 2), (2, None)])

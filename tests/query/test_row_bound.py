@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from fractions import Fraction
@@ -13,9 +14,10 @@ from tests.hospital import database, frames, schema
 
 from sfumato.domain import Domain, GroupBound, Integer, Unit, Unknown, dump, load
 from sfumato.engine.open import open_table
-from sfumato.errors import BudgetError, LossError, QueryError
+from sfumato.errors import BudgetError, DomainError, LossError, QueryError
 from sfumato.ledger import open_ledger
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
+from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.query import suggest_bound
 from sfumato.query.ask import view
 from sfumato.query.row_bound import chosen, grid, noise_a_row
@@ -142,6 +144,77 @@ def test_a_bound_that_is_applied_is_a_draft(tmp_path) -> None:
     assert found.to_json()["above"] is None or found.above[1] > 0, "no error of 0 is stated of noisy numbers"
     assert str(found.unit.rows) in repr(found)
     assert found.to_json()["unit"]["rows"] == found.unit.rows
+
+
+def test_bounds_by_groups_are_those_of_the_people_and_share_the_loss() -> None:
+    """Everybody has five rows in each of two of four cells: more could cut nobody, and less would cut all."""
+    kind = Integer(name="kind", minimum=0, maximum=3, unknown=Unknown.DROP)
+    cells = [(who, (who + more) % 4) for who in range(2000) for more in (0, 1) for _ in range(5)]
+    held = pa.table({"id": [who for who, _ in cells], "kind": [cell for _, cell in cells]})
+    before = Domain((kind,), unit=Unit("id", rows=99, per=(GroupBound(("kind",), rows=50),)))
+    vault = SimulatedVault(open_table(held).encode(before), seed=2)
+    found = suggest_bound(vault, loss=Epsilon(3), cells=4, per=["kind"])
+    in_cells, in_one = 2, 7  # and 11 rows: 2, 5 and 10, each at the end of its bin
+    assert found.unit == Unit("id", rows=11, per=(GroupBound(("kind",), rows=in_one, groups=in_cells),))
+    assert [str(sizes.of) for sizes in found.by_groups] == ["cells of kind", "rows in one cell of kind"]
+    assert found.deviation == pytest.approx(DiscreteLaplace(Fraction(1)).variance ** 0.5), "a third of the loss each"
+    assert found.to_json()["unit"]["per"] == {"kind": {"rows": in_one, "groups": in_cells}}
+    assert "at most 7 in one kind, in at most 2 of them" in found.headline
+
+
+def test_a_bound_by_groups_that_could_cut_nothing_is_left_out() -> None:
+    found = suggest_bound(SimulatedVault(table([2] * 2000), seed=3), loss=Epsilon(3), cells=1, per=["a"])
+    assert found.unit == Unit("id", rows=2, per=(GroupBound(("a",), rows=1),))
+    one = suggest_bound(SimulatedVault(table([1] * 2000), seed=3), loss=Epsilon(3), cells=1, per=["a"])
+    assert one.unit == Unit("id", rows=1), "with one row there is nothing that groups could bound"
+
+
+@pytest.mark.parametrize("per", [["b"], ["a", "a"], ["month(a)"], ["a, a"], [""]])
+def test_groups_that_are_none_are_refused_for_free(per) -> None:
+    vault = SimulatedVault(table([2] * 10), seed=3)
+    with pytest.raises((DomainError, QueryError)):
+        suggest_bound(vault, loss=Epsilon(1), cells=1, per=per)
+    suggest_bound(vault, loss=Epsilon(1), cells=1, per=["a"])
+
+
+@pytest.mark.parametrize("spread", [0.0, 1.5])
+@pytest.mark.parametrize(
+    ("loss", "rate"), [(Epsilon(1), 1 / 0.9), (Rho(Fraction(1, 2)), 1 / math.sqrt(math.pi * 0.45))]
+)
+def test_the_error_under_suggested_bounds_by_groups_is_near_the_best(spread: float, loss, rate: float) -> None:
+    """Tables by 24 months and 20 regions of people whose visits are at any time, or around some months of their own.
+
+    Simulated and seeded: the sizes without noise, which the other test adds, against the best of a grid of all bounds.
+    """
+    entropy = np.random.default_rng(17)
+    sizes, cells = sizes_of(20_000, entropy), 480
+    owners = np.repeat(np.arange(len(sizes)), sizes)
+    months = entropy.integers(0, 24, len(owners))
+    if spread:
+        home = entropy.integers(0, 24, len(sizes))
+        months = (home[owners] + np.round(entropy.laplace(0, spread, len(owners))).astype(int)) % 24
+    pairs, held = np.unique(owners * 24 + months, return_counts=True)
+    rank = np.arange(len(pairs)) - np.searchsorted(pairs // 24, pairs // 24)
+
+    def missed(rows: int, in_one: int, groups: int) -> float:
+        kept = np.minimum(np.bincount(pairs // 24, np.minimum(held, in_one) * (rank < groups)), rows).sum()
+        most = min(rows, in_one * groups)
+        own = min(most, in_one)
+        noise = rate * (most if isinstance(loss, Epsilon) else math.sqrt(most // own * own**2 + (most % own) ** 2))
+        lost = (sizes.sum() - kept) / cells
+        return float(lost + noise * math.exp(-lost / noise))
+
+    fullest = np.zeros(len(sizes), dtype=int)
+    np.maximum.at(fullest, pairs // 24, held)
+    found = []
+    for size, largest in ((sizes, 4096), (fullest, 4096), (np.bincount(pairs // 24), 25)):
+        starts = grid(largest)
+        counts = np.histogram(size, [*starts, 10**9])[0]
+        found.append(chosen(starts, counts.tolist(), 1e-9, balance=cells * rate)[0])
+    rows, in_one, groups = found
+    grids = ((5, 8, 12, 17, 25, 36, 60), (1, 2, 3, 4, 6, 8, 12, 17, 25), (2, 3, 4, 6, 8, 12, 16, 24))
+    best = min(missed(*bounds) for bounds in itertools.product(*grids))
+    assert missed(rows, in_one, min(groups, 24)) <= 1.5 * best
 
 
 def test_tables_without_ids_have_no_sizes() -> None:

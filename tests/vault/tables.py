@@ -52,7 +52,7 @@ class People(ArrayTable):
         super().__init__(domain, codes, values=values)
         self._persons = [person for person, _ in kept]
         self._beyond = [len(rows) - len(rows[:bound]) for rows in persons]
-        self._sizes = [len(rows) for rows in persons]
+        self._rows = persons
 
     def units(self, by, where=None):
         """Distinct persons, one by one."""
@@ -66,9 +66,11 @@ class People(ArrayTable):
         assert where is None
         return Exact(np.array([sum(min(most, beyond) for beyond in self._beyond)], dtype=np.int64))
 
-    def unit_sizes(self, starts):
-        """Persons by their rows, one by one."""
-        bins = [sum(start <= size for start in starts) - 1 for size in self._sizes]
+    def unit_sizes(self, starts, of):
+        """Persons by their rows, or by the values of one attribute in them, one by one."""
+        cells = [[row[:1] if of.by == ("a",) else () for row in rows] for rows in self._rows]
+        sizes = [len({*own}) if of.cells else max(Counter(own).values()) for own in cells]
+        bins = [sum(start <= size for start in starts) - 1 for size in sizes]
         return Exact(np.bincount(bins, minlength=len(starts)).astype(np.int64))
 
 

@@ -13,6 +13,7 @@ import pytest
 from tests.vault.tables import TINY, neighbours, people, table
 from tests.vault.test_derived_privacy import DERIVED
 
+from sfumato.domain.unit import SizeOf
 from sfumato.errors import LossError, QueryError
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
@@ -41,8 +42,9 @@ QUESTIONS = {
     "bins": [Bins("b", (-2.0, -1.0, 1.0), ("a",))],
     "dropped": [Dropped(2), Dropped(1)],
     "sizes": [UnitSizes((1, 2)), UnitSizes((1, 3, 4))],
+    "sizes by groups": [UnitSizes((1, 2), SizeOf(("a",), cells=True)), UnitSizes((1, 2, 3), SizeOf(("a",)))],
 }
-WHOLE_UNITS = ("dropped", "sizes")  # count rows beyond the bound too
+WHOLE_UNITS = ("dropped", "sizes", "sizes by groups")  # count rows beyond the bound too
 ROWS_OF_A_UNIT = {name: questions for name, questions in QUESTIONS.items() if name not in WHOLE_UNITS}
 BEYOND = 2  # rows of a person beyond the bound
 

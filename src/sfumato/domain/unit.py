@@ -60,6 +60,31 @@ class GroupBound:
 
 
 @dataclass(frozen=True)
+class SizeOf:
+    """What is told of a unit by its size: the rows in its fullest cell of some groupings, or how many cells it is in.
+
+    Attributes:
+        by: names of groupings; without any, all rows are one cell.
+        cells: the number of cells with rows of the unit, not the rows in the fullest.
+
+    >>> str(SizeOf()), str(SizeOf(("month(admitted)",), cells=True)), str(SizeOf(("kind", "drug")))
+    ('rows', 'cells of month(admitted)', 'rows in one cell of drug and kind')
+    """
+
+    by: tuple[str, ...] = ()
+    cells: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by", tuple(sorted(self.by)))
+        if len(set(self.by)) != len(self.by) or (self.cells and not self.by):
+            raise DomainError("sizes by groups name each grouping once, at least one", culprit=self.by)
+
+    def __str__(self) -> str:
+        named = " and ".join(self.by)
+        return f"cells of {named}" if self.cells else f"rows in one cell of {named}" if self.by else "rows"
+
+
+@dataclass(frozen=True)
 class Unit:
     """One row, or all rows of one id up to declared bounds.
 

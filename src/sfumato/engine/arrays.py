@@ -24,6 +24,7 @@ from sfumato.domain import Domain, Integer, Real
 from sfumato.domain import predicate as p
 from sfumato.domain.domain import numeric
 from sfumato.domain.predicate import Predicate, holds, named
+from sfumato.domain.unit import SizeOf
 from sfumato.engine.cell_statements import even_width, fixed_bounds
 from sfumato.engine.contingency import CoverCounts, CoverPlan, totals
 from sfumato.engine.exact import Exact
@@ -394,8 +395,9 @@ class ArrayTable:
         self._refuse_ids()
         return Exact(np.zeros(1, dtype=np.int64))
 
-    def unit_sizes(self, starts: tuple[int, ...]) -> Exact[Counts]:
+    def unit_sizes(self, starts: tuple[int, ...], of: SizeOf) -> Exact[Counts]:
         """See :meth:`sfumato.engine.port.Encoded.unit_sizes`; here nobody knows whose the rows are."""
+        del of
         raise TableError("rows in memory carry no ids, so their units have no size", culprit=starts)
 
     def derived(self, name: str) -> Encoded:

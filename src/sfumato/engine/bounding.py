@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sfumato.domain import Real
-from sfumato.domain.unit import GroupBound, Unit
+from sfumato.domain.unit import GroupBound, SizeOf, Unit
 from sfumato.engine.encoding import RowEncoding, bin_number, vanishing
 
 
@@ -63,7 +63,7 @@ def dropped(relation: str, encoding: RowEncoding, condition: str, most: int) -> 
 def _placed(relation: str, encoding: RowEncoding, columns: Sequence[str]) -> str:
     """The rows up to the comparison of their place within the unit."""
     listed, per = ", ".join(columns), encoding.domain.unit.per
-    cells = "".join(f", {cell_number(encoding, bound)} AS a{place}" for place, bound in enumerate(per))
+    cells = "".join(f", {cell_number(encoding, bound.by)} AS a{place}" for place, bound in enumerate(per))
     carried = ", ".join([listed, *(f"a{place}" for place in range(len(per)))])
     keyed = f"SELECT {listed}, {row_content(encoding)} AS content{cells} FROM {relation}"
     numbered = (
@@ -106,10 +106,10 @@ def cell_digest(encoding: RowEncoding, cell: str) -> str:
     return encoding.dialect.digest(f"CONCAT('{encoding.domain.hash[:16]}', u, '|', {encoding.dialect.text(cell)})")
 
 
-def cell_number(encoding: RowEncoding, bound: GroupBound) -> str:
-    """The number of the cell that an encoded row is in, of all cells of the groupings of a bound together."""
+def cell_number(encoding: RowEncoding, by: Sequence[str]) -> str:
+    """The number of the cell that an encoded row is in, of all cells of some groupings together."""
     found = "0"
-    for name in bound.by:
+    for name in by:
         grouping = encoding.domain.grouping(name)
         code = f"c{encoding.domain.index(grouping.attribute)}"
         own = encoding.dialect.integer(code if grouping.groups is None else _mapped(code, grouping.groups))
@@ -141,22 +141,28 @@ def beyond_bounds(relation: str, encoding: RowEncoding) -> str:
     for bound in unit.per:
         fewest = min(bound.rows, bound.rows if bound.groups is None else bound.groups)  # that any bound could cut
         many = f"SELECT u FROM {relation} GROUP BY u HAVING COUNT(*) > {fewest}"
-        rows = f"SELECT u, {cell_number(encoding, bound)} AS cell FROM {relation} WHERE u IN ({many})"
+        rows = f"SELECT u, {cell_number(encoding, bound.by)} AS cell FROM {relation} WHERE u IN ({many})"
         cells = f"SELECT u, COUNT(*) AS n FROM ({rows}) AS cell_rows GROUP BY u, cell"
         groups = "" if bound.groups is None else f" OR COUNT(*) > {bound.groups}"
         found.append(f"SELECT u FROM ({cells}) AS unit_cells GROUP BY u HAVING MAX(n) > {bound.rows}{groups}")
     return " UNION ".join(found)
 
 
-def unit_sizes(relation: str, starts: Sequence[int]) -> str:
-    """How many units have how many rows: pairs of a bin, by the place of its least number of rows, and its units.
+def unit_sizes(relation: str, encoding: RowEncoding, starts: Sequence[int], of: SizeOf) -> str:
+    """How many units have which size: pairs of a bin, by the place of its least size, and its units.
 
     Args:
         relation: an encoded relation; holds whole units.
-        starts: the least number of rows of each bin, increasing from 1; the last bin is open.
+        encoding: made the relation.
+        starts: the least size of each bin, increasing from 1; the last bin is open.
+        of: what of a unit is its size.
     """
     place = bin_number("n", starts, range(len(starts)))
     counted = f"SELECT u, COUNT(*) AS n FROM {relation} GROUP BY u"
+    if of.by:
+        rows = f"SELECT u, {cell_number(encoding, of.by)} AS cell FROM {relation}"
+        cells = f"SELECT u, COUNT(*) AS held FROM ({rows}) AS cell_rows GROUP BY u, cell"
+        counted = f"SELECT u, {'COUNT(*)' if of.cells else 'MAX(held)'} AS n FROM ({cells}) AS unit_cells GROUP BY u"
     binned = f"SELECT {place} AS size FROM ({counted}) AS sizes"
     return f"SELECT size, COUNT(*) AS units FROM ({binned}) AS binned GROUP BY size"
 

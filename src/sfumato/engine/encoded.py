@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sfumato.domain import Domain, Unit, Unknown
 from sfumato.domain.domain import numeric
 from sfumato.domain.predicate import Predicate
+from sfumato.domain.unit import SizeOf
 from sfumato.engine.arrays import KeptColumns
 from sfumato.engine.cell_statements import CellStatements, condition, fixed_bounds, increasing, power_bounds
 from sfumato.engine.contingency import TOTAL_CELLS, CoverPlan, plan_covers
@@ -183,7 +184,7 @@ class EncodedStore(Protocol):
         """Rows over the bound of a unit that meet ``where``, at most ``most`` of one unit, read again."""
         ...
 
-    def unit_sizes(self, starts: Sequence[int]) -> Sequence[Sequence[int]]:
+    def unit_sizes(self, starts: Sequence[int], of: SizeOf) -> Sequence[Sequence[int]]:
         """Pairs of a bin of :func:`sfumato.engine.bounding.unit_sizes` and its units, read again."""
         ...
 
@@ -348,12 +349,12 @@ class EncodedRows:
         rows = 0 if self.domain.unit.column is None else self.store.dropped(most, where)
         return Exact(np.array([rows], dtype=np.int64))
 
-    def unit_sizes(self, starts: tuple[int, ...]) -> Exact[Counts]:
-        """Number of units with so many rows, before any bound on them."""
+    def unit_sizes(self, starts: tuple[int, ...], of: SizeOf) -> Exact[Counts]:
+        """Number of units of so large a size, before any bound on them."""
         if self.domain.unit.column is None:
             raise QueryError("every row is a unit of its own here", culprit=starts)
         found = np.zeros(len(starts), dtype=np.int64)
-        for place, units in self.store.unit_sizes(starts):
+        for place, units in self.store.unit_sizes(starts, of):
             found[place] = units
         return Exact(found)
 

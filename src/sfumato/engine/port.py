@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from sfumato.domain import Domain
 from sfumato.domain.predicate import Predicate
+from sfumato.domain.unit import SizeOf
 from sfumato.engine.exact import Exact
 
 if TYPE_CHECKING:
@@ -256,8 +257,8 @@ class Encoded(Protocol):
         """
         ...
 
-    def unit_sizes(self, starts: tuple[int, ...]) -> Exact[Counts]:
-        """Number of units with so many rows, before any bound on them: one bin a start, the last one open, shape
+    def unit_sizes(self, starts: tuple[int, ...], of: SizeOf) -> Exact[Counts]:
+        """Number of units of so large a size, before any bound on them: one bin a start, the last one open, shape
         ``(starts,)``.  Reads the table again.
         """
         ...

@@ -4,6 +4,10 @@ Answers by C cells under a bound r miss, a cell, what r leaves out, divided by C
 times r, with a = 1 / epsilon for Laplace noise (Gaussian noise of rho: 1 / sqrt(pi rho)).  Together that is least where
 as many units have more than r rows as C a says.  That number is a rank: a unit is above r or not, and so it is counted
 with noise for one unit, whatever its rows.
+
+Bounds by groups are found in the same way: tables of distinct units by groups miss what a bound g on their cells leaves
+out and carry noise of a times g; tables of rows by groups under at most s rows in a cell carry noise that falls with s
+at least as fast as it does with one group.  A unit has one number of cells, and one fullest cell.
 """
 
 from __future__ import annotations
@@ -17,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from sfumato.arguments import whole
-from sfumato.domain import Domain, Unit
+from sfumato.domain import Domain, GroupBound, Unit
+from sfumato.domain.unit import SizeOf
 from sfumato.errors import LossError, QueryError
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Epsilon, Loss, Number, exact
@@ -35,18 +40,48 @@ _GAP = 2  # bins together that hold nobody, with which the sizes end
 _SLACK = 2.0  # deviations by which a tail may exceed what it should be
 
 
+@dataclass(frozen=True, kw_only=True)
+class NoisySizes:
+    """How many units have which size, with noise, and the bound that is read off.
+
+    Attributes:
+        of: what is the size of a unit.
+        starts: the least size of each bin; the last one is open.
+        units: how many units are in each bin, with noise.
+        most: the suggested bound.
+        above: about how many units are above it, with the deviation of the noise on that; both 0 where no bin above
+            seems to hold anybody, which noise hides of a few.
+    """
+
+    of: SizeOf
+    starts: tuple[int, ...]
+    units: tuple[int, ...]
+    most: int
+    above: tuple[float, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "of": str(self.of),
+            "most": self.most,
+            "above": {"units": self.above[0], "standard_error": self.above[1]} if self.above[1] else None,
+            "sizes": [{"from": start, "units": units} for start, units in zip(self.starts, self.units, strict=True)],
+        }
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SuggestedBound(Release):
     """A bound on the rows of a unit, and the noisy sizes that it was read off.
 
     Attributes:
-        unit: of the domain, with the suggested bound on its rows.
+        unit: of the domain, with the suggested bound on its rows, and those by groups that were asked for.
         starts: the least rows of each bin; the last one is open.
         units: how many units have so many rows, with noise, one a bin.
         deviation: of the noise on each of them.
         above: about how many units have more rows, with the deviation of the noise on that; both 0 where no bin above
             seems to hold anybody, which noise hides of a few.
         cells: of the tables that the bound is for.
+        by_groups: sizes by groups, where they were asked for: two of each grouping.
     """
 
     unit: Unit
@@ -55,11 +90,12 @@ class SuggestedBound(Release):
     deviation: float
     above: tuple[float, float]
     cells: int
+    by_groups: tuple[NoisySizes, ...] = ()
 
     @property
     def headline(self) -> str:
         """The bound."""
-        return f"at most {self.unit.rows} rows of one {self.unit.column}"
+        return f"at most {self.unit.rows} rows of one {self.unit.column}{self.unit.by_groups}"
 
     def to_json(self) -> dict[str, Any]:
         """Everything as plain JSON values."""
@@ -70,6 +106,7 @@ class SuggestedBound(Release):
             "cells": self.cells,
             "sizes": [{"rows": start, "units": units} for start, units in zip(self.starts, self.units, strict=True)],
             "standard_error": self.deviation,
+            **({"by_groups": [sizes.to_json() for sizes in self.by_groups]} if self.by_groups else {}),
         }
 
     def applied(self, domain: Domain) -> Domain:
@@ -78,27 +115,38 @@ class SuggestedBound(Release):
 
 
 def suggest_bound(
-    vault: VaultInterface, *, loss: Loss, cells: int, share: Number = TENTH, retry_key: str | None = None
+    vault: VaultInterface,
+    *,
+    loss: Loss,
+    cells: int,
+    per: Sequence[str] = (),
+    share: Number = TENTH,
+    retry_key: str | None = None,
 ) -> SuggestedBound:
-    """Suggest how many rows of a unit to keep, for tables of so many cells.
+    """Suggest how many rows of a unit to keep, for tables of so many cells; on request, by groups too.
 
     Counts units by their rows on a geometric grid, with noise, whatever bound the domain has; takes the least r of the
-    grid for which the noisy number of units above it is at most what balances both errors and two deviations.  Nothing
+    grid for which the noisy number of units above it is at most what balances both errors and two deviations.  For each
+    grouping of ``per`` units are counted by the cells that they are in, and by the rows in the fullest of them, and so
+    are bounds on both found; one that could cut nothing, as there are no more cells or rows, is left out.  Nothing
     is changed: the bound is public from the release on, and stands in the domain when its owner writes it there.
 
-    Neighbours: one unit of the domain more or less, with all of its rows.  Sensitivity 1, as a unit is in one bin.
+    Neighbours: one unit of the domain more or less, with all of its rows.  Sensitivity 1 of each count of sizes, as a
+    unit is in one bin of it; 1 + 2 len(per) of them share the loss evenly.
     Loss: that of discrete Laplace or Gaussian noise on the bins, which is charged before anything is counted.
     Source: the balance of clipping bias and noise at a rank (Amin, Kulesza, Munoz Medina, Vassilvitskii 2019).
 
     Args:
         vault: the protected table, whose unit is an id.
-        loss: what the sizes cost.
+        loss: what the sizes cost, all together.
         cells: of the tables that will be asked for, 1 or more.
+        per: groupings to bound by as well, as a document writes them: ``month(admitted)``, or ``day, kind``.
         share: what part ``loss`` is of what these tables and the sizes cost together.
         retry_key: the same for all attempts at one request.
 
     Raises:
         QueryError: every row is a unit of its own, or there is no cell; nothing was spent.
+        DomainError: no such grouping, or one that is named twice; nothing was spent.
         LossError: no loss, or a share outside (0, 1); nothing was spent.
         BudgetError: the ledger refuses the charge; nothing was spent.
     """
@@ -108,32 +156,58 @@ def suggest_bound(
     part = exact(share, name="share")
     if not 0 < part < 1:
         raise LossError(f"a share lies strictly between 0 and 1, not {share}", culprit=share)
-    asked = UnitSizes(grid(_LARGEST))
-    (noise,) = noises(vault.domain, [asked], loss, None)  # refuses what cannot be measured, for free
+    groups = tuple(GroupBound.named(name, rows=1) for name in per)
+    Unit(vault.domain.unit.column, per=groups)  # refuses what is named twice
+    asked = [UnitSizes(grid(_LARGEST))]
+    for by in (group.by for group in groups):
+        asked.append(UnitSizes(grid(_cells(vault.domain, by) + 1), SizeOf(by, cells=True)))
+        asked.append(UnitSizes(grid(_LARGEST), SizeOf(by)))
+    noise, *_ = noises(vault.domain, asked, loss, None)  # refuses what cannot be measured, for free
 
     def run(mechanisms: Mechanisms) -> Payload:
-        (measured,) = mechanisms.measure([asked], loss)
-        return {"0": measured.values}
+        return {str(place): each.values for place, each in enumerate(mechanisms.measure(asked, loss))}
 
-    parameters = {"questions": [asked.canonical()]}
-    raw = beyond_bounds([asked])
-    request = Request("query", "sizes", parameters, "how many units have how many rows", raw=raw)
+    parameters = {"questions": [question.canonical() for question in asked]}
+    words = "how many units have how many rows" + "".join(f", and how many by {group.name}" for group in groups)
+    request = Request("query", "sizes", parameters, words, raw=beyond_bounds(asked))
     settled = vault.release(request, loss, run, retry_key=retry_key)
-    units = settled.payload["0"]
-    deviation = math.sqrt(noise.variance)
-    rows, above = chosen(asked.starts, units, deviation, balance=cells * noise_a_row(loss, part))
+    deviation, balance = math.sqrt(noise.variance), cells * noise_a_row(loss, part)
+    sizes = []
+    for place, question in enumerate(asked):
+        units = tuple(int(count) for count in settled.payload[str(place)])
+        most, above = chosen(question.starts, units, deviation, balance=balance)
+        sizes.append(NoisySizes(of=question.of, starts=question.starts, units=units, most=most, above=above))
+    rows = sizes[0]
     return SuggestedBound(
         guarantee=settled.guarantee,
         cost=settled.cost,
         expected_error={"units of one size": deviation},
         provenance=settled.provenance,
-        unit=vault.domain.unit.bounded(rows=rows, per=vault.domain.unit.per),
-        starts=asked.starts,
-        units=tuple(int(count) for count in units),
+        unit=_bounded(vault.domain, groups, sizes),
+        starts=rows.starts,
+        units=rows.units,
         deviation=deviation,
-        above=above,
+        above=rows.above,
         cells=cells,
+        by_groups=tuple(sizes[1:]),
     )
+
+
+def _cells(domain: Domain, by: Sequence[str]) -> int:
+    """Cells of some groupings together."""
+    return math.prod(len(domain.grouping(name).labels) for name in by)
+
+
+def _bounded(domain: Domain, groups: Sequence[GroupBound], sizes: Sequence[NoisySizes]) -> Unit:
+    """The unit under the suggested bounds; of those by groups the ones that can cut what that on rows lets stand."""
+    unit, rows = domain.unit, sizes[0].most
+    asked = {group.by for group in groups}
+    per = [bound for bound in unit.per if bound.by not in asked]
+    for group, most_cells, most_rows in zip(groups, sizes[1::2], sizes[2::2], strict=True):
+        cells = most_cells.most if most_cells.most < min(rows, _cells(domain, group.by)) else None
+        if cells is not None or most_rows.most < rows:
+            per.append(GroupBound(group.by, rows=min(most_rows.most, rows), groups=cells))
+    return unit.bounded(rows=rows, per=per)
 
 
 def noise_a_row(loss: Loss, share: Fraction) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -33,7 +34,9 @@ from sfumato.app.cli.schema_options import SchemaOption, TableView, ViewOption, 
 from sfumato.errors import InputError, counted
 
 if TYPE_CHECKING:
+    from sfumato.domain import Unit
     from sfumato.query import SuggestedBound
+    from sfumato.query.row_bound import NoisySizes
 
 
 def bound(
@@ -49,6 +52,12 @@ def bound(
         typer.Option(help="What the tables will be by: an attribute, or month(admitted); several times."),
     ] = None,
     cells: Annotated[int | None, typer.Option(min=1, help="Cells of the tables, in place of --by.")] = None,
+    per: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Suggest bounds by these groups too, as month(admitted); several times. They share the loss."
+        ),
+    ] = None,
     share: Annotated[
         str, typer.Option(help="What part this loss is of what it and the tables will cost together.")
     ] = "0.1",
@@ -72,10 +81,11 @@ def bound(
     """Suggest a bound on the rows of one person, by noisy numbers of people with so many rows.
 
     A small bound leaves rows out, a large one takes more noise.  The suggestion is where both are about even for tables
-    of so many cells.  Nothing is changed: write the bound into the domain, or let --out write a draft with it.
+    of so many cells; with --per also of bounds on the rows in one group, and on the groups that a person is in.
+    Nothing is changed: write the bounds into the domain, or let --out write a draft with them.
     """
     from sfumato.app.requests.fields import LossFields, filled
-    from sfumato.domain import dump, load
+    from sfumato.domain import GroupBound, Unit, dump, load
     from sfumato.query import suggest_bound
     from sfumato.vault.release import save_text
 
@@ -99,11 +109,15 @@ def bound(
     )
     if out is not None:
         refuse_clashes([out], inputs=source.files(), overwrite=overwrite)
+        if viewed is not None:  # which groupings a table of a schema can be bounded by is found out for free
+            rebounded(
+                viewed, str(of), Unit(described.unit.column, per=[GroupBound.named(name, rows=1) for name in per or ()])
+            )
     vault = source.vault(first=loss, described=described)
     with working("Counting"):
-        found = suggest_bound(vault, loss=loss, cells=size, share=share)
+        found = suggest_bound(vault, loss=loss, cells=size, per=per or (), share=share)
     if out is not None:
-        text = dump(found.applied(described)) if viewed is None else rebounded(viewed, str(of), found.unit.rows)
+        text = dump(found.applied(described)) if viewed is None else rebounded(viewed, str(of), found.unit)
         save_text(out, text, overwrite=overwrite)
     file = "domain" if viewed is None else "schema"
     result(found.to_json() | {"out": None if out is None else str(out)}, _text(found, out, file), as_json=as_json)
@@ -141,12 +155,12 @@ def bounded_view(schema: Path | None, of: str | None, view: Path | None) -> Tabl
     return found
 
 
-def rebounded(view: TableView, of: str, rows: int) -> str:
-    """The document of a schema with another bound on the rows of a table: a draft that somebody has to accept."""
+def rebounded(view: TableView, of: str, unit: Unit) -> str:
+    """The document of a schema with other bounds on the rows of a table: a draft that somebody has to accept."""
     from sfumato.domain.table_schema import dump_schema
 
     schema, name = view.schema, view.schema[of].name
-    tables = tuple(replace(table, rows=rows) if table.name == name else table for table in schema)
+    tables = tuple(replace(table, rows=unit.rows, per=unit.per) if table.name == name else table for table in schema)
     return dump_schema(replace(schema, tables=tables, draft=True, acceptance=None))
 
 
@@ -158,18 +172,42 @@ def _text(found: SuggestedBound, out: Path | None, file: str) -> str:
         if error
         else "No line above that seems to hold anybody; a few people there would not be seen for the noise."
     )
-    ends = [*(start - 1 for start in found.starts[1:]), None]
-    lines = [
-        {"rows": _range(start, end), "units": str(units)}
-        for start, end, units in zip(found.starts, ends, found.units, strict=True)
-    ]
+    lines = _lines("rows", found.starts, found.units)
+    groups = "".join(_by_groups(sizes) for sizes in found.by_groups)
     written = f"\nWrote {out}: a draft; accept it with 'sfumato {file} accept'." if out is not None else ""
     return (
-        f"{columns(lines)}\n\nThe noise on each number has the standard deviation {found.deviation:.3g}.\n"
+        f"{columns(lines)}\n{groups}\nThe noise on each number has the standard deviation {found.deviation:.3g}.\n"
         f"Suggested for tables of {counted(found.cells, 'cell')}: rows: {unit.rows} of one {unit.column}. {told}\n"
+        f"{_per(unit) if found.by_groups else ''}"
         f"Guarantee: {found.guarantee}\nCost: {found.cost}\n"
         f"Note: the bound is public; write it into the {file}, which goes on saying what it said until then.{written}"
     )
+
+
+def _lines(size: str, starts: Sequence[int], units: Sequence[int]) -> list[dict[str, str]]:
+    ends = [*(start - 1 for start in starts[1:]), None]
+    return [
+        {size: _range(start, end), "units": str(count)} for start, end, count in zip(starts, ends, units, strict=True)
+    ]
+
+
+def _by_groups(sizes: NoisySizes) -> str:
+    """The last size that anybody seems to have closes the list: what is behind is noise."""
+    shown = next(place for place, start in enumerate((*sizes.starts, math.inf)) if start > 2 * sizes.most)
+    lines = columns(_lines(str(sizes.of), sizes.starts, sizes.units)[: shown + 1])
+    return f"\n{lines}\nBalanced at {sizes.most}.\n"
+
+
+def _per(unit: Unit) -> str:
+    """The bounds by groups as a document writes them."""
+    bounds = {bound.name: bound.describe() for bound in unit.per}
+    if not bounds:
+        return "No bound by these groups leaves less noise than that on all rows does.\n"
+    said = ", ".join(
+        f"{name}: {most if isinstance(most, int) else '{' + ', '.join(f'{key}: {n}' for key, n in most.items()) + '}'}"
+        for name, most in bounds.items()
+    )
+    return f"And per: {{{said}}}.\n"
 
 
 def _range(start: int, end: int | None) -> str:

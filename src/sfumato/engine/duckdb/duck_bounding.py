@@ -65,7 +65,9 @@ class _Bucket:
     def of(cls, cursor: Any, relation: str, encoding: RowEncoding, part: tuple[int, int]) -> _Bucket:  # noqa: ANN401
         """One of several parts of the units."""
         number, parts = part
-        cells = "".join(f", {cell_number(encoding, bound)} AS a{n}" for n, bound in enumerate(encoding.domain.unit.per))
+        cells = "".join(
+            f", {cell_number(encoding, bound.by)} AS a{n}" for n, bound in enumerate(encoding.domain.unit.per)
+        )
         rows = f"SELECT t.rowid AS place, o.n AS n{cells} FROM {relation} AS t JOIN {relation}_over AS o USING (u)"
         found = cursor.sql(f"{rows} WHERE o.n % {parts} = {number}").to_arrow_table()
         columns = [column.to_numpy() for column in found.columns]

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from sfumato.domain import Domain
 from sfumato.domain.predicate import Predicate
+from sfumato.domain.unit import SizeOf
 from sfumato.engine.arrays import KeptColumns
 from sfumato.engine.bounding import beyond_bounds, bounded_keys, dropped, unit_sizes
 from sfumato.engine.cell_statements import condition
@@ -240,11 +241,11 @@ class DuckStore:
         self.ready()
         return int(rows)
 
-    def unit_sizes(self, starts: Sequence[int]) -> Sequence[Sequence[int]]:
+    def unit_sizes(self, starts: Sequence[int], of: SizeOf) -> Sequence[Sequence[int]]:
         """Read the source again."""
         with self._table.reading() as cursor:
             every = f"({self._encoding.select(self._table.source.relation(cursor))}) AS encoded_rows"
-            found = cursor.sql(unit_sizes(every, starts)).fetchall()
+            found = cursor.sql(unit_sizes(every, self._encoding, starts, of)).fetchall()
         self.ready()
         return cast("Sequence[Sequence[int]]", found)
 

@@ -28,6 +28,7 @@ import pyarrow as pa
 
 from sfumato.domain import CsvFormat, Domain
 from sfumato.domain.predicate import Predicate
+from sfumato.domain.unit import SizeOf
 from sfumato.engine.bounding import bounded_keys, dropped, kept_rows, unit_sizes
 from sfumato.engine.cell_statements import condition
 from sfumato.engine.contingency import COVER_CELLS, CoverCounts, CoverPlan
@@ -235,10 +236,10 @@ class SparkStore:
         counted = dropped(every, self._encoding, condition(where, self.domain), most)
         return int(self.query(counted).column(0)[0].as_py())
 
-    def unit_sizes(self, starts: Sequence[int]) -> Sequence[Sequence[int]]:
+    def unit_sizes(self, starts: Sequence[int], of: SizeOf) -> Sequence[Sequence[int]]:
         """Read the table again."""
         every = f"({self._encoding.select(self._table.relation)}) AS encoded_rows"
-        found = self.query(unit_sizes(every, starts))
+        found = self.query(unit_sizes(every, self._encoding, starts, of))
         return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
     def keys(self, columns: tuple[str, ...]) -> pa.Table:

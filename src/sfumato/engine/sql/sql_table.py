@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from sfumato.domain import Domain
 from sfumato.domain.predicate import Predicate
+from sfumato.domain.unit import SizeOf
 from sfumato.engine.bounding import bounded_keys, dropped, kept_rows, unit_sizes
 from sfumato.engine.cell_statements import CellStatements, condition
 from sfumato.engine.contingency import CoverPlan
@@ -313,10 +314,13 @@ class SqlStore:
         ((rows,),) = self.session.rows(dropped(every, self._encoding, condition(where, self.domain), most))
         return int(rows)
 
-    def unit_sizes(self, starts: Sequence[int]) -> Sequence[Sequence[int]]:
+    def unit_sizes(self, starts: Sequence[int], of: SizeOf) -> Sequence[Sequence[int]]:
         """Read the table again."""
         every = f"({self._encoding.select(self._table.relation)}) AS encoded_rows"
-        return [(int(place), int(units)) for place, units in self.session.rows(unit_sizes(every, starts))]
+        return [
+            (int(place), int(units))
+            for place, units in self.session.rows(unit_sizes(every, self._encoding, starts, of))
+        ]
 
     def keys(self, columns: tuple[str, ...]) -> pa.Table:
         """Read the table again for raw keys."""
