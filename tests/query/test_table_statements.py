@@ -35,7 +35,7 @@ def unit(rows: int, *per: GroupBound) -> Unit:
     return Unit("patient_id", rows=rows, per=per, schema="hospital")
 
 
-# number, statement, bounds other than those of the first table, L1, squared L2
+# number, statement, bounds other than those of the table whose rows are listed, L1, squared L2
 STATEMENTS: list[tuple[int, str, Unit | None, int, int]] = [
     (1, "SELECT COUNT(*) FROM patients", None, 1, 1),
     (2, "SELECT sex, COUNT(*) FROM patients GROUP BY sex", None, 1, 1),
@@ -375,3 +375,28 @@ def test_a_view_takes_other_bounds() -> None:
     assert isinstance(asked.view, BoundedView)
     assert plan(asked.query, asked.view.domain).questions[0].sensitivity(asked.view.domain) == (3, 9)
     assert Fraction(asked.view.unit.rows) == 3
+
+
+@pytest.mark.parametrize(
+    ("statement", "rows"),
+    [
+        ("SELECT COUNT(*) FROM visits JOIN patients USING (patient_id)", 6),
+        ("SELECT COUNT(*) FROM patients JOIN visits USING (patient_id)", 6),
+        ("SELECT COUNT(*) FROM patients LEFT JOIN visits USING (patient_id)", 6),
+        ("SELECT COUNT(*) FROM visits v JOIN drugs d ON v.visit_id = d.visit_id", 8),
+        (
+            "SELECT COUNT(*) FROM patients p JOIN visits v ON p.patient_id = v.patient_id JOIN drugs d ON v.visit_id = d.visit_id",
+            8,
+        ),
+        (
+            "SELECT COUNT(*) FROM drugs d JOIN visits v ON v.visit_id = d.visit_id JOIN patients p ON p.patient_id = v.patient_id",
+            8,
+        ),
+        (
+            "SELECT COUNT(*) FROM visits v JOIN visits w ON v.patient_id = w.patient_id JOIN drugs d ON w.visit_id = d.visit_id",
+            6,
+        ),
+    ],
+)
+def test_a_view_has_the_bounds_of_the_table_whose_rows_it_lists(statement, rows):
+    assert parse_tables(statement, HOSPITAL).view.unit.rows == rows

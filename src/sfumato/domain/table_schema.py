@@ -257,7 +257,7 @@ class Schema:
         return table.key if table.name == self.units else table.unit
 
     def bounds(self, name: str) -> Unit:
-        """What a view that begins with a private table keeps of one unit."""
+        """What a view that lists the rows of a private table keeps of one unit."""
         table = self[name]
         rows = 1 if table.rows is None and table.name == self.units else table.rows
         if rows is None:

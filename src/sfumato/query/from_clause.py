@@ -162,8 +162,25 @@ def _join(rows: UnitRows, join: Any, part: Part) -> None:  # noqa: ANN401
         )
     if not part.view.private and not pairs:
         raise refuse(text, join.this, f"{last} and {part.alias} are not joined on a declared key")
+    before, units = rows.view.keys, rows.schema.units if by_unit else None
     rows.view = built(text, join.this, lambda: Join(rows.view, part.view, tuple(pairs), outer=side == "LEFT"))
     rows.parts = [*rows.parts, part]
+    listed = rows.parts[rows.listed]
+    met_once = _met_once(listed, [before[one] for one, _ in pairs], by_unit=by_unit, units=units)
+    if (
+        part.view.private
+        and met_once
+        and not _met_once(part, [part.view.keys[x] for _, x in pairs], by_unit=by_unit, units=units)
+    ):
+        rows.listed = len(rows.parts) - 1  # patients JOIN visits lists visits, as visits JOIN patients does
+
+
+def _met_once(part: Part, keys: Sequence[KeyColumn], *, by_unit: bool, units: str | None) -> bool:
+    """Whether a join by these keys, or by the unit, finds at most one row of a part."""
+    if part.table is None:
+        return by_unit  # a statement of one row a unit
+    own = KeyColumn(part.alias, part.table.key or "", part.table.name)
+    return own in keys or part.table.name == units
 
 
 def _pairs(rows: UnitRows, join: Any, part: Part) -> tuple[list[tuple[int, int]], bool]:  # noqa: ANN401

@@ -49,7 +49,7 @@ def parse_tables(text: str, schema: Schema, *, bounds: Unit | None = None) -> Ta
     Args:
         text: the statement.
         schema: the public description of the tables.
-        bounds: of the rows of a unit in the view; None: those of the first table.
+        bounds: of the rows of a unit in the view; None: those of the table whose rows are listed.
 
     Raises:
         QueryError: anything outside the grammar; ``culprit`` is its :class:`Place`.
@@ -163,7 +163,7 @@ def parse_view(text: str, schema: Schema, *, bounds: Unit | None = None) -> Boun
     Args:
         text: the statement.
         schema: the public description of the tables.
-        bounds: of the rows of a unit in the view; None: those of the first table.
+        bounds: of the rows of a unit in the view; None: those of the table whose rows are listed.
 
     Raises:
         QueryError: anything outside the grammar; ``culprit`` is its :class:`Place`.

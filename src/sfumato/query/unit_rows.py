@@ -45,7 +45,7 @@ class Part:
         keys: its columns of keys, by place.
         unit: its column of the unit.
         table: of the schema; None of a statement.
-        bounds: what a view that begins with it keeps of one unit; None where it is public.
+        bounds: what a view that lists its rows keeps of one unit; None where it is public.
     """
 
     alias: str
@@ -76,6 +76,7 @@ class UnitRows:
     known: Mapping[str, Part]
     inner: Inner
     merged: set[str] = field(default_factory=set)
+    listed: int = 0  # the place of the part whose rows these are, each once, where the joins have one
 
     # --- names --------------------------------------------------------------------------------------------------------
 
@@ -321,8 +322,8 @@ def clamp_parts(text: str, node: Any) -> tuple[Any, dict[str, Fraction]]:  # noq
 
 
 def bounds_of(rows: UnitRows) -> Unit:
-    """The bounds of what FROM begins with, in the names that its attributes have in the view."""
-    first = rows.parts[0]
+    """The bounds of the part whose rows a statement lists, in the names that its attributes have in the view."""
+    first = rows.parts[rows.listed]
     assert first.bounds is not None
     per = []
     for bound in first.bounds.per:
