@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sfumato.local.randomizers.composite import Sampled
 from sfumato.local.randomizers.finite_field import Projective, finite_field, points, prime_of, prime_powers
-from sfumato.local.randomizers.integer_table import Sampler, column_counts
+from sfumato.local.randomizers.integer_table import Sampler, below, column_counts
 from sfumato.local.randomizers.local_hashing import LARGEST_TALLY, Hashed
 from sfumato.local.randomizers.two_valued import Design, Direct, Hadamard, Subset, Subsets, TwoValued, transform
 from sfumato.local.randomizers.unary_encoding import CountMeanSketch, HadamardSketch, pack
@@ -304,3 +304,68 @@ def test_bytes_beyond_a_short_part_are_refused_and_others_counted(parts: tuple[D
         wrong = reports.copy()
         wrong[np.flatnonzero(reports[:, 0] == 0)[0], place] = 1
         assert not sampled.possible(wrong)
+
+
+class Scripted:
+    """Words of zeros, then of a script, then of ones."""
+
+    def __init__(self, zeros: int, script: np.ndarray) -> None:
+        self._words = np.concatenate([np.zeros(zeros, dtype=np.uint64), script])
+
+    def words(self, count: int) -> np.ndarray:
+        given, self._words = self._words[:count], self._words[count:]
+        return np.concatenate([given, np.full(count - given.size, (1 << 64) - 1, dtype=np.uint64)])
+
+    def renew(self) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize(("count", "size", "block"), [(16, 5, 0), (20, 6, 0), (20, 6, 1), (63, 17, 2), (63, 17, 3)])
+def test_every_subset_of_a_block_stands_for_equally_many_draws(count: int, size: int, block: int) -> None:
+    """Exact: of all 16 bits that one block can draw, those left over are drawn again, here as the last subset."""
+    draws = np.zeros((1 << 16, 4), dtype="<u2")
+    draws[:] = (1 << 16) - 1
+    draws[:, block] = np.arange(1 << 16)
+    entropy = Scripted((1 << 16) // 4, draws.view("<u8").ravel())  # zeros for one way to divide the size into blocks
+    drawn = Subsets(count, (size, size)).draw(np.zeros(1 << 16, dtype=np.bool_), entropy)
+    part = drawn >> np.uint64(16 * block) & np.uint64(0xFFFF)
+    members = set(np.bitwise_count(part).tolist())
+    assert len(members) == 1
+    length = min(16, count - 16 * block)
+    number = comb(length, members.pop())
+    subsets, times = np.unique(part, return_counts=True)
+    assert subsets.size == number > 1
+    assert int(subsets.max()) < 1 << length
+    even, left = divmod(1 << 16, number)
+    assert sorted(times.tolist()) == [even] * (number - 1) + [even + left]
+
+
+def test_what_no_way_to_divide_a_subset_takes_is_drawn_again() -> None:
+    """The last of all words names no way; eight people draw it in two pieces, and then the first."""
+    script = np.array([(1 << 64) - 1] * 10 + [0] * 2, dtype=np.uint64)
+    drawn = Subsets(63, (17, 16)).draw(np.zeros(8, dtype=np.bool_), Scripted(0, script))
+    assert np.bitwise_count(drawn).tolist() == [17] * 8
+
+
+@pytest.mark.parametrize("bound", [3, 364, 4368, 40_000])
+def test_every_number_below_a_short_bound_stands_for_equally_many_draws(bound: int) -> None:
+    """Exact: of all 16 bits that are drawn, those left over are drawn again, here as the last number."""
+    bounds = np.full(1 << 16, bound, dtype=np.uint16)
+    script = np.arange(1 << 16, dtype="<u2").view("<u8")
+    times = np.bincount(below(Scripted(0, script), bounds, 1 << 16))
+    even, left = divmod(1 << 16, bound)
+    assert times.tolist() == [even] * (bound - 1) + [even + left]
+
+
+@pytest.mark.parametrize(("inputs", "size"), [(17, 4), (40, 11), (64, 17)])
+@pytest.mark.parametrize("inside", [True, False])
+def test_the_value_is_a_member_as_the_coin_says_and_all_others_alike(inputs: int, size: int, *, inside: bool) -> None:
+    number, others = 20_000, inputs - 1
+    design = Subset(inputs, size)
+    share = (size - inside) / others
+    for value in {0, 1, inputs // 2, inputs - 1}:
+        picked = design.pick(np.full(number, value), np.full(number, inside), SimulatedEntropy(value))
+        assert design.possible(picked)
+        members = np.unpackbits(picked, axis=1, bitorder="little", count=inputs).mean(axis=0)
+        assert members[value] == inside
+        assert np.abs(np.delete(members, value) - share).max() < 9.3 * (share * (1 - share) / number) ** 0.5  # 1e-20

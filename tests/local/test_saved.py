@@ -59,7 +59,7 @@ def test_saved_specs_open_with_the_same_text_and_hash(path: Path) -> None:
 
 @each_saved
 def test_the_same_people_make_the_same_reports(path: Path) -> None:
-    """Subsets of up to sixteen values are drawn otherwise since: ``simulated`` holds what the seed makes now."""
+    """Subsets and points of geometries are drawn otherwise since: ``simulated`` holds what the seed makes now."""
     document = read(path)
     made = simulate(loads(document["spec"]), people(document["values"]), seed=document["seed"])
     saved = reports_of(document)

@@ -80,11 +80,12 @@ class Composite(Randomizer):
     def _address_words(self, chosen: InputCodes, codes: InputCodes, entropy: Entropy) -> ReportArray:
         """The same where the longest part fills a word: each report is moved as one number."""
         word = np.dtype(f"<u{self.layout.width - 1}")
-        reports = np.zeros(len(codes), dtype=[("part", np.uint8), ("body", word)])
-        bodies = np.zeros(len(codes), dtype=word)
-        for index, part in enumerate(self.parts):
-            mine = np.flatnonzero(chosen == index)
-            drawn = part.draw(codes[:, index].take(mine), entropy)
+        reports = np.empty(len(codes), dtype=[("part", np.uint8), ("body", word)])
+        bodies = np.empty(len(codes), dtype=word)
+        order = np.argsort(chosen, kind="stable")
+        ends = np.cumsum([np.count_nonzero(chosen == index) for index in range(len(self.parts))])
+        for index, mine in enumerate(np.split(order, ends[:-1])):
+            drawn = self.parts[index].draw(codes[:, index].take(mine), entropy)
             bodies[mine] = drawn if drawn.ndim == 1 else _as_words(drawn, word)
         reports["part"] = chosen
         reports["body"] = bodies

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.local.randomizers.integer_table import below
+from sfumato.local.randomizers.integer_table import below, smallest
 from sfumato.local.randomizers.randomizer import InputCodes, ReportArray, Tally, check
 from sfumato.local.randomizers.two_valued import Design
 from sfumato.privacy.entropy import Entropy
@@ -51,10 +51,11 @@ class Projective(Design):
     def pick(self, codes: InputCodes, inside: NDArray[np.bool_], entropy: Entropy) -> ReportArray:
         """A uniform report on the wanted side of each value."""
         members = points(self.order, self.dimension - 1)
-        limits = np.where(inside, np.uint32(members), np.uint32(self.outputs - members))
-        place = below(entropy, limits, codes.size).astype(np.intp)
-        place += codes.astype(np.intp) * self.outputs
-        place += np.where(inside, 0, members)
+        which = inside.view(np.uint8)
+        sides = np.array([self.outputs - members, members], dtype=smallest(self.outputs + 1))
+        place = below(entropy, sides.take(which), codes.size).astype(np.uint32)
+        place += codes.astype(np.uint32) * np.uint32(self.outputs)
+        place += np.array([members, 0], dtype=np.uint32).take(which)
         return self._ordered.take(place)
 
     def support(self, tally: Tally) -> Tally:

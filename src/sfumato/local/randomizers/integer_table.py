@@ -69,26 +69,27 @@ def coins(entropy: Entropy, size: int, numerator: int) -> NDArray[np.bool_]:
     return heads
 
 
-def below(entropy: Entropy, bounds: int | NDArray[np.uint32], size: int) -> Unsigned:
+def below(entropy: Entropy, bounds: int | Unsigned, size: int) -> Unsigned:
     """Uniform integers in ``[0, bounds)``; ``bounds`` is one number up to 2^63, or one a draw below 2^31.
 
-    Multiply and reject (Lemire 2019, Algorithm 5), so that every integer is exactly as likely as every other.
+    Multiply and reject (Lemire 2019, Algorithm 5), so that every integer is exactly as likely as every other.  Many
+    bounds of at most 16 bits take 16 random bits a draw.
     """
     if isinstance(bounds, int):
         if bounds & (bounds - 1) == 0 and bounds <= 1 << 16:
             return leading(entropy, size, np.uint16) & np.uint16(bounds - 1)
         if bounds >= 1 << 31:
             return _below_wide(entropy, bounds, size)
-    narrow = isinstance(bounds, int) and bounds <= 1 << 8
-    return _multiply_and_reject(entropy, bounds, size, narrow=narrow)
+        return _multiply_and_reject(entropy, np.full(1, bounds, dtype=np.uint32), size, narrow=bounds <= 1 << 8)
+    return _multiply_and_reject(entropy, bounds.astype(np.uint32, copy=False), size, narrow=bounds.itemsize < 4)  # noqa: PLR2004
 
 
-def _multiply_and_reject(entropy: Entropy, bounds: int | NDArray[np.uint32], size: int, *, narrow: bool) -> Unsigned:
+def _multiply_and_reject(entropy: Entropy, limits: NDArray[np.uint32], size: int, *, narrow: bool) -> Unsigned:
     part, whole, bits = (np.uint16, np.uint32, 16) if narrow else (np.uint32, np.uint64, 32)
-    limits: Unsigned = np.full(1, bounds, dtype=np.uint32) if isinstance(bounds, int) else bounds
-    product: Unsigned = np.multiply(leading(entropy, size, part), limits, dtype=whole)
-    drawn: Unsigned = (product >> np.uint8(bits)).astype(part)
+    product: Unsigned = leading(entropy, size, part).astype(whole)
+    product *= limits
     low: Unsigned = product.astype(part)
+    drawn: Unsigned = (product >> whole(bits)).astype(part)
     suspects = np.flatnonzero(low < limits)  # only these can lie in the part that is rejected
     while suspects.size:
         mine = limits if limits.size == 1 else limits[suspects]
@@ -98,7 +99,7 @@ def _multiply_and_reject(entropy: Entropy, bounds: int | NDArray[np.uint32], siz
         product[again] = np.multiply(
             leading(entropy, again.size, part), limits if limits.size == 1 else limits[again], dtype=whole
         )
-        drawn[again] = product[again] >> np.uint8(bits)
+        drawn[again] = product[again] >> whole(bits)
         suspects = again
     return drawn
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InputError
-from sfumato.local.randomizers.integer_table import Sampler, below, coins, column_counts, smallest
+from sfumato.local.randomizers.integer_table import Sampler, below, coins, column_counts, leading, smallest
 from sfumato.local.randomizers.randomizer import (
     DENOMINATOR,
     FrequencyOracle,
@@ -38,8 +38,8 @@ from sfumato.local.randomizers.randomizer import (
 from sfumato.privacy.entropy import Entropy
 
 _BLOCK = 16  # positions of one block: its subsets are tabulated
-_LIMIT_BITS = 14  # of the number of subsets of one size: 12 870 at most
 _WORD = 64
+_TOGETHER = 1 << 12  # subsets drawn at a time: their parts stay in the second-level cache
 _BITS = np.left_shift(1, np.arange(_BLOCK)).astype(np.uint16)
 
 
@@ -240,10 +240,15 @@ class Subset(Design):
             return self._pick_sequentially(codes, inside, entropy)
         if self.inputs <= _BLOCK:
             return self._pick_short(codes, inside, entropy)
-        word = self._others.draw(inside, entropy)
-        bit = np.uint64(1) << codes.astype(np.uint64)
-        word += word & (~bit + np.uint64(1))  # room at the true value's position: what is above it doubles
-        word |= bit * inside  # and the true value where it belongs to the subset
+        word = self._others.draw(inside, entropy)  # of the values after the true one, and then of those before it
+        word |= inside.astype(np.uint64) << np.uint64(self.inputs - 1)  # and last the true value itself
+        after = codes.astype(np.uint64)
+        after += np.uint64(1)
+        turned = word << after  # turned within so many bits, every value comes to its place
+        word >>= np.uint64(self.inputs) - after
+        word |= turned
+        if self.inputs < _WORD:
+            word &= np.uint64((1 << self.inputs) - 1)
         packed = word.astype("<u8", copy=False).view(np.uint8).reshape(-1, 8)
         return packed[:, 0] if self.layout.width == 1 else packed[:, : self.layout.width]
 
@@ -279,12 +284,12 @@ class Subset(Design):
         return Subsets(self.inputs - 1, (self.size, self.size - 1))
 
     @cached_property
-    def _short_others(self) -> tuple[NDArray[np.uint16], NDArray[np.uint32], NDArray[np.uint32]]:
+    def _short_others(self) -> tuple[NDArray[np.uint16], NDArray[np.uint16], NDArray[np.uint16]]:
         """All subsets of the other values by their size, where those of either size begin, and how many there are."""
         others = self.inputs - 1
         sizes = (self.size, self.size - 1)
-        starts = np.array([sum(comb(others, less) for less in range(size)) for size in sizes], dtype=np.uint32)
-        return _by_size(others), starts, np.array([comb(others, size) for size in sizes], dtype=np.uint32)
+        starts = np.array([sum(comb(others, less) for less in range(size)) for size in sizes], dtype=np.uint16)
+        return _by_size(others), starts, np.array([comb(others, size) for size in sizes], dtype=np.uint16)
 
     def _pick_short(self, codes: InputCodes, inside: NDArray[np.bool_], entropy: Entropy) -> ReportArray:
         """One number says which of all subsets of the other values; words of 16 bits hold any."""
@@ -321,49 +326,76 @@ class Subsets:
     """
 
     def __init__(self, count: int, sizes: tuple[int, int]) -> None:
-        lengths = [min(_BLOCK, count - start) for start in range(0, max(count, 1), _BLOCK)]
-        splits = [_compositions(lengths, size) for size in sizes]
-        self._rejected = max(map(len, splits))
-        rows = []
-        places = np.zeros((len(lengths), 2, self._rejected + 1), dtype=np.uint32)
-        self._tables = []
-        for block, length in enumerate(lengths):
-            self._tables.append(_by_size(length))
-            first = np.cumsum([0, *(comb(length, k) for k in range(length + 1))])
-            for which, split in enumerate(splits):
-                parts = [each[block] for each in split]
-                counts = [comb(length, part) for part in parts]
-                places[block, which, : len(split)] = first[parts] << _LIMIT_BITS | counts
-        for split in splits:
-            weights = [prod(map(comb, lengths, parts)) for parts in split]
-            numerators = [DENOMINATOR // sum(weights) * weight for weight in weights]
-            unused = [0] * (self._rejected - len(split))
-            rows.append([*numerators, *unused, DENOMINATOR - sum(numerators)])
+        lengths = [max(0, min(_BLOCK, count - start)) for start in range(0, _WORD, _BLOCK)]
+        dealt = [_dealt(lengths, _compositions(lengths, size)) for size in sizes]
+        width = 1 + 2 * max(len(split) for _, split in dealt)
+        self._width = np.uint16(width)
+        rows = [[*shares[:-1], *(0,) * (width - len(shares)), shares[-1]] for shares, _ in dealt]
         self._composition = Sampler(rows)
-        self._places = places.reshape(len(lengths), -1)
+        parts = np.zeros((2, width, len(lengths)), dtype=np.intp)
+        for which, (_, split) in enumerate(dealt):
+            parts[which, : 2 * len(split)] = np.tile(split, (2, 1))
+        counts = np.array([[comb(length, size) for size in range(_BLOCK + 1)] for length in lengths], dtype=np.uint32)
+        starts = np.cumsum([0, *(comb(_BLOCK, size) for size in range(_BLOCK))]).astype(np.uint32)
+        every = parts.reshape(-1, len(lengths))  # of both sizes
+        self._counts = counts[np.arange(len(lengths)), every]
+        self._starts = starts[every] << np.uint32(_BLOCK)
+        self._uneven = ((1 << _BLOCK) % self._counts).astype(np.uint16)
+        self._table = _by_size(_BLOCK).astype("<u2", copy=False)
 
     def draw(self, which: NDArray[np.bool_], entropy: Entropy) -> NDArray[np.uint64]:
         """One subset each, of the second size where ``which``."""
-        rows = which.view(np.uint8)
-        composition = self._composition.draw(rows, entropy).astype(np.intp)
-        again = np.flatnonzero(composition == self._rejected)
+        composition = self._compositions(which.view(np.uint8), entropy)
+        parts = np.empty((which.size, _WORD // _BLOCK), dtype="<u2")
+        uneven = np.empty(parts.shape, dtype=np.bool_)
+        for first in range(0, which.size, _TOGETHER):
+            piece = slice(first, first + _TOGETHER)
+            parts[piece], uneven[piece] = self._subsets(composition[piece], entropy)
+        again = np.flatnonzero(uneven.view(np.uint32)[:, 0] != 0)
         while again.size:
-            composition[again] = self._composition.draw(rows[again], entropy)
-            again = again[composition[again] == self._rejected]
-        composition += rows * np.intp(self._rejected + 1)
-        parts = np.zeros((which.size, _WORD // _BLOCK), dtype="<u2")
-        for block, table in enumerate(self._tables):
-            place = self._places[block].take(composition)
-            start = place >> np.uint32(_LIMIT_BITS)
-            place &= np.uint32((1 << _LIMIT_BITS) - 1)
-            start += below(entropy, place, which.size)
-            parts[:, block] = table.take(start)
+            parts[again], uneven = self._subsets(composition[again], entropy)
+            again = again[uneven.view(np.uint32)[:, 0] != 0]
         return parts.view("<u8").ravel().astype(np.uint64, copy=False)
+
+    def _compositions(self, rows: NDArray[np.uint8], entropy: Entropy) -> NDArray[np.intp]:
+        """How each subset is dealt to the blocks, by number."""
+        rejected = self._width - np.uint16(1)
+        drawn = self._composition.draw(rows, entropy).astype(np.uint16, copy=False)
+        again = np.flatnonzero(drawn == rejected)
+        while again.size:
+            drawn[again] = self._composition.draw(rows[again], entropy)
+            again = again[drawn[again] == rejected]
+        return (drawn + rows * self._width).astype(np.intp)
+
+    def _subsets(self, composition: NDArray[np.intp], entropy: Entropy) -> tuple[NDArray[np.uint16], NDArray[np.bool_]]:
+        """A subset of each block, and which must be drawn again for all to be equally likely, as in ``below``."""
+        blocks = _WORD // _BLOCK
+        place = leading(entropy, composition.size * blocks, np.uint16).astype(np.uint32).reshape(-1, blocks)
+        place *= self._counts.take(composition, axis=0)
+        place += self._starts.take(composition, axis=0)  # above the product
+        uneven = place.astype(np.uint16) < self._uneven.take(composition, axis=0)
+        place >>= np.uint32(_BLOCK)
+        return self._table.take(place), uneven
+
+
+def _dealt(lengths: list[int], split: list[tuple[int, ...]]) -> tuple[list[int], list[tuple[int, ...]]]:
+    """A row of a sampler for the ways to split a size, and these ways in the order of that row, where each comes twice.
+
+    Whole steps of 2^-16 come first, then what is left of every share, so that 16 bits decide most draws, and last what
+    no way takes.
+    """
+    split = sorted(split, key=lambda parts: -prod(map(comb, lengths, parts)))
+    weights = [prod(map(comb, lengths, parts)) for parts in split]
+    numerators = [DENOMINATOR // sum(weights) * weight for weight in weights]
+    step = DENOMINATOR >> _BLOCK
+    whole = [numerator - numerator % step for numerator in numerators]
+    rest = [numerator % step for numerator in numerators]
+    return [*whole, *rest, DENOMINATOR - sum(numerators)], split
 
 
 @lru_cache(maxsize=_BLOCK + 1)
 def _by_size(length: int) -> NDArray[np.uint16]:
-    """The subsets of so many positions as words, small ones first: one table for all blocks, to stay in the cache."""
+    """The subsets of so many positions as words: small ones first, and those of the first positions before others."""
     masks = np.arange(1 << length, dtype=np.uint32)
     return masks[np.argsort(np.bitwise_count(masks), kind="stable")].astype(np.uint16)
 

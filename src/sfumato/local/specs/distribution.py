@@ -16,7 +16,7 @@ from sfumato.arguments import whole
 from sfumato.errors import InputError
 from sfumato.local.estimators import Estimate, Post, frequencies, likeliest, simplex
 from sfumato.local.randomizers.composite import Sampled
-from sfumato.local.randomizers.integer_table import IntegerTable
+from sfumato.local.randomizers.integer_table import IntegerTable, smallest
 from sfumato.local.randomizers.randomizer import FrequencyOracle, InputCodes, Tally, claimed, derive
 from sfumato.local.specs.frequency import Method, codes_of, oracle
 from sfumato.local.specs.mean import check_bounds, check_table, numbers
@@ -179,7 +179,13 @@ class Range(Spec):
             InputError: a value outside the domain.
         """
         cells = codes_of(self.size, np.asarray(values))
-        return np.stack([cells // width for width in self.widths]).T  # a level's intervals lie side by side
+        codes = np.empty((len(self.widths), cells.size), dtype=smallest(self.size))
+        for level, width in zip(codes, self.widths, strict=True):
+            if width & (width - 1):
+                np.floor_divide(cells, width, out=level, casting="unsafe")  # a cell is below the size
+            else:  # a tenth of the time
+                np.right_shift(cells, width.bit_length() - 1, out=level, casting="unsafe")
+        return codes.T  # a level's intervals lie side by side
 
     def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:
         """Shares of single cells, consistent over all levels.
