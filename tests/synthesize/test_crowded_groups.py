@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from itertools import product
 
 import numpy as np
@@ -211,12 +210,11 @@ def test_a_table_whose_cells_turned_out_empty_is_measured_again_group_by_group()
     assert table.again(everywhere * 4, 20.0).runs.shape == (10, 10)
 
 
-def test_a_pair_in_few_cells_is_measured_group_by_group_beside_triples_as_well(monkeypatch):
+def test_a_pair_in_few_cells_is_measured_group_by_group_beside_triples_as_well():
     """Twelve areas of one density each, of 48: over runs of densities some share one, and the pair is off by .18.
 
     Noise and everything drawn have seeds, so there is no false alarm.  Over other seeds .01 to .1 are left.
     """
-    monkeypatch.setattr(import_module("sfumato.synthesize.aim"), "generator", lambda: generator(1))
     names, rows = ("area", "density"), 6000
     attributes = (
         Categorical(name="area", values=tuple(range(12)), unknown=Unknown.DROP),
