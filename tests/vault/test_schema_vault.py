@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.hospital import database, frames, schema
 
@@ -49,6 +50,17 @@ def test_views_are_charged_to_one_budget(tmp_path: Path) -> None:
     with pytest.raises(BudgetError):
         sf.query.ask(vault.over(VISITS), table("kind"), loss=Epsilon("0.4"))
     assert vault.remaining.spent.epsilon == Fraction(8, 10)
+
+
+def test_a_table_of_which_the_schema_leaves_out_every_row_is_refused_by_its_name(tmp_path: Path) -> None:
+    tables = frames(database(0))
+    drugs = tables["drugs"]
+    place = drugs.schema.get_field_index("dose")
+    tables["drugs"] = drugs.set_column(place, "dose", pa.array(["a spoonful"] * len(drugs)))
+    ledger = f"sqlite:///{tmp_path / 'hospital.ledger'}"
+    with pytest.raises(TableError, match=r"leaves out every row of drugs.*sfumato schema check --tables") as refused:
+        open_schema(tables, schema=HOSPITAL, ledger=ledger, limit=Epsilon(1), create=True)
+    assert "spoonful" not in str(refused.value)
 
 
 def test_a_question_of_one_view_is_answered_once_and_of_another_anew(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from sfumato.domain import Domain, load
 from sfumato.domain.domain import Acceptance
 from sfumato.domain.view import BoundedView
 from sfumato.domain.view_words import describe_view
+from sfumato.engine.domain_fit import encode_fitting
 from sfumato.engine.open import open_table
 from sfumato.engine.port import Encoded
 from sfumato.errors import BudgetError, LedgerError, SfumatoError
@@ -413,7 +414,7 @@ def open_vault(
 
     expect(domain, Domain | str | Path, "a domain is a Domain or the path of its file")
     described = _accepted(domain)
-    encoded = open_table(table, csv=described.csv).encode(described)
+    encoded = encode_fitting(open_table(table, csv=described.csv), described)
     _ = encoded.version  # which reads the rows once more: now, not within the first question
     journal = open_ledger(ledger or beside(domain), dataset=dataset, limit=limit, unit=described.unit, create=create)
     return Vault(encoded, journal)
@@ -424,7 +425,7 @@ def open_vault_later(
 ) -> Vault:
     """Open a protected table whose ledger is opened by its first release, and made then if need be."""
     described = _accepted(domain)
-    return Vault(open_table(table, csv=described.csv).encode(described), ledger, analyst=analyst)
+    return Vault(encode_fitting(open_table(table, csv=described.csv), described), ledger, analyst=analyst)
 
 
 def beside(domain: Domain | str | Path) -> str:
