@@ -63,6 +63,15 @@ def test_a_table_of_which_the_schema_leaves_out_every_row_is_refused_by_its_name
     assert "spoonful" not in str(refused.value)
 
 
+@pytest.mark.parametrize("column", ["rx_id", "visit_id", "dose"])
+def test_a_missing_column_is_named_with_its_table(tmp_path: Path, column: str) -> None:
+    tables = frames(database(0))
+    tables["drugs"] = tables["drugs"].drop_columns([column])
+    ledger = f"sqlite:///{tmp_path / 'hospital.ledger'}"
+    with pytest.raises(TableError, match=f"drugs has no column '{column}'"):
+        open_schema(tables, schema=HOSPITAL, ledger=ledger, limit=Epsilon(1), create=True)
+
+
 def test_a_question_of_one_view_is_answered_once_and_of_another_anew(tmp_path: Path) -> None:
     vault = opened(tmp_path)
     first = sf.query.ask(vault.over(VISITS), count(), loss=Epsilon("0.2"))

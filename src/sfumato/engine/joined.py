@@ -139,9 +139,11 @@ class JoinedTables:
     def _check_columns(self, table: SchemaTable) -> None:
         found = self._engine.columns(table.name)
         unit = self.schema.unit_column(table.name)
-        for name in dict.fromkeys([*table.columns, *([] if unit is None else [unit])]):
+        keys = dict.fromkeys([*table.columns, *([] if unit is None else [unit])])
+        for name in [*keys, *(each.name for each in table.attributes)]:
             if name not in found:
                 raise TableError(f"{table.name} has no column {name!r}; it has {', '.join(found)}", culprit=name)
+        for name in keys:
             if found[name].kind not in _KEYS:
                 raise TableError(
                     f"{table.name}.{name} of type {found[name].type} cannot hold keys; store it as text or as whole "
