@@ -169,6 +169,22 @@ def test_what_a_session_without_a_key_approves_ends_with_the_session(service, sc
     ask(service)
 
 
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+def test_an_approval_ends_with_its_session_though_the_same_person_has_another_open(service):
+    now = datetime.now(UTC)
+    vouched = Key("identity", "stew", Scope.STEWARD, now, now + timedelta(hours=1), revoked=False)
+    other, own = (service.sessions.begin(vouched, identity="identity") for _ in range(2))
+    refused(service)
+    assert service.approvals.approve(only(service).id, service.sessions.holder(own))
+    assert only(service).approved_by == "stew"
+    service.sessions.end(own)
+    assert service.sessions.holder(other).valid
+    refused(service)
+    assert only(service).approved_by is None
+    assert service.approvals.approve(only(service).id, service.sessions.holder(other))
+    ask(service)
+
+
 def test_a_later_version_of_the_table_is_not_admitted_by_an_older_approval(service, table):
     refused(service)
     approved = only(service)

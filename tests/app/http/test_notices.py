@@ -111,6 +111,29 @@ def test_a_changed_table_is_told_once_for_each_change(service, table):
     assert (told.look(), told.look()) == (1, 0)
 
 
+@pytest.mark.parametrize("written", ["changed", "touched"])
+def test_a_table_that_changed_while_no_server_ran_is_told_before_anybody_asks(service, table, written):
+    assert Notices(service, webhook=None).look() == 0
+    if written == "changed":
+        write_people(table, seed=3)
+    else:
+        table.write_bytes(table.read_bytes())
+    with closing(Service(service.url)) as restarted, closing(Service(service.url)) as other:
+        told = Notices(restarted, webhook=None)
+        assert (told.look(), told.look()) == (written == "changed", 0)
+        assert Notices(other, webhook=None).look() == 0
+        if written == "changed":
+            restarted.tables.read_again(restarted.loaded("people"))
+        assert (told.look(), Notices(other, webhook=None).look()) == (0, 0)
+
+
+def test_a_table_that_nobody_asked_and_nobody_wrote_is_not_read(service, monkeypatch):
+    Notices(service, webhook=None).look()
+    monkeypatch.setattr("sfumato.app.http.tables.read", None)
+    with closing(Service(service.url)) as restarted:
+        assert Notices(restarted, webhook=None).look() == 0
+
+
 def test_a_key_that_ends_soon_is_told_once(service):
     service.registry.issue("ana", Scope.ANALYST, timedelta(days=30))
     ending, _ = service.registry.issue("bob", Scope.ANALYST, timedelta(days=3))

@@ -33,7 +33,7 @@ _LONGEST = 2000  # characters of a question that stewards are shown
 _OPEN = """
     SELECT approval.*, held.expires AS key_expires, held.revoked AS key_revoked, held.scope AS key_scope,
     (SELECT COUNT(*) FROM service_session AS session WHERE session.ended IS NULL AND session.scope = 'steward'
-    AND session.begun <= approval.approved AND approval.key_id IN (session.identity, session.id)) AS sessions
+    AND approval.key_id = session.id) AS sessions
     FROM service_approval AS approval LEFT JOIN service_key AS held ON held.id = approval.key_id
     WHERE approval.closed IS NULL"""
 
@@ -94,7 +94,8 @@ class Approvals:
     def approve(self, approval_id: str, steward: Key) -> bool:
         """Approve a release; False where none of that id waits, or the steward asked for it.
 
-        What a session without a key approves holds no longer than the session, however that ends.
+        What a session without a key approves holds no longer than that very session, however it ends, whatever other
+        sessions the same person has open.
         """
         if not approval_id.isalnum():  # PostgreSQL refuses to look for some characters
             return False
@@ -109,7 +110,8 @@ class Approvals:
             change = """
             UPDATE service_approval SET approved_by = :by, approved = :now, key_id = :key, expires = :end
             WHERE id = :id"""
-            values = {"by": steward.name, "now": now.isoformat(), "key": steward.id, "end": end.isoformat()}
+            given_in = steward.id if keyed else steward.session or steward.id
+            values = {"by": steward.name, "now": now.isoformat(), "key": given_in, "end": end.isoformat()}
             return bool(driver.run(change, {**values, "id": approval_id}))
 
     def close(self, approval_id: str) -> bool:

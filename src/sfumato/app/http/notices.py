@@ -29,6 +29,7 @@ ENDING = timedelta(days=7)
 
 BETWEEN = 60.0  # seconds between looks
 _AGAIN = timedelta(hours=1)  # between two notices of one budget, which changes with each question
+_FILES = "table-files"  # kept with the notices: which files were read, and told to nobody
 _PATIENCE = 10.0  # seconds for a reply of the webhook
 
 
@@ -90,9 +91,13 @@ class Notices:
                     whose = {**facts, "analyst": analyst} if analyst else facts
                     state = f"{account.limit}: {account}"
                     yield Notice("budget-low", f"{dataset.name}/{analyst}", state, {**whose, "left": str(account)})
-            changed = self._service.tables.changed(loaded)
+            seen = self._seen(dataset)
+            changed = self._service.tables.changed(loaded, seen)
             if changed is not None:
                 yield Notice("table-changed", dataset.name, changed, facts)
+            files = self._service.tables.files(loaded)
+            if files is not None and files != seen:
+                self._see(dataset, files)
 
         return found
 
@@ -102,6 +107,19 @@ class Notices:
             if key.valid and key.expires < soon:
                 end = key.expires.isoformat(timespec="minutes")
                 yield Notice("key-expiring", key.id, end, {"key": key.id, "holder": key.name, "expires": end})
+
+    def _seen(self, dataset: Dataset) -> str | None:
+        """What names the files of a table as they were when a worker, maybe of an earlier start, had read them."""
+        query = "SELECT state FROM service_notice WHERE kind = :kind AND subject = :subject"
+        with self._store.reading() as driver:
+            row = driver.record(query, {"kind": _FILES, "subject": dataset.name})
+        return None if row is None else str(row["state"])
+
+    def _see(self, dataset: Dataset, files: str) -> None:
+        which = {"kind": _FILES, "subject": dataset.name}
+        with self._store.founding() as driver:
+            driver.run("DELETE FROM service_notice WHERE kind = :kind AND subject = :subject", which)
+            driver.insert("service_notice", [{**which, "state": files, "told": _stamp()}])
 
     def _tell(self, notice: Notice) -> bool:
         """Tell a notice unless somebody told it; what the webhook did not take is told again."""

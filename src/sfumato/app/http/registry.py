@@ -88,7 +88,7 @@ class Registration:
 
 @dataclass(frozen=True)
 class Key:
-    """A key without its secret."""
+    """A key without its secret; or what a session opens, with the id of that ``session``."""
 
     id: str
     name: str
@@ -97,6 +97,7 @@ class Key:
     expires: datetime
     revoked: bool
     used: datetime | None = None  # to ten minutes; None where it was not used, or before that was written down
+    session: str | None = None
 
     @property
     def valid(self) -> bool:

@@ -91,4 +91,5 @@ def _as_key(row: Mapping[str, Any]) -> Key:
     if row["key_expires"] is not None:
         expires = min(expires, datetime.fromisoformat(row["key_expires"]))
     of = row["key_id"] or row["identity"] or row["id"]
-    return Key(of, row["name"], Scope(row["scope"]), begun, expires, revoked=row["key_revoked"] is not None)
+    revoked = row["key_revoked"] is not None
+    return Key(of, row["name"], Scope(row["scope"]), begun, expires, revoked=revoked, session=row["id"])

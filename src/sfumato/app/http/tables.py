@@ -9,6 +9,7 @@ refused before it is charged, by every worker alike.
 from __future__ import annotations
 
 import gc
+import hashlib
 import threading
 import time
 from collections import OrderedDict, defaultdict
@@ -117,21 +118,33 @@ class ServedTables:
             self._keep(name, self._holding(loaded, fresh, found.number), found)
         return found, before is not None and before.version != found.version
 
-    def changed(self, loaded: Loaded) -> str | None:
+    def changed(self, loaded: Loaded, seen: str | None = None) -> str | None:
         """What names the content of a table that was read, and is not the one that its steward confirmed; else None.
 
-        A table that this worker has not read yet is not read for it.
+        A table that this worker has not read yet is read for it only where its files are not those that were ``seen``
+        when a worker had read what is confirmed, as :meth:`files` names them.
         """
         name = loaded.dataset.name
         held = self._held.get(name)
-        if held is None or self._fits(held, loaded):
+        if held is None and seen in (None, _fingerprint(files_of(loaded.dataset, loaded.described))):
+            return None
+        if held is not None and self._fits(held, loaded):
             return None
         try:
-            self._answering(loaded)  # which nobody asked: what is forgotten first stays so
+            self._answering(loaded)
         except RefusalError as error:
             changed = self._held.get(name) if error.kind == "table-changed" else None
             return None if changed is None else changed.version
+        finally:
+            if held is None:
+                with suppress(KeyError):  # which nobody asked: what is forgotten first stays so
+                    self._held.move_to_end(name, last=False)
         return None
+
+    def files(self, loaded: Loaded) -> str | None:
+        """What names the files of a table that was read, where it is the one that is confirmed; None of any other."""
+        held = self._held.get(loaded.dataset.name)
+        return None if held is None or not self._fits(held, loaded) else _fingerprint(held.files)
 
     def _answering(self, loaded: Loaded) -> Held:
         """A table of the confirmed version, read where it is not held."""
@@ -203,6 +216,11 @@ class ServedTables:
             while len(self._held) > 1 and held_bytes() > most:
                 self._held.popitem(last=False)
                 gc.collect()
+
+
+def _fingerprint(files: Stamps) -> str | None:
+    """A name for the state of files; None where a table is not made of files on this machine."""
+    return hashlib.sha256(repr(files).encode()).hexdigest() if files else None
 
 
 def _unread() -> RefusalError:
