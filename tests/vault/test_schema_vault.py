@@ -52,15 +52,15 @@ def test_views_are_charged_to_one_budget(tmp_path: Path) -> None:
     assert vault.remaining.spent.epsilon == Fraction(8, 10)
 
 
-def test_a_table_of_which_the_schema_leaves_out_every_row_is_refused_by_its_name(tmp_path: Path) -> None:
+def test_whether_any_row_is_as_the_schema_says_is_not_told(tmp_path: Path) -> None:
     tables = frames(database(0))
     drugs = tables["drugs"]
     place = drugs.schema.get_field_index("dose")
     tables["drugs"] = drugs.set_column(place, "dose", pa.array(["a spoonful"] * len(drugs)))
     ledger = f"sqlite:///{tmp_path / 'hospital.ledger'}"
-    with pytest.raises(TableError, match=r"leaves out every row of drugs.*sfumato schema check --tables") as refused:
-        open_schema(tables, schema=HOSPITAL, ledger=ledger, limit=Epsilon(1), create=True)
-    assert "spoonful" not in str(refused.value)
+    open_schema(
+        tables, schema=HOSPITAL, ledger=ledger, limit=Epsilon(1), create=True
+    )  # one person may have the only row
 
 
 @pytest.mark.parametrize("column", ["rx_id", "visit_id", "dose"])

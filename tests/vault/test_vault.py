@@ -4,20 +4,16 @@ import copy
 import dataclasses
 import pickle
 import re
-from datetime import date
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from tests.vault.tables import TINY, table
 
-import sfumato as sf
-from sfumato.domain import Categorical, Date, Domain, Grain, Integer, Real, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.engine.exact import reveal
-from sfumato.errors import BudgetError, DomainError, LedgerError, QueryError, TableError
+from sfumato.errors import BudgetError, DomainError, LedgerError, QueryError
 from sfumato.ledger import open_ledger
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.vault.exact_tables import ExactAnswers
@@ -43,44 +39,6 @@ def test_a_mechanism_is_charged_once_and_its_repetition_is_free_and_the_same(vau
     assert other.values.shape == (2,)
     assert vault.ledger.remaining().spent.epsilon == Fraction(1, 2)
     assert len(list(vault.ledger.journal())) == 2
-
-
-@pytest.mark.parametrize(
-    ("attribute", "found"),
-    [
-        (Integer(name="x", minimum=0, maximum=9, unknown=Unknown.DROP), "whole numbers from 0 to 9"),
-        (Integer(name="x", minimum=0, maximum=9, unknown=Unknown.CLAMP), "whole numbers from 0 to 9"),
-        (Real(name="x", edges=(0.0, 2.5), unknown=Unknown.CLAMP), "numbers from 0 to 2.5"),
-        (Categorical(name="x", values=("a", "b", "c"), unknown=Unknown.DROP), "3 declared values"),
-        (
-            Date(name="x", first=date(2020, 1, 1), last=date(2020, 2, 1), by=Grain.DAY, unknown=Unknown.DROP),
-            "2020-01-01",
-        ),
-    ],
-)
-def test_a_table_that_its_domain_leaves_out_is_refused_by_the_column(tmp_path, attribute, found) -> None:
-    """Silence would be taken for a table without people, and noise about none of them charged."""
-    domain = Domain((Categorical(name="y", values=("p", "q"), unknown=Unknown.DROP), attribute))
-    frame = pa.table({"x": ["secretly old", "secretly young"], "y": ["p", "other"]})
-    how = {"domain": domain, "ledger": f"sqlite:///{tmp_path / 'no.ledger'}", "limit": Epsilon(1), "create": True}
-    with pytest.raises(TableError, match=f"column 'x'.*{found}.*left out") as refused:
-        sf.open(frame, **how)
-    assert "secretly" not in str(refused.value)
-    assert not list(tmp_path.iterdir())
-    one = {Integer: "3", Real: "1.5", Categorical: "a", Date: "2020-01-02"}[type(attribute)]
-    assert sf.open(pa.table({"x": ["secretly old", one], "y": ["p", "q"]}), **how).domain == domain
-
-
-def test_a_table_without_a_row_that_fits_in_every_column_is_refused(tmp_path) -> None:
-    each = [Categorical(name=name, values=("p", "q"), unknown=Unknown.DROP) for name in "xy"]
-    with pytest.raises(TableError, match="no row has a declared value in every column"):
-        sf.open(
-            pa.table({"x": ["p", "other"], "y": ["other", "q"]}),
-            domain=Domain(tuple(each)),
-            ledger=f"sqlite:///{tmp_path / 'no.ledger'}",
-            limit=Epsilon(1),
-            create=True,
-        )
 
 
 def test_a_refused_mechanism_costs_nothing_and_answers_nothing(vault) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from sfumato.domain import Attribute, Categorical, CsvFormat, Dated, Domain, Grain, Integer, Real, Unit, Unknown
 from sfumato.engine.exact import reveal
-from sfumato.engine.port import ColumnKind, Profile, ProtectedTable, Recodable
+from sfumato.engine.port import ColumnKind, Profile, ProtectedTable
 from sfumato.engine.profile import named_like_people
 from sfumato.errors import TableError
 
@@ -381,36 +381,6 @@ def domain_fit(table: ProtectedTable, domain: Domain) -> tuple[AttributeFit, ...
         dropped = 0 if groups else unknown - clamped + (0 if attribute.nullable else missing)
         found.append(AttributeFit(attribute.name, declared, missing, unknown, clamped, dropped))
     return tuple(found)
-
-
-def encode_fitting(table: ProtectedTable, domain: Domain) -> Recodable:
-    """Encode a table for release.
-
-    Raises:
-        TableError: the table has no such columns, or no row is as the domain says, so that all would be left out.
-    """
-    encoded = table.encode(domain)
-    if int(reveal(encoded.marginals([()])[0])[0]) == 0:
-        raise TableError(f"{_unfit(table, domain)}; every row would be left out", culprit=domain)
-    return encoded
-
-
-def _unfit(table: ProtectedTable, domain: Domain) -> str:
-    """Why a domain leaves out all rows of a table."""
-    for each, attribute in zip(domain_fit(table, domain), domain, strict=True):
-        if each.dropped == each.declared + each.missing + each.unknown:
-            return f"no value of column {each.attribute!r} is one of its {_declared(attribute)}, as the domain has it"
-    return "no row has a declared value in every column" + (", and an id" if domain.unit.column is not None else "")
-
-
-def _declared(attribute: Attribute) -> str:
-    """What values of an attribute are, in words."""
-    if isinstance(attribute, Categorical):
-        return f"{len(attribute.values)} declared values"
-    if isinstance(attribute, Integer | Real):
-        whole = "whole numbers" if isinstance(attribute, Integer) else "numbers"
-        return f"{whole} from {attribute.minimum:g} to {attribute.maximum:g}"
-    return f"dates from {attribute.first} to {attribute.last}"
 
 
 def _clamped(table: ProtectedTable, attribute: Attribute) -> int:

@@ -61,11 +61,6 @@ class JoinedTables:
                 self._check_key(table, "k", self._owners[table.name])
             elif table.key is not None and not table.public:
                 self._check_key(table, f"k{table.columns.index(table.key)}", relations[table.name])
-        self._unfit = [
-            table.name
-            for table in schema
-            if table.attributes and not engine.rows(f"SELECT 1 FROM {relations[table.name]} LIMIT 1")
-        ]
         for table in schema:
             self._check_spelling(table, relations)
         for table in schema:
@@ -86,19 +81,6 @@ class JoinedTables:
         named = [(table.name, column) for table in self.schema for column in table.columns] + self._unit_columns()
         kept = (self._engine.columns(name)[column] for name, column in named)
         return all(each.type in self._engine.dialect.whole_ids for each in kept if each.kind is ColumnKind.INTEGER)
-
-    def refuse_unfit(self) -> None:
-        """Refuse a table of which the schema leaves out all rows, as when a column of text is described as numbers.
-
-        Raises:
-            TableError: there is one; it names the first.
-        """
-        if self._unfit:
-            raise TableError(
-                f"the schema leaves out every row of {self._unfit[0]}: some column holds nothing of what it declares "
-                "there; 'sfumato schema check --tables' says which",
-                culprit=self._unfit[0],
-            )
 
     def ready(self) -> None:
         """Refuse where views can no longer be made of the tables.

@@ -33,9 +33,6 @@ class SchemaVault:
     _views: OrderedDict[str, Encoded] = field(default_factory=OrderedDict, repr=False, compare=False)
     _told: list[int] = field(default_factory=lambda: [0], repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        self.tables.refuse_unfit()
-
     @property
     def schema(self) -> Schema:
         """The public description of the tables."""

@@ -22,7 +22,6 @@ from sfumato.domain import Domain, load
 from sfumato.domain.domain import Acceptance
 from sfumato.domain.view import BoundedView
 from sfumato.domain.view_words import describe_view
-from sfumato.engine.domain_fit import encode_fitting
 from sfumato.engine.open import open_table
 from sfumato.engine.port import Encoded
 from sfumato.errors import BudgetError, LedgerError, SfumatoError
@@ -414,7 +413,7 @@ def open_vault(
 
     expect(domain, Domain | str | Path, "a domain is a Domain or the path of its file")
     described = _accepted(domain)
-    encoded = encode_fitting(open_table(table, csv=described.csv), described)
+    encoded = open_table(table, csv=described.csv).encode(described)
     _ = encoded.version  # which reads the rows once more: now, not within the first question
     journal = open_ledger(ledger or beside(domain), dataset=dataset, limit=limit, unit=described.unit, create=create)
     return Vault(encoded, journal)
@@ -425,7 +424,7 @@ def open_vault_later(
 ) -> Vault:
     """Open a protected table whose ledger is opened by its first release, and made then if need be."""
     described = _accepted(domain)
-    return Vault(encode_fitting(open_table(table, csv=described.csv), described), ledger, analyst=analyst)
+    return Vault(open_table(table, csv=described.csv).encode(described), ledger, analyst=analyst)
 
 
 def beside(domain: Domain | str | Path) -> str:

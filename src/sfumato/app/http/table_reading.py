@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 from sfumato.app.http.registry import Dataset, Read
 from sfumato.domain import Domain, Unit, parse
 from sfumato.domain.table_schema import VERSION, Schema, parse_schema
-from sfumato.engine.domain_fit import encode_fitting
 from sfumato.engine.encoding import any_attribute
 from sfumato.engine.joined import JoinedTables, open_tables, table_place
 from sfumato.engine.open import open_table
@@ -166,7 +165,6 @@ def read(dataset: Dataset, found: Described) -> Fresh | FreshTables:
             tables, lies = open_tables(found, dataset.source), places(found, dataset.source)
         except InputError as error:
             raise TableError(str(error), culprit=dataset.name) from error
-        tables.refuse_unfit()
         versions = tuple(_content(open_table(lies[each.name], csv=each.csv)) for each in found)
         fresh: Fresh | FreshTables = FreshTables(tables, versions, files)
     else:
@@ -192,7 +190,7 @@ def _read_table(dataset: Dataset, domain: Domain, files: Stamps) -> Fresh:
     for name in dataset.discoverable:
         if name not in present:
             raise TableError(f"the table has no column {name!r} whose values could be discovered", culprit=name)
-    encoded = encode_fitting(table, domain)
+    encoded = table.encode(domain)
     assert encoded.version  # which reads it, where it was not read yet
     discoverable = encoded.version_with(dataset.discoverable) if dataset.discoverable else None
     return Fresh(table, encoded, discoverable, files)
