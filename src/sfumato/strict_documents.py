@@ -30,7 +30,7 @@ def read_json(text: str | bytes, *, name: str = "this") -> Any:  # noqa: ANN401 
     {'a': [1, 2.5, None]}
     """
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
+        return _DECODER.decode(_decoded(text) if isinstance(text, bytes) else text)
     except _RepeatedKeyError:
         raise InputError(f"{name} says a key twice, so what it means is open", culprit=text) from None
     except (ValueError, RecursionError) as error:
@@ -69,19 +69,23 @@ def canonical(value: JSON) -> str:
     >>> canonical({"b": (1.0, 0.5), "a": None})
     '{"a":null,"b":[1,0.5]}'
     """
-    return json.dumps(_spelled(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return _ENCODER.encode(_spelled(value))
 
 
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 _ATOMS = frozenset((str, int, bool, type(None)))  # what JSON has one spelling for
+_TEXT = frozenset((str,))
 
 
 def _spelled(value: JSON) -> JSON:
     kind = type(value)
     if kind in _ATOMS:  # most are, and matching below takes longer
         return value
-    if kind is list and _ATOMS.issuperset(map(type, value)):  # type: ignore[arg-type]  # the cells of a condition
-        return value
-    if kind is dict and all(type(key) is str for key in value):  # type: ignore[union-attr]
+    if kind is list or kind is tuple:
+        if _ATOMS.issuperset(map(type, value)):  # type: ignore[arg-type]  # the cells of a condition
+            return value
+        return [item if type(item) in _ATOMS else _spelled(item) for item in value]  # type: ignore[union-attr]
+    if kind is dict and _TEXT.issuperset(map(type, value)):  # type: ignore[arg-type]
         return {key: item if type(item) in _ATOMS else _spelled(item) for key, item in value.items()}  # type: ignore[union-attr]
     match value:
         case bool() | int() | str():
@@ -153,6 +157,14 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(_: str) -> None:
     raise ValueError
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_constant)
+
+
+def _decoded(text: bytes) -> str:
+    """The text of bytes, in any of the encodings that JSON may have."""
+    return text.decode(json.detect_encoding(text), "surrogatepass")
 
 
 _DAY = "tag:yaml.org,2002:timestamp"

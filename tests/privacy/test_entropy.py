@@ -9,6 +9,28 @@ from scipy.stats import chisquare
 from sfumato.privacy.entropy import DrawnEntropy, OsEntropy, SimulatedEntropy
 
 
+@pytest.fixture(autouse=True)
+def few(request, monkeypatch):
+    """All words come from a stream, also the few that the operating system otherwise gives as they are."""
+    if "as_they_are" not in request.fixturenames:
+        monkeypatch.setattr("sfumato.privacy.entropy._FEW_BYTES", -1)
+
+
+@pytest.fixture
+def as_they_are():
+    """Few words come from the operating system."""
+
+
+def test_few_words_are_of_no_stream_that_a_copy_could_go_on_with(as_they_are):
+    entropy = OsEntropy()
+    silent = ctypes.CDLL(None).fork
+    drawn = {childs_words(entropy, silent), *(entropy.words(4).tobytes() for _ in range(200))}
+    assert len(drawn) == 201
+    many = np.concatenate([entropy.words(200) for _ in range(200)])
+    counts = np.bincount((many & np.uint64(255)).astype(np.int64), minlength=256)
+    assert chisquare(counts).pvalue > 1e-20
+
+
 @pytest.mark.parametrize("entropy", [OsEntropy(), SimulatedEntropy(1)], ids=["os", "simulated"])
 def test_words_have_shape_type_and_even_bits(entropy):
     words = entropy.words(40_000)

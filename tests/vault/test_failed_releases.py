@@ -13,7 +13,8 @@ import pytest
 from tests.processes import processes
 from tests.vault.tables import table
 
-from sfumato.errors import BudgetError, InputError
+from sfumato.domain import Unit
+from sfumato.errors import BudgetError, InputError, QueryError
 from sfumato.ledger import Kind, open_ledger
 from sfumato.ledger.store import Store
 from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta
@@ -272,9 +273,8 @@ def test_the_retry_of_a_killed_process_may_spend_no_more_than_it(tmp_path) -> No
 
 def tallied(vault, name="tallied"):
     """A release that only measures, as questions do: of a table that is kept, within the transaction that charges."""
-    return vault.release(Request("test", name, {}), LOSS, QuestionTally((Marginal(()),), (Fraction(1),), LOSS)).payload[
-        "0"
-    ]
+    run = QuestionTally(vault.domain, [Marginal(())], LOSS, shares=[Fraction(1)])
+    return vault.release(Request("test", name, {}), LOSS, run).payload["0"]
 
 
 def test_what_is_measured_off_a_kept_table_reads_no_rows_and_is_one_commit(vault, monkeypatch) -> None:
@@ -311,3 +311,16 @@ def test_a_method_of_ones_own_is_never_run_while_it_is_charged(vault) -> None:
 def note_and_leave(mechanisms):
     mechanisms.measure([Marginal(())], LOSS)
     raise KeyboardInterrupt
+
+
+def test_noise_that_was_scaled_for_another_unit_is_not_added(vault) -> None:
+    other = table(ROWS, Unit("person", rows=3)).domain
+    run = QuestionTally(other, [Marginal(())], LOSS, shares=[Fraction(1)])
+    with pytest.raises(QueryError, match="scaled for one domain"):
+        vault.release(Request("test", "other", {}), LOSS, run)
+
+
+def test_what_questions_measure_is_spent_of_what_their_release_reserved(vault) -> None:
+    run = QuestionTally(vault.domain, [Marginal(())], LOSS, shares=[Fraction(1)])
+    with pytest.raises(BudgetError, match="more than it reserved"):
+        vault.release(Request("test", "dearer", {}), Epsilon("0.125"), run)

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from enum import StrEnum
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -73,7 +74,7 @@ class Categorical:
         """Number of declared cells, without those for missing and unknown values."""
         return len(self.values)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Number of cells."""
         return _size(self)
@@ -141,7 +142,7 @@ class Integer:
         """Number of declared cells, without those for missing and unknown values."""
         return self.maximum - self.minimum + 1 if self.edges is None else len(self.edges)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Number of cells."""
         return _size(self)
@@ -203,7 +204,7 @@ class Real:
         """Number of declared cells, without those for missing and unknown values."""
         return len(self.edges) - 1
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Number of cells."""
         return _size(self)
@@ -243,7 +244,7 @@ class _Periods(ABC):
         first, last = self.periods
         return last - first + 1
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Number of cells."""
         return _size(self)

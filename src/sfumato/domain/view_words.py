@@ -152,15 +152,18 @@ def _among(attribute: Attribute, codes: AbstractSet[int]) -> str:
 
 def _stretches(attribute: Attribute, codes: AbstractSet[int]) -> Iterator[str]:
     """Declared cells of numbers that follow each other as one, every other cell by itself."""
-    declared = sorted(code for code in codes if code < attribute.declared)
+    cells = attribute.declared
+    declared = sorted(code for code in codes if code < cells)
     if isinstance(attribute, Categorical):
         yield from (str(attribute.values[code]) for code in declared)
     else:
-        first = [code for code in declared if code - 1 not in codes]
-        last = [code for code in declared if code + 1 not in codes or code + 1 == attribute.declared]
+        one = bool(declared) and declared[-1] - declared[0] + 1 == len(declared)  # as of most comparisons
+        first = declared[:1] if one else [code for code in declared if code - 1 not in codes]
+        last = declared[-1:] if one else [code for code in declared if code + 1 not in codes or code + 1 == cells]
         for start, end in zip(first, last, strict=True):
             low, high = attribute.bounds(start)[0], attribute.bounds(end)[1]
             between = "to" if isinstance(attribute, Integer | Date) else "to below"
             yield str(low) if low == high else f"{low} {between} {high}"
     missing = null_code(attribute)
-    yield from ("missing" if code == missing else "other" for code in sorted(codes) if code >= attribute.declared)
+    if len(declared) < len(codes):
+        yield from ("missing" if code == missing else "other" for code in sorted(codes) if code >= cells)

@@ -35,7 +35,7 @@ def condition(predicate: Predicate | None, domain: Domain) -> str:
 
     def listed(part: Among) -> str:
         place, codes = domain.index(part.attribute), part.codes
-        if any(code < 0 or code >= domain.attributes[place].size for code in codes):
+        if codes and not 0 <= min(codes) <= max(codes) < domain.attributes[place].size:
             raise QueryError(f"a condition names a cell that {part.attribute!r} does not have", culprit=part)
         return f"c{place} IN ({', '.join(str(code) for code in sorted(codes))})" if codes else "1 = 0"
 

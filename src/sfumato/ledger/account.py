@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
@@ -48,7 +48,7 @@ class Account:
 
     def charged(self, charge: Charge) -> Account:
         """The account after the charge, which is counted on the grid of :func:`counted`."""
-        return replace(self, spent=counted(self.spent) + counted(charge))
+        return Account(self.limit, counted(self.spent) + counted(charge))
 
     @property
     def left(self) -> Fraction | None:
@@ -132,6 +132,7 @@ def charge_text(charge: Charge) -> list[str | None]:
     return [None if charge.epsilon is None else str(charge.epsilon), str(charge.rho), str(charge.delta)]
 
 
+@lru_cache(maxsize=1024)  # a dataset's and an analyst's are often the same
 def charge_from(epsilon: str | None, rho: str, delta: str) -> Charge:
     """Read what :func:`charge_text` wrote.
 
@@ -139,12 +140,7 @@ def charge_from(epsilon: str | None, rho: str, delta: str) -> Charge:
         LedgerError: somebody else wrote it.
     """
     with kept("an amount"):
-        return Charge(None if epsilon is None else _fraction(epsilon), _fraction(rho), _fraction(delta))
-
-
-@lru_cache(maxsize=1024)  # what one transaction writes, the next one reads
-def _fraction(text: str) -> Fraction:
-    return Fraction(text)
+        return Charge(None if epsilon is None else Fraction(epsilon), Fraction(rho), Fraction(delta))
 
 
 def counted(charge: Charge) -> Charge:
@@ -159,14 +155,17 @@ def counted(charge: Charge) -> Charge:
     >>> 0 < counted(Charge(None, odd, Fraction(0))).rho - odd < Fraction(1, GRID)
     True
     """
-    pure = None if charge.epsilon is None else _up(charge.epsilon)
-    return Charge(pure, _up(charge.rho), _up(charge.delta))
+    pure, rho, delta = None if charge.epsilon is None else _up(charge.epsilon), _up(charge.rho), _up(charge.delta)
+    if pure is charge.epsilon and rho is charge.rho and delta is charge.delta:
+        return charge
+    return Charge(pure, rho, delta)
 
 
 def _up(amount: Fraction) -> Fraction:
     return amount if GRID % amount.denominator == 0 else Fraction(math.ceil(amount * GRID), GRID)
 
 
+@lru_cache(maxsize=256)  # of few, and in every entry
 def unit_text(unit: Unit) -> str:
     """A unit as canonical JSON: its kind, the id of a person, the most rows of one, and of these by groups.
 

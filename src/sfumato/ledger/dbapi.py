@@ -347,6 +347,7 @@ class Driver:
         self.connection = connection
         self._database = database
         self._lost = False
+        self._looked_up: dict[tuple[str, str], tuple[Any, ...] | None] = {}
         with self._speaking():
             self._cursor: Any = connection.cursor()
 
@@ -402,6 +403,12 @@ class Driver:
     def record(self, statement: str, values: Values) -> dict[str, Any] | None:
         """The first row, by the names of its columns; None where there is none."""
         return next(iter(self.records(statement, values)), None)
+
+    def first(self, statement: str, key: str) -> tuple[Any, ...] | None:
+        """The first row of a query by one ``:key``, looked up once in this transaction; None where there is none."""
+        if (statement, key) not in self._looked_up:
+            self._looked_up[statement, key] = next(iter(self.rows(statement, {"key": key})), None)
+        return self._looked_up[statement, key]
 
     def value(self, statement: str, values: Values | None = None) -> Any:  # noqa: ANN401  (what stands there)
         """The first value of the first row; None where there is none."""

@@ -6,7 +6,6 @@ import hashlib
 import hmac
 import json
 from collections.abc import Mapping
-from copy import copy
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property, lru_cache
@@ -24,6 +23,11 @@ _LONGEST = 200  # characters of parameters that a line of the journal shows
 def digest(value: JSON) -> str:
     """SHA-256 of the canonical spelling, hexadecimal."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()
+
+
+def _digest_of(*parts: str) -> str:
+    """The digest of a list, of whose parts there are the canonical spellings."""
+    return hashlib.sha256(f"[{','.join(parts)}]".encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -64,8 +68,8 @@ class Question:
 
     def of_version(self, dataset_version: str) -> Question:
         """The same question to another version of the data."""
-        other = copy(self)  # parameters are canonical already, and never change
-        object.__setattr__(other, "dataset_version", dataset_version)
+        other = object.__new__(Question)  # parameters are canonical already, and never change
+        other.__dict__.update(self.__dict__, dataset_version=dataset_version)
         for name in ("to_json", "key"):
             other.__dict__.pop(name, None)
         return other
@@ -168,16 +172,16 @@ class Event:
 
     def __post_init__(self) -> None:
         if self.details is not None:
-            object.__setattr__(self, "details", json.loads(canonical(self.details)))
+            object.__setattr__(self, "details", json.loads(self.details_text))
         if self.charge is not None and min(self.charge.epsilon or 0, self.charge.rho, self.charge.delta) < 0:
             raise LossError("a charge is never negative", culprit=self.charge)
 
     def stating(self, neighbours: str, counted: Charge, *, fixes_unit: bool) -> Event:
         """The same event with what it states of its charge."""
-        other = copy(self)  # checked already, and details never change
-        for name, value in (("neighbours", neighbours), ("counted", counted), ("fixes_unit", fixes_unit)):
-            object.__setattr__(other, name, value)
-        other.__dict__.pop("stated", None)
+        other = object.__new__(Event)  # checked already, and details never change
+        other.__dict__.update(self.__dict__, neighbours=neighbours, counted=counted, fixes_unit=fixes_unit)
+        for name in ("stated", "stated_text"):
+            other.__dict__.pop(name, None)
         return other
 
     @cached_property
@@ -195,9 +199,24 @@ class Event:
         return found
 
     @cached_property
+    def details_text(self) -> str:
+        """The canonical spelling of the details."""
+        return canonical(self.details)
+
+    @cached_property
+    def stated_text(self) -> str | None:
+        """The canonical spelling of what is stated; None where nothing is."""
+        return canonical(self.stated) if self.stated else None
+
+    @cached_property
+    def charge_text(self) -> str:
+        """The canonical spelling of the charge."""
+        return "null" if self.charge is None else canonical(charge_text(self.charge))
+
+    @cached_property
     def key(self) -> str:
         """Names the release: one question at one charge.  The same question at another loss is another release."""
-        return digest([self.question.key, None if self.charge is None else charge_text(self.charge)])
+        return _digest_of(canonical(self.question.key), self.charge_text)
 
 
 @dataclass(frozen=True)
@@ -295,18 +314,18 @@ def _short_parameters(question: Question) -> str:
 
 def entry_hash(previous: str, number: int, time: str, event: Event) -> str:
     """SHA-256 over the previous hash and everything that the entry says."""
-    said: list[JSON] = [
-        previous,
-        number,
-        time,
-        event.kind.value,
-        event.question.to_json,
-        None if event.charge is None else charge_text(event.charge),
-        event.analyst,
-        event.statement,
-        event.details,
+    said = [
+        canonical(previous),
+        str(number),
+        canonical(time),
+        canonical(event.kind.value),
+        canonical(event.question.to_json),
+        event.charge_text,
+        canonical(event.analyst),
+        canonical(event.statement),
+        event.details_text,
     ]
-    return digest([*said, event.stated] if event.stated else said)
+    return _digest_of(*said, *([] if event.stated_text is None else [event.stated_text]))
 
 
 def genesis(dataset: str, limit_text: str, opened: str, unit: Unit | None) -> str:

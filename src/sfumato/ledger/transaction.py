@@ -32,7 +32,6 @@ from sfumato.ledger.dbapi import Driver, changed
 from sfumato.ledger.entry import Event, Kind, entry_hash
 from sfumato.ledger.owners import ToldOwners, refuse_other_owners
 from sfumato.privacy.loss import NOTHING, Charge, Loss
-from sfumato.strict_documents import canonical
 
 LOCK_DATASET = """
     SELECT secret, limit_loss, unit, epsilon, rho, delta, entries, head
@@ -329,7 +328,7 @@ class Transaction:
         time, previous = self.time, self.head
         self.head = entry_hash(previous, number, time, event)
         self.entries = number
-        epsilon, rho, delta = (None, None, None) if event.charge is None else charge_text(event.charge)
+        epsilon, rho, delta = (None, None, None) if event.charge is None else json.loads(event.charge_text)
         self._new_entries.append(
             {
                 "dataset": self._name,
@@ -345,10 +344,10 @@ class Transaction:
                 "delta": delta,
                 "analyst": event.analyst,
                 "statement": event.statement,
-                "details": canonical(event.details),
+                "details": event.details_text,
                 "previous": previous,
                 "hash": self.head,
-                "stated": canonical(event.stated) if event.stated else None,
+                "stated": event.stated_text,
             }
         )
         if event.fixes_unit:

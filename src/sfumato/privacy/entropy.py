@@ -15,6 +15,7 @@ from sfumato.errors import InputError
 
 Words = NDArray[np.uint64]
 
+_FEW_BYTES = 1 << 11
 _REKEY_BYTES = 1 << 40  # far below the 2^68 bytes at which AES-CTR output is distinguishable
 
 
@@ -45,10 +46,10 @@ class Entropy(Protocol):
 
 
 class OsEntropy(threading.local):
-    """AES-256 in counter mode under a key of the operating system; never seeded, never replayed.
+    """Words of the operating system: few of them as they are, many by AES-256 in counter mode under a key of it.
 
-    Each thread has its own key, every release draws a new one (:meth:`renew`), and so does a forked child, so no two of
-    them share a stream.
+    Never seeded, never replayed.  Each thread has its own key, every release draws a new one (:meth:`renew`), and so
+    does a forked child, so no two of them share a stream.
     """
 
     def __init__(self) -> None:
@@ -63,6 +64,8 @@ class OsEntropy(threading.local):
     def words(self, count: int) -> Words:
         """The next ``count`` words of this thread's stream, read-only."""
         size = 8 * count
+        if size <= _FEW_BYTES:  # a key of its own would take as long to draw, and ten times as long to set up
+            return np.frombuffer(secrets.token_bytes(size), dtype=np.uint64)
         if self._generation is not _forks.generation or self._left < size:
             from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 

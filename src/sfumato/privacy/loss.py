@@ -155,13 +155,13 @@ class Charge:
     delta: Fraction
 
     def __post_init__(self) -> None:
-        amounts = (self.rho, self.delta) if self.epsilon is None else (self.epsilon, self.rho, self.delta)
-        if any(amount.numerator < 0 for amount in amounts):
+        pure = self.epsilon
+        if self.rho.numerator < 0 or self.delta.numerator < 0 or (pure is not None and pure.numerator < 0):
             raise LossError("a charge is never negative: what is spent is never refunded", culprit=self)
 
     def __add__(self, other: Charge) -> Charge:
         both = None if self.epsilon is None or other.epsilon is None else self.epsilon + other.epsilon
-        return Charge(both, self.rho + other.rho, self.delta + other.delta)
+        return Charge(both, self.rho + other.rho, self.delta + other.delta if other.delta else self.delta)
 
     @property
     def charge(self) -> Charge:

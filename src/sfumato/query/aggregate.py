@@ -98,12 +98,7 @@ class Certainty:
         Raises:
             LossError: it is not a number above 0 and at most 1 - 10^-12; intervals of more would take for ever.
         """
-        rounded = Fraction(math.ceil(exact(value, name="confidence") * _DIGITS), _DIGITS)
-        if not 0 < rounded < 1:
-            raise LossError(
-                f"a confidence lies strictly between 0 and 1, with twelve digits, not {value}", culprit=value
-            )
-        return Certainty(rounded)
+        return _certainty(exact(value, name="confidence"))
 
     def half_width(self, noise: Additive, numbers: int = 1) -> int:
         """What the noise does not exceed on any of ``numbers`` cells, at the confidence (union bound)."""
@@ -434,6 +429,15 @@ def _per_row(name: str, deviation: float, half: float, rows: int | None, widest:
     if rows is None:
         return Expected(name, deviation, half, "row")
     return Expected(name, min(deviation, widest), min(half, widest), "units", rows)
+
+
+@lru_cache(maxsize=256)  # most questions have one and the same
+def _certainty(value: Fraction) -> Certainty:
+    rounded = Fraction(math.ceil(value * _DIGITS), _DIGITS)
+    if not 0 < rounded < 1:
+        shown = plain(value)
+        raise LossError(f"a confidence lies strictly between 0 and 1, with twelve digits, not {shown}", culprit=value)
+    return Certainty(rounded)
 
 
 @lru_cache(maxsize=1024)

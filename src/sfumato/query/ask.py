@@ -71,10 +71,10 @@ def ask(
         return _discover(vault, query, loss, certainty, retry_key)
     query = query.check(vault.domain)
     planned = plan(query, vault.domain)
-    added = planned.mechanisms(vault.domain, loss)  # refuses what cannot be measured, for free
-    run = QuestionTally(planned.questions, planned.shares, loss)
+    # refuses, for free, what cannot be measured
+    run = QuestionTally(vault.domain, planned.questions, loss, shares=planned.shares)
     settled = vault.release(request(planned), loss, run, retry_key=retry_key)
-    return _read(settled, planned, query, domain=vault.domain, added=added, certainty=certainty)
+    return _read(settled, planned, query, domain=vault.domain, added=run.added, certainty=certainty)
 
 
 def sql(
@@ -201,6 +201,8 @@ def _spells_integers(name: str, domain: Domain) -> bool:
 
 def _cells(by: Sequence[str], axes: Sequence[Axis]) -> tuple[pa.Array, ...]:
     """Labels of all cells in C order of the axes: an array of shape ``(cells,)`` a grouping, as they were asked for."""
+    if not axes:
+        return ()
     import pyarrow as pa
 
     sizes = [each.size for each in axes]

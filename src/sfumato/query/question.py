@@ -114,14 +114,7 @@ class Query:
         >>> count("age BETWEEN 18 AND 65").describe(ages)
         'count(*) where age in 18 to 65'
         """
-        asked = ", ".join(map(str, self.aggregates))
-        asked += "" if self.truncation is None else " and rows dropped by the bound"
-        groups = [*self.by, *(f"{name} as found in the data" for name in self.discovered)]
-        by = f" by {', '.join(groups)}" if groups else ""
-        where = self.condition(domain)
-        text = asked + by + ("" if where is None else f" where {describe_condition(where, domain)}")
-        shown = "".join(letter if letter.isprintable() else "?" for letter in text[: _LONGEST + 1])
-        return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 4]} ..."
+        return _words(self, self.condition(domain), domain)
 
     def meaning(self, domain: Domain) -> tuple[str, ...]:
         """What the exact answer is that an interval covers, where it is not simply that of the whole table."""
@@ -224,7 +217,8 @@ def plan(query: Query, domain: Domain) -> QueryPlan:
         QueryError, DomainError: the query does not fit the domain.
     """
     query = query.check(domain)
-    where, words = query.condition(domain), query.describe(domain)
+    where = normal(query.where, domain)
+    words = _words(query, where, domain)
     axes = domain.axes(query.by)
     by, groups = tuple(each.attribute for each in axes), tuple(each.groups for each in axes)
     needed = [NoisyTables(_by_groups(each.questions(by, where, domain), groups)) for each in query.aggregates]
@@ -239,6 +233,19 @@ def plan(query: Query, domain: Domain) -> QueryPlan:
     if query.truncation is None:
         return QueryPlan(tables, source, words)
     return QueryPlan(tables, source[:-1], words, truncation=source[-1])
+
+
+def _words(query: Query, where: Predicate | None, domain: Domain) -> str:
+    """A query in words, of its condition in normal form."""
+    asked = ", ".join(map(str, query.aggregates))
+    asked += "" if query.truncation is None else " and rows dropped by the bound"
+    groups = [*query.by, *(f"{name} as found in the data" for name in query.discovered)]
+    by = f" by {', '.join(groups)}" if groups else ""
+    text = asked + by + ("" if where is None else f" where {describe_condition(where, domain)}")
+    shown = text[: _LONGEST + 1]
+    if not shown.isprintable():
+        shown = "".join(letter if letter.isprintable() else "?" for letter in shown)
+    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 4]} ..."
 
 
 def _by_groups(questions: tuple[Measurable, ...], groups: Groups) -> tuple[Measurable, ...]:
@@ -312,4 +319,4 @@ def _leaves(where: Predicate | str | None) -> Sequence[Among]:
 
 
 def _is_set_of_codes(codes: object) -> bool:
-    return isinstance(codes, frozenset) and all(issubclass(kind, int) for kind in set(map(type, codes)))
+    return isinstance(codes, frozenset) and all(kind is int or issubclass(kind, int) for kind in set(map(type, codes)))

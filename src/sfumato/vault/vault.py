@@ -7,7 +7,7 @@ import html
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
 from importlib.metadata import version
@@ -140,8 +140,8 @@ class Vault:
 
     def asked_by(self, analyst: str, *, admission: Admission | None = None) -> Vault:
         """The same vault, charging what it releases to the analyst's cap as well, where it is admitted."""
-        asked = replace(self, analyst=analyst, admission=admission)
-        object.__setattr__(asked, "_exactly", self._exactly)  # what was counted is kept
+        asked = object.__new__(Vault)  # checked already, and what was counted is kept
+        asked.__dict__.update(self.__dict__, analyst=analyst, admission=admission)
         return asked
 
     def refuse_keys(self, columns: tuple[str, ...]) -> None:

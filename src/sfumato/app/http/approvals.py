@@ -77,11 +77,11 @@ class Approvals:
             held = _held(driver, dataset)
             if held is None:
                 return
-            periods = read_periods(held["limit_text"])
+            limit, registered, above = held
+            periods = read_periods(limit)
             if periods is not None and event.charge is not None:
-                registered = datetime.fromisoformat(held["registered"])
-                periods.refuse(account, event.charge, registered, datetime.now(UTC))
-            _approved(driver, event, limit_of(held["approval_above"]), dataset=dataset, analyst=analyst)
+                periods.refuse(account, event.charge, datetime.fromisoformat(registered), datetime.now(UTC))
+            _approved(driver, event, limit_of(above), dataset=dataset, analyst=analyst)
 
         return admit
 
@@ -122,19 +122,24 @@ class Approvals:
             return _close(driver, approval_id)
 
 
-def _held(driver: Driver, dataset: str) -> Mapping[str, Any] | None:
-    """What a dataset was registered with, and on which terms; None where it is not registered.
+_HELD = """
+    SELECT held.retired, held.limit_text, held.registered, terms.approval_above FROM service_dataset AS held
+    LEFT JOIN service_terms AS terms ON terms.dataset = held.name WHERE held.name = :key"""
+
+
+def _held(driver: Driver, dataset: str) -> tuple[str, str, str | None] | None:
+    """A dataset's limit, when it was registered, and above which loss approvals are needed; None: it is not registered.
 
     Raises:
         RetiredError: it is retired.
     """
-    joined = """
-    SELECT held.retired, held.limit_text, held.registered, terms.approval_above FROM service_dataset AS held
-    LEFT JOIN service_terms AS terms ON terms.dataset = held.name WHERE held.name = :dataset"""
-    row = driver.record(joined, {"dataset": dataset})
-    if row is not None and row["retired"] is not None:
+    row = driver.first(_HELD, dataset)
+    if row is None:
+        return None
+    retired, limit, registered, above = row
+    if retired is not None:
         raise RetiredError("nothing more is released of this dataset, nor shown again: it is retired")
-    return row
+    return limit, registered, above
 
 
 def _approved(driver: Driver, event: Event, above: Loss | None, *, dataset: str, analyst: str) -> None:

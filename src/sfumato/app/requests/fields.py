@@ -128,7 +128,7 @@ class LossFields(StrictModel):
         Raises:
             LossError: none, a combination that has no meaning, or more places than accounts add up exactly.
         """
-        for name, text in self.model_dump(exclude_none=True).items():
-            if _PLACES % exact(text, name=name).denominator:
+        for name, text in (("epsilon", self.epsilon), ("delta", self.delta), ("rho", self.rho)):
+            if text is not None and _PLACES % exact(text, name=name).denominator:
                 raise LossError(f"state {name} as a decimal of at most 18 places, such as 0.333", culprit=text)
         return loss_of(self.epsilon, self.delta, self.rho)
