@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from tests.engine.test_related import rows_of
+from tests.engine import cluster
+from tests.engine.test_related import SERVERS, filled, rows_of
 from tests.nested_families import TOWN, Row, derived_rows, frames, nested, some_houses
 
 from sfumato.engine.joined import open_tables
@@ -55,3 +58,20 @@ def test_jobs_of_nobody_and_of_persons_that_are_not_kept_are_in_no_table() -> No
     encoded = open_tables(TOWN, others).derive(nested(2, 2))
     assert rows_of(encoded).total() == 2
     assert all(rows_of(encoded.derived(name)).total() == 0 for name in ("jobs.head", "jobs.tail"))
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_databases_make_the_same_rows(server) -> None:
+    with filled(server, frames(HOUSES)) as address:
+        opened = open_tables(TOWN, address)
+        for tables in (SHAPES["more jobs than a house may have"], SHAPES["two before"], SHAPES["tasks"]):
+            same_rows(opened, tables, HOUSES)
+
+
+@pytest.mark.slow
+def test_spark_makes_the_same_rows(tmp_path: Path) -> None:
+    cluster.session()
+    for name, rows in frames(HOUSES).items():
+        pq.write_table(rows, tmp_path / f"{name}.parquet")
+    opened = open_tables(TOWN, f"spark:{tmp_path}")
+    same_rows(opened, SHAPES["two before"], HOUSES)

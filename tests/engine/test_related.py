@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -87,17 +88,27 @@ def test_later_places_are_one() -> None:
     assert related(8).tail(related(8).children[0]).domain["persons.place"].labels() == ("2", "3", "4", "5")
 
 
-@pytest.fixture(params=["SFUMATO_TEST_POSTGRES", "SFUMATO_TEST_MARIADB"])
+SERVERS = ["SFUMATO_TEST_POSTGRES", "SFUMATO_TEST_MARIADB"]
+
+
+@pytest.fixture(params=SERVERS)
 def address(request: pytest.FixtureRequest) -> Iterator[str]:
     """A database of its own that holds the families."""
-    server, name = url_of(request.param), f"village_{secrets.token_hex(6)}"
+    with filled(request.param, frames(FAMILIES)) as found:
+        yield found
+
+
+@contextmanager
+def filled(variable: str, tables: Mapping[str, pa.Table]) -> Iterator[str]:
+    """A database of its own, on the server that a variable names, that holds some tables."""
+    server, name = url_of(variable), f"village_{secrets.token_hex(6)}"
     engine = sa.create_engine(server, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
     with engine.connect() as connection:
         connection.exec_driver_sql(f"CREATE DATABASE {name}")
     try:
         own = server.set(database=name)
         inside = sa.create_engine(own, poolclass=sa.NullPool)
-        for table, rows in frames(FAMILIES).items():
+        for table, rows in tables.items():
             kinds = [sa.Column(field.name, OF[field.type]) for field in rows.schema]
             described = sa.Table(table, sa.MetaData(), *kinds)
             with inside.begin() as connection:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from tests.nested_families import NestedFamilies, Row, every_house, nested, some_houses
 
-from sfumato.domain.related_tables import WHOLE, weight_classes
+from sfumato.domain.coded_attributes import weight_classes
+from sfumato.domain.related_tables import WHOLE
 from sfumato.engine.exact import reveal
 from sfumato.errors import DomainError, QueryError
 from sfumato.privacy.loss import Rho

@@ -20,12 +20,13 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from sfumato.arguments import expect_all
 from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Timestamp, Unknown
+from sfumato.domain.coded_attributes import cells, coded, weight_classes
 from sfumato.domain.domain import Domain
 from sfumato.domain.table_schema import Schema, SchemaTable
 from sfumato.domain.unit import Unit
@@ -40,12 +41,14 @@ PLACES = 4
 GAPS = (0, 1, 2, 7, 14, 30, 60, 90, 180, 365, 730, 1825, 3650)
 """Where the cells of a distance between two dates begin, in cells of their grain."""
 
+BEFORE = (365, 90, 30, 7, 1)
+"""By how many cells of their grain a first date is before that of the row above, at most, cell by cell."""
+
 FIRSTS = 48
 """Cells of a first date, at most."""
 
 _MOST_CHILDREN = 1 << 10
 _MOST_ROWS = 1 << 16
-_EXACT = 8  # rows of a unit up to which each number of them has a weight of its own; beyond, a quarter more share one
 _MEMORIES = (1, 2)
 
 
@@ -309,10 +312,42 @@ class RelatedTables:
         ]
         for each in child.table.attributes:
             name = child.named("first", each.name)
-            dated = child.dated and each.name == child.order
-            more = each.size - each.declared + (least == 0)
-            found.append(_cells(name, len(child.first_dates), more) if dated else coded(each, name, none=least == 0))
+            if child.dated and each.name == child.order:
+                declared, more = self.first_cells(child)
+                found.append(cells(name, declared, more + (least == 0)))
+            else:
+                found.append(coded(each, name, none=least == 0))
         return found
+
+    def apart(self, child: ChildTable) -> int | None:
+        """How many periods after those of the row above the dates of a child table begin; None where either has no
+        date that orders it, or one of another grain: then first dates are counted by themselves.
+        """
+        above = self.above(child)
+        if above is None or not above.dated or not child.dated:
+            return None
+        assert above.order is not None
+        assert child.order is not None
+        one, other = above.attribute(above.order), child.attribute(child.order)
+        assert isinstance(one, Date | Timestamp)
+        assert isinstance(other, Date | Timestamp)
+        return other.periods[0] - one.periods[0] if one.by == other.by else None
+
+    def distances(self, child: ChildTable) -> tuple[int, ...]:
+        """Where the cells of the distance of a first date from that of the row above begin, the least one first."""
+        above, apart = self.above(child), self.apart(child)
+        assert above is not None
+        assert apart is not None
+        least = apart + 1 - above.attribute(above.order or "").declared
+        most = apart + child.attribute(child.order or "").declared - 1
+        return least, *(each for each in (*(-before for before in BEFORE), *GAPS) if least < each <= most)
+
+    def first_cells(self, child: ChildTable) -> tuple[int, int]:
+        """Cells of a first date, and further ones: missing and other dates, and those below a row without a date."""
+        above, date = self.above(child), child.attribute(child.order or "")
+        if above is None or self.apart(child) is None:
+            return len(child.first_dates), date.size - date.declared
+        return len(self.distances(child)), date.size - date.declared + above.undated
 
     def evidence(self, child: ChildTable) -> tuple[Attribute, ...]:
         """What is known of the row that the rows of a child table belong to: of the unit, and of each row between."""
@@ -331,7 +366,7 @@ class RelatedTables:
             return None
         most = self.most_rows(above)
         number, rows = above.rows, weight_classes(most)
-        counted = _cells(number, len(rows), 0)
+        counted = cells(number, len(rows), 0)
         if self.above(above) is None:  # then its number is that of all rows of the unit, and tells something of each
             number, rows = above.number, tuple(range(1, most + 1))
             counted = Integer(name=number, minimum=1, maximum=most, unknown=Unknown.CLAMP)
@@ -356,12 +391,12 @@ class RelatedTables:
         ]
         if child.dated and child.order is not None:
             absent = int(child.undated)
-            found.append(_cells(child.named("previous", child.order), len(child.gaps), absent + 1))
-            found.append(_cells(child.named("this", child.order), len(child.gaps), absent))
+            found.append(cells(child.named("previous", child.order), len(child.gaps), absent + 1))
+            found.append(cells(child.named("this", child.order), len(child.gaps), absent))
         number, rows = child.number, tuple(range(1, child.most))
         if self.above(child) is not None:
             number, rows = child.rows, weight_classes(max(self.most_rows(child) - 1, 1))
-            found.append(_cells(number, len(rows), 0))
+            found.append(cells(number, len(rows), 0))
         return self._derived(f"{child.table.name}.tail", tuple(found), number, rows)
 
     def _derived(self, name: str, found: tuple[Attribute, ...], number: str, rows: tuple[int, ...]) -> DerivedTable:
@@ -409,47 +444,12 @@ class RelatedTables:
         return tuple(coded(each, f"{name}.{each.name}", none=False) for each in self.parent.attributes)
 
 
-def coded(attribute: Attribute, name: str, *, none: bool) -> Attribute:
-    """An attribute with the cells of another, by their codes, and at the end a cell for "there is none".
-
-    >>> from sfumato.domain import Real
-    >>> coded(Real(name="dose", edges=(0.0, 1.0, 5.0), unknown=Unknown.CLAMP), "first.dose", none=True).labels()
-    ('0', '1', '(missing)')
-    """
-    more = attribute.size - attribute.declared + none
-    if isinstance(attribute, Categorical) or more > 2:  # noqa: PLR2004  (missing and other)
-        labels = tuple(f"{code} {label}" for code, label in enumerate(attribute.labels()))
-        return Categorical(name=name, values=(*labels, *(("none",) if none else ())), unknown=Unknown.DROP)
-    return _cells(name, attribute.declared, more)
-
-
-def _cells(name: str, declared: int, more: int) -> Attribute:
-    """So many cells in order, and up to two more; with three the order goes, as nothing has so many."""
-    if more > 2:  # noqa: PLR2004  (missing and other)
-        return Categorical(name=name, values=tuple(map(str, range(declared + more))), unknown=Unknown.DROP)
-    kept = Integer(name=name, minimum=0, maximum=declared - 1, unknown=Unknown.CLAMP)
-    return replace(kept, nullable=more > 0, unknown=Unknown.CATEGORY if more > 1 else Unknown.CLAMP)
-
-
 def row_above(schema: Schema, table: SchemaTable) -> str | None:
     """The table to whose rows those of a private table belong; None where they belong to a unit."""
     if table.unit is not None or table.through is None:
         return None
     above = schema[table.through.table].name
     return None if above == schema.units else above
-
-
-def weight_classes(most: int) -> tuple[int, ...]:
-    """Numbers of rows of which each stands for itself and those between it and the one before: the greatest is the one
-    that a weight is made of, so that rows of fewer weigh less together.
-
-    >>> weight_classes(14)
-    (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14)
-    """
-    found = [*range(1, min(most, _EXACT) + 1)]
-    while found[-1] < most:
-        found.append(min(found[-1] + found[-1] // 4, most))
-    return tuple(found)
 
 
 def _chained(schema: Schema) -> list[SchemaTable]:

@@ -88,13 +88,15 @@ class DerivedEncoding:
         )
         return values, "p.u", f"{self.relations[self.related.parent.name]} AS p{joins}"
 
-    def _first(self, child: ChildTable, at: str) -> list[str]:
-        """How many children, and the first one, of rows that may have none."""
+    def _first(self, child: ChildTable, at: str, day: str = "") -> list[str]:
+        """How many children, and the first one, of rows that may have none; ``day`` is the date of the row above."""
         values = [f"COALESCE({at}.n, 0) - {self.related.least(child)}"]
         for place, attribute in enumerate(child.table.attributes):
             code, none = f"{at}.c{place}", attribute.size
             if child.dated and attribute.name == child.order:
-                code, none = self._first_date(child, code), len(child.first_dates) + none - attribute.declared
+                none = sum(self.related.first_cells(child))
+                apart = self.related.apart(child)
+                code = self._first_date(child, code) if apart is None else self._distance(child, code, day, apart)
             values.append(f"COALESCE({code}, {none})")
         return values
 
@@ -104,7 +106,7 @@ class DerivedEncoding:
         assert table is not None
         counted = "d.n - 1" if self.related.above(above) is None else _class_of("d.w", table.rows)
         values = [*(f"d.e{place}" for place in range(len(self.related.evidence(child)))), counted]
-        values += [_placed("d.t", above, first=1), *self._first(child, "f")]
+        values += [_placed("d.t", above, first=1), *self._first(child, "f", "d.day")]
         joined = f"({self._with_evidence(above)}) AS d LEFT JOIN ({self._kept(child)}) AS f"
         return values, "d.u", f"{joined} ON f.u = d.u AND f.a = d.r AND f.t = 1"
 
@@ -148,6 +150,20 @@ class DerivedEncoding:
         inside = bin_number(whole, child.first_dates, range(cells))
         cell = f"CASE WHEN {code} < {declared} THEN {inside} ELSE {whole} - {declared - cells} END"
         return f"CASE WHEN {code} IS NOT NULL THEN {cell} END"
+
+    def _distance(self, child: ChildTable, code: str, day: str, apart: int) -> str:
+        """The cell of the distance of a first date from that of the row above; dates that are none have cells of their
+        own, and so have those of rows without.
+        """
+        above = self.related.above(child)
+        assert above is not None
+        declared, starts = child.attribute(child.order or "").declared, self.related.distances(child)
+        cells, further = self.related.first_cells(child)
+        whole, since = self.dialect.integer(code), self.dialect.integer(day)
+        inside = bin_number(f"({whole} - {since} + {apart})", starts, range(len(starts)))
+        missing = f"WHEN {code} >= {declared} THEN {whole} - {declared - cells} "
+        undated = f"WHEN {day} >= {above.attribute(above.order or '').declared} THEN {cells + further - 1} "
+        return f"CASE WHEN {code} IS NULL THEN NULL {missing}{undated if above.undated else ''}ELSE {inside} END"
 
     def _gap(self, child: ChildTable, later: str, earlier: str) -> str:
         """The cell of the distance between two dates."""
@@ -227,6 +243,8 @@ class DerivedEncoding:
         elif self.related.parent is not None:
             source += f" JOIN {self.relations[self.related.parent.name]} AS p ON p.u = d.u"
         listed += [f"{code} AS e{place}" for place, code in enumerate([*known, *own])]
+        if child.dated:
+            listed.append(f"d.c{child.table.attributes.index(child.attribute(child.order or ''))} AS day")
         return f"SELECT {', '.join(listed)} FROM {source}"
 
     def _sorting(self, child: ChildTable) -> list[str]:

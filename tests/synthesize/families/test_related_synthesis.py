@@ -192,6 +192,25 @@ def test_units_without_a_table_of_their_own_are_those_with_a_child(tmp_path: Pat
     assert max(houses.count(house) for house in houses[:50]) <= 4
 
 
+def test_sequences_of_one_attribute_and_of_nobody_else_are_made(tmp_path: Path) -> None:
+    persons = {
+        **DOCUMENT["tables"]["persons"],
+        "attributes": {"work": DOCUMENT["tables"]["persons"]["attributes"]["work"]},
+    }
+    houses = {**DOCUMENT["tables"]["houses"], "attributes": {}}
+    given = frames(some_families(300, 9))
+    for place, tables in enumerate(({"persons": persons}, {"houses": houses, "persons": persons})):
+        unit = {"id": "house"} | ({"table": "houses"} if "houses" in tables else {})
+        schema = parse_schema({**DOCUMENT, "unit": unit, "tables": tables})
+        ledger = f"sqlite:///{tmp_path / f'{place}.ledger'}"
+        vault = open_schema(
+            {name: given[name] for name in tables}, schema=schema, ledger=ledger, limit=Rho(1), create=True
+        )
+        release = synthesize(vault, loss=Rho(1), settings=SMALL)
+        assert set(release.tables) == set(tables)
+        assert release.tables["persons"].column_names == ["house", "work"]
+
+
 def test_a_folder_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch) -> None:
     release, _ = simulated(some_families(100, 8), related(3))
     full = tmp_path / "full"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.domain.related_tables import ChildTable
+from sfumato.domain.related_tables import ChildTable, RelatedTables
 from sfumato.model.factor import Factor
 
 Codes = NDArray[np.int64]
@@ -24,6 +24,30 @@ def first_dates(child: ChildTable, cells: Codes, random: np.random.Generator) ->
     inside = np.minimum(cells, len(starts) - 2)
     drawn = random.integers(starts[inside], starts[inside + 1])
     found: Codes = np.where(cells < len(starts) - 1, drawn, cells - (len(starts) - 1) + declared)
+    return found
+
+
+def dates_after(
+    related: RelatedTables, child: ChildTable, cells: Codes, days: Codes, random: np.random.Generator
+) -> Codes:
+    """Codes of first dates, drawn evenly within the cells of their distance from the dates of the rows above.
+
+    Those that would not be declared are moved to the nearest day that is; of rows without a date any day is drawn.
+    """
+    above, apart = related.above(child), related.apart(child)
+    assert above is not None
+    assert apart is not None
+    declared, starts = child.attribute(child.order or "").declared, np.array(related.distances(child))
+    inside = np.minimum(cells, len(starts) - 1)
+    ends = np.append(starts[1:], apart + declared)
+    low, high = starts[inside] + days - apart, ends[inside] - 1 + days - apart
+    low, high = np.clip(low, 0, declared - 1), np.clip(high, 0, declared - 1)
+    drawn = random.integers(low, high, endpoint=True)
+    missing = child.attribute(child.order or "").size - declared
+    absent = (cells >= len(starts)) & (cells < len(starts) + missing)
+    free = (cells >= len(starts) + missing) | (days >= above.attribute(above.order or "").declared)
+    drawn = np.where(free, random.integers(0, declared, size=len(cells)), drawn)
+    found: Codes = np.where(absent, cells - len(starts) + declared, drawn)
     return found
 
 

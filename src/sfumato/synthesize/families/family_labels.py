@@ -20,11 +20,25 @@ def _first_labels(related: RelatedTables, child: ChildTable) -> dict[str, list[s
     found = {}
     for each in child.table.attributes:
         labels = list(each.labels())
-        if child.dated and each.name == child.order:
+        if child.dated and each.name == child.order and related.apart(child) is not None:
+            labels = _distance_labels(related, child, labels[each.declared :])
+        elif child.dated and each.name == child.order:
             cells = _spans(child.first_dates, each.declared)
             labels = [_span(labels[low], labels[high]) for low, high in cells] + labels[each.declared :]
         found[child.named("first", each.name)] = [*labels, *(["none"] if related.least(child) == 0 else [])]
     return found
+
+
+def _distance_labels(related: RelatedTables, child: ChildTable, further: Sequence[str]) -> list[str]:
+    above, starts = related.above(child), related.distances(child)
+    assert above is not None
+    name = above.table.name
+    most = (related.apart(child) or 0) + child.attribute(child.order or "").declared
+    found = []
+    for low, high in _spans(starts, most):
+        said = _span(str(low), str(high)) if low >= 0 else _span(str(-high), str(-low))
+        found.append(f"{said} {'after' if low >= 0 else 'before'} that of {name}")
+    return [*found, *further, *([f"of {name} without a date"] if above.undated else [])]
 
 
 def opening_labels(related: RelatedTables, child: ChildTable) -> dict[str, list[str]]:

@@ -14,7 +14,7 @@ import numpy as np
 from sfumato.domain.related_tables import PLACES, ChildTable, RelatedTables
 from sfumato.model.factor import FloatArray
 from sfumato.model.graphical_model import GraphicalModel
-from sfumato.synthesize.families.child_dates import Codes
+from sfumato.synthesize.families.child_dates import DAY, Codes
 from sfumato.synthesize.families.conditional_sampling import ConditionalSampler
 from sfumato.synthesize.families.opening_model import first_names
 from sfumato.synthesize.families.slots import Slot, stacked
@@ -29,7 +29,7 @@ class RowsAbove:
         unit: of each row.
         place: among its siblings, from 1.
         siblings: how many they are, itself among them.
-        known: codes of what is known of it: of its unit, of the rows between, and of itself.
+        known: codes of what is known of it: of its unit, of the rows between, and of itself, with its date.
     """
 
     unit: Codes
@@ -47,6 +47,7 @@ class RowsAbove:
         first = np.cumsum(count) - count
         known = {each.name: head[each.name][owner] for each in related.evidence(child)}
         known |= {child.named("this", each.name): codes[each.name] for each in child.plain}
+        known |= {DAY: codes[child.order]} if child.dated and child.order is not None else {}
         return RowsAbove(unit[owner], np.arange(len(owner)) - first[owner] + 1, count[owner], known)
 
     def number(self) -> Codes:
@@ -103,7 +104,8 @@ class FirstRows:
         rows = np.arange(len(self.weights))
         if not len(rows):
             return
-        found = {name: self.tail.coarsenings[name].groups[codes] for name, codes in self.head.items()}
+        known = {name: codes for name, codes in self.head.items() if name in self.tail.coarsenings}
+        found = {name: self.tail.coarsenings[name].groups[codes] for name, codes in known.items()}
         sampler = ConditionalSampler(model.factors, model.sizes, first_names(self.child))
         yield rows, {**found, **sampler.draw(found, len(rows), random)}
 

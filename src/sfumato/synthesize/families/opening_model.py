@@ -84,7 +84,7 @@ class Opening:
 
     def impossible(self) -> dict[tuple[str, str], NDArray[np.bool_]]:
         """Cells of the number and an attribute of the first child that no row is in: see :func:`barred_firsts`."""
-        return barred_firsts(self.child, self.related.least(self.child))
+        return barred_firsts(self.related, self.child)
 
 
 def first_names(child: ChildTable) -> tuple[str, ...]:
@@ -92,15 +92,14 @@ def first_names(child: ChildTable) -> tuple[str, ...]:
     return child.number, *(child.named("first", each.name) for each in child.table.attributes)
 
 
-def barred_firsts(child: ChildTable, least: int) -> dict[tuple[str, str], NDArray[np.bool_]]:
+def barred_firsts(related: RelatedTables, child: ChildTable) -> dict[tuple[str, str], NDArray[np.bool_]]:
     """Cells of the number of children and an attribute of the first that nobody is in: a first child where there is
     none, none where there is one, or further ones after what is final.
     """
-    found = {}
+    found, least = {}, related.least(child)
     for each in child.table.attributes:
         dated = child.dated and each.name == child.order
-        declared = len(child.first_dates) if dated else each.declared
-        size = declared + each.size - each.declared + (least == 0)
+        size = (sum(related.first_cells(child)) if dated else each.size) + (least == 0)
         cells = np.zeros((child.most + 1 - least, size), dtype=np.bool_)
         if least == 0:
             cells[0, :-1] = cells[1:, -1] = True

@@ -120,7 +120,8 @@ def _measured(
     shares = part_shares(described)
     limits = Limits(cells=settings.head_cells, earlier=False)
     own = whole * (1 - sum(shares.values(), Fraction(0)))
-    head = adapt(mechanisms, own, total, all_marginals(_WAYS), limits=limits, zeros=head_zeros(described))
+    workload = all_marginals(min(_WAYS, len(described.head)))  # of sequences a head has the number and the first alone
+    head = adapt(mechanisms, own, total, workload, limits=limits, zeros=head_zeros(described))
     payload: dict[str, Any] = {f"{HEAD} {name}": value for name, value in head.payload().items()}
     notes, place, heads = [], 0, {}
     limits = Limits(cells=settings.tail_cells, earlier=False)
@@ -187,7 +188,5 @@ def head_zeros(described: RelatedTables) -> list[Zeros]:
     after what is final.
     """
     return [
-        Zeros(names, cells)
-        for child in described.direct
-        for names, cells in barred_firsts(child, described.least(child)).items()
+        Zeros(names, cells) for child in described.direct for names, cells in barred_firsts(described, child).items()
     ]

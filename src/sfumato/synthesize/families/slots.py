@@ -18,7 +18,7 @@ from sfumato.model.factor import Factor, FloatArray
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.junction_tree import Clique
 from sfumato.model.row_sampling import generator
-from sfumato.synthesize.families.child_dates import DAY, Codes, Dates, first_dates
+from sfumato.synthesize.families.child_dates import DAY, Codes, Dates, dates_after, first_dates
 from sfumato.synthesize.families.child_order import ordered_codes, ranks
 from sfumato.synthesize.families.conditional_sampling import ConditionalSampler
 from sfumato.synthesize.graphical import Graphical
@@ -56,7 +56,8 @@ class Slots:
         rows = np.flatnonzero(head[child.number] + related.least(child) >= 1)
         found = {each.name: head[child.named("first", each.name)][rows] for each in child.table.attributes}
         if child.dated and child.order is not None:
-            found[child.order] = first_dates(child, found[child.order], random)
+            days = head[DAY][rows] if DAY in head else None
+            found[child.order] = _dated(related, child, found[child.order], days, random)
         return [(rows, found)]
 
     @property
@@ -153,11 +154,20 @@ class Slots:
 
     def _first_dates(self, random: np.random.Generator) -> Codes:
         """Codes of the date of the first child, drawn within its cell; of rows without any child, any."""
-        return first_dates(self.child, self._first(self.child.order or ""), random)
+        return _dated(self.related, self.child, self._first(self.child.order or ""), self.head.get(DAY), random)
 
     def _parents(self) -> dict[str, Codes]:
         named = [each.name for each in self.related.evidence(self.child)]
         return {name: self.tail.coarsenings[name].groups[self.head[name]] for name in named}
+
+
+def _dated(
+    related: RelatedTables, child: ChildTable, cells: Codes, days: Codes | None, random: np.random.Generator
+) -> Codes:
+    """Codes of first dates, within their cells, or within those of their distance from the dates of the rows above."""
+    if days is None or related.apart(child) is None:
+        return first_dates(child, cells, random)
+    return dates_after(related, child, cells, days, random)
 
 
 class Drawable(Protocol):
