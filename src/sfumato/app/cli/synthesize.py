@@ -115,8 +115,12 @@ def synthesize(
         ),
     ] = None,
     memory: Annotated[
-        int, typer.Option(min=1, max=2, help="Rows before it that a row of a person is drawn by; with a folder.")
-    ] = 1,
+        list[str] | None,
+        typer.Option(
+            help="Rows before it that a row is drawn by, 1 or 2, of all tables or TABLE=ROWS of one; 1 without. With a "
+            "folder."
+        ),
+    ] = None,
     final: Annotated[
         list[str] | None,
         typer.Option(
@@ -169,7 +173,7 @@ def synthesize(
                 file_format=file_format,
                 orders=order or (),
                 most=most or (),
-                memory=memory,
+                memory=memory or (),
                 final=final or (),
                 units=rows,
                 html=html,
@@ -180,7 +184,7 @@ def synthesize(
             as_json=as_json,
         )
         return
-    if order or most or memory > 1 or final or file_format != "parquet":
+    if order or most or memory or final or file_format != "parquet":
         raise InputError("--order, --most, --memory, --final and --format are for --schema with a folder as --out")
     if html is not None:
         require("plots", "--html")

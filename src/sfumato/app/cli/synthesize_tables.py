@@ -52,7 +52,7 @@ class TablesToMake:
         file_format: of the files in it.
         orders: TABLE=COLUMN or TABLE=COLUMN:falling.
         most: TABLE=ROWS.
-        memory: children before a child that it is drawn by.
+        memory: ROWS or TABLE=ROWS before a row that it is drawn by.
         final: TABLE.COLUMN=VALUE, after which a unit has no further row of that table.
         units: their number, where it is public.
         html: where the page of what was released is written, too.
@@ -64,7 +64,7 @@ class TablesToMake:
     file_format: str
     orders: Sequence[str]
     most: Sequence[str]
-    memory: int
+    memory: Sequence[str]
     final: Sequence[str]
     units: int | None
     html: Path | None
@@ -182,7 +182,16 @@ def _children(schema: Schema, given: TablesToMake) -> list[ChildTable]:
         found[name] = replace(found[name], most=int(text))
     for name, end in _ends(given.final, found).items():
         found[name] = replace(found[name], final=end)
-    return [replace(child, memory=given.memory) for child in found.values()]
+    of_all = [text for text in given.memory if text.isdecimal()]
+    if len(of_all) > 1:
+        raise InputError("--memory is said twice of all tables; say TABLE=ROWS of one", culprit=given.memory)
+    of_each = dict.fromkeys(found, of_all[0] if of_all else "1")
+    of_each |= _by_table([text for text in given.memory if not text.isdecimal()], "--memory", found)
+    for name, text in of_each.items():
+        if text not in ("1", "2"):
+            raise InputError(f"--memory looks 1 or 2 rows back, not {text}", culprit=text)
+        found[name] = replace(found[name], memory=int(text))
+    return list(found.values())
 
 
 def _ends(texts: Sequence[str], known: Mapping[str, ChildTable]) -> dict[str, tuple[str, str]]:

@@ -9,7 +9,8 @@ import numpy as np
 
 from sfumato.domain.related_tables import RelatedTables
 from sfumato.synthesize.families.child_dates import Codes
-from sfumato.synthesize.families.nested_rows import FirstRows, RowsAbove
+from sfumato.synthesize.families.kept_by_groups import kept_by_groups, not_kept
+from sfumato.synthesize.families.nested_rows import FirstRows, RowsAbove, weight_classes_of
 from sfumato.synthesize.families.slots import Slot, Slots, calibrated
 from sfumato.synthesize.graphical import Graphical
 
@@ -21,10 +22,12 @@ class DrawnChildren:
     Attributes:
         slots: slot by slot the rows of its head that have a child there, and codes of the child.
         heads: codes of the rows of its head, by attribute: of the head of the units, or of its own.
+        notes: what a reader has to know of them.
     """
 
     slots: Mapping[str, Sequence[Slot]]
     heads: Mapping[str, Mapping[str, Codes]]
+    notes: tuple[str, ...] = ()
 
 
 def drawn_children(
@@ -48,6 +51,7 @@ def drawn_children(
     """
     slots: dict[str, list[Slot]] = {}
     heads: dict[str, Mapping[str, Codes]] = {}
+    notes: list[str] = []
     drawn: dict[str, RowsAbove] = {}
     for child in related.children:
         above, name = related.above(child), child.table.name
@@ -63,7 +67,14 @@ def drawn_children(
         else:
             further = Slots(related, child, tail, head)
             slots[name] = list(further.codes(calibrated(further, random, times=times, units=some), random))
+        slots[name], numbers, left = kept_by_groups(child, slots[name], unit)
+        notes += [f"{not_held} does not bound the rows of {name} that were drawn" for not_held in not_kept(child)]
+        if left:
+            notes.append(f"{left:,} rows of {name} were drawn beyond what the schema bounds by groups, and left out")
+        if numbers is not None:
+            head = {**head, child.number: np.maximum(numbers - related.least(child), 0)}
+            head |= weight_classes_of(related, child, numbers, unit)
         heads[name] = head
         if related.below(child):
             drawn[name] = RowsAbove.of(related, child, slots[name], head, unit)
-    return DrawnChildren(slots, heads)
+    return DrawnChildren(slots, heads, tuple(notes))

@@ -168,6 +168,8 @@ def family_codebook(
         facts: of the release.
     """
     head, children = rows
+    direct = ((child.number, children.heads[child.table.name][child.number]) for child in related.direct)
+    head = {**head, **dict(direct)}  # of which some were left out
     units = len(next(iter(head.values()), ()))
     weighed: list[Weighed] = [(head, np.ones(units))]
     says = "one row a unit: the parent, how many children of each table, the first child of each"

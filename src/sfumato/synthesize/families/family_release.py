@@ -162,7 +162,7 @@ class RelatedRelease(Release):
             self.related,
             {HEAD: self.head.tables, **{name: tail.tables for name, tail in self.tails.items()}},
             (rows, drawn),
-            FamilyFacts(self._promise(), self.provenance, self._files(tables), self.notes),
+            FamilyFacts(self._promise(), self.provenance, self._files(tables), (*self.notes, *drawn.notes)),
         )
         return tables, book
 

@@ -124,11 +124,17 @@ class FirstRows:
             for name in first_names(child):
                 found[name] = np.asarray(self.tail.coarsenings[name].expand(groups[name], random), dtype=np.int64)
         found[child.number] = within(found[child.number], unit, related.most_rows(child))
-        if (table := related.tail(child)) is not None:
-            further = np.maximum(found[child.number] - 1, 0)
-            counts = np.bincount(unit, weights=further)[unit] if len(unit) else further
-            found[child.rows] = np.searchsorted(np.array(table.rows), np.maximum(counts, 1)).astype(np.int64)
-        return found
+        return found | weight_classes_of(related, child, found[child.number], unit)
+
+
+def weight_classes_of(related: RelatedTables, child: ChildTable, numbers: Codes, unit: Codes) -> dict[str, Codes]:
+    """The class of all further rows of the unit of each row, given how many rows each has; nothing where none weigh."""
+    table = related.tail(child)
+    if table is None or table.number != child.rows:
+        return {}
+    further = np.maximum(numbers - 1, 0)
+    counts = np.bincount(unit, weights=further)[unit] if len(unit) else further
+    return {child.rows: np.searchsorted(np.array(table.rows), np.maximum(counts, 1)).astype(np.int64)}
 
 
 def within(numbers: Codes, unit: Codes, most: int) -> Codes:
