@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -396,18 +397,22 @@ def test_who_accepted_a_domain_is_in_its_file_and_in_the_journal(workspace: Path
     assert told["by"] == "Ann"
     assert any("of the table" in risk or "just the values" in risk for risk in told["risks"])
 
-    def asked(epsilon: str) -> None:
-        sfumato(
+    def asked(epsilon: str, code: int = 0) -> str:
+        return sfumato(
             "query", "people.csv", "SELECT COUNT(*) FROM t", "--domain", "asked.yaml", "--epsilon", epsilon,
-            "--limit", "9", cwd=workspace,
-        )  # fmt: skip
+            "--limit", "9", cwd=workspace, code=code,
+        ).stderr  # fmt: skip
 
     asked("1")
     text = (workspace / "asked.yaml").read_text(encoding="utf-8")
     (workspace / "asked.yaml").write_text(text.replace("attributes:", "attributes:\n  # by hand", 1), encoding="utf-8")
     asked("2")  # a comment changes nothing
     (workspace / "asked.yaml").write_text(text.replace("nullable: false", "nullable: true", 1), encoding="utf-8")
-    asked("3")
+    assert "was changed after Ann accepted it; look at it and accept it again" in asked("3", code=2)
+    checked = sfumato("domain", "check", "asked.yaml", cwd=workspace)
+    assert "changed after Ann accepted it: releases refuse it" in checked.stdout
+    (workspace / "asked.yaml").write_text(re.sub("(?m)^accepted: .*\n", "", text), encoding="utf-8")
+    asked("3")  # written by hand, and accepted by nobody
     journal = json.loads(sfumato("ledger", "show", "asked.ledger", "--json", cwd=workspace).stdout)
     who = [entry["accepted"] for entry in journal["entries"]]
     assert who == [f"Ann, {told['at']}", f"Ann, {told['at']}", "nobody"]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.csv
+import pyarrow.parquet as pq
 import pytest
 from tests.app.test_cli import sfumato
 from tests.hospital import database, frames, schema
@@ -122,6 +124,16 @@ def test_a_check_counts_what_bounds_cut_and_says_that_it_is_secret(hospital: Pat
     assert "accepted by nobody" in sfumato("schema", "check", "hospital.yaml", cwd=hospital).stdout
     refused = sfumato("schema", "check", "hospital.yaml", "--view", "few.sql", cwd=hospital, code=2)
     assert "name them by --tables" in refused.stderr
+
+
+def test_a_check_says_first_that_keys_are_of_two_types(hospital: Path) -> None:
+    table = pyarrow.csv.read_csv(hospital / "hospital" / "patients.csv")
+    keys = pa.array(range(len(table)))
+    at = table.schema.get_field_index("patient_id")
+    pq.write_table(table.set_column(at, "patient_id", keys), hospital / "hospital" / "patients.parquet")
+    (hospital / "hospital" / "patients.csv").unlink()
+    refused = sfumato("schema", "check", "hospital.yaml", "--tables", "hospital", cwd=hospital, code=2)
+    assert "equal keys would not be found equal; store both alike" in refused.stderr
 
 
 def test_a_schema_is_shown_in_words_and_as_a_picture(hospital: Path) -> None:

@@ -5,12 +5,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+import sfumato as sf
 from sfumato.domain import Categorical, CsvFormat, Domain, Integer, Real, Unit, Unknown, dump, load, parse
 from sfumato.domain.attribute import Attribute, null_code, unknown_code
 from sfumato.domain.document import accept, fits, schema
@@ -274,16 +276,30 @@ def test_an_accepted_file_says_by_whom_and_keeps_its_comments(tmp_path, text):
 @pytest.mark.parametrize(
     ("word", "other"), [("Ann", "Bob"), ('"at": "2', '"at": "1'), ("F, M", "F, X"), ("row", "{id: p, rows: 3}")]
 )
-def test_a_file_in_which_any_word_was_changed_is_accepted_by_nobody(tmp_path, word, other):
+def test_a_file_in_which_any_word_was_changed_is_refused(tmp_path, word, other):
     path = tmp_path / "d.yaml"
     path.write_text(WRITTEN, encoding="utf-8")
     path.write_text(accept(path, by="Ann"), encoding="utf-8")
     changed = path.read_text(encoding="utf-8").replace(word, other, 1)
     assert load(path).accepted_by is not None
+    load(path).refuse_changed()
     assert changed != path.read_text(encoding="utf-8")
     path.write_text(changed, encoding="utf-8")
     assert not load(path).draft
     assert load(path).accepted_by is None
+    with pytest.raises(DomainError, match=r"was changed after (Ann|Bob) accepted it; look at it and accept it again"):
+        load(path).refuse_changed()
+    with pytest.raises(DomainError, match="was changed after"):
+        sf.open(pa.table({"sex": ["F"]}), domain=path, limit=sf.Epsilon(1), create=True)
+    assert not path.with_suffix(".ledger").exists()
+
+
+@pytest.mark.parametrize("unknown", ["drop", "anything", None])
+def test_what_becomes_of_unknown_values_is_one_of_three(unknown) -> None:
+    with pytest.raises(DomainError, match=r"what becomes of unknown values of 'a' is Unknown\.DROP"):
+        Categorical(name="a", values=("x",), unknown=unknown)
+    with pytest.raises(DomainError, match=r"Unknown\.CLAMP"):
+        Integer(name="a", minimum=0, maximum=1, unknown=unknown)
 
 
 def test_a_file_that_was_accepted_by_the_hash_of_its_description_stays_so(tmp_path):

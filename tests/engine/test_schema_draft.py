@@ -105,6 +105,16 @@ def test_ids_called_id_are_found_by_the_name_of_their_table() -> None:
     assert document["tables"]["patients"]["key"] == "id"
 
 
+def test_keys_of_two_types_are_named() -> None:
+    """As a CSV file beside a Parquet file has them: over them nothing would be found."""
+    visits = {"visit_id": [10, 11, 12], "patient_id": ["1", "1", "2"]}
+    tables = {"patients": {"patient_id": [1, 2, 3], "sex": ["f", "m", "f"]}, "visits": visits}
+    opened = {name: open_table(pa.table(held)) for name, held in tables.items()}
+    told = [each for each in draft_schema("both", opened).remarks if "equal keys would not be found" in each]
+    assert len(told) == 1
+    assert told[0].startswith("visits.patient_id is of type VARCHAR and patients.patient_id of type BIGINT: equal keys")
+
+
 def test_people_may_be_named_and_must_be_found() -> None:
     tables = {"a": {"who": [1, 1, 2], "x": [1, 2, 3]}, "b": {"who": [1, 2, 2], "y": [1, 2, 3]}}
     opened = {name: open_table(pa.table(held)) for name, held in tables.items()}

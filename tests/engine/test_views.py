@@ -15,6 +15,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.parquet as pq
 import pytest
 from tests.hospital import OUTSIDE, UNITS, Rows, database, frames, schema, without
 
@@ -385,6 +386,28 @@ def test_files_of_a_folder_hold_what_frames_do(tmp_path: Path) -> None:
     (tmp_path / "visits.csv").write_text((tmp_path / "visits.csv").read_text() + "\n")
     with pytest.raises(EngineError, match="was written since"):
         files.encode(BoundedView(VISITS, LOOSE))
+
+
+def test_endings_of_files_may_be_in_capitals(tmp_path: Path) -> None:
+    """As some systems write them: what a draft lists, a folder has."""
+    for name, frame in frames(database(1)).items():
+        pq.write_table(frame, tmp_path / f"{name}.PARQUET")
+    opened = open_tables(HOSPITAL, tmp_path)
+    assert opened.encode(BoundedView(VISITS, LOOSE)).version
+    (tmp_path / "visits.Csv").write_text("visit_id\n1\n")
+    with pytest.raises(TableError, match=r"has visits\.Csv and visits\.PARQUET: leave one"):
+        open_tables(HOSPITAL, tmp_path)
+
+
+def test_a_missing_attribute_is_named_with_its_table() -> None:
+    held = frames(database(1))
+    without = held | {"visits": held["visits"].drop(["kind"])}
+    with pytest.raises(TableError, match="visits has no column 'kind'; it has"):
+        open_tables(HOSPITAL, without)
+    listed = pa.array([[1]] * len(held["visits"]))
+    other = held["visits"].drop(["kind"]).append_column("kind", listed)
+    with pytest.raises(TableError, match="visits: column 'kind' of type"):
+        open_tables(HOSPITAL, held | {"visits": other})
 
 
 def test_a_view_without_rows_is_one_like_any_other() -> None:

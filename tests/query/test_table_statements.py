@@ -237,6 +237,18 @@ def test_a_statement_is_answered_and_charged_once(tmp_path: Path) -> None:
     assert vault.remaining.spent.epsilon == 1000
 
 
+@pytest.mark.parametrize("named", ["w", "p.w", "W"])
+def test_a_key_is_called_as_the_select_in_from_calls_it(tmp_path: Path, named: str) -> None:
+    vault = opened(tmp_path)
+    begun = "WITH p AS (SELECT patient_id, kind AS w, COUNT(*) AS n FROM visits GROUP BY patient_id, kind) SELECT"
+    answer = sf.query.sql(vault, f"{begun} {named}, COUNT(*) FROM p GROUP BY {named}", loss=Epsilon(1000))
+    assert answer.to_arrow().column_names[0] == named.removeprefix("p.")
+    other = sf.query.sql(vault, f"{begun} w AS k, COUNT(*) FROM p GROUP BY w", loss=Epsilon(1000))
+    assert other.to_arrow().column_names[0] == "k"
+    assert other.values == answer.values
+    assert vault.remaining.spent.epsilon == 1000
+
+
 def test_having_order_and_limit_cost_nothing(tmp_path: Path) -> None:
     vault = opened(tmp_path)
     text = "SELECT kind, COUNT(*) AS n, SUM(cost) AS spent FROM visits GROUP BY kind"

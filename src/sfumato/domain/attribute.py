@@ -55,7 +55,7 @@ class Categorical:
 
     def __post_init__(self) -> None:
         _named(self.name)
-        _refuse_no_role(self)
+        _refuse_no_option(self)
         if not self.values:
             raise DomainError(f"attribute {self.name!r} declares no values", culprit=self)
         if len({str(value) for value in self.values}) != len(self.values):
@@ -109,7 +109,7 @@ class Integer:
 
     def __post_init__(self) -> None:
         _named(self.name)
-        _refuse_no_role(self)
+        _refuse_no_option(self)
         if self.minimum > self.maximum:
             raise DomainError(f"attribute {self.name!r} has minimum above maximum", culprit=self)
         if max(abs(self.minimum), abs(self.maximum)) >= 1 << 53:
@@ -183,7 +183,7 @@ class Real:
         if len(self.edges) < 2 or not _increasing(self.edges) or not all(map(math.isfinite, self.edges)):  # noqa: PLR2004
             raise DomainError(f"attribute {self.name!r} needs at least two finite, increasing edges", culprit=self)
         _refuse_untypical(self)
-        _refuse_no_role(self)
+        _refuse_no_option(self)
 
     def describe(self) -> dict[str, Any]:
         """What a domain document says of it."""
@@ -397,13 +397,18 @@ def _refuse_untypical(attribute: Integer | Real) -> None:
 def _refuse_no_calendar(attribute: Dated) -> None:
     """Refuse a date without a name, days, grain or role."""
     _named(attribute.name)
-    _refuse_no_role(attribute)
+    _refuse_no_option(attribute)
     refuse_days(attribute.name, attribute.first, attribute.last)
     if not isinstance(attribute.by, Grain):
         raise DomainError(f"the cells of {attribute.name!r} are a Grain, such as Grain.MONTH", culprit=attribute)
 
 
-def _refuse_no_role(attribute: Attribute) -> None:
+def _refuse_no_option(attribute: Attribute) -> None:
+    if not isinstance(attribute.unknown, Unknown):
+        raise DomainError(
+            f"what becomes of unknown values of {attribute.name!r} is Unknown.DROP, Unknown.CATEGORY or Unknown.CLAMP",
+            culprit=attribute,
+        )
     if attribute.role is not None and not isinstance(attribute.role, Role):
         raise DomainError(f"the role of {attribute.name!r} is Role.TARGET or Role.WEIGHT", culprit=attribute)
     if attribute.role is Role.WEIGHT and (not isinstance(attribute, Integer | Real) or attribute.minimum < 0):

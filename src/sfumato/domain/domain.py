@@ -333,6 +333,19 @@ class Domain:
         text = json.dumps([self.hash, by, at], separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
+    def refuse_changed(self) -> None:
+        """Refuse to release under a description that was changed after somebody accepted it.
+
+        Raises:
+            DomainError: so it was, or who accepted it and when was written by other hands.
+        """
+        if not self.draft and self.acceptance is not None and self.accepted_by is None:
+            raise DomainError(
+                f"this domain was changed after {self.acceptance.by} accepted it; look at it and accept it again: "
+                "sfumato domain accept FILE --by NAME",
+                culprit=self,
+            )
+
     def refuse_draft(self) -> None:
         """Refuse to release under a description that nobody accepted.
 

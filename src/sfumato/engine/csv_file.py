@@ -28,10 +28,9 @@ import pyarrow as pa
 
 from sfumato.domain import CsvFormat
 from sfumato.engine.dialect import numeral
-from sfumato.engine.table_files import Stamps, literal_path, quoted, refuse_repeats, shown, stamps
+from sfumato.engine.table_files import CSV_SUFFIXES, Stamps, literal_path, quoted, refuse_repeats, shown, stamps
 from sfumato.errors import InputError, TableError
 
-CSV_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 DELIMITERS = ",;\t|"
 _HEADER = 1 << 20  # bytes of one line of a header, at most: a file without line ends is no CSV
 _CHUNK = 1 << 20

@@ -12,15 +12,16 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
+from sfumato.domain import Domain
 from sfumato.domain.related_tables import RelatedTables
 from sfumato.domain.table_schema import Schema, SchemaTable
 from sfumato.domain.view import BoundedView
-from sfumato.engine.csv_file import CSV_SUFFIXES
 from sfumato.engine.encoded import EncodedRows
+from sfumato.engine.encoding import Encoding
 from sfumato.engine.open import open_table
 from sfumato.engine.port import ColumnKind, Recodable
 from sfumato.engine.related_sql import DerivedEncoding
-from sfumato.engine.table_files import PARQUET_SUFFIXES, shown
+from sfumato.engine.table_files import CSV_SUFFIXES, shown, table_files
 from sfumato.engine.view_sql import ViewEncoding, found_owners, own_owners, own_rows, owned_rows
 from sfumato.engine.view_table import JoinEngine
 from sfumato.errors import InputError, TableError
@@ -125,6 +126,11 @@ class JoinedTables:
         for name in [*keys, *(each.name for each in table.attributes)]:
             if name not in found:
                 raise TableError(f"{table.name} has no column {name!r}; it has {', '.join(found)}", culprit=name)
+        try:
+            if table.attributes:
+                Encoding(Domain(table.attributes), found, self._engine.dialect)
+        except TableError as error:  # of a column of a type that the attribute cannot have
+            raise TableError(f"{table.name}: {error}", culprit=error.culprit) from None
         for name in keys:
             if found[name].kind not in _KEYS:
                 raise TableError(
@@ -278,8 +284,8 @@ def table_place(table: SchemaTable, source: object) -> object:
         )
     if not folder.is_dir():
         raise TableError(f"there is no folder {source}", culprit=source)
-    files = [folder / f"{table.name}{suffix}" for suffix in (*CSV_SUFFIXES, *PARQUET_SUFFIXES)]
-    found_files = [file for file in (*files, folder / table.name) if file.exists()]
+    parts = folder / table.name  # a folder of Parquet files
+    found_files = [*table_files(folder, table.name), *([parts] if parts.exists() else [])]
     if len(found_files) != 1:
         names = " and ".join(file.name for file in found_files)
         raise TableError(
@@ -293,7 +299,10 @@ def table_place(table: SchemaTable, source: object) -> object:
 
 def _on_spark(table: SchemaTable, folder: str) -> str:
     """Where Spark finds one table: as CSV where this machine has such a file, else as Parquet."""
-    written = [f"{folder.rstrip('/')}/{table.name}{suffix}" for suffix in CSV_SUFFIXES]
-    return "spark:" + next(
-        (place for place in written if Path(place).is_file()), f"{folder.rstrip('/')}/{table.name}.parquet"
-    )
+    here = Path(folder)
+    written = [
+        file
+        for file in (table_files(here, table.name) if here.is_dir() else [])
+        if file.name.lower().endswith(CSV_SUFFIXES)
+    ]
+    return f"spark:{written[0]}" if written else f"spark:{folder.rstrip('/')}/{table.name}.parquet"

@@ -10,9 +10,18 @@ from typing import Any
 import pyarrow as pa
 
 from sfumato.domain import CsvFormat
-from sfumato.engine.csv_file import CSV_SUFFIXES, CsvFile, csv_file
+from sfumato.engine.csv_file import CsvFile, csv_file
 from sfumato.engine.port import ProtectedTable
-from sfumato.engine.table_files import PARQUET_SUFFIXES, Stamps, literal_path, quoted, refuse_repeats, shown, stamps
+from sfumato.engine.table_files import (
+    CSV_SUFFIXES,
+    PARQUET_SUFFIXES,
+    Stamps,
+    literal_path,
+    quoted,
+    refuse_repeats,
+    shown,
+    stamps,
+)
 from sfumato.errors import InputError, TableError
 
 _DATABASES = {"postgresql": "postgresql", "postgres": "postgresql", "mysql": "mysql", "mariadb": "mariadb"}

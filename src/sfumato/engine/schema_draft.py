@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from sfumato.domain import CsvFormat
 from sfumato.engine.domain_fit import MOST_VALUES, draft_domain
-from sfumato.engine.port import ColumnKind, Profile, ProtectedTable, Recodable
+from sfumato.engine.port import Column, ColumnKind, Profile, ProtectedTable, Recodable
 from sfumato.engine.profile import named_like_people
 from sfumato.errors import InputError, TableError
 
@@ -70,6 +70,7 @@ def draft_schema(
     found = _Drafting({each: table.profile(MOST_VALUES) for each, table in tables.items()}, declared or {})
     found.link()
     found.find_unit(unit)
+    found.say_types({each: {column.name: column for column in table.schema()} for each, table in tables.items()})
     bodies = {}
     for each in tables:
         bodies[each] = found.body(each) | _attributes(found, each, (formats or {}).get(each))
@@ -194,6 +195,19 @@ class _Drafting:
         if self.units is None:
             self.remarks.append(f"No table lists every {best}; whoever has no row anywhere is then in no answer")
         self._own()
+
+    def say_types(self, columns: Mapping[str, Mapping[str, Column]]) -> None:
+        """Say where keys are stored as two types, over which no row would find its owner."""
+        ends = [(table, column, to) for table, links in self.links.items() for column, to in links]
+        if self.units is not None:
+            ends += [(table, column, self.units) for table, (column, to) in self.owners.items() if to is None]
+        for table, column, to in dict.fromkeys(ends):
+            one, other = columns[table].get(column), columns[to].get(self.keys.get(to, self.id))
+            if one is not None and other is not None and one.kind is not other.kind:
+                self.remarks.append(
+                    f"{table}.{column} is of type {one.type} and {to}.{other.name} of type {other.type}: equal keys "
+                    "would not be found equal; store both alike"
+                )
 
     def _lists(self, table: str) -> bool:
         """Whether others lead to a table, or it alone has the unit as its key."""

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from sfumato.engine.csv_file import CSV_SUFFIXES, how_written
+from sfumato.engine.csv_file import how_written
 from sfumato.engine.open import open_table
 from sfumato.engine.schema_draft import SchemaDraft, draft_schema
-from sfumato.engine.table_files import PARQUET_SUFFIXES
+from sfumato.engine.table_files import CSV_SUFFIXES, PARQUET_SUFFIXES, table_name
 from sfumato.errors import InputError, counted
 
 
@@ -52,7 +52,6 @@ def _draft_database(url: str, name: str | None, unit: str | None) -> SchemaDraft
 
 def _files(places: Sequence[str]) -> dict[str, Path]:
     """The files of the tables, by the names that statements and the folder know them by."""
-    endings = (*CSV_SUFFIXES, *PARQUET_SUFFIXES)
     if any("://" in place for place in places):
         raise InputError("a database is drafted by itself: name its URL alone, and no file beside it")
     if len(places) == 1 and Path(places[0]).is_file():
@@ -64,11 +63,12 @@ def _files(places: Sequence[str]) -> dict[str, Path]:
     if len(places) == 1:
         if not listed[0].is_dir():
             raise InputError(f"there is no folder {places[0]}", culprit=places[0])
-        listed = sorted(each for each in listed[0].iterdir() if each.name.lower().endswith(endings))
+        listed = sorted(
+            each for each in listed[0].iterdir() if each.name.lower().endswith((*CSV_SUFFIXES, *PARQUET_SUFFIXES))
+        )
     found: dict[str, Path] = {}
     for path in listed:
-        ending = next((each for each in sorted(endings, key=len, reverse=True) if path.name.endswith(each)), "")
-        name = path.name.removesuffix(ending)
+        name = table_name(path)
         if name in found:
             raise InputError(f"two files are called {name}: {found[name].name} and {path.name}; leave one")
         found[name] = path

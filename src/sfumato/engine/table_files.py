@@ -39,6 +39,7 @@ def shown(source: object) -> str:
     return f"{scheme}://{place}" + "".join(f"?table={table}" for table in tables[:1])
 
 
+CSV_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 PARQUET_SUFFIXES = (".parquet", ".pq")
 Stamps = tuple[tuple[str, int, int, int, int, int], ...]
 
@@ -56,6 +57,30 @@ def stamps(source: str) -> Stamps:
     pattern = source if one is None else f"{literal_path(Path(source))}/*.parquet"
     found = map(_stamp, glob.iglob(pattern, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
     return tuple(sorted(each[1] for each in found if each is not None))
+
+
+def table_name(file: Path) -> str:
+    """What a table of a folder is called: its file without the ending, which may be in capitals.
+
+    >>> table_name(Path("hospital/PATIENTS.CSV.GZ")), table_name(Path("notes.txt"))
+    ('PATIENTS', 'notes.txt')
+    """
+    name = file.name
+    endings = [each for each in (*CSV_SUFFIXES, *PARQUET_SUFFIXES) if name.lower().endswith(each)]
+    return name[: -max(map(len, endings))] if endings else name
+
+
+def table_files(folder: Path, name: str) -> list[Path]:
+    """The files of a table in a folder, by its name with an ending in small letters or capitals.
+
+    Raises:
+        TableError: the folder cannot be read.
+    """
+    try:
+        listed = sorted(folder.iterdir())
+    except OSError as error:
+        raise TableError(f"{folder} cannot be read: {error.strerror}", culprit=folder) from None
+    return [file for file in listed if file.name != name and table_name(file) == name and file.is_file()]
 
 
 def same_place(one: str, other: str) -> bool:

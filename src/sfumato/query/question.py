@@ -17,7 +17,7 @@ from typing import Any as Json
 from sfumato.domain import Domain, Unknown
 from sfumato.domain.predicate import Among, Predicate
 from sfumato.domain.view_words import describe_condition
-from sfumato.errors import QueryError
+from sfumato.errors import QueryError, counted
 from sfumato.privacy.loss import Loss
 from sfumato.query.aggregate import Aggregate, Average, Count, Distinct, Total
 from sfumato.query.hierarchical_histogram import Quantile
@@ -123,8 +123,8 @@ class Query:
             said.append(f"each {unit.column} counts for at most {unit.rows} of the values found")
         elif unit.column is not None:
             said.append(
-                f"{BOUNDED}: at most {unit.rows} rows of one {unit.column}{unit.by_groups}, the rest is left out, "
-                f"and so are rows without {unit.column}"
+                f"{BOUNDED}: at most {counted(unit.rows, 'row')} of one {unit.column}{unit.by_groups}, the rest is "
+                f"left out, and so are rows without {unit.column}"
             )
         dropping = [attribute.name for attribute in domain if attribute.unknown is Unknown.DROP]
         if dropping and not self.discovered:

@@ -23,7 +23,7 @@ import numpy as np
 from sfumato.arguments import whole
 from sfumato.domain import Domain, GroupBound, Unit
 from sfumato.domain.unit import SizeOf
-from sfumato.errors import LossError, QueryError
+from sfumato.errors import LossError, QueryError, counted
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Epsilon, Loss, Number, exact
 from sfumato.vault.interface import Mechanisms, Payload, Request, VaultInterface, refuse_no_vault
@@ -95,7 +95,7 @@ class SuggestedBound(Release):
     @property
     def headline(self) -> str:
         """The bound."""
-        return f"at most {self.unit.rows} rows of one {self.unit.column}{self.unit.by_groups}"
+        return f"at most {counted(self.unit.rows, 'row')} of one {self.unit.column}{self.unit.by_groups}"
 
     def to_json(self) -> dict[str, Any]:
         """Everything as plain JSON values."""

@@ -111,8 +111,20 @@ def _called(rows: UnitRows, select: Any, by: tuple[str, ...]) -> tuple[str, ...]
     for key, name in zip(keys, by, strict=True):
         own = key.name.casefold() if isinstance(key, exp.Column) and not key.table and not rows.has(key) else None
         same = (item.alias for item in items if _named_alike(rows, item, key) or item.alias.casefold() == own)
-        found.append(next(same, name))
+        found.append(next(same, _called_inside(rows, key) or name))
     return () if tuple(found) == tuple(by) or len(set(found)) < len(found) else tuple(found)
+
+
+def _called_inside(rows: UnitRows, key: Any) -> str | None:  # noqa: ANN401
+    """What a key is called by a SELECT in FROM that renames it."""
+    from sqlglot import exp
+
+    if not isinstance(key, exp.Column) or not rows.has(key):
+        return None
+    attribute = rows.attribute(key)
+    return (
+        key.name if key.name.casefold() not in (attribute.casefold(), attribute.casefold().rpartition(".")[2]) else None
+    )
 
 
 def _named_alike(rows: UnitRows, item: Any, key: Any) -> bool:  # noqa: ANN401

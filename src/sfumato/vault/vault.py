@@ -455,4 +455,5 @@ def beside(domain: Domain | str | Path) -> str:
 def _accepted(domain: Domain | str | Path) -> Domain:
     described = domain if isinstance(domain, Domain) else load(domain)
     described.refuse_draft()
+    described.refuse_changed()
     return described

@@ -105,7 +105,7 @@ class CsvOptions:
 
     def of_csv(self, table: str) -> CsvOptions:
         """What is said of a further table: nothing where it is no CSV file."""
-        from sfumato.engine.csv_file import CSV_SUFFIXES
+        from sfumato.engine.table_files import CSV_SUFFIXES
 
         return self if table.lower().endswith(CSV_SUFFIXES) else CsvOptions()
 

@@ -85,7 +85,7 @@ def accept(
     """Accept a domain as it stands, after a look at what is risky in it.
 
     The file then says who accepted it and when, and so does the journal of every release. Whoever edits it later
-    has to accept it again; until then releases go on, and the journal says that nobody accepted what they rest on.
+    has to accept it again; until then releases refuse it.
     """
     from sfumato.domain import load
     from sfumato.domain.document import accept as accepted
@@ -117,6 +117,8 @@ def check(
     domain = load(path)
     who = domain.accepted_by
     state = "a draft: releases refuse it" if domain.draft else f"accepted by {'nobody' if who is None else who.by}"
+    if not domain.draft and who is None and domain.acceptance is not None:
+        state = f"changed after {domain.acceptance.by} accepted it: releases refuse it"
     value = {
         "attributes": len(domain),
         "cells": str(domain.size),

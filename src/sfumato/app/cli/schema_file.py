@@ -22,6 +22,7 @@ from sfumato.extras import require
 
 if TYPE_CHECKING:
     from sfumato.domain.table_schema import Schema
+    from sfumato.engine.joined import JoinedTables
     from sfumato.engine.schema_fit import CutRows
 
 app = typer.Typer(no_args_is_help=True, help="Describe several tables before anything is released from them.")
@@ -130,12 +131,14 @@ def check_schema(
     if tables is None and view:
         raise InputError("what the bounds of a view cut is counted in the tables: name them by --tables")
     if tables is not None:
+        from sfumato.engine.joined import open_tables
         from sfumato.engine.schema_fit import schema_fit
         from sfumato.engine.table_files import shown
 
         with working(f"Reading {shown(tables)}"):
+            opened = open_tables(schema, tables)  # keys first, as counts of what does not fit together say little
             fit = schema_fit(schema, tables)
-            cut = _cut(schema, tables, view or [])
+            cut = _cut(schema, opened, view or [])
         lines = [
             {"table": name, **asdict(each), "then": attribute.unknown.value}
             for name, found in fit.items()
@@ -151,10 +154,9 @@ def check_schema(
     result(value, text, as_json=as_json)
 
 
-def _cut(schema: Schema, tables: str, views: list[Path]) -> list[CutRows]:
+def _cut(schema: Schema, opened: JoinedTables, views: list[Path]) -> list[CutRows]:
     """What bounds cut of each private table, and of views; tables of a draft that say no bound are left out."""
     from sfumato.app.cli.schema_options import view_text
-    from sfumato.engine.joined import open_tables
     from sfumato.engine.schema_fit import cut_rows
     from sfumato.query.table_statement import parse_view
 
@@ -165,7 +167,6 @@ def _cut(schema: Schema, tables: str, views: list[Path]) -> list[CutRows]:
     ]
     asked = {name: f'SELECT * FROM "{name}"' for name in bounded} | {str(path): view_text(path) for path in views}  # noqa: S608 - read by our parser, and by no database
     found = {name: parse_view(text, schema) for name, text in asked.items()}
-    opened = open_tables(schema, tables)
     return [cut_rows(opened, view, name) for name, view in found.items()]
 
 

@@ -113,6 +113,8 @@ class Service:
             found.refuse_draft()
             if isinstance(found, Schema):
                 check_derived(found)
+            else:
+                found.refuse_changed()
         except DomainError as error:
             raise unusable(error) from error
         most = total_of(limit)

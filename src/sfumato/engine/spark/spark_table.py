@@ -32,14 +32,14 @@ from sfumato.domain.unit import SizeOf
 from sfumato.engine.bounding import bounded_keys, dropped, kept_rows, unit_sizes
 from sfumato.engine.cell_statements import condition
 from sfumato.engine.contingency import COVER_CELLS, CoverCounts, CoverPlan
-from sfumato.engine.csv_file import BLANKS, CSV_SUFFIXES, delimiter, refuse_header
+from sfumato.engine.csv_file import BLANKS, delimiter, refuse_header
 from sfumato.engine.encoded import EncodedRows, Fingerprint
 from sfumato.engine.encoding import Encoding, RowEncoding, content
 from sfumato.engine.port import ROWS, Column, Counts, Profile, Recodable, Recode
 from sfumato.engine.profile import Profiler
 from sfumato.engine.rewriting import SparkRewriting
 from sfumato.engine.spark.spark_session import DIALECT, column, session, stopped, translating
-from sfumato.engine.table_files import PARQUET_SUFFIXES, complete, read_labels, shown, write_batches
+from sfumato.engine.table_files import CSV_SUFFIXES, PARQUET_SUFFIXES, complete, read_labels, shown, write_batches
 from sfumato.errors import EngineError, InputError, TableError
 
 BATCH_ROWS = 1 << 16

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from sfumato.domain import Attribute, CsvFormat, Date, Integer, Real, Timestamp
 from sfumato.domain.table_schema import Schema, SchemaTable
+from sfumato.engine.table_files import PARQUET_SUFFIXES, table_files
 from sfumato.errors import InputError, TableError
 from sfumato.evaluate.release_files import compatible
 
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Places = NDArray[np.int64]
-
-_CSV = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
-_PARQUET = (".parquet", ".pq")
 
 
 @dataclass(frozen=True)
@@ -289,8 +287,7 @@ class _RawTable:
 
 
 def _files(folder: Path, name: str) -> list[Path]:
-    found = [folder / f"{name}{suffix}" for suffix in (*_CSV, *_PARQUET)]
-    return [file for file in found if file.is_file()]
+    return table_files(folder, name)
 
 
 def _code(attribute: Attribute, value: object, written: CsvFormat | None) -> int:
@@ -432,7 +429,7 @@ def _stored(path: Path, written: CsvFormat) -> pa.Table:
     from pyarrow import parquet
 
     try:
-        if path.suffix.lower() in _PARQUET:
+        if path.suffix.lower() in PARQUET_SUFFIXES:
             return parquet.read_table(path)
         delimiter = written.delimiter or ("\t" if ".tsv" in path.name.lower() else ",")
         encoding = "utf8" if codecs.lookup(written.encoding).name == "utf-8" else written.encoding
