@@ -14,7 +14,15 @@ from sfumato.report.page import render
 from sfumato.report.release_page import release_page
 from sfumato.synthesize import mst
 from sfumato.synthesize.codebook import Codebook
-from sfumato.synthesize.codebook_lines import FOLDED_TEXT, MOST_LINES, ColumnEntry, ValueEntry, value_lines
+from sfumato.synthesize.codebook_lines import (
+    FOLDED_TEXT,
+    MOST_LINES,
+    ColumnEntry,
+    GroupEntry,
+    ValueEntry,
+    group_lines,
+    value_lines,
+)
 from sfumato.synthesize.row_count import PublicTotal
 from sfumato.vault.simulated import SimulatedVault
 
@@ -60,6 +68,21 @@ def test_few_values_have_a_line_each_and_what_was_not_measured_has_no_error() ->
     assert [(line.label, line.low, line.error) for line in few[:2]] == [("0", 0, 3), ("1", 1, 4)]
     assert not any(line.several for line in few)
     assert all(line.error is None for line in value_lines(column("integer", list(map(str, range(99))), off_by=None)))
+
+
+@pytest.mark.parametrize("kind", ["integer", "categorical"])
+@pytest.mark.parametrize("count", [3, 40, 41, 300])
+def test_many_groups_share_lines_and_no_row_is_lost(kind, count) -> None:
+    groups = tuple(GroupEntry(f"{2 * g} to {2 * g + 1}", 2, 5 + g % 11, 4 + g % 3) for g in range(count))
+    shown = group_lines(replace(column(kind, ["0", "1"]), groups=groups))
+    assert len(shown) == count if count <= MOST_LINES else 20 <= len(shown) <= MOST_LINES
+    assert sum(line.rows for line in shown) == sum(group.rows for group in groups)
+    assert sum(line.values for line in shown) == 2 * count
+    if count > MOST_LINES:
+        assert any(str(line.error).startswith("each ") for line in shown)
+        assert f"{2 * count - 1}" in shown[-1].label or kind == "categorical"
+    unknown = tuple(replace(group, off_by=None) for group in groups)
+    assert all(line.error is None for line in group_lines(replace(column(kind, ["0", "1"]), groups=unknown)))
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sfumato.errors import counted
 from sfumato.report.page import Page, Section, ShownTable
 from sfumato.synthesize.codebook import PAIRS_TEXT, crossed, facts
-from sfumato.synthesize.codebook_lines import FOLDED_TEXT, seen, value_lines
+from sfumato.synthesize.codebook_lines import FOLDED_TEXT, group_lines, seen, value_lines
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -116,9 +116,9 @@ def _figure(place: int, column: ColumnEntry, scale: float) -> Markup:
             group.label,
             counted(group.values, "value"),
             counted(group.rows, "row"),
-            "" if group.off_by is None else f", their sum off by at most {group.off_by:,}",
+            "" if group.error is None else f", their sum off by at most {_figures(group.error)}",
         )
-        for group in column.groups
+        for group in group_lines(column)
     )
     drawing = _band(column, scale) if len(column.values) > _MOST_BARS else _bars(column, scale)
     return Markup(
@@ -137,6 +137,10 @@ def _figure(place: int, column: ColumnEntry, scale: float) -> Markup:
         folded=Markup("<p>{}</p>").format(FOLDED_TEXT.replace("`", "")) if any(line.several for line in lines) else "",
         sums=Markup("<ul>{}</ul>").format(sums) if sums else "",
     )
+
+
+def _figures(error: int | str) -> str:
+    return error if isinstance(error, str) else f"{error:,}"
 
 
 def _line(line: ValueLine) -> Markup:

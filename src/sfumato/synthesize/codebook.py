@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_h
 
 from sfumato.errors import InputError
 from sfumato.strict_documents import read_json
-from sfumato.synthesize.codebook_lines import FOLDED_TEXT, ColumnEntry, value_lines
+from sfumato.synthesize.codebook_lines import FOLDED_TEXT, ColumnEntry, group_lines, value_lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -313,7 +313,7 @@ def _markdown(book: Codebook) -> Iterator[str]:
             yield from ("", "Groups in tables of several columns:", "")
             yield from _rows(
                 ("group", "values", "rows", "sum off by"),
-                [(g.label, g.values, g.rows, g.off_by) for g in column.groups],
+                [(g.label, g.values, g.rows, g.error) for g in group_lines(column)],
             )
     yield from ("", "## Measured tables", "", TABLES_TEXT, "")
     yield from _rows(

@@ -128,6 +128,51 @@ def value_lines(column: ColumnEntry) -> tuple[ValueLine, ...]:
     return tuple(_line(column, together) for together in fold(column.values))
 
 
+@dataclass(frozen=True)
+class GroupLine:
+    """One line: a group of values, or several groups.
+
+    Attributes:
+        label: of the group, or of the first and the last.
+        values: how many declared values they hold.
+        rows: of the file.
+        error: how far the sum of a group is off at most, and whether that is meant of each; None: not measured.
+    """
+
+    label: str
+    values: int
+    rows: int
+    error: int | str | None
+
+
+def group_lines(column: ColumnEntry) -> tuple[GroupLine, ...]:
+    """The groups of a column on at most as many lines as people read.
+
+    Neighbours of numbers and days share a line, and of a list those of the fewest rows.
+    """
+    groups, listed = column.groups, column.kind == "categorical"
+    if len(groups) <= MOST_LINES:
+        return tuple(GroupLine(each.label, each.values, each.rows, each.off_by) for each in groups)
+    if listed:
+        by_rows = sorted(range(len(groups)), key=lambda place: -groups[place].rows)
+        kept = sorted(by_rows[: MOST_LINES - 1])
+        runs = [*([groups[place]] for place in kept), [groups[place] for place in sorted(by_rows[MOST_LINES - 1 :])]]
+    else:
+        width = -(-len(groups) // MOST_LINES)
+        runs = [list(groups[start : start + width]) for start in range(0, len(groups), width)]
+    return tuple(_group_line(run, listed=listed) for run in runs)
+
+
+def _group_line(run: Sequence[GroupEntry], *, listed: bool) -> GroupLine:
+    errors = [each.off_by for each in run if each.off_by is not None]
+    worst = max(errors) if len(errors) == len(run) else None
+    label, error = run[0].label, None if worst is None else f"each {worst:,}"
+    if len(run) > 1:
+        label = f"({len(run):,} other groups)" if listed else f"{len(run):,} groups, {label} and on to {run[-1].label}"
+    values, rows = sum(each.values for each in run), sum(each.rows for each in run)
+    return GroupLine(label, values, rows, worst if len(run) == 1 else error)
+
+
 def _neighbours(values: Sequence[ValueEntry]) -> Iterator[Sequence[ValueEntry]]:
     """Runs of one length, and missing and unknown values by themselves."""
     beside = sum(value.label in EXTRA for value in values[-len(EXTRA) :])
