@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.app.ui.test_page import ARGUMENTS, accessible
+from tests.app.ui.browsing import ARGUMENTS, accessible
 from tests.report.test_page import Elements
 from tests.services import require
 

@@ -26,8 +26,20 @@ def grown(distances, most, rows=1000.0):
     return list(grow(scored, np.ones(len(tables)), division=DIVISION, share=1.0, room=room, taken={}))
 
 
-def test_all_are_chosen_by_their_distance_where_there_is_room():
-    assert grown(FAR, 100_000) == list(FAR)
+def test_all_are_chosen_where_there_is_room():
+    assert grown(FAR, 100_000) == [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e"), ("a", "c"), ("b", "d")]
+
+
+def test_a_tie_is_worth_its_noise_before_the_tables_that_tell_more_by_themselves():
+    """Beside ten pairs of a to e, the noise of a pair with f outweighs its distance; beside the five other ties not."""
+    sizes = dict.fromkeys("abcdef", 10)
+    far = {pair: 60.0 - place for place, pair in enumerate(combinations("abcde", 2))} | {("e", "f"): 45.0}
+    tables = tuple(Table(pair, Runs((tuple(range(10)),) * 2, (10, 10))) for pair in far)
+    room = Room(Triangulation([(name,) for name in sizes], sizes), 1_000_000)
+    scored = Scored(tables, DIVISION.absolute(1.0) * 100 * np.array(list(far.values())) / 12)
+    found = list(grow(scored, np.ones(len(tables)), division=DIVISION, share=1.0, room=room, taken={}))
+    assert ("e", "f") in found
+    assert len(found) > len(sizes) - 1
 
 
 def test_a_large_clique_takes_no_room_from_the_ties_of_a_spanning_tree():

@@ -2,8 +2,8 @@
 
 Candidates are scored once a round, all together, by their noisy L1 distance from the model; marginals
 then join greedily as long as one more is expected to remove more error than its noise adds to all, and
-the junction tree stays under its cap.  Where the cap has no room for all of them, the pairs of a maximum spanning
-tree go first, as a few large cliques would leave other attributes without any tie.
+the junction tree stays under its cap.  The pairs of a maximum spanning tree go first, as a few large cliques, and the
+noise of many tables, would leave other attributes without any tie.
 """
 
 from __future__ import annotations
@@ -266,8 +266,9 @@ def grow(
 
     A candidate's gain is its weighted distance less what its noise adds to the error of all chosen, when
     the loss is divided over them in the best way (:meth:`Division.spread`).  ``room`` is what the
-    junction tree has for the candidates chosen.  Where it has not enough for all that have a gain, the pairs of them
-    that form a spanning tree of largest weighted distances are chosen before others.
+    junction tree has for the candidates chosen.  The pairs that form a spanning tree of largest weighted distances are
+    chosen before others, as far as they have a gain: a tie tells of all pairs across it, which its own distance leaves
+    out, and beside many tables its noise would seem to outweigh it.
 
     Tables ``taken`` before are measured again: the loss that they had and ``share`` are divided as one over them and
     the candidates chosen.
@@ -282,12 +283,7 @@ def grow(
         division=division,
         share=share,
     )
-    found, short = worth.picked(cliques, room)
-    if short:
-        wished, _ = worth.picked(cliques, None)
-        wished.sort(key=lambda index: -worth.distances[index])
-        ties = set(spanning(cliques[index] for index in wished if len(cliques[index]) == 2))  # noqa: PLR2004
-        found, _ = worth.picked(cliques, room, [index for index in wished if cliques[index] in ties])
+    found = worth.picked(cliques, room, worth.ties(cliques))
     chosen = {cliques[index]: MeasuredMarginal(scored.tables[index].runs, float(sizes[index]), 0.0) for index in found}
     asked = chosen | dict(taken)
     if not asked:
@@ -310,11 +306,16 @@ class _Worth:
     division: Division
     share: float
 
-    def picked(self, cliques: Sequence[Clique], room: Room | None, first: Sequence[int] = ()) -> tuple[list[int], bool]:
-        """Candidates with a gain, greedily, those of ``first`` before others; and whether room was short for any."""
+    def ties(self, cliques: Sequence[Clique]) -> list[int]:
+        """The pairs of a spanning tree of largest distances, the largest first."""
+        pairs = {cliques[index]: index for index in np.argsort(-self.distances, kind="stable").tolist()}
+        return [pairs[pair] for pair in spanning(clique for clique in pairs if len(clique) == 2)]  # noqa: PLR2004
+
+    def picked(self, cliques: Sequence[Clique], room: Room, first: Sequence[int]) -> list[int]:
+        """Candidates with a gain, greedily, those of ``first`` before others."""
         waiting, total, ahead = self.distances.copy(), self.taken, list(reversed(first))
         found: list[int] = []
-        refused, short = 0, False
+        refused = 0
         while refused < _PATIENCE and len(waiting):
             gains = waiting - self.division.error(total + self.parts, self.share)
             gains += self.division.error(np.array(total), self.share)
@@ -325,13 +326,13 @@ class _Worth:
                     continue
                 break
             waiting[best] = -np.inf
-            if room is None or room.fits(cliques[best]):
-                refused, room = 0, room and room.adding(cliques[best])
+            if room.fits(cliques[best]):
+                refused, room = 0, room.adding(cliques[best])
                 found.append(best)
                 total += float(self.parts[best])
             else:
-                refused, short = refused + 1, True
-        return found, short
+                refused += 1
+        return found
 
 
 def spanning(pairs: Iterable[Clique]) -> Iterator[Clique]:
