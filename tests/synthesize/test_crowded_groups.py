@@ -213,7 +213,7 @@ def test_a_table_whose_cells_turned_out_empty_is_measured_again_group_by_group()
 def test_a_pair_in_few_cells_is_measured_group_by_group_beside_triples_as_well():
     """Twelve areas of one density each, of 48: over runs of densities some share one, and the pair is off by .18.
 
-    Noise and everything drawn have seeds, so there is no false alarm.  Over other seeds .01 to .1 are left.
+    Noise and all that is drawn have a seed, so there is no false alarm.  Over other seeds .01 to .11 are left.
     """
     names, rows = ("area", "density"), 6000
     attributes = (
