@@ -44,7 +44,8 @@ def open_table(source: object, *, csv: CsvFormat | None = None) -> ProtectedTabl
     """
     from sfumato.engine.duckdb.duck_table import DuckTable
 
-    if isinstance(source, ProtectedTable):
+    # a lazy frame is not asked whether it has the parts of a table: one of them is its schema, which takes long
+    if not type(source).__module__.startswith("polars.") and isinstance(source, ProtectedTable):
         return source
     if type(source).__module__.startswith("pyspark.") and type(source).__name__ == "DataFrame":
         from sfumato.engine.spark.spark_table import SparkTable
