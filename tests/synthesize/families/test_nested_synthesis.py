@@ -92,7 +92,7 @@ def tied(house: Row, tables: RelatedTables) -> list[tuple[int, ...]]:
 
 
 def test_jobs_go_with_persons_and_with_one_another() -> None:
-    houses, tables = chained(10_000, 3), nested(3, 2)
+    houses, tables = chained(6_000, 3), nested(3, 2)
     release, _ = simulated(houses, tables, loss=Rho(20))
     real = Counter(each for house in houses for each in tied(house, tables))
     jobs = defaultdict(list)
