@@ -44,6 +44,20 @@ def kept_rows(encoding: RowEncoding, relation: str, raw: Sequence[str]) -> str:
     return bounded(f"({select}) AS encoded_rows", encoding, columns)
 
 
+def kept_rows_at_once(encoding: RowEncoding, relation: str, raw: Sequence[str]) -> str:
+    """What :func:`kept_rows` says, where a common table is computed once: only units above a bound are sorted."""
+    if encoding.domain.unit.column is None:
+        return kept_rows(encoding, relation, raw)
+    columns = [*encoding.stored, *(f"r{place}" for place in range(len(raw)))]
+    over = "(SELECT * FROM encoded_rows WHERE u IN (SELECT u FROM over_units)) AS rows_over"
+    return (
+        f"WITH encoded_rows AS ({encoding.select(relation, raw)}), "
+        f"over_units AS ({beyond_bounds('encoded_rows', encoding)}) "
+        f"SELECT {', '.join(columns)} FROM encoded_rows WHERE u NOT IN (SELECT u FROM over_units) "
+        f"UNION ALL {bounded(over, encoding, columns)}"
+    )
+
+
 def dropped(relation: str, encoding: RowEncoding, condition: str, most: int) -> str:
     """The number of rows that :func:`bounded` does not keep and that meet a condition, at most ``most`` of one unit.
 

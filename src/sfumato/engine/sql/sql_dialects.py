@@ -19,9 +19,16 @@ class PostgresDialect:
     """PostgreSQL with ``standard_conforming_strings``, which the session sets."""
 
     whole_ids: frozenset[str] = frozenset()
+    common_once = True  # a common table that is named several times is computed once
 
     def day(self, column: Column) -> str | None:
-        """Read as text."""
+        """The difference to a day; its calendar is the Gregorian one throughout, as Python's is."""
+        if column.type.upper() != "DATE":
+            return None
+        name = self.name(column.name)
+        return (
+            f"CASE WHEN {name} BETWEEN DATE '0001-01-01' AND DATE '9999-12-31' THEN {name} - DATE '0001-01-01' + 1 END"
+        )
 
     def distinct(self, key: str, low: int, high: int) -> str | None:
         """Counted as any."""
@@ -137,6 +144,8 @@ class MariaDialect:
     """MariaDB or MySQL, under the SQL mode that the session sets."""
 
     whole_ids: frozenset[str] = frozenset()
+
+    common_once = False
 
     def day(self, column: Column) -> str | None:
         """Read as text."""

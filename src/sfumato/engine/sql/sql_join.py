@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sfumato.engine.bounding import kept_rows
+from sfumato.engine.bounding import kept_rows, kept_rows_at_once
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import RowEncoding
@@ -86,7 +86,8 @@ class SqlJoin:
 
     def selected(self, encoding: RowEncoding, raw: Sequence[str]) -> str:
         """See :meth:`SqlTable.selected`."""
-        return kept_rows(encoding, self.relation, raw)
+        written = kept_rows_at_once if self._session.dialect.common_once else kept_rows
+        return written(encoding, self.relation, raw)
 
     @contextmanager
     def session(self) -> Iterator[DatabaseSession]:

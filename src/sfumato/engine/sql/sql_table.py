@@ -25,7 +25,7 @@ import pyarrow as pa
 from sfumato.domain import Domain
 from sfumato.domain.predicate import Predicate
 from sfumato.domain.unit import SizeOf
-from sfumato.engine.bounding import bounded_keys, dropped, kept_rows, unit_sizes
+from sfumato.engine.bounding import bounded_keys, dropped, kept_rows, kept_rows_at_once, unit_sizes
 from sfumato.engine.cell_statements import CellStatements, condition
 from sfumato.engine.contingency import CoverPlan
 from sfumato.engine.dialect import Dialect
@@ -208,7 +208,8 @@ class SqlTable:
 
     def selected(self, encoding: RowEncoding, raw: Sequence[str]) -> str:
         """Encoded, bounded rows that carry ``raw`` columns along, as one statement."""
-        return kept_rows(encoding, self.relation, raw)
+        written = kept_rows_at_once if self.dialect.common_once else kept_rows
+        return written(encoding, self.relation, raw)
 
     def raw(self, name: str) -> Column:
         """A raw column."""
