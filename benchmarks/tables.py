@@ -1,12 +1,17 @@
 """CPU time of several tables about the same people, beside plain joins of the same files by DuckDB.
 
     python benchmarks/tables.py [--patients 1000000]
+    python benchmarks/tables.py --patients 100000 --on postgresql://user@host/database
+    python benchmarks/tables.py --patients 100000 --on spark
 
 Generated: patients with 2.9 visits each in the mean (1 % of them have more than 19, the most 253), in Parquet files.
 Each number is the CPU time of one process that is held to one thread: the plain join of visits and patients by month
 and region with its GROUP BY; registering the two tables through a schema, a ledger on disk and files; eleven statements
 over one view of them, bounded to 40 rows of a patient, 12 months and 8 rows in a month, each a new release.
 The first statement encodes and bounds the view.
+
+A database, in which a database of its own is made and dropped, and Spark work in other processes: there numbers are
+seconds that passed, and the plain join is theirs.
 """
 
 # ruff: noqa: S608 - the statements are written here
@@ -14,13 +19,19 @@ The first statement encodes and bounds the view.
 from __future__ import annotations
 
 import argparse
+import json
+import secrets
 import statistics
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "benchmarks" / "tables.md"
+FIGURES = PAGE.with_suffix(".json")
 JOINED = "FROM visits JOIN patients USING (patient_id)"
 STATEMENTS = (
     f"SELECT month(admitted), region, COUNT(*) {JOINED} GROUP BY month(admitted), region",
@@ -83,27 +94,82 @@ def generate(folder: Path, patients: int) -> int:
     return int(visits)
 
 
-def spent(work) -> float:
-    """CPU seconds of a piece of work."""
-    before = time.process_time()
+def spent(work: Callable[[], object], clock: Callable[[], float]) -> float:
+    """Seconds of a piece of work, by a clock."""
+    before = clock()
     work()
-    return time.process_time() - before
+    return clock() - before
+
+
+PLAIN = (
+    "SELECT {month} AS m, region, COUNT(*) AS n FROM {visits} JOIN {patients} USING (patient_id) "
+    "GROUP BY {month}, region"
+)
 
 
 def plain(folder: Path) -> float:
-    """The median of five plain joins."""
+    """The median of five plain joins by DuckDB."""
     import duckdb
 
-    text = (
-        f"SELECT date_trunc('month', admitted) AS month, region, COUNT(*) FROM '{folder}/visits.parquet' "
-        f"JOIN '{folder}/patients.parquet' USING (patient_id) GROUP BY ALL"
-    )
+    tables = {name: f"'{folder}/{name}.parquet'" for name in ("visits", "patients")}
+    text = PLAIN.format(month="date_trunc('month', admitted)", **tables)
     with duckdb.connect() as connection:
         connection.execute("SET threads = 1")
-        return statistics.median(spent(lambda: connection.sql(text).fetchall()) for _ in range(5))
+        return statistics.median(spent(lambda: connection.sql(text).fetchall(), time.process_time) for _ in range(5))
 
 
-def measured(folder: Path) -> tuple[float, list[float]]:
+@contextmanager
+def database(url: str, folder: Path) -> Iterator[tuple[str, float]]:
+    """The tables in a database of their own of a server, and the median of three plain joins there."""
+    import duckdb
+    import sqlalchemy as sa
+
+    address, name = sa.make_url(url), f"tables_{secrets.token_hex(6)}"
+    driver = "postgresql+psycopg" if address.get_backend_name() == "postgresql" else "mysql+pymysql"
+    address = address.set(drivername=driver)
+    server = sa.create_engine(address, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
+    postgres = address.get_backend_name() == "postgresql"
+    with server.connect() as connection:
+        connection.exec_driver_sql(f"CREATE DATABASE {name}")
+    try:
+        own = sa.create_engine(address.set(database=name), poolclass=sa.NullPool)
+        with own.begin() as connection, duckdb.connect() as files:
+            connection.exec_driver_sql("CREATE TABLE patients (patient_id BIGINT, sex VARCHAR(1), region INT)")
+            connection.exec_driver_sql(
+                "CREATE TABLE visits (visit_id BIGINT, patient_id BIGINT, admitted DATE, cost INT, kind INT)"
+            )
+            for table in ("patients", "visits"):
+                rows = files.sql(f"FROM '{folder}/{table}.parquet'")
+                marks = ", ".join(["%s"] * len(rows.columns))
+                held = rows.fetchall()
+                for start in range(0, len(held), 20_000):
+                    connection.exec_driver_sql(f"INSERT INTO {table} VALUES ({marks})", held[start : start + 20_000])
+        month = "date_trunc('month', admitted)" if postgres else "date_format(admitted, '%%Y-%%m-01')"
+        text = PLAIN.format(month=month, visits="visits", patients="patients")
+        with own.connect() as connection:
+            connection.exec_driver_sql("ANALYZE visits" if postgres else "ANALYZE TABLE visits")
+            join = statistics.median(
+                spent(lambda: connection.exec_driver_sql(text).fetchall(), time.perf_counter) for _ in range(3)
+            )
+        shown = address.set(database=name, drivername=address.drivername.partition("+")[0])
+        yield shown.render_as_string(hide_password=False), join
+    finally:
+        with server.connect() as connection:
+            connection.exec_driver_sql(f"DROP DATABASE {name}{' WITH (FORCE)' if postgres else ''}")
+
+
+def on_spark(folder: Path) -> float:
+    """The median of three plain joins on the session of Spark that the tables are read in."""
+    from sfumato.engine.spark.spark_session import session
+
+    spark = session()
+    tables = {name: f"parquet.`{folder}/{name}.parquet`" for name in ("visits", "patients")}
+    text = PLAIN.format(month="trunc(admitted, 'month')", **tables)
+    spark.sql(text).collect()  # starts what it needs
+    return statistics.median(spent(lambda: spark.sql(text).collect(), time.perf_counter) for _ in range(3))
+
+
+def measured(folder: Path, tables: object, clock: Callable[[], float]) -> tuple[float, list[float]]:
     """Seconds of registering the tables, and of each statement."""
     import sfumato as sf
     from sfumato.engine.duckdb.duck_session import shared_session
@@ -111,58 +177,69 @@ def measured(folder: Path) -> tuple[float, list[float]]:
     (folder / "hospital.yaml").write_text(SCHEMA, encoding="utf-8")
     with shared_session().cursor("the benchmark") as cursor:
         cursor.execute("SET threads = 1")
-    vaults = []
+    vaults: list[Any] = []
 
     def register() -> None:
-        vaults.append(sf.open_schema(folder, schema=folder / "hospital.yaml", limit=sf.Epsilon(1000), create=True))
+        vaults.append(sf.open_schema(tables, schema=folder / "hospital.yaml", limit=sf.Epsilon(1000), create=True))
 
-    registering = spent(register)
+    registering = spent(register, clock)
     sf.query.sql(vaults[0], "SELECT sex, COUNT(*) FROM patients GROUP BY sex", loss=sf.Epsilon(1))  # loads the parser
-    asked = [spent(lambda text=text: sf.query.sql(vaults[0], text, loss=sf.Epsilon(1))) for text in STATEMENTS]
+    asked = [
+        spent(lambda text=text: sf.query.sql(vaults[0], text, loss=sf.Epsilon(1)), clock)  # type: ignore[misc]
+        for text in STATEMENTS
+    ]
     return registering, asked
 
 
-def page(patients: int, visits: int, join: float, registering: float, asked: list[float]) -> str:
-    """The page of the docs."""
-    total = registering + sum(asked)
-    later = statistics.median(asked[1:])
+def lines(figures: dict[str, Any]) -> list[str]:
+    """The table of one engine."""
+    join, registering, asked = figures["join"], figures["registering"], figures["asked"]
     rows = [
         ("plain join and GROUP BY", join),
-        (f"registering {visits:,} visits and {patients:,} patients", registering),
+        (f"registering {figures['visits']:,} visits and {figures['patients']:,} patients", registering),
         ("the first statement, which bounds the view", asked[0]),
-        ("each further statement, in the median", later),
+        ("each further statement, in the median", statistics.median(asked[1:])),
         ("the dearest further statement", max(asked[1:])),
-        ("registering and eleven statements", total),
+        ("registering and eleven statements", registering + sum(asked)),
     ]
-    lines = [f"| {name} | {seconds:.3f} | {seconds / join:.2f} |" for name, seconds in rows]
-    return "\n".join(
-        [
-            "# Several tables",
-            "",
-            (__doc__ or "").split("\n\n", 2)[2].replace(".  ", ". ").strip(),
-            "",
-            "| | CPU s | plain joins |",
-            "| --- | --- | --- |",
-            *lines,
-            "",
-            "Written by `python benchmarks/tables.py`; the machine was busy with other work.",
-            "",
-        ]
-    )
+    return [f"| {name} | {seconds:.3f} | {seconds / join:.2f} |" for name, seconds in rows]
+
+
+def page(every: dict[str, dict[str, Any]]) -> str:
+    """The page of the docs."""
+    told = (__doc__ or "").split("\n\n", 2)[2].replace(".  ", ". ").strip()
+    found = ["# Several tables", "", told, ""]
+    for engine, figures in every.items():
+        unit = "CPU s" if engine == "DuckDB" else "seconds"
+        found += [f"## {engine}", "", f"| | {unit} | plain joins |", "| --- | --- | --- |", *lines(figures), ""]
+    return "\n".join([*found, "Written by `python benchmarks/tables.py`; the machine was busy with other work.", ""])
 
 
 def main() -> None:
     """Measure, and write the page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--patients", type=int, default=1_000_000)
+    parser.add_argument("--on", help="URL of a database server, or spark; else DuckDB")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         visits = generate(folder, asked.patients)
-        join = plain(folder)
-        text = page(asked.patients, visits, join, *measured(folder))
-    print(text)
-    PAGE.write_text(text, encoding="utf-8")
+        if asked.on is None:
+            engine, join = "DuckDB", plain(folder)
+            times = measured(folder, folder, time.process_time)
+        elif asked.on == "spark":
+            engine, join = "Spark", on_spark(folder)
+            times = measured(folder, f"spark:{folder}", time.perf_counter)
+        else:
+            engine = "PostgreSQL" if asked.on.startswith("postgres") else "MariaDB"
+            with database(asked.on, folder) as (url, join):
+                times = measured(folder, url, time.perf_counter)
+    every = json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.exists() else {}
+    every[engine] = {"patients": asked.patients, "visits": visits, "join": join}
+    every[engine] |= {"registering": times[0], "asked": times[1]}
+    print("\n".join(lines(every[engine])))
+    FIGURES.write_text(json.dumps(every, indent=1) + "\n", encoding="utf-8")
+    PAGE.write_text(page(every), encoding="utf-8")
 
 
 if __name__ == "__main__":
