@@ -79,14 +79,3 @@ def test_rows_that_are_drawn_a_few_at_a_time_follow_it_as_well(held, monkeypatch
     cells = np.ravel_multi_index([drawn[each] for each in DRAWN], [SIZES[each] for each in DRAWN])
     wrong = np.abs(np.bincount(cells, minlength=24) / rows - exact(factors, 1, 1).ravel()).sum() / 2
     assert wrong < 0.6 / np.sqrt(rows / 24)  # of 24 cells its mean is below .4 of that, its deviation below .1
-
-
-def test_potentials_that_contradict_each_other_beyond_what_numbers_hold_are_weighed() -> None:
-    one, other = np.full((3, 3), -3000.0), np.full((3, 2), -3000.0)
-    one[:, 0], other[1] = 0.0, 0.0  # the evidence says that a is 0, b that it is 1
-    one[:, 1] += np.log(3.0)
-    factors = [Factor(("p", "a"), one), Factor(("a", "b"), other), Factor(("q", "b"), np.zeros((2, 2)))]
-    evidence = {"p": np.zeros(8000, dtype=np.int64), "q": np.arange(8000) % 2}  # so that a is summed out before b
-    drawn = ConditionalSampler(factors, SIZES, ("a", "b")).draw(evidence, 8000, np.random.default_rng(1))
-    assert set(drawn["a"]) == {0, 1}
-    assert abs((drawn["a"] == 1).mean() - 0.75) < 0.03

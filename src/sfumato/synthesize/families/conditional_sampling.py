@@ -23,6 +23,7 @@ from sfumato.model.row_sampling import CodeArray
 _CELLS = 1 << 21  # of the tables that are summed at a time: 16 MiB
 _HELD = 1 << 23  # of the largest table of the rows that are drawn at a time
 _MERGED = 1 << 14  # cells of a table that several are added up to
+_LEAST = 1e-300  # beside the likeliest cells, below which all of a row's evidence contradicts itself
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 RowIndices = NDArray[np.int64]
@@ -30,9 +31,10 @@ RowIndices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class _Table:
-    """Log potentials over ``free`` attributes, one table for each of several combinations of evidence.
+    """Potentials over ``free`` attributes, one table for each of several combinations of evidence.
 
-    ``values`` has shape ``(combinations, cells of each of free ...)``; ``place`` is the combination of each row.
+    ``values`` has shape ``(combinations, cells of each of free ...)``, with a largest cell of one for each combination;
+    ``place`` is the combination of each row.
     """
 
     free: tuple[str, ...]
@@ -128,7 +130,9 @@ class ConditionalSampler:
             place *= size
             place += evidence[name]
         seen, place = _numbered(place, len(flat))
-        return _Table(free, flat[seen], place)
+        held = flat[seen]
+        most = held.max(axis=tuple(range(1, held.ndim)), keepdims=True)
+        return _Table(free, np.exp(held - np.where(np.isfinite(most), most, 0.0)), place)
 
     def _work(self, name: str, tables: Sequence[_Table], rows: int) -> float:
         """Cells of the table that eliminating an attribute sums."""
@@ -141,7 +145,7 @@ class ConditionalSampler:
         """What is left of the tables of an attribute once it is summed out; None where no other attribute is.
 
         The tables are multiplied in two groups that share no other attribute, and these as matrices.  What is less than
-        a number holds beside the likeliest cell of the same evidence (1e-308) is impossible from there on.
+        a number holds beside the likeliest cell of the same evidence is impossible from there on.
         """
         free = tuple(each for each in self._drawn if any(each in table.free for table in mine))
         rest = tuple(each for each in free if each != name)
@@ -151,32 +155,27 @@ class ConditionalSampler:
         columns, place = _combined([left, right])
         shape = [self._sizes[each] for each in (*left.free[:-1], *right.free[:-1])]
         sums = np.empty((len(columns[0]), math.prod(shape)))
-        size = self._sizes[name]
-        one, other = (_exponential(each.values.reshape(each.many, -1, size)) for each in (left, right))
-        cells = one[0].size + other[0].size + sums.shape[1]
-        for part in _parts(len(sums), cells):
-            product = _product(one, other, columns[0][part], columns[1][part]).reshape(-1, sums.shape[1])
-            most = product.max(axis=1, keepdims=True)
-            with np.errstate(divide="ignore"):
-                sums[part] = np.log(np.divide(product, most, out=np.zeros_like(product), where=most > 0))
-            lost = np.flatnonzero(most[:, 0] == 0)  # contradictions beyond what numbers hold, or impossible
-            if len(lost):
-                at = part.start + lost
-                sums[at] = _in_logarithms(left, right, columns[0][at], columns[1][at])
+        one, other = (each.values.reshape(each.many, -1, self._sizes[name]) for each in (left, right))
+        for part in _parts(len(sums), one[0].size + other[0].size + sums.shape[1]):
+            product = _product(one, other, columns[0][part], columns[1][part])
+            _scaled(product.reshape(-1, sums.shape[1]), out=sums[part])
         over = tuple(each for each in (*left.free, *right.free) if each != name)
         turned = np.transpose(sums.reshape(-1, *shape), [0, *(1 + over.index(each) for each in rest)])
         return _Table(rest, np.ascontiguousarray(turned), place)
 
     def _joined(self, tables: Sequence[_Table], name: str) -> _Table:
-        """The sum of tables as one, whose last free attribute is ``name``."""
+        """The product of tables as one, whose last free attribute is ``name``."""
         others = (each for each in self._drawn if each != name and any(each in table.free for table in tables))
         free = (*others, name)
         columns, place = _combined(tables)
-        values = np.zeros((len(columns[0]), *(self._sizes[each] for each in free)))
+        values = np.ones((len(columns[0]), *(self._sizes[each] for each in free)))
         for table, column in zip(tables, columns, strict=True):
             axes = [0, *(1 + table.free.index(each) for each in free if each in table.free)]
             wide = [self._sizes[each] if each in table.free else 1 for each in free]
-            values += np.transpose(table.values, axes).reshape(-1, *wide)[column]
+            values *= np.transpose(table.values, axes).reshape(-1, *wide)[column]
+        if len(tables) > 1:
+            flat = values.reshape(len(values), -1)
+            _scaled(flat, out=flat)
         return _Table(free, values, place)
 
     def _chosen(
@@ -208,13 +207,9 @@ class ConditionalSampler:
         first[keys] = np.arange(rows)
         below = np.empty((cells, size))
         for part in _parts(cells, size):
-            total = np.zeros((part.stop - part.start, size))
+            total = np.ones((part.stop - part.start, size))
             for flat, place in pieces:
-                total += flat[place[first[part]]]
-            most = total.max(axis=1, keepdims=True)
-            np.copyto(most, 0.0, where=~np.isfinite(most))
-            total -= most
-            np.exp(total, out=total)
+                total *= flat[place[first[part]]]
             np.cumsum(total, axis=1, out=below[part])
         return _spread(below, keys, random)
 
@@ -268,7 +263,7 @@ def _apart(tables: Sequence[_Table], name: str) -> tuple[list[_Table], list[_Tab
         return groups[0][1], alone
     if len(groups) == 1:  # of many combinations one by one, or of few all at once: a product with ones
         size = tables[0].values.shape[1 + tables[0].free.index(name)]
-        return groups[0][1], [_Table((name,), np.zeros((1, size)), np.zeros_like(tables[0].place))]
+        return groups[0][1], [_Table((name,), np.ones((1, size)), np.zeros_like(tables[0].place))]
     *some, last = [held for _, held in groups]
     return [*last, *alone], [table for held in some for table in held]
 
@@ -282,11 +277,10 @@ def _combined(tables: Sequence[_Table]) -> tuple[list[RowIndices], RowIndices]:
     return columns, place
 
 
-def _exponential(values: FloatArray) -> FloatArray:
-    """Exponentials of logarithms, one table for each combination, each scaled to a largest cell of one."""
-    most = values.max(axis=(1, 2), keepdims=True)
-    found: FloatArray = np.exp(values - np.where(np.isfinite(most), most, 0.0))
-    return found
+def _scaled(values: FloatArray, *, out: FloatArray) -> None:
+    """Rows of numbers divided by the largest of each, but for rows without any."""
+    most = values.max(axis=1, keepdims=True)
+    np.multiply(values, np.divide(1.0, most, out=np.zeros_like(most), where=most > _LEAST), out=out)
 
 
 def _product(one: FloatArray, other: FloatArray, left: RowIndices, right: RowIndices) -> FloatArray:
@@ -297,20 +291,6 @@ def _product(one: FloatArray, other: FloatArray, left: RowIndices, right: RowInd
         return found.reshape(len(held), held.shape[1], -1)
     product: FloatArray = np.matmul(one[left], np.swapaxes(other[right], 1, 2))
     return product
-
-
-def _in_logarithms(left: _Table, right: _Table, one: RowIndices, other: RowIndices) -> FloatArray:
-    """Logarithms of the same sums, of tables whose product is no number above zero."""
-    size = left.values.shape[-1]
-    halves = [each.values.reshape(each.many, -1, size) for each in (left, right)]
-    found = np.empty((len(one), halves[0].shape[1] * halves[1].shape[1]))
-    for part in _parts(len(one), found.shape[1] * size):
-        total = halves[0][one[part]][:, :, None, :] + halves[1][other[part]][:, None, :, :]
-        most = total.max(axis=-1, keepdims=True)
-        np.copyto(most, 0.0, where=~np.isfinite(most))
-        with np.errstate(divide="ignore"):
-            found[part] = (np.log(np.exp(total - most).sum(axis=-1)) + most[..., 0]).reshape(-1, found.shape[1])
-    return found
 
 
 def _spread(below: FloatArray, keys: RowIndices, random: np.random.Generator) -> NDArray[np.int64]:

@@ -26,6 +26,7 @@ from sfumato.synthesize.graphical import Graphical
 _STEADY = 2.0  # rows that stand beside both counts when they are compared
 _MOST_MOVED = 1.0
 _FALL = 0.25
+_EARLY = 4  # of the units a part is drawn as long as the moves are large
 
 Slot = tuple[Codes, dict[str, Codes]]
 """Rows of the head that have a child there, and codes of these children by attribute."""
@@ -202,16 +203,16 @@ def calibrated(slots: Drawable, random: np.random.Generator, *, times: int, unit
 
     Each measured marginal S of the children drawn is compared with that of the fitted model, rescaled within each cell
     of its evidence to S, and its potential is moved by the logarithm of the ratio, less with every time and the more
-    marginals share an attribute.
+    marginals share an attribute.  The first half of the times draws fewer units.
     """
     model, this = slots.tail.model, slots.drawn
     cliques = list(dict.fromkeys(each.attributes for each in slots.tail.measured))
     cliques = [clique for clique in cliques if this & set(clique)]
     shared = {clique: max(sum(name in other for other in cliques) for name in this & set(clique)) for clique in cliques}
     fitted = {clique: model.probabilities(clique).values for clique in cliques}
-    some = slots.first_units(units)
-    weights = some.weights
     for time in range(times):
+        some = slots.first_units(units if 2 * time + 1 >= times else -(-units // _EARLY))
+        weights = some.weights
         drawn = [(weights[rows], groups) for rows, groups in some.groups(model, random)]
         if not drawn:
             return model
