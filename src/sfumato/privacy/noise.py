@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import ClassVar
 
@@ -139,7 +139,7 @@ class DiscreteLaplace(IntegerNoise):
         """
         return Epsilon(as_sensitivity(sensitivity) / self.scale)
 
-    @property
+    @cached_property
     def variance(self) -> float:
         """Variance, 2 q / (1 - q)^2 with q = exp(-1 / scale)."""
         inverse = float(1 / self.scale)
@@ -217,7 +217,7 @@ class DiscreteGaussian(IntegerNoise):
         """
         return Rho(as_sensitivity(squared_sensitivity) / (2 * self.sigma_squared))
 
-    @property
+    @cached_property
     def variance(self) -> float:
         """Variance of the noise: at most sigma^2 (Canonne, Kamath and Steinke 2020, Corollary 9)."""
         sigma_squared = float(self.sigma_squared)

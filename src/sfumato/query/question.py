@@ -80,6 +80,13 @@ class Query:
                 "by values found in the data only distinct units can be counted, without a filter", culprit=self
             )
 
+    def __hash__(self) -> int:
+        return self._hash  # queries are keys of many caches, and their conditions may be long
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.aggregates, self.by, self.where, self.discovered, self.truncation))
+
     @property
     def labels(self) -> tuple[str, ...]:
         """What the answers are called."""

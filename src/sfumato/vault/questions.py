@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -142,6 +143,13 @@ class Marginal(ExactTable):
     attributes: tuple[str, ...]
     where: Predicate | None = None
     groups: Groups | None = None
+
+    def __hash__(self) -> int:
+        return self._hash  # marginals are looked up again and again, and their conditions may be long
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.attributes, self.where, self.groups))
 
     def check(self, domain: Domain) -> None:
         """See :class:`Measurable`."""
