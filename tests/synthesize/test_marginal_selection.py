@@ -59,6 +59,17 @@ def test_a_tie_that_is_not_worth_its_noise_is_not_chosen():
     assert grown(far, 1020) == [("a", "b"), ("b", "c"), ("a", "c")]
 
 
+def test_what_was_measured_before_is_tied_already():
+    """Of a to d, tied by a pair and a triple, further pairs wait for their gain; e is tied to them first."""
+    held = [("a", "b"), ("b", "c", "d"), ("e",)]
+    far = {("a", "c"): 9.0, ("a", "d"): 8.0, ("c", "d"): 7.0, ("d", "e"): 1.0}
+    tables = tuple(Table(pair, Runs((tuple(range(10)),) * 2, (10, 10))) for pair in far)
+    scored = Scored(tables, 1000 * np.array(list(far.values())))
+    room = Room(Triangulation(held, SIZES), 100_000)
+    found = list(grow(scored, np.ones(len(tables)), division=DIVISION, share=1.0, room=room, taken={}))
+    assert found == [("d", "e"), ("a", "c"), ("a", "d"), ("c", "d")]
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_ties_weigh_most_of_all_trees(seed):
     random = np.random.default_rng(seed)

@@ -111,6 +111,11 @@ class Triangulation:
         self._runs = tuple(_Elimination(graph, volumes, by_fill=by_fill) for by_fill in (True, False))
 
     @property
+    def cliques(self) -> tuple[Clique, ...]:
+        """Those that were given."""
+        return self._cliques
+
+    @property
     def cells(self) -> int:
         """Of all maximal cliques, the fewer of both ways."""
         return min(run.cells for run in self._runs)

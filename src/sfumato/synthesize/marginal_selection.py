@@ -268,7 +268,7 @@ def grow(
     the loss is divided over them in the best way (:meth:`Division.spread`).  ``room`` is what the
     junction tree has for the candidates chosen.  The pairs that form a spanning tree of largest weighted distances are
     chosen before others, as far as they have a gain: a tie tells of all pairs across it, which its own distance leaves
-    out, and beside many tables its noise would seem to outweigh it.
+    out, and beside many tables its noise would seem to outweigh it.  What the tree of ``room`` holds is tied already.
 
     Tables ``taken`` before are measured again: the loss that they had and ``share`` are divided as one over them and
     the candidates chosen.
@@ -283,7 +283,7 @@ def grow(
         division=division,
         share=share,
     )
-    found = worth.picked(cliques, room, worth.ties(cliques))
+    found = worth.picked(cliques, room, worth.ties(cliques, room.held.cliques))
     chosen = {cliques[index]: MeasuredMarginal(scored.tables[index].runs, float(sizes[index]), 0.0) for index in found}
     asked = chosen | dict(taken)
     if not asked:
@@ -306,10 +306,12 @@ class _Worth:
     division: Division
     share: float
 
-    def ties(self, cliques: Sequence[Clique]) -> list[int]:
-        """The pairs of a spanning tree of largest distances, the largest first."""
+    def ties(self, cliques: Sequence[Clique], held: Iterable[Clique]) -> list[int]:
+        """The pairs of a spanning tree of largest distances, the largest first, beside what is ``held`` and so tied."""
         pairs = {cliques[index]: index for index in np.argsort(-self.distances, kind="stable").tolist()}
-        return [pairs[pair] for pair in spanning(clique for clique in pairs if len(clique) == 2)]  # noqa: PLR2004
+        known = [(clique[0], name) for clique in held for name in clique[1:]]
+        found = spanning([*known, *(clique for clique in pairs if len(clique) == 2)])  # noqa: PLR2004
+        return [pairs[pair] for pair in found if pair in pairs and pair not in known]
 
     def picked(self, cliques: Sequence[Clique], room: Room, first: Sequence[int]) -> list[int]:
         """Candidates with a gain, greedily, those of ``first`` before others."""
