@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from tests.engine.test_views import HOSPITAL, LOOSE, VIEWS, bounds, by_unit
 from tests.hospital import TYPES, Rows, database, derived_schema, frames
 from tests.query.test_drawn_statements import answers, drawn
+from tests.query.test_table_statements import STATEMENTS, exact, read
 from tests.services import require
 
 import sfumato as sf
@@ -89,6 +90,15 @@ def files() -> JoinedTables:
 def test_the_same_rows_are_kept_as_of_files(name: str, tables: JoinedTables, files: JoinedTables) -> None:
     for unit in (LOOSE, bounds(name)):
         assert by_unit(tables, VIEWS[name], unit) == by_unit(files, VIEWS[name], unit)
+
+
+def test_the_statements_of_the_design_are_counted_as_of_files(tables: JoinedTables, files: JoinedTables) -> None:
+    told = 0
+    for number, text, unit, *_ in STATEMENTS:
+        found, expected = (exact(each, read(text, unit)) for each in (tables, files))
+        np.testing.assert_array_equal(found, expected, err_msg=f"{number}: {text}")
+        told += bool(expected.any())
+    assert told > 0.9 * len(STATEMENTS)  # nearly all are about rows that are there
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import pytest
 from tests.engine import cluster
 from tests.engine.test_views import HOSPITAL, LOOSE, VIEWS, bounds, by_unit
 from tests.hospital import database, frames
+from tests.query.test_table_statements import STATEMENTS, exact, read
 
 import sfumato as sf
 from sfumato.engine.joined import JoinedTables, open_tables
@@ -46,6 +47,13 @@ def files(folder: Path) -> JoinedTables:
 def test_the_same_rows_are_kept_as_of_files(name: str, tables: JoinedTables, files: JoinedTables) -> None:
     for unit in [bounds(name)] if name in ALWAYS else [LOOSE, bounds(name)]:
         assert by_unit(tables, VIEWS[name], unit) == by_unit(files, VIEWS[name], unit)
+
+
+@pytest.mark.slow
+def test_the_statements_of_the_design_are_counted_as_of_files(tables: JoinedTables, files: JoinedTables) -> None:
+    for number, text, unit, *_ in STATEMENTS:
+        found, expected = (exact(each, read(text, unit)) for each in (tables, files))
+        np.testing.assert_array_equal(found, expected, err_msg=f"{number}: {text}")
 
 
 @pytest.mark.slow

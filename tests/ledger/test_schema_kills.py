@@ -7,7 +7,7 @@ releases and failures are therefore counted apart from retries.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from contextlib import suppress
+from contextlib import closing, suppress
 from fractions import Fraction
 
 import pytest
@@ -68,7 +68,7 @@ def deliver_of_tables(url, first, delivered):
 
 def kill_loop(url):
     """Everything that was delivered while children died, from a budget that runs out meanwhile."""
-    opened(url, LIMIT)
+    opened(url, LIMIT).ledger.close()
     with open_ledger(url, dataset="default", limit=None) as ledger:
         for analyst in CAPPED:
             ledger.set_cap(analyst, LIMIT / 2)
@@ -88,9 +88,10 @@ def kill_loop(url):
 def completed(url, numbers):
     """The answers that stand in the journal; what is pending is computed, or charged again where it failed."""
     vault, found = opened(url), {}
-    for number in numbers:
-        with suppress(BudgetError):
-            found[number] = ask(vault, number)
+    with closing(vault.ledger):
+        for number in numbers:
+            with suppress(BudgetError):
+                found[number] = ask(vault, number)
     return found
 
 
