@@ -134,9 +134,12 @@ def database(url: str, folder: Path) -> Iterator[tuple[str, float]]:
     try:
         own = sa.create_engine(address.set(database=name), poolclass=sa.NullPool)
         with own.begin() as connection, duckdb.connect() as files:
-            connection.exec_driver_sql("CREATE TABLE patients (patient_id BIGINT, sex VARCHAR(1), region INT)")
             connection.exec_driver_sql(
-                "CREATE TABLE visits (visit_id BIGINT, patient_id BIGINT, admitted DATE, cost INT, kind INT)"
+                "CREATE TABLE patients (patient_id BIGINT PRIMARY KEY, sex VARCHAR(1), region INT)"
+            )
+            connection.exec_driver_sql(
+                "CREATE TABLE visits "
+                "(visit_id BIGINT PRIMARY KEY, patient_id BIGINT, admitted DATE, cost INT, kind INT)"
             )
             for table in ("patients", "visits"):
                 rows = files.sql(f"FROM '{folder}/{table}.parquet'")
