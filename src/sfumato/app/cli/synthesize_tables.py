@@ -13,7 +13,7 @@ from sfumato.errors import InputError, counted
 from sfumato.extras import require
 
 if TYPE_CHECKING:
-    from sfumato.domain.related_tables import ChildTable
+    from sfumato.domain.related_tables import ChildTable, RelatedTables
     from sfumato.domain.table_schema import Schema
     from sfumato.privacy.loss import Loss
     from sfumato.synthesize import RelatedRelease
@@ -226,10 +226,18 @@ def _by_table(texts: Sequence[str], option: str, known: Mapping[str, ChildTable]
     return found
 
 
+def _owner(related: RelatedTables, child: ChildTable) -> str:
+    """What the rows of a child table are counted for."""
+    above = related.above(child)
+    if above is None:
+        return "a unit"
+    return f"a row of {above.table.name} and {related.most_rows(child)} of a unit"
+
+
 def _told(release: RelatedRelease) -> str:
     errors = "".join(f"\n  {name}: {value:.4g}" for name, value in release.expected_error.items())
     children = "".join(
-        f"\n  {child.table.name}: the first {child.most} of a unit, "
+        f"\n  {child.table.name}: the first {child.most} of {_owner(release.related, child)}, "
         + (f"by {child.order}{', falling' if child.falling else ''}" if child.order else "in no order")
         + (f", none after {child.final[0]} = {child.final[1]}" if child.final else "")
         for child in release.related.children
