@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,6 +23,7 @@ from sfumato.app.http.service import Service
 from sfumato.app.http.settings import Settings
 
 LEDGER = "SFUMATO_LEDGER"
+_PATIENCE = 50_000  # new objects that wait to be looked through together
 _ENTRANCES = 300  # keys and links a minute that one address may try, a sixth of them at once
 
 
@@ -31,7 +33,11 @@ def application() -> FastAPI:
     end_with_parent()
     settings = Settings.of_environment()
     service = Service(os.environ[LEDGER], places=settings.places, table_bytes=settings.table_bytes)
-    return create(service, settings, notices=Notices(service, webhook=settings.webhook))
+    made = create(service, settings, notices=Notices(service, webhook=settings.webhook))
+    gc.collect()
+    gc.freeze()  # what a worker begins with stays: looking through it for what nobody needs any more took a sixth
+    gc.set_threshold(_PATIENCE)  # of the time of a question
+    return made
 
 
 def create(service: Service, settings: Settings | None = None, *, notices: Notices | None = None) -> FastAPI:
