@@ -115,7 +115,7 @@ def test_a_server_refuses_tables_of_other_places_and_too_many_requests(folders):
                 assert refused.value.kind == "place-refused"
             steward.register("people", source=str(folders / "in" / "people.parquet"), domain=DOMAIN, limit="1")
         header = {"Authorization": f"Bearer {server.key('ana', Scope.ANALYST)}"}
-        with httpx.Client(base_url=server.address, headers=header, trust_env=False) as client:
+        with httpx.Client(base_url=server.address, headers=header, timeout=60, trust_env=False) as client:
             replies = [client.get("/v1/datasets") for _ in range(30)]
         assert {reply.status_code for reply in replies} == {200, 429}
         late = next(reply for reply in replies if reply.status_code == 429)

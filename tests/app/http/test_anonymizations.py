@@ -90,7 +90,7 @@ def test_what_has_not_the_right_form_is_refused_here_and_there(server, steward, 
         steward.anonymize("people", **body)
     headers = {"Authorization": f"Bearer {server.key('raw', Scope.STEWARD)}"}
     address = f"{server.address}/v1/datasets/people/anonymizations"
-    found = httpx.post(address, json=body, headers=headers, trust_env=False).json()
+    found = httpx.post(address, json=body, headers=headers, timeout=60, trust_env=False).json()
     assert (found["type"], found["charged"]) == ("/problems/invalid-request", False)
     assert found["errors"][0]["place"] == f"body.{next(iter(wrong))}"
 

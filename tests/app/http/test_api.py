@@ -97,6 +97,7 @@ def posted(server, path, body, method="POST", **headers):
         f"{server.address}/v1/{path}",
         content=body if isinstance(body, str) else json.dumps(body),
         headers={"Authorization": f"Bearer {secret}", "Content-Type": "application/json"} | headers,
+        timeout=60,
         trust_env=False,
     )
     return found.status_code, found.json()
@@ -226,7 +227,9 @@ def test_a_confidence_outside_of_0_to_1_is_a_wrong_request(server, confidence):
     headers = {"Authorization": f"Bearer {server.key('sure', Scope.ANALYST)}"}
     for path in ("query", "cost"):
         body = {"sql": COUNT, "loss": {"epsilon": "1"}, "confidence": confidence}
-        reply = httpx.post(f"{server.address}/v1/datasets/people/{path}", json=body, headers=headers, trust_env=False)
+        reply = httpx.post(
+            f"{server.address}/v1/datasets/people/{path}", json=body, headers=headers, timeout=60, trust_env=False
+        )
         found = reply.json()
         assert (reply.status_code, found["type"], found["charged"]) == (422, "/problems/invalid-request", False)
         assert "between 0 and 1" in found["errors"][0]["reason"]
@@ -280,7 +283,7 @@ def test_unknown_things_and_wrong_keys(server, analyst, people):
             assert (found["type"], found["status"]) == (f"/problems/{kind}", 401)
     with HttpClient(server.address, server.key("l", Scope.LINK)) as linked:
         assert refusal(linked.datasets)["type"] == "/problems/unknown-key"
-    reply = httpx.get(f"{server.address}/v1/datasets", trust_env=False)
+    reply = httpx.get(f"{server.address}/v1/datasets", timeout=60, trust_env=False)
     assert reply.status_code == 401
     assert reply.headers["content-type"] == "application/problem+json"
     assert reply.headers["www-authenticate"] == "Bearer"
@@ -336,7 +339,7 @@ def test_whether_one_person_or_nobody_matches_shows_in_nothing_but_the_number(se
 def test_bodies_that_are_too_large_or_no_json_are_refused(server):
     headers = {"Authorization": f"Bearer {server.key('big', Scope.ANALYST)}", "Content-Type": "application/json"}
     address = f"{server.address}/v1/datasets/people/query"
-    with httpx.Client(headers=headers, trust_env=False) as client:
+    with httpx.Client(headers=headers, timeout=60, trust_env=False) as client:
         large = client.post(address, content=b" " * 300_000)
         streamed = client.post(address, content=iter([b" " * 100_000] * 4))
         broken = client.post(address, content=b"{")
@@ -472,11 +475,11 @@ def test_registering_refuses_what_cannot_be_used_without_a_trace(steward, people
 def test_operation_endpoints_tell_nothing_about_people(server, analyst):
     analyst.ask("people", COUNT, epsilon="0.012")
     headers = {"Authorization": f"Bearer {server.key('prometheus', Scope.MONITOR)}"}
-    figures = httpx.get(f"{server.address}/metrics", headers=headers, trust_env=False).text
+    figures = httpx.get(f"{server.address}/metrics", headers=headers, timeout=60, trust_env=False).text
     assert 'sfumato_requests_total{status="2xx"}' in figures
     assert 'sfumato_budget_left_ratio{dataset="people"}' in figures
     assert "ana" not in figures.replace("management", "")
-    assert httpx.get(f"{server.address}/healthz", trust_env=False).json() == {"status": "alive"}
-    headers = httpx.get(f"{server.address}/", trust_env=False).headers
+    assert httpx.get(f"{server.address}/healthz", timeout=60, trust_env=False).json() == {"status": "alive"}
+    headers = httpx.get(f"{server.address}/", timeout=60, trust_env=False).headers
     assert "default-src 'none'" in headers["content-security-policy"]
     assert headers["cache-control"] == "no-store"

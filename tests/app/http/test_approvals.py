@@ -387,7 +387,9 @@ def test_stewards_approve_over_http_and_on_the_page(tmp_path, table):
             until(lambda: analyst.progress(failed)["state"] == "failed")
             assert "needs an approval" in analyst.progress(failed)["note"]
             cookies, html = server.session("stew", Scope.STEWARD), {"Accept": "text/html"}
-            with httpx.Client(base_url=server.address, cookies=cookies, headers=html, trust_env=False) as browser:
+            with httpx.Client(
+                base_url=server.address, cookies=cookies, headers=html, timeout=60, trust_env=False
+            ) as browser:
                 waiting = {each["cost"]: each["id"] for each in steward.approvals()}
                 assert all(number in browser.get("/steward").text for number in waiting.values())
                 assert browser.post(f"/steward/approvals/{second['id']}", data={"refuse": "true"}).status_code == 303

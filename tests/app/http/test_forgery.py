@@ -26,7 +26,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture
 def stranger(server):
-    with httpx.Client(base_url=server.address, headers={"Accept": "text/html"}, trust_env=False) as opened:
+    with httpx.Client(base_url=server.address, headers={"Accept": "text/html"}, timeout=60, trust_env=False) as opened:
         yield opened
 
 
@@ -84,7 +84,7 @@ def test_releases_and_questions_of_another_are_not_there(server):
         assert asked
         assert not asked & {each["number"] for each in bob.journal("people")}
     cookies = server.session("bob", Scope.ANALYST)
-    with httpx.Client(base_url=server.address, cookies=cookies, trust_env=False) as browser:
+    with httpx.Client(base_url=server.address, cookies=cookies, timeout=60, trust_env=False) as browser:
         for path in (f"/releases/{job}", f"/releases/{job}/rows", f"/releases/{job}/progress"):
             assert browser.get(path).status_code == 404, path
         assert job not in browser.get("/datasets/people/releases").text

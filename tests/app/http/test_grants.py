@@ -60,7 +60,7 @@ def test_a_dataset_is_granted_by_name(server, steward):
     with server.ledger("people") as ledger:
         assert ledger.remaining().spent.epsilon == 0
     cookies, html = server.session("bob", Scope.ANALYST), {"Accept": "text/html"}
-    with httpx.Client(base_url=server.address, cookies=cookies, headers=html, trust_env=False) as browser:
+    with httpx.Client(base_url=server.address, cookies=cookies, headers=html, timeout=60, trust_env=False) as browser:
         for method, path in [("GET", ""), ("POST", "/ask"), ("POST", "/preview"), ("GET", "/releases")]:
             form = {"how": "sql", "sql": COUNT, "epsilon": "0.1"} if method == "POST" else None
             assert browser.request(method, f"/datasets/people{path}", data=form).status_code == 403, path

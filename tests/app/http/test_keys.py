@@ -83,7 +83,7 @@ def test_the_last_use_is_written_once_in_a_while(keys, monkeypatch):
 
 
 def test_a_steward_rotates_and_filters_over_http(server, steward, analyst):
-    address = {"base_url": server.address, "trust_env": False}
+    address = {"base_url": server.address, "trust_env": False, "timeout": 60}
     with httpx.Client(**address, headers={"Authorization": f"Bearer {server.key('rota', Scope.STEWARD)}"}) as client:
         issued = client.post("/v1/keys", json={"name": "turner", "scope": "analyst", "days": 9}).json()
         with httpx.Client(**address, headers={"Authorization": f"Bearer {issued['secret']}"}) as turner:

@@ -53,13 +53,13 @@ def hammer(operation, secret) -> int:
 
 
 def test_the_document_names_every_endpoint_and_no_page(server):
-    paths = httpx.get(f"{server.address}/openapi.json", trust_env=False).json()["paths"]
+    paths = httpx.get(f"{server.address}/openapi.json", timeout=60, trust_env=False).json()["paths"]
     assert {"/v1/datasets", "/v1/datasets/{name}/query", "/v1/datasets/{name}/cost", "/v1/keys"} <= set(paths)
     assert not any(path.startswith(("/steward", "/enter")) for path in paths)
 
 
 def test_the_document_says_that_a_key_is_needed_and_what_a_refusal_looks_like(server):
-    document = httpx.get(f"{server.address}/openapi.json", trust_env=False).json()
+    document = httpx.get(f"{server.address}/openapi.json", timeout=60, trust_env=False).json()
     schemes, schemas = (document["components"][name] for name in ("securitySchemes", "schemas"))
     assert schemes["key"]["scheme"] == "bearer"
     assert "HTTPValidationError" not in json.dumps(document)
@@ -71,12 +71,12 @@ def test_the_document_says_that_a_key_is_needed_and_what_a_refusal_looks_like(se
             if path.startswith("/v1/"):
                 assert {"401", "403", "413", "422", "503"} <= set(operation["responses"])
     assert list(document["paths"]["/metrics"]["get"]["responses"]["200"]["content"]) == ["text/plain"]
-    reply = httpx.get(f"{server.address}/v1/datasets", trust_env=False).json()
+    reply = httpx.get(f"{server.address}/v1/datasets", timeout=60, trust_env=False).json()
     assert set(schemas["Problem"]["required"]) <= set(reply) <= set(schemas["Problem"]["properties"])
 
 
 def test_the_document_says_that_losses_are_text_or_numbers(server):
-    schemas = httpx.get(f"{server.address}/openapi.json", trust_env=False).json()["components"]["schemas"]
+    schemas = httpx.get(f"{server.address}/openapi.json", timeout=60, trust_env=False).json()["components"]["schemas"]
     kinds = schemas["LossFields"]["properties"]["epsilon"]["anyOf"]
     flat = [each for kind in kinds for each in kind.get("anyOf", [kind])]
     assert {each["type"] for each in flat} == {"string", "number", "null"}

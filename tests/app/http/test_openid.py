@@ -80,14 +80,14 @@ def browser(server):
 
 
 def browsing(server):
-    return httpx.Client(base_url=server.address, headers={"Accept": "text/html"}, trust_env=False)
+    return httpx.Client(base_url=server.address, headers={"Accept": "text/html"}, timeout=60, trust_env=False)
 
 
 def sent_back(browser):
     """Where the provider sends a browser that logs in."""
     to_provider = browser.get("/login")
     assert to_provider.status_code == 303, to_provider.text
-    return httpx.get(to_provider.headers["Location"], trust_env=False).headers["Location"]
+    return httpx.get(to_provider.headers["Location"], timeout=60, trust_env=False).headers["Location"]
 
 
 def log_in(browser):
@@ -177,7 +177,7 @@ def test_a_new_key_of_the_provider_is_found_and_not_looked_for_again_and_again(s
 
     def identified():
         login = asking.begin()
-        back = httpx.get(known.address(login), trust_env=False).headers["Location"]
+        back = httpx.get(known.address(login), timeout=60, trust_env=False).headers["Location"]
         return known.identified(parse_qs(urlsplit(back).query)["code"][0], login)
 
     first = identified()

@@ -250,7 +250,7 @@ def drip(line):
 def test_who_asks_is_believed_of_a_trusted_proxy_alone(tmp_path, trusted, refused):
     server = Server(f"sqlite:///{tmp_path}/s.ledger", workers=1, more=trusted).start()
     try:
-        with httpx.Client(base_url=server.address, trust_env=False) as client:
+        with httpx.Client(base_url=server.address, timeout=60, trust_env=False) as client:
             said = set()
             for number in range(2000 if refused else 80):  # on a busy machine it takes more until they are too many
                 known = {"X-Forwarded-For": f"10.0.{number % 200}.1"}
@@ -266,7 +266,9 @@ def test_forms_come_from_the_address_that_people_use_and_cookies_by_tls_alone(tm
     base = ("--base-url", "https://here.example/")
     server = Server(f"sqlite:///{tmp_path}/s.ledger", workers=1, more=base).start()
     try:
-        with httpx.Client(base_url=server.address, headers={"Host": "here.example"}, trust_env=False) as client:
+        with httpx.Client(
+            base_url=server.address, headers={"Host": "here.example"}, timeout=60, trust_env=False
+        ) as client:
             entered = {"data": {"key": server.key("ana", Scope.ANALYST)}}
             for origin in ("http://here.example", "https://evil.example", "null"):
                 assert client.post("/enter", headers={"Origin": origin}, **entered).status_code == 403

@@ -38,7 +38,9 @@ def browse(server):
 
     def browser(cookies=None):
         headers = {"Accept": "text/html", "Connection": "close"}  # so that either worker may reply
-        opened.append(httpx.Client(base_url=server.address, cookies=cookies, headers=headers, trust_env=False))
+        opened.append(
+            httpx.Client(base_url=server.address, cookies=cookies, headers=headers, timeout=60, trust_env=False)
+        )
         return opened[-1]
 
     yield browser

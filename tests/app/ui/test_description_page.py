@@ -152,7 +152,7 @@ def test_a_description_goes_to_yaml_and_back_and_is_saved(server, browser, tmp_p
 @pytest.fixture
 def post(server):
     cookies = server.session("stew", Scope.STEWARD)
-    with httpx.Client(base_url=server.address, cookies=cookies, trust_env=False) as browser:
+    with httpx.Client(base_url=server.address, cookies=cookies, timeout=60, trust_env=False) as browser:
 
         def send(path, headers=None, **fields):
             reply = browser.post(path, data=fields, headers={"Accept": "text/html", **(headers or {})})

@@ -33,7 +33,9 @@ def server(tmp_path_factory):
 def post(server):
     """Sends a form, and returns the status and the text that it leads to, as read."""
     cookies = server.session("stew", Scope.STEWARD)
-    with httpx.Client(base_url=server.address, cookies=cookies, trust_env=False, follow_redirects=True) as browser:
+    with httpx.Client(
+        base_url=server.address, cookies=cookies, timeout=60, trust_env=False, follow_redirects=True
+    ) as browser:
 
         def send(path, **fields):
             reply = browser.post(path, data=fields, headers={"Accept": "text/html"})
@@ -89,7 +91,7 @@ def test_an_earlier_question_opens_with_the_form_as_it_was_sent(server, post):
     fields = {"aggregate": "mean", "of": "age", "by": "sex", "among": '["sex", "F"]', "epsilon": "0.017"}
     assert post("/datasets/people/ask", how="builder", **fields)[0] == 200
     cookies = server.session("stew", Scope.STEWARD)
-    with httpx.Client(base_url=server.address, cookies=cookies, trust_env=False) as browser:
+    with httpx.Client(base_url=server.address, cookies=cookies, timeout=60, trust_env=False) as browser:
         listed = browser.get("/datasets/people").text
         opened = re.search(r'href="(/datasets/people\?question=q\w+)">mean\(age\) by sex', listed)[1]
         page = browser.get(opened).text
@@ -98,7 +100,7 @@ def test_an_earlier_question_opens_with_the_form_as_it_was_sent(server, post):
     assert 'value="[&#34;sex&#34;, &#34;F&#34;]" checked' in page
     assert 'value="0.017"' in page
     stranger = server.session("other", Scope.ANALYST)
-    with httpx.Client(base_url=server.address, cookies=stranger, trust_env=False) as browser:
+    with httpx.Client(base_url=server.address, cookies=stranger, timeout=60, trust_env=False) as browser:
         assert 'value="0.017"' not in browser.get(opened).text
         assert browser.get(f"/releases/{opened.partition('=')[2]}").status_code == 404
 
@@ -117,7 +119,7 @@ def test_without_scripts_an_answer_is_a_page_with_the_form_as_it_was_sent(post):
 
 def test_static_files_are_kept_for_good_and_sent_compressed(server):
     address = static_files.address("vega.min.js")
-    with httpx.Client(base_url=server.address, trust_env=False) as browser:
+    with httpx.Client(base_url=server.address, timeout=60, trust_env=False) as browser:
         packed = browser.get(address, headers={"Accept-Encoding": "gzip"})
         plain = browser.get(address, headers={"Accept-Encoding": "identity"})
         assert packed.headers["content-encoding"] == "gzip"
@@ -324,7 +326,7 @@ def test_levels_of_hierarchies_are_offered_and_asked_by(server, post, tmp_path):
 
 def get(server, path, name="stew", scope=Scope.STEWARD, **wanted):
     cookies = server.session(name, scope)
-    with httpx.Client(base_url=server.address, cookies=cookies, trust_env=False) as browser:
+    with httpx.Client(base_url=server.address, cookies=cookies, timeout=60, trust_env=False) as browser:
         reply = browser.get(path, params=wanted)
     return reply.status_code, reply.text
 
