@@ -122,6 +122,13 @@ def test_a_steward_registers_and_an_analyst_previews_asks_repeats_and_is_refused
     estimates = result.locator("td.estimate").all_inner_texts()
     assert len(estimates) == 4
 
+    analyst.locator("#status summary", has_text="All entries").click()
+    journal = analyst.get_by_role("region", name="What you asked, newest first")
+    expect(journal).to_contain_text("For ana: differential privacy with epsilon = 0.5")
+    for width in (1366, 390):  # no column is cut off
+        analyst.set_viewport_size({"width": width, "height": 768})
+        assert journal.evaluate("each => each.scrollWidth <= each.clientWidth")
+    analyst.set_viewport_size({"width": 1280, "height": 720})
     earlier = analyst.locator("#status").get_by_role("link", name="count(*) by sex where (age")
     earlier.click()  # what was asked, in words, opens with the form as it was
     expect(builder.get_by_label("age at least")).to_have_value("18")
