@@ -14,6 +14,7 @@ from tests.app.ui.browsing import accessible, browser, enter
 
 from sfumato.app.cli.conventions import database
 from sfumato.app.http.registry import Scope
+from sfumato.app.ui.description_form import fields_of
 from sfumato.strict_documents import write_yaml
 
 __all__ = ["browser"]
@@ -159,6 +160,17 @@ def post(server):
             return reply.status_code, html.unescape(reply.text)
 
         yield send
+
+
+def test_a_description_that_nobody_said_they_accept_is_not_registered(server, post, tmp_path):
+    source = str(write_people(tmp_path / "people.parquet", seed=43))
+    fields = {**fields_of(DOMAIN), "name": "unread", "source": source, "limit": "1", "do": "register"}
+    for said in ({}, {"accepted": ""}, {"accepted": "false"}, {"accepted": "on"}):
+        status, text = post(HERE, **fields, **said)
+        assert (status, "tick that you have looked at the description" in text) == (422, True)
+    with server.client("stew", Scope.STEWARD) as client:
+        assert "unread" not in [each["name"] for each in client.datasets()]
+    assert post(HERE, **fields, accepted="true")[0] == 303
 
 
 def test_a_form_that_was_tampered_with_or_came_from_elsewhere_changes_nothing(server, post, tmp_path):
