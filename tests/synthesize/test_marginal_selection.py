@@ -11,7 +11,7 @@ from sfumato.model.coarsening import Runs
 from sfumato.model.junction_tree import Room, Triangulation, tree_cells
 from sfumato.privacy.loss import Rho
 from sfumato.synthesize.budget_allocation import Division
-from sfumato.synthesize.marginal_selection import Scored, Table, grow, spanning
+from sfumato.synthesize.marginal_selection import Scored, Table, grow, grow_tail, spanning
 
 SIZES = {"a": 10, "b": 10, "c": 10, "d": 10, "e": 10}
 FAR = {("a", "b"): 9.0, ("b", "c"): 8.0, ("a", "c"): 7.0, ("c", "d"): 2.0, ("b", "d"): 1.5, ("d", "e"): 1.0}
@@ -68,6 +68,19 @@ def test_what_was_measured_before_is_tied_already():
     room = Room(Triangulation(held, SIZES), 100_000)
     found = list(grow(scored, np.ones(len(tables)), division=DIVISION, share=1.0, room=room, taken={}))
     assert found == [("d", "e"), ("a", "c"), ("a", "d"), ("c", "d")]
+
+
+def grown_of_a_child(distances, most):
+    """What is chosen of such pairs where they are of a child."""
+    tables = tuple(Table(pair, Runs((tuple(range(10)),) * 2, (10, 10))) for pair in distances)
+    scored = Scored(tables, 1000 * np.array(list(distances.values())))
+    room = Room(Triangulation([(name,) for name in SIZES], SIZES), most)
+    return list(grow_tail(scored, division=DIVISION, share=1.0, room=room))
+
+
+def test_of_a_child_a_tree_goes_first_only_where_there_is_not_room_for_all():
+    assert grown_of_a_child(FAR, 100_000) == list(FAR)
+    assert grown_of_a_child(FAR, 1020) == [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e")]
 
 
 @pytest.mark.parametrize("seed", range(20))

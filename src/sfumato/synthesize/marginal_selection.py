@@ -275,24 +275,52 @@ def grow(
     """
     cliques = [table.attributes for table in scored.tables]
     sizes = weights * np.array([table.cells for table in scored.tables])
-    share, new = share + sum(table.share for table in taken.values()), share
-    worth = _Worth(
-        weights * scored.distances,
-        np.array([division.spread(size) for size in sizes]),
-        sum(division.spread(table.size) for table in taken.values()),
-        division=division,
-        share=share,
-    )
+    whole = share + sum(table.share for table in taken.values())
+    before = sum(division.spread(table.size) for table in taken.values())
+    parts = np.array([division.spread(size) for size in sizes])
+    worth = _Worth(weights * scored.distances, parts, before, division=division, share=whole)
     found = worth.picked(cliques, room, worth.ties(cliques, room.held.cliques))
-    chosen = {cliques[index]: MeasuredMarginal(scored.tables[index].runs, float(sizes[index]), 0.0) for index in found}
-    asked = chosen | dict(taken)
+    return _divided(scored, sizes, found, division=division, share=share, taken=taken)
+
+
+def grow_tail(scored: Scored, *, division: Division, share: float, room: Room) -> dict[Clique, MeasuredMarginal]:
+    """The tables to measure of a child, given attributes whose ties to one another are known: see :func:`grow`.
+
+    What is known ties no attribute of the child to them, so it does not count here.  Where the junction tree has not
+    enough for all that have a gain, the pairs of these that form a spanning tree are chosen before others.
+    """
+    cliques = [table.attributes for table in scored.tables]
+    sizes = np.array([table.cells for table in scored.tables], dtype=np.float64)
+    parts = np.array([division.spread(size) for size in sizes])
+    worth = _Worth(scored.distances, parts, 0.0, division=division, share=share)
+    wished, found = worth.picked(cliques, None, ()), worth.picked(cliques, room, ())
+    if len(found) < len(wished):
+        tree = set(spanning(cliques[index] for index in worth.largest(wished) if len(cliques[index]) == 2))  # noqa: PLR2004
+        found = worth.picked(cliques, room, [index for index in worth.largest(wished) if cliques[index] in tree])
+    return _divided(scored, sizes, found, division=division, share=share, taken={})
+
+
+def _divided(
+    scored: Scored,
+    sizes: FloatArray,
+    found: Sequence[int],
+    *,
+    division: Division,
+    share: float,
+    taken: Mapping[Clique, MeasuredMarginal],
+) -> dict[Clique, MeasuredMarginal]:
+    """What each of the tables found, and of those ``taken`` before, takes of ``share`` of the loss."""
+    tables = [(scored.tables[index], float(sizes[index])) for index in found]
+    asked = {table.attributes: MeasuredMarginal(table.runs, size, 0.0) for table, size in tables} | dict(taken)
     if not asked:
         return {}
-    more = division.topped_up([table.size for table in asked.values()], [table.share for table in asked.values()], new)
+    more = division.topped_up(
+        [table.size for table in asked.values()], [table.share for table in asked.values()], share
+    )
     return {
         clique: replace(table, share=float(part))
         for (clique, table), part in zip(asked.items(), more, strict=True)
-        if part > _LEAST_AGAIN * new
+        if part > _LEAST_AGAIN * share
     }
 
 
@@ -313,8 +341,12 @@ class _Worth:
         found = spanning([*known, *(clique for clique in pairs if len(clique) == 2)])  # noqa: PLR2004
         return [pairs[pair] for pair in found if pair in pairs and pair not in known]
 
-    def picked(self, cliques: Sequence[Clique], room: Room, first: Sequence[int]) -> list[int]:
-        """Candidates with a gain, greedily, those of ``first`` before others."""
+    def largest(self, found: Iterable[int]) -> list[int]:
+        """Those candidates, the largest distances first."""
+        return sorted(found, key=lambda index: -self.distances[index])
+
+    def picked(self, cliques: Sequence[Clique], room: Room | None, first: Sequence[int]) -> list[int]:
+        """Candidates with a gain, greedily, those of ``first`` before others; all of them without ``room``."""
         waiting, total, ahead = self.distances.copy(), self.taken, list(reversed(first))
         found: list[int] = []
         refused = 0
@@ -328,8 +360,8 @@ class _Worth:
                     continue
                 break
             waiting[best] = -np.inf
-            if room.fits(cliques[best]):
-                refused, room = 0, room.adding(cliques[best])
+            if room is None or room.fits(cliques[best]):
+                refused, room = 0, room and room.adding(cliques[best])
                 found.append(best)
                 total += float(self.parts[best])
             else:

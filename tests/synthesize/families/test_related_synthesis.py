@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
@@ -103,6 +104,49 @@ def test_siblings_belong_together() -> None:
     error, floor = (np.abs(pairs(each) - pairs(real)).sum() / 2 for each in (made, dealt))
     assert error < 0.02
     assert floor > 0.1
+
+
+def test_without_noise_siblings_are_as_near_as_other_units_drawn() -> None:
+    """A first-order chain is all that the model of a tail can say, so at a boundless loss only chance is left."""
+    families = chained(20_000, 5)
+    wide = ModelSizes(head_cells=200_000, tail_cells=400_000)
+    release, _ = simulated(families, related(4), loss=Rho(1_000_000), settings=wide)
+    sizes = release.tables["houses"]["size"].to_pylist()
+    made = [
+        ("SL".index(size), [(age, int(work == "yes")) for age, work in persons])
+        for size, persons in zip(sizes, children_of(release).values(), strict=True)
+    ]
+    real = [(family.parent, list(family.children[:4])) for family in families]
+
+    def cross(kept) -> dict:
+        """Of each child: its parent, how many they are, and itself."""
+        found: dict = {}
+        for parent, children in kept:
+            for child in children:
+                key = (parent, len(children), child)
+                found[key] = found.get(key, 0) + 1
+        return found
+
+    def siblings(kept) -> dict:
+        found: dict = {}
+        for _, children in kept:
+            for one, other in itertools.combinations(children, 2):
+                key = tuple(sorted((one, other)))
+                found[key] = found.get(key, 0) + 1
+        return found
+
+    def apart(one: dict, other: dict) -> float:
+        all_of_one, all_of_other = sum(one.values()), sum(other.values())
+        keys = set(one) | set(other)
+        return sum(abs(one.get(key, 0) / all_of_one - other.get(key, 0) / all_of_other) for key in keys) / 2
+
+    random = np.random.default_rng(6)
+    for scores in (cross, siblings):
+        again = [
+            apart(scores([real[place] for place in random.integers(len(real), size=len(real))]), scores(real))
+            for _ in range(5)
+        ]
+        assert apart(scores(made), scores(real)) < 1.5 * np.mean(again), scores.__name__
 
 
 def test_the_same_request_is_the_same_rows_and_costs_nothing(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from sfumato.synthesize.families.child_order import impossible, ranks
 from sfumato.synthesize.families.derived_mechanisms import DerivedMechanisms
 from sfumato.synthesize.graphical import Graphical, Measured
 from sfumato.synthesize.initial_marginals import LEAST_VARIANCE, FittedState, coarsening
-from sfumato.synthesize.marginal_selection import Limits, affordable, grow, learn, offered, score
+from sfumato.synthesize.marginal_selection import Limits, affordable, grow_tail, learn, offered, score
 from sfumato.vault.interface import Mechanisms
 from sfumato.vault.questions import Marginal, Measurement
 
@@ -140,14 +140,8 @@ def in_rounds(
         found = zip(scored.tables, scored.distances.tolist(), strict=True)
         interest |= {each.attributes: distance for each, distance in found}
         present = Triangulation((factor.attributes for factor in state.model.factors), state.model.sizes)
-        chosen = grow(
-            scored,
-            np.ones(len(scored.tables)),
-            division=division,
-            share=float(share - scores),
-            room=Room(present, max(int(limits.cells * room), present.cells)),
-            taken={},
-        )
+        most = max(int(limits.cells * room), present.cells)
+        chosen = grow_tail(scored, division=division, share=float(share - scores), room=Room(present, most))
         if chosen:
             shares = [fraction(each.share) for each in chosen.values()]
             runs = {clique: each.runs for clique, each in chosen.items()}
