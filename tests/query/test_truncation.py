@@ -32,7 +32,7 @@ def cut(table):
 def test_an_answer_over_a_bounded_table_says_so_wherever_it_is_read(cut, simulated) -> None:
     answer = ask(SimulatedVault(cut, seed=1), count(), loss=MUCH)
     said = (
-        "intervals are of the bounded table: at most 1 rows of one id, the rest is left out, and so are rows without id"
+        "intervals are of the bounded table: at most 1 row of one id, the rest is left out, and so are rows without id"
     )
     assert answer.value.interval == (2000, 2000), "of 4000 rows"
     assert said in answer.remarks
