@@ -134,15 +134,34 @@ def test_a_table_that_nobody_asked_and_nobody_wrote_is_not_read(service, monkeyp
         assert Notices(restarted, webhook=None).look() == 0
 
 
+def age(service, key, days):
+    """Have a key that was just issued be of some days ago, without a change of its end."""
+    then = (key.issued - timedelta(days=days)).isoformat()
+    with service.store.writing() as driver:
+        driver.run("UPDATE service_key SET issued = :then WHERE id = :id", {"then": then, "id": key.id})
+
+
 def test_a_key_that_ends_soon_is_told_once(service):
     service.registry.issue("ana", Scope.ANALYST, timedelta(days=30))
     ending, _ = service.registry.issue("bob", Scope.ANALYST, timedelta(days=3))
     gone, _ = service.registry.issue("cleo", Scope.ANALYST, timedelta(days=3))
+    for key in (ending, gone):
+        age(service, key, 27)
     service.registry.revoke(gone.id)
     with receiving() as (hook, got):
         told = Notices(service, webhook=hook)
         assert (told.look(), told.look()) == (1, 0)
     assert [(each["event"], each["holder"], each["key"]) for each in got] == [("key-expiring", "bob", ending.id)]
+
+
+def test_a_key_for_a_few_days_is_not_told_before_its_last_quarter(service):
+    key, _ = service.registry.issue("bob", Scope.ANALYST, timedelta(days=3))
+    told = Notices(service, webhook=None)
+    assert told.look() == 0
+    age(service, key, 8)
+    assert told.look() == 0
+    age(service, key, 10)
+    assert (told.look(), told.look()) == (1, 0)
 
 
 def test_what_fails_of_one_dataset_ends_nothing_of_the_others(service, tmp_path, monkeypatch, caplog):

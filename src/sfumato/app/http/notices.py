@@ -25,7 +25,7 @@ LOW = Fraction(1, 10)
 """The share of a budget, or of an analyst's cap, below which it is low."""
 
 ENDING = timedelta(days=7)
-"""A key that ends within this time ends soon."""
+"""A key that ends within this time ends soon, once three quarters of its life are over."""
 
 BETWEEN = 60.0  # seconds between looks
 _AGAIN = timedelta(hours=1)  # between two notices of one budget, which changes with each question
@@ -102,9 +102,9 @@ class Notices:
         return found
 
     def _keys(self) -> Iterator[Notice]:
-        soon = datetime.now(UTC) + ENDING
+        now = datetime.now(UTC)
         for key in self._service.registry.all_keys():
-            if key.valid and key.expires < soon:
+            if key.valid and key.expires - now < min(ENDING, (key.expires - key.issued) / 4):
                 end = key.expires.isoformat(timespec="minutes")
                 yield Notice("key-expiring", key.id, end, {"key": key.id, "holder": key.name, "expires": end})
 
