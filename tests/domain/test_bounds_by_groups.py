@@ -75,6 +75,8 @@ def test_a_part_of_a_domain_keeps_the_bounds_that_are_about_it() -> None:
         ("month(admitted)", "fortnight(admitted)", "fortnight"),
         ("drug: 3", "drug: 0", "per.drug"),
         ("drug: 3", "drug: {groups: 2}", "per.drug"),
+        ("drug: 3", "drug: 3.0", "at least one row in a cell"),
+        ("drug: 3", "2023: 3", "write 2023 in quotes"),
         ("groups: 12", "groups: 0", "groups"),
         ("groups: 12", "cells: 12", "per"),
         ('"drug, weekday(admitted)": 1', '"drug, drug": 1', "names each grouping once"),

@@ -128,6 +128,16 @@ def test_a_wrong_document_is_refused(document: object) -> None:
         parse(document)
 
 
+@pytest.mark.parametrize("name", ["2023", "2023-01-01", "true", "null"])
+def test_a_name_that_yaml_reads_as_no_text_is_refused_unless_quoted(tmp_path: Path, name: str) -> None:
+    path, body = tmp_path / "odd.yaml", "{type: categorical, values: [a], unknown: drop}"
+    path.write_text(f"sfumato: 1\nunit: row\nattributes: {{{name}: {body}}}\n", encoding="utf-8")
+    with pytest.raises(DomainError, match=r"the name of an attribute is text: write .* in quotes"):
+        load(path)
+    path.write_text(f"sfumato: 1\nunit: row\nattributes: {{'{name}': {body}}}\n", encoding="utf-8")
+    assert load(path).names == (name,)
+
+
 def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DomainError, match="cannot read"):
         load(tmp_path / "absent.yaml")

@@ -428,7 +428,9 @@ def _extra_labels(attribute: Attribute | _Periods) -> tuple[str, ...]:
     return missing + unknown
 
 
-def _named(name: str) -> None:
+def _named(name: object) -> None:
+    if not isinstance(name, str):  # which YAML does not read as text
+        raise DomainError(f"the name of an attribute is text: write {name} in quotes", culprit=name)
     if not name or name != name.strip():
         raise DomainError(f"an attribute needs a name without blanks around it, not {name!r}", culprit=name)
 

@@ -156,7 +156,9 @@ def parse_unit(said: Any, names: Sequence[str] = ()) -> Unit:  # noqa: ANN401 - 
         return Unit.row()
     bounds = []
     for name, most in said.get("per", {}).items():
-        most = {"rows": most} if isinstance(most, int) else most  # noqa: PLW2901 - the short form
+        if not isinstance(name, str):
+            raise DomainError(f"bounds by groups are of attributes, whose names are text: write {name} in quotes")
+        most = most if isinstance(most, dict) else {"rows": most}  # noqa: PLW2901 - the short form
         bounds.append(GroupBound((name,), **most) if name in names else GroupBound.named(name, **most))
     return Unit(said["id"], rows=said["rows"], per=bounds, schema=said.get("schema"))
 
