@@ -61,6 +61,9 @@ def test_what_python_writes_is_read_back(value: object) -> None:
         "[" * 100_000,
         "1" * 5_000,
         b"\xff\xfe\xfa",
+        '["\\ud800"]',
+        '{"a": {"\\uDFFFx": 1}}',
+        b'"\xed\xa0\x80"',
     ],
     ids=lambda text: str(text)[:20],
 )
@@ -76,6 +79,10 @@ def test_what_is_written_as_yaml_is_read_back(value: object) -> None:
     assert read_yaml(write_yaml(value)) == value
 
 
+REPEATED = "a0: &a0 [1, 1]\n" + "".join(f"a{n + 1}: &a{n + 1} [{', '.join([f'*a{n}'] * 9)}]\n" for n in range(9))
+"""A few lines that say a thousand million values."""
+
+
 @pytest.mark.parametrize("read", [read_yaml, read_yaml_texts])
 @pytest.mark.parametrize(
     ("text", "says"),
@@ -86,11 +93,20 @@ def test_what_is_written_as_yaml_is_read_back(value: object) -> None:
         ("a: !!set {b, b}", "a key twice, at line 1"),
         ("a: 1\nb: {", "not YAML at line 2"),
         ("[" * 5_000, "too deep a nesting"),
+        ('{a: ["\\ud800"]}', "half a letter; write the letter itself"),
+        ('{"\\U0000dc00": 1}', "half a letter; write the letter itself"),
+        (REPEATED, "repeats parts of itself beyond all reason"),
     ],
 )
 def test_yaml_that_is_not_one_document_is_refused_at_its_line(read: Callable, text: str, says: str) -> None:
     with pytest.raises(InputError, match=f"^the file .*{says}$"):
         read(text, name="the file")
+
+
+@pytest.mark.parametrize("text", ["a: &a [*a]", "a: &a {b: *a}"])
+def test_yaml_that_is_a_part_of_itself_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="repeats parts of itself"):
+        read_yaml(text)
 
 
 @pytest.mark.parametrize("text", ["a: 2024-99-99", "1: a\n1.0: b", "n: " + "1" * 5_000])
@@ -104,6 +120,11 @@ def test_numbers_that_are_not_decimal_are_texts(text: str) -> None:
     assert read_yaml(f"[{text}, 0, -7, +12, 2.5, -0.25, .5, 1.0e+300, .inf]") == [
         *(text, 0, -7, 12, 2.5, -0.25, 0.5, 1e300, float("inf"))
     ]
+
+
+def test_letters_that_utf_16_writes_in_two_are_read() -> None:
+    assert read_json('["\\ud83d\\ude00"]') == read_json(b'["\xf0\x9f\x98\x80"]') == ["\U0001f600"]
+    assert read_yaml('["\\U0001f600", "\\u00e9"]') == ["\U0001f600", "\u00e9"]
 
 
 def test_what_yaml_may_repeat_is_read() -> None:

@@ -23,18 +23,22 @@ def read_json(text: str | bytes, *, name: str = "this") -> Any:  # noqa: ANN401 
     """The value of a JSON text; ``name`` says in a refusal what was read.
 
     Raises:
-        InputError: no JSON (RFC 8259), a key twice in one object, NaN or infinity, or a nesting or number beyond all
-            reason; where Python says why, that is the cause.  The message quotes nothing of the text.
+        InputError: no JSON (RFC 8259), a key twice in one object, NaN or infinity, half a letter, or a nesting or
+            number beyond all reason; where Python says why, that is the cause.  The message quotes nothing of the text.
 
     >>> read_json('{"a": [1, 2.5, null]}')
     {'a': [1, 2.5, None]}
     """
     try:
-        return _DECODER.decode(_decoded(text) if isinstance(text, bytes) else text)
+        decoded = text.decode(json.detect_encoding(text)) if isinstance(text, bytes) else text
+        found = _DECODER.decode(decoded)
     except _RepeatedKeyError:
         raise InputError(f"{name} says a key twice, so what it means is open", culprit=text) from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"{name} is no JSON", culprit=text) from error
+    if "\\u" in decoded:
+        _refuse_odd(found, name)
+    return found
 
 
 def read_yaml(text: str, *, name: str = "this") -> Any:  # noqa: ANN401 -- YAML
@@ -42,8 +46,9 @@ def read_yaml(text: str, *, name: str = "this") -> Any:  # noqa: ANN401 -- YAML
     ``0x1F``, ``1_000`` and ``1:30`` are texts.
 
     Raises:
-        InputError: no YAML, a key twice in one mapping, a date of no calendar, or a nesting or number beyond all
-            reason; where PyYAML says why, that is the cause.  The message quotes nothing of the text.
+        InputError: no YAML, a key twice in one mapping, a date of no calendar, half a letter, or a nesting, number or
+            repetition beyond all reason; where PyYAML says why, that is the cause.  The message quotes nothing of the
+            text.
 
     >>> read_yaml("{a: [1, yes, true]}")
     {'a': [1, 'yes', True]}
@@ -162,9 +167,27 @@ def _no_constant(_: str) -> None:
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_constant)
 
 
-def _decoded(text: bytes) -> str:
-    """The text of bytes, in any of the encodings that JSON may have."""
-    return text.decode(json.detect_encoding(text), "surrogatepass")
+_HALF = re.compile("[\ud800-\udfff]")  # of a letter that UTF-16 writes in two; no file and no reply can hold one
+_MOST_REPEATED = 1_000_000
+
+
+def _refuse_odd(found: object, name: str, *, most: float = math.inf) -> None:
+    """Refuse half letters, which only escapes write, and more than ``most`` values, as references in YAML make of few.
+
+    Raises:
+        InputError: there is one, or there are more.
+    """
+    waiting = [found]
+    while waiting:
+        each, most = waiting.pop(), most - 1
+        if most < 0:
+            raise InputError(f"{name} repeats parts of itself beyond all reason")
+        if isinstance(each, str) and _HALF.search(each):
+            raise InputError(f"{name} has an escape that is half a letter; write the letter itself")
+        if isinstance(each, dict):
+            waiting += [*each, *each.values()]
+        elif isinstance(each, list | tuple | set):
+            waiting += each
 
 
 _DAY = "tag:yaml.org,2002:timestamp"
@@ -228,7 +251,7 @@ def _loaded(text: str, name: str, *, as_texts: bool) -> Any:  # noqa: ANN401 -- 
 
     reader = _readers()[as_texts]
     try:
-        return yaml.load(text, Loader=reader)  # noqa: S506  (safe loaders, made stricter)
+        found = yaml.load(text, Loader=reader)  # noqa: S506  (safe loaders, made stricter)
     except _RepeatedKeyError as error:
         raise InputError(f"{name} says a key twice, at line {error}", culprit=text) from None
     except _NoDayError as error:
@@ -241,3 +264,6 @@ def _loaded(text: str, name: str, *, as_texts: bool) -> Any:  # noqa: ANN401 -- 
         raise InputError(
             f"{name} holds what no document does: a number of thousands of digits, or too deep a nesting", culprit=text
         ) from error
+    if "*" in text or "\\" in text:
+        _refuse_odd(found, name, most=_MOST_REPEATED if "*" in text else math.inf)
+    return found

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 
+import httpx
 import pytest
 from tests.app.http.hospital import write_hospital
 from tests.app.http.serving import DOMAIN, Server, write_people
@@ -121,6 +123,16 @@ def test_what_cannot_be_described_is_refused_in_a_sentence(served, steward):
     wrong = {**DOMAIN, "attributes": {"nobody": DOMAIN["attributes"]["age"]}}
     with pytest.raises(ServerError, match="nobody"):
         steward.accept(wrong, source=str(folder / "tables" / "one" / "people.parquet"))
+    odd = [{"per": {"sex": 1.5}}, {"rows": 1e308}, {"per": {"sex": {"rows": 1, "groups": 0}}}]
+    for part in odd:
+        with pytest.raises(ServerError) as refused:
+            steward.accept({**DOMAIN, "unit": {"id": "person", "rows": 3, **part}})
+        assert refused.value.problem["status"] == 422
+    header = {"Authorization": f"Bearer {served[0].key('raw', Scope.STEWARD)}", "Content-Type": "application/json"}
+    half = json.dumps({"domain": {**DOMAIN, "unit": {"id": "\ud800", "rows": 3}}})
+    address = f"{served[0].address}/v1/acceptances"
+    reply = httpx.post(address, content=half, headers=header, timeout=60, trust_env=False)
+    assert (reply.status_code, "half a letter" in reply.text) == (422, True)
     with served[0].client("ana") as analyst:
         for asked in (lambda: analyst.draft("x.csv"), lambda: analyst.accept(DOMAIN)):
             with pytest.raises(ServerError) as refused:
