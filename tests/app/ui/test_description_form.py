@@ -50,8 +50,24 @@ def test_a_schema_comes_back_from_its_form():
         "per": {"cost": 2},
         "derived": {"dear": {"case": [["cost > 9", "yes"]], "else": "no"}},
     }
+    document["tables"]["diagnoses"]["references"] |= {"ward": "icd", "odd, {key}": "icd"}
     document["of_unit"] = {"visits": {"count": "visits", "maximum": 3}}
     assert document_of(fields_of(document)) == document | {"draft": True, "tables": private(document["tables"])}
+
+
+@pytest.mark.parametrize(
+    "per",
+    [
+        {"sex": 1},
+        {"sex": 1, "age": 2},
+        {"month(day)": {"rows": 2, "groups": 4}},
+        {"{odd}": 1, "month(day), sex": {"rows": 2, "groups": 4}, "a: b": {"rows": 1, "groups": 2}},
+        {f"{'x' * 150} y": {"rows": 1, "groups": 2}},
+    ],
+)
+def test_bounds_by_groups_come_back_whatever_their_form(per):
+    unit = {"id": "person", "rows": 3, "per": per}
+    assert document_of(fields_of({**DOMAIN, "unit": unit}))["unit"] == unit
 
 
 def private(tables):
@@ -118,6 +134,7 @@ def test_a_table_of_a_schema_is_made_public_or_left_out():
         ("unit-kind", "id", "say which column tells people apart"),
         ("base", "{", "the form is no JSON"),
         ("base", "{}", "draft the description again"),
+        ("base", '{"parts": {"": 3}}', "draft the description again"),
     ],
 )
 def test_what_cannot_be_read_is_said_at_its_field(field, text, says):
@@ -131,6 +148,18 @@ def test_what_cannot_be_read_is_said_at_its_field(field, text, says):
 def test_what_is_no_description_has_no_form(document):
     with pytest.raises(DomainError, match="no domain and no schema"):
         fields_of(document)
+
+
+@pytest.mark.parametrize("said", [3, True, ["x"], {"x": 1}])
+def test_what_is_no_text_where_one_belongs_is_shown_and_refused(said):
+    odd = copy.deepcopy(DOMAIN)
+    odd["attributes"]["age"]["role"] = said
+    with pytest.raises(DomainError, match="role"):
+        parse(document_of(fields_of(odd)))
+    for part in ("key", "unit"):
+        schema = copy.deepcopy(SCHEMA)
+        schema["tables"]["visits"][part] = said
+        assert document_of(fields_of(schema))["tables"]["visits"][part] == str(said)
 
 
 def test_a_column_is_added_once():

@@ -189,6 +189,10 @@ def test_a_form_that_was_tampered_with_or_came_from_elsewhere_changes_nothing(se
     ):
         status, text = post(HERE, **fields)
         assert (status, "Nothing was spent" in text) == (422, True), (fields, text)
+    emptied = post(HERE, do="yaml", yaml="", base=fields_of(DOMAIN)["base"])
+    assert (emptied[0], "It has no attributes" in emptied[1]) == (422, False)
+    half = write_yaml({**DOMAIN, "csv": {"delimiter": "X"}}).replace("X", '"\\ud800"')
+    assert "half a letter" in post(HERE, do="yaml", yaml=half, base=fields_of(DOMAIN)["base"])[1]
     many = {f"t0-a{n}-name": "x" for n in range(20_001)}
     assert post(HERE, **many)[0] in (400, 413, 422)
     assert post("/steward/draft", source="/nowhere.csv")[0] == 422

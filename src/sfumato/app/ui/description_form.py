@@ -78,7 +78,7 @@ def _fields(document: Mapping[str, Any]) -> dict[str, str]:
     found: dict[str, str] = {}
     if document["sfumato"] == VERSION:
         found |= {"schema": str(document["schema"]), "unit-id": str(document["unit"]["id"])}
-        found |= {"unit-table": document["unit"].get("table") or ""}
+        found |= {"unit-table": _text(document["unit"].get("table"))}
     else:
         unit = document["unit"]
         found["unit-kind"] = "row" if unit == "row" else "id"
@@ -104,10 +104,10 @@ def _table_fields(at: str, body: Mapping[str, Any]) -> dict[str, str]:
     (column, to) = next(iter((body.get("through") or {}).items()), ("", ""))
     found = {
         "public": "" if public is None else "public" if public else "private",
-        "key": body.get("key") or "",
-        "unit": body.get("unit") or "",
-        "through": column,
-        "through-table": to,
+        "key": _text(body.get("key")),
+        "unit": _text(body.get("unit")),
+        "through": _text(column),
+        "through-table": _text(to),
         "rows": _text(body.get("rows")),
         "per": _lines(body.get("per")),
         "references": _lines(body.get("references")),
@@ -118,7 +118,7 @@ def _table_fields(at: str, body: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _attribute_fields(name: str, body: Mapping[str, Any]) -> dict[str, str]:
-    found = {"name": name, "type": str(body["type"]), "unknown": str(body["unknown"]), "role": body.get("role") or ""}
+    found = {"name": name, "type": str(body["type"]), "unknown": str(body["unknown"]), "role": _text(body.get("role"))}
     found |= {"nullable": "true"} if body.get("nullable") else {}
     for part in ("minimum", "maximum", "typical", "first", "last", "by", "zone"):
         found[part] = _text(body.get(part))
@@ -145,7 +145,9 @@ def _line(value: object) -> str:
 
 
 def _lines(mapping: Mapping[str, Any] | None) -> str:
-    return write_yaml(dict(mapping)).strip("{}\n") if mapping else ""
+    """A mapping with a line for each key, which one of plain values alone does not get from PyYAML."""
+    found = [write_yaml({key: each}).strip() for key, each in (mapping or {}).items()]
+    return "\n".join(each[1:-1] if each.startswith("{") else each for each in found)
 
 
 # --- back -------------------------------------------------------------------------------------------------------------
@@ -157,9 +159,7 @@ def document_of(fields: Fields) -> dict[str, Any]:
     Raises:
         InputError: a field is no number, no value, or no list; the message names it.
     """
-    base = read_json(fields.get("base", ""), name="the form")
-    if not isinstance(base, dict) or not isinstance(base.get("parts"), dict):
-        raise InputError("the form is not as it was sent; draft the description again")
+    base = _base(fields)
     parts = base.pop("parts")
     base.pop("accepted", None)
     if "schema" not in fields:
@@ -174,6 +174,19 @@ def document_of(fields: Fields) -> dict[str, Any]:
     listing = fields.get("unit-table", "")
     unit = {"id": fields.get("unit-id", "").strip(), **({"table": listing} if listing else {})}
     return base | {"draft": True, "schema": fields["schema"].strip(), "unit": unit, "tables": tables}
+
+
+def _base(fields: Fields) -> dict[str, Any]:
+    """What goes along with the fields, with all but the attributes of each table under ``parts``.
+
+    Raises:
+        InputError: it is no form of a description.
+    """
+    base = read_json(fields.get("base", ""), name="the form")
+    parts = base.get("parts") if isinstance(base, dict) else None
+    if not isinstance(parts, dict) or not all(isinstance(body, dict) for body in parts.values()):
+        raise InputError("the form is not as it was sent; draft the description again")
+    return dict(base)
 
 
 def _unit(fields: Fields, before: object) -> Any:  # noqa: ANN401 - JSON
@@ -321,10 +334,8 @@ def tables_of(fields: Fields) -> list[TableForm]:
     Raises:
         InputError: it is no form of a description.
     """
-    base, remarks = read_json(fields.get("base", ""), name="the form"), remarks_of(fields)
-    if not isinstance(base, dict) or not isinstance(base.get("parts"), dict):
-        raise InputError("the form is not as it was sent; draft the description again")
-    return [_shown_table(fields, f"t{place}-", str(name), remarks) for place, name in enumerate(base["parts"])]
+    remarks = remarks_of(fields)
+    return [_shown_table(fields, f"t{place}-", name, remarks) for place, name in enumerate(_base(fields)["parts"])]
 
 
 def remarks_of(fields: Fields) -> list[str]:

@@ -19,6 +19,7 @@ from sfumato.app.http.access import Steward, Worker
 from sfumato.app.http.descriptions import accepted, drafted, looked_at, read_described, read_document
 from sfumato.app.http.problems import problem, unusable
 from sfumato.app.http.registry import Key
+from sfumato.app.http.table_reading import Described
 from sfumato.app.ui.description_form import (
     GRAINS,
     KINDS,
@@ -112,7 +113,7 @@ def edit(request: Request, key: Steward, worker: Worker, form: SentFields) -> Re
             return _file(document, fields)
         found = read_described(document)
         if step == "register":
-            return _register(request, document, fields, key, worker)
+            return _register(request, found, fields, key, worker)
         risks = looked_at(found, fields.get("source", ""), worker.places)
     except REFUSALS as error:
         return _form(key, fields, error=error)
@@ -129,14 +130,14 @@ def _from_yaml(fields: dict[str, str]) -> dict[str, str]:
     return {name: fields.get(name, "") for name in ("name", "source", "limit")} | shown_fields
 
 
-def _register(request: Request, document: dict[str, Any], fields: dict[str, str], key: Key, worker: Worker) -> Response:
+def _register(request: Request, found: Described, fields: dict[str, str], key: Key, worker: Worker) -> Response:
     if fields.get("accepted") != "true":
         raise InputError("tick that you have looked at the description and accept it; a draft is not registered")
     name = fields.get("name", "").strip()
     worker.register(
         name,
         source=fields.get("source", "").strip(),
-        domain=accepted(read_described(document), by=key.name),
+        domain=accepted(found, by=key.name),
         limit=fields.get("limit", "").strip(),
         more={"second_budget": fields.get("second_budget") == "true"},
     )
