@@ -63,6 +63,7 @@ def test_a_folder_of_tables_is_released_judged_and_asked_for_again_for_nothing(v
     assert drawn["copies"] == ["drawn-1", "drawn-2"]
     one, other = (pyarrow.parquet.read_table(village / name / "persons.parquet") for name in drawn["copies"])
     assert one != other
+    assert [rows["persons"] for rows in drawn["rows"]] == [one.num_rows, other.num_rows]
     said = json.loads((village / "drawn-1" / "release.json").read_text())
     assert said["guarantee"] == made["guarantee"] == drawn["guarantee"]
     assert said["loss"] == {"epsilon": "1", "delta": "1e-06"}

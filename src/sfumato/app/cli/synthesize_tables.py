@@ -149,13 +149,13 @@ def sample_tables(model: Path, out: Path, *, copies: int | None, file_format: st
         free_folder(folder, file_format)
     refuse_clashes(folders, inputs=[model], overwrite=True)
     release = load_related(model)
-    rows = {}
+    rows = []
     for folder in folders:
         with working("Sampling"):
             drawn = release.redrawn()
-            rows = {name: table.num_rows for name, table in drawn.tables.items()}
+            rows.append({name: table.num_rows for name, table in drawn.tables.items()})
         drawn.write(folder, file_format=file_format)
-        for name, many in rows.items():
+        for name, many in rows[-1].items():
             remark(f"Wrote {counted(many, 'row')} of {name} to {folder}.")
     if copies is not None:
         remark(NO_COMBINING)
@@ -163,7 +163,7 @@ def sample_tables(model: Path, out: Path, *, copies: int | None, file_format: st
     written: dict[str, object] = {"out": str(out)}
     if copies is not None:
         written = {"copies": [str(folder) for folder in folders], "note": NO_COMBINING}
-    said = {"rows": rows, "guarantee": release.guarantee, "trust": STATED_BY_A_FILE}
+    said = {"rows": rows[0] if copies is None else rows, "guarantee": release.guarantee, "trust": STATED_BY_A_FILE}
     result({**written, **said}, text, as_json=as_json)
 
 
