@@ -276,14 +276,20 @@ def table_place(table: SchemaTable, source: object) -> object:
         if any(option.startswith("table=") for option in options.split("&")):
             raise InputError("the schema names the tables; leave ?table= out of the address", culprit=shown(source))
         return f"{place}?{options}{'&' if mark and options else ''}table={table.name}"
-    folder = Path(source)
+    try:
+        return _in_folder(table, Path(source))
+    except OSError as error:
+        raise TableError(f"cannot read {str(source)[:200]!r}: {error.strerror}", culprit=source) from None
+
+
+def _in_folder(table: SchemaTable, folder: Path) -> Path:
     if folder.is_file():
         raise TableError(
-            f"{source} is a file; a schema is of several tables: name their folder, or the URL of their database",
-            culprit=source,
+            f"{folder} is a file; a schema is of several tables: name their folder, or the URL of their database",
+            culprit=folder,
         )
     if not folder.is_dir():
-        raise TableError(f"there is no folder {source}", culprit=source)
+        raise TableError(f"there is no folder {folder}", culprit=folder)
     parts = folder / table.name  # a folder of Parquet files
     found_files = [*table_files(folder, table.name), *([parts] if parts.exists() else [])]
     if len(found_files) != 1:

@@ -182,7 +182,7 @@ class _Drafting:
         """Find what people are called by, the table that lists them, and the owner of every table."""
         columns = {profile.column.name for profiles in self.profiles.values() for profile in profiles}
         if named is not None and named not in columns:
-            raise InputError(f"no table has a column {named!r}, which --unit names", culprit=named)
+            raise InputError(f"no table has a column {named!r}, which was named as the unit", culprit=named)
         best = named or self._people(columns)
         if best is None:
             raise TableError(

@@ -11,7 +11,7 @@ from sfumato.engine.csv_file import how_written
 from sfumato.engine.open import open_table
 from sfumato.engine.schema_draft import SchemaDraft, draft_schema
 from sfumato.engine.table_files import CSV_SUFFIXES, PARQUET_SUFFIXES, table_name
-from sfumato.errors import InputError, counted
+from sfumato.errors import InputError, TableError, counted
 
 
 def draft_source(places: Sequence[str], *, name: str | None = None, unit: str | None = None) -> SchemaDraft:
@@ -28,9 +28,12 @@ def draft_source(places: Sequence[str], *, name: str | None = None, unit: str | 
     """
     if len(places) == 1 and "://" in places[0]:
         return _draft_database(places[0], name, unit)
-    files = _files(places)
-    first = Path(places[0]).resolve()
-    called = name or _word(first.name if first.is_dir() else first.parent.name)
+    try:
+        files = _files(places)
+        first = Path(places[0]).resolve()
+        called = name or _word(first.name if first.is_dir() else first.parent.name)
+    except OSError as error:
+        raise TableError(f"cannot read {str(error.filename)[:200]!r}: {error.strerror}", culprit=places) from None
     written = {each: how_written(str(path), {}) for each, path in files.items()}
     opened = {each: open_table(path, csv=written[each].format) for each, path in files.items()}
     drafted = draft_schema(called, opened, unit=unit, formats={each: written[each].format for each in files})

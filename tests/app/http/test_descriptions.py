@@ -7,13 +7,18 @@ import os
 
 import httpx
 import pytest
-from tests.app.http.hospital import write_hospital
+from tests.app.http.hospital import SCHEMA, write_hospital
 from tests.app.http.serving import DOMAIN, Server, write_people
 from tests.services import require
 
 from sfumato.app.cli.conventions import database
 from sfumato.app.client import ServerError
+from sfumato.app.http.admission import TablePlaces
+from sfumato.app.http.descriptions import looked_at, read_described
+from sfumato.app.http.problems import RefusalError
 from sfumato.app.http.registry import Scope
+from sfumato.engine.schema_source import draft_source
+from sfumato.errors import TableError
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +128,10 @@ def test_what_cannot_be_described_is_refused_in_a_sentence(served, steward):
     wrong = {**DOMAIN, "attributes": {"nobody": DOMAIN["attributes"]["age"]}}
     with pytest.raises(ServerError, match="nobody"):
         steward.accept(wrong, source=str(folder / "tables" / "one" / "people.parquet"))
+    long = "x" * 400
+    for asked in (lambda: draft_source([long]), lambda: looked_at(read_described(SCHEMA), long, TablePlaces())):
+        with pytest.raises((TableError, RefusalError), match="cannot read 'xxx"):
+            asked()
     odd = [{"per": {"sex": 1.5}}, {"rows": 1e308}, {"per": {"sex": {"rows": 1, "groups": 0}}}]
     for part in odd:
         with pytest.raises(ServerError) as refused:
