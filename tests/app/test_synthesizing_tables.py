@@ -70,6 +70,9 @@ def test_a_folder_of_tables_is_released_judged_and_asked_for_again_for_nothing(v
     few = sfumato("sample", "made.model", "--out", "few", "--rows", "3", cwd=village, code=2).stderr
     assert "--rows and --given are for models of one table" in few
     assert "not empty" in sfumato("sample", "made.model", "--out", "drawn-1", cwd=village, code=2).stderr
+    (village / "cut.model").write_bytes((village / "made.model").read_bytes()[:300])
+    for model in ("cut.model", "no.model"):  # which is told, and not that a folder is no file of rows
+        assert model in sfumato("sample", model, "--out", "few", cwd=village, code=2).stderr
     (village / "kept.ledger").rename(village / "village.ledger")
     (village / "gone").rename(village / "village")
     judged = sfumato("evaluate", "village", "made", "--schema", "village.yaml", cwd=village).stdout
@@ -100,6 +103,8 @@ def test_a_folder_of_tables_is_released_judged_and_asked_for_again_for_nothing(v
         (("--out", "made", "--memory", "cats=2"), "--memory: 'cats' is no child table here; persons are"),
         (("--out", "made", "--memory", "two"), "--memory takes TABLE="),
         (("--out", "made", "--memory", "2", "--memory", "1"), "twice of all tables"),
+        (("--out", "made", "--memory", "persons=2", "--memory", "persons=1"), "--memory is said twice of persons"),
+        (("--out", "made", "--most", "persons=2", "--most", "persons=2"), "--most is said twice of persons"),
         (("--out", "made.csv", "--memory", "2"), "are for --schema with a folder as --out"),
         (("--out", "made.xlsx"), "made.xlsx is named like a file; name a folder"),
         (("--out", "made.JSON"), "named like a file"),

@@ -395,13 +395,13 @@ def sample(
             raise InputError("--rows and --given are for models of one table; of linked tables all units are drawn")
         sample_tables(model, out, copies=copies, file_format=file_format, as_json=as_json)
         return
+    release = load(model)
     if file_format != "parquet":
         raise InputError("--format is for models of linked tables; one table is written as the name of --out ends")
     files = [out] if copies is None else [out.with_stem(f"{out.stem}-{number}") for number in range(1, copies + 1)]
     for file in files:
         writable(file, overwrite=overwrite)
     refuse_clashes([*files, *map(codebook_path, files)], inputs=[model], overwrite=overwrite)
-    release = load(model)
     drawing = _restricted(release, given) if given else release
     for file in files:
         with working("Sampling"):

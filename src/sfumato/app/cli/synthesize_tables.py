@@ -222,6 +222,8 @@ def _by_table(texts: Sequence[str], option: str, known: Mapping[str, ChildTable]
             raise InputError(f"{option} takes TABLE=, and what holds of that table, not {text!r}", culprit=text)
         if name not in known:
             raise InputError(f"{option}: {name!r} is no child table here; {', '.join(known)} are", culprit=name)
+        if name in found:
+            raise InputError(f"{option} is said twice of {name}", culprit=name)
         found[name] = value
     return found
 
