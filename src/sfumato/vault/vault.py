@@ -348,20 +348,20 @@ class _Computing:
         """Whether any noise was drawn."""
         return any(noise.drawn for noise in self._noises)
 
-    def answer(self, *, stored: Callable[[], tuple[StoredMarginal, ...]] = tuple) -> bytes:
-        """Run the method within the charge."""
-        return self._answer(self._exactly, stored)
-
     def at_once(self) -> bytes | None:
-        """The same off tables that are kept, see :class:`sfumato.ledger.reservation.AtOnce`; None: rows are needed."""
+        """The answer off kept tables, see :class:`sfumato.ledger.reservation.AtOnce`; None: rows are needed."""
         assert isinstance(self._run, QuestionTally)
         kept = self._exactly.kept(self._run.questions)
-        return None if kept is None else self._answer(kept, tuple)
+        return None if kept is None else self.answer(kept=kept)
 
-    def _answer(self, exactly: ExactAnswers, stored: Callable[[], tuple[StoredMarginal, ...]]) -> bytes:
+    def answer(
+        self, *, kept: ExactAnswers | None = None, stored: Callable[[], tuple[StoredMarginal, ...]] = tuple
+    ) -> bytes:
+        """Run the method within the charge, off tables that are ``kept`` where they are given."""
         noise = DrawnEntropy(self._entropy)
         self._noises.append(noise)
-        mechanisms = TableMechanisms(exactly, within=PrivacyFilter(self._charge), entropy=noise, stored=stored)
+        exactly, within = kept or self._exactly, PrivacyFilter(self._charge)
+        mechanisms = TableMechanisms(exactly, within=within, entropy=noise, stored=stored)
         try:
             payload = self._run(mechanisms)
         finally:
