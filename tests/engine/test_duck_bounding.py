@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from typing import Any
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pytest
 from tests.engine.test_bounding import FIRST, LAST, chosen, domain_of
 
-from sfumato.domain import GroupBound
+from sfumato.domain import Domain, GroupBound, Integer, Unit, Unknown
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
 
@@ -61,3 +62,25 @@ def test_the_rows_that_are_kept_are_those_of_the_order(monkeypatch, bucket: int)
     assert min(shares) == 0
     assert any(0 < share < 0.5 for share in shares)
     assert max(shares) > 0.5
+
+
+def test_cells_of_large_numbers_are_told_apart_by_unit() -> None:
+    """Of 2^51 cells, where units numbered times cells no longer fit 64 bits: two rows each, and one cell is kept."""
+    people, size = 9000, 1 << 17
+    names = ("a", "b", "c")
+    attributes = tuple(Integer(name=name, minimum=0, maximum=size - 1, unknown=Unknown.DROP) for name in names)
+    domain = Domain(attributes, unit=Unit("person", rows=5, per=(GroupBound(names, rows=1, groups=1),)))
+    rows = {"person": [f"p{place}" for place in range(2 * people)], **{name: [0] * (2 * people) for name in names}}
+    rows = {name: [*values[:people], *values[:people]] for name, values in rows.items()}
+    rows["a"][people:] = [size - 1] * people
+
+    def first(person: int) -> bool:
+        digests = [
+            hashlib.md5(f"{domain.hash[:16]}p{person}|{cell}".encode()).hexdigest()  # noqa: S324
+            for cell in (0, (size - 1) * size * size)
+        ]
+        return digests[0] < digests[1]
+
+    found = reveal(open_table(pa.table(rows)).encode(domain).marginals([("a",)])[0])
+    assert found.sum() == people
+    assert found[0] == sum(map(first, range(people)))

@@ -8,7 +8,6 @@ and sorted, unit by unit; all others stay unseen.  The digests are the same text
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sfumato.domain.unit import GroupBound
 from sfumato.engine.bounding import cell_digest, cell_number, fewest_cut, row_content
 from sfumato.engine.encoding import RowEncoding
 
@@ -78,26 +76,24 @@ class _Bucket:
         kept = np.ones(len(self.places), dtype=bool)
         draws = _Draws(self)
         for bound, cell in zip(self.encoding.domain.unit.per, self.cells, strict=True):
-            groupings = [self.encoding.domain.grouping(name) for name in bound.by]
-            size = math.prod(len(grouping.labels) for grouping in groupings)
-            pairs = self.units * size + cell
+            held, own = _numbered(cell)  # there may be 2^53 cells: with as many units, pairs would not fit 64 bits
+            pairs = self.units * len(held) + own
             if bound.groups is not None:
-                self._cut_cells(kept, pairs, size, bound)
+                self._cut_cells(kept, pairs, held, bound.groups)
             _cut(kept, pairs, bound.rows, draws)
         _cut(kept, self.units, self.encoding.domain.unit.rows, draws)
         return self.places[~kept]
 
-    def _cut_cells(self, kept: _Kept, pairs: _Rows, size: int, bound: GroupBound) -> None:
-        """Drop the rows in cells of a unit beyond the first ``bound.groups``."""
-        assert bound.groups is not None
-        rows = np.flatnonzero(kept)
+    def _cut_cells(self, kept: _Kept, pairs: _Rows, held: _Rows, most: int) -> None:
+        """Drop the rows in cells of a unit beyond the first ``most``; cells are numbered by their place in ``held``."""
+        rows, size = np.flatnonzero(kept), len(held)
         cells, inverse = _numbered(pairs[rows])
-        many = np.flatnonzero(np.bincount(cells // size)[cells // size] > bound.groups)
+        many = np.flatnonzero(np.bincount(cells // size)[cells // size] > most)
         if not len(many):
             return
         cut = np.zeros(len(cells), dtype=bool)
         units, own = np.divmod(cells[many], size)
-        cut[many] = _rank(units, self._cell_words(units, own)) >= bound.groups
+        cut[many] = _rank(units, self._cell_words(units, held[own])) >= most
         kept[rows[cut[inverse]]] = False
 
     def _cell_words(self, units: _Rows, cells: _Rows) -> _Words:
