@@ -12,12 +12,14 @@ import pyarrow as pa
 import pytest
 from tests.engine.test_related import rows_of
 
-from sfumato.domain.related_tables import RelatedTables, related_tables
+from sfumato.domain.related_tables import WHOLE, RelatedTables, related_tables
 from sfumato.domain.table_schema import Schema, parse_schema
+from sfumato.engine.exact import reveal
 from sfumato.engine.joined import open_tables
 from sfumato.privacy.loss import Rho
 from sfumato.synthesize import related
 from sfumato.synthesize.families import ModelSizes
+from sfumato.vault.derived_questions import DerivedMarginal
 from sfumato.vault.schema_vault import open_schema
 
 FIRST, LAST = date(2023, 1, 1), date(2023, 12, 31)
@@ -121,11 +123,15 @@ def test_tests_are_near_their_visits_and_on_declared_days(tmp_path: Path, grain:
     assert len(taken) > 1000
     assert min(taken) >= TESTED
     assert max(taken) <= TESTED_LAST
+    (part,) = [part for part in release.codebook.parts if part.name == "tests.head"]
+    (column,) = [column for column in part.columns if column.name == "tests.first.taken"]
+    described = related_tables(schema)
+    (table,) = [table for table in described.derived if table.name == "tests.head"]
+    weighed = DerivedMarginal(table, (column.name,)).count(open_tables(schema, release.tables).derive(described))
+    assert [value.units for value in column.values] == pytest.approx((reveal(weighed) / WHOLE).tolist())
     if grain == "day":
         apart = [(row["taken"] - came[row["visit"]]).days for row in rows if row["taken"] and came[row["visit"]]]
         assert np.mean(np.abs(apart) <= 31) > 0.8  # at random a sixth of them
-        (part,) = [part for part in release.codebook.parts if part.name == "tests.head"]
-        (column,) = [column for column in part.columns if column.name == "tests.first.taken"]
         labels = [value.label for value in column.values]
         assert labels[-3:] == ["(missing)", "of visits without a date", "none"]
         assert "2 to 7 before that of visits" in labels

@@ -191,7 +191,7 @@ def read_families(
     chosen = [
         name
         for name in linked(schema)
-        if (tables is None or name in tables) and not (only_files and not _files(place, name))
+        if (tables is None or name in tables) and not (only_files and not table_files(place, name))
     ]
     for name in chosen:
         above = parent_of(schema, name)
@@ -249,7 +249,7 @@ class _RawTable:
 
     @staticmethod
     def of(table: SchemaTable, folder: Path) -> _RawTable:
-        files = _files(folder, table.name)
+        files = table_files(folder, table.name)
         if len(files) != 1:
             said = f"both {files[0].name} and {files[1].name}" if files else f"no {table.name}.csv or .parquet"
             raise TableError(f"{folder} has {said}", culprit=table.name)
@@ -284,10 +284,6 @@ class _RawTable:
             fits &= codes >= 0
             found.append(codes)
         return found, fits
-
-
-def _files(folder: Path, name: str) -> list[Path]:
-    return table_files(folder, name)
 
 
 def _code(attribute: Attribute, value: object, written: CsvFormat | None) -> int:

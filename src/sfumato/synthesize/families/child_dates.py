@@ -51,6 +51,20 @@ def dates_after(
     return found
 
 
+def first_date_cells(related: RelatedTables, child: ChildTable, codes: Codes, days: Codes | None) -> Codes:
+    """The cells in a head of first dates, given the dates of the rows above where it counts distances from these."""
+    above, apart, declared = related.above(child), related.apart(child), child.attribute(child.order or "").declared
+    cells, further = related.first_cells(child)
+    if above is None or apart is None or days is None:
+        found = np.searchsorted(np.array(child.first_dates), codes, side="right") - 1
+    else:
+        found = np.searchsorted(np.array(related.distances(child)), codes - days + apart, side="right") - 1
+        undated = days >= above.attribute(above.order or "").declared
+        found = np.where(undated, cells + further - 1, found)
+    inside: Codes = np.where(codes >= declared, codes - declared + cells, found)
+    return inside
+
+
 class Dates:
     """The dates of the children drawn last, and what is left for the next ones.
 

@@ -24,7 +24,7 @@ from sfumato.model.factor import FloatArray
 from sfumato.model.noisy_table import NoisyTable
 from sfumato.strict_documents import read_json
 from sfumato.synthesize.codebook import NOTICE, Guarantee, printable
-from sfumato.synthesize.families.child_dates import Codes
+from sfumato.synthesize.families.child_dates import DAY, Codes, first_date_cells
 from sfumato.synthesize.families.drawn_children import DrawnChildren
 from sfumato.synthesize.families.family_labels import head_labels, opening_labels, tail_labels
 from sfumato.synthesize.families.slots import Slot
@@ -172,20 +172,16 @@ def family_codebook(
     head = {**head, **dict(direct)}  # of which some were left out
     units = len(next(iter(head.values()), ()))
     weighed: list[Weighed] = [(head, np.ones(units))]
-    says = "one row a unit: the parent, how many children of each table, the first child of each"
+    listed = " and ".join(child.table.name for child in related.direct)
+    says = f"one row a unit: the parent, how many of {listed}, the first of each"
     parts = [_Drawn(related.head, models["head"], weighed, 1, head_labels(related)).part("head", says)]
     for child in related.children:
         above, opening, tail = related.above(child), related.opening(child), related.tail(child)
         own, table = children.heads[child.table.name], child.table.name
         if above is not None and opening is not None:
-            weights = np.array(opening.weights, dtype=np.float64)[own[opening.number]]
-            held = {name: own[name] for name in opening.domain.names}
-            # a first child that was drawn and left out, as the unit had too many, is none
-            for each in child.table.attributes:
-                name = child.named("first", each.name)
-                held[name] = np.where(own[child.number] > 0, own[name], opening.domain[name].size - 1)
+            weighed = [_opening_rows(related, child, own, children.slots[table])]
             labels = opening_labels(related, child)
-            drawn = _Drawn(opening.domain, models[opening.name], [(held, weights)], opening.whole, labels)
+            drawn = _Drawn(opening.domain, models[opening.name], weighed, opening.whole, labels)
             says = (
                 f"one row for each of {above.table.name}: what is known of it, how many of {table}, the first of them; "
                 "those of one unit weigh one together at most"
@@ -217,6 +213,23 @@ def family_codebook(
 
 Weighed = tuple[Mapping[str, Codes], FloatArray]
 """Codes of some rows by attribute, and what each row weighs."""
+
+
+def _opening_rows(
+    related: RelatedTables, child: ChildTable, head: Mapping[str, Codes], slots: Sequence[Slot]
+) -> Weighed:
+    """The rows of the own head of a child table, with their weights: the first child is the one that was kept."""
+    opening = related.opening(child)
+    assert opening is not None
+    weights = np.array(opening.weights, dtype=np.float64)[head[opening.number]]
+    held, (rows, codes) = {name: head[name] for name in opening.domain.names}, slots[0]
+    for each in child.table.attributes:
+        name, own = child.named("first", each.name), codes[each.name]
+        if child.dated and each.name == child.order:  # the day may have been moved to one that is declared
+            own = first_date_cells(related, child, own, head[DAY][rows] if DAY in head else None)
+        held[name] = np.full(len(weights), opening.domain[name].size - 1)
+        held[name][rows] = own
+    return held, weights
 
 
 def _tail_rows(

@@ -1,7 +1,7 @@
 """Which synthetic rows stand under the bounds by groups that the schema declares: of a unit the first in each cell.
 
-The rows are synthetic, so this is post-processing.  The first row of a family is always kept: it is the first in its
-cell, and its cell is the first of its unit or was kept with an earlier row.
+The rows are synthetic, so this is post-processing.  The first row of a unit is always kept: it is the first in its
+cell, and its cell is the first of the unit.
 """
 
 from __future__ import annotations
