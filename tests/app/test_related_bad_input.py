@@ -53,6 +53,8 @@ RELEASED = {
     "nobody has two visits": {
         "visits": "visit,patient,came,kind\n" + "".join(f"{u},{u},2023-02-02,a\n" for u in range(40))
     },
+    "no test": {"tests": "visit,kind\n"},
+    "no visit, and so no test that is of one": {"visits": "visit,patient,came,kind\n"},
     "nobody has a test of two": {"tests": "visit,kind\n0,x\n"},
     "dates missing and equal": {
         "visits": "visit,patient,came,kind\n" + "".join(f"{u},{u % 20},,b\n" for u in range(40))
@@ -71,7 +73,7 @@ REFUSED = {
     "two visits of one key": ({"visits": VISITS + "0,5,2023-05-05,a\n"}, "names several rows"),
     "no column of the unit": ({"visits": VISITS.replace("visit,patient", "visit,person")}, "no column 'patient'"),
     "no table": ({"tests": None}, "no file tests.csv"),
-    "a table without rows": ({"tests": "visit,kind\n"}, "no rows"),
+    "no patient": ({"patients": "patient,sex\n"}, "no rows"),
     "no table at all": ({"tests": ""}, "tests.csv"),
 }
 

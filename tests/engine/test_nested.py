@@ -14,6 +14,7 @@ from tests.engine.test_related import SERVERS, filled, rows_of
 from tests.nested_families import TOWN, Row, derived_rows, frames, nested, some_houses
 
 from sfumato.engine.joined import open_tables
+from sfumato.errors import TableError
 
 TWINS = Row((0,), (Row((2, 1), (Row((0,), (Row((0,)),)),)), Row((2, 1), (Row((2,)),)), Row((2, 1))))
 HOUSES = [*some_houses(40, 3), Row((1,)), TWINS, Row((0,), (Row((1, 0), (Row((1,)),) * 9),) * 9)]
@@ -66,6 +67,22 @@ def test_databases_make_the_same_rows(server) -> None:
         opened = open_tables(TOWN, address)
         for tables in (SHAPES["more jobs than a house may have"], SHAPES["two before"], SHAPES["tasks"]):
             same_rows(opened, tables, HOUSES)
+
+
+NOBODY_BELOW = [Row((0,)), Row((1,))]
+
+
+def test_tables_without_rows_are_like_any_other_save_that_of_the_units() -> None:
+    """One person may have the only rows of a table: whether they are there is told by no error."""
+    same_rows(open_tables(TOWN, frames(NOBODY_BELOW)), SHAPES["tasks"], NOBODY_BELOW)
+    with pytest.raises(TableError, match="has no rows"):
+        open_tables(TOWN, frames([]))
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_tables_of_databases_without_rows_are_like_any_other(server) -> None:
+    with filled(server, frames(NOBODY_BELOW)) as address:
+        same_rows(open_tables(TOWN, address), SHAPES["tasks"], NOBODY_BELOW)
 
 
 @pytest.mark.slow

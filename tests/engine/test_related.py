@@ -113,7 +113,8 @@ def filled(variable: str, tables: Mapping[str, pa.Table]) -> Iterator[str]:
             described = sa.Table(table, sa.MetaData(), *kinds)
             with inside.begin() as connection:
                 described.create(connection)
-                connection.execute(described.insert(), rows.to_pylist())
+                if rows.num_rows:
+                    connection.execute(described.insert(), rows.to_pylist())
         yield own.set(drivername=own.drivername.partition("+")[0]).render_as_string(hide_password=False)
     finally:
         force = " WITH (FORCE)" if server.drivername.startswith("postgresql") else ""

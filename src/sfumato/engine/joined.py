@@ -19,7 +19,7 @@ from sfumato.domain.view import BoundedView
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import Encoding
 from sfumato.engine.open import open_table
-from sfumato.engine.port import ColumnKind, Recodable
+from sfumato.engine.port import ColumnKind, ProtectedTable, Recodable
 from sfumato.engine.related_sql import DerivedEncoding
 from sfumato.engine.table_files import CSV_SUFFIXES, shown, table_files
 from sfumato.engine.view_sql import ViewEncoding, found_owners, own_owners, own_rows, owned_rows
@@ -230,12 +230,12 @@ def open_tables(schema: Schema, source: object) -> JoinedTables:
 
     Raises:
         InputError: nothing of these.
-        TableError: a table is missing, cannot be read, or its keys are none.
+        TableError: as of :func:`open_schema_table`, or its keys are none.
     """
     from sfumato.engine.duckdb.duck_table import DuckTable
     from sfumato.engine.sql.sql_table import SqlTable
 
-    tables = {table.name: open_table(table_place(table, source), csv=table.csv) for table in schema}
+    tables = {table.name: open_schema_table(schema, table, source) for table in schema}
     files = {name: table for name, table in tables.items() if isinstance(table, DuckTable)}
     if len(files) == len(tables):
         from sfumato.engine.duckdb.duck_join import DuckJoin
@@ -256,6 +256,18 @@ def open_tables(schema: Schema, source: object) -> JoinedTables:
     raise InputError(
         "several tables are opened together from files and frames, from one database, or on Spark", culprit=source
     )
+
+
+def open_schema_table(schema: Schema, table: SchemaTable, source: object) -> ProtectedTable:
+    """One table of a schema, where it lies.
+
+    Raises:
+        InputError: the source is none of those of :func:`open_tables`.
+        TableError: it is missing, or cannot be read; or it has no rows, and is public or lists all units.  Of others
+            one person may have the only rows, and whether they are there is told by no error.
+    """
+    empty = not table.public and table.name != schema.units
+    return open_table(table_place(table, source), csv=table.csv, empty=empty)
 
 
 def table_place(table: SchemaTable, source: object) -> object:

@@ -27,7 +27,7 @@ from sfumato.errors import InputError, TableError
 _DATABASES = {"postgresql": "postgresql", "postgres": "postgresql", "mysql": "mysql", "mariadb": "mariadb"}
 
 
-def open_table(source: object, *, csv: CsvFormat | None = None) -> ProtectedTable:
+def open_table(source: object, *, csv: CsvFormat | None = None, empty: bool = False) -> ProtectedTable:
     """Open a protected table where it lies; for its owner, as messages tell whether it has rows.
 
     Args:
@@ -36,11 +36,12 @@ def open_table(source: object, *, csv: CsvFormat | None = None) -> ProtectedTabl
             ``postgresql://user:password@host/database?table=people`` (also postgres, mysql, mariadb); ``spark:PATH`` of
             Parquet or CSV, ``spark:NAME`` of a table in Spark's catalogue, a Spark DataFrame; or a table that is open.
         csv: how a CSV file is written, as its domain says; without, as usual for its name.
+        empty: whether it may be without rows, where it is one of several.
 
     Raises:
         InputError: the source is none of these.
         EngineError: the database does not answer, or gives no permission.
-        TableError: it cannot be read, has no rows, or has two columns of one name.
+        TableError: it cannot be read, has no rows though it should, or has two columns of one name.
     """
     from sfumato.engine.duckdb.duck_table import DuckTable
 
@@ -52,15 +53,15 @@ def open_table(source: object, *, csv: CsvFormat | None = None) -> ProtectedTabl
 
         if type(source).__module__.startswith("pyspark.sql.connect"):
             raise InputError("a Spark Connect frame has no executors to tally on; give one of a classic session")
-        return SparkTable(source, "the Spark frame")
+        return SparkTable(source, "the Spark frame", empty=empty)
     if isinstance(source, str) and not source.strip():
         raise InputError("name a table: a file, a URL or a frame", culprit=source)
     if not isinstance(source, str | Path):
-        return DuckTable(frame_source(source))
+        return DuckTable(frame_source(source), empty=empty)
     if str(source).startswith("spark:"):
         from sfumato.engine.spark.spark_table import spark_table
 
-        return spark_table(str(source), csv)
+        return spark_table(str(source), csv, empty=empty)
     scheme, separator, place = str(source).partition("://")
     kind, colon, _ = str(source).partition(":")
     if kind in _DATABASES and colon and not separator:  # for a path it would be shown whole, with its password
@@ -68,13 +69,13 @@ def open_table(source: object, *, csv: CsvFormat | None = None) -> ProtectedTabl
     if scheme in _DATABASES and separator:
         from sfumato.engine.sql.sql_table import SqlTable
 
-        return SqlTable(f"{_DATABASES[scheme]}://{place}")
+        return SqlTable(f"{_DATABASES[scheme]}://{place}", empty=empty)
     if separator:
         raise InputError(
             f"cannot open a table by a URL of scheme {scheme!r}; {', '.join(_DATABASES)} are known, and spark:PATH",
             culprit=shown(source),
         )
-    return DuckTable(file_source(source, csv))
+    return DuckTable(file_source(source, csv), empty=empty)
 
 
 @dataclass(frozen=True)

@@ -154,7 +154,8 @@ class Recode:
 class ProtectedTable(Protocol):
     """A protected table where it lies.
 
-    Opening one is its owner's act: a table without rows is refused there, and the message says so.
+    Opening one is its owner's act: a table without rows is refused there, and the message says so; of several
+    tables about the same people only one that lists them all.
     """
 
     def schema(self) -> tuple[Column, ...]:

@@ -9,8 +9,7 @@ from sfumato.domain.table_schema import Schema
 from sfumato.domain.view import BoundedView
 from sfumato.engine.domain_fit import AttributeFit, domain_fit, risks
 from sfumato.engine.exact import reveal
-from sfumato.engine.joined import JoinedTables, open_tables, table_place
-from sfumato.engine.open import open_table
+from sfumato.engine.joined import JoinedTables, open_schema_table, open_tables
 
 _ALL = 1 << 40  # more rows than any unit has
 
@@ -45,7 +44,7 @@ def schema_fit(schema: Schema, source: object) -> dict[str, tuple[AttributeFit, 
         TableError: a table is missing, or has no such columns.
     """
     return {
-        table.name: domain_fit(open_table(table_place(table, source), csv=table.csv), Domain(table.attributes))
+        table.name: domain_fit(open_schema_table(schema, table, source), Domain(table.attributes))
         for table in schema
         if table.attributes
     }
@@ -68,7 +67,7 @@ def schema_risks(schema: Schema, source: object | None) -> tuple[str, ...]:
     for table in schema:
         if not table.attributes or table.public:
             continue
-        opened = None if source is None else open_table(table_place(table, source), csv=table.csv)
+        opened = None if source is None else open_schema_table(schema, table, source)
         told = risks(Domain(table.attributes), opened)
         found += [f"{table.name}: {each}" for each in told if not each.startswith("one row is the unit")]
     return tuple(found)

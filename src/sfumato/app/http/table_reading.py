@@ -11,7 +11,7 @@ from sfumato.app.http.registry import Dataset, Read
 from sfumato.domain import Domain, Unit, parse
 from sfumato.domain.table_schema import VERSION, Schema, parse_schema
 from sfumato.engine.encoding import any_attribute
-from sfumato.engine.joined import JoinedTables, open_tables, table_place
+from sfumato.engine.joined import JoinedTables, open_schema_table, open_tables, table_place
 from sfumato.engine.open import open_table
 from sfumato.engine.port import ColumnKind, Encoded, ProtectedTable
 from sfumato.engine.table_files import Stamps, same_place, stamps
@@ -162,10 +162,10 @@ def read(dataset: Dataset, found: Described) -> Fresh | FreshTables:
     files = files_of(dataset, found)
     if isinstance(found, Schema):
         try:
-            tables, lies = open_tables(found, dataset.source), places(found, dataset.source)
+            tables = open_tables(found, dataset.source)
         except InputError as error:
             raise TableError(str(error), culprit=dataset.name) from error
-        versions = tuple(_content(open_table(lies[each.name], csv=each.csv)) for each in found)
+        versions = tuple(_content(open_schema_table(found, each, dataset.source)) for each in found)
         fresh: Fresh | FreshTables = FreshTables(tables, versions, files)
     else:
         fresh = _read_table(dataset, found, files)

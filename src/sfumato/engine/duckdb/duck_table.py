@@ -56,13 +56,16 @@ class DuckSource(Protocol):
 class DuckTable:
     """Implements :class:`sfumato.engine.port.ProtectedTable` over tables of a DuckDB database in memory."""
 
-    def __init__(self, source: DuckSource, *, threads: int | None = None, memory: str | None = None) -> None:
+    def __init__(
+        self, source: DuckSource, *, threads: int | None = None, memory: str | None = None, empty: bool = False
+    ) -> None:
         """Open a source, in the database that all tables of the process share; in one of its own where limits are set.
 
         Args:
             source: what to read.
             threads: threads of DuckDB; all of the machine's without it.
             memory: limit of DuckDB's memory, such as ``"8GB"``; four fifths of the machine's without it.
+            empty: whether it may be without rows.
 
         Raises:
             TableError: the source cannot be read, has no rows, or two columns of one name.
@@ -70,7 +73,7 @@ class DuckTable:
         self.source = source
         own = threads is not None or memory is not None
         self.session = DuckSession(threads=threads, memory=memory) if own else shared_session()
-        self._columns = self._described()
+        self._columns = self._described(empty=empty)
 
     @classmethod
     def joined(cls, source: DuckSource, session: DuckSession) -> DuckTable:
@@ -143,12 +146,12 @@ class DuckTable:
         """A connection of its own for one piece of work; DuckDB's errors become ours, without their data values."""
         return self.session.cursor(self.source.title)
 
-    def _described(self) -> tuple[Column, ...]:
+    def _described(self, *, empty: bool) -> tuple[Column, ...]:
         with self.reading() as cursor:
             relation = self.source.relation(cursor)
             described = cursor.sql(f"DESCRIBE SELECT * FROM {relation}").fetchall()
             some = cursor.sql(f"SELECT 1 FROM {relation} LIMIT 1").fetchall()
-        if not some:
+        if not some and not empty:
             raise TableError(f"{self.source.title} has no rows", culprit=self.source.title)
         columns = (column(name, kind) for name, kind, *_ in described)
         if not isinstance(self.source, CsvFile):

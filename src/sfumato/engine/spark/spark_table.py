@@ -51,8 +51,15 @@ _views = itertools.count()
 class SparkTable:
     """Implements :class:`sfumato.engine.port.ProtectedTable` over a Spark DataFrame."""
 
-    def __init__(self, frame: Any, title: str, csv: CsvFormat | None = None) -> None:  # noqa: ANN401 - a pyspark DataFrame
-        """Take a DataFrame; it is read again by every encoding.
+    def __init__(
+        self,
+        frame: Any,  # noqa: ANN401 - a pyspark DataFrame
+        title: str,
+        csv: CsvFormat | None = None,
+        *,
+        empty: bool = False,
+    ) -> None:
+        """Take a DataFrame, which may be without rows where it is said to be ``empty``; every encoding reads it again.
 
         Raises:
             TableError: no rows, or two columns of one name.
@@ -73,7 +80,7 @@ class SparkTable:
                 raise TableError(f"{title} has two columns called {twice!r}", culprit=twice)
             frame.createOrReplaceTempView(self.relation)
             weakref.finalize(self, drop_view, self.spark, self.relation)
-            if not frame.limit(1).count():
+            if not empty and not frame.limit(1).count():
                 raise TableError(f"{title} has no rows", culprit=title)
 
     def schema(self) -> tuple[Column, ...]:
@@ -344,7 +351,7 @@ _CSV = {
 _ENCODINGS = {"utf-8": "UTF-8", "iso8859-1": "ISO-8859-1", "utf-16": "UTF-16"}
 
 
-def spark_table(url: str, form: CsvFormat | None = None) -> SparkTable:
+def spark_table(url: str, form: CsvFormat | None = None, *, empty: bool = False) -> SparkTable:
     """The table of ``spark:PATH`` (Parquet, .csv, .tsv, also .gz) or ``spark:NAME`` (of the session's catalogue).
 
     The active session is used, or one made with Spark's own configuration.
@@ -352,6 +359,7 @@ def spark_table(url: str, form: CsvFormat | None = None) -> SparkTable:
     Args:
         url: which of these it is.
         form: how CSV is written, as its domain says; without, as usual for its name.
+        empty: whether it may be without rows.
 
     Raises:
         InputError: Spark is not installed.
@@ -374,7 +382,7 @@ def spark_table(url: str, form: CsvFormat | None = None) -> SparkTable:
             frame = _frame(spark, place, title, form)
         except (AnalysisException, IllegalArgumentException, Py4JJavaError):
             raise _no_table(place) from None
-    return SparkTable(frame, title, csv=form if place.lower().endswith(CSV_SUFFIXES) else None)
+    return SparkTable(frame, title, csv=form if place.lower().endswith(CSV_SUFFIXES) else None, empty=empty)
 
 
 def _no_table(place: str) -> TableError:

@@ -131,11 +131,12 @@ _ARROW = {
 class SqlTable:
     """Implements :class:`sfumato.engine.port.ProtectedTable` over one table or view of a database."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, empty: bool = False) -> None:
         """Connect.
 
         Args:
             url: ``postgresql://user:password@host/database?table=schema.name``, or mysql, or mariadb.
+            empty: whether it may be without rows.
 
         Raises:
             InputError: not such a URL, or the driver is not installed.
@@ -163,7 +164,7 @@ class SqlTable:
             self.dialect = session.dialect
             self._columns = session.columns(table, schema or None)
             self.relation = ".".join(self.dialect.name(part) for part in (schema, table) if part)
-            if not session.rows(f"SELECT 1 FROM {self.relation} LIMIT 1"):
+            if not empty and not session.rows(f"SELECT 1 FROM {self.relation} LIMIT 1"):
                 raise TableError(f"{self.title} has no rows", culprit=name)
 
     def schema(self) -> tuple[Column, ...]:
