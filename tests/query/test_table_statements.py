@@ -408,6 +408,26 @@ def test_a_view_takes_other_bounds() -> None:
             "SELECT COUNT(*) FROM visits v JOIN visits w ON v.patient_id = w.patient_id JOIN drugs d ON w.visit_id = d.visit_id",
             6,
         ),
+        (
+            "SELECT COUNT(*) FROM patients JOIN (SELECT patient_id, kind, COUNT(*) AS n FROM visits "
+            "GROUP BY patient_id, kind) k USING (patient_id)",
+            4,
+        ),
+        (
+            "SELECT COUNT(*) FROM (SELECT patient_id, kind, COUNT(*) AS n FROM visits GROUP BY patient_id, kind) k "
+            "JOIN patients USING (patient_id)",
+            4,
+        ),
+        (
+            "SELECT COUNT(*) FROM visits JOIN (SELECT patient_id, COUNT(*) AS n FROM drugs GROUP BY patient_id) d "
+            "USING (patient_id)",
+            6,
+        ),
+        (
+            "SELECT COUNT(*) FROM (SELECT patient_id, COUNT(*) AS n FROM drugs GROUP BY patient_id) d JOIN visits "
+            "USING (patient_id)",
+            6,
+        ),
     ],
 )
 def test_a_view_has_the_bounds_of_the_table_whose_rows_it_lists(statement, rows):

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from sfumato.domain.table_schema import Schema, SchemaTable
-from sfumato.domain.view import Join, KeyColumn, OfUnits, Scan
+from sfumato.domain.view import Join, KeyColumn, OfUnits, PerUnit, Scan
 from sfumato.query.derived_columns import further_names, wanted, with_derived, words_in, words_of
 from sfumato.query.sql_condition import refuse
 from sfumato.query.unit_rows import Inner, Part, UnitRows, built
@@ -178,7 +178,7 @@ def _join(rows: UnitRows, join: Any, part: Part) -> None:  # noqa: ANN401
 def _met_once(part: Part, keys: Sequence[KeyColumn], *, by_unit: bool, units: str | None) -> bool:
     """Whether a join by these keys, or by the unit, finds at most one row of a part."""
     if part.table is None:
-        return by_unit  # a statement of one row a unit
+        return by_unit and isinstance(part.view, PerUnit) and not part.view.by  # by further keys there may be several
     own = KeyColumn(part.alias, part.table.key or "", part.table.name)
     return own in keys or part.table.name == units
 

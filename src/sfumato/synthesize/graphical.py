@@ -167,14 +167,16 @@ class Graphical:
         """The model that was stored, over the domain of the protected table.
 
         Raises:
-            SizeError: groups that are not those of the domain's codes, or potentials that are not over the groups.
+            SizeError: groups that are not those of the domain's codes, potentials that are not over the groups, or a
+                measured table over what is no attribute.
         """
         coarsenings = {
-            name: Coarsening(payload[f"groups {index}"], payload[f"weights {index}"])
+            name: Coarsening(payload[f"groups {index}"], _numbers(payload[f"weights {index}"], least=0.0))
             for index, name in enumerate(payload["names"])
         }
         factors = tuple(
-            Factor(tuple(names), payload[f"potential {index}"]) for index, names in enumerate(payload["cliques"])
+            Factor(tuple(names), _numbers(payload[f"potential {index}"], least=-np.inf))
+            for index, names in enumerate(payload["cliques"])
         )
         sizes = {name: _groups(coarsenings[name], domain[name].size) for name in domain.names}
         for factor in factors:
@@ -187,7 +189,7 @@ class Graphical:
             domain=domain,
             coarsenings=coarsenings,
             model=GraphicalModel(sizes, factors, float(payload["total"])),
-            measured=tuple(Measured(tuple(names), deviation) for names, deviation in payload["measured"]),
+            measured=tuple(_measured(domain, tuple(names), deviation) for names, deviation in payload["measured"]),
             tables=restore_tables(domain, payload),
             positions=_positions(domain, payload),
             reused=tuple(payload.get(REUSED, ())),
@@ -202,6 +204,20 @@ def _positions(domain: Domain, payload: Mapping[str, Any]) -> dict[str, Position
     return {
         name: Position.of_all(mean, deviation, domain[name].declared) for name, (mean, deviation) in older.items()
     } | {name: Position(tuple(found)) for name, found in payload.get(POSITIONS, {}).items()}
+
+
+def _measured(domain: Domain, names: tuple[str, ...], deviation: float) -> Measured:
+    if len(set(names)) != len(names) or not set(names) <= set(domain.names) or not 0 <= deviation < np.inf:
+        raise SizeError("a table of the model is not over attributes of its domain, or says no noise", culprit=names)
+    return Measured(names, deviation)
+
+
+def _numbers(values: Any, *, least: float) -> FloatArray:  # noqa: ANN401 - of a file that anybody may have written
+    """An array of numbers from ``least`` that are not infinitely large."""
+    numbers: FloatArray = np.asarray(values, dtype=np.float64)
+    if not ((numbers >= least) & (numbers < np.inf)).all():
+        raise SizeError("the model holds what is no number")
+    return numbers
 
 
 def _groups(coarsening: Coarsening, codes: int) -> int:

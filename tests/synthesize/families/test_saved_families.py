@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from dataclasses import replace
 from pathlib import Path
@@ -104,3 +105,43 @@ def test_what_is_no_such_file_is_refused_in_one_sentence(tmp_path: Path) -> None
     assert is_of_linked_tables(tmp_path / "model")
     assert not is_of_linked_tables(tmp_path / "flat")
     assert not is_of_linked_tables(tmp_path / "nothing")
+
+
+MADE_UP = [
+    {"tail 0 measured": [[["persons.place", "nobody"], 1.0]]},
+    {"tail 0 measured": [[["persons.place", "persons.place"], 1.0]]},
+    {"tail 0 measured": [[["persons.place"], -1.0]]},
+    {"head measured": [[["houses.rooms"], "1"]]},
+    {"tail 0 weights 0": None},
+    {"head weights 0": np.full(3, np.nan)},
+    {"tail 0 potential 0": np.array(np.inf)},
+    {"tail 0 potential 0": np.full(99, np.nan)},
+    {"tail 0 cliques": []},
+    {"tail 0 noisy tables": {}},
+    {"head total": -1.0},
+    {"notes": 7},
+]
+
+
+def test_models_that_somebody_made_up_are_refused_or_can_be_drawn(tmp_path: Path) -> None:
+    save_related(made(), tmp_path / "model")
+    stored = decode((tmp_path / "model").read_bytes()[32:])
+    for changed in MADE_UP:
+        assert changed.keys() <= stored.keys()
+        bytes_of = encode({**stored, **changed})
+        (tmp_path / "other").write_bytes(hashlib.sha256(bytes_of).digest() + bytes_of)
+        with contextlib.suppress(InputError):
+            assert load_related(tmp_path / "other").redrawn().tables.keys() == {"houses", "persons"}
+
+
+def test_a_model_of_which_nothing_can_be_drawn_is_damaged(tmp_path: Path, monkeypatch) -> None:
+    save_related(made(), tmp_path / "model")
+    release = load_related(tmp_path / "model").redrawn()
+
+    def broken(*_: object, **__: object) -> None:
+        raise KeyError("what nobody foresaw")
+
+    monkeypatch.setattr("sfumato.synthesize.families.family_release.drawn_children", broken)
+    with pytest.raises(InputError, match="damaged"):
+        release.write(tmp_path / "drawn")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]

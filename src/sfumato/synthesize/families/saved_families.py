@@ -7,20 +7,25 @@ tables and models that were fitted to them.  Drawing again costs nothing, and sa
 from __future__ import annotations
 
 import hashlib
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sfumato.arguments import expect
 from sfumato.domain.related_tables import ChildTable, related_tables
 from sfumato.domain.table_schema import Schema, dump_schema, parse_schema
-from sfumato.errors import InputError, SfumatoError
+from sfumato.errors import InputError, SfumatoError, SizeError
 from sfumato.strict_documents import read_yaml
+from sfumato.synthesize.families.family_codebook import FamilyCodebook
 from sfumato.synthesize.families.family_release import ModelSizes, RelatedRelease
 from sfumato.synthesize.families.related_synthesis import restored
 from sfumato.vault.interface import decode, encode
 from sfumato.vault.release import free, whole
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 KIND = "related"
 """How the file says that it holds linked tables: a model of one table has another kind."""
@@ -97,6 +102,20 @@ def is_of_linked_tables(path: str | Path) -> bool:
         return False
 
 
+class _FromFile(RelatedRelease):
+    """A release of which somebody may have made up the models: where nothing can be drawn of them, it is damaged."""
+
+    @cached_property
+    def _drawn(self) -> tuple[dict[str, pa.Table], FamilyCodebook]:
+        try:
+            with np.errstate(all="ignore"):
+                return super()._drawn
+        except SizeError:
+            raise  # nothing is wrong but the number of units
+        except _DAMAGED as error:
+            raise InputError("nothing can be drawn of the saved release: it is damaged", culprit=error) from error
+
+
 def _loaded(payload: dict[str, Any]) -> RelatedRelease:
     said = payload.pop(_RELEASE)
     if said["kind"] != KIND:
@@ -112,7 +131,7 @@ def _loaded(payload: dict[str, Any]) -> RelatedRelease:
     head, tails, notes = restored(related, payload)
     if not 0 <= head.model.total < np.inf:
         raise InputError("no number of units")
-    return RelatedRelease(
+    return _FromFile(
         **statement,
         related=related,
         settings=ModelSizes(**said["settings"]),
