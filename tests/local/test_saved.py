@@ -69,6 +69,19 @@ def test_the_same_people_make_the_same_reports(path: Path) -> None:
 
 
 @each_saved
+def test_reports_that_come_one_by_one_are_counted_as_those_that_come_together(path: Path) -> None:
+    """Of one report most parts of a spec of several have none."""
+    document = read(path)
+    spec, saved = loads(document["spec"]), reports_of(document)
+    together, apart = Server(spec), Server(spec)
+    together.update(Reports(document["hash"], saved.data[:5]))
+    for place in range(5):
+        apart.update(Reports(document["hash"], saved.data[place : place + 1]))
+    apart.update(Reports(document["hash"], saved.data[:0]))
+    assert apart.state().to_bytes() == together.state().to_bytes()
+
+
+@each_saved
 def test_saved_reports_and_states_give_the_same_estimates(path: Path) -> None:
     document = read(path)
     spec = loads(document["spec"])

@@ -126,7 +126,7 @@ class Composite(Randomizer):
             spare = mine >> word.type(8 * size) if size < longest else mine[:0]
             if size in _WORDS:
                 mine = mine.astype(f"<u{size}", copy=False)
-            yield from_bytes(mine.view(np.uint8).reshape(len(mine), -1)[:, :size], part.layout), spare
+            yield from_bytes(mine.view(np.uint8).reshape(len(mine), mine.itemsize)[:, :size], part.layout), spare
 
     def split(self, tally: Tally) -> list[tuple[int, Tally]]:
         """Number of reports and tally of each part."""
@@ -235,7 +235,7 @@ class Joint(Composite):
     def select(self, reports: ReportArray) -> list[tuple[Randomizer, ReportArray]]:
         """The reports of each part, in the part's own layout."""
         ends = np.cumsum([part.layout.size for part in self.parts])
-        pieces = np.split(reports.reshape(len(reports), -1).astype(np.uint8, copy=False), ends[:-1], axis=1)
+        pieces = np.split(reports.reshape(-1, self.layout.width).astype(np.uint8, copy=False), ends[:-1], axis=1)
         return [(part, from_bytes(piece, part.layout)) for part, piece in zip(self.parts, pieces, strict=True)]
 
     def fits(self, tally: Tally, reports: int) -> bool:

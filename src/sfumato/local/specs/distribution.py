@@ -73,7 +73,7 @@ class Distribution(Spec):
     @property
     def edges(self) -> NDArray[np.float64]:
         """Edges of the bins, ``(bins + 1,)``."""
-        return np.linspace(self.low, self.high, self.randomizer.inputs + 1)
+        return np.linspace(float(self.low), float(self.high), self.randomizer.inputs + 1)
 
     @property
     def labels(self) -> tuple[str, ...]:
