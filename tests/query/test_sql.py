@@ -12,6 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.query.conftest import DOMAIN, rows
 
+from sfumato.domain import Domain, Real, Unknown
+from sfumato.domain.predicate import Among
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
 from sfumato.errors import QueryError
@@ -19,7 +21,7 @@ from sfumato.query.aggregate import Average, Count, Distinct, Total, Variance
 from sfumato.query.hierarchical_histogram import Extreme, Quantile
 from sfumato.query.question import plan
 from sfumato.query.select_statement import parse
-from sfumato.query.sql_condition import Place
+from sfumato.query.sql_condition import Place, read_condition
 from sfumato.query.three_valued import normal
 
 PEOPLE = rows(600)
@@ -92,6 +94,14 @@ def test_the_ledger_of_missing_truth_values_goes_by_the_declared_other_cell():
     values = PEOPLE["member"].to_pylist()
     # the attribute is not nullable, so a missing value is one of the other values: different from true
     assert int(reveal(found)[0]) == sum(value is not True for value in values)
+
+
+@pytest.mark.parametrize(
+    ("where", "codes"), [("x >= 0.1", {1, 2}), ("x < 0.3", {0, 1}), ("x BETWEEN 1e-1 AND 1", {1, 2})]
+)
+def test_a_decimal_edge_is_the_double_that_edges_are(where, codes):
+    domain = Domain((Real(name="x", edges=(0.0, 0.1, 0.3, 1.0), unknown=Unknown.CLAMP),))
+    assert normal(read_condition(where, domain), domain) == Among("x", frozenset(codes))
 
 
 def test_every_aggregate_is_read():

@@ -324,8 +324,20 @@ REFUSED: list[tuple[str, str, str]] = [
         "line 1, column 22",
         "begin FROM a private table: a public row belongs to no unit",
     ),
-    ("SELECT COUNT(*) FROM diagnoses RIGHT JOIN icd USING (code)", "line 1, column 43", "begin FROM a private table"),
-    ("SELECT COUNT(*) FROM visits FULL JOIN patients USING (patient_id)", "line 1, column 39", "begin FROM a private"),
+    ("SELECT COUNT(*) FROM diagnoses RIGHT JOIN icd USING (code)", "line 1, column 43", "RIGHT JOIN keeps every row of icd"),
+    ("SELECT COUNT(*) FROM diagnoses FULL JOIN icd USING (code)", "line 1, column 42", "FULL JOIN keeps every row of icd"),
+    (
+        "SELECT COUNT(*) FROM visits v RIGHT JOIN patients p USING (patient_id)",
+        "line 1, column 42",
+        "RIGHT JOIN is no part of the grammar; swap the tables: p LEFT JOIN v",
+    ),
+    (
+        "SELECT COUNT(*) FROM visits FULL JOIN patients USING (patient_id)",
+        "line 1, column 39",
+        "FULL JOIN is no part of the grammar; ask visits LEFT JOIN patients, and patients LEFT JOIN visits",
+    ),
+    ("SELECT COUNT(*) FROM icd RIGHT JOIN diagnoses USING (code)", "line 1, column 22", "swap the tables: diagnoses LEFT JOIN icd"),
+    ("SELECT COUNT(*) FROM icd JOIN diagnoses USING (code)", "line 1, column 22", "swap the tables: diagnoses JOIN icd"),
     ("SELECT patient_id, COUNT(*) FROM visits GROUP BY patient_id", "line 1, column", "for one unit a row"),
     ("SELECT COUNT(DISTINCT kind) FROM visits", "line 1, column 23", "of the unit of privacy only"),
     (

@@ -16,6 +16,7 @@ from sfumato.anonymize import KAnonymity
 from sfumato.domain import Unit
 from sfumato.domain.domain import Acceptance
 from sfumato.domain.predicate import Among
+from sfumato.domain.related_tables import ChildTable, RelatedTables
 from sfumato.domain.table_schema import Schema, dump_schema
 from sfumato.domain.view import BoundedView, Filter, Join, OfUnits, Scan
 from sfumato.errors import BudgetError, DomainError, LedgerError, QueryError, TableError, UnitError
@@ -178,6 +179,21 @@ def test_a_view_of_tables_that_are_described_otherwise_is_refused(tmp_path: Path
     for view in (joined, regions, OfUnits(scan("visits"), regions), Join(scan("visits"), regions, ())):
         with pytest.raises(QueryError, match="describes otherwise"):
             vault.over(BoundedView(view, HOSPITAL.bounds("visits")))
+
+
+def test_units_are_those_of_a_schema_that_says_more_of_other_tables(tmp_path: Path) -> None:
+    vault = opened(tmp_path)
+    visits = ChildTable(table=HOSPITAL["visits"], most=2)
+    fewer = replace(HOSPITAL, tables=tuple(each for each in HOSPITAL if each.name != "drug_era"))
+    assert len(vault.of_units(RelatedTables(schema=fewer, children=(visits,))).domain) > 2
+    renamed = replace(HOSPITAL, name="clinic")
+    with pytest.raises(QueryError, match="not of the patient_id of hospital"):
+        vault.of_units(RelatedTables(schema=renamed, children=(visits,)))
+    other = replace(HOSPITAL["visits"], rows=5)
+    tables = tuple(other if each.name == "visits" else each for each in HOSPITAL)
+    described = RelatedTables(schema=replace(HOSPITAL, tables=tables), children=(ChildTable(table=other, most=2),))
+    with pytest.raises(QueryError, match="describes otherwise"):
+        vault.of_units(described)
 
 
 def test_every_family_takes_a_view(tmp_path: Path) -> None:

@@ -81,11 +81,21 @@ def unit_rows(
         for node, part, more in zip(nodes, drafts, further, strict=True)
     ]
     if not parts[0].view.private:
-        raise refuse(text, source.this, "begin FROM a private table: a public row belongs to no unit")
+        raise refuse(
+            text, source.this, f"begin FROM a private table: a public row belongs to no unit{_swap(joins, parts)}"
+        )
     rows = UnitRows(text, schema, parts[:1], parts[0].view, known, inner)
     for join, part in zip(joins, parts[1:], strict=True):
         _join(rows, join, part)
     return rows
+
+
+def _swap(joins: Sequence[Any], parts: Sequence[Part]) -> str:
+    """What to write where FROM begins with a public table, if the tables need only be swapped for it."""
+    side = (joins[0].args.get("side") or "").upper() if joins else "LEFT"
+    if side in ("LEFT", "FULL") or not parts[1].view.private:
+        return ""
+    return f"; swap the tables: {parts[1].alias} {'LEFT ' if side else ''}JOIN {parts[0].alias}"
 
 
 def _drafted(text: str, node: Any, schema: Schema, known: Mapping[str, Part], inner: Inner) -> Part:  # noqa: ANN401
@@ -147,8 +157,8 @@ def _named_apart(schema: Schema, part: Part, further: Sequence[str], taken: Mapp
 
 def _join(rows: UnitRows, join: Any, part: Part) -> None:  # noqa: ANN401
     text, side = rows.text, (join.args.get("side") or "").upper()
-    if side in ("RIGHT", "FULL"):
-        raise refuse(text, join.this, "begin FROM a private table: a public row belongs to no unit")
+    if side:
+        _refuse_side(rows, join, part, side)
     if join.args.get("method") or (join.args.get("kind") or "INNER").upper() not in ("INNER", "OUTER", "CROSS"):
         raise refuse(text, join.this, "join by JOIN or LEFT JOIN, with ON or USING")
     pairs, by_unit = _pairs(rows, join, part)
@@ -173,6 +183,19 @@ def _join(rows: UnitRows, join: Any, part: Part) -> None:  # noqa: ANN401
         and not _met_once(part, [part.view.keys[x] for _, x in pairs], by_unit=by_unit, units=units)
     ):
         rows.listed = len(rows.parts) - 1  # patients JOIN visits lists visits, as visits JOIN patients does
+
+
+def _refuse_side(rows: UnitRows, join: Any, part: Part, side: str) -> None:  # noqa: ANN401
+    """Refuse joins that keep rows of the table that is joined: of a public one they would belong to nobody."""
+    if side == "LEFT":
+        return
+    if not part.view.private:
+        told = f"{side} JOIN keeps every row of {part.alias}, and a public row belongs to no unit"
+        raise refuse(rows.text, join.this, f"{told}; write JOIN or LEFT JOIN")
+    before = rows.parts[0].alias if len(rows.parts) == 1 else "..."
+    told = f"{part.alias} LEFT JOIN {before}"
+    told = f"swap the tables: {told}" if side == "RIGHT" else f"ask {before} LEFT JOIN {part.alias}, and {told}"
+    raise refuse(rows.text, join.this, f"{side} JOIN is no part of the grammar; {told}")
 
 
 def _met_once(part: Part, keys: Sequence[KeyColumn], *, by_unit: bool, units: str | None) -> bool:

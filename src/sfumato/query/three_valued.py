@@ -126,6 +126,8 @@ def compare(domain: Domain, name: str, how: Comparison, literal: Literal) -> Con
         literal = _moment(attribute, name, literal)
     elif isinstance(literal, bool) or not isinstance(literal, Fraction):
         raise QueryError(f"{name!r} holds numbers; compare it with a number", culprit=literal)
+    elif isinstance(attribute, Real):
+        literal = _double(literal)
     true: set[int] = set()
     false: set[int] = set()
     for code in range(attribute.declared):
@@ -152,6 +154,14 @@ def _moment(attribute: Dated, name: str, literal: Literal) -> Fraction:
     if shown.time() != time():
         raise QueryError(f"{name!r} holds days, which are compared with dates without a time", culprit=literal)
     return Fraction(shown.toordinal())
+
+
+def _double(literal: Fraction) -> Fraction:
+    """The double that a decimal is read as, as edges and values are: an edge at 0.1 is the double nearest to it."""
+    try:
+        return Fraction(float(literal))
+    except OverflowError:
+        return literal
 
 
 def _in_map(attribute: Attribute, level: Grouping, found: CalendarMap, how: Comparison, literal: Literal) -> Condition:

@@ -81,11 +81,18 @@ class SchemaVault:
         What releases of it are charged, all views of the schema are charged too.
 
         Raises:
-            QueryError: the related tables are of another schema.
+            QueryError: the related tables are of other units, or of tables that this schema describes otherwise; what
+                else it says does not matter.
             EngineError: the tables can no longer be read.
         """
-        if related.schema.hash != self.schema.hash:
-            raise QueryError("these related tables are of a schema that is described otherwise")
+        theirs, ours = ((each.id, each.name, each.units) for each in (related.schema, self.schema))
+        if theirs != ours:
+            raise QueryError(f"these related tables are not of the {self.schema.id} of {self.schema.name}")
+        named = {self.schema.units, *(child.table.name for child in related.children)}
+        if any(table not in self.schema.tables for table in related.schema if table.name in named):
+            raise QueryError(
+                "these related tables are of tables that the schema describes otherwise; make them of its own"
+            )
         self.refuse_other_owners()
         return self._vault(self.tables.derive(related), self.schema)
 
