@@ -264,6 +264,44 @@ def test_having_order_and_limit_cost_nothing(tmp_path: Path) -> None:
     assert by_label.keys == tuple(reversed(whole.keys))
     assert vault.remaining.spent.epsilon == spent
     assert any("after these were released" in remark for remark in falling.remarks)
+    assert any("rows of visits with an undeclared admitted are" in remark for remark in falling.remarks)
+
+
+SAID = [
+    (
+        "SELECT COUNT(*) FROM patients WHERE patient_id NOT IN (SELECT patient_id FROM visits)",
+        "rows of no patient_id are left out",
+        "rows of patients with an undeclared sex or region, and of visits with an undeclared admitted are left out, as "
+        "the schema says",
+    ),
+    (
+        "WITH t AS (SELECT patient_id, LEAST(SUM(cost), 800) AS spend, COUNT(*) AS n FROM visits GROUP BY patient_id) "
+        "SELECT n, SUM(spend) FROM t GROUP BY n",
+        "rows of no patient_id are left out",
+        "rows of visits with an undeclared admitted are left out, as the schema says",
+        "values of cost beyond the declared bounds count as the bounds",
+        "n counts at most 6 rows",
+        "values of spend beyond the declared bounds count as the bounds",
+    ),
+    (
+        "SELECT price, COUNT(*) FROM drugs JOIN visits USING (visit_id) GROUP BY price",
+        "intervals are of the bounded table: at most 8 rows of one patient_id, at most 3 in one drug, the rest is left "
+        "out, and so are rows of no patient_id",
+        "rows of drugs with an undeclared drug, and of visits with an undeclared admitted are left out, as the schema says",
+    ),
+    (
+        "WITH t AS (SELECT patient_id, kind, BOOL_OR(cost >= 500) AS dear FROM visits GROUP BY patient_id, kind) "
+        "SELECT dear, COUNT(*) FROM t GROUP BY dear",
+        "rows of no patient_id are left out",
+        "rows of visits with an undeclared admitted are left out, as the schema says",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), [(text, said) for text, *said in SAID], ids=range(len(SAID)))
+def test_an_answer_says_what_it_leaves_out_of_every_table_and_of_no_other(text: str, said: list[str]) -> None:
+    asked = parse_tables(text, WITH_DERIVED)
+    assert list(asked.query.meaning(asked.view.domain, asked.view)) == said
 
 
 def test_a_view_is_opened_for_other_families(tmp_path: Path) -> None:

@@ -6,15 +6,19 @@ not for an engine.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
-from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, null_code
+from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Unknown, null_code
 from sfumato.domain.domain import Domain
 from sfumato.domain.expression import Arithmetic, Cases, Clamp, Constant, DaysBetween, Expression, Field, Labels
 from sfumato.domain.predicate import Fold, Predicate
+from sfumato.domain.unit import GroupBound
 from sfumato.domain.unit_views import WithFacts, WithGap
 from sfumato.domain.view import (
     AnyRow,
@@ -24,6 +28,7 @@ from sfumato.domain.view import (
     Join,
     KeyColumn,
     OfUnits,
+    OverSource,
     PerUnit,
     RowCount,
     Scan,
@@ -32,6 +37,7 @@ from sfumato.domain.view import (
     UnitSum,
     View,
 )
+from sfumato.errors import counted
 
 _LISTED = 12  # cells, or stretches of cells, that a condition names in words
 _LONGEST = 1500  # characters of a view
@@ -124,6 +130,67 @@ def _cases(cases: Sequence[tuple[Predicate, str]], otherwise: str | None, domain
 
 def _number(value: Fraction) -> str:
     return str(value.numerator) if value.denominator == 1 else str(float(value))
+
+
+def may_cut(bounded: BoundedView) -> bool:
+    """Whether the bounds of a view can take any row away, whatever the tables hold; that they cannot is proven."""
+    view, unit = bounded.view, bounded.unit
+    most = _most_rows(view)
+    if most == 1:
+        return False
+    while isinstance(view, OverSource):
+        view = view.source
+    if most is None or not isinstance(view, PerUnit):
+        return True
+    return most > unit.rows or unit.per != (GroupBound(view.by, rows=1),)
+
+
+def _most_rows(view: View) -> int | None:
+    """The most rows that a unit can have in a view; None where the tables alone know."""
+    match view:
+        case Scan(table=table):  # whose key is the unit itself
+            listed = table.key is not None and table.through is None and table.unit in (None, table.key)
+            return 1 if listed and view.private else None
+        case PerUnit():
+            return math.prod(view.source.domain[name].size for name in view.by)
+        case Join():
+            both = _most_rows(view.left), _most_rows(view.right)
+            return math.prod(each for each in both if each is not None) if None not in both else None
+        case OverSource():
+            return _most_rows(view.source)
+    return None
+
+
+def left_out(bounded: BoundedView) -> tuple[str, ...]:
+    """What an exact answer over a view leaves out beside what its bounds cut, and where it stops counting.
+
+    Every table that anything is computed of is named, also where the view does not show its attributes.
+    """
+    tables: dict[str, list[str]] = {}
+    clamped: dict[str, None] = {}
+    waiting: list[View] = [bounded.view]
+    while waiting:
+        view = waiting.pop(0)
+        match view:
+            case Scan(table=table):
+                dropping = [each.name for each in table.attributes if each.unknown is Unknown.DROP]
+                tables.setdefault(table.name, []).extend(dropping)
+            case PerUnit():
+                clamped |= dict.fromkeys(_clamped(view))
+        own: list[Any] = [getattr(view, each.name) for each in fields(view)] if is_dataclass(view) else []
+        waiting += [each for each in own if isinstance(each, View)]
+    named = {name: " or ".join(dict.fromkeys(dropping)) for name, dropping in tables.items() if dropping}
+    each_of = ", and ".join(f"of {table} with an undeclared {dropping}" for table, dropping in named.items())
+    return (*([f"rows {each_of} are left out, as the schema says"] if named else []), *clamped)
+
+
+def _clamped(view: PerUnit) -> Iterator[str]:
+    """What is counted or added up of a unit is moved to its bounds, and so is each value that is added."""
+    for name, value in view.values:
+        if isinstance(value, RowCount):
+            yield f"{name} counts at most {counted(value.maximum, 'row')}"
+        elif isinstance(value, UnitSum) and view.source.domain[value.of].unknown is Unknown.CLAMP:
+            yield f"values of {value.of} beyond the declared bounds count as the bounds"
 
 
 def describe_condition(where: Predicate, domain: Domain) -> str:

@@ -181,7 +181,10 @@ def _read(
         labels=_cells(query.by, domain.axes(query.by)),
         estimates=tuple(columns),
         confidence=certainty.confidence,
-        remarks=(*query.meaning(domain), *drowned_in_plan(planned, query, domain=domain, mechanisms=added)),
+        remarks=(
+            *query.meaning(domain, settled.view),
+            *drowned_in_plan(planned, query, domain=domain, mechanisms=added),
+        ),
         truncation=truncation,
         integers=frozenset(name for name in query.by if _spells_integers(name, domain)),
     )

@@ -16,7 +16,8 @@ from typing import Any as Json
 
 from sfumato.domain import Domain, Unknown
 from sfumato.domain.predicate import Among, Predicate
-from sfumato.domain.view_words import describe_condition
+from sfumato.domain.view import BoundedView
+from sfumato.domain.view_words import describe_condition, left_out, may_cut
 from sfumato.errors import QueryError, counted
 from sfumato.privacy.loss import Loss
 from sfumato.query.aggregate import Aggregate, Average, Count, Distinct, Total
@@ -123,20 +124,24 @@ class Query:
         """
         return _words(self, self.condition(domain), domain)
 
-    def meaning(self, domain: Domain) -> tuple[str, ...]:
-        """What the exact answer is that an interval covers, where it is not simply that of the whole table."""
+    def meaning(self, domain: Domain, view: BoundedView | None = None) -> tuple[str, ...]:
+        """What the exact answer is that an interval covers, where it is not simply that of the whole table, or view."""
         unit, said = domain.unit, []
+        nobody = "without" if view is None else "of no"  # which a row may be through another table's key
         if unit.column is not None and self.discovered:
             said.append(f"each {unit.column} counts for at most {unit.rows} of the values found")
+        elif view is not None and not may_cut(view):
+            said.append(f"rows {nobody} {unit.column} are left out")
         elif unit.column is not None:
             said.append(
                 f"{BOUNDED}: at most {counted(unit.rows, 'row')} of one {unit.column}{unit.by_groups}, the rest is "
-                f"left out, and so are rows without {unit.column}"
+                f"left out, and so are rows {nobody} {unit.column}"
             )
+        said += [] if view is None else left_out(view)
         dropping = [attribute.name for attribute in domain if attribute.unknown is Unknown.DROP]
-        if dropping and not self.discovered:
+        if dropping and view is None and not self.discovered:
             said.append(f"rows with an undeclared {' or '.join(dropping)} are left out, as the domain says")
-        return (*said, *dict.fromkeys(remark for each in self.aggregates for remark in each.remarks(domain)))
+        return tuple(dict.fromkeys((*said, *(remark for each in self.aggregates for remark in each.remarks(domain)))))
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ from sfumato.vault.scores import Scores
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sfumato.domain.view import BoundedView
+
 Payload: TypeAlias = Mapping[str, Any]
 """What a release stores: arrays and JSON values by name."""
 
@@ -138,7 +140,8 @@ class Request:
 class Settled:
     """A released payload, the promise it was released under, and its place in the journal.
 
-    ``digest`` names the payload, which is public: the same answer has the same digest, hexadecimal.
+    ``digest`` names the payload, which is public: the same answer has the same digest, hexadecimal.  ``view`` is that
+    of several tables of which it is.
     """
 
     payload: dict[str, Any]
@@ -146,6 +149,7 @@ class Settled:
     cost: str
     provenance: Mapping[str, Any]
     digest: str
+    view: BoundedView | None = None
 
 
 @runtime_checkable

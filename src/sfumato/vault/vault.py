@@ -318,6 +318,7 @@ class Vault:
         return Settled(
             payload=decode(receipt.answer),
             digest=hashlib.sha256(receipt.answer).hexdigest(),
+            view=self.view,
             guarantee=statement,
             cost=charged_text(receipt, charge),
             provenance={
