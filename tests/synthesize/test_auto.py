@@ -10,10 +10,11 @@ import pytest
 from sfumato import data
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.errors import SizeError
-from sfumato.privacy.loss import Epsilon, Rho
+from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize import BudgetShare, NoisyTotal, PublicTotal, all_marginals, all_ranges, auto, ranges, rectangles
 from sfumato.synthesize.auto import options
 from sfumato.synthesize.budget_allocation import Division
+from sfumato.workload.counting_queries import Marginals
 
 
 def wide(*sizes):
@@ -51,6 +52,21 @@ def test_few_queries_over_many_cells_are_left_to_mwem():
 
 def test_marginals_of_a_very_wide_table_are_left_to_aim():
     assert best(wide(*[100] * 8), all_marginals(2)) == "aim"
+
+
+def test_overlapping_pairs_of_some_columns_are_no_histogram_of_their_product():
+    domain = wide(20, 8, 14, 50, 3, 4, 20, 20)
+    some = Marginals(cliques=tuple(("a0", f"a{other}") for other in range(1, 6)))
+    found = options(domain, loss=EpsilonDelta("1", "1e-6"), total=NoisyTotal(), workload=some)
+    errors = {option.method: option.error for option in found}
+    assert found[0].method == "aim"
+    assert errors["histogram"] > 5 * errors["aim"]
+
+
+def test_marginals_of_some_columns_that_share_none_are_left_to_dense_methods():
+    domain = wide(20, 8, 14, 50)
+    assert best(domain, Marginals(cliques=(("a0", "a1"),))) == "histogram"
+    assert best(domain, Marginals(cliques=(("a0", "a1"), ("a2",)))) == "marginals"
 
 
 def test_no_method_takes_boxes_over_a_very_wide_table():

@@ -113,8 +113,8 @@ def auto(
 ) -> Synthetic:
     """Release with the method of least expected error over ``workload``; the provenance says why.
 
-    Where combinations are impossible (``zeros``), it chooses among the graphical methods, which keep them out; these
-    release all attributes, whichever the workload names.
+    Where combinations are impossible (``zeros``), it chooses among the graphical methods, which keep them out.  These
+    release all attributes, whichever the workload names; dense methods release those that it names.
     ``limits`` are those of these methods.
 
     Raises:
@@ -251,8 +251,8 @@ def _mwem(domain: Domain, loss: Loss, total: RowTotal, workload: Workload) -> tu
 def _graphical(
     domain: Domain, loss: Loss, total: RowTotal, workload: Workload, *, limits: Limits, zeros: Sequence[Zeros]
 ) -> tuple[Option, ...]:
-    if not isinstance(workload, Marginals) or (workload.attributes(domain) != domain.names and not zeros):
-        return ()  # it models the whole table: for a few of its attributes the dense methods are there
+    if not isinstance(workload, Marginals) or not (zeros or _woven(workload, domain)):
+        return ()
     noise = expected_error(domain, loss, total, workload)
     others = replace(limits, earlier=True, bounds=False)  # of which only aim can be told
     return (
@@ -280,6 +280,17 @@ def _graphical(
             lambda vault: annealed(vault, loss=loss, total=total, workload=workload, limits=others, zeros=zeros),
         ),
     )
+
+
+def _woven(workload: Marginals, domain: Domain) -> bool:
+    """Whether a workload is one for a model of the whole table: over all attributes, or of marginals that overlap.
+
+    Overlapping marginals of a few attributes are no histogram of all of these: five pairs of one attribute name six,
+    and the noise of their joint cells, summed over the cells of a pair, would drown it.
+    """
+    cliques = workload.over(domain)
+    named = [name for clique in cliques for name in clique]
+    return set(named) == set(domain.names) or len(set(named)) < len(named)
 
 
 def _summed_error(widths: NDArray[np.int64] | FloatArray, size: int, variance: float, total: RowTotal) -> float:
