@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.hospital import OUTSIDE, UNITS, Rows, database, frames, schema, without
 
-from sfumato.domain import Real, Unit, Unknown
+from sfumato.domain import Categorical, Integer, Real, Unit, Unknown
 from sfumato.domain.expression import (
     Arithmetic,
     Cases,
@@ -34,7 +34,7 @@ from sfumato.domain.expression import (
 from sfumato.domain.predicate import All, Among, Not
 from sfumato.domain.predicate import Any as AnyOf
 from sfumato.domain.table_schema import Schema, parse_schema
-from sfumato.domain.unit_views import WithFacts, WithGap
+from sfumato.domain.unit_views import Declared, WithFacts, WithGap
 from sfumato.domain.view import (
     AnyRow,
     BoundedView,
@@ -117,6 +117,18 @@ VIEWS["beside facts"] = WithFacts(
 VIEWS["beside sums of doses"] = WithFacts(
     VISITS, PerUnit(DRUGS, (), (("doses", UnitSum("dose", Fraction(1), Fraction(20))),))
 )
+VIEWS["declared, rows left out"] = Declared(
+    WithGap(VISITS, "gap", "admitted", 0, 364),
+    Integer(name="gap", minimum=7, maximum=60, edges=(7, 30), unknown=Unknown.DROP),
+)
+VIEWS["declared, where it is cut"] = Declared(
+    Computed(VISITS, "half", Arithmetic(Operator.TIMES, Field("cost"), Constant(Fraction(1, 2)))),
+    Real(name="half", edges=(0.0, 250.5, 500.0), unknown=Unknown.CLAMP, nullable=True),
+)
+VIEWS["declared, not missing"] = Declared(
+    Computed(VISITS, "band", Labels(((DEAR, "dear"),))),
+    Categorical(name="band", values=("dear",), unknown=Unknown.DROP),
+)
 VIEWS["per unit, joined"] = Join(VISITS, PerUnit(DRUGS, (), (("drugs", RowCount(20)),)), (), outer=True)
 
 
@@ -126,7 +138,7 @@ def test_views_go_by_the_names_under_which_answers_of_earlier_versions_are_kept(
     found = {word for view in VIEWS.values() for word in re.findall(r'"is":"(\w+)"', BoundedView(view, unit).canonical)}
     found |= {each.__name__ for each in (*Expression.__subclasses__(), All, AnyOf, Not)}
     kept = "All Among Any Arithmetic Clamp Computed Constant DaysBetween Field Filter Join Labels Not OfUnits PerUnit "
-    kept += "AnyRow Cases RowCount Scan Taken UnitSum WithFacts WithGap"
+    kept += "AnyRow Cases Declared RowCount Scan Taken UnitSum WithFacts WithGap Categorical Integer Real"
     assert found == set(kept.split())
 
 

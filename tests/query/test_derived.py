@@ -17,6 +17,7 @@ from tests.hospital import Rows, database, derived_document, derived_schema, fra
 import sfumato as sf
 from sfumato.domain import Unit
 from sfumato.domain.table_schema import dump_schema, load_schema, parse_schema
+from sfumato.domain.view_words import describe_view
 from sfumato.engine.exact import reveal
 from sfumato.engine.joined import open_tables
 from sfumato.errors import DomainError, QueryError, SfumatoError
@@ -152,6 +153,73 @@ def test_days_between_dates_are_moved_to_their_bounds() -> None:
     assert sorted(asked.view.domain["stay"].labels()[at] for (at,) in found.codes.tolist()) == ["0", "4", "60"]
 
 
+CELLS: list[dict[str, Any]] = [
+    {"minimum": 7, "maximum": 60, "edges": [7, 30], "unknown": "drop"},
+    {"minimum": 7, "maximum": 60, "edges": [7, 30], "nullable": True, "unknown": "drop"},
+    {"minimum": 0, "maximum": 60, "edges": [0, 7, 30], "nullable": True, "unknown": "clamp"},
+    {"unknown": "drop"},
+]
+
+
+@pytest.mark.parametrize("said", CELLS, ids=range(len(CELLS)))
+def test_what_is_derived_has_the_cells_that_are_declared_and_leaves_out_rows_whatever_is_asked(
+    said: dict[str, Any],
+) -> None:
+    changed = derived_document()
+    changed["tables"]["visits"]["derived"] = {"gap": {"days_since_previous": "admitted"} | said}
+    changed["of_unit"] = {"n": {"count": "visits", "maximum": 99}}
+    described, rows = parse_schema(changed), database(2)
+    check_derived(described)
+    assert parse_schema(described.describe()) == described
+    low, high = said.get("minimum", 0), said.get("maximum", 364)
+    starts = said.get("edges") or list(range(low, high + 1))
+    expected: Counter[str] = Counter()
+    of_unit: Counter[int] = Counter()
+    for who, own in visits(rows).items():
+        days = [date.fromisoformat(row["admitted"]) for row in own]
+        for gap in [None, *((later - earlier).days for earlier, later in pairwise(days))]:
+            if gap is None or (said["unknown"] == "drop" and not low <= gap <= high):
+                if gap is None and said.get("nullable"):
+                    expected["(missing)"] += 1
+                    of_unit[who] += 1
+                continue
+            at = max(place for place, start in enumerate(starts) if start <= min(max(gap, low), high))
+            last = starts[at + 1] - 1 if at + 1 < len(starts) else high
+            expected[str(last) if starts[at] == last else f"{starts[at]}..{last}"] += 1
+            of_unit[who] += 1
+    tables = open_tables(described, frames(rows))
+
+    def found(text: str, name: str) -> Counter[str]:
+        asked = parse_tables(text, described, bounds=LOOSE)
+        codes = reveal(tables.encode(asked.view).groups((name,)))
+        labels = asked.view.domain[name].labels()
+        return Counter({labels[at]: int(n) for (at,), n in zip(codes.codes.tolist(), codes.counts, strict=True)})
+
+    assert found("SELECT gap, COUNT(*) FROM visits GROUP BY gap", "gap") == expected
+    by_kind = found("SELECT kind, COUNT(*) FROM visits GROUP BY kind", "kind")
+    assert by_kind.total() == expected.total(), "whether it is named or not"
+    numbers = Counter(str(of_unit[row["patient_id"]]) for row in rows["patients"])
+    assert found("SELECT n, COUNT(*) FROM patients GROUP BY n", "n") == numbers
+    remarks = parse_tables("SELECT COUNT(*) FROM visits", described)
+    told = " ".join(remarks.query.meaning(remarks.view.domain, remarks.view))
+    assert ("admitted or gap are left out" in told) is (said["unknown"] == "drop")
+
+
+def test_rows_that_meet_no_case_are_left_out_where_the_schema_says_so() -> None:
+    changed = derived_document()
+    case = {"case": [{"when": "cost >= 500", "then": "dear"}], "unknown": "drop"}
+    changed["tables"]["visits"]["derived"] = {"price": case}
+    del changed["of_unit"]
+    described, rows = parse_schema(changed), database(2)
+    assert parse_schema(described.describe()) == described
+    asked = parse_tables("SELECT price, COUNT(*) FROM visits GROUP BY price", described, bounds=LOOSE)
+    assert asked.view.domain["price"].labels() == ("dear",)
+    found = reveal(open_tables(described, frames(rows)).encode(asked.view).groups(("price",)))
+    dear = [row for row in rows["visits"] if row["patient_id"] is not None and (row["cost"] or 0) >= 500]
+    assert found.counts.tolist() == [len(dear)]
+    assert "price is not missing" in describe_view(asked.view)
+
+
 def test_groups_are_called_as_a_statement_says(tmp_path: Path) -> None:
     vault = open_schema(
         frames(database(0)), schema=HOSPITAL, ledger=f"sqlite:///{tmp_path / 'a.ledger'}", limit=Epsilon(9), create=True
@@ -186,7 +254,20 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("visits", {"p": {"case": []}}, "at least one when and then"),
     ("visits", {"p": {}}, "one of days, days_since_previous and case"),
     ("visits", {"s": {"days": ["admitted"]}}, "two dates stand there"),
-    ("visits", {"s": {"days": ["admitted", "admitted"], "unknown": "drop"}}, "leave rows out by WHERE"),
+    ("visits", {"s": {"days": ["admitted", "admitted"], "unknown": "category"}}, "clamp, or its row is left out, drop"),
+    ("visits", {"s": {"days": ["admitted", "admitted"], "edges": [0, 5]}}, "says its minimum and maximum"),
+    (
+        "visits",
+        {"s": {"days": ["admitted", "admitted"], "minimum": 0, "maximum": 9, "edges": [1, 5]}},
+        "must be whole, increase from its minimum",
+    ),
+    ("visits", {"s": {"days": ["admitted", "admitted"], "edges": [0.5]}}, "a list of whole numbers"),
+    ("visits", {"p": {"case": [{"when": "cost >= 500", "then": "x"}], "unknown": "clamp"}}, "left out, drop"),
+    (
+        "visits",
+        {"p": {"case": [{"when": "cost >= 500", "then": "x"}], "unknown": "drop", "nullable": True}},
+        "have a cell, or are left out",
+    ),
     ("visits", {"s": {"days": ["admitted", "admitted"], "minimum": 5, "maximum": 1}}, "minimum above maximum"),
     ("visits", {"s": {"days": ["admitted", "admitted"], "minimum": 0.5}}, "a whole number"),
     ("of_unit", {"n": {"count": "icd"}}, "of a private table"),

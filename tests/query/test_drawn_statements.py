@@ -43,7 +43,15 @@ class Drawn:
 PATIENTS = Drawn(
     "patients p",
     ["p.sex", "p.region", "p.visits_n", "p.ever_i0", "p.last_kind", "p.dearest"],
-    ["p.sex = 'F'", "p.region <> 1", "p.visits_n >= 2", "p.ever_i0", "p.seen >= DATE '2023-06-01'", "p.spend > 0"],
+    [
+        "p.sex = 'F'",
+        "p.region <> 1",
+        "p.visits_n >= 2",
+        "p.ever_i0",
+        "p.seen >= DATE '2023-06-01'",
+        "p.spend > 0",
+        "p.doses < 9.25",
+    ],
     ["p.region", "p.visits_n", "p.spend", "LEAST(p.late_n, 3)", "p.spend - 100 * p.region"],
     ["p.seen"],
     [("sex",), ("region",)],
@@ -52,14 +60,15 @@ VISITS = Drawn(
     "visits v",
     ["v.kind", "v.cost", "v.price", "v.soon", "CASE WHEN v.cost >= 500 THEN 'dear' ELSE 'cheap' END"],
     ["v.kind = 1", "v.cost >= 500", "v.gap <= 30", "v.gap IS NULL", "v.kind IN (0, 2)", "v.soon <> 'no'",
-     "v.admitted BETWEEN DATE '2023-02-01' AND DATE '2023-06-30'", "NOT (v.kind = 0 AND v.cost < 500)"],
+     "v.admitted BETWEEN DATE '2023-02-01' AND DATE '2023-06-30'", "NOT (v.kind = 0 AND v.cost < 500)",
+     "v.cost / 2 BETWEEN 100 AND 300.5"],
     ["v.cost", "v.gap", "2 * v.cost - 300", "GREATEST(v.cost, 200)", "CASE WHEN v.kind = 1 THEN v.cost ELSE 7 END"],
     ["v.admitted"],
     [("kind",), ("month(admitted)",), ("cost",), ("kind", "month(admitted)")],
 )  # fmt: skip
 DRUGS = Drawn(
-    "drugs d", ["d.drug", "d.dose"], ["d.drug = 'D1'", "d.drug IN ('D0', 'D2')", "d.dose >= 2.5"], [],
-    [], [("drug",), ("dose",)],
+    "drugs d", ["d.drug", "d.dose"], ["d.drug = 'D1'", "d.drug IN ('D0', 'D2')", "d.dose >= 2.5", "d.dose * 1.5 > 7.3"],
+    [], [], [("drug",), ("dose",)],
 )  # fmt: skip
 DIAGNOSES = Drawn("diagnoses x", ["x.code"], ["x.code = 'I0'", "x.code NOT IN ('I1', 'I2')"], [], [], [("code",)])
 ERAS = Drawn("drug_era e", ["e.era"], ["e.era < 5"], ["e.era"], [], [("era",)])

@@ -198,6 +198,41 @@ def test_without_a_cut_the_answer_is_that_of_plain_sql(number: int) -> None:
     }
 
 
+CUT = [
+    "FROM visits WHERE cost / 2.0 >= 250",
+    "FROM visits WHERE 100.5 < cost * 1.5 AND NOT (cost * 1.5 > 900)",
+    "FROM visits WHERE cost / 4.0 BETWEEN 20 AND 200",
+    "FROM visits WHERE cost / 2.0 >= 500",
+    "FROM visits WHERE cost / 2.0 > 500",
+    "FROM visits WHERE cost * 1000 IN (0, 1000000)",
+    "FROM visits WHERE cost * 1000 <> 1000000",
+    "FROM (SELECT patient_id, LEAST(SUM(dose), 20.0) AS total FROM drugs JOIN visits USING (visit_id) GROUP BY "
+    "patient_id) AS t WHERE total > 4 AND total < 20",
+    "FROM (SELECT patient_id, BOOL_OR(cost * 1.5 > 700) AS dear FROM visits GROUP BY patient_id) AS t WHERE dear",
+]
+
+
+@pytest.mark.parametrize("text", CUT, ids=range(len(CUT)))
+def test_a_number_that_is_computed_may_be_cut_anywhere(text: str) -> None:
+    rows = database(2)
+    (found,) = exact(open_tables(HOSPITAL, frames(rows)), read(f"SELECT COUNT(*) {text}", unit(10_000))).ravel()
+    with duckdb.connect() as connection:
+        for name, frame in frames(rows).items():
+            connection.register(name, frame)
+        connection.execute("CREATE VIEW owned AS SELECT * FROM visits WHERE patient_id IS NOT NULL")
+        plain = text.replace("FROM visits", "FROM owned").replace("JOIN visits", "JOIN owned")
+        ((expected,),) = connection.sql(f"SELECT COUNT(*) {plain}").fetchall()
+    assert found == expected
+
+
+def test_cells_that_a_schema_declares_are_not_cut() -> None:
+    for text in ("SELECT COUNT(*) FROM visits WHERE cost >= 250", "SELECT COUNT(*) FROM drugs WHERE dose > 2.5"):
+        with pytest.raises(QueryError, match="cuts the cell"):
+            read(text, None)
+    with pytest.raises(QueryError, match="cuts the cell"):  # no cell tells which real numbers equal another
+        read("SELECT COUNT(*) FROM visits WHERE cost / 2 = 250", None)
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [

@@ -1,9 +1,10 @@
 """What a schema derives from its tables: columns of a table, and facts about each unit.
 
 A derived column is computed of a row and of the rows of the same unit, so that it depends on that unit alone; a fact
-about a unit is computed of all its rows in another table, before any bound cuts them.  Neither leaves out a row:
-numbers are moved to the bounds that are declared (``unknown: clamp``), and what is missing is in a cell of its own, for
-which the column says ``nullable: true``.
+about a unit is computed of all its rows in another table, before any bound cuts them.  Numbers are moved to the bounds
+that are declared (``unknown: clamp``), and what is missing is in a cell of its own, for which the column says
+``nullable: true``.  With ``unknown: drop`` rows beyond the bounds, and those that miss a value and may not, are in no
+view of the table, as of any other attribute, whether a statement names the column or not.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
-from sfumato.domain.attribute import Attribute, Date
+from sfumato.domain.attribute import Attribute, Date, Integer, Unknown
 from sfumato.domain.calendar import Grain
 from sfumato.domain.schema_places import expect_at, mapping_at, only_at, text_at
 from sfumato.errors import DomainError
@@ -58,11 +59,15 @@ class Derived:
         name: by which it is asked for.
         what: it is.
         nullable: whether it may be missing, in a cell of its own.
+        edges: where the cells of days begin; None: each number has a cell.
+        unknown: whether numbers are moved to their bounds, or rows beyond them, and without a value, left out.
     """
 
     name: str
     what: BetweenDates | SincePrevious | FirstCase
     nullable: bool = False
+    edges: tuple[int, ...] | None = None
+    unknown: Unknown = Unknown.CLAMP
 
     def __post_init__(self) -> None:
         what = self.what
@@ -72,11 +77,31 @@ class Derived:
             lacking = isinstance(what, SincePrevious)
             if what.minimum is not None and what.maximum is not None and what.minimum > what.maximum:
                 raise DomainError(f"{self.name} has minimum above maximum", culprit=self)
-        if lacking and not self.nullable:
+            self._check_edges(what)
+        if isinstance(what, FirstCase) and self.drops and self.nullable:
+            raise DomainError(
+                f"{self.name} says nullable: true and unknown: drop: rows without a value have a cell, or are left out",
+                culprit=self,
+            )
+        if lacking and not self.nullable and not self.drops:
             why = (
                 "the first row of a unit has none before it" if isinstance(what, SincePrevious) else "else is not said"
             )
             raise DomainError(f"{self.name} may be missing, as {why}: say nullable: true", culprit=self)
+
+    def _check_edges(self, what: BetweenDates | SincePrevious) -> None:
+        if self.edges is None:
+            return
+        if what.minimum is None or what.maximum is None:
+            raise DomainError(f"{self.name} has edges, so it says its minimum and maximum", culprit=self)
+        Integer(  # refuses edges that are none
+            name=self.name, minimum=what.minimum, maximum=what.maximum, edges=self.edges, unknown=self.unknown
+        )
+
+    @property
+    def drops(self) -> bool:
+        """Whether it leaves out rows."""
+        return self.unknown is Unknown.DROP
 
     @property
     def dates(self) -> tuple[str, ...]:
@@ -104,21 +129,24 @@ class Derived:
                     f"{table}.{self.name} counts days, so {name!r} is a date of the table whose cells are days",
                     culprit=self,
                 )
-            if (date.nullable or date.unknown.value == "category") and not self.nullable:
+            if (date.nullable or date.unknown.value == "category") and not self.nullable and not self.drops:
                 raise DomainError(
                     f"{table}.{self.name} may be missing, as {name} may be: say nullable: true", culprit=self
                 )
 
     def describe(self) -> dict[str, Any]:
         """What the document says of it."""
-        rest: dict[str, Any] = {"nullable": True} if self.nullable else {}
+        rest: dict[str, Any] = {} if self.edges is None else {"edges": list(self.edges)}
+        rest |= {"nullable": True} if self.nullable else {}
+        unknown = {"unknown": self.unknown.value}
         match self.what:
             case BetweenDates(start, end):
-                return {"days": [start, end], **_ends(self.what), **rest, "unknown": "clamp"}
+                return {"days": [start, end], **_ends(self.what), **rest, **unknown}
             case SincePrevious(date):
-                return {"days_since_previous": date, **_ends(self.what), **rest, "unknown": "clamp"}
+                return {"days_since_previous": date, **_ends(self.what), **rest, **unknown}
             case FirstCase(cases, otherwise):
                 listed = [{"when": when, "then": then} for when, then in cases]
+                rest |= unknown if self.drops else {}
                 return {"case": listed, **({} if otherwise is None else {"else": otherwise}), **rest}
         raise TypeError(self.what)
 
@@ -195,7 +223,7 @@ def _ends(bounded: BetweenDates | SincePrevious | OfUnit) -> dict[str, int | flo
 
 # --- the document -----------------------------------------------------------------------------------------------------
 
-_REST = {"minimum", "maximum", "nullable", "unknown"}
+_REST = {"minimum", "maximum", "edges", "nullable", "unknown"}
 
 
 def read_derived(said: object, at: str) -> tuple[Derived, ...]:
@@ -217,25 +245,42 @@ def _derived(name: str, said: Mapping[Any, Any], at: str) -> Derived:
     nullable = said.get("nullable", False)
     expect_at(nullable, bool, f"{at}.nullable", "true or false")
     if kinds == ["case"]:
-        only_at(said, {"case", "else", "nullable"}, at)
-        return Derived(name, FirstCase(_cases(said["case"], at), _label(said.get("else"), f"{at}.else")), nullable)
+        only_at(said, {"case", "else", "nullable", "unknown"}, at)
+        if said.get("unknown", "drop") != "drop":
+            raise DomainError(
+                f"the schema is wrong at {at}.unknown: rows that meet no case are left out, drop; else leave it out",
+                culprit=at,
+            )
+        unknown = Unknown.DROP if "unknown" in said else Unknown.CLAMP
+        cases = FirstCase(_cases(said["case"], at), _label(said.get("else"), f"{at}.else"))
+        return Derived(name, cases, nullable, unknown=unknown)
     only_at(said, {*kinds, *_REST}, at)
-    if said.get("unknown", "clamp") != "clamp":
+    if said.get("unknown", "clamp") not in ("clamp", "drop"):
         raise DomainError(
-            f"the schema is wrong at {at}.unknown: a derived number is moved to its nearest bound, clamp; leave rows "
-            "out by WHERE",
+            f"the schema is wrong at {at}.unknown: a derived number is moved to its nearest bound, clamp, or its row "
+            "is left out, drop",
             culprit=at,
         )
+    unknown = Unknown(said.get("unknown", "clamp"))
     for end in ("minimum", "maximum"):
         expect_at(said.get(end, 0), int, f"{at}.{end}", "a whole number")
     ends = said.get("minimum"), said.get("maximum")
+    edges = _edges(said["edges"], f"{at}.edges") if "edges" in said else None
     if kinds == ["days"]:
         dates = said["days"]
         if not isinstance(dates, list) or len(dates) != 2:  # noqa: PLR2004
             raise DomainError(f"the schema is wrong at {at}.days: two dates stand there, the earlier first", culprit=at)
         start, end = (text_at(date, f"{at}.days") for date in dates)
-        return Derived(name, BetweenDates(start, end, *ends), nullable)
-    return Derived(name, SincePrevious(text_at(said["days_since_previous"], at), *ends), nullable)
+        return Derived(name, BetweenDates(start, end, *ends), nullable, edges, unknown)
+    return Derived(name, SincePrevious(text_at(said["days_since_previous"], at), *ends), nullable, edges, unknown)
+
+
+def _edges(said: object, at: str) -> tuple[int, ...]:
+    expect_at(said, list, at, "a list of whole numbers")
+    assert isinstance(said, list)
+    for edge in said:
+        expect_at(edge, int, at, "a list of whole numbers")
+    return tuple(said)
 
 
 def _cases(said: object, at: str) -> tuple[tuple[str, str], ...]:

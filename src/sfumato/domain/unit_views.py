@@ -1,6 +1,7 @@
-"""Views whose rows know more of their unit: the days since the row before, and what its rows elsewhere come to.
+"""Views whose rows know more of their unit: the days since the row before, and what its rows elsewhere come to; and
+what is declared of the cells of a computed attribute.
 
-Both are unit-local, as :mod:`sfumato.domain.view` asks: what they add to a row of a unit depends on that unit's rows.
+All are unit-local, as :mod:`sfumato.domain.view` asks: what they add to a row of a unit depends on that unit's rows.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from sfumato.domain.attribute import Attribute, Date, Integer, Real, null_code
+from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Real, null_code
 from sfumato.domain.calendar import Grain
 from sfumato.domain.expression import whole_number
 from sfumato.domain.view import AnyRow, OverSource, PerUnit, RowCount, Taken, UnitSum
@@ -98,3 +99,29 @@ class WithFacts(OverSource):
     def attributes(self) -> tuple[Attribute, ...]:
         """Those of its source, and the facts."""
         return (*self.source.attributes, *self.facts.attributes)
+
+
+@dataclass(frozen=True)
+class Declared(OverSource):
+    """A view whose last attribute, which was computed, has the cells that are declared of it.
+
+    Where unknown values are dropped, rows whose value lies in no cell are left out, as of any other attribute.
+
+    Attributes:
+        source: the view.
+        declared: its last attribute from here on.
+    """
+
+    declared: Integer | Real | Categorical
+
+    def __post_init__(self) -> None:
+        before, after = self.source.attributes[-1], self.declared
+        if type(before) is not type(after) or before.name != after.name:
+            raise QueryError(f"{after.name!r} is declared otherwise than it is computed", culprit=self)
+        if isinstance(before, Categorical) and isinstance(after, Categorical) and before.values != after.values:
+            raise QueryError(f"{after.name!r} has other values than are computed", culprit=self)
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """Those of its source, the last as declared."""
+        return (*self.source.attributes[:-1], self.declared)

@@ -14,12 +14,12 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Unknown, null_code
+from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Real, Unknown, null_code
 from sfumato.domain.domain import Domain
 from sfumato.domain.expression import Arithmetic, Cases, Clamp, Constant, DaysBetween, Expression, Field, Labels
 from sfumato.domain.predicate import Fold, Predicate
 from sfumato.domain.unit import GroupBound
-from sfumato.domain.unit_views import WithFacts, WithGap
+from sfumato.domain.unit_views import Declared, WithFacts, WithGap
 from sfumato.domain.view import (
     AnyRow,
     BoundedView,
@@ -51,7 +51,7 @@ def describe_view(bounded: BoundedView) -> str:
     return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - len(more)]}{more}"
 
 
-def _view(view: View, unit: str) -> str:
+def _view(view: View, unit: str) -> str:  # noqa: C901 - one case a kind
     match view:
         case Scan():
             return view.table.name if view.alias == view.table.name else f"{view.table.name} AS {view.alias}"
@@ -68,6 +68,9 @@ def _view(view: View, unit: str) -> str:
             return f"{_part(view.source, unit)} WHERE {unit} {within} ({unit} of {_view(view.units, unit)})"
         case Computed():
             return f"{_part(view.source, unit)} WITH {view.name} = {_value(view.value, view.source.domain)}"
+        case Declared():
+            said = _view(view.source, unit)
+            return f"({said}) WHERE {view.declared.name} {_within(view.declared)}" if _drops(view.declared) else said
         case WithGap():
             gap = f"days since the row before by {view.date} of the same {unit}, within {view.low} and {view.high}"
             return f"{_part(view.source, unit)} WITH {view.name} = {gap}"
@@ -78,6 +81,16 @@ def _view(view: View, unit: str) -> str:
             by = ", ".join((unit, *view.by))
             return f"{values or 'a row'} of {_part(view.source, unit)} BY {by}"
     raise TypeError(view)  # the tree is closed
+
+
+def _drops(attribute: Attribute) -> bool:
+    return attribute.unknown is Unknown.DROP
+
+
+def _within(attribute: Integer | Real | Categorical) -> str:
+    if isinstance(attribute, Categorical):
+        return "is not missing"
+    return f"within {attribute.minimum} and {attribute.maximum}{', or missing' if attribute.nullable else ''}"
 
 
 def _part(view: View, unit: str) -> str:
@@ -173,8 +186,14 @@ def left_out(bounded: BoundedView) -> tuple[str, ...]:
         view = waiting.pop(0)
         match view:
             case Scan(table=table):
-                dropping = [each.name for each in table.attributes if each.unknown is Unknown.DROP]
-                tables.setdefault(table.name, []).extend(dropping)
+                dropping = [each.name for each in table.attributes if _drops(each)]
+                tables[table.name] = dropping + tables.get(table.name, [])
+            case Declared() if _drops(view.declared):
+                scan = view.source
+                while isinstance(scan, OverSource):
+                    scan = scan.source
+                if isinstance(scan, Scan):
+                    tables.setdefault(scan.table.name, []).append(view.declared.name.rpartition(".")[2])
             case PerUnit():
                 clamped |= dict.fromkeys(_clamped(view))
         own: list[Any] = [getattr(view, each.name) for each in fields(view)] if is_dataclass(view) else []

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from sfumato.domain import Attribute, Date, Domain, Integer, Real, Unknown
+from sfumato.domain import Attribute, Categorical, Date, Domain, Integer, Real, Unknown
 from sfumato.domain.attribute import null_code
 from sfumato.domain.expression import (
     Arithmetic,
@@ -27,7 +27,7 @@ from sfumato.domain.expression import (
     Operator,
 )
 from sfumato.domain.table_schema import SchemaTable
-from sfumato.domain.unit_views import WithFacts, WithGap
+from sfumato.domain.unit_views import Declared, WithFacts, WithGap
 from sfumato.domain.view import (
     AnyRow,
     BoundedView,
@@ -117,6 +117,8 @@ class ViewEncoding:
                 return self._of_units(view)
             case Computed():
                 return self._computed(view)
+            case Declared():
+                return self._declared(view)
             case PerUnit():
                 return self._per_unit(view)
             case WithGap():
@@ -169,6 +171,21 @@ class ViewEncoding:
         moved = _clamped("x", self._literal(attribute, attribute.minimum), self._literal(attribute, attribute.maximum))
         inner = f"SELECT {listed}, {moved} AS x FROM ({inner}) AS computed_rows"
         return f"SELECT {listed}, {', '.join(self._coded('x', attribute, place))} FROM ({inner}) AS clamped_rows"
+
+    def _declared(self, view: Declared) -> str:
+        place, attribute = len(view.attributes) - 1, view.declared
+        listed = [name for name in columns(view.source) if name not in (f"c{place}", f"v{place}")]
+        if isinstance(attribute, Categorical):
+            kept = f" WHERE c{place} < {attribute.declared}" if attribute.unknown is Unknown.DROP else ""
+            return f"SELECT {', '.join([*listed, f'c{place}'])} FROM {self._relation(view.source)}{kept}"
+        value = number_of(self.dialect, view.source.domain, attribute.name)
+        inner = f"SELECT {', '.join([*listed, f'{value} AS x'])} FROM {self._relation(view.source)}"
+        low, high = self._literal(attribute, attribute.minimum), self._literal(attribute, attribute.maximum)
+        kept = f" WHERE x >= {low} AND x <= {high}" if attribute.unknown is Unknown.DROP else ""
+        kept += " OR x IS NULL" if kept and attribute.nullable else ""
+        return (
+            f"SELECT {', '.join([*listed, *self._coded('x', attribute, place)])} FROM ({inner}) AS computed_rows{kept}"
+        )
 
     def _coded(self, value: str, attribute: Integer | Real, place: int) -> list[str]:
         """Code and, where it is stored, number of a value within its bounds or NULL."""

@@ -11,14 +11,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from sfumato.domain import Date
+from sfumato.domain import Categorical, Date, Integer
 from sfumato.domain.derived import BetweenDates, Derived, FactOfUnit, FirstCase, OfUnit, SincePrevious
 from sfumato.domain.domain import Domain
-from sfumato.domain.expression import Clamp, DaysBetween, Labels
+from sfumato.domain.expression import Clamp, DaysBetween, Labels, whole_number
 from sfumato.domain.predicate import All, Among, Fold, Not, Predicate
 from sfumato.domain.predicate import Any as AnyOf
 from sfumato.domain.table_schema import Schema, SchemaTable, load_schema
-from sfumato.domain.unit_views import WithFacts, WithGap
+from sfumato.domain.unit_views import Declared, WithFacts, WithGap
 from sfumato.domain.view import (
     AnyRow,
     Computed,
@@ -55,7 +55,7 @@ def further_names(schema: Schema, table: SchemaTable) -> tuple[str, ...]:
 
 
 def wanted(schema: Schema, table: SchemaTable, named: AbstractSet[str]) -> tuple[str, ...]:
-    """Of :func:`further_names` those that are named, and those that these are computed of.
+    """Of :func:`further_names` those that are named or leave out rows, and those that these are computed of.
 
     Args:
         schema: of the table.
@@ -63,6 +63,7 @@ def wanted(schema: Schema, table: SchemaTable, named: AbstractSet[str]) -> tuple
         named: words of a statement, in lower case.
     """
     found = {name for name in further_names(schema, table) if name.casefold() in named}
+    found |= {each.name for each in table.derived if each.drops}  # rows are left out whatever is asked
     for each in reversed(table.derived):  # what is derived is computed of what stands before it
         if each.name in found and isinstance(each.what, FirstCase):
             words = {word for when, _ in each.what.cases for word in words_in(when)}
@@ -113,17 +114,33 @@ def _derived(view: View, column: Derived, own: list[str], called: Mapping[str, s
         case SincePrevious(date):
             day = view.domain[called[date]]
             assert isinstance(day, Date)
-            low = 0 if what.minimum is None else what.minimum
-            high = (day.last - day.first).days if what.maximum is None else what.maximum
-            return WithGap(view, name, called[date], low, high)
+            low = 0 if what.minimum is None or column.drops else what.minimum
+            high = (day.last - day.first).days if what.maximum is None or column.drops else what.maximum
+            return _declared(WithGap(view, name, called[date], low, high), column)
         case BetweenDates(start, end):
             days = DaysBetween(called[end], called[start])
             ends = (None if each is None else Fraction(each) for each in (what.minimum, what.maximum))
-            return Computed(view, name, Clamp(days, *ends))
+            return _declared(Computed(view, name, days if column.drops else Clamp(days, *ends)), column)
         case FirstCase(cases, otherwise):
             met = tuple((_condition(when, view, own, called), then) for when, then in cases)
-            return Computed(view, name, Labels(met, otherwise))
+            return _declared(Computed(view, name, Labels(met, otherwise)), column)
     raise TypeError(what)  # what is derived is one of these
+
+
+def _declared(view: Computed | WithGap, column: Derived) -> View:
+    """The cells that the schema says of a derived column, which leave out rows where it says so."""
+    if column.edges is None and not column.drops:
+        return view
+    computed, what = view.added, column.what
+    nullable = computed.nullable and (column.nullable or not column.drops)
+    if isinstance(computed, Categorical) or isinstance(what, FirstCase):
+        assert isinstance(computed, Categorical)
+        return Declared(view, replace(computed, nullable=nullable))
+    assert isinstance(computed, Integer)
+    low = computed.minimum if what.minimum is None else what.minimum
+    high = computed.maximum if what.maximum is None else what.maximum
+    number = whole_number(computed.name, low, high, nullable=nullable)
+    return Declared(view, replace(number, edges=column.edges or number.edges, unknown=column.unknown))
 
 
 def _facts(schema: Schema, fact: OfUnit, name: str) -> PerUnit:

@@ -6,12 +6,12 @@ attribute.  What then is left of a statement is about attributes alone, as that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Protocol, TypeVar
 
-from sfumato.domain import Date, Timestamp
+from sfumato.domain import Date, Integer, Real, Timestamp
 from sfumato.domain.expression import (
     Arithmetic,
     Cases,
@@ -22,12 +22,15 @@ from sfumato.domain.expression import (
     Field,
     Labels,
     Operator,
+    computed,
 )
 from sfumato.domain.predicate import Among, Predicate
 from sfumato.domain.table_schema import Schema, SchemaTable
 from sfumato.domain.unit import GroupBound, Unit
+from sfumato.domain.unit_views import Declared
 from sfumato.domain.view import Computed, Filter, View
 from sfumato.errors import SfumatoError
+from sfumato.query.number_cuts import cut_at, has_declared_cells, is_number, mirrored
 from sfumato.query.sql_condition import Place, condition, level_of, number, refuse
 
 T = TypeVar("T")
@@ -138,7 +141,7 @@ class UnitRows:
 
     # --- what is computed of a row ------------------------------------------------------------------------------------
 
-    def lowered(self, node: Any) -> Any:  # noqa: ANN401, C901 - one case a kind
+    def lowered(self, node: Any) -> Any:  # noqa: ANN401 - one case a kind
         """A node in which columns are attributes of the view, and expressions columns that are computed."""
         from sqlglot import exp
 
@@ -165,6 +168,12 @@ class UnitRows:
                 return node.copy()  # refused where aggregates are read
             case _ if is_value(node):
                 return self.computed(node, None)
+        cut = self._cut(node)
+        return self._with_lowered_parts(node) if cut is None else cut
+
+    def _with_lowered_parts(self, node: Any) -> Any:  # noqa: ANN401
+        from sqlglot import exp
+
         fresh = node.copy()
         for name, value in node.args.items():
             if isinstance(value, exp.Expression):
@@ -180,13 +189,16 @@ class UnitRows:
 
     def add(self, node: Any, name: str, value: Expression) -> str:  # noqa: ANN401
         """One more attribute, or the one that is computed so already."""
-        at: View = self.view
-        while isinstance(at, Computed):
-            if (at.name, at.value) == (name, value):
-                return name
-            at = at.source
-        self.view = built(self.text, node, lambda: Computed(self.view, name, value))
+        if not any((at.name, at.value) == (name, value) for at in self._computed() if isinstance(at, Computed)):
+            self.view = built(self.text, node, lambda: Computed(self.view, name, value))
         return name
+
+    def _computed(self) -> Iterator[Computed | Declared]:
+        """What was computed of the rows so far, the last first."""
+        at: View = self.view
+        while isinstance(at, Computed | Declared):
+            yield at
+            at = at.source
 
     def expression(self, node: Any) -> Expression:  # noqa: ANN401, C901, PLR0912 - one case a kind
         """What is computed of each row.
@@ -241,6 +253,60 @@ class UnitRows:
         return Labels(
             tuple((Among(found.attribute, frozenset(held)), found.labels[cell]) for cell, held in sorted(codes.items()))
         )
+
+    # --- conditions on numbers without declared cells -----------------------------------------------------------------
+
+    def _cut(self, node: Any) -> Any:  # noqa: ANN401
+        """A comparison of a computed number, which has one cell, in cells that begin where it is cut; None of others.
+
+        Where a statement cuts is public, so it may cut anywhere.  Cells that a schema declares stay as they are.
+        """
+        from sqlglot import exp
+
+        if isinstance(node, exp.Between) and not node.args.get("symmetric"):
+            ends = ((exp.GTE, node.args["low"]), (exp.LTE, node.args["high"]))
+            parts = [kind(this=node.this.copy(), expression=end.copy()) for kind, end in ends]
+            return exp.paren(exp.and_(*map(self.lowered, parts))) if self._uncut(node.this) is not None else None
+        if isinstance(node, exp.In) and node.expressions:
+            equal = [exp.EQ(this=node.this.copy(), expression=each.copy()) for each in node.expressions]
+            return exp.paren(exp.or_(*map(self.lowered, equal))) if self._uncut(node.this) is not None else None
+        if type(node) not in mirrored():
+            return None
+        kind, left, right = type(node), node.this, node.expression
+        if is_number(left):
+            kind, left, right = mirrored()[kind], right, left
+        value = self._uncut(left) if is_number(right) else None
+        if value is None:
+            return None
+        name, expression, attribute = value
+        kind, shown, declared = cut_at(kind, number(self.text, right), attribute, name)
+        if declared is None:
+            return None  # all of its numbers are on one side
+        made = (each.source for each in self._computed() if isinstance(each, Declared) and each.declared == declared)
+        if not any(isinstance(each, Computed) and each.value == expression for each in made):
+            self.view = built(
+                self.text, node, lambda: Declared(Computed(self.view, declared.name, expression), declared)
+            )
+        return kind(this=_column(declared.name, left), expression=exp.Literal.number(shown))
+
+    def _uncut(self, node: Any) -> tuple[str, Expression, Integer | Real] | None:  # noqa: ANN401
+        """A computed number that has one cell: what it is called, how it is computed; None of anything else."""
+        from sqlglot import exp
+
+        while isinstance(node, exp.Paren):
+            node = node.this
+        if isinstance(node, exp.Column):
+            name = self.attribute(node)
+            attribute = None if has_declared_cells(self.view, name) else self.view.domain[name]
+            value: Expression = Field(name)
+        elif is_value(node):
+            name, value = node.sql(dialect="duckdb"), self.expression(node)
+            attribute = built(self.text, node, lambda: computed(name, value, self.view.domain))
+        else:
+            return None
+        if not isinstance(attribute, Integer | Real) or attribute.declared != 1:
+            return None
+        return (name, value, attribute) if attribute.minimum < attribute.maximum else None
 
     def _is_date(self, node: Any) -> bool:  # noqa: ANN401
         from sqlglot import exp
