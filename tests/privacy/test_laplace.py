@@ -10,7 +10,7 @@ from sfumato.errors import InputError, LossError
 from sfumato.privacy.entropy import OsEntropy, SimulatedEntropy
 from sfumato.privacy.loss import Epsilon
 from sfumato.privacy.noise import DiscreteLaplace
-from sfumato.privacy.sampler import exp_enclosure
+from sfumato.privacy.sampler import exp_enclosure, first_number
 
 scales = st.fractions(Fraction(1, 50), 200, max_denominator=1000)
 NOTHING = Fraction(1, 1 << 150)
@@ -63,6 +63,25 @@ def test_quantile_is_the_smallest_that_covers(scale, probability):
     assert 1 - 2 * noise.upper_tail(k + 1) >= probability
     if k > 0:
         assert 1 - 2 * noise.upper_tail(k) < probability
+
+
+@given(st.integers(1, 5000), st.integers(-3, 10_000))
+def test_the_first_number_is_found_from_wherever_one_begins(first, near):
+    assert first_number(lambda n: n >= first, near=near) == first
+
+
+@given(st.fractions(Fraction(1, 50), 1 << 40, max_denominator=1 << 20), st.sampled_from(["0.5", "0.95", "0.999999"]))
+def test_a_quantile_takes_few_looks_at_the_tail(scale, probability):
+    """A question at a loss that is new asks for two; from 1 on it would be about two a binary digit."""
+    looks = []
+
+    class Counted(DiscreteLaplace):
+        def upper_tail(self, k):
+            looks.append(k)
+            return super().upper_tail(k)
+
+    assert Counted(scale).quantile(probability) == DiscreteLaplace(scale).quantile(probability)
+    assert len(looks) <= 4
 
 
 def test_quantiles_rise_and_match_the_continuous_ones_at_large_scale():

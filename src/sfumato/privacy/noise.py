@@ -67,7 +67,8 @@ class IntegerNoise(ABC):
         wanted = exact(probability, name="probability")
         if not 0 < wanted < 1:
             raise LossError(f"a probability lies strictly between 0 and 1, not {probability}", culprit=probability)
-        return first_number(lambda k: 2 * self.upper_tail(k) <= 1 - wanted) - 1
+        beyond = 1 - wanted
+        return first_number(lambda k: 2 * self.upper_tail(k) <= beyond, near=self._about(beyond)) - 1
 
     @property
     @abstractmethod
@@ -85,6 +86,10 @@ class IntegerNoise(ABC):
     @abstractmethod
     def upper_tail(self, k: int) -> Fraction:
         """P(noise >= k) for k >= 1, rounded upward."""
+
+    @abstractmethod
+    def _about(self, beyond: Fraction) -> int:
+        """About the smallest k >= 1 with P(|noise| >= k) <= ``beyond``: where to begin to look for it."""
 
     @abstractmethod
     def _table(self) -> NoiseTable:
@@ -165,6 +170,11 @@ class DiscreteLaplace(IntegerNoise):
         _, high = exp_enclosure(k / self.scale, _LAPLACE_BITS)
         low, _ = exp_enclosure(1 / self.scale, _LAPLACE_BITS)
         return Fraction(high, (1 << _LAPLACE_BITS) + low)
+
+    def _about(self, beyond: Fraction) -> int:
+        scale = float(self.scale)
+        both = float(beyond) * (1 + math.exp(-1 / scale)) / 2
+        return math.ceil(-scale * math.log(both)) if 0 < both < 1 else 1
 
     def _table(self) -> NoiseTable:
         return _table(self.scale.denominator, 0, self.scale.numerator, int(self.scale))
@@ -269,6 +279,10 @@ class DiscreteGaussian(IntegerNoise):
         exponent = (k - Fraction(1, 2)) ** 2 / (2 * self.sigma_squared)
         bits = 2 * int(exponent) + 64
         return Fraction(exp_enclosure(exponent, bits)[1], 1 << bits)
+
+    def _about(self, beyond: Fraction) -> int:
+        del beyond  # sums from above are found by halving as fast
+        return 1
 
     def _table(self) -> NoiseTable:
         squared = self.sigma_squared

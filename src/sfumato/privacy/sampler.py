@@ -320,12 +320,21 @@ def _keep(exponent: Exponent, width: int, half: int) -> NDArray[np.uint64]:
     return keep
 
 
-def first_number(holds: Callable[[int], bool]) -> int:
-    """The smallest n >= 1 for which a monotone condition holds."""
-    high = 1
-    while not holds(high):
-        high *= 2
-    low = high // 2
+def first_number(holds: Callable[[int], bool], *, near: int = 1) -> int:
+    """The smallest n >= 1 for which a monotone condition holds.
+
+    It is sought at ever larger distances from ``near``: two looks are enough where that is it.
+    """
+    step, low, high = 1, 0, max(1, near)
+    if holds(high):
+        while high - step >= 1 and holds(high - step):
+            high, step = high - step, 2 * step
+        low = max(0, high - step)
+    else:
+        while True:
+            low, high, step = high, high + step, 2 * step
+            if holds(high):
+                break
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)
