@@ -6,6 +6,7 @@ import io
 import json
 import time
 import zipfile
+from collections import Counter
 
 import httpx
 import pytest
@@ -82,6 +83,40 @@ def test_related_tables_are_made_once_and_fetched_whole(hospital):
     cookies = hospital.session("ana", Scope.ANALYST)
     with httpx.Client(base_url=hospital.address, cookies=cookies, trust_env=False, timeout=60) as browser:
         assert "ZIP file with their codebook" in browser.get(f"/releases/{job}").text
+
+
+def test_rows_of_rows_are_made_to_the_end_and_fetched(hospital):
+    """Diagnoses of visits: every one is of a visit of the release, and no visit or patient has more than are kept."""
+    asked = {"method": "related", "children": [VISITS, {"table": "diagnoses", "most": 2}]}
+    loss = {"epsilon": "5", "delta": "1e-6"}
+    with hospital.client("gil") as client:
+        before = spent(hospital)
+        job = client.release("hospital", **asked, **loss)
+        said = finished(client, job)
+        assert said["state"] == "done", said["note"]
+        assert "(at most 2 of visits, 4 of diagnoses are kept)" in said["statement"]["guarantee"]
+        files = unpacked(client.tables(job, parquet=True))
+        assert sorted(files) == [
+            "codebook.md", "diagnoses.parquet", "patients.parquet", "release.json", "visits.parquet"
+        ]  # fmt: skip
+        visits, diagnoses = (
+            parquet.read_table(io.BytesIO(files[f"{name}.parquet"])) for name in ("visits", "diagnoses")
+        )
+        assert len(diagnoses) > 0
+        patient = dict(zip(visits["visit_id"].to_pylist(), visits["patient_id"].to_pylist(), strict=True))
+        of_visit = Counter(diagnoses["visit_id"].to_pylist())
+        assert len(patient) == len(visits)
+        assert set(of_visit) <= set(patient)
+        assert max(of_visit.values()) <= 2
+        of_patient = Counter(patient[visit] for visit in of_visit.elements())
+        assert max(of_patient.values()) <= 4
+        charged = spent(hospital)
+        assert charged != before
+        again = client.release("hospital", **asked, **loss)
+        assert "nothing" in finished(client, again)["statement"]["cost"]
+        rows = {name: file for name, file in files.items() if name != "release.json"}  # which says what it cost
+        assert unpacked(client.tables(again, parquet=True)).items() >= rows.items()
+        assert spent(hospital) == charged
 
 
 def test_they_are_asked_for_on_the_page(hospital):

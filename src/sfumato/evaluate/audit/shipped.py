@@ -77,7 +77,7 @@ def _central(entropy: Entropy) -> Iterator[Subject]:
     fine = DiscreteGaussian.for_loss(Rho("0.5"), squared_sensitivity=100)
     sides = _added(fine, 0, entropy), _added(fine, 10, entropy)
     yield Subject("gaussian-sensitivity-10", Rho("0.5"), *sides, mu=tightest_mu(fine, 10))
-    yield _further_children(entropy)
+    yield from _linked_tables(entropy)
     up, down = np.array([1] + [0] * _CANDIDATES), np.array([0] + [1] * _CANDIDATES)
     for name, mechanism in (
         ("exponential", Exponential(Epsilon(1), sensitivity=1, monotone=False)),
@@ -96,13 +96,16 @@ def _central(entropy: Entropy) -> Iterator[Subject]:
     yield Subject("stability-known-key", claim, _shown(threshold, [9, 6], entropy), _shown(threshold, [9, 5], entropy))
 
 
-def _further_children(entropy: Entropy) -> Subject:
-    """Weighted rows of the further children of a unit, all of them in one cell, which is the worst case."""
+def _linked_tables(entropy: Entropy) -> Iterator[Subject]:
+    """Weighted rows of a unit, all of them in one cell, which is the worst case: its further children, and the rows of
+    which each may have children of its own.
+    """
     from sfumato.domain.related_tables import ChildTable, RelatedTables
     from sfumato.domain.table_schema import parse_schema
     from sfumato.evaluate.audit.unit_audit import gaussian_unit_subject
     from sfumato.vault.derived_questions import DerivedMarginal
 
+    attributes = {"a": {"type": "integer", "minimum": 0, "maximum": 1, "unknown": "clamp"}}
     schema = parse_schema(
         {
             "sfumato": 2,
@@ -110,22 +113,28 @@ def _further_children(entropy: Entropy) -> Subject:
             "unit": {"id": "id", "table": "parents"},
             "tables": {
                 "parents": {"key": "id", "attributes": {}},
-                "children": {
-                    "unit": "id",
-                    "rows": _CHILDREN,
-                    "attributes": {"a": {"type": "integer", "minimum": 0, "maximum": 1, "unknown": "clamp"}},
-                },
+                "children": {"key": "child", "unit": "id", "rows": _CHILDREN, "attributes": attributes},
+                "grandchildren": {"through": {"of": "children"}, "rows": _CHILDREN, "attributes": attributes},
             },
         }
     )
-    related = RelatedTables(schema=schema, children=(ChildTable(table=schema["children"], most=_CHILDREN),))
-    (tail,) = related.tails
-    question = DerivedMarginal(tail, ("children.this.a",))
-    added = (_CHILDREN - 1) * tail.weights[-1]  # a unit of the most children
-    counts = np.array([0, 0]), np.array([added, 0])
-    squared = question.sensitivity(related.head)[1]
+    kept = [ChildTable(table=schema[name], most=most) for name, most in (("children", _CHILDREN), ("grandchildren", 2))]
+    related = RelatedTables(schema=schema, children=tuple(kept))
+    tail, head = related.tail(kept[0]), related.opening(kept[1])
+    assert tail is not None
+    assert head is not None
     claim = Rho("0.5")
-    return gaussian_unit_subject("related-children", counts, squared_sensitivity=squared, claim=claim, entropy=entropy)
+    for name, table, attribute, rows in (
+        ("related-children", tail, "children.this.a", _CHILDREN - 1),  # of a unit of the most children
+        ("related-grandchildren", head, "grandchildren.number", _CHILDREN),  # of which none has any
+    ):
+        cells = table.domain[attribute].size
+        added = np.zeros(cells, dtype=np.int64)
+        added[0] = rows * table.weights[-1]
+        squared = DerivedMarginal(table, (attribute,)).sensitivity(related.head)[1]
+        yield gaussian_unit_subject(
+            name, (np.zeros_like(added), added), squared_sensitivity=squared, claim=claim, entropy=entropy
+        )
 
 
 def _local(entropy: Entropy) -> Iterator[Subject]:
