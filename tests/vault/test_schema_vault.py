@@ -19,7 +19,8 @@ from sfumato.domain.predicate import Among
 from sfumato.domain.related_tables import ChildTable, RelatedTables
 from sfumato.domain.table_schema import Schema, dump_schema
 from sfumato.domain.view import BoundedView, Filter, Join, OfUnits, Scan
-from sfumato.errors import BudgetError, DomainError, LedgerError, QueryError, TableError, UnitError
+from sfumato.engine.exact import reveal
+from sfumato.errors import BudgetError, DomainError, InfeasibleError, LedgerError, QueryError, TableError, UnitError
 from sfumato.ledger import open_ledger
 from sfumato.privacy.loss import Epsilon
 from sfumato.query import count, table
@@ -168,6 +169,17 @@ def test_a_view_is_anonymised(tmp_path: Path) -> None:
         sf.anonymize.mondrian(
             opened(tmp_path, create=False).over(BY_SEX), quasi=["sex"], criteria=[KAnonymity(2)], keep=["visit_id"]
         )
+
+
+def test_rows_over_the_bound_of_a_view_are_told_where_no_recoding_is_found(tmp_path: Path) -> None:
+    vault = opened(tmp_path)
+    unit = HOSPITAL.bounds("visits").bounded(rows=1, per=())
+    cut = vault.over(replace(BY_SEX, unit=unit))
+    over = reveal(cut.encoded.unbounded()) - reveal(cut.encoded.whole())
+    assert over > 0
+    for k in (2, 1000):
+        with pytest.raises(InfeasibleError, match=rf"\({over} over the rows that one unit may have"):
+            sf.anonymize.optimal(cut, quasi=["sex"], criteria=[KAnonymity(k)], suppression="0")
 
 
 def test_a_view_of_tables_that_are_described_otherwise_is_refused(tmp_path: Path) -> None:

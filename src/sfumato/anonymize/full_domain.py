@@ -170,12 +170,13 @@ def _infeasible(
     problem = lattice.problem
     wanted = " and ".join(map(str, problem.criteria))
     rows = problem.data.rows
-    within = f"with at most {problem.allowed} of {rows} rows suppressed"
+    within, excluded = f"with at most {problem.allowed} of {rows} rows suppressed", problem.data.why_excluded
     where = "" if extent.height is None else f" of height {extent.height}"
     if certificate is not None and certificate.bound < math.inf:
         message = f"no recoding{where} that satisfies {wanted} {within} was found in {extent.seconds:g} s: allow more"
-        return InfeasibleError(message, culprit=problem.criteria)
+        return InfeasibleError(message + excluded, culprit=problem.criteria)
     limit = nearest(lattice, height=extent.height).limit(rows)
     if certificate is None and not all(each.monotone_with_suppression for each in problem.criteria):
         limit += ", and takes the optimal search"
-    return InfeasibleError(f"no recoding{where} satisfies {wanted} {within}: {limit}", culprit=problem.criteria)
+    message = f"no recoding{where} satisfies {wanted} {within}: {limit}{excluded}"
+    return InfeasibleError(message, culprit=problem.criteria)

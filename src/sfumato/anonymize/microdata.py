@@ -136,6 +136,17 @@ class Microdata:
         """Number of rows of the table, excluded ones included."""
         return int(self.counts.sum()) + self.excluded
 
+    @property
+    def why_excluded(self) -> str:
+        """Which rows count as suppressed whatever is done, as words behind others; none where all are counted."""
+        parts = [
+            (self.over_bound, "over the rows that one unit may have"),
+            (self.left_out, "left out by the domain"),
+            (self.excluded - self.over_bound - self.left_out, "without a quasi-identifier"),
+        ]
+        told = ", ".join(f"{rows} {why}" for rows, why in parts if rows)
+        return f"; {self.excluded} count as suppressed from the start ({told})" if told else ""
+
     def with_population(self, population: SparseTable) -> Microdata:
         """The same table within a population counted over the same quasi-identifiers.
 

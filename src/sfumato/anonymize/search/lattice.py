@@ -110,8 +110,7 @@ def _why_too_few(criteria: tuple[Criterion, ...], data: Microdata, allowed: int 
         return largest
     return (
         f"{largest}, and that only from a suppression limit of {sufficient_share(data.excluded, rows)}; at most"
-        f" {allowed} of {rows} rows may be suppressed and {data.excluded} are left out from the start, so under this"
-        " limit no k can be met"
+        f" {allowed} of {rows} rows may be suppressed, so under this limit no k can be met{data.why_excluded}"
     )
 
 
