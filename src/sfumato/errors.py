@@ -109,6 +109,10 @@ class MovedLedgerError(LedgerError):
     """The ledger was moved, deleted, replaced or set back while it was open; nothing was charged."""
 
 
+class BrokenLedgerError(LedgerError):
+    """The journal, or an answer that is stored with it, was changed by other hands; nothing of it was handed out."""
+
+
 class EngineError(SfumatoError):
     """The engine failed on its side."""
 

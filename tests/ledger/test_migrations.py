@@ -15,7 +15,7 @@ from sfumato.ledger import schema
 from sfumato.ledger.store import Store
 
 REVISIONS = {"first_revision": "0001", "server": "0002", "third_revision": "0003"}
-REVISIONS |= {"fourth_revision": "0004", "fifth_revision": "0005", "sixth_revision": "0006"}
+REVISIONS |= {"fourth_revision": "0004", "fifth_revision": "0005", "sixth_revision": "0006", "seventh_revision": "0007"}
 SAVED = {**REVISIONS, "fifth_server": "0005"}
 TRIGGERS = {
     "sqlite": "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'",
@@ -105,7 +105,9 @@ def test_preparing_twice_changes_nothing(url, monkeypatch):
     assert prepared(url, create=True) == prepared(url, create=False) == before
 
 
-@pytest.mark.parametrize("name", ["first_revision", "server", "third_revision", "fourth_revision", "fifth_server"])
+@pytest.mark.parametrize(
+    "name", ["first_revision", "server", "third_revision", "fourth_revision", "fifth_server", "sixth_revision"]
+)
 def test_a_failed_migration_leaves_no_trace(saved, monkeypatch, name):
     url = saved(name)
     before = shape(url)

@@ -23,15 +23,29 @@ from sfumato.privacy.loss import Epsilon, Rho
 
 TOLD = json.loads((SAVED / "told.json").read_text(encoding="utf-8"))
 UNIT = Unit("person", rows=2)
-REVISIONS = ("first_revision", "third_revision", "fourth_revision", "fifth_revision", "sixth_revision")
+REVISIONS = (
+    "first_revision",
+    "third_revision",
+    "fourth_revision",
+    "fifth_revision",
+    "sixth_revision",
+    "seventh_revision",
+)
 LOSSES = {"pure": Epsilon("0.25"), "zcdp": Rho("0.02"), "approximate": Rho("0.01")}
+
+
+def last(ledger):
+    """The hash of the last entry of a journal that is whole, answers and all."""
+    (entry,) = ledger.newest(1)
+    assert ledger.verify(head=entry.hash)
+    return entry.hash
 
 
 @pytest.mark.parametrize("dataset", LOSSES)
 def test_a_saved_ledger_is_whole_repeats_free_and_goes_on_charging(saved, dataset):
     told, loss = TOLD[dataset], LOSSES[dataset]
     with open_ledger(saved("measures"), dataset=dataset, limit=None) as ledger:
-        assert ledger.verify() == told["head"]
+        assert last(ledger) == told["head"]
         assert len(list(ledger.journal())) == told["entries"]
         before, analyst = ledger.remaining().spent, "ann" if dataset == "pure" else None
         terms = {"statement": "three", "unit": UNIT, "analyst": analyst}
@@ -82,12 +96,12 @@ def test_what_a_vault_was_asked_once_it_repeats_free(saved, dataset):
     assert [f"{value.estimate:.6g}" for (value,) in towns.values] == told["by town"]
     assert len(made.rows) == told["rows"]
     with open_ledger(url, dataset=dataset, limit=None) as ledger:
-        assert ledger.verify() == told["head"], "nothing was charged"
+        assert last(ledger) == told["head"], "nothing was charged"
 
 
 def test_an_account_that_was_as_long_as_was_allowed_works_for_everybody(saved):
     with open_ledger(saved("long"), dataset="long", limit=None) as ledger:
-        assert ledger.verify() == TOLD["long"]["head"]
+        assert last(ledger) == TOLD["long"]["head"]
         assert ledger.remaining().spent.epsilon.denominator > 10**400
         for number, analyst in enumerate(("eve", "ann", None)):
             charge = Epsilon(Fraction(1, 10**27 + 99 + 2 * number)).charge
@@ -110,7 +124,7 @@ def test_what_a_server_kept(saved):
         assert not registry.key(TOLD["server"]["gone"]).valid
         assert registry.jobs.rows(TOLD["server"]["job"]) == b"rows"
     with open_ledger(url, dataset="people", limit=Epsilon(3)) as ledger:
-        assert ledger.verify() == TOLD["server"]["head"]
+        assert last(ledger) == TOLD["server"]["head"]
 
 
 @pytest.mark.parametrize("name", REVISIONS)
@@ -125,7 +139,7 @@ def test_a_postgresql_database_of_an_earlier_revision(saved_in_postgres, name):
 
 def goes_on(url, head):
     with open_ledger(url, dataset="old", limit=None) as ledger:
-        assert ledger.verify() == head
+        assert last(ledger) == head
         terms = {"statement": "old", "unit": UNIT, "analyst": "ann", "retry_key": "r"}
         again = release(ledger, question(1), Epsilon("0.5").charge, lambda: b"new", **terms)
         assert (again.answer, again.charged) == (b"old", False)
@@ -147,7 +161,7 @@ def test_what_a_server_kept_in_postgresql(saved_in_postgres):
         assert not registry.key(told["gone"]).valid
         assert registry.jobs.rows(told["job"]) == b"rows"
     with open_ledger(url, dataset="people", limit=Epsilon(3)) as ledger:
-        assert ledger.verify() == told["server"]
+        assert last(ledger) == told["server"]
         assert ledger.reserve(question(1), Epsilon("0.5").charge, statement="new", unit=UNIT).charged
         ledger.verify()
 
@@ -165,4 +179,4 @@ def test_what_a_server_with_sessions_and_terms_kept(request, place):
         assert service.grants.terms("people") == DatasetTerms(granted_only=True, default_cap="1", most="0.5")
         assert dict(service.grants.named("people")) == {"ann": True, "bob": False}
         assert service.registry.jobs.rows(told["job"]) == b"rows"
-        assert service.loaded("people").ledger.verify() == told["head"]
+        assert last(service.loaded("people").ledger) == told["head"]

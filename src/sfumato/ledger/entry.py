@@ -328,6 +328,21 @@ def entry_hash(previous: str, number: int, time: str, event: Event) -> str:
     return _digest_of(*said, *([] if event.stated_text is None else [event.stated_text]))
 
 
+def answer_hash(previous: str, place: int, number: int, time: str, *, found: str | None, body: bytes) -> str:
+    """SHA-256 over the previous hash and everything that is stored of an answer.
+
+    Args:
+        previous: of the entry, or the answer, that was written before it.
+        place: counts the answers.
+        number: of the entry that it answers.
+        time: when it was stored.
+        found: when it was found in a ledger that bound answers to nothing; None where it was bound when it was stored.
+        body: the answer.
+    """
+    said = ["answer", previous, str(place), str(number), time, found, hashlib.sha256(body).hexdigest()]
+    return _digest_of(*map(canonical, said))
+
+
 def genesis(dataset: str, limit_text: str, opened: str, unit: Unit | None) -> str:
     """What the first entry is bound to: name, limit and unit of the dataset, and when its journal was opened."""
     return digest([dataset, limit_text, opened, *([] if unit is None else [unit_text(unit)])])

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from sfumato.domain import Unit
 from sfumato.errors import LedgerError
 from sfumato.ledger.account import Account, charge_from, kept, loss_from, unit_from
+from sfumato.ledger.answer_chain import FOLLOWERS, LINK, unchanged
 from sfumato.ledger.dbapi import Driver
 from sfumato.ledger.entry import Entry, Event, Kind, Question, StoredAnswer
 from sfumato.privacy.loss import NOTHING, Charge
@@ -90,6 +91,9 @@ def answers(
         methods: whose answers.
         version: of the data, as the journal calls it.
         analyst: whose account was charged for each; None for answers to anybody.
+
+    Raises:
+        BrokenLedgerError: one of them was changed by other hands.
     """
     beginning = f'{{"dataset_version":{canonical(version)},'  # of a question as it is spelled in the journal
     values: dict[str, Any] = {"dataset": name, "release": Kind.RELEASE.value, "repeat": Kind.REPEAT.value}
@@ -99,8 +103,8 @@ def answers(
         either.append(f"(entry.family = :family_{place} AND entry.method = :method_{place})")
         values |= {f"family_{place}": family, f"method_{place}": method}
     query = f"""
-    SELECT entry.question, entry.number, answer.body FROM ledger_entry AS entry
-    JOIN ledger_answer AS answer ON answer.dataset = entry.dataset AND answer.number = entry.number
+    SELECT entry.question, entry.number, {LINK} FROM ledger_entry AS entry
+    JOIN ledger_answer AS answer ON answer.dataset = entry.dataset AND answer.number = entry.number{FOLLOWERS}
     WHERE entry.dataset = :dataset AND entry.kind = :release AND ({" OR ".join(either) or "1 = 0"})
     AND substr(entry.question, 1, :length) = :beginning"""  # noqa: S608  (values never stand in it)
     if analyst is not None:
@@ -108,7 +112,11 @@ def answers(
     AND EXISTS (SELECT 1 FROM ledger_entry AS shown WHERE shown.dataset = :dataset AND shown.key = entry.key
         AND shown.analyst = :analyst AND shown.kind IN (:release, :repeat))"""
     rows = driver.rows(f"{query} ORDER BY entry.number", values)
-    return [StoredAnswer(Question.from_json(question), number, body) for question, number, body in rows]
+    head = driver.value("SELECT head FROM ledger_dataset WHERE name = :dataset", {"dataset": name}) if rows else ""
+    return [
+        StoredAnswer(Question.from_json(question), number, unchanged(tuple(link), head))
+        for question, number, *link in rows
+    ]
 
 
 def told_owners(driver: Driver, name: str, *, after: int = 0) -> tuple[int, list[dict[str, str]]]:

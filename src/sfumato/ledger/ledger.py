@@ -35,7 +35,8 @@ from sfumato.strict_documents import JSON
 _LONGEST_NAME = 200
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1  # seconds between looking whether another's answer is there
 MOST_KEPT = 4096
-_BETWEEN_CHECKPOINTS = 20  # entries: about as many are read again for each look at a journal
+_BETWEEN_CHECKPOINTS = 20  # entries or answers: about as many are read again for each look at a journal
+_LARGE = 1 << 20  # bytes of answers: they are not read again for the next look
 _LARGEST = 1 << 14  # bytes of an answer; larger ones are read from the database again
 
 
@@ -141,7 +142,7 @@ class Ledger:
         self._store = store
         self._answers = AnswerCache()
         self._kept_secret: str | None = None
-        self._seen: tuple[int, str] | None = None  # entries and head after the last commit
+        self._seen: tuple[int, int, str] | None = None  # entries, answers and head after the last commit
         self._told = ToldOwners()
         self._writer = Writer(self._transact)
 
@@ -323,35 +324,40 @@ class Ledger:
             return journal.told_owners(driver, self.dataset, after=after)
 
     def verify(self, *, head: str | None = None) -> str:
-        """Check that no entry was changed, removed or inserted and that all accounts are the sums of the journal.
+        """Check that no entry or answer was changed, removed or inserted, and that accounts are sums of the journal.
 
         Args:
             head: what an earlier call returned and was kept outside: the journal must still go through it.
 
         Returns:
-            The hash of the last entry.  Whoever keeps it elsewhere can tell later that nothing before it
+            The hash of what was written last.  Whoever keeps it elsewhere can tell later that nothing before it
             was rewritten or set back; without that, a thief of the whole database could forge a new chain, and an
             old copy of it would pass.
 
         Raises:
-            LedgerError: names the first broken entry.
+            LedgerError: names the first broken entry, or the entry of the first broken answer.
         """
+        return self.verified(head=head).head
+
+    def verified(self, *, head: str | None = None) -> Checkpoint:
+        """What :meth:`verify` finds: how many entries and answers there are, and how many of an earlier version."""
         with self._store.reading() as driver:
-            return verification.verify(driver, self.dataset, kept=head).head
+            return verification.verify(driver, self.dataset, kept=head)
 
     def check(self) -> Checkpoint:
-        """Check what was entered since the journal was last found whole, and all accounts; remembers how far that is.
+        """Check what was written since the journal was last found whole, and all accounts; remembers how far that is.
 
-        Entries before are not read again: :meth:`verify` reads all.
+        Entries and answers before are not read again: :meth:`verify` reads all.
 
         Raises:
             LedgerError: names the first broken entry, or the account that is not the sum of the journal.
         """
         with self._store.reading() as driver:
             before = verification.checkpoint(driver, self.dataset)
-            begun = 0 if before is None else before.number
+            begun = (0, 0) if before is None else (before.number, before.answers)
             found = verification.verify(driver, self.dataset, since=before)
-        if before is None or found.number - begun >= _BETWEEN_CHECKPOINTS:
+        new = max(found.number - begun[0], found.answers - begun[1])
+        if before is None or new >= _BETWEEN_CHECKPOINTS or found.read >= _LARGE:
             with self._store.writing() as driver:
                 verification.keep(driver, self.dataset, found)
         return found
@@ -372,7 +378,7 @@ class Ledger:
             for ticket in tickets:
                 ticket.attempt(transaction)
             transaction.close()
-        self._seen = (transaction.entries, transaction.head)
+        self._seen = (transaction.entries, transaction.answers, transaction.head)
 
     def _set_back(self) -> MovedLedgerError:
         return MovedLedgerError(

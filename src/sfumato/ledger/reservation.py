@@ -116,6 +116,7 @@ def reserve(transaction: Transaction, order: Order, attempt: Attempt | None) -> 
         RetryKeyError: the retry key stands for another question.
         UnitError: the ledger adds up losses of another unit, or for other owners of a table's rows.
         LossError: the limit does not have the measure of the charge.
+        BrokenLedgerError: the answer was changed by other hands, or may have been taken away.
     """
     event, key = order.event, order.event.key
     known = None if order.retry_key is None else transaction.retried(order.retry_key, event.analyst)
@@ -124,18 +125,13 @@ def reserve(transaction: Transaction, order: Order, attempt: Attempt | None) -> 
     found = transaction.stored_release(key)
     if found is None:
         receipt = _release(transaction, order, attempt)
-    elif attempt is None or found.answer is not None or event.charge is None:
+    elif found.answer is not None:
         receipt = _repeat(transaction, event, found)
-    elif not attempt.begin(found.hash, retried=found.retried):
+    elif attempt is not None and event.charge is not None and not attempt.begin(found.hash, retried=found.retried):
         return Receipt(found.number, key, None, charged=False, charged_analyst=False)
-    elif not attempt.counts:
-        receipt = _repeat(transaction, event, found)
-    elif found.retried:
-        receipt = _release(transaction, order, attempt, instead=True)
     else:
-        receipt = _repeat(transaction, event, found)
-        transaction.retry(event)
-        attempt.journalled(retried=True)
+        transaction.refuse_lost(found)
+        receipt = _pending(transaction, order, found, attempt)
     if order.retry_key is not None and known is None:
         transaction.remember(order.retry_key, event.analyst, key)
     return receipt
@@ -212,6 +208,19 @@ def _release(transaction: Transaction, order: Order, attempt: Attempt | None, *,
     return Receipt(
         opened.number, event.key, answer, charged=charged, charged_analyst=charged and event.analyst is not None
     )
+
+
+def _pending(transaction: Transaction, order: Order, found: Stored, attempt: Attempt | None) -> Receipt:
+    """A release that is charged and has no answer, to be computed by who asks; an ``attempt`` holds it."""
+    event = order.event
+    if attempt is None or event.charge is None or not attempt.counts:
+        return _repeat(transaction, event, found)
+    if found.retried:
+        return _release(transaction, order, attempt, instead=True)
+    receipt = _repeat(transaction, event, found)
+    transaction.retry(event)
+    attempt.journalled(retried=True)
+    return receipt
 
 
 def _repeat(transaction: Transaction, event: Event, found: Stored) -> Receipt:

@@ -7,14 +7,18 @@ Triggers keep the journal append-only, limits and units fixed, and what was spen
 Revisions: 0001 the journal; 0002 what a server keeps; 0003 keys of releases are not unique any more, as one that failed
 is asked for again; 0004 units, what entries state of their charges, and the content of a server's tables; 0005 sessions
 of a server's page, on which terms whom it answers, and what spares reading a whole journal to look at its end; 0006
-who enters a server by a provider of identities, names of datasets that change, approvals, and what stewards were told.
+who enters a server by a provider of identities, names of datasets that change, approvals, and what stewards were told;
+0007 stored answers in the chain of hashes (:mod:`sfumato.ledger.answer_chain`).
 """
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
+from sfumato.ledger.answer_chain import chain_found
 from sfumato.ledger.dbapi import Driver
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
 REVISION = REVISIONS[-1]
 VERSION_TABLE = "ledger_version"
 
@@ -25,8 +29,24 @@ _CHECKPOINTS = """CREATE TABLE ledger_checkpoint (
     unit_is_fixed INTEGER NOT NULL,
     sums TEXT NOT NULL,
     checked TEXT NOT NULL,
+    answers INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (dataset),
     FOREIGN KEY (dataset) REFERENCES ledger_dataset (name)
+)"""
+# place, entries, previous, hash: see answer_chain; found: null where the answer was bound when it was stored
+_ANSWERS = """CREATE TABLE ledger_answer (
+    dataset TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    time TEXT NOT NULL,
+    place INTEGER NOT NULL,
+    entries INTEGER NOT NULL,
+    previous TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    found TEXT,
+    body BLOB NOT NULL,
+    PRIMARY KEY (dataset, number),
+    UNIQUE (dataset, place),
+    FOREIGN KEY (dataset, number) REFERENCES ledger_entry (dataset, number)
 )"""
 _BY_ANALYST = "CREATE INDEX ledger_asked ON ledger_entry (dataset, analyst, number)"
 JOURNAL_TABLES = (
@@ -50,6 +70,7 @@ JOURNAL_TABLES = (
     entries INTEGER NOT NULL,
     head TEXT NOT NULL,
     unit TEXT,
+    answers INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (name),
     CONSTRAINT within_limit CHECK (0 <= spent_units AND spent_units <= limit_units),
     CONSTRAINT within_delta CHECK (0 <= spent_delta_units AND spent_delta_units <= limit_delta_units)
@@ -96,14 +117,7 @@ JOURNAL_TABLES = (
     FOREIGN KEY (dataset) REFERENCES ledger_dataset (name)
 )""",
     'CREATE INDEX ledger_shown ON ledger_entry (dataset, "key", analyst)',
-    """CREATE TABLE ledger_answer (
-    dataset TEXT NOT NULL,
-    number INTEGER NOT NULL,
-    time TEXT NOT NULL,
-    body BLOB NOT NULL,
-    PRIMARY KEY (dataset, number),
-    FOREIGN KEY (dataset, number) REFERENCES ledger_entry (dataset, number)
-)""",
+    _ANSWERS,
     # analyst: empty where analysts are not told apart
     """CREATE TABLE ledger_retry (
     dataset TEXT NOT NULL,
@@ -266,7 +280,7 @@ _TRIGGERS = {
         ),
         (
             "CREATE TRIGGER ledger_dataset_forward BEFORE UPDATE ON ledger_dataset "
-            "WHEN NEW.spent_units < OLD.spent_units OR NEW.entries < OLD.entries "
+            "WHEN NEW.spent_units < OLD.spent_units OR NEW.entries < OLD.entries OR NEW.answers < OLD.answers "
             "BEGIN SELECT RAISE(ABORT, 'what was spent is never refunded'); END"
         ),
     ),
@@ -290,7 +304,8 @@ _TRIGGERS = {
         ),
         (
             "CREATE TRIGGER ledger_dataset_forward BEFORE UPDATE ON ledger_dataset FOR EACH ROW "
-            "WHEN (NEW.spent_units < OLD.spent_units OR NEW.entries < OLD.entries) EXECUTE FUNCTION ledger_refuse()"
+            "WHEN (NEW.spent_units < OLD.spent_units OR NEW.entries < OLD.entries OR NEW.answers < OLD.answers) "
+            "EXECUTE FUNCTION ledger_refuse()"
         ),
     ),
 }
@@ -319,7 +334,7 @@ def bring_up_to_date(driver: Driver, found: str | None) -> None:
         return
     if found < "0002":
         make_tables(driver, *SERVER_TABLES)
-    else:
+    elif found < "0006":
         _bring_server_up_to_date(driver, found)
     if found < "0005":
         make_tables(driver, _BY_ANALYST, _CHECKPOINTS)
@@ -329,7 +344,22 @@ def bring_up_to_date(driver: Driver, found: str | None) -> None:
         _run(driver, "ALTER TABLE ledger_dataset ADD COLUMN unit TEXT")
         _run(driver, "ALTER TABLE ledger_entry ADD COLUMN stated TEXT")
         _run(driver, _UNIT_TRIGGER[driver.database])
+    if found > "0004":
+        _run(driver, "ALTER TABLE ledger_checkpoint ADD COLUMN answers INTEGER NOT NULL DEFAULT 0")
+    _bind_answers(driver)
     say_revision(driver)
+
+
+def _bind_answers(driver: Driver) -> None:
+    """Put the answers that there are into the chain, in a table that takes none without its place in it."""
+    _run(driver, "ALTER TABLE ledger_dataset ADD COLUMN answers INTEGER NOT NULL DEFAULT 0")
+    on = " ON ledger_dataset" if driver.database == "postgresql" else ""
+    _run(driver, f"DROP TRIGGER ledger_dataset_forward{on}", "ALTER TABLE ledger_answer RENAME TO ledger_found")
+    make_tables(driver, _ANSWERS)
+    chain_found(driver, "ledger_found", datetime.now(UTC).isoformat(timespec="microseconds"))
+    _run(driver, "DROP TABLE ledger_found")
+    changed = (" ON ledger_answer ", "TRIGGER ledger_dataset_forward ")
+    _run(driver, *(each for each in _TRIGGERS[driver.database] if any(text in each for text in changed)))
 
 
 def _bring_server_up_to_date(driver: Driver, found: str) -> None:

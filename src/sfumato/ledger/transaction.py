@@ -28,18 +28,23 @@ from sfumato.ledger.account import (
     unit_from,
     unit_text,
 )
+from sfumato.ledger.answer_chain import FOLLOWERS, LINK, refuse_lost, unchanged
 from sfumato.ledger.dbapi import Driver, changed
-from sfumato.ledger.entry import Event, Kind, entry_hash
+from sfumato.ledger.entry import Event, Kind, answer_hash, entry_hash
 from sfumato.ledger.owners import ToldOwners, refuse_other_owners
 from sfumato.privacy.loss import NOTHING, Charge, Loss
 
 LOCK_DATASET = """
-    SELECT secret, limit_loss, unit, epsilon, rho, delta, entries, head
+    SELECT secret, limit_loss, unit, epsilon, rho, delta, entries, answers, head
     FROM ledger_dataset WHERE name = :of_dataset FOR UPDATE"""
-FIND_HASH = "SELECT hash FROM ledger_entry WHERE dataset = :of_dataset AND number = :at"
+FIND_HASH = """
+    SELECT hash FROM ledger_entry WHERE dataset = :of_dataset AND number = :at
+    UNION ALL SELECT hash FROM ledger_answer WHERE dataset = :of_dataset AND place = :place"""
+_BODY = 7  # of the columns of LINK
 _SPENT = ("epsilon", "rho", "delta", "spent_units", "spent_delta_units")
 UPDATE_DATASET = f"""
-    UPDATE ledger_dataset SET {changed((*_SPENT, "entries", "head", "unit"))} WHERE name = :of_dataset"""
+    UPDATE ledger_dataset SET {changed((*_SPENT, "entries", "answers", "head", "unit"))} WHERE name = :of_dataset"""
+UPDATE_HEAD = f"UPDATE ledger_dataset SET {changed(('answers', 'head'))} WHERE name = :of_dataset"
 UPDATE_ANALYST = f"""
     UPDATE ledger_analyst SET {changed(("cap_loss", "cap_units", "cap_delta_units", *_SPENT))}
     WHERE dataset = :of_dataset AND name = :of_analyst"""
@@ -64,9 +69,9 @@ def find_entries(width: int) -> str:
     that order, where it is to look the keys up.
     """
     return f"""
-    SELECT entry.key, entry.kind, entry.number, entry.hash, entry.analyst, answer.body
+    SELECT entry.key, entry.kind, entry.number, entry.hash, entry.analyst, {LINK}
     FROM ledger_entry AS entry
-    LEFT JOIN ledger_answer AS answer ON answer.dataset = entry.dataset AND answer.number = entry.number
+    LEFT JOIN ledger_answer AS answer ON answer.dataset = entry.dataset AND answer.number = entry.number{FOLLOWERS}
     WHERE entry.dataset = :of_dataset AND entry.key IN ({_places("key", width)})
     AND (entry.kind <> :of_kind OR entry.analyst IN ({_places("analyst", width)}))
     ORDER BY +entry.number"""
@@ -131,12 +136,14 @@ class Stored:
         hash: of its entry.
         answer: None while it is pending.
         retried: whether it was computed again after a process that computed it had died.
+        link: what binds an answer that was stored before this transaction; None of any other.
     """
 
     number: int
     hash: str
     answer: bytes | None
     retried: bool
+    link: tuple[Any, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -194,10 +201,12 @@ def _entries(driver: Driver, dataset: str, wanted: Wanted) -> tuple[dict[str, St
     }
     releases: dict[str, Stored] = {}
     shown: set[tuple[str, str]] = set()
-    for key, kind, number, hash_, analyst, body in driver.rows(find_entries(width), values):
+    for key, kind, number, hash_, analyst, *link in driver.rows(find_entries(width), values):
         match kind:
             case Kind.RELEASE:
-                releases[key] = Stored(number, hash_, body, retried=False)
+                answered = link[0] is not None
+                body, bound = (link[_BODY], tuple(link)) if answered else (None, None)
+                releases[key] = Stored(number, hash_, body, retried=False, link=bound)
             case Kind.RETRY:
                 releases[key] = replace(releases[key], retried=True)
             case Kind.FAILED:
@@ -235,7 +244,8 @@ class Transaction:
         founded: what no other founding of a dataset has, whatever its name.
         unit: whom charges are stated for; None in an old ledger that has not been released from since.
         entries: how many there are in the journal.
-        head: the hash of the last of them.
+        answers: how many are stored.
+        head: the hash of whatever was written last, entry or answer.
         time: of all that is entered.
     """
 
@@ -247,7 +257,8 @@ class Transaction:
         self.time = now()  # under the lock: whoever waited for it is later than those before, as in the journal
         if not rows:
             raise LedgerError(f"the ledger holds no dataset {name!r}", culprit=name)
-        self.founded, limit, unit, *spent, self.entries, self.head = rows[0]
+        self.founded, limit, unit, *spent, self.entries, self.answers, self.head = rows[0]
+        self._begun = self.entries, self.head
         self.limit: Loss = loss_from(limit)
         self.unit = None if unit is None else unit_from(unit)
         self.account = Account(self.limit, charge_from(*spent))
@@ -257,13 +268,16 @@ class Transaction:
         self._new_answers: list[dict[str, Any]] = []
         self._new_retries: list[dict[str, Any]] = []
 
-    def follows(self, entries: int, head: str) -> bool:
-        """Whether the journal still goes through what was its last entry: it was not set back, and grown or not."""
-        if self.entries <= entries:
-            return (self.entries, self.head) == (entries, head)
+    def follows(self, entries: int, answers: int, head: str) -> bool:
+        """Whether the journal still goes through what was written last: it was not set back, and grown or not."""
+        if self.entries < entries or self.answers < answers:
+            return False
+        if (self.entries, self.answers) == (entries, answers):
+            return (head,) == (self.head,)
         if entries == 0:
             return True
-        return self._driver.rows(FIND_HASH, {"of_dataset": self._name, "at": entries}) == [(head,)]
+        values = {"of_dataset": self._name, "at": entries, "place": answers}
+        return any(found == head for (found,) in self._driver.rows(FIND_HASH, values))
 
     @property
     def driver(self) -> Driver:
@@ -288,8 +302,25 @@ class Transaction:
         return self._found.analysts[name]
 
     def stored_release(self, key: str) -> Stored | None:
-        """The release of that key, answered or pending; None where there is none that did not fail."""
-        return self._found.releases[key]
+        """The release of that key, answered or pending; None where there is none that did not fail.
+
+        Raises:
+            BrokenLedgerError: its answer was changed by other hands.
+        """
+        found = self._found.releases[key]
+        if found is not None and found.link is not None:
+            unchanged(found.link, self._begun[1])
+        return found
+
+    def refuse_lost(self, pending: Stored) -> None:
+        """Refuse to take a release for unanswered whose answer may have been taken away.
+
+        Raises:
+            BrokenLedgerError: the chain of hashes does not go on from its entry.
+        """
+        entries, head = self._begun
+        if pending.number <= entries:
+            refuse_lost(self._driver, self._name, pending.number, head)
 
     def is_pending(self, key: str) -> bool:
         """Whether the release of that key is charged, and neither answered nor closed as failed."""
@@ -387,16 +418,23 @@ class Transaction:
         pending = self._found.releases[key]
         assert pending is not None
         self._found.releases[key] = replace(pending, answer=body)
-        self._new_answers.append({"dataset": self._name, "number": pending.number, "time": self.time, "body": body})
+        place, previous = self.answers + 1, self.head
+        self.head = answer_hash(previous, place, pending.number, self.time, found=None, body=body)
+        self.answers = place
+        row = {"dataset": self._name, "number": pending.number, "time": self.time, "place": place, "found": None}
+        row |= {"entries": self.entries, "previous": previous, "hash": self.head, "body": body}
+        self._new_answers.append(row)
 
     def close(self) -> None:
         """Write everything down; the database checks the accounts against their limits once more."""
         self._driver.insert("ledger_entry", self._new_entries)
         self._driver.insert("ledger_answer", self._new_answers)
         self._driver.insert("ledger_retry", self._new_retries)
+        now = {"answers": self.answers, "head": self.head}
         if not self._new_entries:
+            self._driver.write(UPDATE_HEAD, [{**now, "of_dataset": self._name}] if self._new_answers else [])
             return
-        row = {**spent_columns(self.limit, self.account.spent), "entries": self.entries, "head": self.head}
+        row = {**spent_columns(self.limit, self.account.spent), **now, "entries": self.entries}
         row["unit"] = None if self.unit is None else unit_text(self.unit)
         self._driver.write(UPDATE_DATASET, [{**row, "of_dataset": self._name}])
         touched, known = sorted(self._touched), self._found.known

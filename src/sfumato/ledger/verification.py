@@ -1,4 +1,4 @@
-"""Whether a journal hangs together, from its beginning or from where it was found whole before; and copies that are.
+"""Whether a journal and its answers hang together, from the beginning or a place before which they did; and copies.
 
 A checkpoint is where a journal was found whole, and what it came to.  It lies beside the journal, so that it spares
 time and proves nothing: whoever could write the one could write the other.
@@ -14,11 +14,13 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 
 from sfumato.domain import Unit
-from sfumato.errors import InputError, LedgerError, SfumatoError
+from sfumato.errors import BrokenLedgerError, InputError, LedgerError, SfumatoError
 from sfumato.ledger.account import charge_from, charge_text, counted, limit_units, loss_from, spent_units, unit_from
+from sfumato.ledger.answer_chain import UNBOUND, answers_after, follows
 from sfumato.ledger.dbapi import Driver, file_address
 from sfumato.ledger.entry import Entry, Event, Kind, entry_hash, genesis
 from sfumato.ledger.journal import (
@@ -42,17 +44,24 @@ class Checkpoint:
 
     Attributes:
         number: of the entry.
-        head: its hash.
+        answers: how many are stored up to it, or were before the next entry.
+        head: the hash of the last of both.
         unit_is_fixed: whether an entry up to it says whom the dataset protects, or its founding did.
         sums: what the entries come to.
         checked: when they were last all read, in ISO 8601; None for a journal that was not read yet.
+        found: how many answers were bound as they were found in a ledger of an earlier version, by when that was; of
+            a check of the whole journal only.
+        read: bytes of answers that were read since.
     """
 
     number: int
+    answers: int
     head: str
     unit_is_fixed: bool
     sums: _Sums
     checked: str | None = None
+    found: dict[str, int] = field(default_factory=dict)
+    read: int = 0
 
 
 @dataclass
@@ -124,7 +133,7 @@ def _added(spent: Charge, event: Event) -> Charge:
 
 
 def verify(driver: Driver, name: str, *, kept: str | None = None, since: Checkpoint | None = None) -> Checkpoint:
-    """Check the journal, all of it or what follows a checkpoint, and that accounts are what it comes to.
+    """Check journal and answers, all or what follows a checkpoint, and that accounts are what the journal comes to.
 
     Args:
         driver: in a transaction that reads.
@@ -133,7 +142,7 @@ def verify(driver: Driver, name: str, *, kept: str | None = None, since: Checkpo
         since: where the journal was found whole; what stands before it is not read.
 
     Raises:
-        LedgerError: names the first entry that is missing, was changed, or does not follow the one before;
+        LedgerError: names the first entry or answer that is missing, was changed, or does not follow the one before;
             or says which account does not agree with the journal, or that it lacks what it had.
     """
     row = dataset_row(driver, name)
@@ -142,16 +151,19 @@ def verify(driver: Driver, name: str, *, kept: str | None = None, since: Checkpo
     unit = None if row["unit"] is None else unit_from(row["unit"])
     found = _beginning(driver, row, unit) if since is None else since
     passed = kept in (None, found.head)
-    for entry in _checked(driver, name, found):
-        found.number, found.head = entry.number, entry.hash
-        passed = passed or entry.hash == kept
+    for entry in _checked(driver, name, found, row["answers"]):
+        passed = passed or found.head == kept
+        if entry is None:
+            continue
         found.sums.add(entry)
         if entry.event.fixes_unit and (found.unit_is_fixed or entry.unit != unit):
             raise LedgerError(
                 f"the journal of {name!r} is broken at entry {entry.number}: its unit", culprit=entry.number
             )
         found.unit_is_fixed = found.unit_is_fixed or entry.event.fixes_unit
-    if (found.number, found.head) != (row["entries"], row["head"]):
+    if found.number == row["entries"] and found.answers < row["answers"]:
+        raise _broken(name, f"after entry {found.number}: a stored answer is missing", found.number)
+    if (found.number, found.answers, found.head) != (row["entries"], row["answers"], row["head"]):
         raise LedgerError(
             f"the journal of {name!r} is broken after entry {found.number}: entries are missing", culprit=found.number
         )
@@ -176,7 +188,8 @@ def checkpoint(driver: Driver, name: str) -> Checkpoint | None:
         return None
     with suppress(ValueError, TypeError, KeyError, AttributeError, ZeroDivisionError, SfumatoError):
         sums = _Sums.from_json(row["sums"])
-        return Checkpoint(row["number"], row["hash"], bool(row["unit_is_fixed"]), sums, row["checked"])
+        fixed = bool(row["unit_is_fixed"])
+        return Checkpoint(row["number"], row["answers"], row["hash"], fixed, sums, row["checked"])
     return None
 
 
@@ -184,14 +197,17 @@ def keep(driver: Driver, name: str, found: Checkpoint) -> None:
     """Write a checkpoint down, in a transaction that writes, in the place of an earlier one."""
     driver.run("DELETE FROM ledger_checkpoint WHERE dataset = :dataset", {"dataset": name})
     row = {"dataset": name, "number": found.number, "hash": found.head, "unit_is_fixed": int(found.unit_is_fixed)}
-    driver.insert("ledger_checkpoint", [{**row, "sums": found.sums.to_json(), "checked": found.checked}])
+    row |= {"sums": found.sums.to_json(), "checked": found.checked, "answers": found.answers}
+    driver.insert("ledger_checkpoint", [row])
 
 
 def hashes(driver: Driver, name: str, wanted: Collection[str]) -> set[str]:
-    """Those of some hashes that entries of a journal have, or its beginning has."""
+    """Those of some hashes that entries or answers of a journal have, or its beginning has."""
     row = dataset_row(driver, name)
     assert row is not None
-    query = "SELECT 1 FROM ledger_entry WHERE dataset = :dataset AND hash = :hash"
+    query = """
+    SELECT 1 FROM ledger_entry WHERE dataset = :dataset AND hash = :hash
+    UNION ALL SELECT 1 FROM ledger_answer WHERE dataset = :dataset AND hash = :hash"""
     held = {each for each in wanted if driver.rows(query, {"dataset": name, "hash": each})}
     unit = None if row["unit"] is None else unit_from(row["unit"])
     return held | {_beginning(driver, row, unit).head}
@@ -203,27 +219,64 @@ def _beginning(driver: Driver, row: StoredRow, unit: Unit | None) -> Checkpoint:
     bound = first[0]["previous"] if first else row["head"]
     founded = genesis(row["name"], row["limit_loss"], row["opened"], unit)
     if unit is not None and bound == founded:
-        return Checkpoint(0, founded, unit_is_fixed=True, sums=_Sums())
+        return Checkpoint(0, 0, founded, unit_is_fixed=True, sums=_Sums())
     unbound = genesis(row["name"], row["limit_loss"], row["opened"], None)
-    return Checkpoint(0, unbound, unit_is_fixed=False, sums=_Sums())
+    return Checkpoint(0, 0, unbound, unit_is_fixed=False, sums=_Sums())
 
 
-def _checked(driver: Driver, name: str, begun: Checkpoint) -> Iterator[Entry]:
-    number, head = begun.number, begun.head
+def _checked(driver: Driver, name: str, at: Checkpoint, most: int) -> Iterator[Entry | None]:
+    """Take a checkpoint through entries and ``most`` answers in the order of their chain; None stands for an answer."""
+    if driver.rows(UNBOUND, {"dataset": name}):
+        raise BrokenLedgerError(f"the journal of {name!r} is broken: an answer has no place in it", culprit=name)
+    stored_answers = answers_after(driver, name, at.answers)
+    answer = next(stored_answers, None)
+    for row in chain(_rows_after(driver, name, at.number), (None,)):
+        while answer is not None and answer["entries"] == at.number:
+            _take_answer(name, at, answer)
+            yield None
+            answer = next(stored_answers, None)
+        if row is not None:
+            if row["previous"] != at.head and (most if answer is None else answer["place"] - 1) > at.answers:
+                raise _broken(name, f"after entry {at.number}: a stored answer is missing", at.number)
+            yield _take_entry(name, at, row)
+    if answer is not None:
+        raise _broken(name, f"at the stored answer to entry {answer['number']}", answer["number"])
+
+
+def _rows_after(driver: Driver, name: str, number: int) -> Iterator[StoredRow]:
     while page := stored(driver, name, after=number):
-        for row in page:
-            number += 1
-            entry = _readable(row)
-            if (
-                entry is None
-                or entry.number != number
-                or entry.previous != head
-                or entry.hash != entry_hash(head, number, entry.time, entry.event)
-                or (row["key"], row["family"], row["method"]) != (entry.event.key, entry.family, entry.method)
-            ):
-                raise LedgerError(f"the journal of {name!r} is broken at entry {number}", culprit=number)
-            head = entry.hash
-            yield entry
+        yield from page
+        number = page[-1]["number"]
+
+
+def _take_entry(name: str, at: Checkpoint, row: StoredRow) -> Entry:
+    """The next entry, which the checkpoint then goes through."""
+    number, entry = at.number + 1, _readable(row)
+    if (
+        entry is None
+        or entry.number != number
+        or entry.previous != at.head
+        or entry.hash != entry_hash(at.head, number, entry.time, entry.event)
+        or (row["key"], row["family"], row["method"]) != (entry.event.key, entry.family, entry.method)
+    ):
+        raise _broken(name, f"at entry {number}", number)
+    at.number, at.head = number, entry.hash
+    return entry
+
+
+def _take_answer(name: str, at: Checkpoint, row: StoredRow) -> None:
+    """The next answer, which the checkpoint then goes through."""
+    if row["place"] > at.answers + 1:
+        raise _broken(name, f"after entry {at.number}: a stored answer is missing", at.number)
+    if not follows(row, at.answers + 1, at.head):
+        raise _broken(name, f"at the stored answer to entry {row['number']}", row["number"])
+    at.answers, at.head, at.read = row["place"], row["hash"], at.read + len(row["body"])
+    if row["found"] is not None:
+        at.found[row["found"]] = at.found.get(row["found"], 0) + 1
+
+
+def _broken(name: str, where: str, number: int) -> LedgerError:
+    return BrokenLedgerError(f"the journal of {name!r} is broken {where}", culprit=number)
 
 
 def _readable(row: StoredRow) -> Entry | None:

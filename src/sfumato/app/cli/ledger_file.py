@@ -84,12 +84,17 @@ def verify(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check that no entry was changed, removed or inserted, and that the account is the sum of the journal."""
+    """Check that no entry or answer was changed, removed or inserted, and that accounts are what it adds up to."""
     with existing(ledger, dataset) as opened:
-        last = opened.verify(head=head)
+        whole = opened.verified(head=head)
+    earlier = sum(whole.found.values())
+    when = ", ".join(time[:10] for time in sorted(whole.found))
+    told = f", of which {earlier:,} of an earlier version are bound as they were found on {when}" if earlier else ""
     result(
-        {"dataset": dataset, "verified": True, "hash": last},
-        f"{dataset} is whole; its last hash is {last}\nKeep the hash elsewhere: verify --head finds an old copy by it.",
+        {"dataset": dataset, "verified": True, "hash": whole.head}
+        | {"entries": whole.number, "answers": whole.answers, "answers_as_found": earlier},
+        f"{dataset} is whole, entries {whole.number:,}, stored answers {whole.answers:,}{told}; its last hash is "
+        f"{whole.head}\nKeep the hash elsewhere: verify --head finds an old copy by it.",
         as_json=as_json,
     )
 

@@ -21,6 +21,7 @@ from sfumato.app.http.approvals import ApprovalNeededError, RetiredError
 from sfumato.app.http.processes import LEDGER_FAILURES, REFUSALS
 from sfumato.app.http.registry import Key, Scope
 from sfumato.errors import (
+    BrokenLedgerError,
     BudgetError,
     DomainError,
     EngineError,
@@ -97,12 +98,15 @@ _KINDS: tuple[tuple[type[SfumatoError], tuple[str, str, int, bool, bool | None]]
     ),
     (InputError, ("request-refused", "The request makes no sense", 422, True, False)),
     (InfeasibleError, ("infeasible", "Nothing meets what was asked", 422, True, False)),
+    (BrokenLedgerError, ("ledger-broken", "The ledger was changed by other hands", 500, False, False)),
     (LedgerError, ("ledger-unavailable", "The ledger does not answer", 503, False, None)),
     (EngineError, ("data-unavailable", "The data cannot be read now", 503, False, None)),
 )
 _FIXED = {
     "idempotency-key-reused": "Use a new key for a new question.",
     "ledger-unavailable": "Ask the same question again: it is never charged twice.",
+    "ledger-broken": "What is stored of this does not fit the ledger's chain of hashes, so that it is not handed out; "
+    "nothing was charged. Its steward can find what was changed by verifying the ledger.",
     "data-unavailable": "What was charged stands; the same question asked again is free.",
     "table-unusable": "The table cannot be read or does not fit its domain; the steward can tell why.",
     "internal": "Something failed inside; what was charged stands, and the same question asked again is free.",

@@ -1,0 +1,265 @@
+CREATE SCHEMA saved;
+CREATE FUNCTION saved.ledger_refuse() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$ BEGIN RAISE EXCEPTION 'the journal is append-only'; END $$;
+CREATE TABLE saved.ledger_analyst (
+    dataset text NOT NULL,
+    name text NOT NULL,
+    cap_loss text,
+    cap_units bigint,
+    cap_delta_units bigint,
+    epsilon text,
+    rho text NOT NULL,
+    delta text NOT NULL,
+    spent_units bigint NOT NULL,
+    spent_delta_units bigint NOT NULL,
+    CONSTRAINT within_cap CHECK (((0 <= spent_units) AND ((cap_units IS NULL) OR (spent_units <= cap_units)))),
+    CONSTRAINT within_cap_delta CHECK (((0 <= spent_delta_units) AND ((cap_delta_units IS NULL) OR (spent_delta_units <= cap_delta_units))))
+);
+CREATE TABLE saved.ledger_answer (
+    dataset text NOT NULL,
+    number integer NOT NULL,
+    "time" text NOT NULL,
+    place integer NOT NULL,
+    entries integer NOT NULL,
+    previous text NOT NULL,
+    hash text NOT NULL,
+    found text,
+    body bytea NOT NULL
+);
+CREATE TABLE saved.ledger_checkpoint (
+    dataset text NOT NULL,
+    number integer NOT NULL,
+    hash text NOT NULL,
+    unit_is_fixed integer NOT NULL,
+    sums text NOT NULL,
+    checked text NOT NULL,
+    answers integer DEFAULT 0 NOT NULL
+);
+CREATE TABLE saved.ledger_dataset (
+    name text NOT NULL,
+    opened text NOT NULL,
+    secret text NOT NULL,
+    limit_loss text NOT NULL,
+    limit_units bigint NOT NULL,
+    limit_delta_units bigint NOT NULL,
+    epsilon text,
+    rho text NOT NULL,
+    delta text NOT NULL,
+    spent_units bigint NOT NULL,
+    spent_delta_units bigint NOT NULL,
+    entries integer NOT NULL,
+    head text NOT NULL,
+    unit text,
+    answers integer DEFAULT 0 NOT NULL,
+    CONSTRAINT within_delta CHECK (((0 <= spent_delta_units) AND (spent_delta_units <= limit_delta_units))),
+    CONSTRAINT within_limit CHECK (((0 <= spent_units) AND (spent_units <= limit_units)))
+);
+CREATE TABLE saved.ledger_entry (
+    dataset text NOT NULL,
+    number integer NOT NULL,
+    "time" text NOT NULL,
+    kind text NOT NULL,
+    family text NOT NULL,
+    method text NOT NULL,
+    key text NOT NULL,
+    question text NOT NULL,
+    epsilon text,
+    rho text,
+    delta text,
+    analyst text,
+    statement text NOT NULL,
+    details text NOT NULL,
+    previous text NOT NULL,
+    hash text NOT NULL,
+    stated text,
+    CONSTRAINT counts_from_one CHECK ((number > 0))
+);
+CREATE TABLE saved.ledger_retry (
+    dataset text NOT NULL,
+    analyst text NOT NULL,
+    retry_key text NOT NULL,
+    key text NOT NULL
+);
+CREATE TABLE saved.ledger_version (
+    version_num character varying(32) NOT NULL
+);
+CREATE TABLE saved.service_approval (
+    id text NOT NULL,
+    dataset text NOT NULL,
+    release text NOT NULL,
+    asked_by text NOT NULL,
+    asked text NOT NULL,
+    question text NOT NULL,
+    cost text NOT NULL,
+    approved_by text,
+    approved text,
+    key_id text,
+    expires text,
+    closed text
+);
+CREATE TABLE saved.service_dataset (
+    name text NOT NULL,
+    source text NOT NULL,
+    domain text NOT NULL,
+    limit_text text NOT NULL,
+    rows integer,
+    discoverable text NOT NULL,
+    registered text NOT NULL,
+    called text,
+    retired text
+);
+CREATE TABLE saved.service_grant (
+    dataset text NOT NULL,
+    analyst text NOT NULL,
+    shut_out integer NOT NULL
+);
+CREATE TABLE saved.service_identity (
+    id text NOT NULL,
+    name text NOT NULL,
+    first text NOT NULL
+);
+CREATE TABLE saved.service_job (
+    id text NOT NULL,
+    dataset text NOT NULL,
+    owner text NOT NULL,
+    request text NOT NULL,
+    state text NOT NULL,
+    progress double precision NOT NULL,
+    note text NOT NULL,
+    updated text NOT NULL,
+    statement text,
+    rows bytea
+);
+CREATE TABLE saved.service_key (
+    id text NOT NULL,
+    hash text NOT NULL,
+    name text NOT NULL,
+    scope text NOT NULL,
+    issued text NOT NULL,
+    expires text NOT NULL,
+    revoked text,
+    used text
+);
+CREATE TABLE saved.service_login (
+    state text NOT NULL,
+    browser text NOT NULL,
+    nonce text NOT NULL,
+    verifier text NOT NULL,
+    begun text NOT NULL
+);
+CREATE TABLE saved.service_name (
+    name text NOT NULL,
+    dataset text NOT NULL
+);
+CREATE TABLE saved.service_notice (
+    kind text NOT NULL,
+    subject text NOT NULL,
+    state text NOT NULL,
+    told text NOT NULL
+);
+CREATE TABLE saved.service_probe (
+    id text NOT NULL,
+    written text NOT NULL
+);
+CREATE TABLE saved.service_reading (
+    dataset text NOT NULL,
+    number integer NOT NULL,
+    version text NOT NULL,
+    read text NOT NULL,
+    content text
+);
+CREATE TABLE saved.service_session (
+    hash text NOT NULL,
+    id text NOT NULL,
+    name text NOT NULL,
+    scope text NOT NULL,
+    key_id text,
+    begun text NOT NULL,
+    expires text NOT NULL,
+    ended text,
+    identity text
+);
+CREATE TABLE saved.service_terms (
+    dataset text NOT NULL,
+    granted_only integer NOT NULL,
+    default_cap text,
+    most text,
+    approval_above text
+);
+INSERT INTO saved.ledger_analyst VALUES ('old', 'ann', NULL, NULL, NULL, '3/4', '5/32', '0', 750000000000, 0);
+INSERT INTO saved.ledger_answer VALUES ('old', 3, '2026-11-23T15:29:22.789940+00:00', 1, 3, '11a2f7b8c5d206ef76228c125b88e3cc53401fe768ac442b1066c716f4d32d29', '1b59cf028a04038049d25590e5481254cb0c80f75d2251603a79fbc2cb74b08a', NULL, '\x6f6c64');
+INSERT INTO saved.ledger_dataset VALUES ('old', '2026-11-23T15:29:22.693647+00:00', 'db3c56928599e45174ae93a84a8862fe324cc4f4cc27cd6daf3085bf3ac98f82', '{"epsilon":"5/4"}', 1250000000000, 0, '3/4', '5/32', '0', 750000000000, 0, 3, '1b59cf028a04038049d25590e5481254cb0c80f75d2251603a79fbc2cb74b08a', '{"id":"person","kind":"id","rows":2}', 1);
+INSERT INTO saved.ledger_entry VALUES ('old', 1, '2026-11-23T15:29:22.706704+00:00', 'release', 'query', 'count', 'dfdf8ef7f4ac3e2b87ee47d0b644a5394af7f43262c9cc367ef4c919643ec872', '{"dataset_version":"8d4dc9fb2319bc63d390750e303c6f591a2d6adf432027492ff3d1d9af483ee1","family":"query","method":"count","parameters":{"number":0}}', '1/4', '1/32', '0', 'ann', 'failed', 'null', '6dbd69f327c988e6eae5fd6ea851805f93b2f118824844297356bda20974b938', '2da0a8e391dae4168ae62ff58c895c9a09edd3a12063c269b9c8966fbaf1341b', '{"counted":["1/4","1/32","0"],"neighbours":"add/remove","unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
+INSERT INTO saved.ledger_entry VALUES ('old', 2, '2026-11-23T15:29:22.745653+00:00', 'failed', 'query', 'count', 'dfdf8ef7f4ac3e2b87ee47d0b644a5394af7f43262c9cc367ef4c919643ec872', '{"dataset_version":"8d4dc9fb2319bc63d390750e303c6f591a2d6adf432027492ff3d1d9af483ee1","family":"query","method":"count","parameters":{"number":0}}', '1/4', '1/32', '0', NULL, 'failed', '{"release":1}', '2da0a8e391dae4168ae62ff58c895c9a09edd3a12063c269b9c8966fbaf1341b', '0697c469fc7ebbb042027f5cc9436dae5e4ff3fe5b4581291c449e2cb26196b4', '{"unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
+INSERT INTO saved.ledger_entry VALUES ('old', 3, '2026-11-23T15:29:22.765645+00:00', 'release', 'query', 'count', '308f072238efb0322c37e44aef12465dbc0d5215a796d907c629df85ff311406', '{"dataset_version":"8d4dc9fb2319bc63d390750e303c6f591a2d6adf432027492ff3d1d9af483ee1","family":"query","method":"count","parameters":{"number":1}}', '1/2', '1/8', '0', 'ann', 'old', 'null', '0697c469fc7ebbb042027f5cc9436dae5e4ff3fe5b4581291c449e2cb26196b4', '11a2f7b8c5d206ef76228c125b88e3cc53401fe768ac442b1066c716f4d32d29', '{"counted":["1/2","1/8","0"],"neighbours":"add/remove","unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
+INSERT INTO saved.ledger_retry VALUES ('old', 'ann', 'r', '308f072238efb0322c37e44aef12465dbc0d5215a796d907c629df85ff311406');
+INSERT INTO saved.ledger_version VALUES ('0007');
+ALTER TABLE ONLY saved.ledger_analyst
+    ADD CONSTRAINT ledger_analyst_pkey PRIMARY KEY (dataset, name);
+ALTER TABLE ONLY saved.ledger_answer
+    ADD CONSTRAINT ledger_answer_dataset_place_key UNIQUE (dataset, place);
+ALTER TABLE ONLY saved.ledger_answer
+    ADD CONSTRAINT ledger_answer_pkey PRIMARY KEY (dataset, number);
+ALTER TABLE ONLY saved.ledger_checkpoint
+    ADD CONSTRAINT ledger_checkpoint_pkey PRIMARY KEY (dataset);
+ALTER TABLE ONLY saved.ledger_dataset
+    ADD CONSTRAINT ledger_dataset_pkey PRIMARY KEY (name);
+ALTER TABLE ONLY saved.ledger_entry
+    ADD CONSTRAINT ledger_entry_pkey PRIMARY KEY (dataset, number);
+ALTER TABLE ONLY saved.ledger_retry
+    ADD CONSTRAINT ledger_retry_pkey PRIMARY KEY (dataset, analyst, retry_key);
+ALTER TABLE ONLY saved.ledger_version
+    ADD CONSTRAINT ledger_version_pkc PRIMARY KEY (version_num);
+ALTER TABLE ONLY saved.service_approval
+    ADD CONSTRAINT service_approval_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY saved.service_dataset
+    ADD CONSTRAINT service_dataset_pkey PRIMARY KEY (name);
+ALTER TABLE ONLY saved.service_grant
+    ADD CONSTRAINT service_grant_pkey PRIMARY KEY (dataset, analyst);
+ALTER TABLE ONLY saved.service_identity
+    ADD CONSTRAINT service_identity_name_key UNIQUE (name);
+ALTER TABLE ONLY saved.service_identity
+    ADD CONSTRAINT service_identity_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY saved.service_job
+    ADD CONSTRAINT service_job_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY saved.service_key
+    ADD CONSTRAINT service_key_hash_key UNIQUE (hash);
+ALTER TABLE ONLY saved.service_key
+    ADD CONSTRAINT service_key_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY saved.service_login
+    ADD CONSTRAINT service_login_pkey PRIMARY KEY (state);
+ALTER TABLE ONLY saved.service_name
+    ADD CONSTRAINT service_name_pkey PRIMARY KEY (name);
+ALTER TABLE ONLY saved.service_notice
+    ADD CONSTRAINT service_notice_pkey PRIMARY KEY (kind, subject);
+ALTER TABLE ONLY saved.service_probe
+    ADD CONSTRAINT service_probe_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY saved.service_reading
+    ADD CONSTRAINT service_reading_pkey PRIMARY KEY (dataset);
+ALTER TABLE ONLY saved.service_session
+    ADD CONSTRAINT service_session_pkey PRIMARY KEY (hash);
+ALTER TABLE ONLY saved.service_terms
+    ADD CONSTRAINT service_terms_pkey PRIMARY KEY (dataset);
+CREATE INDEX ledger_asked ON saved.ledger_entry USING btree (dataset, analyst, number);
+CREATE INDEX ledger_shown ON saved.ledger_entry USING btree (dataset, key, analyst);
+CREATE INDEX service_approval_found ON saved.service_approval USING btree (dataset, release);
+CREATE TRIGGER ledger_answer_frozen BEFORE DELETE OR UPDATE OR TRUNCATE ON saved.ledger_answer FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER ledger_dataset_fixed BEFORE UPDATE OF name, opened, secret, limit_loss, limit_units, limit_delta_units ON saved.ledger_dataset FOR EACH ROW EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER ledger_dataset_forward BEFORE UPDATE ON saved.ledger_dataset FOR EACH ROW WHEN (((new.spent_units < old.spent_units) OR (new.entries < old.entries) OR (new.answers < old.answers))) EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER ledger_dataset_kept BEFORE DELETE OR TRUNCATE ON saved.ledger_dataset FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER ledger_dataset_of_unit BEFORE UPDATE OF unit ON saved.ledger_dataset FOR EACH ROW WHEN (((old.unit IS NOT NULL) AND (new.unit IS DISTINCT FROM old.unit))) EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER ledger_entry_frozen BEFORE DELETE OR UPDATE OR TRUNCATE ON saved.ledger_entry FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER ledger_retry_frozen BEFORE DELETE OR UPDATE OR TRUNCATE ON saved.ledger_retry FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
+ALTER TABLE ONLY saved.ledger_analyst
+    ADD CONSTRAINT ledger_analyst_dataset_fkey FOREIGN KEY (dataset) REFERENCES saved.ledger_dataset(name);
+ALTER TABLE ONLY saved.ledger_answer
+    ADD CONSTRAINT ledger_answer_dataset_number_fkey FOREIGN KEY (dataset, number) REFERENCES saved.ledger_entry(dataset, number);
+ALTER TABLE ONLY saved.ledger_checkpoint
+    ADD CONSTRAINT ledger_checkpoint_dataset_fkey FOREIGN KEY (dataset) REFERENCES saved.ledger_dataset(name);
+ALTER TABLE ONLY saved.ledger_entry
+    ADD CONSTRAINT ledger_entry_dataset_fkey FOREIGN KEY (dataset) REFERENCES saved.ledger_dataset(name);
+ALTER TABLE ONLY saved.ledger_retry
+    ADD CONSTRAINT ledger_retry_dataset_fkey FOREIGN KEY (dataset) REFERENCES saved.ledger_dataset(name);
+ALTER TABLE ONLY saved.service_session
+    ADD CONSTRAINT service_session_key_id_fkey FOREIGN KEY (key_id) REFERENCES saved.service_key(id);
