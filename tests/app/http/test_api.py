@@ -380,6 +380,7 @@ def test_a_body_of_two_lengths_is_refused_and_ends_the_connection(server):
             )
             received = b"".join(iter(lambda line=line: line.recv(1 << 16), b""))
         assert received.startswith(b"HTTP/1.1 400")
+        assert b"/problems/two-lengths" in received  # in the same words, whatever reads HTTP
         assert received.count(b"HTTP/1.1") == 1  # the second request is nobody's
 
 

@@ -38,6 +38,9 @@ REFUSALS = Counter("sfumato_refusals_total", "Refusals and failures by kind of p
 LEDGER_FAILURES = Counter("sfumato_ledger_failures_total", "Requests that failed as the ledger did not answer.")
 
 
+_BY_HTTPTOOLS = AutoHTTPProtocol.__module__.endswith(".httptools_impl")
+
+
 class _Prompt(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # a class that depends on what is installed
     """HTTP whose replies leave at once, and whose clients may not take for ever.
 
@@ -51,6 +54,8 @@ class _Prompt(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # a class th
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if _BY_HTTPTOOLS:  # which refuses a body of two lengths in words of its own: the porter does
+            self.parser.set_dangerous_leniencies(lenient_chunked_length=True)
         self._awaited: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
         super().connection_made(transport)
