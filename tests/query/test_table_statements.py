@@ -198,6 +198,27 @@ def test_without_a_cut_the_answer_is_that_of_plain_sql(number: int) -> None:
     }
 
 
+def test_a_bound_on_rows_hides_nobody_where_people_are_counted() -> None:
+    rows = database(2)
+    tables = open_tables(WITH_DERIVED, frames(rows))
+    cells: dict[int, set[int]] = {}
+    for row in rows["visits"]:
+        if row["patient_id"] is not None:
+            cells.setdefault(row["patient_id"], set()).add(row["kind"])
+    assert any(len(held) > 2 for held in cells.values())
+    one = read("SELECT COUNT(DISTINCT patient_id) FROM visits WHERE kind = 1", unit(1))
+    assert exact(tables, one).tolist() == [sum(1 in held for held in cells.values())]
+    by_kind = "SELECT kind, COUNT(DISTINCT patient_id) FROM visits GROUP BY kind"
+    for most in (1, 2):
+        found = exact(tables, read(by_kind, unit(most)))
+        assert found.sum() == sum(min(most, len(held)) for held in cells.values())
+    months = read("SELECT month(admitted), COUNT(DISTINCT patient_id) FROM visits GROUP BY month(admitted)", None)
+    assert (months.query.by, months.query.labels) == (("month(admitted)",), ("count(distinct unit)",))
+    assert months.view.unit == unit(4, GroupBound(("month(admitted)",), rows=1))
+    both = read("SELECT kind, COUNT(*), COUNT(DISTINCT patient_id) FROM visits GROUP BY kind", None)
+    assert both.view.unit == HOSPITAL.bounds("visits"), "rows are counted beside people"
+
+
 CUT = [
     "FROM visits WHERE cost / 2.0 >= 250",
     "FROM visits WHERE 100.5 < cost * 1.5 AND NOT (cost * 1.5 > 900)",

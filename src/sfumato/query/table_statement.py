@@ -14,16 +14,18 @@ from functools import lru_cache
 from typing import Any
 
 from sfumato.domain.table_schema import Schema
-from sfumato.domain.unit import Unit
-from sfumato.domain.view import BoundedView
+from sfumato.domain.unit import GroupBound, Unit
+from sfumato.domain.view import BoundedView, Computed, Filter, PerUnit, RowCount
+from sfumato.domain.view_words import may_cut
 from sfumato.errors import QueryError, SfumatoError
+from sfumato.query.aggregate import Count, Distinct
 from sfumato.query.arrangement import Arrangement, arrangement
 from sfumato.query.from_clause import of_units, refuse_inside, unit_rows
 from sfumato.query.per_unit import per_unit
-from sfumato.query.question import Query
+from sfumato.query.question import Query, plan
 from sfumato.query.select_statement import read_select
 from sfumato.query.sql_condition import Place, parsed, refuse, refuse_clause
-from sfumato.query.unit_rows import UnitRows, bounds_of, is_value
+from sfumato.query.unit_rows import UnitRows, bounds_of, is_value, labels_of
 
 _CLAUSES = {"expressions", "from_", "joins", "where", "group", "having", "order", "limit", "with_"}
 
@@ -95,7 +97,35 @@ def _read(text: str, select: Any, schema: Schema, bounds: Unit | None) -> TableS
     except SfumatoError as error:
         raise refuse(text, select, str(error)) from None
     query = read_select(text, asked, domain)
-    return TableStatement(view, query, arrangement(text, select, called=_called(rows, select, query.by)))
+    arranged = arrangement(text, select, called=_called(rows, select, query.by))
+    people = _of_people(rows, view, query)
+    return TableStatement(*(people or (view, query)), arranged)
+
+
+def _of_people(rows: UnitRows, view: BoundedView, query: Query) -> tuple[BoundedView, Query] | None:
+    """Distinct units as rows of units, one a cell, of which as many are kept as a unit can be in: P7 of the design.
+
+    A bound on rows then hides nobody: of a unit cells are left out, and no cell for rows beside it.
+
+    Returns:
+        None where something else is asked as well, or the bounds cut nothing.
+    """
+    if any(each != Distinct() for each in query.aggregates) or not may_cut(view):
+        return None
+    (question,) = plan(query, view.domain).questions
+    most, _ = question.sensitivity(view.domain)
+    where = query.condition(view.domain)
+    source = rows.view if where is None else Filter(rows.view, where)
+    for name in query.by:
+        if name not in source.domain:
+            labels = labels_of(source.domain.grouping(name))
+            if labels is None:
+                return None
+            source = Computed(source, name, labels)
+    values = () if query.by else (("rows", RowCount(1)),)
+    unit = view.unit.bounded(rows=int(most), per=[GroupBound(query.by, rows=1)] if query.by else [])
+    people = BoundedView(PerUnit(source, query.by, values), unit)
+    return people, Query((Count(),) * len(query.aggregates), by=query.by, names=query.labels)
 
 
 def _called(rows: UnitRows, select: Any, by: tuple[str, ...]) -> tuple[str, ...]:  # noqa: ANN401

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Protocol, TypeVar
 
-from sfumato.domain import Date, Integer, Real, Timestamp
+from sfumato.domain import Date, Grouping, Integer, Real, Timestamp
 from sfumato.domain.expression import (
     Arithmetic,
     Cases,
@@ -244,15 +244,10 @@ class UnitRows:
         level = level_of(self.text, self.lowered(node), self.view.domain)
         if level is None:
             return None
-        found = self.view.domain.grouping(level)
-        if found.groups is None or len(found.labels) > _LABELS:
+        found = labels_of(self.view.domain.grouping(level))
+        if found is None:
             raise refuse(self.text, node, f"{level} has too many cells to be a key of a unit's rows")
-        codes: dict[int, set[int]] = {}
-        for code, cell in enumerate(found.groups):
-            codes.setdefault(cell, set()).add(code)
-        return Labels(
-            tuple((Among(found.attribute, frozenset(held)), found.labels[cell]) for cell, held in sorted(codes.items()))
-        )
+        return found
 
     # --- conditions on numbers without declared cells -----------------------------------------------------------------
 
@@ -354,6 +349,18 @@ def built(text: str, node: Any, build: Callable[[], T]) -> T:  # noqa: ANN401
         if isinstance(error.culprit, Place):
             raise
         raise refuse(text, node, str(error)) from None
+
+
+def labels_of(found: Grouping) -> Labels | None:
+    """The cells of a level of a hierarchy, or of a calendar map, as labels; None where they are too many."""
+    if found.groups is None or len(found.labels) > _LABELS:
+        return None
+    codes: dict[int, set[int]] = {}
+    for code, cell in enumerate(found.groups):
+        codes.setdefault(cell, set()).add(code)
+    return Labels(
+        tuple((Among(found.attribute, frozenset(held)), found.labels[cell]) for cell, held in sorted(codes.items()))
+    )
 
 
 def is_value(node: Any) -> bool:  # noqa: ANN401
