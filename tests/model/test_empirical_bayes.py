@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sfumato.model.empirical_bayes import drawn_counts, posterior_means
+from sfumato.model.empirical_bayes import drawn_counts, expected_beside, posterior_means
 
 
 def sparse(random):
@@ -58,6 +58,39 @@ def test_cells_beyond_a_block_are_treated_like_those_within():
     noisy = np.tile(random.normal(size=100), 400)  # 40 000 cells, a hundred different
     found = posterior_means(noisy, np.ones(noisy.size), 1.0)
     assert np.allclose(found.reshape(400, 100), found[:100])
+
+
+def test_neighbours_along_an_order_tell_what_to_expect_and_others_do_not():
+    expected = np.full((4, 3), 10.0)
+    counts = np.zeros((4, 3))
+    counts[1, 0] = 90.0
+    beside = expected_beside(counts, expected, 10.0, [3, 0])
+    twice, once = 10 * 100 / 25, 10 * 10 / 30  # one of two neighbours (1 and 1/2) is full; both are empty
+    assert beside[0, 0] == pytest.approx(twice)
+    assert beside[2, 0] == pytest.approx(twice)
+    assert beside[1, 0] == pytest.approx(once)  # its own count is no witness
+    assert (beside[3] == 10.0).all()  # after the last place with an order
+    assert beside[0, 1] == pytest.approx(10 * 10 / 25)  # the second axis has no order
+    assert (expected_beside(counts, expected, 10.0, [0, 0]) == expected).all()
+    assert (expected_beside(-counts, expected, 10.0, [4, 3]) > 0).all()
+    assert expected_beside(counts, expected * 0, 10.0, [4, 3]).max() == 0  # what cannot be is not expected
+
+
+def test_cells_that_go_along_with_their_neighbours_are_recovered_better():
+    """A ridge across a table that independence does not know: errors fall to .7, means over two thousand cells.
+
+    Where neighbours are strangers, they are not asked.  False alarms: below 1e-9.
+    """
+    random = np.random.default_rng(9)
+    places = np.arange(45)
+    counts = 60.0 * np.exp(-(((places[:, None] - places) / 6.0) ** 2))
+    expected = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / counts.sum()
+    noisy = counts + random.normal(scale=20.0, size=counts.shape)
+    before, off = (np.abs(drawn_counts(noisy, expected, 20.0, each) - counts).sum() for each in ([0, 0], [45, 45]))
+    assert off < 0.85 * before
+    strange = random.permutation(45)
+    noisy, expected = noisy[strange][:, strange[::-1]], expected[strange][:, strange[::-1]]
+    assert (drawn_counts(noisy, expected, 20.0, [45, 45]) == drawn_counts(noisy, expected, 20.0)).all()
 
 
 def test_drawn_counts_err_less_over_neighbours_that_hold_more_than_most():

@@ -234,3 +234,22 @@ def test_a_pair_in_few_cells_is_measured_group_by_group_beside_triples_as_well()
     )
     real = np.bincount(area * 48 + density, minlength=12 * 48)
     assert np.abs(release.model.cells(names) - real).sum() / (2 * rows) < 0.05
+
+
+def test_a_model_takes_what_neighbouring_numbers_go_with_into_account():
+    """Sixty ages by sixty bands that rise with age.  The noise has a seed, so there is no false alarm.  Over six seeds
+    .218 to .227 were left, and .231 to .241 where each cell was looked at by itself.
+    """
+    random = np.random.default_rng(3)
+    age = random.integers(0, 60, 6000)
+    band = np.clip(age + np.rint(random.normal(scale=5, size=6000)).astype(np.int64), 0, 59)
+    names = ("age", "band")
+    domain = Domain(tuple(Integer(name=name, minimum=0, maximum=59, unknown=Unknown.DROP) for name in names))
+    release = synthesize.aim(
+        SimulatedVault(ArrayTable(domain, np.stack([age, band], axis=1)), seed=8),
+        loss=sf.Rho("0.02"),
+        total=synthesize.PublicTotal(6000),
+        workload=all_marginals(2),
+    )
+    real = np.bincount(age * 60 + band, minlength=3600)
+    assert np.abs(release.model.cells(names) - real).sum() / 12000 < 0.2275

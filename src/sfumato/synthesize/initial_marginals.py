@@ -50,7 +50,8 @@ class FittedState:
 
     ``tables`` are all noisy tables as they were measured, one for each of ``measured`` and one of the row count, where
     it was measured.  ``before`` is what the model said of a marginal of several attributes before it was known;
-    ``totals`` are those of the weight of the rows.
+    ``totals`` are those of the weight of the rows; ``ordered`` says of which attributes how many of the first groups
+    have an order.
     """
 
     coarsenings: dict[str, Coarsening]
@@ -61,6 +62,7 @@ class FittedState:
     positions: Mapping[str, Position]
     before: Mapping[Clique, FloatArray] = field(default_factory=dict)
     totals: tuple[NoisyTotals, ...] = ()
+    ordered: Mapping[str, int] = field(default_factory=dict)
 
     def groups(self, attributes: tuple[str, ...], runs: Runs | None = None) -> Groups | None:
         """The public coarsening of a marginal, as a question names it; None where all codes are kept."""
@@ -99,7 +101,7 @@ class FittedState:
             self,
             observations=known,
             before=before,
-            model=fit([_likely(o, before) for o in known], self.model),
+            model=fit([self._likely(o, before) for o in known], self.model),
             measured=(*self.measured, *measured),
             tables=(*self.tables, *kept),
         )
@@ -109,7 +111,7 @@ class FittedState:
         if not stored:
             return self
         known, before = self._with(stored), self._expected_before(stored)
-        model = fit([_likely(o, before) for o in known], self.model)
+        model = fit([self._likely(o, before) for o in known], self.model)
         return replace(self, observations=known, before=before, model=model)
 
     def _expected_before(self, found: Sequence[Observation]) -> dict[Clique, FloatArray]:
@@ -131,6 +133,18 @@ class FittedState:
             old = observations.get(_place(new))
             observations[_place(new)] = new if old is None else pooled(old, new)
         return tuple(observations.values())
+
+    def _likely(self, observation: Observation, before: Mapping[Clique, FloatArray]) -> Observation:
+        """A table of several attributes with what its cells are likely to hold in place of their noisy counts."""
+        if len(observation.attributes) < 2 or observation.weights is not None:  # noqa: PLR2004
+            return observation
+        deviation = np.sqrt(observation.variance)
+        places = [self.ordered.get(name, 0) for name in observation.attributes]
+        if observation.runs is not None:
+            starts = zip(observation.runs.starts, places, strict=True)
+            places = [sum(start < place for start in found) for found, place in starts]
+        expected = observation.of(before[observation.attributes])
+        return replace(observation, counts=drawn_counts(observation.counts, expected, deviation, places))
 
     def released(self, domain: Domain) -> Graphical:
         """The model as it is released."""
@@ -199,7 +213,12 @@ def begin(
         deviations = {name: m.standard_error for name, m in zip(domain.names, measurements, strict=True)}
         positions = cell_positions.measure(mechanisms, allowance.take(part), counts, deviations)
     fitted = fit(observations, model)
-    return FittedState(coarsenings, tuple(observations), fitted, measured, kept, positions)
+    ordered = {
+        attribute.name: int(coarsenings[attribute.name].groups[attribute.declared - 1]) + 1
+        for attribute in domain
+        if not isinstance(attribute, Categorical)
+    }
+    return FittedState(coarsenings, tuple(observations), fitted, measured, kept, positions, ordered=ordered)
 
 
 def refuse_fine(domain: Domain, most: int) -> None:
@@ -326,15 +345,6 @@ def pooled(one: Observation, other: Observation) -> Observation:
     variance = 1 / (1 / one.variance + 1 / other.variance)
     counts = variance * (one.counts / one.variance + other.counts / other.variance)
     return replace(one, counts=counts, variance=variance)
-
-
-def _likely(observation: Observation, before: Mapping[Clique, FloatArray]) -> Observation:
-    """A table of several attributes with what its cells are likely to hold in place of their noisy counts."""
-    if len(observation.attributes) < 2 or observation.weights is not None:  # noqa: PLR2004
-        return observation
-    expected = observation.of(before[observation.attributes])
-    counts = drawn_counts(observation.counts, expected, np.sqrt(observation.variance))
-    return replace(observation, counts=counts)
 
 
 def _merged(groups: Coarsening, measurement: Measurement, name: str) -> Observation:
