@@ -16,7 +16,7 @@ from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize import marginal_selection
 from sfumato.synthesize.aim import adapt, aim, anneal, annealed
 from sfumato.synthesize.budget_allocation import Allowance
-from sfumato.synthesize.initial_marginals import begin
+from sfumato.synthesize.initial_marginals import SingleColumns, begin
 from sfumato.synthesize.marginal_selection import Limits
 from sfumato.synthesize.mst import mst, span
 from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal
@@ -216,7 +216,7 @@ def test_annealing_considers_all_marginals_inside_the_workload():
         SimulatedVault(chain_table(), seed=1).mechanisms(Rho(1)),
         Allowance(Rho(1)),
         PublicTotal(ROWS),
-        share=None,
+        SingleColumns(),
         zeros=(),
     )
     found = annealing.closure(
@@ -229,7 +229,7 @@ def test_annealing_considers_all_marginals_inside_the_workload():
 
 def test_annealing_scores_by_weighted_distance_less_the_noise():
     mechanisms = SimulatedVault(chain_table(), seed=1).mechanisms(Rho(1))
-    state = begin(mechanisms, Allowance(Rho(1)), PublicTotal(ROWS), share=None, zeros=())
+    state = begin(mechanisms, Allowance(Rho(1)), PublicTotal(ROWS), SingleColumns(), zeros=())
     candidates = {("a",): 1, ("a", "b"): 3}
     errors = annealing.selection_scores(state, candidates, 2.5, generator(1))
     assert errors.weights == (1, 3)
@@ -242,7 +242,7 @@ def test_annealing_scores_by_weighted_distance_less_the_noise():
 
 def test_a_group_has_the_noise_of_its_codes_and_two_measurements_less_than_either():
     mechanisms = SimulatedVault(chain_table(), seed=1).mechanisms(Rho(1))
-    state = begin(mechanisms, Allowance(Rho(1)), PublicTotal(ROWS), share=Fraction(1, 10**6), zeros=())
+    state = begin(mechanisms, Allowance(Rho(1)), PublicTotal(ROWS), SingleColumns(Fraction(1, 10**6)), zeros=())
     groups = state.coarsenings["n"].groups
     (deviation,) = (table.deviation for table in state.measured if table.attributes == ("n",))
     observed = {observation.attributes: observation for observation in state.observations}

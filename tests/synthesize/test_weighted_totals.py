@@ -16,7 +16,7 @@ from sfumato.privacy.loss import EpsilonDelta, Rho
 from sfumato.synthesize import PublicTotal, aim, all_marginals, weighted_totals
 from sfumato.synthesize.budget_allocation import Allowance, Division
 from sfumato.synthesize.codebook_entries import codebook_of
-from sfumato.synthesize.initial_marginals import begin
+from sfumato.synthesize.initial_marginals import SingleColumns, begin
 from sfumato.synthesize.marginal_selection import offered
 from sfumato.synthesize.weighted_totals import GRID, SHARE, WeightScale, learn, question
 from sfumato.vault.simulated import SimulatedVault
@@ -43,7 +43,7 @@ def started(seed: int, domain: Domain = DOMAIN):
     """Mechanisms, the state after the one-way marginals, and what is left of the loss."""
     allowance = Allowance(Rho("0.05"))
     mechanisms = SimulatedVault(ArrayTable(domain, CODES), seed=seed).mechanisms(Rho("0.05"))
-    state = begin(mechanisms, allowance, PublicTotal(ROWS), share=Fraction(1, 5), zeros=())
+    state = begin(mechanisms, allowance, PublicTotal(ROWS), SingleColumns(Fraction(1, 5)), zeros=())
     return mechanisms, state, allowance
 
 

@@ -33,6 +33,7 @@ from sfumato.synthesize.budget_allocation import Allowance, Division, fraction, 
 from sfumato.synthesize.graphical import Graphical, expected_errors
 from sfumato.synthesize.initial_marginals import (
     FittedState,
+    SingleColumns,
     begin,
     count_share,
     one_way_share,
@@ -119,7 +120,8 @@ def adapt(
     # read before noise is drawn, so that a ledger that fails costs nothing
     stored = mechanisms.stored_marginals() if limits.earlier else ()
     kept = allowance.take(pair_bounds.PART) if limits.bounds else None
-    state = begin(mechanisms, allowance, total, share=None, zeros=zeros)
+    importance = limits.importance(mechanisms.domain.names)
+    state = begin(mechanisms, allowance, total, SingleColumns(importance=importance), zeros=zeros)
     known = reusable(mechanisms.domain, state, stored, loss)
     early = known.early(state, limits.cells)
     state = state.recall(early)
@@ -312,7 +314,7 @@ def anneal(
     rounds = _ROUNDS_AN_ATTRIBUTE * len(mechanisms.domain)
     one_way = Fraction(len(mechanisms.domain), rounds) * (1 - SELECTION) * (1 - count_share(total))
     halved = 2 if isinstance(allowance.whole, Epsilon) else 4  # times the loss that halves the noise
-    state = begin(mechanisms, allowance, total, share=one_way, zeros=zeros)
+    state = begin(mechanisms, allowance, total, SingleColumns(share=one_way), zeros=zeros)
     candidates = closure(mechanisms, state, workload, limits)
     random = mechanisms.generator()
     step = Fraction(1, rounds)

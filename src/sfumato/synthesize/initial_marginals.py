@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import reduce
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,14 +161,24 @@ class FittedState:
         return tuple(self.coarsenings[name].size for name in attributes) if runs is None else runs.shape
 
 
+@dataclass(frozen=True)
+class SingleColumns:
+    """How single columns are measured, and their codes grouped.
+
+    Attributes:
+        share: of the loss, for all of them; None for a share that grows with the noise relative to the noisy number of
+            rows (a table of little signal is spent on what can still be seen).
+        crowded: standard deviations of its noise that the count of neighbours in one group may reach.
+        importance: what the error of each column counts when the share is divided; without, all the same.
+    """
+
+    share: Fraction | None = None
+    crowded: float = CROWDED
+    importance: Sequence[float] | None = None
+
+
 def begin(
-    mechanisms: Mechanisms,
-    allowance: Allowance,
-    total: RowTotal,
-    *,
-    share: Fraction | None,
-    zeros: Sequence[Zeros],
-    crowded: float = CROWDED,
+    mechanisms: Mechanisms, allowance: Allowance, total: RowTotal, columns: SingleColumns, *, zeros: Sequence[Zeros]
 ) -> FittedState:
     """Measure all one-way marginals, merge rare and indistinguishable codes, and fit independent attributes.
 
@@ -175,22 +186,23 @@ def begin(
         mechanisms: where to measure.
         allowance: what the loss is taken from.
         total: where the number of rows comes from; a rough noisy count is measured unless it is public.
-        share: of the loss, for the marginals; None for a share that grows with the noise relative to the
-            noisy number of rows (a table of little signal is spent on what can still be seen).
+        columns: how the loss is divided over them, and when codes share a group.
         zeros: cells that are impossible; codes of which different cells are impossible share no group.
-        crowded: standard deviations of its noise that the count of neighbours in one group may reach.
     """
     domain = mechanisms.domain
     division = Division(allowance.whole, reach_of(domain).rows)
     count = _count(mechanisms, allowance, total)
     counted = tuple(Observation((), m.values.astype(np.float64).reshape(()), _variance(m)) for m in count)
     rows = total.count if isinstance(total, PublicTotal) else max(1.0, float(counted[0].counts))
-    parts = division.shares(domain.shape)
+    parts = division.shares([n * size for n, size in zip(columns.importance or repeat(1), domain.shape, strict=False)])
+    share = columns.share
     if share is None:
         share = max(fraction(one_way_share(division, domain, rows)), _LEAST_SHARE) * (1 - count_share(total))
     measurements = mechanisms.measure([Marginal((name,)) for name in domain.names], allowance.take(share), shares=parts)
     coarsenings = {
-        attribute.name: coarsening(domain, attribute, measurement, kinds(attribute.name, zeros), crowded=crowded)
+        attribute.name: coarsening(
+            domain, attribute, measurement, kinds(attribute.name, zeros), crowded=columns.crowded
+        )
         for attribute, measurement in zip(domain, measurements, strict=True)
     }
     observations = [

@@ -50,6 +50,10 @@ measured again group by group."""
 _Asked = TypeVar("_Asked", Distance, Marginal)
 
 
+LEADING = 4.0
+"""How many times as much the error of a leading attribute counts."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """What a graphical method may use, whatever the data.
@@ -63,6 +67,8 @@ class Limits:
         earlier: whether ``aim`` may use marginals that were released of the same data before.
         bounds: whether ``aim`` also measures, for 3 % of the loss, how far every pair of its finished model is from the
             table, which bounds the error of pairs that were not measured.
+        leading: attributes that much else rests on, such as how many children there are: of the loss for single columns
+            each gets as much as one of :data:`LEADING` times as many cells.
 
     Raises:
         InputError: no whole numbers, or marginals larger than the vault counts at once.
@@ -73,6 +79,7 @@ class Limits:
     marginal: int = 1 << 22
     earlier: bool = True
     bounds: bool = False
+    leading: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         sound = all(type(limit) is int and limit > 0 for limit in (self.cells, self.candidates, self.marginal))
@@ -86,7 +93,12 @@ class Limits:
     def described(self) -> dict[str, Any]:
         """What the journal's question says of them; of what is as ever it says nothing, as it always did."""
         found: dict[str, Any] = {"cells": self.cells, "candidates": self.candidates, "marginal": self.marginal}
+        found |= {"leading": list(self.leading)} if self.leading else {}
         return found | ({} if self.earlier else {"earlier": False}) | ({"bounds": True} if self.bounds else {})
+
+    def importance(self, names: Sequence[str]) -> tuple[float, ...]:
+        """What the error of each column counts beside that of others, when the loss for single columns is divided."""
+        return tuple(LEADING if name in self.leading else 1.0 for name in names)
 
     def refuse_for(self, method: str) -> None:
         """Refuse what only ``aim`` can do.

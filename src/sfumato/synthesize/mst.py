@@ -22,7 +22,14 @@ from sfumato.privacy.loss import Loss
 from sfumato.synthesize import row_count
 from sfumato.synthesize.budget_allocation import Allowance, Division
 from sfumato.synthesize.graphical import Graphical, expected_errors
-from sfumato.synthesize.initial_marginals import FittedState, begin, count_share, refuse_fine, refuse_undividable
+from sfumato.synthesize.initial_marginals import (
+    FittedState,
+    SingleColumns,
+    begin,
+    count_share,
+    refuse_fine,
+    refuse_undividable,
+)
 from sfumato.synthesize.marginal_selection import Limits, affordable, as_limits, comparable, confirm, learn, reference
 from sfumato.synthesize.row_count import RowTotal
 from sfumato.synthesize.structural_zeros import Zeros, describe_zeros, refuse_impossible
@@ -95,7 +102,7 @@ def span(
     allowance = Allowance(loss.divisible)
     division = Division(allowance.whole, reach_of(mechanisms.domain).rows)
     rest = 1 - count_share(total)
-    state = begin(mechanisms, allowance, total, share=rest * THIRD, zeros=zeros, crowded=UNBOUNDED)
+    state = begin(mechanisms, allowance, total, SingleColumns(rest * THIRD, crowded=UNBOUNDED), zeros=zeros)
     edges = _spanning_tree(mechanisms, state, allowance, rest * THIRD, limits)
     if edges:
         shares = division.shares([float(_volume(state, edge)) for edge in edges])

@@ -81,6 +81,14 @@ def test_numbers_of_children_are_those_of_the_table() -> None:
     assert np.abs(true - drawn).max() < 40
 
 
+def test_the_number_of_children_has_less_noise_than_another_column() -> None:
+    """As all children are counted by it: the loss is divided as if it had four times its five cells."""
+    release, _ = simulated(some_families(2000, 6), related(4))
+    first = {table.attributes: table.deviation for table in release.head.measured[: len(release.head.domain)]}
+    of_number, of_age = first["persons.number",], first["persons.first.age",]
+    assert of_number / of_age == pytest.approx((4 * 5 / 6) ** (-1 / 3), rel=0.01)
+
+
 def test_siblings_belong_together() -> None:
     families = chained(30_000, 3)
     release, _ = simulated(families, related(4), loss=Rho(100), settings=replace(SMALL, calibration=9))

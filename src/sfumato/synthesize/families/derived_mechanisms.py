@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ import numpy as np
 
 from sfumato.domain import Domain
 from sfumato.domain.related_tables import DerivedTable
-from sfumato.errors import QueryError
+from sfumato.errors import QueryError, SizeError
 from sfumato.privacy.loss import EpsilonDelta, Loss
 from sfumato.vault.derived_questions import DerivedDistance, DerivedMarginal
 from sfumato.vault.interface import Mechanisms, Prepared
@@ -20,6 +20,31 @@ from sfumato.vault.scores import Scores
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+COUNTABLE = 1 << 25
+"""Cells of one marginal as it is counted, at most: 256 MiB."""
+
+_AT_ONCE = 1 << 24  # of several
+
+
+def refuse_uncountable(table: DerivedTable) -> None:
+    """Refuse attributes that could not be counted one by one, before anything is charged.
+
+    Raises:
+        SizeError: there is one.
+    """
+    for attribute in table.domain:
+        if (cells := _counted(table, (attribute.name,))) > COUNTABLE:
+            raise SizeError(
+                f"{attribute.name} has {attribute.size:,} cells, which are counted by the number of rows of a unit: "
+                f"{cells:,} are more than {COUNTABLE:,}; group them by edges, or keep fewer rows",
+                culprit=attribute.name,
+            )
+
+
+def _counted(table: DerivedTable, attributes: tuple[str, ...]) -> int:
+    return DerivedMarginal(table, attributes).size(table.domain)
 
 
 @dataclass(frozen=True)
@@ -41,11 +66,38 @@ class DerivedMechanisms:
     def measure(
         self, questions: Sequence[Measurable], loss: Loss, *, shares: Sequence[Fraction] | None = None
     ) -> tuple[Measurement, ...]:
-        """See :meth:`sfumato.vault.interface.Mechanisms.measure`; noisy weights in place of counts."""
-        found = self.mechanisms.measure([self._of_the_table(each) for each in questions], loss, shares=shares)
+        """See :meth:`sfumato.vault.interface.Mechanisms.measure`; noisy weights in place of counts.
+
+        So many questions are put at a time as the vault can count at once, each with its part of the loss.
+        """
+        parts = [Fraction(1, len(questions))] * len(questions) if shares is None else shares
+        found: list[Measurement] = []
+        for batch in self._batches(questions):
+            asked = [self._of_the_table(each) for each in batch]
+            held = parts[len(found) : len(found) + len(batch)]
+            part = sum(held, Fraction(0))
+            whole = len(batch) == len(questions)
+            own = shares if whole else [each / part for each in held]
+            found += self.mechanisms.measure(asked, loss if whole else loss.divisible * part, shares=own)
         return tuple(replace(answer, question=asked) for asked, answer in zip(questions, found, strict=True))
 
-    def _of_the_table(self, question: Measurable) -> Measurable:
+    def counted(self, attributes: tuple[str, ...]) -> int:
+        """Cells of a marginal as the vault counts it: by how many rows a unit has as well."""
+        return _counted(self.table, attributes)
+
+    def _batches(self, questions: Sequence[Measurable]) -> Iterator[list[Measurable]]:
+        batch: list[Measurable] = []
+        cells = 0
+        for question in questions:
+            size = self.counted(self._of_the_table(question).attributes)
+            if batch and cells + size > _AT_ONCE:
+                yield batch
+                batch, cells = [], 0
+            batch.append(question)
+            cells += size
+        yield batch
+
+    def _of_the_table(self, question: Measurable) -> DerivedMarginal | DerivedDistance:
         if isinstance(question, Marginal) and question.where is None:
             return DerivedMarginal(self.table, question.attributes, question.groups)
         if isinstance(question, Distance):

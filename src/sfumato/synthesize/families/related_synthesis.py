@@ -25,6 +25,7 @@ from sfumato.errors import QueryError
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize import row_count
 from sfumato.synthesize.aim import adapt, refuse_loss
+from sfumato.synthesize.families.derived_mechanisms import refuse_uncountable
 from sfumato.synthesize.families.family_release import HEAD, ModelSizes, RelatedRelease
 from sfumato.synthesize.families.opening_model import Opening, barred_firsts, fit_opening
 from sfumato.synthesize.families.tail_model import Evidence, fit_tail
@@ -81,6 +82,8 @@ def synthesized(
     refuse_loss(vault, loss, total)
     for domain in (described.head, *(table.domain for table in described.derived)):
         refuse_fine(domain, Limits().marginal)
+    for table in described.derived:
+        refuse_uncountable(table)
     parameters = {
         "related": described.describe(),
         "total": row_count.describe(total),
@@ -118,7 +121,8 @@ def _measured(
     """Everything that is asked of the protected tables, in exact shares of ``loss``."""
     whole = loss.divisible
     shares = part_shares(described)
-    limits = Limits(cells=settings.head_cells, earlier=False)
+    numbers = tuple(child.number for child in described.direct if child.most > 1)  # which all children are counted by
+    limits = Limits(cells=settings.head_cells, earlier=False, leading=numbers)
     own = whole * (1 - sum(shares.values(), Fraction(0)))
     workload = all_marginals(min(_WAYS, len(described.head)))  # of sequences a head has the number and the first alone
     head = adapt(mechanisms, own, total, workload, limits=limits, zeros=head_zeros(described))

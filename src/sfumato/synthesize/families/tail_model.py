@@ -25,7 +25,7 @@ from sfumato.model.noisy_table import NoisyTable
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize.budget_allocation import Allowance, Division, fraction
 from sfumato.synthesize.families.child_order import impossible, ranks
-from sfumato.synthesize.families.derived_mechanisms import DerivedMechanisms
+from sfumato.synthesize.families.derived_mechanisms import COUNTABLE, DerivedMechanisms
 from sfumato.synthesize.graphical import Graphical, Measured
 from sfumato.synthesize.initial_marginals import LEAST_VARIANCE, FittedState, coarsening
 from sfumato.synthesize.marginal_selection import Limits, affordable, grow_tail, learn, offered, score
@@ -130,6 +130,7 @@ def in_rounds(
     interest: dict[Clique, float] = {}
     for ways, part, room in ROUNDS:
         candidates = affordable(_candidates(state, drawn, interest, ways, limits), table.domain, state, limits)
+        candidates = [clique for clique in candidates if derived.counted(clique) <= COUNTABLE]
         if not candidates:
             continue
         share = allowance.left * part
