@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from sfumato.domain import Categorical, Domain, Integer, Unit, Unknown
+from sfumato.domain import Categorical, Domain, Integer, Role, Unit, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import LossError, QueryError
 from sfumato.model.noisy_table import NoisyDistance, NoisyTable
@@ -24,6 +24,7 @@ from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from sfumato.query import Share, count, interval, mean, median, table, total
 from sfumato.synthesize import NoisyTotal, aim, all_marginals, histogram
 from sfumato.vault.simulated import SimulatedVault
+from sfumato.workload.counting_queries import Marginals
 
 FALSE_ALARM = 1e-6
 
@@ -360,3 +361,20 @@ def test_an_interval_of_a_sum_of_small_noise_holds_as_often_as_stated(noise, mos
     for _ in range(most + 1):
         sums = np.convolve(sums, single)
     assert sums[np.abs(np.arange(len(sums)) - len(sums) // 2) > half + 1e-9].sum() <= 0.05
+
+
+def test_totals_of_a_weight_say_why_they_have_no_interval():
+    """A release measures them up to a limit, and no noise says what lies above it."""
+    heavy = Integer(name="heavy", minimum=0, maximum=9, unknown=Unknown.CLAMP, role=Role.WEIGHT)
+    domain = Domain((heavy, *DOMAIN))
+    random = np.random.default_rng(4)
+    codes = np.column_stack([np.minimum(random.geometric(0.5, len(CODES)) - 1, 9), CODES])
+    vault = SimulatedVault(ArrayTable(domain, codes), seed=4)
+    release = aim(vault, loss=Rho("0.5"), total=NoisyTotal(), workload=Marginals(cliques=(("age", "town"),)))
+    assert release.model.totals
+    found = interval(release, total("heavy", where="sex = 'F'"))
+    assert found.table is None
+    assert any("above a limit" in each and "--marginals heavy,sex" in each for each in found.remarks)
+    held = interval(release, total("heavy"))
+    assert held.table.low <= codes[:, 0].sum() <= held.table.high
+    assert not any("above a limit" in each for each in interval(release, count("sex = 'F' and town = 'a'")).remarks)

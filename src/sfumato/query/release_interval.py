@@ -23,7 +23,7 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from sfumato.domain import Domain
+from sfumato.domain import Domain, Role
 from sfumato.domain.attribute import null_code
 from sfumato.domain.domain import numeric
 from sfumato.domain.predicate import All, Among, Predicate, named
@@ -179,7 +179,7 @@ def interval(
     if isinstance(found, str):
         priced = _price(terms, domain, release.model, wanted, certainty)
         bound = _bound(release, names, terms, certainty)
-        known = (found, *([] if bound is None else [str(bound)]), *priced)
+        known = (found, *_of_weights(terms, domain), *([] if bound is None else [str(bound)]), *priced)
         return ReleaseInterval(words, model, None, None, 0.0, (), certainty.confidence, (*remarks, *known), bound)
     unit = domain.unit.column
     if unit is not None:
@@ -266,6 +266,20 @@ def _by_model(model: FittedModel, names: tuple[str, ...], terms: Sequence[Term])
             return None
         value += term.sign * float((weights.above * view.counts).sum()) / below
     return value
+
+
+def _of_weights(terms: Sequence[Term], domain: Domain) -> tuple[str, ...]:
+    """Why totals of a weight that were measured as such bound nothing, where one of them is asked for."""
+    weight = domain.in_role(Role.WEIGHT)
+    if not any(term.of == weight and not term.ratio for term in terms if term.of is not None):
+        return ()
+    others = ", ".join(name for name in domain.names if name != weight and any(name in t.attributes for t in terms))
+    named = f", as --marginals {weight},{others.replace(', ', ',')} measures it" if others else ""
+    said = (
+        f"totals of the weight {weight} that aim measures leave out what lies above a limit, however much that is, so "
+        f"that they bound no total: one is read off a table of counts that holds {weight}{named}"
+    )
+    return (said,)
 
 
 def _bound(
