@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.local.randomizers.composite import Sampled
+from sfumato.local.randomizers.composite import Joint, Sampled
 from sfumato.local.randomizers.finite_field import Projective, finite_field, points, prime_of, prime_powers
 from sfumato.local.randomizers.integer_table import Sampler, below, column_counts
 from sfumato.local.randomizers.local_hashing import LARGEST_TALLY, Hashed
@@ -355,6 +355,23 @@ def test_every_number_below_a_short_bound_stands_for_equally_many_draws(bound: i
     times = np.bincount(below(Scripted(0, script), bounds, 1 << 16))
     even, left = divmod(1 << 16, bound)
     assert times.tolist() == [even] * (bound - 1) + [even + left]
+
+
+@pytest.mark.parametrize("bound", [3, 5, 6, 7])
+def test_numbers_below_a_few_are_those_of_the_product_of_the_same_words(bound: int) -> None:
+    """Exact: all 16 bits once, and those left over drawn again as 16 bits of which one more is left over."""
+    script = np.concatenate([np.arange(1 << 16, dtype="<u2"), np.array([0, 9, 65_535, 1, 40_000, 7] * 4, dtype="<u2")])
+    drawn = below(Scripted(0, script.view("<u8")), bound, 1 << 16)
+    product = below(Scripted(0, script.view("<u8")), np.full(1 << 16, bound, dtype=np.uint16), 1 << 16)
+    assert drawn.tolist() == product.tolist()
+    assert np.ptp(np.bincount(drawn)) <= (1 << 16) % bound
+
+
+def test_people_who_are_divided_among_parts_are_drawn_many_at_a_time_but_not_without_end() -> None:
+    part = TwoValued.within(Direct(4), Fraction(1))
+    assert part.at_once <= Sampled((part,) * 3).at_once == 3 * part.at_once
+    assert Joint((part,) * 3).at_once == part.at_once
+    assert Sampled((part,) * 256).at_once * 256 <= 1 << 23
 
 
 @pytest.mark.parametrize(("inputs", "size"), [(17, 4), (40, 11), (64, 17)])

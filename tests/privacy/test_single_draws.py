@@ -195,6 +195,28 @@ def test_few_gaussian_draws_fit_their_scale_and_reject_another(tools, sigma):
     assert goodness(draws, gaussian_below(float(sigma) / 1.3), float(sigma)) < FALSE_ALARM
 
 
+@pytest.mark.parametrize("scale", [Fraction(1, 5), Fraction(3), Fraction(10001, 7)])
+def test_draws_one_after_the_other_are_those_of_all_at_once(scale):
+    """Few words are looked at one by one, many as an array; both are the same numbers of the same words."""
+    digits = LaplaceDigits.of(scale)
+
+    class Same:
+        """These words, and no others."""
+
+        def __init__(self, words):
+            self.left = words
+
+        def words(self, count):
+            taken, self.left = self.left[:count], self.left[count:]
+            return taken
+
+    many = SimulatedEntropy(5).words(2 * 300 * (digits.digits + 1))
+    together = digits.draw(300, Same(many))
+    halves = many.reshape(2, 300, digits.digits + 1)
+    apart = [int(digits.draw(1, Same(halves[:, place].ravel()))[0]) for place in range(300)]
+    assert together.tolist() == apart
+
+
 @pytest.mark.parametrize("noise", [DiscreteLaplace(30), DiscreteGaussian(900)])
 def test_the_same_words_give_the_same_noise_whatever_came_before(noise):
     fresh = noise.draw(3, SimulatedEntropy(1)).tolist()

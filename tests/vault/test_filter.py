@@ -12,6 +12,7 @@ from sfumato.errors import BudgetError
 from sfumato.privacy.loss import NOTHING, Charge, Epsilon, EpsilonDelta, Rho, total
 from sfumato.vault.mechanisms import PrivacyFilter
 
+PARTS_OF_ONE = st.fractions(Fraction(1, 1000), Fraction(2, 3), max_denominator=10**6)
 PARTS = st.lists(st.fractions(Fraction(1, 1000), 2), min_size=1, max_size=8)
 
 
@@ -90,11 +91,36 @@ def test_two_threads_do_not_both_spend_what_is_left() -> None:
     second = threading.Thread(target=spend, args=(quarter,))
 
     class Overtaken(Fraction):
-        def __radd__(self, other: Fraction) -> Fraction:
-            second.start()
-            second.join(0.3)
-            return Fraction(other) + Fraction(self)
+        armed = False
 
-    spend(replace(quarter, epsilon=Overtaken(1, 4)))
+        @property
+        def numerator(self) -> int:
+            if Overtaken.armed:
+                Overtaken.armed = False
+                second.start()
+                second.join(0.3)
+            return 1
+
+    slow = replace(quarter, epsilon=Overtaken(1, 4))
+    Overtaken.armed = True
+    spend(slow)
     second.join()
     assert sorted(outcomes) == ["refused", "spent"]
+
+
+@given(st.lists(st.tuples(PARTS_OF_ONE, st.booleans()), min_size=1, max_size=12))
+def test_parts_of_any_denominator_are_added_up_as_fractions_are(parts) -> None:
+    """Refusals between them, by another measure too, leave the sum as it was."""
+    privacy_filter = PrivacyFilter(Charge(Fraction(1), Fraction(1, 8), Fraction(0)))
+    epsilon = rho = Fraction(0)
+    for part, pure in parts:
+        charge = Charge(part, part**2 / (2 if pure else 8), Fraction(0))
+        fits = epsilon + part <= 1 and rho + charge.rho <= Fraction(1, 8)
+        try:
+            privacy_filter.spend(charge)
+        except BudgetError:
+            assert not fits
+        else:
+            assert fits
+            epsilon, rho = epsilon + part, rho + charge.rho
+    assert (privacy_filter.spent.epsilon or 0, privacy_filter.spent.rho) == (epsilon, rho)

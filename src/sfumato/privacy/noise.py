@@ -51,7 +51,8 @@ class IntegerNoise(ABC):
         """
         if counts.dtype != np.int64:
             raise InputError(f"noise is added to int64 counts, not to {counts.dtype}", culprit=str(counts.dtype))
-        if counts.size and (counts.max() > _LARGEST or counts.min() < -_LARGEST):
+        # one look in place of two: moved up by the largest, numbers that are too small are huge without a sign
+        if counts.size and (counts + _LARGEST).view(np.uint64).max() > 2 * _LARGEST:
             raise InputError("counts beyond 2^62 could overflow with noise; use a coarser unit")
         return counts + self.draw(counts.size, entropy).reshape(counts.shape)
 

@@ -25,6 +25,8 @@ COARSE_BITS = 31  # two factors of at most 2^31 multiply within 64 bits
 _DIGIT = 8
 _LOWEST = np.uint64((1 << _DIGIT) - 1)
 _NOTHING_LEFT = 22  # 2^31 exp(-22) is below one
+_WHOLE = 1 << 15  # multiples of which a table of all stays in the second-level cache
+_AGAIN = 4  # times that a unit is asked for before that table is worth its tenth of a millisecond
 
 
 def exp_enclosure(exponent: Fraction, bits: int) -> tuple[int, int]:
@@ -91,26 +93,50 @@ def exp_enclosures(multiples: NDArray[np.int64], unit: Fraction) -> tuple[Enclos
     exp(-unit m) is the product over the base-256 digits of m of exp(-unit 256^i digit), each looked
     up in a small table; products of 31-bit numbers are exact in 64 bits and are rounded outward.  From an
     exponent of 22 on, 2^31 exp(-22) < 1, so (0, 1) encloses what is left, and m need not be looked at further.
+    A unit that is asked for again, as loops do, gets a table of all these products, if they are few.
     """
-    last, tables = _digit_tables(unit)
-    left = np.minimum(multiples, last).view(np.uint64)
-    bits = np.uint64(COARSE_BITS)
-    up = np.uint64((1 << COARSE_BITS) - 1)
-    low, high = (table[left & _LOWEST] for table in tables[0])
-    for lows, highs in tables[1:]:
-        left >>= np.uint64(_DIGIT)
-        digit = left & _LOWEST
-        low = low * lows[digit] >> bits
-        high = (high * highs[digit] + up) >> bits
-    return low, high
+    return _multiples(unit).enclosures(multiples)
 
 
-@lru_cache(maxsize=64)
-def _digit_tables(unit: Fraction) -> tuple[np.int64, tuple[tuple[EnclosureEnds, EnclosureEnds], ...]]:
-    """The first multiple whose exponent is 22 or more (2^63 - 1 at most), and a table for each of its digits."""
-    last = min(-(-_NOTHING_LEFT * unit.denominator // unit.numerator), (1 << 63) - 1)
-    digits = -(-last.bit_length() // _DIGIT)
-    return np.int64(last), tuple(_digit_table(unit * (1 << _DIGIT * place)) for place in range(digits))
+class _Multiples:
+    """Tables of one unit.
+
+    Attributes:
+        last: the first multiple whose exponent is 22 or more (2^63 - 1 at most).
+    """
+
+    def __init__(self, unit: Fraction) -> None:
+        self.last = min(-(-_NOTHING_LEFT * unit.denominator // unit.numerator), (1 << 63) - 1)
+        digits = -(-self.last.bit_length() // _DIGIT)
+        self._tables = tuple(_digit_table(unit * (1 << _DIGIT * place)) for place in range(digits))
+        self._asked = 0
+        self._whole: tuple[EnclosureEnds, EnclosureEnds] | None = None
+
+    def enclosures(self, multiples: NDArray[np.int64]) -> tuple[EnclosureEnds, EnclosureEnds]:
+        """See :func:`exp_enclosures`."""
+        if self._whole is None and self.last < _WHOLE:
+            self._asked += 1
+            if self._asked == _AGAIN:
+                self._whole = self._products(np.arange(self.last + 1))
+        if self._whole is None:
+            return self._products(np.minimum(multiples, self.last))
+        low, high = self._whole
+        return low.take(multiples, mode="clip"), high.take(multiples, mode="clip")
+
+    def _products(self, multiples: NDArray[np.int64]) -> tuple[EnclosureEnds, EnclosureEnds]:
+        left = multiples.view(np.uint64)  # the caller's own: cut to its leading digits in place
+        bits = np.uint64(COARSE_BITS)
+        up = np.uint64((1 << COARSE_BITS) - 1)
+        low, high = (table[left & _LOWEST] for table in self._tables[0])
+        for lows, highs in self._tables[1:]:
+            left >>= np.uint64(_DIGIT)
+            digit = left & _LOWEST
+            low = low * lows[digit] >> bits
+            high = (high * highs[digit] + up) >> bits
+        return low, high
+
+
+_multiples = lru_cache(maxsize=64)(_Multiples)
 
 
 def _digit_table(unit: Fraction) -> tuple[EnclosureEnds, EnclosureEnds]:

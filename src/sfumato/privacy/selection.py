@@ -211,10 +211,11 @@ def gaps_below(scores: CandidateScores, rate: Fraction) -> _Gaps:
     if isinstance(scores, np.ndarray):
         if scores.dtype != np.int64 or scores.ndim != 1:
             raise InputError("scores are a vector of int64, or a sequence of integers and fractions")
-        best = scores.max()
-        if best >= _LARGEST or scores.min() <= -_LARGEST:
+        # one look in place of two: moved up by the largest, scores that are too small are huge without a sign
+        raised = int((scores + _LARGEST).view(np.uint64).max())
+        if raised >= 2 * _LARGEST:
             raise InputError("scores beyond 2^62 are out of range")
-        distances = clipped = best - scores
+        distances = clipped = np.int64(raised - _LARGEST) - scores
     else:
         if not all(isinstance(score, int | Fraction) for score in scores):
             raise InputError("scores are integers or fractions: a float would not be exact")

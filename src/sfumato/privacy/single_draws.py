@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
+from functools import cached_property, partial
+from itertools import cycle
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.sampler import WORD, EnclosureEnds, decide, exp_enclosure
 
 _BEYOND = 45  # exp(-45) < 2^-64
+_BY_ONE = 64  # words up to which Python's integers are faster than arrays
 _GUARD = 80  # a digit's ratio is squared at most 57 times, and each squaring doubles the width of its enclosure
 
 
@@ -62,7 +64,10 @@ class LaplaceDigits:
 
     def draw(self, count: int, entropy: Entropy) -> NDArray[np.int64]:
         """Independent draws, shape ``(count,)``."""
-        words = entropy.words(2 * count * (self.digits + 1)).reshape(2, count, self.digits + 1)
+        words = entropy.words(2 * count * (self.digits + 1))
+        if words.size <= _BY_ONE:
+            return self._by_one(words.tolist(), entropy)
+        words = words.reshape(2, count, self.digits + 1)
         ones = words < self.low
         ties = (words < self.high) & ~ones
         if ties.any():
@@ -74,6 +79,28 @@ class LaplaceDigits:
                 numbers[place] += 1 << self.digits
         drawn: NDArray[np.int64] = numbers[0] - numbers[1]
         return drawn
+
+    def _by_one(self, words: list[int], entropy: Entropy) -> NDArray[np.int64]:
+        """The draws of few words, one after the other: the same as of all at once, where an array step costs most."""
+        parts = [
+            one if word < low or (word < high and decide(partial(self.coin, place), entropy, first=word)) else 0
+            for word, (place, one, low, high) in zip(words, cycle(self._ends))
+        ]
+        numbers = []
+        for start in range(0, len(parts), self.digits + 1):
+            number = sum(parts[start : start + self.digits + 1])
+            while number >> self.digits and decide(partial(self.coin, self.digits), entropy):
+                number += 1 << self.digits
+            numbers.append(number)
+        half = len(numbers) // 2
+        pairs = zip(numbers[:half], numbers[half:], strict=True)
+        return np.array([one - other for one, other in pairs], dtype=np.int64)
+
+    @cached_property
+    def _ends(self) -> list[tuple[int, int, int, int]]:
+        """Of each digit its place, what it is worth, low and high."""
+        lows, highs = self.low.tolist(), self.high.tolist()
+        return [(place, 1 << place, *ends) for place, ends in enumerate(zip(lows, highs, strict=True))]
 
     def coin(self, digit: int, bits: int) -> tuple[int, int]:
         """An enclosure of the probability that a digit is one, or that there is one more multiple of 2^digits."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -52,9 +53,11 @@ class PrivacyFilter:
 
     def __init__(self, reserved: Charge) -> None:
         self.reserved = reserved
-        self._rho_binds = reserved.epsilon is None or reserved.rho < reserved.epsilon**2 / 2
         self._charges: list[Charge] = []
-        self._epsilon = self._rho = self._delta = Fraction(0)
+        self._epsilon = None if reserved.epsilon is None else _Bounded(reserved.epsilon)
+        rho_binds = reserved.epsilon is None or reserved.rho < reserved.epsilon**2 / 2
+        self._rho = _Bounded(reserved.rho) if rho_binds else None
+        self._delta = _Bounded(reserved.delta)
         self._lock = threading.Lock()  # two threads of a method do not both spend what is left
 
     @property
@@ -72,21 +75,42 @@ class PrivacyFilter:
             self._spend(charge)
 
     def _spend(self, charge: Charge) -> None:
-        epsilon, rho, delta = self._epsilon, self._rho, self._delta  # what does not bind is not added up: it takes time
-        fits = True
-        if self.reserved.epsilon is not None:
-            epsilon += charge.epsilon or 0
-            fits = charge.epsilon is not None and epsilon <= self.reserved.epsilon
-        if self._rho_binds:
-            rho += charge.rho
-            fits = fits and rho <= self.reserved.rho
+        fits, sums = True, []  # what does not bind is not added up: it takes time
+        if self._epsilon is not None:
+            fits = charge.epsilon is not None and self._epsilon.reach(charge.epsilon)
+            sums.append(self._epsilon)
+        if self._rho is not None:
+            fits = fits and self._rho.reach(charge.rho)
+            sums.append(self._rho)
         if charge.delta:
-            delta += charge.delta
-            fits = fits and delta <= self.reserved.delta
+            fits = fits and self._delta.reach(charge.delta)
+            sums.append(self._delta)
         if not fits:
             raise BudgetError("the method asked for more than it reserved; its losses must sum to the release's loss")
         self._charges.append(charge)
-        self._epsilon, self._rho, self._delta = epsilon, rho, delta
+        for each in sums:
+            each.keep()
+
+
+class _Bounded:
+    """An exact sum up to a bound, in whole numbers over one denominator: a loop would spend its time on fractions."""
+
+    def __init__(self, most: Fraction) -> None:
+        self._most, self._below = most.numerator, most.denominator
+        self._sum = self._reached = 0
+
+    def reach(self, part: Fraction) -> bool:
+        """Whether the sum stays within its bound with one part more, which :meth:`keep` then takes in."""
+        denominator = part.denominator
+        if self._below % denominator:
+            times = denominator // math.gcd(self._below, denominator)
+            self._most, self._below, self._sum = self._most * times, self._below * times, self._sum * times
+        self._reached = self._sum + part.numerator * (self._below // denominator)
+        return self._reached <= self._most
+
+    def keep(self) -> None:
+        """The sum with the part that was looked at last."""
+        self._sum = self._reached
 
 
 class TableMechanisms:
@@ -230,7 +254,7 @@ class PreparedQueries:
         self._refuse_others(among)
         _, mechanism, _ = self._at(loss)
         self._filter.spend(mechanism.charge)
-        errors = np.abs(self._exact()[among] - answers[among])
+        errors = np.abs(self._exact() - answers).take(among)
         return int(among[mechanism.choose(errors, self._entropy)])
 
     def measure(self, query: int, loss: Loss) -> Measurement:

@@ -20,9 +20,6 @@ from sfumato.local.specs.spec import Spec, fingerprint
 from sfumato.privacy.entropy import Entropy, OsEntropy, SimulatedEntropy
 from sfumato.strict_documents import read_json
 
-_CHUNK_BITS = 1 << 21  # report bits randomised at a time: their words stay in the second-level cache
-_LONGEST_CHUNK = 1 << 15
-
 
 @dataclass(frozen=True, eq=False)
 class Reports:
@@ -189,7 +186,7 @@ def randomize(spec: Spec, values: Any, entropy: Entropy) -> Reports:  # noqa: AN
         codes = spec.encode(column, entropy)
         return Reports(fingerprint(spec), _drawn(spec, codes, entropy))
     data = spec.randomizer.layout.empty(len(column))
-    for piece in _chunks(len(column), spec.randomizer.layout.width):
+    for piece in _chunks(len(column), spec.randomizer.at_once):
         data[piece] = spec.randomizer.draw(spec.encode(column[piece], entropy), entropy)
     return Reports(fingerprint(spec), data)
 
@@ -207,13 +204,12 @@ def simulate(spec: Spec, values: Any, *, seed: int) -> Reports:  # noqa: ANN401 
 
 def _drawn(spec: Spec, codes: InputCodes, entropy: Entropy) -> ReportArray:
     data = spec.randomizer.layout.empty(len(codes))
-    for piece in _chunks(len(codes), spec.randomizer.layout.width):
+    for piece in _chunks(len(codes), spec.randomizer.at_once):
         data[piece] = spec.randomizer.draw(codes[piece], entropy)
     return data
 
 
-def _chunks(size: int, width: int) -> Iterator[slice]:
-    step = min(_LONGEST_CHUNK, max(1, _CHUNK_BITS // (8 * width)))
+def _chunks(size: int, step: int) -> Iterator[slice]:
     return (slice(start, min(start + step, size)) for start in range(0, size, step))
 
 

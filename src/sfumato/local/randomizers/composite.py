@@ -30,6 +30,7 @@ from sfumato.privacy.entropy import Entropy
 MOST_PARTS = 256
 """The number of a part travels as one byte."""
 
+_CODES_AT_ONCE = 1 << 21
 _WORDS = (1, 2, 4, 8)  # bytes of a word
 
 
@@ -60,6 +61,12 @@ class Composite(Randomizer):
             raise InputError(f"one of at most {MOST_PARTS} parts is reported, not of {len(self.parts)}", culprit=self)
         return 1 + max(part.layout.size for part in self.parts)
 
+    @property
+    def at_once(self) -> int:
+        """Reports to draw at a time: as many for each part as it would have alone, unless codes of all fill memory."""
+        wanted = min(sum(part.at_once for part in self.parts), _CODES_AT_ONCE // len(self.parts))
+        return max(super().at_once, wanted)
+
     def address(self, chosen: InputCodes, codes: InputCodes, entropy: Entropy) -> ReportArray:
         """Reports of given parts; ``chosen`` travels in the open, so it must not depend on what is protected."""
         longest = self.layout.width - 1
@@ -82,11 +89,10 @@ class Composite(Randomizer):
         word = np.dtype(f"<u{self.layout.width - 1}")
         reports = np.empty(len(codes), dtype=[("part", np.uint8), ("body", word)])
         bodies = np.empty(len(codes), dtype=word)
-        order = np.argsort(chosen, kind="stable")
-        ends = np.cumsum([np.count_nonzero(chosen == index) for index in range(len(self.parts))])
-        for index, mine in enumerate(np.split(order, ends[:-1])):
-            drawn = self.parts[index].draw(codes[:, index].take(mine), entropy)
-            bodies[mine] = drawn if drawn.ndim == 1 else _as_words(drawn, word)
+        for index, part in enumerate(self.parts):
+            mine = np.flatnonzero(chosen == index)
+            drawn = part.draw(codes[:, index].take(mine), entropy)
+            bodies[mine] = drawn.astype(word, copy=False) if drawn.ndim == 1 else _as_words(drawn, word)
         reports["part"] = chosen
         reports["body"] = bodies
         return reports.view(np.uint8).reshape(len(codes), self.layout.width)
@@ -208,6 +214,11 @@ class Joint(Composite):
     """
 
     kind: ClassVar[str] = "joint"
+
+    @property
+    def at_once(self) -> int:
+        """Reports to draw at a time: every part draws all."""
+        return min(part.at_once for part in self.parts)
 
     def _width(self) -> int:
         return sum(part.layout.size for part in self.parts)

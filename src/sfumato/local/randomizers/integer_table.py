@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -38,6 +38,7 @@ Unsigned = NDArray[np.unsignedinteger]
 _GUIDE_ENTRIES = 1 << 20  # entries of a guide table: it should stay in the second-level cache
 _LOW_BITS = 48
 _LOW_MASK = (1 << _LOW_BITS) - 1
+_COMPARED = 8  # bounds up to which comparing is faster than multiplying
 _CHUNK_BYTES = 1 << 19  # the working set of one reduction of bits stays in the second-level cache
 
 
@@ -80,8 +81,47 @@ def below(entropy: Entropy, bounds: int | Unsigned, size: int) -> Unsigned:
             return leading(entropy, size, np.uint16) & np.uint16(bounds - 1)
         if bounds >= 1 << 31:
             return _below_wide(entropy, bounds, size)
+        if bounds <= _COMPARED:
+            return _below_few(entropy, bounds, size)
         return _multiply_and_reject(entropy, np.full(1, bounds, dtype=np.uint32), size, narrow=bounds <= 1 << 8)
     return _multiply_and_reject(entropy, bounds.astype(np.uint32, copy=False), size, narrow=bounds.itemsize < 4)  # noqa: PLR2004
+
+
+def _below_few(entropy: Entropy, bound: int, size: int) -> Unsigned:
+    """The same by comparing words with where each integer begins, which takes a third of the time."""
+    firsts, rejected = _words_of(bound)
+    words = leading(entropy, size, np.uint16)
+    drawn, again = _compared(words, firsts), np.flatnonzero(_any_of(words, rejected))
+    while again.size:
+        words = leading(entropy, again.size, np.uint16)
+        drawn[again] = _compared(words, firsts)
+        again = again[_any_of(words, rejected)]
+    return drawn
+
+
+def _compared(words: Unsigned, firsts: NDArray[np.uint16]) -> Unsigned:
+    """How many of ``firsts`` each word reaches."""
+    reached = np.zeros(words.size, dtype=np.uint8)
+    for first in firsts:
+        reached += (words >= first).view(np.uint8)
+    return reached
+
+
+def _any_of(words: Unsigned, some: NDArray[np.uint16]) -> NDArray[np.bool_]:
+    """Whether each word is one of some."""
+    found = np.zeros(words.size, dtype=np.bool_)
+    for one in some:
+        found |= words == one
+    return found
+
+
+@cache
+def _words_of(bound: int) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
+    """The first word of 16 bits of each integer but zero, and the words that are rejected, by Lemire's product."""
+    products = np.arange(1 << 16, dtype=np.uint64) * np.uint64(bound)
+    firsts = np.searchsorted(products >> np.uint64(16), np.arange(1, bound)).astype(np.uint16)
+    low = products.astype(np.uint16)
+    return firsts, np.flatnonzero(low < (1 << 16) % bound).astype(np.uint16)
 
 
 def _multiply_and_reject(entropy: Entropy, limits: NDArray[np.uint32], size: int, *, narrow: bool) -> Unsigned:

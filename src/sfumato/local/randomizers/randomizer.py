@@ -29,6 +29,9 @@ the rarest outcome has too few of the 2^64 steps left to be represented to six d
 FLOOR = Fraction(1, 10**9)
 """No randomizer claims less: even at this epsilon, 10^18 reports leave an estimate as uncertain as none."""
 
+_CHUNK_BITS = 1 << 21  # report bits drawn at a time: their words stay in the second-level cache
+_LONGEST_CHUNK = 1 << 15
+
 _BITS = 384
 _DECIMALS = 10**12
 _SHOWN = 20
@@ -138,6 +141,11 @@ class Randomizer(ABC):
     inputs: int
     layout: Layout
     tally_size: int
+
+    @property
+    def at_once(self) -> int:
+        """Reports to draw at a time: enough that the calls cost little, and few enough for the caches."""
+        return min(_LONGEST_CHUNK, max(1, _CHUNK_BITS // (8 * self.layout.width)))
 
     @abstractmethod
     def ratio(self) -> Fraction:

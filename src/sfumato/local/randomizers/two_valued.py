@@ -39,6 +39,7 @@ from sfumato.privacy.entropy import Entropy
 
 _BLOCK = 16  # positions of one block: its subsets are tabulated
 _WORD = 64
+_WORDS_AT_ONCE = 1 << 16
 _TOGETHER = 1 << 12  # subsets drawn at a time: their parts stay in the second-level cache
 _BITS = np.left_shift(1, np.arange(_BLOCK)).astype(np.uint16)
 
@@ -114,6 +115,11 @@ class TwoValued(FrequencyOracle):
         odds = exp_below(epsilon) * design.share / (1 - design.share)
         return cls(design, Numerator(int(DENOMINATOR * odds / (1 + odds))))
 
+    @property
+    def at_once(self) -> int:
+        """Reports to draw at a time; of those in one word more than elsewhere, as few numbers make one."""
+        return _WORDS_AT_ONCE if self.layout.size <= _WORD // 8 else super().at_once
+
     def ratio(self) -> Fraction:
         """The exact largest likelihood ratio of two inputs."""
         share = self.design.share
@@ -165,7 +171,9 @@ class Direct(Design):
         true = codes.astype(dtype, copy=False)
         other = below(entropy, self.inputs - 1, codes.size).astype(dtype, copy=False)
         other += other >= true  # skip the true value
-        np.copyto(other, true, where=inside)
+        true = true ^ other
+        true &= -inside.view(np.uint8).astype(dtype)  # all bits where inside, none elsewhere: a branch would be guessed
+        other ^= true
         return other
 
     def support(self, tally: Tally) -> Tally:
