@@ -66,7 +66,7 @@ def test_parts_cost_together_what_all_at_once_would(shares, monkeypatch) -> None
     questions = [Marginal((name,)) for name in ("persons.this.age", "persons.this.work", "persons.number")]
     found = []
     for at_once in (1 << 24, 1):
-        monkeypatch.setattr(derived_mechanisms, "_AT_ONCE", at_once)
+        monkeypatch.setattr(derived_mechanisms, "COUNTABLE", at_once)
         vault = SimulatedVault(Families(some_families(50, 1), TABLES), seed=1)
         answers = []
 

@@ -22,10 +22,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-COUNTABLE = 1 << 25
-"""Cells of one marginal as it is counted, at most: 256 MiB."""
-
-_AT_ONCE = 1 << 24  # of several
+COUNTABLE = 1 << 24
+"""Cells of one marginal as it is counted, at most, and of several that are counted at once: 128 MiB."""
 
 
 def refuse_uncountable(table: DerivedTable) -> None:
@@ -90,7 +88,7 @@ class DerivedMechanisms:
         cells = 0
         for question in questions:
             size = self.counted(self._of_the_table(question).attributes)
-            if batch and cells + size > _AT_ONCE:
+            if batch and cells + size > COUNTABLE:
                 yield batch
                 batch, cells = [], 0
             batch.append(question)
