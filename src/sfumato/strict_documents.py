@@ -74,9 +74,10 @@ def canonical(value: JSON) -> str:
     >>> canonical({"b": (1.0, 0.5), "a": None})
     '{"a":null,"b":[1,0.5]}'
     """
-    return _ENCODER.encode(_spelled(value))
+    return _quoted(value) if type(value) is str else _ENCODER.encode(_spelled(value))
 
 
+_quoted = json.encoder.encode_basestring_ascii  # what the encoder writes a text by
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 _ATOMS = frozenset((str, int, bool, type(None)))  # what JSON has one spelling for
 _TEXT = frozenset((str,))

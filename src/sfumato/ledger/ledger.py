@@ -169,7 +169,9 @@ class Ledger:
         """
         return self._reserve(self._order(question, charge, terms), None)
 
-    def _order(self, question: Question, charge: Charge | None, terms: Terms) -> Order:
+    def _order(
+        self, question: Question, charge: Charge | None, terms: Terms, *, at_once: AtOnce | None = None
+    ) -> Order:
         statement, analyst, retry_key = terms["statement"], terms.get("analyst"), terms.get("retry_key")
         unit = terms.get("unit")
         refuse_name(analyst, "an analyst")
@@ -182,7 +184,7 @@ class Ledger:
             raise LossError("state the unit for which the charge holds, as it will stand in the journal")
         question = question.of_version(journalled_version(self._secret, question.dataset_version))
         event = Event(Kind.RELEASE, question, charge, analyst, statement, terms.get("details"), unit)
-        return Order(event, retry_key, terms.get("admission"))
+        return Order(event, retry_key, terms.get("admission"), at_once)
 
     def _reserve(self, order: Order, attempt: Attempt | None) -> Receipt:
         known = self._answers.find(order)
@@ -227,9 +229,9 @@ class Ledger:
             drawn: whether the block has drawn noise so far.
             terms: as there.
         """
-        order, compute = self._order(question, charge, terms), terms.get("at_once")
+        compute = terms.get("at_once")
         at_once = None if compute is None else AtOnce(compute, drawn)
-        order = replace(order, at_once=at_once)
+        order = self._order(question, charge, terms, at_once=at_once)
         with Attempt(attempts_at(self._store)) as attempt:
             pause = _FIRST_PAUSE
             while True:

@@ -35,6 +35,7 @@ Payload: TypeAlias = Mapping[str, Any]
 _PLAIN, _COMPRESSED = b"p", b"z"
 _MOST_BYTES = 1 << 36
 _SMALL = 1 << 12  # bytes; compressing fewer saves no page of a database
+_ENCODER = json.JSONEncoder(allow_nan=False)
 
 
 class Mechanisms(Protocol):
@@ -220,7 +221,7 @@ def encode(payload: Payload) -> bytes:
         "values": {name: value for name, value in payload.items() if name not in arrays},
         "arrays": [[name, array.dtype.str, array.shape] for name, array in arrays.items()],
     }
-    text = json.dumps(head, allow_nan=False)  # in order: that of columns means something
+    text = _ENCODER.encode(head)  # in order: that of columns means something
     whole = b"".join([text.encode(), b"\n", *(array.tobytes() for array in arrays.values())])
     return _COMPRESSED + zlib.compress(whole) if len(whole) > _SMALL else _PLAIN + whole
 
