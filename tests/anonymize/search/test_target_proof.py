@@ -13,7 +13,7 @@ from tests.anonymize.conftest import drawn
 
 from sfumato.anonymize.criteria.criterion import KAnonymity
 from sfumato.anonymize.microdata import Microdata
-from sfumato.anonymize.search import bucket_counts, lattice_search, target_proof
+from sfumato.anonymize.search import lattice_search, target_proof
 from sfumato.anonymize.search.lattice import Lattice, Problem, Vector
 from sfumato.anonymize.search.lattice_search import least_loss
 from sfumato.anonymize.search.target_proof import TargetProof
@@ -65,9 +65,7 @@ def losses(task: Problem) -> dict[Vector, Fraction]:
     weights=st.sampled_from([(1.0, 1.0, 1.0, 1.0), (2.0, 0.5, 1.0, 3.0), (0.0, 1.0, 3.0, 1.0)]),
     left_out=st.sampled_from([0, 0, 1]),
     share=st.sampled_from(SHARES),
-    buckets=st.sampled_from([1, 3, 20]),
-    steps=st.sampled_from([1, 3, 100]),
-    kept=st.sampled_from([0, 1 << 24]),
+    bits=st.sampled_from([1, 3, 64]),
 )
 def test_a_target_is_proven_or_something_below_it_found(
     seed: int,
@@ -76,18 +74,14 @@ def test_a_target_is_proven_or_something_below_it_found(
     weights: tuple[float, ...],
     left_out: int,
     share: Fraction,
-    buckets: int,
-    steps: int,
-    kept: int,
+    bits: int,
 ) -> None:
     task = problem(seed, k, allowed, weights, left_out)
     known = losses(task)
     least = min(known.values(), default=None)
     target = float(least * share) if least is not None else 1e9
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bucket_counts, "MOST_BUCKETS", buckets)  # classes that share one are found out at the end
-        patch.setattr(target_proof, "ROLLED_STEPS", steps)
-        patch.setattr(target_proof, "ROLLED_TUPLES", kept)
+        patch.setattr(target_proof, "HASH_BITS", bits)  # classes that share a key are taken for one, which is found out
         found = TargetProof(Lattice(task)).prove(target, deadline=math.inf)
     if least is None or share < 1:
         assert (found.better, found.bound) == (None, target)
@@ -152,7 +146,7 @@ def test_targets_end_at_the_least_loss_from_a_bad_start(seed: int, monkeypatch: 
     assert found.certificate.loss == pytest.approx(float(min(losses(task).values())))
 
 
-def test_boxes_are_narrowed_before_they_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_ruled_out_once_is_not_counted_again(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(5)
     kinds = rng.integers(0, 8, size=(6, 12))  # a row is like one of six, but for some attributes
     rows = np.where(
@@ -169,11 +163,36 @@ def test_boxes_are_narrowed_before_they_are_cut(monkeypatch: pytest.MonkeyPatch)
     )
     boxes = lattice_search.LatticeBoxes(Lattice(task), None)
     boxes.dive()
-    looks = itertools.count()
-    monkeypatch.setattr(target_proof, "monotonic", lambda: next(looks))
-    proven = TargetProof(boxes.lattice).prove(0.5 * boxes.loss, deadline=400)
-    boxes.push((0,) * 12, task.heights)
-    for _ in range(400):
-        boxes.split()
-    assert boxes.bound < 0.4 * boxes.loss  # what as many boxes prove that are cut as they are
-    assert proven.bound == 0.5 * boxes.loss
+    proof = TargetProof(boxes.lattice)
+    assert proof.prove(0.5 * boxes.loss, deadline=math.inf).bound == 0.5 * boxes.loss
+    counted = boxes.lattice.evaluated
+    assert counted < 900
+    assert proof.prove(0.5 * boxes.loss, deadline=math.inf).bound == 0.5 * boxes.loss
+    assert boxes.lattice.evaluated < 1.05 * counted  # boxes are now other ones
+    monkeypatch.setattr(TargetProof, "_raised", lambda _, vector: vector)
+    plain = Lattice(task)
+    assert TargetProof(plain).prove(0.5 * boxes.loss, deadline=math.inf).better is None
+    assert plain.evaluated > 2 * counted
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    vectors=st.lists(st.tuples(*[st.integers(0, 3)] * 3), max_size=6),
+    ends=st.tuples(*[st.tuples(st.integers(0, 3), st.integers(0, 3)).map(sorted)] * 3),
+)
+def test_levels_are_left_out_that_are_ruled_out_with_all_others_at_their_highest(
+    vectors: list[Vector], ends: tuple[list[int], ...]
+) -> None:
+    low, high = [least for least, _ in ends], [most for _, most in ends]
+    ruled_out = target_proof.RuledOut((3, 3, 3))
+    for vector in vectors:
+        ruled_out.add(vector)
+
+    def below(one: list[int]) -> bool:
+        return any(all(a <= b for a, b in zip(one, vector, strict=True)) for vector in vectors)
+
+    expected = [
+        next((level for level in range(low[a], high[a] + 1) if not below([*high[:a], level, *high[a + 1 :]])), None)
+        for a in range(3)
+    ]
+    assert ruled_out.least_levels(low, high) == (None if None in expected else expected)

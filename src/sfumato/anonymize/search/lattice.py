@@ -200,12 +200,12 @@ class Lattice:
 
     def kept(self, vector: Vector) -> tuple[Classes, NDArray[np.bool_]]:
         """The classes of a level vector, and which of them may be published."""
-        classes = self._classes(vector)
+        classes = self.classes(vector)
         return classes, safe(self.problem.criteria, classes)
 
     def _judge(self, vector: Vector) -> Node:
         problem = self.problem
-        classes = self._classes(vector)
+        classes = self.classes(vector)
         failing = ~safe(problem.prunable, classes)
         hopeless = self._exceeds(classes, failing)
         unsafe = failing if self._prunes_all else ~safe(problem.criteria, classes)
@@ -223,18 +223,27 @@ class Lattice:
             hopeless=hopeless,
         )
 
+    def hopeless(self, classes: Classes) -> bool:
+        """Whether the prunable criteria alone suppress too many rows of these classes, and so of all finer ones."""
+        return self._exceeds(classes, ~safe(self.problem.prunable, classes))
+
     def _exceeds(self, classes: Classes, failing: NDArray[np.bool_]) -> bool:
         """Whether suppressing these classes takes too many rows, or cannot help because one has none."""
         counts = classes.counts[failing]
         out = int(counts.sum()) + self.problem.data.excluded
         return out > self.problem.allowed or not counts.all()
 
-    def _classes(self, vector: Vector) -> Classes:
-        """Roll up from the smallest known classes below."""
+    def classes(self, vector: Vector) -> Classes:
+        """The classes of a level vector, rolled up from the smallest known classes below."""
         if vector in self._known:
             return self._known[vector]
         finer = next(known for _, known in self._by_size if all(map(le, known, vector)))
-        source = self._known[finer]
+        classes = self.rolled_up(self._known[finer], vector)
+        self._keep(vector, classes)
+        return classes
+
+    def rolled_up(self, source: Classes, vector: Vector) -> Classes:
+        """The classes of a level vector, from those of one below it."""
         sizes = [h.levels[level].size for h, level in zip(self.problem.hierarchies, vector, strict=True)]
         # attributes at their top add nothing to a key; the bottom has its tuples in order
         wanted = [(attribute, level) for attribute, level in enumerate(vector) if sizes[attribute] > 1]
@@ -242,9 +251,7 @@ class Lattice:
         if source is not self._bottom:
             columns = [column[source.members] for column in columns]
         keys = pack(columns or [np.zeros(len(source), dtype=np.int64)], [size for size in sizes if size > 1] or [1])
-        classes = source.merge(group(keys))
-        self._keep(vector, classes)
-        return classes
+        return source.merge(group(keys))
 
     def _keep(self, vector: Vector, classes: Classes) -> None:
         self._known[vector] = classes

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -34,9 +34,7 @@ Sublattice = tuple[float, Vector, Vector]  # bound, low, high
 
 ROUNDING = 1e-12  # relative rounding of a sum of losses
 SMALL_LATTICE = 1 << 16  # level vectors; so few need no good vector to begin with
-FIRST_SHARES = (0.4, 0.5)  # of the best loss: what is proven first, to see how long more would take
-CAUTION = 0.7  # of the time left is spent on the next share, if it takes as long as expected
-LEAST_GROWTH, LEAST_STEP, CLOCK = 5.0, 0.02, 1e-3  # of log seconds a share; of shares; seconds
+SHARES = (0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96, 0.98, 1.0)  # of the best loss, in turn
 
 
 @dataclass(frozen=True)
@@ -95,34 +93,20 @@ def least_loss(lattice: Lattice, *, height: int | None = None, seconds: float = 
 
 def _proved_by_targets(boxes: LatticeBoxes, deadline: float) -> Optimum:
     """Prove shares of the best loss, one after the other; whatever loses less than a target becomes the best."""
-    proof, bound, share = TargetProof(boxes.lattice), 0.0, FIRST_SHARES[0]
-    proven: list[tuple[float, float]] = []  # shares, and the seconds that each took
-    while boxes.best is not None and bound < boxes.loss:
-        start, target = monotonic(), share * boxes.loss
+    proof, bound, shares = TargetProof(boxes.lattice), 0.0, list(SHARES)
+    while shares:
+        target = shares[0] * boxes.loss
         found = proof.prove(target, deadline=deadline)
         bound = max(bound, found.bound)
         if found.better is not None:
             boxes.best = found.better
             boxes.improve(deadline)
         elif found.bound >= target:
-            proven.append((share, monotonic() - start))
-            share = _next_share(proven, deadline - monotonic())
+            shares.pop(0)
         else:
             break  # time is up
     counted = min(boxes.lattice.evaluated + proof.counted, boxes.nodes)
     return Optimum(boxes.best, Certificate(boxes.loss, min(bound, boxes.loss), boxes.nodes, counted))
-
-
-def _next_share(proven: Sequence[tuple[float, float]], left: float) -> float:
-    """The largest share that is likely to be proven in the seconds left, as the time grows exponentially with it."""
-    share, took = proven[-1]
-    if len(proven) < len(FIRST_SHARES):
-        return FIRST_SHARES[len(proven)]
-    if math.isinf(left):
-        return 1.0
-    before, took_before = proven[-2]
-    growth = max(math.log(max(took, CLOCK) / max(took_before, CLOCK)) / (share - before), LEAST_GROWTH)
-    return min(share + max(math.log(max(CAUTION * left, CLOCK) / max(took, CLOCK)) / growth, LEAST_STEP), 1.0)
 
 
 class LatticeBoxes:

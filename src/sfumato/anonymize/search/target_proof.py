@@ -1,33 +1,30 @@
 """Proof that no recoding loses less than a target, or one that does: boxes of level vectors, narrowed, then cut.
 
 A target makes boxes narrow.  Of a box from ``low`` to ``high`` only what loses less than the target matters, so an
-attribute goes no higher than what is left to lose allows; and where one attribute at its lowest level, with all others
-at their highest, suppresses too many rows, that level is left out.  Each attribute raised leaves less to lose for the
-others, and each lowered makes more rows fail, until the box is empty or both come to rest.
+attribute goes no higher than what is left to lose allows.  If ``high`` suppresses too many rows, so does
+all of the box.
 
-Rows fail if their class has too few, and then they fail in every vector below.  Nothing in a box loses less than its
-rows generalised by ``low``, where those that fail in ``high`` are lost altogether.
+Such a vector rules out more than its box: it is raised as far as it still suppresses too many, and then everything
+below rules itself out, in whichever box it lies and whatever the target is.  So little is counted twice: a box goes if
+its ``high`` is below such a vector, and where one attribute at its lowest level, with all others at their highest, is
+below one, that level is left out.  Each attribute raised leaves less to lose for the others, and each lowered lets more
+be ruled out, until the box is empty or both come to rest.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import monotonic
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sfumato.anonymize.criteria.criterion import KAnonymity
-from sfumato.anonymize.search.bucket_counts import BucketClasses, BucketCounts, GeneralisedTable, RolledTuples
+from sfumato.anonymize.microdata import Keys, group
 from sfumato.anonymize.search.lattice import Lattice, Node, Vector
-from sfumato.domain.hierarchy.levels import Reals
 
-ROLLED_STEPS = 5  # levels that a box may rise before its tuples are rolled up again
-ROLLED_TUPLES = 1 << 24  # kept with the open boxes; beyond, a box starts from the table again
-PROMISING = 0.1  # of the rows allowed: a level that is expected to suppress fewer is not tried
-NARROWED = 3  # rounds of narrowing a box at most
+HASH_BITS = 64  # of the random numbers that tell classes apart
 
 
 @dataclass(frozen=True)
@@ -38,76 +35,123 @@ class Proof:
     better: Node | None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class TargetBox:
-    """What may lose less than the target: vectors between ``low`` and ``high``, and tuples at or below ``low``.
-
-    ``failing`` rows fail in ``high``, ``lowered`` with one attribute at its lowest level and all others at their
-    highest, as last counted, shape ``(attributes,)``.
-    """
+    """What may lose less than the target: vectors between ``low`` and ``high``."""
 
     low: Vector
     high: Vector
-    rolled: RolledTuples
-    failing: float
-    lowered: Reals
+    penalty: float  # suppression adds as much at least
+    bound: float  # nothing in the box loses less
+
+
+class RuledOut:
+    """Vectors that suppress too many rows, so that everything below them does as well.
+
+    They are kept as bits, some hundred bytes each: ``_reaching[attribute][level]`` has one for each vector that is at
+    that level or higher.
+    """
+
+    def __init__(self, heights: Vector) -> None:
+        self.vectors: list[Vector] = []
+        self._reaching = [[0] * (height + 1) for height in heights]
+
+    def add(self, vector: Vector) -> None:
+        """Rule out everything up to a vector."""
+        bit = 1 << len(self.vectors)
+        self.vectors.append(vector)
+        for reaching, level in zip(self._reaching, vector, strict=True):
+            for below in range(level + 1):
+                reaching[below] |= bit
+
+    def least_levels(self, low: Sequence[int], high: Sequence[int]) -> list[int] | None:
+        """The lowest level of each attribute that is not ruled out with all others at ``high``; None: all are."""
+        after = [-1]  # vectors that reach the last attributes of ``high``
+        for reaching, level in zip(reversed(self._reaching), reversed(high), strict=True):
+            after.append(after[-1] & reaching[level])
+        if after.pop():
+            return None
+        levels, before = list(low), -1
+        for attribute, reaching in enumerate(self._reaching):
+            if others := before & after.pop():
+                while others & reaching[levels[attribute]]:
+                    levels[attribute] += 1  # at ``high`` nothing is left
+            before &= reaching[high[attribute]]
+        return levels
 
 
 class TargetProof:
-    """Proves targets for one lattice, one after the other."""
+    """Proves targets for one lattice, one after the other; what one of them ruled out stays so."""
 
     def __init__(self, lattice: Lattice) -> None:
         self.lattice = lattice
-        self.counted = 0  # vectors whose rows were counted, some of them again
-        problem = lattice.problem
-        self._table = GeneralisedTable(problem)
-        self._allowed = problem.allowed - problem.data.excluded
-        self._weight = float(sum(problem.weights))
-        self._excluded = self._weight * problem.data.excluded
+        self.counted = 0  # vectors that were counted to raise others
+        self._ruled_out = RuledOut(lattice.top)
         self._losses: list[list[float]] = [losses.tolist() for losses in lattice.generalisation]
+        data = lattice.problem.data
+        self._columns = [np.ascontiguousarray(column) for column in data.codes.T]
+        rng = np.random.default_rng(0)  # any numbers will do
+        self._keys = [
+            [
+                rng.integers(0, 1 << HASH_BITS, size=level.size, dtype=np.uint64)[level.cells]
+                for level in hierarchy.levels
+            ]
+            for hierarchy in lattice.problem.hierarchies
+        ]
 
     @staticmethod
     def applies(lattice: Lattice) -> bool:
-        """Whether a search may prune for the size of classes alone."""
-        prunable = lattice.problem.prunable
-        return bool(prunable) and all(isinstance(each, KAnonymity) for each in prunable)
+        """Whether a search may prune by any criterion."""
+        return bool(lattice.problem.prunable)
 
     def prove(self, target: float, *, deadline: float) -> Proof:
         """Look for a vector that loses less than ``target``, until none is left or it is ``deadline``.
+
+        The lower half of a box goes first, so that few boxes are open at a time.
 
         Args:
             target: in cells, as losses of nodes are.
             deadline: of the monotonic clock.
         """
-        bottom = self._table.bottom
-        everything = TargetBox(
-            bottom.vector, self.lattice.top, bottom, 0.0, np.full(len(bottom.vector), float(self._allowed))
-        )
-        waiting: list[tuple[float, int, TargetBox]] = []
-        boxes, number, kept = [everything], 0, 0
-        while True:
-            for bound, found in self._narrowed(boxes, target):
-                box = found if kept <= ROLLED_TUPLES else replace(found, rolled=bottom)
-                kept += _own_tuples(box)
-                number += 1
-                heapq.heappush(waiting, (bound, number, box))
-            if not waiting:
-                return Proof(target, None)
+        top = self.lattice.top
+        waiting = [TargetBox((0,) * len(top), top, 0.0, 0.0)]
+        while waiting:
             if monotonic() > deadline:
-                return Proof(min(waiting[0][0], target), None)
-            bound, _, box = heapq.heappop(waiting)
-            kept -= _own_tuples(box)
-            boxes = self._halves(box) if box.low < box.high else []
-            if not boxes:
-                node = self.lattice.evaluate(box.low)
-                if node.feasible and node.loss < target:
-                    return Proof(bound, node)
+                return Proof(min(target, *(box.bound for box in waiting)), None)
+            found = self._narrowed(waiting.pop(), target)
+            if isinstance(found, Node):
+                return Proof(0.0, found)
+            if found is not None and found.low < found.high:
+                waiting += self._halves(found)
+        return Proof(target, None)
+
+    def _narrowed(self, box: TargetBox, target: float) -> TargetBox | Node | None:
+        """What of a box may lose less than the target; or a vector that does."""
+        low, high, penalty = list(box.low), list(box.high), box.penalty
+        while True:
+            bound = self._floor(low) + penalty
+            if bound >= target:
+                return None
+            self._lower(low, high, target - bound)
+            least = self._ruled_out.least_levels(low, high)
+            if least is None:
+                return None
+            if least != low:
+                low = least
+                continue
+            node = self.lattice.evaluate(tuple(high))
+            if node.hopeless:
+                self._ruled_out.add(self._raised(node.vector))
+                return None
+            if node.feasible and node.loss < target:
+                return node
+            if node.penalty <= penalty:
+                return TargetBox(tuple(low), tuple(high), penalty, bound)
+            penalty = node.penalty
 
     def _halves(self, box: TargetBox) -> list[TargetBox]:
         """The box cut at the middle level of the attribute that then loses most."""
-        low, high, rolled = box.low, box.high, box.rolled
-        if sum(low) - sum(rolled.vector) >= ROLLED_STEPS:
-            rolled = self._table.roll_up(rolled, low)
+        low, high = box.low, box.high
         middles = [(bottom + top) // 2 for bottom, top in zip(low, high, strict=True)]
         attribute = max(
             (attribute for attribute, level in enumerate(low) if level < high[attribute]),
@@ -118,75 +162,50 @@ class TargetProof:
         middle = middles[attribute]
         below = (*high[:attribute], middle, *high[attribute + 1 :])
         above = (*low[:attribute], middle + 1, *low[attribute + 1 :])
-        return [replace(box, high=below, rolled=rolled), replace(box, low=above, rolled=rolled)]
+        return [
+            TargetBox(above, high, box.penalty, max(box.bound, self._floor(above) + box.penalty)),
+            TargetBox(low, below, box.penalty, box.bound),
+        ]
 
-    def _narrowed(self, boxes: Sequence[TargetBox], target: float) -> list[tuple[float, TargetBox]]:
-        """The boxes that may hold something below the target, narrowed, with their bounds; all have the same tuples."""
-        if not boxes:
-            return []
-        counts = BucketCounts(self._table, boxes[0].rolled, boxes[-1].high)
-        narrowed = [self._narrow(box, counts, target) for box in boxes]
-        self.counted += counts.counted
-        return [each for each in narrowed if each is not None]
+    def _raised(self, vector: Vector) -> Vector:
+        """A vector that suppresses too many rows, raised as far as it does; first what has least to lose by it.
 
-    def _narrow(self, box: TargetBox, counts: BucketCounts, target: float) -> tuple[float, TargetBox] | None:
-        low, high = list(box.low), list(box.high)
-        failing, lowered = box.failing, box.lowered.copy()
-        bound = self._floor(low) + self._excluded
-        for _ in range(NARROWED):
-            self._lower(low, high, target - bound)
-            classes = counts.classes(high)
-            if bound >= target or classes.failing > self._allowed:
-                return None
-            lowered += classes.failing - failing
-            failing = classes.failing
-            bound = self._bound(low, counts, classes)
-            raised = False
-            steps = [(self._step(a, low[a]), a) for a in range(len(low)) if low[a] < high[a]]
-            for _, attribute in sorted(steps, reverse=True):
-                if bound >= target:
-                    return None
-                if lowered[attribute] < PROMISING * self._allowed:
-                    continue
-                levels = range(low[attribute], high[attribute])
-                low[attribute], lowered[attribute] = self._least_level(attribute, levels, counts, classes)
-                if low[attribute] > levels.start:
-                    raised = True
-                    bound = self._bound(low, counts, classes)
-            if bound >= target:
-                return None
-            if not raised:
-                break
-        return bound, TargetBox(tuple(low), tuple(high), box.rolled, failing, lowered)
+        Classes are told apart by sums of random numbers, and the outcome is counted again exactly.
+        """
+        lattice, losses = self.lattice, self._losses
+        classes = start = lattice.classes(vector)
+        keys = np.zeros(len(classes), dtype=np.uint64)
+        for attribute, level in enumerate(vector):
+            keys += self._keys_of(attribute, level, classes.members)
+        levels = list(vector)
+        for attribute in sorted(range(len(vector)), key=lambda each: losses[each][-1] - losses[each][vector[each]]):
+            high = trial = lattice.top[attribute]
+            while levels[attribute] < high:
+                raised = (
+                    keys
+                    - self._keys_of(attribute, levels[attribute], classes.members)
+                    + self._keys_of(attribute, trial, classes.members)
+                )
+                grouping = group(Keys(raised.view(np.int64), 1 << 64))
+                merged = classes.merge(grouping)
+                self.counted += 1
+                if lattice.hopeless(merged):
+                    classes, keys, levels[attribute] = merged, raised[grouping.members], trial
+                else:
+                    high = trial - 1
+                trial = (levels[attribute] + high + 1) // 2
+        found = tuple(levels)
+        return found if lattice.hopeless(lattice.rolled_up(start, found)) else vector
 
-    def _bound(self, low: Sequence[int], counts: BucketCounts, classes: BucketClasses) -> float:
-        """What all rows lose at least, generalised by ``low`` or suppressed as these classes are."""
-        return self._floor(low) + self._excluded + counts.lost(classes, low, self._weight)
+    def _keys_of(self, attribute: int, level: int, members: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """A random number for the cell of each tuple."""
+        return self._keys[attribute][level].take(self._columns[attribute].take(members))
 
     def _floor(self, vector: Sequence[int]) -> float:
         return math.fsum(losses[level] for losses, level in zip(self._losses, vector, strict=True))
-
-    def _step(self, attribute: int, level: int) -> float:
-        """What one attribute loses more a level higher."""
-        return self._losses[attribute][level + 1] - self._losses[attribute][level]
-
-    def _least_level(
-        self, attribute: int, levels: range, counts: BucketCounts, classes: BucketClasses
-    ) -> tuple[int, float]:
-        """The first level that suppresses few enough rows, else the one after them, and how many rows it does."""
-        for level in levels:
-            failing = counts.refined(classes, attribute, level)
-            if failing <= self._allowed:
-                return level, failing
-        return levels.stop, float(self._allowed)
 
     def _lower(self, low: list[int], high: list[int], slack: float) -> None:
         """Lower ``high`` to what one attribute alone can lose beyond ``low``, below ``slack``."""
         for attribute, losses in enumerate(self._losses):
             while high[attribute] > low[attribute] and losses[high[attribute]] - losses[low[attribute]] >= slack:
                 high[attribute] -= 1
-
-
-def _own_tuples(box: TargetBox) -> int:
-    """Tuples that a box keeps beside those of the table."""
-    return len(box.rolled.members) if any(box.rolled.vector) else 0
