@@ -339,8 +339,9 @@ def answer_hash(previous: str, place: int, number: int, time: str, *, found: str
         found: when it was found in a ledger that bound answers to nothing; None where it was bound when it was stored.
         body: the answer.
     """
-    said = ["answer", previous, str(place), str(number), time, found, hashlib.sha256(body).hexdigest()]
-    return _digest_of(*map(canonical, said))
+    times = f"{canonical(time)},{'null' if found is None else canonical(found)}"
+    said = f'["answer","{previous}","{place}","{number}",{times},"{hashlib.sha256(body).hexdigest()}"]'
+    return hashlib.sha256(said.encode()).hexdigest()
 
 
 def genesis(dataset: str, limit_text: str, opened: str, unit: Unit | None) -> str:

@@ -432,7 +432,8 @@ class Transaction:
         self._driver.insert("ledger_retry", self._new_retries)
         now = {"answers": self.answers, "head": self.head}
         if not self._new_entries:
-            self._driver.write(UPDATE_HEAD, [{**now, "of_dataset": self._name}] if self._new_answers else [])
+            if self._new_answers:
+                self._driver.run(UPDATE_HEAD, {**now, "of_dataset": self._name})
             return
         row = {**spent_columns(self.limit, self.account.spent), **now, "entries": self.entries}
         row["unit"] = None if self.unit is None else unit_text(self.unit)

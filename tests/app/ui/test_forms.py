@@ -370,6 +370,7 @@ def test_a_steward_renames_and_retires_a_dataset_on_its_page(server, post, tmp_p
         table = write_people(tmp_path / "former.parquet", seed=31)
         client.register("former", source=str(table), domain=DOMAIN, limit="0.5 a month for 4 months")
         text = get(server, "/steward/former")[1]
+        assert all(f'href="#{place}"' in text and f'id="{place}"' in text for place in ("entries", "terms-title"))
         assert "epsilon = 0.5 a month: 1 of 4 months have begun, which leaves 0.5 now." in text
         status, text = post("/steward/former/name", called="latter")
         assert (status, "former is called latter now." in text) == (200, True)

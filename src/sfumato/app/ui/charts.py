@@ -52,7 +52,8 @@ def _chart(found: Answer, column: int, told: list[bool]) -> dict[str, Any]:
     ]
     title = ", ".join(found.groups[place] for place in others)
     y = {"field": "group", "type": "nominal", "sort": None, "title": title, "axis": {"labelLimit": 240}}
-    bars: dict[str, Any] = {"x": {"field": "estimate", "type": "quantitative", "title": name}}
+    apart = {"labelSeparation": 8}  # pixels: labels of thousands run into one another
+    bars: dict[str, Any] = {"x": {"field": "estimate", "type": "quantitative", "title": name, "axis": apart}}
     both: dict[str, Any] = {"y": y}
     if coloured is not None:
         legend = {"orient": "top", "columns": 3, "labelLimit": 160}
