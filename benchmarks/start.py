@@ -88,13 +88,20 @@ def sfumato(*words: object) -> list[str]:
     return [sys.executable, "-m", "sfumato", *map(str, words)]
 
 
+def as_installed(folder: Path) -> dict[str, str]:
+    """The environment of a process that keeps modules compiled under a folder, as an installed program has them.
+
+    Where a developer's shell tells Python to write none, every start would compile all that it imports.
+    """
+    return os.environ | {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
+
+
 def seconds(command: list[str], folder: Path) -> float:
     """CPU seconds of one finished process; ledgers and outputs of an earlier run are removed first."""
     for path in {*folder.glob("run.*"), *folder.glob("*.ledger*")}:
         path.unlink(missing_ok=True)
-    compiled = os.environ | {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, check=True, capture_output=True, cwd=folder, env=compiled)  # as it is once installed
+    subprocess.run(command, check=True, capture_output=True, cwd=folder, env=as_installed(folder))
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
