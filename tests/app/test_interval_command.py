@@ -99,6 +99,8 @@ def test_copies_are_drawn_by_themselves_and_say_what_they_are_not_for(model: Pat
     refused = sfumato("sample", "saved.model", "--out", "more.csv", "--copies", "2", cwd=model, code=2)
     assert "more-2.csv exists" in refused.stderr
     assert not (model / "more-1.csv").exists()
+    nameless = sfumato("sample", "saved.model", "--out", ".", "--copies", "2", cwd=model, code=2)
+    assert "names a folder and no file" in nameless.stderr
 
 
 def test_a_statement_that_somebody_wrote_into_a_model_cannot_move_the_cursor(model: Path) -> None:

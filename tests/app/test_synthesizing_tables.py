@@ -70,6 +70,8 @@ def test_a_folder_of_tables_is_released_judged_and_asked_for_again_for_nothing(v
     few = sfumato("sample", "made.model", "--out", "few", "--rows", "3", cwd=village, code=2).stderr
     assert "--rows and --given are for models of one table" in few
     assert "not empty" in sfumato("sample", "made.model", "--out", "drawn-1", cwd=village, code=2).stderr
+    nameless = sfumato("sample", "made.model", "--out", ".", "--copies", "2", cwd=village, code=2).stderr
+    assert "names a folder" in nameless
     (village / "cut.model").write_bytes((village / "made.model").read_bytes()[:300])
     for model in ("cut.model", "no.model"):  # which is told, and not that a folder is no file of rows
         assert model in sfumato("sample", model, "--out", "few", cwd=village, code=2).stderr

@@ -58,6 +58,17 @@ def test_a_place_that_cannot_hold_a_file_is_refused(tmp_path) -> None:
         free(tmp_path / "nowhere" / "a.csv", overwrite=True)
     with pytest.raises(InputError, match="folder"):
         free(tmp_path, overwrite=True)
+    with pytest.raises(InputError, match="names a folder and no file"):
+        free("", overwrite=True)
+    with pytest.raises(InputError, match="too long"):
+        free(Path("a" * 200, *["b" * 200] * 30, "c"), overwrite=True)
+
+
+def test_a_name_is_refused_before_what_is_written_beside_it_first_would_have_too_long_a_one(tmp_path) -> None:
+    with pytest.raises(InputError, match="at most 220 bytes"):
+        free(tmp_path / ("é" * 111), overwrite=True)
+    whole(tmp_path / ("é" * 110), lambda partial: partial.write_text("kept"))
+    assert names(tmp_path) == ["é" * 110]
     with pytest.raises(InputError, match="end it in"):
         writable(tmp_path / "a.xlsx", overwrite=True)
 

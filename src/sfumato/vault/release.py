@@ -75,6 +75,8 @@ def loss_json(asked: Loss | Charge) -> Mapping[str, str | None]:
 
 _SHOWN = 10  # rows in a notebook
 _ARROW_ROWS = 1 << 16  # a record batch, as Feather files have it
+_LONGEST_NAME = 220  # bytes: file systems take 255, and a file that is being written has a longer name beside it
+_SHOWN_NAME = 40  # characters of one that is too long
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -230,18 +232,39 @@ def writable(path: str | Path, *, overwrite: bool) -> TableWriter:
     return writer
 
 
+def named(path: str | Path) -> Path:
+    """Refuse a path that names no file, or a longer one than what is written beside it first leaves room for.
+
+    Raises:
+        InputError: it has no name, or too long a one.
+    """
+    target = Path(path)
+    if not target.name:
+        raise InputError(f"cannot write {target}: it names a folder and no file in it", culprit=target)
+    if len(os.fsencode(target.name)) > _LONGEST_NAME:
+        raise InputError(
+            f"cannot write {target.name[:_SHOWN_NAME]}...: name what is written by at most {_LONGEST_NAME} bytes",
+            culprit=target,
+        )
+    return target
+
+
 def free(path: str | Path, *, overwrite: bool) -> None:
     """Refuse a path whose folder does not exist, or that holds a file which nobody asked to replace.
 
     Raises:
-        InputError: no such folder, or the file exists and ``overwrite`` is not set.
+        InputError: no such folder, no name that a file can have, or the file exists and ``overwrite`` is not set.
     """
-    target = Path(path)
-    if not target.parent.is_dir():
+    target = named(path)
+    try:
+        above, is_folder, exists = target.parent.is_dir(), target.is_dir(), target.exists()
+    except OSError as error:  # as of a path that is too long as a whole
+        raise InputError(f"cannot write {target.name}: {error.strerror}", culprit=target) from None
+    if not above:
         raise InputError(f"cannot write {target}: the folder {target.parent} does not exist", culprit=target)
-    if not os.access(target.parent, os.W_OK) or target.is_dir():
+    if not os.access(target.parent, os.W_OK) or is_folder:
         raise InputError(f"cannot write {target}: permission denied or a folder", culprit=target)
-    if target.exists() and not overwrite:
+    if exists and not overwrite:
         raise InputError(
             f"{target} exists; choose another name, or overwrite it (--overwrite, overwrite=True)", culprit=target
         )

@@ -388,7 +388,7 @@ def sample(
     from sfumato.synthesize.codebook import codebook_path, printable
     from sfumato.synthesize.families import is_of_linked_tables
     from sfumato.synthesize.synthetic import STATED_BY_A_FILE, load
-    from sfumato.vault.release import save_text, writable
+    from sfumato.vault.release import named, save_text, writable
 
     if is_of_linked_tables(model):
         if rows is not None or given:
@@ -398,6 +398,7 @@ def sample(
     release = load(model)
     if file_format != "parquet":
         raise InputError("--format is for models of linked tables; one table is written as the name of --out ends")
+    named(out)
     files = [out] if copies is None else [out.with_stem(f"{out.stem}-{number}") for number in range(1, copies + 1)]
     for file in files:
         writable(file, overwrite=overwrite)

@@ -143,7 +143,9 @@ def sample_tables(model: Path, out: Path, *, copies: int | None, file_format: st
     from sfumato.synthesize.codebook import printable
     from sfumato.synthesize.families.family_release import free_folder
     from sfumato.synthesize.synthetic import STATED_BY_A_FILE
+    from sfumato.vault.release import named
 
+    named(out)
     folders = [out] if copies is None else [out.with_name(f"{out.name}-{number}") for number in range(1, copies + 1)]
     for folder in folders:
         free_folder(folder, file_format)

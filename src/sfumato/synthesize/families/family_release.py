@@ -46,7 +46,7 @@ from sfumato.synthesize.families.family_codebook import (
 from sfumato.synthesize.families.linked_rows import linked_rows
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.product import refuse_large
-from sfumato.vault.release import Release, ReleasedRows
+from sfumato.vault.release import Release, ReleasedRows, named
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -242,12 +242,16 @@ def free_folder(folder: str | Path, file_format: str) -> Path:
     Raises:
         InputError: another format, no folder above it, or it holds something.
     """
-    target = Path(folder)
     if file_format not in FORMATS:
         raise InputError(f"tables are written as {' or '.join(FORMATS)}, not {file_format}", culprit=file_format)
-    if not target.parent.is_dir() or not os.access(target.parent, os.W_OK):
+    target = named(folder)
+    try:
+        above, held = target.parent.is_dir(), target.exists() and (not target.is_dir() or any(target.iterdir()))
+    except OSError as error:
+        raise InputError(f"cannot write {target.name}: {error.strerror}", culprit=target) from None
+    if not above or not os.access(target.parent, os.W_OK):
         raise InputError(f"cannot write {target}: the folder {target.parent} cannot be written to", culprit=target)
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+    if held:
         raise InputError(f"{target} exists and is not empty; name a new folder", culprit=target)
     return target
 
