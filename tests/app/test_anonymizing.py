@@ -49,6 +49,15 @@ def anonymize(workspace: Path, *more: str, code: int = 0) -> Done:
     return sfumato(*given, cwd=workspace, code=code)
 
 
+def test_what_can_be_no_file_is_refused_in_a_sentence(workspace: Path) -> None:
+    for nameless in (".", "/", ""):
+        refused = sfumato("anonymize", nameless, "--quasi", "age", "--k", "2", "--out", "o.csv", cwd=workspace, code=2)
+        assert "is no table" in refused.stderr
+    for command in (["anonymize", "x" * 300, "--quasi", "age", "--k", "2", "--out", "o.csv"], ["describe", "x" * 300]):
+        assert "too long to be looked up" in sfumato(*command, cwd=workspace, code=2).stderr
+    assert not (workspace / "o.csv").exists()
+
+
 @pytest.mark.parametrize("method", ["optimal", "samarati", "mondrian", "k-member"])
 def test_every_method_writes_classes_of_at_least_k(method: str, workspace: Path) -> None:
     limit = ("--suppression", "0.05") if method in ("optimal", "samarati") else ()

@@ -239,7 +239,11 @@ def test_states_whose_checksum_is_right_and_whose_sizes_are_not_are_refused() ->
 def test_files_of_reports_are_whole_or_refused(tmp_path: Path, spec: Spec, ending: str) -> None:
     path = tmp_path / f"reports{ending}"
     reports = simulate(spec, population(spec), seed=1)
+    other = tmp_path / f".{path.name}.new"  # what another process is writing
+    other.write_text("half")
     write_reports(path, reports)
+    assert other.read_text() == "half"
+    other.unlink()
     assert np.array_equal(read_reports(path, spec).data, reports.data)
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
     content = path.read_bytes()

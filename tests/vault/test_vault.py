@@ -178,3 +178,6 @@ def test_payloads_come_back_as_they_were_and_broken_ones_are_refused() -> None:
         decode(b"not a payload")
     with pytest.raises(LedgerError):
         decode(encode(payload)[:-30])
+    for foreign in (np.zeros(2, dtype=np.complex128), np.zeros(2, dtype="V4")):
+        with pytest.raises(LedgerError, match="read back"):
+            decode(encode({"values": foreign}))

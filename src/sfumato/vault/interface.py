@@ -226,6 +226,7 @@ def encode(payload: Payload) -> bytes:
     return _COMPRESSED + zlib.compress(whole) if len(whole) > _SMALL else _PLAIN + whole
 
 
+_NEVER_STORED = "cOV"  # kinds of arrays: of a complex number half would be dropped where it is taken for a real one
 _DAMAGED = (
     *(InputError, ValueError, TypeError, KeyError),
     *(AttributeError, RecursionError, OverflowError, zlib.error),
@@ -258,6 +259,8 @@ def _decoded(stored: bytes, most: int) -> dict[str, Any]:
     payload: dict[str, Any] = dict(head["values"])
     start = 0
     for name, dtype, shape in head["arrays"]:
+        if np.dtype(dtype).kind in _NEVER_STORED:
+            raise ValueError
         flat = np.frombuffer(content, np.dtype(dtype), count=math.prod(shape), offset=start)
         start += flat.nbytes
         payload[name] = flat.reshape(shape).copy()

@@ -171,7 +171,10 @@ def beside_table(table: str, domain: Path | None) -> Path:
 
     if "://" in table:
         raise InputError(f"name the domain of {shown(table)} with --domain; 'sfumato domain draft' drafts one")
-    near = Path(table.removeprefix("spark:")).with_suffix(".yaml")
+    place = Path(table.removeprefix("spark:"))
+    if not place.name:
+        raise InputError(f"{table or 'an empty name'} is no table; name its file or its folder", culprit=table)
+    near = place.with_suffix(".yaml")
     if not near.is_file():
         raise InputError(f"describe {table} first: sfumato domain draft {table} --out {near.name}", culprit=table)
     return near

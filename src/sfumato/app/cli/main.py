@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
 import os
 import signal
@@ -191,6 +192,9 @@ def run() -> None:
             sys.exit(1)
         if os.environ.get("SFUMATO_TRACE"):
             raise
+        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:  # outputs are looked at before any charge
+            remark("sfumato: the name of a file, or a path, is too long to be looked up")
+            sys.exit(2)
         # the text of an unforeseen error may quote the protected table, so it is not shown unasked
         remark(f"sfumato: failed with an internal {type(error).__name__}; set SFUMATO_TRACE=1 to see where")
         sys.exit(1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import secrets
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -140,7 +141,7 @@ def write_reports(path: str | Path, reports: Reports) -> None:
     from pyarrow import feather, parquet
 
     target = _named(path)
-    draft = target.with_name(f".{target.name}.new")
+    draft = target.with_name(f".{target.name}.{secrets.token_hex(8)}.new")  # others may write there at the same time
     try:
         if target.suffix == ".parquet":
             parquet.write_table(to_arrow(reports), draft, compression="zstd")
