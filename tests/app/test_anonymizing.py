@@ -50,10 +50,10 @@ def anonymize(workspace: Path, *more: str, code: int = 0) -> Done:
 
 
 def test_what_can_be_no_file_is_refused_in_a_sentence(workspace: Path) -> None:
-    for nameless in (".", "/", ""):
+    for nameless in (".", ""):
         refused = sfumato("anonymize", nameless, "--quasi", "age", "--k", "2", "--out", "o.csv", cwd=workspace, code=2)
         assert "is no table" in refused.stderr
-    for command in (["anonymize", "x" * 300, "--quasi", "age", "--k", "2", "--out", "o.csv"], ["describe", "x" * 300]):
+    for command in (["describe", "x" * 300], ["ledger", "show", "x" * 254]):
         assert "too long to be looked up" in sfumato(*command, cwd=workspace, code=2).stderr
     assert not (workspace / "o.csv").exists()
 

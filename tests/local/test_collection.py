@@ -234,6 +234,15 @@ def test_states_whose_checksum_is_right_and_whose_sizes_are_not_are_refused() ->
             ServerState.from_bytes(body + hashlib.sha256(body).digest())
 
 
+@pytest.mark.parametrize("confidence", [0.0, 1.0, -1.0, float("nan"), 1 - 1e-15])
+def test_a_confidence_that_no_interval_has_is_refused(confidence: float) -> None:
+    server = Server(SPECS[0])
+    server.update(simulate(SPECS[0], population(SPECS[0]), seed=1))
+    with pytest.raises(InputError, match="between 0 and 1"):
+        server.estimate().interval(confidence)
+    assert np.all(np.isfinite(server.estimate().interval(1 - 1e-12)))
+
+
 @pytest.mark.parametrize("ending", [".parquet", ".arrow"])
 @pytest.mark.parametrize("spec", [SPECS[1], SPECS[6]], ids=["numbers", "bytes"])
 def test_files_of_reports_are_whole_or_refused(tmp_path: Path, spec: Spec, ending: str) -> None:

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from sfumato.errors import InputError
 from sfumato.local.randomizers.randomizer import FrequencyOracle, RealArray, Tally
 
+_SUREST = 1 - 1e-12  # of confidences
+
 
 class Post(StrEnum):
     """What is done to the unbiased estimates; everything but NONE is biased near the edge of the simplex."""
@@ -47,8 +49,10 @@ class Estimate:
         Raises:
             InputError: the confidence is not between zero and one.
         """
-        if not 0 < confidence < 1:
-            raise InputError(f"the confidence must lie between 0 and 1, not {confidence}", culprit=confidence)
+        if not 0 < confidence <= _SUREST:  # of more, half of the rest is lost beside one
+            raise InputError(
+                f"the confidence must lie between 0 and 1, with twelve digits, not {confidence}", culprit=confidence
+            )
         width = NormalDist().inv_cdf((1 + confidence) / 2) * np.sqrt(self.variance) + self.step / 2
         return self.values - width, self.values + width
 
