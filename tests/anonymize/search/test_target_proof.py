@@ -196,3 +196,17 @@ def test_levels_are_left_out_that_are_ruled_out_with_all_others_at_their_highest
         for a in range(3)
     ]
     assert ruled_out.least_levels(low, high) == (None if None in expected else expected)
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4, 64])
+def test_what_is_ruled_out_suppresses_too_many_rows(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    ruled_out: list[Vector] = []
+    monkeypatch.setattr(target_proof, "HASH_BITS", bits)  # few: classes are taken for one
+    monkeypatch.setattr(target_proof.RuledOut, "add", lambda _, vector: ruled_out.append(vector))
+    for seed in range(4):
+        task = problem(seed, 6, 8, (1.0, 1.0, 1.0, 1.0))
+        known = losses(task)
+        ruled_out.clear()
+        TargetProof(Lattice(task)).prove(float(min(known.values())), deadline=math.inf)
+        assert ruled_out
+        assert not set(ruled_out) & set(known)
