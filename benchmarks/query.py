@@ -339,8 +339,9 @@ NOTES = """
 - *First* is the first question of all on a table that was just opened: the column is read from DuckDB, its numbers are
   rounded or put into bins, and counted. *Later* is a question about attributes that an earlier, different question was
   about: its exact table is still in the vault, and what is left is planning, noise, intervals and the ledger. That is a
-  constant, the difference from *without a ledger*: the charge is reserved and the answer stored in two transactions of
-  a file on disk, hash-chained. Nothing is answered from the journal, where a repetition costs no count at all.
+  constant, the difference from *without a ledger*: charge and answer are hash-chained in a file on disk, in one
+  transaction, or in two where rows are read (first questions). Nothing is answered from the journal, where a repetition
+  costs no count at all.
 - Neighbours: Sfumato and OpenDP add or remove a row and do not take the number of rows as known; diffprivlib's mean and
   median do, and replace a row. Replacing is removing and adding, so in that sense Sfumato's epsilon counts twice, and
   at equal loss its mean and chosen median would err by 1.5 times and about as much as diffprivlib's.
