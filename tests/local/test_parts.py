@@ -367,7 +367,7 @@ def test_numbers_below_a_few_are_those_of_the_product_of_the_same_words(bound: i
     assert np.ptp(np.bincount(drawn)) <= (1 << 16) % bound
 
 
-def test_people_who_are_divided_among_parts_are_drawn_many_at_a_time_but_not_without_end() -> None:
+def test_people_of_parts_are_drawn_many_at_a_time_but_not_without_end() -> None:
     part = TwoValued.within(Direct(4), Fraction(1))
     assert part.at_once <= Sampled((part,) * 3).at_once == 3 * part.at_once
     assert Joint((part,) * 3).at_once == part.at_once

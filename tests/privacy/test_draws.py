@@ -21,6 +21,7 @@ from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 
 COUNT = 400_000
 BINS = 40
+IN_A_TAIL = 500  # draws that are expected beyond the last bin, on either side
 FALSE_ALARM = 1e-10
 NOISES = {
     "Laplace 1/2": DiscreteLaplace(Fraction(1, 2)),
@@ -53,8 +54,11 @@ def reach(noise) -> int:
 
 
 def pvalue(draws, noise) -> float:
-    """Chi-square over some forty bins of integers; the tails are together where few are expected."""
-    most = next(k for k in range(1, reach(noise)) if COUNT * float(noise.upper_tail(k)) < 10)
+    """Chi-square over some forty bins of integers and one of both tails, of which thousands are expected.
+
+    Of rare integers one more than expected is no chi-square: a bin of .05 made a test in a thousand fail by chance.
+    """
+    most = next(k for k in range(1, reach(noise)) if COUNT * float(noise.upper_tail(k)) < IN_A_TAIL) - 1
     inner = np.array([float(noise.enclose_pmf(k)[0]) for k in range(-most + 1, most)]) * COUNT
     seen = np.bincount(np.clip(draws, -most, most) + most, minlength=2 * most + 1)
     starts = np.arange(0, inner.size, -(-inner.size // BINS))

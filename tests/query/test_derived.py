@@ -162,7 +162,7 @@ CELLS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("said", CELLS, ids=range(len(CELLS)))
-def test_what_is_derived_has_the_cells_that_are_declared_and_leaves_out_rows_whatever_is_asked(
+def test_derived_columns_have_declared_cells_and_leave_out_rows_whatever_is_asked(
     said: dict[str, Any],
 ) -> None:
     changed = derived_document()

@@ -64,7 +64,7 @@ def test_a_place_that_cannot_hold_a_file_is_refused(tmp_path) -> None:
         free(Path("a" * 200, *["b" * 200] * 30, "c"), overwrite=True)
 
 
-def test_a_name_is_refused_before_what_is_written_beside_it_first_would_have_too_long_a_one(tmp_path) -> None:
+def test_names_are_refused_that_leave_no_room_for_what_is_written_beside_them(tmp_path) -> None:
     with pytest.raises(InputError, match="at most 220 bytes"):
         free(tmp_path / ("é" * 111), overwrite=True)
     whole(tmp_path / ("é" * 110), lambda partial: partial.write_text("kept"))
