@@ -9,7 +9,7 @@ import pytest
 from tests.vault.tables import table
 
 from sfumato.domain import Domain, Integer, Unknown
-from sfumato.domain.predicate import All, Among, Not
+from sfumato.domain.predicate import All, Among, Any, Not
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import DomainError, InputError, QueryError, SizeError
 from sfumato.privacy.loss import Epsilon
@@ -28,6 +28,8 @@ WRONG = {
     "too few groups": (Marginal(("a", "b"), groups=((0, 1),)), QueryError),
     "code that is none": (Marginal((), where=NOWHERE), QueryError),
     "code that is none, deep": (Units((), where=All((Not(NOWHERE),))), QueryError),
+    "code that is none, one of two": (Marginal((), where=Any((Among("a", frozenset({0})), NOWHERE))), QueryError),
+    "code below none": (Dropped(1, Among("a", frozenset({-1}))), QueryError),
     "condition on nothing": (Marginal((), where=Among("nobody", frozenset({0}))), DomainError),
     "queries that are weights": (Counting(("a",), np.full((1, 2), 0.9)), QueryError),
     "negative queries": (Counting(("a",), np.full((1, 2), -5)), QueryError),

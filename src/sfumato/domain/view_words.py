@@ -230,10 +230,22 @@ def _worded(word: str, parts: Sequence[Callable[[], str]], none: str) -> str:
 
 def _among(attribute: Attribute, codes: AbstractSet[int]) -> str:
     """The cells, or those that are left out, whichever are fewer to name."""
-    named, left = (list(_stretches(attribute, wanted)) for wanted in (codes, set(range(attribute.size)) - set(codes)))
+    if _is_one_stretch(attribute, codes):  # as of most comparisons: what is left out takes one phrase at least
+        named, left = list(_stretches(attribute, codes)), [""]
+    else:
+        others = set(range(attribute.size)) - set(codes)
+        named, left = (list(_stretches(attribute, wanted)) for wanted in (codes, others))
     word, shown = ("in", named) if len(named) <= len(left) else ("not in", left)
     more = f" and {len(shown) - _LISTED} more" if shown[_LISTED:] else ""
     return f"{attribute.name} {word} {', '.join(shown[:_LISTED])}{more}"
+
+
+def _is_one_stretch(attribute: Attribute, codes: AbstractSet[int]) -> bool:
+    """Whether the cells are one range of declared numbers, and not all cells that there are."""
+    if isinstance(attribute, Categorical) or not 0 < len(codes) < attribute.size:
+        return False
+    last = max(codes)
+    return last < attribute.declared and last - min(codes) + 1 == len(codes)
 
 
 def _stretches(attribute: Attribute, codes: AbstractSet[int]) -> Iterator[str]:

@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 
 from sfumato.domain import Domain, Integer
@@ -21,6 +22,26 @@ from sfumato.domain.predicate import Among, Fold, Predicate
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.encoding import bin_number, real, vanishing
 from sfumato.errors import QueryError, SizeError
+
+
+def check_condition(predicate: Predicate | None, domain: Domain) -> None:
+    """Refuse what :func:`condition` refuses, without writing it.
+
+    Raises:
+        QueryError: a code outside its attribute.
+        DomainError: an attribute outside the domain.
+    """
+    if predicate is not None:
+        refused = partial(_refuse_foreign, domain)
+        predicate.fold(Fold[object](among=refused, every=tuple, some=tuple, negated=lambda _: None))
+
+
+def _refuse_foreign(domain: Domain, part: Among) -> int:
+    """The place of the attribute, of which all named cells are."""
+    place, codes = domain.index(part.attribute), part.codes
+    if codes and not 0 <= min(codes) <= max(codes) < domain.attributes[place].size:
+        raise QueryError(f"a condition names a cell that {part.attribute!r} does not have", culprit=part)
+    return place
 
 
 def condition(predicate: Predicate | None, domain: Domain) -> str:
@@ -34,9 +55,7 @@ def condition(predicate: Predicate | None, domain: Domain) -> str:
         return "1 = 1"
 
     def listed(part: Among) -> str:
-        place, codes = domain.index(part.attribute), part.codes
-        if codes and not 0 <= min(codes) <= max(codes) < domain.attributes[place].size:
-            raise QueryError(f"a condition names a cell that {part.attribute!r} does not have", culprit=part)
+        place, codes = _refuse_foreign(domain, part), part.codes
         return f"c{place} IN ({', '.join(str(code) for code in sorted(codes))})" if codes else "1 = 0"
 
     return predicate.fold(

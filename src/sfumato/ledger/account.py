@@ -215,7 +215,12 @@ def spent_units(limit: Loss, spent: Charge) -> tuple[int, int]:
     amount = limit.amount(spent)
     if amount is None:
         return MOST, 0
-    return min(math.floor(amount * PICO), MOST), min(math.floor(spent.delta * ATTO), MOST)
+    return _floor(amount, PICO), _floor(spent.delta, ATTO)
+
+
+def _floor(amount: Fraction, times: int) -> int:
+    """So many times the amount, rounded down; in integers, as products of fractions look for divisors."""
+    return min(amount.numerator * times // amount.denominator, MOST)
 
 
 def limit_units(limit: Loss) -> tuple[int, int]:

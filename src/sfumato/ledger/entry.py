@@ -173,7 +173,8 @@ class Event:
     def __post_init__(self) -> None:
         if self.details is not None:
             object.__setattr__(self, "details", json.loads(self.details_text))
-        if self.charge is not None and min(self.charge.epsilon or 0, self.charge.rho, self.charge.delta) < 0:
+        amounts = () if self.charge is None else (self.charge.epsilon, self.charge.rho, self.charge.delta)
+        if any(each is not None and each.numerator < 0 for each in amounts):
             raise LossError("a charge is never negative", culprit=self.charge)
 
     def stating(self, neighbours: str, counted: Charge, *, fixes_unit: bool) -> Event:

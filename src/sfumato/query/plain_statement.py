@@ -55,6 +55,7 @@ _SPECIAL = frozenset(
     """.split()  # noqa: SIM905 - a list of words is easier to read so
 )
 """Words that name nothing in some place of a statement, or mean more there; a test tries all that the parser knows."""
+_SPOKEN = ("word", "sign")  # kinds of tokens that keywords and signs are among
 
 
 class _NotPlainError(Exception):
@@ -116,6 +117,7 @@ class _PlainReader:
             place, kind = found.end(), str(found.lastgroup)
             self._tokens.append((kind, found[kind]))
         self._tokens.append(("end", ""))  # two ends, as two tokens are looked at together
+        self._words = [found.upper() if kind in _SPOKEN else "" for kind, found in self._tokens]
 
     def statement(self) -> PlainStatement:
         self._need("SELECT")
@@ -280,8 +282,7 @@ class _PlainReader:
 
     def _has(self, expected: str) -> bool:
         """Whether a keyword or sign comes next, which is then passed over."""
-        kind, found = self._tokens[self._at]
-        has = kind in ("word", "sign") and found.upper() == expected
+        has = self._words[self._at] == expected
         self._at += has
         return has
 

@@ -34,6 +34,7 @@ MOST_CONDITIONS = 4096
 DEEPEST = 200
 MOST_GROUPS = 1 << 20
 BOUNDED = "intervals are of the bounded table"
+_INTEGERS = frozenset((int,))
 _LONGEST = 300  # characters of a description
 
 
@@ -321,14 +322,22 @@ def _leaves(where: Predicate | str | None) -> Sequence[Among]:
                 f"a condition has at most {MOST_CONDITIONS:,} parts, nested at most {DEEPEST} deep; list values by IN",
                 culprit=seen,
             )
-        if not all(isinstance(part, Predicate) for part in level):
-            raise QueryError("a condition is text, or made of Among, All, Any and Not", culprit=where)
-        found += [part for part in level if isinstance(part, Among)]
-        level = [part for each in level for part in each.inner]
+        following: list[Predicate] = []
+        for part in level:
+            if type(part) is Among or isinstance(part, Among):  # the second takes ten times as long
+                found.append(part)
+            elif isinstance(part, Predicate):
+                following += part.inner
+            else:
+                raise QueryError("a condition is text, or made of Among, All, Any and Not", culprit=where)
+        level = following
     if not all(_is_set_of_codes(leaf.codes) for leaf in found):
         raise QueryError("a condition names the codes of an attribute as a frozenset of integers", culprit=where)
     return found
 
 
 def _is_set_of_codes(codes: object) -> bool:
-    return isinstance(codes, frozenset) and all(kind is int or issubclass(kind, int) for kind in set(map(type, codes)))
+    if not isinstance(codes, frozenset):
+        return False
+    kinds = set(map(type, codes))
+    return kinds <= _INTEGERS or all(issubclass(kind, int) for kind in kinds)

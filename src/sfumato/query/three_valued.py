@@ -85,7 +85,10 @@ def either(conditions: Sequence[Condition]) -> Condition:
 
 
 def _flat(kind: type[All | Any], parts: Sequence[Predicate]) -> tuple[Predicate, ...]:
-    return tuple(inner for part in parts for inner in (part.parts if isinstance(part, kind) else (part,)))
+    flat: list[Predicate] = []
+    for part in parts:
+        flat += (part,) if type(part) is Among else part.parts if isinstance(part, kind) else (part,)
+    return tuple(flat)
 
 
 def missing(domain: Domain, name: str) -> Condition:
@@ -367,10 +370,8 @@ def normal(predicate: Predicate | None, domain: Domain) -> Predicate | None:
 
 def _simplify(predicate: Predicate, domain: Domain, *, negated: bool) -> Predicate | None:
     match predicate:
-        case Among(attribute=name, codes=codes):
-            every = frozenset(range(domain[name].size))
-            kept = every - codes if negated else codes & every
-            return None if kept == every else Among(name, kept) if kept else _NOBODY
+        case Among():
+            return _simplified(predicate, domain, negated=negated)
         case Not(part=part):
             return _simplify(part, domain, negated=not negated)
         case _:
@@ -379,45 +380,59 @@ def _simplify(predicate: Predicate, domain: Domain, *, negated: bool) -> Predica
             return _conjunction(simplified, domain) if conjunction else _disjunction(simplified, domain)
 
 
+@lru_cache(maxsize=1024)  # of comparisons, which come again in other conditions
+def _simplified(leaf: Among, domain: Domain, *, negated: bool) -> Predicate | None:
+    every = frozenset(range(domain[leaf.attribute].size))
+    kept = every - leaf.codes if negated else leaf.codes & every
+    return None if kept == every else Among(leaf.attribute, kept) if kept else _NOBODY
+
+
 def _conjunction(parts: Sequence[Predicate | None], domain: Domain) -> Predicate | None:
-    kept: list[Predicate] = []
-    for part in parts:
-        if part is not None:
-            kept += part.parts if isinstance(part, All) else [part]
     cells: dict[str, frozenset[int]] = {}
-    for part in kept:
-        if isinstance(part, Among):
-            cells[part.attribute] = cells.get(part.attribute, part.codes) & part.codes
-    merged: list[Predicate] = [Among(name, codes) for name, codes in cells.items()]
-    merged += [part for part in kept if not isinstance(part, Among)]
-    if _NOBODY in merged or any(isinstance(part, Among) and not part.codes for part in merged):
+    others: list[Predicate] = []
+    for part in _inner(All, parts):
+        if not isinstance(part, Among):
+            others.append(part)
+        elif part.attribute in cells:
+            cells[part.attribute] &= part.codes
+        else:
+            cells[part.attribute] = part.codes
+    if _NOBODY in others or not all(cells.values()):
         return _NOBODY
-    return _joined(All, merged, domain)
+    return _joined(All, cells, others, domain)
 
 
 def _disjunction(parts: Sequence[Predicate | None], domain: Domain) -> Predicate | None:
     if any(part is None for part in parts):
         return None
-    kept: list[Predicate] = []
-    for part in parts:
-        assert part is not None
-        kept += part.parts if isinstance(part, Any) else [part]
     cells: dict[str, frozenset[int]] = {}
-    for part in kept:
-        if isinstance(part, Among):
-            cells[part.attribute] = cells.get(part.attribute, part.codes) | part.codes
+    others: list[Predicate] = []
+    for part in _inner(Any, parts):
+        if not isinstance(part, Among):
+            others.append(part)
+        elif part.attribute in cells:
+            cells[part.attribute] |= part.codes
+        else:
+            cells[part.attribute] = part.codes
     if any(len(codes) == domain[name].size for name, codes in cells.items()):
         return None
-    merged: list[Predicate] = [Among(name, codes) for name, codes in cells.items()]
-    merged += [part for part in kept if not isinstance(part, Among)]
-    return _joined(Any, merged, domain) if merged else _NOBODY
+    return _joined(Any, cells, others, domain) if cells or others else _NOBODY
 
 
-def _joined(kind: type[All | Any], parts: list[Predicate], domain: Domain) -> Predicate | None:
-    distinct = sorted(set(parts), key=lambda part: _order(part, domain))
-    if not distinct:
+def _inner(kind: type[All | Any], parts: Sequence[Predicate | None]) -> tuple[Predicate, ...]:
+    """The parts, of which one of the same kind is taken apart."""
+    return _flat(kind, [part for part in parts if part is not None])
+
+
+def _joined(
+    kind: type[All | Any], cells: Mapping[str, frozenset[int]], others: Sequence[Predicate], domain: Domain
+) -> Predicate | None:
+    """What is left of a conjunction or disjunction, in order: cells by attribute, and then anything else."""
+    joined: list[Predicate] = [Among(name, cells[name]) for name in sorted(cells, key=domain.index)]
+    joined += sorted(set(others), key=lambda part: _order(part, domain))
+    if not joined:
         return None
-    return distinct[0] if len(distinct) == 1 else kind(tuple(distinct))
+    return joined[0] if len(joined) == 1 else kind(tuple(joined))
 
 
 def _order(part: Predicate, domain: Domain) -> str:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from sfumato.domain import Domain
 from sfumato.domain.predicate import Predicate
-from sfumato.engine.cell_statements import condition
+from sfumato.engine.cell_statements import check_condition
 from sfumato.engine.exact import Exact
 from sfumato.engine.port import Counts, Encoded
 from sfumato.errors import QueryError
@@ -39,7 +39,7 @@ class Dropped(ExactTable):
                 f"of one unit at most 1 to {_MOST_DROPPED:,} dropped rows are counted, a whole number",
                 culprit=self.most,
             )
-        condition(self.where, domain)
+        check_condition(self.where, domain)
 
     def _moves(self, domain: Domain) -> tuple[int, int]:
         del domain

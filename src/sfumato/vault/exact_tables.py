@@ -58,13 +58,13 @@ class ExactAnswers:
 
     def _answer(self, question: Measurable, finest: Mapping[Bins, Bins], tables: Mapping[ExactTable, Counts]) -> Counts:
         source = _source(question, finest)
-        if isinstance(question, Bins) and isinstance(source, Bins):
+        if finest and isinstance(question, Bins) and isinstance(source, Bins):
             return question.finish(self.encoded.domain, source.coarser(tables[source], question))
         return question.finish(self.encoded.domain, tables[source])
 
 
 def _source(question: Measurable, finest: Mapping[Bins, Bins]) -> ExactTable:
-    return finest[question.table()] if isinstance(question, Bins) else question.table()
+    return finest[question.table()] if finest and isinstance(question, Bins) else question.table()
 
 
 def _finest(questions: Sequence[Measurable]) -> dict[Bins, Bins]:

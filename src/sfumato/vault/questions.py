@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from sfumato.domain import Domain
 from sfumato.domain import predicate as p
 from sfumato.domain.predicate import Predicate
-from sfumato.engine.cell_statements import FIXED_POINT_LIMIT, condition
+from sfumato.engine.cell_statements import FIXED_POINT_LIMIT, check_condition
 from sfumato.engine.contingency import TOTAL_CELLS
 from sfumato.engine.exact import Exact
 from sfumato.engine.port import Counts, Encoded
@@ -155,7 +155,7 @@ class Marginal(ExactTable):
         """See :class:`Measurable`."""
         named_once(self.attributes)
         coarse_cells(domain, self.attributes, self.groups)
-        condition(self.where, domain)
+        check_condition(self.where, domain)
 
     def _moves(self, domain: Domain) -> tuple[int, int]:
         return reach_of(domain, self.attributes, self.groups, self.where).counts()

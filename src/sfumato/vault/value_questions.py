@@ -13,7 +13,7 @@ import numpy as np
 from sfumato.domain import Domain, Integer
 from sfumato.domain.domain import numeric
 from sfumato.domain.predicate import All, Among, Predicate
-from sfumato.engine.cell_statements import FIXED_POINT_LIMIT, condition, fixed_bounds
+from sfumato.engine.cell_statements import FIXED_POINT_LIMIT, check_condition, fixed_bounds
 from sfumato.engine.exact import Exact, reveal
 from sfumato.engine.port import Counts, Encoded
 from sfumato.errors import QueryError, SizeError
@@ -430,7 +430,7 @@ def edges_json(edges: tuple[float, ...]) -> Any:  # noqa: ANN401  (JSON)
 def _check_cells(domain: Domain, by: tuple[str, ...], where: Predicate | None, groups: Groups | None) -> None:
     named_once(by)
     coarse_cells(domain, by, groups)
-    condition(where, domain)
+    check_condition(where, domain)
 
 
 def _grouped(groups: Groups | None) -> dict[str, Any]:
