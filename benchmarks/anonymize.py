@@ -481,8 +481,9 @@ K_MEMBER_LARGE = """
 UCI Adult, 30 162 rows, free intervals, k = 10, from rows in memory to classes; every row and the size of every class is
 counted again. One neighbourhood at a time, as small tables still are, took 498 CPU seconds over the four to a loss of
 0.1317, and 154 over the eight to 0.4477 at a sixth of the effort. The lines of k-member were measured anew on two cores
-with a load of 13 to 15, where the version before took 17.5 CPU seconds over the four to 0.1337, and the
-same rounds take 10 with today's code at a load of 5. Made by `python benchmarks/anonymize.py --kmember-large`, at
+with a load of 5 to 7; the version before, run at the same time, took
+28.5 CPU seconds over the four to 0.1308 and 39.4 over the eight to 0.3926. Over the four the mean loss of three
+seeds is 0.1317, before 0.1314. Made by `python benchmarks/anonymize.py --kmember-large`, at
 another time than the rest.
 """
 MONDRIAN_ROWS = """

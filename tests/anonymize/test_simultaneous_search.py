@@ -15,7 +15,7 @@ from tests.anonymize.test_local_recoding import brute_loss, check, labels, small
 from sfumato.anonymize.clustering import k_member_clustering, mondrian_cuts, simultaneous_search
 from sfumato.anonymize.clustering.k_member_clustering import k_member_partition
 from sfumato.anonymize.clustering.regrowth import JoinCosts, Neighbourhoods, Regrowth
-from sfumato.anonymize.clustering.row_swaps import RowSwaps, Swaps
+from sfumato.anonymize.clustering.row_swaps import NearestBoxes, RowSwaps, Swaps, least_columns
 from sfumato.anonymize.clustering.simultaneous_search import Rounds, first_division, mixed_groups, search
 from sfumato.anonymize.clustering.space import HierarchyCells, Intervals, Partition, Space
 from sfumato.anonymize.microdata import Microdata
@@ -125,6 +125,43 @@ def test_growth_says_what_it_placed_and_what_it_loses() -> None:
             points = space.points[tuples[place][class_ > 0]]
             loss += int(class_.sum()) * float(space.cost(points.min(axis=0), points.max(axis=0)))
         assert grown.loss[place] == pytest.approx(loss, abs=1e-5)
+
+
+def test_growth_that_may_lose_so_much_fails_beyond_it() -> None:
+    space, k = lines(90, 7), 4
+    costs, rng = JoinCosts(space), np.random.default_rng(6)
+    start = rng.integers(80, size=200)
+    around = Neighbourhoods(start[:, None] + np.arange(10), np.ones((200, 10), int), np.zeros((200, 10), int))
+    free = Regrowth(costs, around, k=k, rng=np.random.default_rng(1)).run().loss
+    assert np.isfinite(free).all()
+    most = rng.permutation(free)  # some may lose more than others ever did, some less than any growth loses
+    least = np.array([free[start == each].min() for each in start])
+    most[:50], most[50:100] = 0.5 * least[:50], math.inf
+    found = Regrowth(costs, around, k=k, rng=np.random.default_rng(2), most=most).run().loss
+    assert (found[np.isfinite(found)] <= most[np.isfinite(found)]).all()
+    assert np.isfinite(found[50:100]).all()
+    assert 10 < np.isfinite(found[100:]).sum() < 90
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), columns=st.integers(1, 150), values=st.integers(1, 400))
+def test_the_least_columns_are_those_of_a_full_sort(*, seed: int, columns: int, values: int) -> None:
+    rng = np.random.default_rng(seed)
+    table = rng.integers(values, size=(5, columns)).astype(np.float32)
+    number = int(rng.integers(1, columns + 1))
+    found = least_columns(table, number)
+    assert (np.take_along_axis(table, found, axis=1) == np.sort(table, axis=1)[:, :number]).all()
+    assert all(len(set(line)) == number for line in found.tolist())
+
+
+def test_boxes_that_take_a_row_for_the_same_come_in_random_order_and_never_its_own() -> None:
+    costs = JoinCosts(lines(60, 4))
+    ends = [np.zeros(40, np.float32)], [np.full(40, 400, np.float32)]  # every box holds every row
+    own, rows = np.arange(40), np.arange(40)
+    drawn = NearestBoxes(costs, ends, np.random.default_rng(3)).to(rows, number=5, own=own)
+    again = NearestBoxes(costs, ends, np.random.default_rng(4)).to(rows, number=5, own=own)
+    assert (drawn != own[:, None]).all()
+    assert (drawn != again).any()
 
 
 def test_the_clock_ends_the_search_with_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ Costs are in single precision: they choose, and whoever keeps a result adds up i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.anonymize.clustering.space import Space
-from sfumato.domain.hierarchy.levels import Integers
+from sfumato.domain.hierarchy.levels import Integers, Reals
 
 Singles = NDArray[np.float32]
 Ends = Sequence[NDArray[Any]]  # one array an attribute: positions, or ranks where costs are read off a table
@@ -95,15 +96,31 @@ SPLITTING = 0.6  # share of neighbourhoods that may divide the rows of a tuple a
 INSIDE = 1e-6  # rounding of a cost in single precision
 
 
-class Regrowth:
-    """The state of growing neighbourhoods; those that are done are dropped from the arrays as it goes on."""
+LINES = ("place", "state", "need", "spare", "needy", "lends", "lost", "most")
+GROWTH = ("taken", "size", "served", "seed", "cost", "noise", "splits")
 
-    def __init__(self, costs: JoinCosts, around: Neighbourhoods, *, k: int, rng: np.random.Generator) -> None:
+
+class Regrowth:
+    """The state of growing neighbourhoods; those that are done are dropped from the arrays as it goes on.
+
+    One whose classes lose more than ``most`` fails as soon as that shows.
+    """
+
+    def __init__(
+        self,
+        costs: JoinCosts,
+        around: Neighbourhoods,
+        *,
+        k: int,
+        rng: np.random.Generator,
+        most: Reals | float = math.inf,
+    ) -> None:
         self.costs, self.k, self.rng = costs, k, rng
         places, _ = around.tuples.shape
         slots = int(around.need.sum(axis=1).max(initial=0)) // k + 4
         self.rows = np.zeros((slots, *around.tuples.shape), dtype=np.int32)
         self.failed = np.zeros(places, dtype=bool)
+        self.bounds = np.broadcast_to(np.asarray(most, dtype=np.float64), places)
         self.classes = np.zeros(places, dtype=np.int64)  # of each neighbourhood, so far
         self.sizes = np.zeros((places, slots), dtype=np.int64)
         self.each = np.zeros((places, slots), dtype=np.float32)  # cost of one row
@@ -115,6 +132,8 @@ class Regrowth:
         self.state = np.full(places, IDLE, dtype=np.int8)
         self.need, self.spare = around.need.astype(np.int32), around.spare.astype(np.int32)
         self.needy = self.need > 0
+        self.lends: NDArray[np.bool_] = np.any(self.spare > 0, axis=1)
+        self.lost, self.most = np.zeros(places), self.bounds  # by the classes so far, and by all
         self.taken = np.zeros_like(self.need)
         self.low = [np.zeros(places, dtype=value.dtype) for value in self.values]
         self.high = [np.zeros(places, dtype=value.dtype) for value in self.values]
@@ -126,8 +145,8 @@ class Regrowth:
     def run(self) -> Grown:
         """Grow until every row has a class, or none can be made for it."""
         while True:
-            self._begin(np.flatnonzero(self.state == IDLE))
-            self._join_one(np.flatnonzero(self.state == JOINING))
+            self._begin((self.state == IDLE).nonzero()[0])
+            self._join_one((self.state == JOINING).nonzero()[0])
             self._drop_done()
             if not len(self.state):
                 break
@@ -135,7 +154,7 @@ class Regrowth:
                 self._step()
         there = np.arange(self.rows.shape[0]) < self.classes[:, None]
         loss = (self.sizes * self.each.astype(np.float64) * there).sum(axis=1)
-        return Grown(self.rows, np.where(self.failed, np.inf, loss))
+        return Grown(self.rows, np.where(self.failed | (loss > self.bounds), np.inf, loss))
 
     def _begin(self, lines: Integers) -> None:
         """The next class of each of these, around a tuple in need; where k rows cannot come together, rows join."""
@@ -166,12 +185,13 @@ class Regrowth:
         item = (self.need[lines] > 0).argmax(axis=1)
         added, slot, cost = self._best_join(lines, item, self.need[lines, item])
         alone = ~np.isfinite(added)
-        self.failed[self.place[lines[alone]]] = True
-        self.state[lines[alone]] = DONE
+        self._fail(lines[alone])
         lines, item, slot, cost = lines[~alone], item[~alone], slot[~alone], cost[~alone]
         self._join(lines, item, slot, cost, self.need[lines, item])
         self.need[lines, item] = 0
         self.state[lines[~self.need[lines].any(axis=1)]] = DONE
+        self.lost[lines] += added[~alone]
+        self._fail(lines[self.lost[lines] > self.most[lines]])
 
     def _best_join(self, lines: Integers, item: Integers, rows: RowCounts) -> tuple[Singles, Integers, Singles]:
         """Least added loss of one item in a class of its neighbourhood, which class, and what a row costs there."""
@@ -200,9 +220,8 @@ class Regrowth:
         alive = self.state != DONE
         if np.count_nonzero(alive) > 0.7 * len(alive):
             return
-        for name in ("place", "state", "need", "spare", "needy", "taken", "size", "served", "seed", "cost", "noise"):
+        for name in (*LINES, *GROWTH):
             setattr(self, name, getattr(self, name)[alive])
-        self.splits = self.splits[alive]
         self.values = [value[alive] for value in self.values]
         self.low, self.high = [low[alive] for low in self.low], [high[alive] for high in self.high]
 
@@ -213,48 +232,55 @@ class Regrowth:
         costs = self.costs.joined(*ends, self.values, self.values)
         self._take_inside(growing, (costs <= self.cost[:, None] + INSIDE) & growing[:, None])
         closed = growing & (self.size >= self.k)
-        lines = np.flatnonzero(growing & ~closed)
+        lines = (growing & ~closed).nonzero()[0]
         if len(lines):
             self._extend(lines, costs[lines])
-        lines = np.flatnonzero(closed)
+        lines = closed.nonzero()[0]
         if len(lines):
             self._close(lines)
 
     def _take_inside(self, growing: NDArray[np.bool_], inside: NDArray[np.bool_]) -> None:
         """Rows in need, all of them or in split ones as many as are wanted; then lent ones up to k."""
         taken = self.need * inside
-        if self.splits.any():
-            taken[self.splits] = _first(taken[self.splits], np.maximum(self.k - self.size[self.splits], 0))
-        self._add(taken)
-        lines = np.flatnonzero(growing & (self.size < self.k))
+        rows = taken.sum(axis=1)
+        wanted = np.maximum(self.k - self.size, 0)
+        over = (self.splits & (rows > wanted)).nonzero()[0]
+        if len(over):
+            taken[over] = _first(taken[over], wanted[over])
+            rows[over] = wanted[over]
+        self.need -= taken
+        self.taken += taken
+        self.size += rows
+        self.served += rows
+        lines = (growing & self.lends & (self.size < self.k)).nonzero()[0]
         if len(lines):
             lent = _first(self.spare[lines] * inside[lines], self.k - self.size[lines])
             self.spare[lines] -= lent
             self.taken[lines] += lent
             self.size[lines] += lent.sum(axis=1)
 
-    def _add(self, taken: RowCounts) -> None:
-        rows = taken.sum(axis=1)
-        self.need -= taken
-        self.taken += taken
-        self.size += rows
-        self.served += rows
-
     def _extend(self, lines: Integers, costs: Singles) -> None:
         """Take the item that adds least loss for each of its rows; a class that finds none fails."""
         room = (self.k - self.size[lines]).astype(np.int32)[:, None]
         needed = self.need[lines]
         needed = np.where(self.splits[lines][:, None], np.minimum(needed, room), needed)
-        rows = needed + np.minimum(self.spare[lines], np.maximum(room - needed, 0))
-        size = self.size[lines].astype(np.float32)[:, None]
-        score = ((size + rows) * costs - size * self.cost[lines][:, None]) / np.maximum(rows, 1)
-        score *= 1 + self.noise[lines][:, None] * self.rng.random(score.shape, dtype=np.float32)
+        rows = needed
+        if self.lends[lines].any():
+            rows = needed + np.minimum(self.spare[lines], np.maximum(room - needed, 0))
+        size, brought = self.size[lines].astype(np.float32)[:, None], rows.astype(np.float32)
+        luck = self.rng.random(costs.shape, dtype=np.float32)
+        luck *= self.noise[lines][:, None]
+        luck += 1
+        score = size + brought
+        score *= costs
+        score -= size * self.cost[lines][:, None]
+        score *= luck
+        with np.errstate(divide="ignore", invalid="ignore"):
+            score /= brought  # without rows it is infinite, or not a number
         score[rows == 0] = np.inf
         best, each = score.argmin(axis=1), np.arange(len(lines))
         taken, own = rows[each, best], needed[each, best]
-        stuck = lines[taken == 0]
-        self.failed[self.place[stuck]] = True
-        self.state[stuck] = DONE
+        self._fail(lines[taken == 0])
         self.need[lines, best] -= own
         self.spare[lines, best] -= taken - own
         self.taken[lines, best] += taken
@@ -272,6 +298,7 @@ class Regrowth:
         added, slot, cost = self._best_join(lines, seed, rows)
         cheaper = added / rows < self.size[lines] * self.cost[lines] / self.served[lines]
         joins, first = lines[cheaper], seed[cheaper]
+        self.lost[joins] += added[cheaper]
         back = self.taken[joins]
         back[np.arange(len(joins)), first] = 0
         self.need[joins] += back * self.needy[joins]
@@ -285,7 +312,13 @@ class Regrowth:
             lows[place, slot], highs[place, slot] = low[kept], high[kept]
         self.sizes[place, slot], self.each[place, slot] = self.size[kept], self.cost[kept]
         self.classes[place] += 1
+        self.lost[kept] += self.size[kept] * self.cost[kept].astype(np.float64)
         self.state[lines] = IDLE
+        self._fail(lines[self.lost[lines] > self.most[lines]])
+
+    def _fail(self, lines: Integers) -> None:
+        self.failed[self.place[lines]] = True
+        self.state[lines] = DONE
 
 
 def _first(rows: RowCounts, wanted: Integers) -> RowCounts:

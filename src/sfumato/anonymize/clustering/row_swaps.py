@@ -88,7 +88,7 @@ class RowSwaps:
         drawn = (self.rng.random(there.shape, dtype=np.float32) * there).argmax(axis=1)
         rows = self.tuples[np.arange(len(there)), drawn]
         ends = [low.min(axis=1) for low in self.lows], [high.max(axis=1) for high in self.highs]
-        return nearest_boxes(self.costs, ends, rows, number=NEAREST, own=np.arange(len(there)))
+        return NearestBoxes(self.costs, ends, self.rng).to(rows, number=NEAREST, own=np.arange(len(there)))
 
     def _pairs(self, near: Integers) -> tuple[Integers, Integers]:
         """Disjoint pairs: a class and one of its nearest, where neither is in a pair drawn before."""
@@ -153,22 +153,48 @@ class RowSwaps:
 
 
 NEAREST_CHUNK = 16  # rows by thousands of boxes: what is compared stays in the second-level cache
+FOLDS = 8  # pieces of a line whose minima are compared first
 
 
-def nearest_boxes(
-    costs: JoinCosts, ends: tuple[Sequence[Singles], Sequence[Singles]], rows: Integers, *, number: int, own: Integers
-) -> Integers:
-    """For each row, a tuple, the boxes that take it for least added cost, shape ``(rows, number)``, but its ``own``."""
-    boxes = len(ends[0][0])
-    number = min(number, boxes - 1)
-    each = costs.between(*ends)
-    result = np.empty((len(rows), number), dtype=np.int64)
-    for start in range(0, len(rows), NEAREST_CHUNK):
-        part = slice(start, start + NEAREST_CHUNK)
-        point = [value[rows[part], None] for value in costs.values]
-        added = costs.joined(*ends, point, point) - each
-        added[np.arange(len(added)), own[part]] = np.inf
-        closest = np.argpartition(added, number - 1, axis=1)[:, :number]
-        order = np.take_along_axis(added, closest, axis=1).argsort(axis=1, kind="stable")
-        result[part] = np.take_along_axis(closest, order, axis=1)
-    return result
+class NearestBoxes:
+    """Looks up boxes that take a row for little; those that take it for the same come in random order."""
+
+    def __init__(
+        self, costs: JoinCosts, ends: tuple[Sequence[Singles], Sequence[Singles]], luck: np.random.Generator
+    ) -> None:
+        self.costs = costs
+        self.boxes: Integers = luck.permutation(len(ends[0][0]))
+        self.place = np.argsort(self.boxes)
+        self.lows, self.highs = ([end[self.boxes] for end in each] for each in ends)
+        self.each = costs.between(self.lows, self.highs)
+
+    def to(self, rows: Integers, *, number: int, own: Integers) -> Integers:
+        """For each row, a tuple, the boxes that take it for least added cost, shape ``(rows, number)``, but its own."""
+        number = min(number, len(self.boxes) - 1)
+        result = np.empty((len(rows), number), dtype=np.int64)
+        for start in range(0, len(rows), NEAREST_CHUNK):
+            part = slice(start, start + NEAREST_CHUNK)
+            point = [value[rows[part], None] for value in self.costs.values]
+            added = self.costs.joined(self.lows, self.highs, point, point)
+            added -= self.each
+            added[np.arange(len(added)), self.place[own[part]]] = np.inf
+            result[part] = self.boxes[least_columns(added, number)]
+        return result
+
+
+def least_columns(values: Singles, number: int) -> Integers:
+    """Columns of the least values of each line, in their order, shape ``(lines, number)``.
+
+    With a line laid in folds below each other, the least values stand in the columns of the least minima.
+    """
+    lines, columns = values.shape
+    width = columns // FOLDS
+    if width < number:
+        return values.argsort(axis=1, kind="stable")[:, :number]
+    folded = values[:, : width * FOLDS].reshape(lines, FOLDS, width)
+    closest = np.argpartition(folded.min(axis=1), number - 1, axis=1)[:, None, :number]
+    among = (closest + width * np.arange(FOLDS)[:, None]).reshape(lines, -1)
+    rest = np.broadcast_to(np.arange(width * FOLDS, columns), (lines, columns - width * FOLDS))
+    among = np.sort(np.concatenate([among, rest], axis=1), axis=1)
+    order = np.take_along_axis(values, among, axis=1).argsort(axis=1, kind="stable")[:, :number]
+    return np.take_along_axis(among, order, axis=1)

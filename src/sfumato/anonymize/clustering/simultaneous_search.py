@@ -14,17 +14,18 @@ import numpy as np
 
 from sfumato.anonymize.clustering.mondrian_levels import greedy_partition
 from sfumato.anonymize.clustering.regrowth import JoinCosts, Neighbourhoods, Regrowth, Singles
-from sfumato.anonymize.clustering.row_swaps import RowSwaps, Swaps, nearest_boxes
+from sfumato.anonymize.clustering.row_swaps import NearestBoxes, RowSwaps, Swaps
 from sfumato.anonymize.clustering.space import Group, Partition, Space
 from sfumato.domain.hierarchy.levels import Integers, Reals
 
-REGROWTHS = 12  # rounds a cycle for each unit of effort
-SWAPS = 12  # rounds of swaps a cycle for each unit of effort
+REGROWTHS = 14  # rounds a cycle for each unit of effort
+SWAPS = 14  # rounds of swaps a cycle for each unit of effort
 THRESHOLDS = (0.2, 0.1, 0.05, 0.05)  # of the swaps in each cycle
 DISSOLVED = (2, 3, 3, 3)  # most classes of a neighbourhood in each cycle
 HOMES = 2  # nearest homes that may lend rows to a tuple
 PLENTY = 4  # times k rows are all that a home needs to offer one neighbourhood
-BATCH = 512  # neighbourhoods that grow together
+BATCH = 1024  # neighbourhoods that grow together
+LOOKED_UP = 32  # classes drawn whose nearest are looked up together
 ROUNDING = 1e-4  # of the losses of a neighbourhood in single precision
 
 
@@ -161,8 +162,8 @@ class Rounds:
             index = np.where(listed, first[some][:, None] + columns, 0)
             tuples, need, spare = (each[index] for each in (dissolved.tuples, dissolved.need, dissolved.spare))
             around = Neighbourhoods(tuples, need * listed, spare * listed)
-            grown = Regrowth(self.costs, around, k=self.k, rng=self.rng).run()
-            good = grown.loss <= dissolved.loss[some] + ROUNDING
+            grown = Regrowth(self.costs, around, k=self.k, rng=self.rng, most=dissolved.loss[some] + ROUNDING).run()
+            good = np.isfinite(grown.loss)
             better[some[good]] = True
             class_, line, item = np.nonzero(grown.rows * good[:, None])
             kept.append(np.stack([some[line], class_, tuples[line, item], grown.rows[class_, line, item]]))
@@ -220,17 +221,20 @@ class Rounds:
         seeds = rng.permutation(classes)[: -(-2 * classes // (2 + most))]
         parts = np.diff(starts)[seeds]
         rows = mixed.tuples[starts[seeds] + (rng.random(len(seeds)) * parts).astype(np.int64)]
-        near = nearest_boxes(self.costs, ends, rows, number=3 * most, own=seeds)
         sizes = rng.integers(2, most + 1, size=len(seeds))
-        where = [-1] * classes
+        boxes = NearestBoxes(self.costs, ends, rng)
+        where = np.full(classes, -1)
         places = 0
-        for seed, others, size in zip(seeds.tolist(), near.tolist(), sizes.tolist(), strict=True):
-            free = [seed, *(other for other in others if where[other] < 0 and other != seed)][:size]
-            if where[seed] < 0 and len(free) > 1:
-                for each in free:
-                    where[each] = places
-                places += 1
-        return np.array(where), places
+        for start in range(0, len(seeds), LOOKED_UP):
+            part = np.arange(start, min(start + LOOKED_UP, len(seeds)))
+            part = part[where[seeds[part]] < 0]
+            near = boxes.to(rows[part], number=3 * most, own=seeds[part])
+            for seed, others, size in zip(seeds[part].tolist(), near, sizes[part].tolist(), strict=True):
+                free = [seed, *others[where[others] < 0].tolist()][:size]
+                if where[seed] < 0 and len(free) > 1:
+                    where[free] = places
+                    places += 1
+        return where, places
 
     def _ends(self, mixed: Partition, starts: Integers) -> tuple[list[Singles], list[Singles]]:
         values = [value[mixed.tuples] for value in self.costs.values]
