@@ -318,6 +318,12 @@ def test_no_other_dataset_gets_a_name_that_one_had(service, table, tmp_path):
     assert [each.called for each in service.registry.datasets()] == ["others", "people"]
 
 
+def test_who_registers_a_renamed_table_is_told_the_name_by_which_it_is_asked(service, table):
+    service.rename("people", "persons")
+    with pytest.raises(RefusalError, match=r"it is 'persons' already.*ask under that name"):
+        service.register("again", source=str(table), domain=DOMAIN, limit="1", more={})
+
+
 def test_compatible_forms_of_a_name_are_one(service, tmp_path):
     other = write_people(tmp_path / "other.parquet", seed=9)
     service.register("\ufb01sh", source=str(other), domain=DOMAIN, limit="1", more={})
@@ -381,6 +387,8 @@ def test_stewards_approve_over_http_and_on_the_page(tmp_path, table):
             with server.client("bob") as other:
                 assert other.approvals() == []
             steward.approve(first["id"])
+            with pytest.raises(ServerError, match="it was approved or closed"):
+                steward.approve(first["id"])
             analyst.ask("people", "SELECT COUNT(*) FROM people", epsilon="1")
             job = {"method": "histogram", "attributes": ["sex"], "epsilon": "3"}
             failed = analyst.release("people", **job)

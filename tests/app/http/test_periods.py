@@ -127,6 +127,12 @@ def test_months_of_what_does_not_add_up_are_refused(text):
         total_of(text)
 
 
+@pytest.mark.parametrize("text", ["1 a month for 0 months", "1 a month for 1000 months", "1 for 2 months", "1 a month"])
+def test_months_that_are_spelled_otherwise_are_told_how(text):
+    with pytest.raises(LossError, match=r"is spelled '0[.]5 a month for 12 months' .* of 1 to 999 months"):
+        total_of(text)
+
+
 def test_a_limit_by_months_is_of_a_server(service):
     assert read_periods("1") is None
     assert total_of("1,1e-9") == EpsilonDelta(1, "1e-9")

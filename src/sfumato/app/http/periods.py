@@ -78,12 +78,18 @@ def read_periods(limit: str) -> Periods | None:
     """The months that a dataset's limit declares; None where it declares none.
 
     Raises:
-        LossError: months of what is neither epsilon nor rho, the losses that add up month by month.
+        LossError: months of what is neither epsilon nor rho, the losses that add up month by month; or months that
+            are spelled otherwise.
 
     >>> read_periods("rho=0.5 a month for 3 months").total, read_periods("1,1e-9")
     (Rho('1.5'), None)
     """
     found = _SPELLED.fullmatch(limit.strip())
+    if found is None and "month" in limit:
+        raise LossError(
+            "a limit by months is spelled '0.5 a month for 12 months' or 'rho=0.1 a month for 24 months', of 1 to 999 "
+            "months"
+        )
     if found is None:
         return None
     each = limit_of(found["limit"])

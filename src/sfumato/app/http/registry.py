@@ -133,7 +133,7 @@ class Registry:
         time, one does, and the others are told.
 
         Returns:
-            Names under which the table is registered already; then nothing was done, unless it is to have a
+            Names by which the table can be asked already; then nothing was done, unless it is to have a
             ``second_budget``.
 
         Raises:
@@ -152,12 +152,12 @@ class Registry:
             "registered": _now(),
         }
         with self._store.founding() as driver:
-            registered = driver.rows("SELECT name, source, domain FROM service_dataset")
+            registered = driver.rows("SELECT name, source, domain, COALESCE(called, name) FROM service_dataset")
             refuse_taken(driver, dataset.name)
-            alike = {name for name, source, domain in registered if same_place(source, json.loads(domain))}
+            alike = {name for name, source, domain, _ in registered if same_place(source, json.loads(domain))}
             alike |= same_content(driver, new.read)
             if alike and not second_budget:
-                return tuple(sorted(alike))
+                return tuple(sorted(called for name, _, _, called in registered if name in alike))
             create_or_check(driver, dataset.name, new.limit, new.unit)
             driver.insert("service_dataset", [row])
             driver.insert("service_name", [{"name": dataset.name, "dataset": dataset.name}])

@@ -116,7 +116,10 @@ def approve(approval_id: str, key: Steward, worker: Worker) -> dict[str, Any]:
     """Approve one release, once: this question at this loss, of this version of the table, for who asked for it."""
     if not worker.approvals.approve(approval_id, key):
         raise RefusalError(
-            "no-such-request", "Nothing waits for your approval there", 404, "nobody approves what they asked for"
+            "no-such-request",
+            "Nothing waits for your approval there",
+            404,
+            "it was approved or closed, has ended, or you asked for it; nobody approves what they asked for",
         )
     return {"approved": approval_id}
 

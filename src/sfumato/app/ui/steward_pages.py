@@ -171,7 +171,7 @@ def approve(
     elif worker.approvals.approve(approval_id, key):
         done = "It is approved, once; whoever asked for it asks again."
     else:
-        done = "Nothing waits for your approval there; nobody approves what they asked for."
+        done = "Nothing waits for your approval there: it was approved or closed, has ended, or you asked for it."
     return leave_note(request, _HERE, {"done": done})
 
 
