@@ -152,6 +152,19 @@ def test_an_id_of_people_is_offered_as_the_unit_with_how_many_rows_it_has() -> N
     assert draft_domain(open_table(encounters().drop_columns("patient_nbr"))).domain.unit == Unit()
 
 
+def test_a_number_of_anything_is_no_person_where_one_value_has_many_rows() -> None:
+    years = [9 if index % 3 == 0 else index % 16 for index in range(1000)]
+    draft = draft_domain(open_table(pa.table({"education_num": years, "age": [index % 60 for index in range(1000)]})))
+    assert draft.domain.unit == Unit()
+    assert "education_num" in draft.domain
+    assert draft.hints == {
+        "education_num": "named like an identifier, but 375 of 1,000 rows have one value: if its values are people, it "
+        "belongs into the unit"
+    }
+    named = draft_domain(open_table(pa.table({"patient_num": years, "age": [index % 60 for index in range(1000)]})))
+    assert named.domain.unit.column == "patient_num"
+
+
 def test_risks_of_a_description_are_named() -> None:
     table = open_table(encounters())
     draft = draft_domain(table).domain

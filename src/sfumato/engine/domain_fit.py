@@ -27,6 +27,7 @@ from sfumato.errors import TableError
 MOST_VALUES = 200  # of a categorical attribute, and of an integer one without bins
 BINS = 32
 _UNIQUE = 0.9  # share of rows with a number of their own
+_FEW_ROWS = 20  # that anybody may have, however small the table is
 _LARGEST = 1e307  # from which on edges around the numbers are no numbers any more
 
 Tiles = tuple[int | float, ...]
@@ -110,6 +111,11 @@ def draft_domain(table: ProtectedTable, csv: CsvFormat | None = None) -> Draft:
         else:
             order.append(profile.column.name)
             attributes.append(drafted)
+            if _crowded(profile):
+                hints[profile.column.name] = (
+                    f"named like an identifier, but {profile.repeats[-1][0]:,} of {profile.held:,} rows have one "
+                    "value: if its values are people, it belongs into the unit"
+                )
             if hint := _hint(profile if profile.numbers is None else profile.numbers):
                 hints[profile.column.name] = hint
     if dates and not attributes:
@@ -147,7 +153,9 @@ def _date(profile: Profile) -> dict[str, Any] | None:
 
 def people_of(profiles: Sequence[Profile]) -> People | None:
     """The column that most seems to name people of several rows each; None where there is none."""
-    found = [profile for profile in profiles if profile.repeats and profile.repeats[-1][0] > 1]
+    found = [
+        profile for profile in profiles if profile.repeats and profile.repeats[-1][0] > 1 and not _crowded(profile)
+    ]
     if not found:
         return None
     best = max(found, key=lambda profile: (named_like_people(profile.column.name), profile.distinct))
@@ -157,6 +165,12 @@ def people_of(profiles: Sequence[Profile]) -> People | None:
             at_99 = rows
         beyond -= values
     return People(best.column.name, best.distinct, best.held, best.repeats[-1][0], at_99)
+
+
+def _crowded(profile: Profile) -> bool:
+    """Whether a number of anything, not of people by its name, has one value in more of the rows than anybody has."""
+    crowd = max(_FEW_ROWS, profile.held / 10)
+    return bool(profile.repeats) and profile.repeats[-1][0] > crowd and named_like_people(profile.column.name) == 1
 
 
 def risks(domain: Domain, table: ProtectedTable | None) -> tuple[str, ...]:
