@@ -39,6 +39,8 @@ def test_a_draft_is_edited_accepted_and_then_released_under(hospital: Path) -> N
     assert "still needs to be said public" in sfumato("schema", "show", "draft.yaml", cwd=hospital, code=2).stderr
     text = path.read_text().replace("public: null", "public: true").replace("first: null", "first: 2023-01-01")
     path.write_text(text.replace("last: null", "last: 2023-12-31"))
+    checked = sfumato("schema", "check", "draft.yaml", "--tables", "hospital", cwd=hospital).stdout
+    assert "Still to be said of diagnoses, drugs, visits: how many rows of one patient_id to keep (rows: N)" in checked
     unbounded = sfumato("schema", "accept", "draft.yaml", "--by", "Ann", cwd=hospital, code=2)
     assert "still needs rows" in unbounded.stderr
     path.write_text(path.read_text().replace("rows: null", "rows: 4"))

@@ -21,7 +21,7 @@ from sfumato.errors import InputError, counted
 from sfumato.extras import require
 
 if TYPE_CHECKING:
-    from sfumato.domain.table_schema import Schema
+    from sfumato.domain.table_schema import Schema, SchemaTable
     from sfumato.engine.joined import JoinedTables
     from sfumato.engine.schema_fit import CutRows
 
@@ -119,11 +119,18 @@ def check_schema(
         f"{path} is a schema of {counted(len(schema.tables), 'table')}, {private} of them private, about one "
         f"{schema.id} of {schema.name}; {_state(schema)}."
     )
+    unbounded = [table.name for table in schema if not table.public and not _bounded(schema, table)]
+    if unbounded:
+        text += (
+            f"\n\nStill to be said of {', '.join(unbounded)}: how many rows of one {schema.id} to keep (rows: N), a "
+            "number that is not read off the data."
+        )
     value: dict[str, Any] = {
         "schema": schema.name,
         "unit": schema.id,
         "tables": [table.name for table in schema],
         "draft": schema.draft,
+        "rows_to_say": unbounded,
         "accepted": None if schema.acceptance is None else asdict(schema.acceptance),
         "changed": schema.changed,
         "hash": schema.hash,
@@ -160,14 +167,15 @@ def _cut(schema: Schema, opened: JoinedTables, views: list[Path]) -> list[CutRow
     from sfumato.engine.schema_fit import cut_rows
     from sfumato.query.table_statement import parse_view
 
-    bounded = [
-        table.name
-        for table in schema
-        if not table.public and table.attributes and (table.rows is not None or table.name == schema.units)
-    ]
+    bounded = [table.name for table in schema if table.attributes and not table.public and _bounded(schema, table)]
     asked = {name: f'SELECT * FROM "{name}"' for name in bounded} | {str(path): view_text(path) for path in views}  # noqa: S608 - read by our parser, and by no database
     found = {name: parse_view(text, schema) for name, text in asked.items()}
     return [cut_rows(opened, view, name) for name, view in found.items()]
+
+
+def _bounded(schema: Schema, table: SchemaTable) -> bool:
+    """Whether it is said how many rows of one unit a view of a private table keeps."""
+    return table.rows is not None or table.name == schema.units
 
 
 @app.command("accept")
