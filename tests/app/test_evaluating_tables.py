@@ -32,7 +32,7 @@ def test_a_release_of_tables_is_judged(place: Path) -> None:
     assert "children dealt at random" in out
     assert "guarantee: epsilon = 1" in out
     assert "No attacks were made" in out
-    assert "synthetic/visits: 1 without a parent of" in err
+    assert "these are not judged: 1 without a parent." in err
 
 
 def test_its_page_and_json(place: Path) -> None:
@@ -92,3 +92,6 @@ def test_an_order_without_a_schema_is_refused(place: Path) -> None:
     assert "needs --schema" in err
     _, err = sfumato("evaluate", "a.csv", "b.csv", cwd=place, code=2)
     assert "a single table is judged with its --domain" in err
+    assert "missing: --domain, --holdout, --claim, --out" in err
+    _, err = sfumato("evaluate", "a.csv", "b.csv", "--domain", "d.yaml", "--claim", "k=5", cwd=place, code=2)
+    assert "(missing: --holdout, --out)" in err

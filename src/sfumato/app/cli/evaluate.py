@@ -138,9 +138,11 @@ def evaluate(
     if order:
         raise InputError("--order is how children follow each other: it needs --schema")
     if (domain is None and view is None) or holdout is None or out is None or not claim:
+        given = {"--domain": domain or view, "--holdout": holdout, "--claim": claim, "--out": out}
         raise InputError(
             "a single table is judged with its --domain, a --holdout, a --claim for each release and --out for the "
-            "page; several linked tables with their --schema"
+            f"page (missing: {', '.join(name for name, value in given.items() if not value)}); several linked tables "
+            "with their --schema"
         )
     from sfumato.engine.table_files import shown
     from sfumato.evaluate.frontier import Candidate, frontier, told

@@ -241,7 +241,8 @@ def _owner(related: RelatedTables, child: ChildTable) -> str:
 def _told(release: RelatedRelease) -> str:
     errors = "".join(f"\n  {name}: {value:.4g}" for name, value in release.expected_error.items())
     children = "".join(
-        f"\n  {child.table.name}: the first {child.most} of {_owner(release.related, child)}, "
+        f"\n  {child.table.name}: {'the first' if child.order else 'at most'} {child.most} of "
+        f"{_owner(release.related, child)}, "
         + (f"by {child.order}{', falling' if child.falling else ''}" if child.order else "in no order")
         + (f", none after {child.final[0]} = {child.final[1]}" if child.final else "")
         for child in release.related.children
