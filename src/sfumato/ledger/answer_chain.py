@@ -72,7 +72,8 @@ def refuse_lost(driver: Driver, name: str, number: int, head: str) -> None:
     if answers or reached != head:
         raise BrokenLedgerError(
             f"something is missing from the ledger that was written after entry {number}, perhaps its answer, so that "
-            "it is not computed once more; run 'sfumato ledger verify', and restore the ledger from a copy",
+            "it is not computed once more, and nothing was charged; run 'sfumato ledger verify', and restore the "
+            "ledger from a copy",
             culprit=number,
         )
 

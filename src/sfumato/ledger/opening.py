@@ -95,7 +95,8 @@ def _not_held(store: Store, dataset: str) -> LedgerError:
     listed = ", ".join(map(repr, held[:_LISTED])) + (f" and {len(held) - _LISTED} more" if held[_LISTED:] else "")
     return OtherDatasetsError(
         f"the ledger {store.place} holds no dataset {dataset!r}, only {listed}; "
-        "name one of these, or begin another budget: --create with --limit, or create=True in Python with a limit",
+        "name one of these, or begin another budget where something is released: --create with --limit, or "
+        "create=True in Python with a limit",
         culprit=dataset,
     )
 
