@@ -35,6 +35,7 @@ Payload: TypeAlias = Mapping[str, Any]
 _PLAIN, _COMPRESSED = b"p", b"z"
 _MOST_BYTES = 1 << 36
 _SMALL = 1 << 12  # bytes; compressing fewer saves no page of a database
+_LEVEL = 3  # of zlib: a tenth more bytes than its usual level over a million counts, in a third of the time
 _ENCODER = json.JSONEncoder(allow_nan=False)
 
 
@@ -223,7 +224,7 @@ def encode(payload: Payload) -> bytes:
     }
     text = _ENCODER.encode(head)  # in order: that of columns means something
     whole = b"".join([text.encode(), b"\n", *(array.tobytes() for array in arrays.values())])
-    return _COMPRESSED + zlib.compress(whole) if len(whole) > _SMALL else _PLAIN + whole
+    return _COMPRESSED + zlib.compress(whole, _LEVEL) if len(whole) > _SMALL else _PLAIN + whole
 
 
 _NEVER_STORED = "cOV"  # kinds of arrays: of a complex number half would be dropped where it is taken for a real one
