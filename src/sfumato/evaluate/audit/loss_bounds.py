@@ -72,7 +72,19 @@ class Concentrated:
         return np.where(apart, (terms / ((_ORDERS - 1) * _ORDERS)).max(axis=1), 0.0)
 
 
-Measure: TypeAlias = PureOrApproximate | Gaussian | Concentrated
+@dataclass(frozen=True)
+class Distinguished:
+    """The advantage of telling two inputs apart: by how much an event is likelier on one of them."""
+
+    claimed: float
+    name: str = "advantage"
+
+    def of(self, likelier: Bounds, rarer: Bounds) -> Bounds:
+        """Below zero where the event is not surely likelier."""
+        return likelier - rarer
+
+
+Measure: TypeAlias = PureOrApproximate | Gaussian | Concentrated | Distinguished
 
 
 def measure_of(claim: Loss, mu: float | None) -> Measure:

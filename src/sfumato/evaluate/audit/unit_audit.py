@@ -2,20 +2,30 @@
 
 Noise is the same on both sides, so the sharpest test of all looks along what the unit adds (Neyman and Pearson): a
 single number, however many cells a table has.
+
+A whole release is audited by shadow releases: made as it is, of the same units with one more and without it, by
+somebody who knows them all.  Such an attacker reads the noisy tables that a release publishes.  Which of them there are
+was chosen by what earlier ones said, which both sides know, and by noisy scores, which are not published: but for what
+these tell, the ratio of the products of likelihoods is the sharpest test.  Counts and weights are the attacker's own,
+and nothing of the method is called here.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import InputError
-from sfumato.evaluate.audit.audit import Draw, Subject
+from sfumato.evaluate.audit.audit import FALSE_ALARMS, Draw, Subject
+from sfumato.evaluate.audit.loss_bounds import Distinguished, lower_bounds
+from sfumato.evaluate.intervals import Advantage, ConfidenceInterval, Proportion
+from sfumato.model.noisy_table import NoisyTable
 from sfumato.privacy.entropy import Entropy
-from sfumato.privacy.loss import Rho
+from sfumato.privacy.loss import Loss, Rho
 from sfumato.privacy.noise import DiscreteGaussian
 
 _FINEST = 50  # standard deviation of noise in steps of one, from which mu is that of the continuous one to 1e-3
@@ -64,3 +74,123 @@ def gaussian_unit_subject(
     return unit_subject(
         name, counts, add=lambda exact: noise.add(exact, entropy), claim=claim, finest=math.sqrt(noise.variance)
     )
+
+
+@dataclass(frozen=True, eq=False)
+class KnownRows:
+    """All rows of a table, or those of one unit, as an attacker knows them.
+
+    Attributes:
+        attributes: of the table, in the order of the columns.
+        codes: shape ``(rows, attributes)``.
+        weights: what each row counts, shape ``(rows,)``.
+    """
+
+    attributes: tuple[str, ...]
+    codes: Counted
+    weights: Counted
+
+    def counted(self, table: NoisyTable) -> Counted:
+        """What was measured as it is without noise: the shape of the noisy table."""
+        cells = np.zeros(table.values.shape, dtype=np.int64)
+        places = []
+        for name, groups in zip(table.attributes, table.groups, strict=True):
+            column = self.codes[:, self.attributes.index(name)]
+            places.append(column if groups is None else np.array(groups, dtype=np.int64)[column])
+        if places:
+            np.add.at(cells, tuple(places), self.weights)
+        else:
+            cells += self.weights.sum()
+        return cells
+
+
+def log_likelihood(published: Mapping[str, Sequence[NoisyTable]], known: Mapping[str, KnownRows]) -> float:
+    """How likely the noisy tables of a release are if these are all rows, up to a term that no row has a part in.
+
+    Args:
+        published: noisy tables by what they are of, such as the head of a unit and the tail of its children.
+        known: the rows of each of these.
+    """
+    found = 0.0
+    for part, tables in published.items():
+        for table in tables:
+            apart = (table.values - known[part].counted(table)).astype(np.float64)
+            if isinstance(table.noise, DiscreteGaussian):
+                found -= float((apart**2).sum()) / (2 * float(table.noise.sigma_squared))
+            else:
+                found -= float(np.abs(apart).sum()) / float(table.noise.scale)
+    return found
+
+
+Scores = NDArray[np.float64]
+
+
+def shadow_membership(present: Scores, without: Scores, *, claim: Loss, error: float = FALSE_ALARMS) -> Advantage:
+    """Is the unit in the table: said so where a score of a release is at least a threshold.
+
+    One half of the releases of each kind finds the threshold, the other half is guessed.  The interval is made of those
+    of Clopper and Pearson: of releases that keep their word ``interval.low`` is above the bound with probability at
+    most ``error``.
+
+    Args:
+        present: a score of each release with the unit, such as the difference of two log likelihoods.
+        without: of as many without it.
+        claim: the loss that the release says it has for the unit.
+        error: probability that one end of the interval is wrong.
+
+    Raises:
+        InputError: not as many of each kind, or fewer than four.
+    """
+    if len(present) != len(without) or len(present) < 4:  # noqa: PLR2004
+        raise InputError("an attack needs as many releases with the unit as without it, at least four")
+    half = len(present) // 2
+    values = np.unique(np.concatenate([present[:half], without[:half]]))
+    candidates = np.append((values[1:] + values[:-1]) / 2, values[0])
+    gains = [float((present[:half] >= each).mean() - (without[:half] >= each).mean()) for each in candidates]
+    threshold = candidates[int(np.argmax(gains))]
+    return _advantage(
+        ("membership of a unit", "all other units, and all of this one"),
+        (present[half:] >= threshold, without[half:] >= threshold),
+        claim=claim,
+        error=error,
+    )
+
+
+def shadow_inference(
+    present: Scores, without: Scores, *, true: int, claim: Loss, error: float = FALSE_ALARMS
+) -> Advantage:
+    """Which of several units is in the table: the one under which a release is likeliest.
+
+    Releases without any of them say how often that is right by chance, or by what is so of everybody.
+
+    Args:
+        present: log likelihoods of each release with the unit, shape ``(releases, candidates)``.
+        without: of as many without it.
+        true: which of the candidates the unit is.
+        claim: the loss that the release says it has for the unit.
+        error: probability that one end of the interval is wrong.
+
+    Raises:
+        InputError: not as many of each kind.
+    """
+    if present.shape != without.shape or not len(present):
+        raise InputError("an attack needs as many releases with the unit as without it, of the same candidates")
+    right = present.argmax(axis=1) == true, without.argmax(axis=1) == true
+    return _advantage(
+        ("inference of what a unit's children are", "all other units, and this one but for that"),
+        right,
+        claim=claim,
+        error=error,
+    )
+
+
+def _advantage(
+    said: tuple[str, str], guesses: tuple[NDArray[np.bool_], NDArray[np.bool_]], *, claim: Loss, error: float
+) -> Advantage:
+    """An attack with exact intervals: of so few releases others would be too narrow."""
+    right, wrong = (Proportion(int(guess.sum()), len(guess)) for guess in guesses)
+    measure = Distinguished(claim.advantage_bound())
+    counts = np.array([right.successes]), np.array([wrong.successes])
+    low = float(lower_bounds(measure, *counts, right.trials, error=error)[0])
+    high = -float(lower_bounds(measure, *counts[::-1], right.trials, error=error)[0])
+    return Advantage(*said, right, wrong, ConfidenceInterval(low, high), bound=measure.claimed)
