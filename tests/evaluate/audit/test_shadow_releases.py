@@ -182,7 +182,7 @@ def test_a_release_as_it_is_keeps_its_word(attack: str) -> None:
 
 
 @pytest.mark.parametrize("unit", ["the largest", "the rarest"])
-def test_what_is_published_of_a_unit_is_less_than_the_loss_and_most_of_it_of_the_largest(unit: str) -> None:
+def test_of_the_loss_most_but_not_all_is_published_of_the_largest_unit(unit: str) -> None:
     """So that no attacker has much more to go by than this one."""
     family = UNITS[unit](SIBLINGS[TRUE])
     found = lost(released(Counted([*OTHERS, family], once), CLAIM, 5), family) / float(CLAIM.value)

@@ -122,10 +122,10 @@ def log_likelihood(published: Mapping[str, Sequence[NoisyTable]], known: Mapping
     return found
 
 
-Scores = NDArray[np.float64]
+Shadows = NDArray[np.float64]
 
 
-def shadow_membership(present: Scores, without: Scores, *, claim: Loss, error: float = FALSE_ALARMS) -> Advantage:
+def shadow_membership(present: Shadows, without: Shadows, *, claim: Loss, error: float = FALSE_ALARMS) -> Advantage:
     """Is the unit in the table: said so where a score of a release is at least a threshold.
 
     One half of the releases of each kind finds the threshold, the other half is guessed.  The interval is made of those
@@ -157,7 +157,7 @@ def shadow_membership(present: Scores, without: Scores, *, claim: Loss, error: f
 
 
 def shadow_inference(
-    present: Scores, without: Scores, *, true: int, claim: Loss, error: float = FALSE_ALARMS
+    present: Shadows, without: Shadows, *, true: int, claim: Loss, error: float = FALSE_ALARMS
 ) -> Advantage:
     """Which of several units is in the table: the one under which a release is likeliest.
 
