@@ -23,11 +23,11 @@ __all__ = [
     "Handout",
     "Lab",
     "LabResult",
+    "LabSettings",
     "NamedColumn",
     "Options",
     "Plot",
     "Row",
-    "Settings",
     "Table",
     "hand_out",
     "load",
@@ -77,7 +77,7 @@ class NamedColumn:
         return cls(name, _span(rest, "bounds") if equals else None)
 
 
-class Settings(TypedDict, total=False):
+class LabSettings(TypedDict, total=False):
     """Everything that a lab can be told, as a caller writes it; one value may stand for a list of one."""
 
     runs: int | None
@@ -160,7 +160,7 @@ class Options:
                     )
 
     @classmethod
-    def of(cls, **settings: Unpack[Settings]) -> Options:
+    def of(cls, **settings: Unpack[LabSettings]) -> Options:
         """Read settings as they come from a command line or a caller; a seed is drawn where none is given.
 
         Raises:
@@ -279,7 +279,7 @@ def load(name: str) -> Lab:
     return lab
 
 
-def run(name: str, **settings: Unpack[Settings]) -> LabResult:
+def run(name: str, **settings: Unpack[LabSettings]) -> LabResult:
     """Run a lab with these settings.
 
     Raises:

@@ -15,7 +15,7 @@ from sfumato.extras import missing, require
 
 if TYPE_CHECKING:
     from sfumato.app.demonstration import Demonstration
-    from sfumato_labs.lab import LabResult, Options, Settings
+    from sfumato_labs.lab import LabResult, LabSettings, Options
 
 _TABLES = {
     "census": "a synthetic census of 32 573 people: a release of UCI Adult by aim, with its guarantee",
@@ -173,7 +173,7 @@ def lab(
     """
     from sfumato_labs.lab import MODULES, Options, load
 
-    given: Settings = {
+    given: LabSettings = {
         "runs": runs,
         "seed": seed,
         "data": data,

@@ -68,6 +68,8 @@ class DerivedMechanisms:
 
         So many questions are put at a time as the vault can count at once, each with its part of the loss.
         """
+        if not questions:
+            return ()
         parts = [Fraction(1, len(questions))] * len(questions) if shares is None else shares
         found: list[Measurement] = []
         for batch in self._batches(questions):
