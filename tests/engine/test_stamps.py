@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from sfumato.engine.table_files import same_place, stamps
+from sfumato.engine.open import same_place
+from sfumato.engine.table_files import stamps
 
 
 def test_stamps_tell_every_way_in_which_files_change(tmp_path):
@@ -53,3 +54,34 @@ def test_one_table_under_two_names(tmp_path):
     assert same_place(address.format("ann:x", "people"), address.format("bob:y", "people"))
     assert not same_place(address.format("ann", "people"), address.format("ann", "others"))
     assert not same_place(str(table), address.format("ann", "people"))
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        "postgres://bob:x@h/d?table=people",
+        "postgresql://H.:5432/d?table=people",
+        "postgresql://h/d?table=public.people&sslmode=require",
+        "postgresql://h/%64?table=%70eople",
+        "postgresql://elsewhere/d?host=h&port=5432&table=people",
+    ],
+)
+def test_one_address_however_it_is_spelled(spelled):
+    """Where the table was written meanwhile its content tells nothing: only the address does."""
+    for one, other in ((spelled, "postgresql://ann@h/d?table=people"), ("postgresql://ann@h/d?table=people", spelled)):
+        assert same_place(one, other)
+    for other in ("h/d?table=other.people", "h/other?table=people", "h:5433/d?table=people", "i/d?table=people"):
+        assert not same_place(spelled, f"postgresql://{other}")
+    assert not same_place(spelled, "mysql://h/d?table=people")
+
+
+def test_a_schema_of_mariadb_is_a_database():
+    assert same_place("mysql://h/d?table=people", "mariadb://h:3306/other?table=d.people")
+    assert not same_place("mysql://h/d?table=people", "mariadb://h/other?table=people")
+    assert same_place("mysql://127.0.0.1/d?table=people", "mariadb://localhost/d?table=people")
+
+
+@pytest.mark.parametrize("odd", ["postgresql://h:port/d?table=people", "postgresql://h/d?service=s&table=people"])
+def test_an_address_that_hides_where_it_leads_is_known_by_its_text_alone(odd):
+    assert same_place(odd, odd)
+    assert not same_place(odd, "postgresql://h/d?table=people&application_name=x".replace("people", "others"))

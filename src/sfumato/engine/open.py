@@ -78,6 +78,25 @@ def open_table(source: object, *, csv: CsvFormat | None = None, empty: bool = Fa
     return DuckTable(file_source(source, csv), empty=empty)
 
 
+def same_place(one: str, other: str) -> bool:
+    """Whether two sources share a file, by whatever name, or are one table at one address, however that is spelled.
+
+    Users, passwords and options that lead nowhere make no difference; aliases of a host are not seen through.
+    """
+    files = [{stamp[-2:] for stamp in stamps(each.removeprefix("spark:"))} for each in (one, other)]
+    if any(files):
+        return bool(files[0] & files[1])
+    if shown(one) == shown(other):
+        return True
+    schemes = {each.partition("://")[0] for each in (one, other) if "://" in each}
+    if len(schemes) == 0 or not schemes <= set(_DATABASES) or not all("://" in each for each in (one, other)):
+        return False
+    from sfumato.engine.sql.sql_table import place_of
+
+    places = [place_of(each) for each in (one, other)]
+    return places[0] is not None and places[0] == places[1]
+
+
 @dataclass(frozen=True)
 class ParquetFiles:
     """Parquet files that match a pattern."""

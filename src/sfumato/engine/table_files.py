@@ -83,15 +83,6 @@ def table_files(folder: Path, name: str) -> list[Path]:
     return [file for file in listed if file.name != name and table_name(file) == name and file.is_file()]
 
 
-def same_place(one: str, other: str) -> bool:
-    """Whether two sources share a file, by whatever name, or are one table at one address.
-
-    Addresses are compared by their text without user, password and options: aliases of a host are not seen through.
-    """
-    files = [{stamp[-2:] for stamp in stamps(each.removeprefix("spark:"))} for each in (one, other)]
-    return bool(files[0] & files[1]) or (not any(files) and shown(one) == shown(other))
-
-
 def refuse_repeats(names: Sequence[str], title: str) -> None:
     """Engines tell columns apart without regard to case, so names that differ in case only are one name.
 

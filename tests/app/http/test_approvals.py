@@ -17,8 +17,8 @@ from sfumato.app.http import approvals, release_jobs
 from sfumato.app.http.approvals import ApprovalNeededError, RetiredError
 from sfumato.app.http.asked_question import read_question
 from sfumato.app.http.grants import DatasetTerms
-from sfumato.app.http.problems import RefusalError, UnknownDatasetError
-from sfumato.app.http.registry import Key, Scope
+from sfumato.app.http.problems import RefusalError, UnknownDatasetError, problem
+from sfumato.app.http.registry import Key, Scope, TakenNameError
 from sfumato.app.http.service import Service
 from sfumato.app.requests.queries import AskRequest
 from sfumato.app.requests.releases import AnonymizeRequest, SynthesisFields
@@ -322,6 +322,22 @@ def test_who_registers_a_renamed_table_is_told_the_name_by_which_it_is_asked(ser
     service.rename("people", "persons")
     with pytest.raises(RefusalError, match=r"it is 'persons' already.*ask under that name"):
         service.register("again", source=str(table), domain=DOMAIN, limit="1", more={})
+
+
+def test_who_registers_a_retired_table_is_told_that_it_is_retired(service, table):
+    service.retire("people", retired=True)
+    with pytest.raises(RefusalError, match=r"'people' \(retired\) already.*out of retirement") as told:
+        service.register("again", source=str(table), domain=DOMAIN, limit="1", more={})
+    assert "ask under" not in str(told.value)
+
+
+def test_a_name_that_is_taken_conflicts_before_a_table_is_read(service):
+    service.rename("people", "persons")
+    for name in ("people", "persons", "perso\uff4es"):
+        with pytest.raises(TakenNameError) as refused:
+            service.register(name, source="/nosuch.csv", domain=DOMAIN, limit="1", more={})
+        found = problem(refused.value)
+        assert (found["type"], found["status"], found["charged"]) == ("/problems/dataset-exists", 409, False)
 
 
 def test_compatible_forms_of_a_name_are_one(service, tmp_path):

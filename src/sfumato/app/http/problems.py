@@ -19,7 +19,7 @@ from starlette.types import Scope as Connection
 
 from sfumato.app.http.approvals import ApprovalNeededError, RetiredError
 from sfumato.app.http.processes import LEDGER_FAILURES, REFUSALS
-from sfumato.app.http.registry import Key, Scope
+from sfumato.app.http.registry import Key, Scope, TakenNameError
 from sfumato.errors import (
     BrokenLedgerError,
     BudgetError,
@@ -84,6 +84,7 @@ class BudgetUsedUpError(BudgetError):
 # type, title, status, whether the error's own sentence is shown, whether something was charged (None: unknown)
 _KINDS: tuple[tuple[type[SfumatoError], tuple[str, str, int, bool, bool | None]], ...] = (
     (UnknownDatasetError, ("unknown-dataset", "There is no such dataset", 404, True, False)),
+    (TakenNameError, ("dataset-exists", "The name is taken", 409, True, False)),
     (ApprovalNeededError, ("approval-needed", "This needs an approval", 403, True, False)),
     (RetiredError, ("dataset-retired", "The dataset is retired", 403, True, False)),
     (BudgetError, ("budget-exceeded", "The budget does not admit this", 403, True, False)),

@@ -42,6 +42,10 @@ class Scope(StrEnum):
     LINK = "link"  # opens the page for a steward once, and nothing else
 
 
+class TakenNameError(InputError):
+    """A name that a dataset has or had, and that no other gets."""
+
+
 @dataclass(frozen=True)
 class Dataset:
     """A registered table: where it lies, its public domain as a document, and what is public besides.
@@ -126,18 +130,18 @@ class Registry:
 
     def register(
         self, new: Registration, *, same_place: Callable[[str, Mapping[str, Any]], bool], second_budget: bool
-    ) -> tuple[str, ...]:
+    ) -> tuple[Dataset, ...]:
         """Register a dataset with its ledger, its unit and the version that was read, all at once or not at all.
 
         Nobody else registers meanwhile, so that of several who register one table under different names at the same
         time, one does, and the others are told.
 
         Returns:
-            Names by which the table can be asked already; then nothing was done, unless it is to have a
-            ``second_budget``.
+            Datasets that are of the same table; then nothing was done, unless it is to have a ``second_budget``.
 
         Raises:
-            InputError: the name is taken, or is no name.
+            TakenNameError: another dataset has or had the name.
+            InputError: it is no name.
             LimitError, UnitError: a ledger of that name has another limit or unit.
         """
         dataset = new.dataset
@@ -152,12 +156,12 @@ class Registry:
             "registered": _now(),
         }
         with self._store.founding() as driver:
-            registered = driver.rows("SELECT name, source, domain, COALESCE(called, name) FROM service_dataset")
-            refuse_taken(driver, dataset.name)
-            alike = {name for name, source, domain, _ in registered if same_place(source, json.loads(domain))}
+            registered = [_as_dataset(row) for row in driver.records("SELECT * FROM service_dataset")]
+            _refuse_taken(driver, dataset.name)
+            alike = {each.name for each in registered if same_place(each.source, each.domain)}
             alike |= same_content(driver, new.read)
             if alike and not second_budget:
-                return tuple(sorted(called for name, _, _, called in registered if name in alike))
+                return tuple(sorted((each for each in registered if each.name in alike), key=lambda each: each.called))
             create_or_check(driver, dataset.name, new.limit, new.unit)
             driver.insert("service_dataset", [row])
             driver.insert("service_name", [{"name": dataset.name, "dataset": dataset.name}])
@@ -182,16 +186,26 @@ class Registry:
                     return _as_dataset(row)
         return None
 
+    def refuse_taken(self, name: str) -> None:
+        """Refuse a name that a dataset has or had, before a table is read for it.
+
+        Raises:
+            TakenNameError: one has or had it, or a compatible form of it.
+        """
+        with self._store.reading() as driver:
+            _refuse_taken(driver, name)
+
     def rename(self, dataset: Dataset, called: str) -> None:
         """Call a dataset otherwise; its ledger, terms and versions stay, and no other gets a name that it had.
 
         Raises:
-            InputError: another dataset has or had the name, or it is no name.
+            TakenNameError: another dataset has or had the name.
+            InputError: it is no name.
         """
         refuse_name(called)
         name = plain_name(called)
         with self._store.founding() as driver:
-            refuse_taken(driver, name, of_other_than=dataset.name)
+            _refuse_taken(driver, name, of_other_than=dataset.name)
             if driver.value("SELECT COUNT(*) FROM service_name WHERE name = :name", {"name": name}) == 0:
                 driver.insert("service_name", [{"name": name, "dataset": dataset.name}])
             change = "UPDATE service_dataset SET called = :called WHERE name = :name"
@@ -379,15 +393,15 @@ def plain_name(name: str) -> str:
     return unicodedata.normalize("NFKC", name)
 
 
-def refuse_taken(driver: Driver, name: str, *, of_other_than: str | None = None) -> None:
+def _refuse_taken(driver: Driver, name: str, *, of_other_than: str | None = None) -> None:
     """Refuse a name that a dataset has or had, whose journal it may still name somewhere.
 
     Raises:
-        InputError: one has or had it, or a compatible form of it.
+        TakenNameError: one has or had it, or a compatible form of it.
     """
     for known, dataset in driver.rows("SELECT name, dataset FROM service_name"):
         if plain_name(known) == plain_name(name) and dataset != of_other_than:
-            raise InputError(f"there is or was a dataset {name!r} already; choose another name")
+            raise TakenNameError(f"there is or was a dataset {name!r} already; choose another name", culprit=name)
 
 
 def refuse_holder(name: str) -> None:

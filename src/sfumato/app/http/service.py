@@ -100,10 +100,10 @@ class Service:
                 is registered under another name.
 
         Raises:
-            InputError: the limit cannot be used.
+            InputError: the limit cannot be used, or the name is taken.
             RefusalError: the table lies where none is served, the domain cannot be used, the table cannot be read or
-                does not fit it, the name is taken, or the table is registered under another name and nobody confirmed
-                that it is to have a second budget.
+                does not fit it, or it is registered under another name and nobody confirmed that it is to have a
+                second budget.
         """
         refuse_name(name)
         name = plain_name(name)
@@ -120,8 +120,7 @@ class Service:
         most = total_of(limit)
         if most is None:
             raise LossError("state the most that may ever be released from the dataset")
-        if self.registry.dataset(name) is not None:
-            raise RefusalError("dataset-exists", "The name is taken", 409, f"{name!r} is registered; choose a new name")
+        self.registry.refuse_taken(name)
         dataset = Dataset(name, source, domain, limit, more.get("rows"), tuple(more.get("discoverable", ())))
         if isinstance(found, Schema) and (dataset.rows is not None or dataset.discoverable):
             raise InputError("public rows and columns whose values are found belong to datasets of one table")
@@ -138,13 +137,14 @@ class Service:
             second_budget=more.get("second_budget", False),
         )
         if others:
-            names = ", ".join(map(repr, others))
+            names = ", ".join(f"{each.called!r}{' (retired)' * each.retired}" for each in others)
+            asked = "take that out of retirement" if all(each.retired for each in others) else "ask under that name"
             raise RefusalError(
                 "table-registered",
                 "The table is registered under another name",
                 409,
                 f"it is {names} already, and what is released under both names adds up, so that people are protected "
-                "less than either limit says; ask under that name, or confirm that there is to be a second budget",
+                f"less than either limit says; {asked}, or confirm that there is to be a second budget",
             )
         loaded = self.loaded(name)
         self.tables.begin(loaded, fresh)
@@ -198,7 +198,7 @@ class Service:
 
         Raises:
             UnknownDatasetError: there is none of that name.
-            InputError: another dataset has or had the new one.
+            TakenNameError: another dataset has or had the new one.
         """
         self.registry.rename(self.loaded(name).dataset, called)
         self._called.clear()

@@ -12,9 +12,9 @@ from sfumato.domain import Domain, Unit, parse
 from sfumato.domain.table_schema import VERSION, Schema, parse_schema
 from sfumato.engine.encoding import any_attribute
 from sfumato.engine.joined import JoinedTables, open_schema_table, open_tables, table_place
-from sfumato.engine.open import open_table
+from sfumato.engine.open import open_table, same_place
 from sfumato.engine.port import ColumnKind, Encoded, ProtectedTable
-from sfumato.engine.table_files import Stamps, same_place, stamps
+from sfumato.engine.table_files import Stamps, stamps
 from sfumato.errors import EngineError, InputError, QueryError, TableError
 from sfumato.ledger import Ledger
 from sfumato.vault.schema_vault import SchemaVault
