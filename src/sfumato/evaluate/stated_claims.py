@@ -10,8 +10,9 @@ from sfumato.errors import InputError
 from sfumato.evaluate.released import Claim
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho
 from sfumato.strict_documents import read_json
-from sfumato.synthesize.codebook import read_codebook
-from sfumato.synthesize.families.family_codebook import STATEMENT
+
+_OURS = b"sfumato."
+"""How the names begin of what our releases carry beside their rows."""
 
 
 def claim_of_folder(folder: Path, claim: Claim | None) -> Claim | None:
@@ -24,6 +25,8 @@ def claim_of_folder(folder: Path, claim: Claim | None) -> Claim | None:
     Raises:
         InputError: both say something, and not the same; or the statement is damaged.
     """
+    from sfumato.synthesize.families.family_codebook import STATEMENT
+
     place = folder / STATEMENT
     if not place.is_file():
         return claim
@@ -40,6 +43,8 @@ def claim_of_folder(folder: Path, claim: Claim | None) -> Claim | None:
 
 def stated_orders(folder: Path) -> dict[str, str]:
     """How the children of a parent follow each other in a release, by table, where it says so."""
+    from sfumato.synthesize.families.family_codebook import STATEMENT
+
     place = folder / STATEMENT
     if not place.is_file():
         return {}
@@ -71,11 +76,32 @@ def claim_of_file(path: Path, claim: Claim) -> Claim:
     Raises:
         InputError: the codebook says otherwise.
     """
+    if not any(name.startswith(_OURS) for name in _carried(path)):
+        return claim
+    from sfumato.synthesize.codebook import read_codebook
+
     try:
         stated = _loss(read_codebook(path).guarantee.loss)
     except (InputError, KeyError, ValueError):  # no release of ours, or one that states no loss
         return claim
     return _agreed(str(path), stated, claim) or claim
+
+
+def _carried(path: Path) -> Mapping[bytes, bytes]:
+    """What a Parquet or Arrow file holds beside its rows; nothing for others, and for what cannot be read."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        match path.suffix.lower():
+            case ".parquet":
+                return pq.read_schema(path).metadata or {}
+            case ".arrow":
+                with pa.memory_map(str(path)) as source:
+                    return pa.ipc.open_file(source).schema.metadata or {}
+    except (OSError, pa.ArrowException):
+        pass
+    return {}
 
 
 def _agreed(where: str, stated: Loss, claim: Claim | None) -> Claim:

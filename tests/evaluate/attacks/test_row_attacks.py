@@ -7,17 +7,14 @@ import pytest
 
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.errors import TableError
-from sfumato.evaluate.attacks import row_attacks
+from sfumato.evaluate.attacks import row_attacks, singling_out
 from sfumato.evaluate.attacks.row_attacks import (
-    RowsByCell,
     Similarity,
-    alone,
     downcode,
-    matches,
     membership_scores,
     nearby,
-    places,
 )
+from sfumato.evaluate.attacks.singling_out import RowsInCells, lone_rows, matches
 from sfumato.evaluate.released import Released, Rows, spread
 
 
@@ -70,12 +67,14 @@ def test_the_original_must_be_the_one_that_was_recoded(people):
 
 
 @pytest.mark.parametrize("recoded", [Released.of, globally_recoded, lambda rows: locally_recoded(rows, [0, 1], 3)])
-def test_people_in_a_condition_are_counted_as_one_by_one(people, recoded):
+@pytest.mark.parametrize("kept", [1 << 20, 1])
+def test_people_in_a_condition_are_counted_as_one_by_one(people, recoded, kept, monkeypatch):
+    monkeypatch.setattr(singling_out, "_KEPT", kept)
     release, table = recoded(people.population(300, seed=0)), people.population(500, seed=1)
     random = np.random.default_rng(2)
     rows, used = random.integers(0, 300, 60), random.random((60, len(table.domain))) < 0.5
     used[:, 0] |= ~used.any(axis=1)
-    found = matches(release, (rows, used), RowsByCell.of(table))
+    found = matches((rows, used), RowsInCells.of(release, table))
     for row, columns, count in zip(rows, used, found, strict=True):
         inside = [
             all(release.cells[c][release.codes[row, c], person[c]] > 0 for c in np.flatnonzero(columns))
@@ -85,14 +84,28 @@ def test_people_in_a_condition_are_counted_as_one_by_one(people, recoded):
     assert found.max() > 1
 
 
-def test_rows_that_no_other_equals_are_those_of_numpy():
+@pytest.mark.parametrize("rows", [90, 3000])
+@pytest.mark.parametrize("count", [1, 4, 10_000])
+def test_lone_rows_are_those_of_numpy_each_as_often_as_any(rows, count):
+    """Many agree in their lowest bits; all are sorted, or only some looked at, as many are wanted or few."""
     random = np.random.default_rng(3)
-    values = random.integers(0, 400, 300, dtype=np.uint64) * np.uint64(1 << 15)  # many agree in their lowest bits
-    once, first, counts = np.unique(values, return_index=True, return_counts=True)
-    assert alone(values).tolist() == once[counts == 1].tolist()
-    wanted = random.permutation(np.flatnonzero(counts == 1))
-    assert places(values, once[wanted]).tolist() == first[wanted].tolist()
-    assert places(values, once[:0]).tolist() == []
+    values = random.integers(0, rows, rows, dtype=np.uint64) * np.uint64(1 << 15)
+    _, first, counts = np.unique(values, return_index=True, return_counts=True)
+    lone = first[counts == 1]
+    drawn = np.zeros(rows)
+    for _ in range(400):
+        found = lone_rows(values, count, random)
+        assert len(set(found.tolist())) == len(found) == min(count, len(lone))
+        drawn[found] += 1
+    assert not np.delete(drawn, lone).any()
+    mean = 400 * min(count, len(lone)) / len(lone)
+    chi_square = ((drawn[lone] - mean) ** 2 / mean).sum()
+    assert chi_square < len(lone) + 8 * math.sqrt(2 * len(lone)) + 32
+
+
+def test_no_row_is_alone_where_every_one_has_its_twin():
+    values = np.repeat(np.arange(40, dtype=np.uint64), 2)
+    assert lone_rows(values, 5, np.random.default_rng(0)).tolist() == []
 
 
 @pytest.mark.parametrize("recoded", [Released.of, globally_recoded, lambda rows: locally_recoded(rows, [0, 1], 3)])

@@ -8,8 +8,9 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
+from importlib.machinery import ModuleSpec, PathFinder
 from types import FrameType
 from typing import Annotated, Any, NoReturn
 
@@ -121,12 +122,26 @@ def main(
     """Exit codes: 0 done, 1 failed, 2 wrong input, 3 budget refused."""
 
 
-class _WithoutPandas:
-    """Keeps Arrow and scikit-learn from importing pandas, which they do unasked: no command is handed a frame of it."""
+_UNUSED = ("numpy.f2py", "numpy.testing", "numpy.ctypeslib")  # SciPy imports all of NumPy, by a star
 
-    def find_spec(self, name: str, *_: object) -> None:
+
+class _WithoutPandas:
+    """Keeps Arrow and scikit-learn from importing pandas, which they do unasked: no command is handed a frame of it.
+
+    Parts of NumPy that nobody may use either are loaded where somebody does.
+    """
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, *_: object) -> ModuleSpec | None:
         if name == "pandas" and _importer().partition(".")[0] in ("pyarrow", "sfumato", "sklearn"):
             raise ModuleNotFoundError("no command uses pandas", name=name)
+        if name not in _UNUSED:
+            return None
+        from importlib.util import LazyLoader
+
+        found = PathFinder.find_spec(name, path)
+        if found is not None and found.loader is not None:
+            found.loader = LazyLoader(found.loader)
+        return found
 
 
 def _importer() -> str:

@@ -10,16 +10,15 @@ from sfumato.evaluate.attacks.row_attacks import (
     INFERENCE_KNOWLEDGE,
     LINKAGE_KNOWLEDGE,
     MEMBERSHIP_KNOWLEDGE,
-    SINGLING_OUT_KNOWLEDGE,
     Roc,
     Similarity,
     draw_targets,
     fit_row_attacks,
     guess_members,
     roc,
-    singled_out,
     test_row_attacks,
 )
+from sfumato.evaluate.attacks.singling_out import SINGLING_OUT_KNOWLEDGE, singled_out
 from sfumato.evaluate.intervals import Advantage, advantage, worst
 from sfumato.evaluate.population_split import refuse_wrong_people, refuse_wrong_release
 from sfumato.evaluate.released import Claim, MarginalSource, Perturbed, Released, Rows
