@@ -26,7 +26,7 @@ def joint(model):
     logs = np.zeros([model.sizes[name] for name in model.sizes])
     for factor in model.factors:
         logs = logs + factor.expand(tuple(model.sizes))
-    table = np.exp(logs)
+    table = np.exp(logs - logs.max())
     return Factor(tuple(model.sizes), table / table.sum())
 
 
@@ -74,6 +74,34 @@ def test_potentials_far_apart_do_not_underflow():
     factors = tuple(Factor(clique, np.array([[0.0, -700.0], [-700.0, -20.0 * i]])) for i, clique in enumerate(chain))
     model = GraphicalModel({f"x{i}": 2 for i in range(61)}, factors, 1.0)
     np.testing.assert_allclose(model.probabilities(("x0", "x60")).values, [[1, 0], [0, 0]], atol=1e-12)
+
+
+@given(CLIQUES, st.integers(0, 100), st.sampled_from([0.0, 0.3]))
+def test_marginals_of_potentials_thousands_apart_are_those_of_the_joint(cliques, seed, impossible):
+    """As after a fit to noise far above the number of rows: no sum of probabilities holds them."""
+    random = np.random.default_rng(seed)
+    model = random_model(cliques, seed)
+    factors = tuple(Factor(f.attributes, np.round(1000 * f.values)) for f in model.factors)
+    barred = tuple(
+        Factor(f.attributes, np.where(random.random(f.values.shape) < impossible, -np.inf, 0.0)) for f in factors
+    )
+    model = GraphicalModel(SIZES, (*factors, *barred), 100.0)
+    if np.isneginf(sum((f.expand(NAMES) for f in model.factors), np.zeros([SIZES[name] for name in NAMES]))).all():
+        with pytest.raises(InfeasibleError, match="no combination"):
+            _ = model.beliefs
+        return
+    whole = joint(model)
+    for attributes in [*combinations(NAMES, 1), *combinations(NAMES, 2), NAMES]:
+        np.testing.assert_allclose(model.probabilities(attributes).values, whole.project(attributes).values, atol=1e-9)
+
+
+def test_cliques_that_agree_on_a_cell_which_each_of_them_all_but_rules_out():
+    factors = (
+        Factor(("a", "b"), np.array([[-3000.0, -1000.0, 0.0], [-3000.0, -1000.0, 0.0]])),
+        Factor(("b", "c"), np.array([[0.0, 0.0], [-1000.0, -1000.0], [-3000.0, -3000.0]])),
+    )
+    model = GraphicalModel(SIZES, factors, 1.0)
+    np.testing.assert_allclose(model.probabilities(("b",)).values, [0, 1, 0], atol=1e-12)
 
 
 def test_attributes_of_one_cell_take_no_room_however_many():

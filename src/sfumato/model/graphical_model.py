@@ -92,7 +92,17 @@ class GraphicalModel:
 
 
 def calibrate(tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[str, int]) -> tuple[FloatArray, ...] | None:
-    """Clique marginals of the distribution with these log potentials; None where no cell has positive mass."""
+    """Clique marginals of the distribution with these log potentials; None where no cell has positive mass.
+
+    Messages are sums of probabilities.  Where all of these are too small for a number, as of a model that was fitted to
+    noise far above its total, they are logarithms.
+    """
+    found = _by_sums(tree, factors, sizes)
+    return _by_logarithms(tree, factors, sizes) if found is None else found
+
+
+def _by_sums(tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[str, int]) -> tuple[FloatArray, ...] | None:
+    """Clique marginals; None where no cell has a mass that a number holds."""
     tables = _tables(tree, factors, sizes)
     for child, parent in reversed(list(enumerate(tree.parents))):
         if parent < 0:
@@ -115,21 +125,60 @@ def calibrate(tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[str,
     return tuple(tables)
 
 
+def _by_logarithms(
+    tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[str, int]
+) -> tuple[FloatArray, ...] | None:
+    """Clique marginals; None where no cell is possible."""
+    tables = _log_tables(tree, factors, sizes)
+    for child, parent in reversed(list(enumerate(tree.parents))):
+        if parent >= 0:
+            sums = _log_sums(tree.cliques[child], tables[child], tree.separators[child])
+            finite = np.where(np.isfinite(sums.values), sums.values, 0.0)  # nothing is left of the others either way
+            tables[child] = tables[child] - Factor(sums.attributes, finite).expand(tree.cliques[child])
+            tables[parent] = tables[parent] + sums.expand(tree.cliques[parent])
+    for index, parent in enumerate(tree.parents):
+        above = tree.cliques[index if parent < 0 else parent]
+        carried = _log_sums(above, tables[index if parent < 0 else parent], tree.separators[index])
+        if parent >= 0:
+            tables[index] = tables[index] + carried.expand(tree.cliques[index])
+        elif np.isfinite(carried.values):
+            tables[index] = tables[index] - carried.values
+        else:
+            return None
+    return tuple(np.exp(table) for table in tables)
+
+
+def _log_sums(clique: Clique, table: FloatArray, separator: Clique) -> Factor:
+    """Logarithms of the sums of a table of logarithms over all attributes but those of a separator."""
+    kept = tuple(name for name in clique if name in separator)
+    others = tuple(place for place, name in enumerate(clique) if name not in separator)
+    most = table.max(axis=others, keepdims=True)
+    most = np.where(np.isfinite(most), most, 0.0)
+    with np.errstate(divide="ignore"):  # of an impossible cell it is minus infinity
+        sums = np.log(np.exp(table - most).sum(axis=others, keepdims=True)) + most
+    return Factor(kept, sums.squeeze(axis=others))
+
+
 def _tables(tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[str, int]) -> list[FloatArray]:
     """Exponentials of the sums of potentials, one table a clique, each scaled to a largest cell of one."""
-    held: list[list[Factor]] = [[] for _ in tree.cliques]
-    for factor in factors:
-        holder = tree.holder(factor.attributes)
-        assert holder is not None
-        held[holder].append(factor)
-    tables = [
-        sum_all(parts, {name: sizes[name] for name in clique}) for parts, clique in zip(held, tree.cliques, strict=True)
-    ]
+    tables = _log_tables(tree, factors, sizes)
     for table in tables:
         most = float(table.max())
         np.subtract(table, most if np.isfinite(most) else 0.0, out=table)
         np.exp(table, out=table)
     return tables
+
+
+def _log_tables(tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[str, int]) -> list[FloatArray]:
+    """The sums of potentials, one table a clique."""
+    held: list[list[Factor]] = [[] for _ in tree.cliques]
+    for factor in factors:
+        holder = tree.holder(factor.attributes)
+        assert holder is not None
+        held[holder].append(factor)
+    return [
+        sum_all(parts, {name: sizes[name] for name in clique}) for parts, clique in zip(held, tree.cliques, strict=True)
+    ]
 
 
 def _inverse(sums: FloatArray) -> FloatArray:
