@@ -24,6 +24,20 @@ def test_a_loss_at_which_noise_outweighs_the_table_is_said_beforehand() -> None:
     assert "of fewer rows a synthetic table says nothing" in said
 
 
+def test_a_loss_that_leaves_nothing_for_a_column_is_said_beforehand() -> None:
+    wide = Domain(tuple(Integer(name=f"x{n}", minimum=0, maximum=9, unknown=Unknown.CLAMP) for n in range(20)))
+    (said,) = drowned_totals(wide, Epsilon("0.05"), NoisyTotal())  # a count of each is off by up to 1,198 rows
+    assert said.startswith(
+        "divided over 20 columns this loss leaves noise that may outweigh 1,198 rows in a count of each"
+    )
+    (said,) = drowned_totals(wide, Epsilon("0.05"), PublicTotal(1198))
+    assert "all of 1,198 rows" in said
+    assert drowned_totals(wide, Epsilon("0.05"), PublicTotal(1199)) == ()
+    assert drowned_totals(wide, Epsilon("0.06"), NoisyTotal()) == ()
+    few = Domain(wide.attributes[:3])  # as one table, which takes the whole loss
+    assert drowned_totals(few, Epsilon("0.006"), NoisyTotal()) == ()
+
+
 def test_a_synthesizer_is_fitted_and_sampled() -> None:
     vault = SimulatedVault(ArrayTable(DOMAIN, np.arange(200)[:, None] % 10), seed=1)
     synthesizer = Synthesizer(histogram, loss=Epsilon(1), total=PublicTotal(200))

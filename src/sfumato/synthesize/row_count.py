@@ -83,16 +83,30 @@ def refuse_wrong(domain: Domain, loss: Loss, total: RowTotal) -> None:
 def drowned_totals(domain: Domain, loss: Loss, total: RowTotal) -> tuple[str, ...]:
     """Whether noise would drown a table at a loss, in sentences, before it is charged; it looks at no data.
 
-    What is compared is the noise on one count at the whole loss, of which every table gets a part only: with a public
-    number of rows, or a thousand where it is not public.
+    What is compared with a public number of rows, or with a thousand where it is not public, is the noise on one count
+    at the whole loss, which no method is below; and of a domain that is too large to be measured as one table the noise
+    on a count of a single column at this loss divided over the columns, as methods leave no more for each.
     """
-    (noise,) = noises(domain, [Marginal(())], loss.divisible, None)
-    most = noise.quantile(Fraction(95, 100))
-    if isinstance(total, PublicTotal) and most >= total.count:
-        return (f"at this loss noise may outweigh all of {total.count:,} rows; a synthetic table would say nothing",)
-    if not isinstance(total, PublicTotal) and most > MANY_ROWS:
+    public = isinstance(total, PublicTotal)
+    rows = total.count if isinstance(total, PublicTotal) else MANY_ROWS + 1
+    if (most := _usual_error(domain, loss.divisible)) >= rows:
+        if public:
+            return (f"at this loss noise may outweigh all of {rows:,} rows; a synthetic table would say nothing",)
         return (f"at this loss noise may outweigh {most:,} rows; of fewer rows a synthetic table says nothing",)
-    return ()
+    columns = len(domain)
+    if domain.size <= MANY_ROWS or (most := _usual_error(domain, loss.divisible * Fraction(1, columns))) < rows:
+        return ()
+    return (
+        f"divided over {columns} columns this loss leaves noise that may outweigh "
+        f"{f'all of {rows:,}' if public else f'{most:,}'} rows in a count of each; describe fewer columns, or choose a "
+        "larger loss",
+    )
+
+
+def _usual_error(domain: Domain, loss: Epsilon | Rho) -> int:
+    """Rows by which a count is off at most, with 95 %."""
+    (noise,) = noises(domain, [Marginal(())], loss, None)
+    return noise.quantile(Fraction(95, 100))
 
 
 @contextmanager
