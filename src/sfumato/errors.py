@@ -13,6 +13,7 @@
     ├── BudgetError             the ledger refuses the charge: nothing was touched, nothing spent
     ├── LedgerError             the journal cannot be read, written or trusted
     │   ├── MissingLedgerError  there is none yet, and no limit was named to create one with
+    │   ├── NoLedgerError       what lies there is something else
     │   ├── OtherDatasetsError  there is one, which keeps other datasets, and no limit was named to open another with
     │   ├── LimitError          the ledger has another limit than the one named
     │   ├── UnitError           the ledger adds up losses of another unit than the one stated
@@ -83,6 +84,12 @@ class LedgerError(SfumatoError):
 
 class MissingLedgerError(LedgerError):
     """There is no ledger of that name yet, and no limit was named to create one with."""
+
+    exit_code = 2
+
+
+class NoLedgerError(LedgerError):
+    """What lies there is no ledger, but a folder or some other file."""
 
     exit_code = 2
 

@@ -7,9 +7,10 @@ import json
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
-from contextlib import chdir, redirect_stderr, redirect_stdout
+from contextlib import chdir, closing, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
@@ -205,8 +206,26 @@ def test_a_draft_is_refused_and_an_edited_draft_is_not(workspace: Path) -> None:
 def test_broken_ledgers_are_refused(workspace: Path) -> None:
     (workspace / "people.ledger").write_text("not a database, and long enough to look at" * 40)
     before = files(workspace)
-    done = release(workspace, "--epsilon", "1", "--out", "out.parquet", code=1)
-    assert done.stderr.splitlines()[-1].startswith("sfumato: ")
+    done = release(workspace, "--epsilon", "1", "--out", "out.parquet", code=2)
+    assert "is not a ledger but some other file; name another one" in done.stderr.splitlines()[-1]
+    for what in ("show", "verify"):
+        for name in ("people.ledger", "people.yaml", "."):
+            assert "name " in sfumato("ledger", what, name, cwd=workspace, code=2).stderr
+    assert files(workspace) == before
+
+
+def test_a_journal_that_was_changed_is_shown_and_said_to_be_broken(workspace: Path) -> None:
+    release(workspace, "--epsilon", "1", "--limit", "3", "--out", "out.csv")
+    assert json.loads(sfumato("ledger", "show", "people.ledger", "--json", cwd=workspace).stdout)["whole"]
+    with closing(sqlite3.connect(workspace / "people.ledger")) as ledger, ledger:
+        for (trigger,) in ledger.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            ledger.execute(f"DROP TRIGGER {trigger}")
+        ledger.execute("UPDATE ledger_entry SET statement = 'nothing at all' WHERE number = 1")
+    before = files(workspace)
+    done = sfumato("ledger", "show", "people.ledger", cwd=workspace, code=1)
+    assert "nothing at all" in done.stdout
+    assert "the journal of 'default' is broken at entry 1; what is shown of it is not to be trusted" in done.stderr
+    assert not json.loads(sfumato("ledger", "show", "people.ledger", "--json", cwd=workspace, code=1).stdout)["whole"]
     assert files(workspace) == before
 
 

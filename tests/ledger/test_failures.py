@@ -12,7 +12,7 @@ from sqlalchemy.engine import make_url
 from tests.ledger.asking import TENTH, ask, behind_its_back, spent_epsilon, unfreeze
 from tests.services import require
 
-from sfumato.errors import InputError, LedgerError
+from sfumato.errors import InputError, LedgerError, NoLedgerError
 from sfumato.ledger import connections, dbapi, open_ledger, store
 from sfumato.privacy.loss import Epsilon
 
@@ -64,7 +64,7 @@ def test_a_missing_folder(tmp_path):
 def test_a_file_that_is_no_database(file, address):
     file.write_bytes(b"name,age\nann,30\n" * 100)
     before = file.read_bytes()
-    with pytest.raises(LedgerError, match="is not a ledger but some other file"):
+    with pytest.raises(NoLedgerError, match="is not a ledger but some other file"):
         opened(address)
     assert file.read_bytes() == before
 
@@ -73,7 +73,7 @@ def test_a_database_that_is_no_ledger(file, address):
     with closing(sqlite3.connect(file)) as other:
         other.execute("CREATE TABLE people (name TEXT)")
     before = file.read_bytes()
-    with pytest.raises(LedgerError, match="is a database but not a ledger"):
+    with pytest.raises(NoLedgerError, match="is a database but not a ledger"):
         opened(address)
     assert file.read_bytes() == before
 
@@ -181,7 +181,7 @@ def test_a_file_is_opened_under_whatever_name_the_system_gives(name, tmp_path):
 def test_a_name_that_no_file_has_and_a_folder_are_refused(tmp_path):
     with pytest.raises(InputError, match="no file may have"):
         opened(f"sqlite:///{tmp_path}/a\0b.ledger")
-    with pytest.raises(LedgerError, match="is a folder; name a file in it"):
+    with pytest.raises(NoLedgerError, match="is a folder; name a file in it"):
         opened(f"sqlite:///{tmp_path}")
     assert not list(tmp_path.iterdir())
 

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import parse_qsl, quote, unquote
 
-from sfumato.errors import InputError, LedgerError, MovedLedgerError
+from sfumato.errors import InputError, LedgerError, MovedLedgerError, NoLedgerError
 
 _SQLITE = {
     "SQLITE_BUSY": "is locked by another program; close it or try again later",
@@ -69,6 +69,11 @@ class DatabaseError(Exception):
     def is_busy(self) -> bool:
         """Whether SQLite did not wait for a lock of another process."""
         return self._name.startswith("SQLITE_BUSY")
+
+    @property
+    def is_of_other_file(self) -> bool:
+        """Whether SQLite found a file that is no database."""
+        return self._name.startswith("SQLITE_NOTADB")
 
     @property
     def _name(self) -> str:
@@ -132,7 +137,8 @@ def spoken_plainly(place: str) -> Iterator[None]:
     try:
         yield
     except (DatabaseError, NoneLeftError) as error:
-        raise LedgerError(f"the ledger {place} {error}", culprit=place) from error
+        kind = NoLedgerError if isinstance(error, DatabaseError) and error.is_of_other_file else LedgerError
+        raise kind(f"the ledger {place} {error}", culprit=place) from error
 
 
 def failed_for_all(error: Exception) -> bool:

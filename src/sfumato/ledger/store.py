@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import unquote
 
-from sfumato.errors import InputError, LedgerError, MissingLedgerError, MovedLedgerError
+from sfumato.errors import InputError, LedgerError, MissingLedgerError, MovedLedgerError, NoLedgerError
 from sfumato.ledger.connections import connections, identity
 from sfumato.ledger.dbapi import PATIENCE, Address, DatabaseError, Driver, spoken_plainly
 from sfumato.ledger.schema import REVISION, REVISIONS, VERSION_TABLE, bring_up_to_date
@@ -179,7 +179,7 @@ class Store:
             LedgerError: says so.
         """
         if file.is_dir():
-            raise LedgerError(f"the ledger {self.place} is a folder; name a file in it", culprit=self.place)
+            raise NoLedgerError(f"the ledger {self.place} is a folder; name a file in it", culprit=self.place)
         if file.exists() and file.stat().st_nlink > 1:
             raise LedgerError(
                 f"the ledger {self.place} is a file of two names (a hard link), under each of which charges of the "
@@ -208,7 +208,7 @@ class Store:
                 )
             return found
         if self.file and tables:
-            raise LedgerError(f"{self.place} is a database but not a ledger; name another file", culprit=self.place)
+            raise NoLedgerError(f"{self.place} is a database but not a ledger; name another file", culprit=self.place)
         return None
 
     def _use_write_ahead_log(self) -> None:

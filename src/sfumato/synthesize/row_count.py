@@ -96,11 +96,9 @@ def drowned_totals(domain: Domain, loss: Loss, total: RowTotal) -> tuple[str, ..
     columns = len(domain)
     if domain.size <= MANY_ROWS or (most := _usual_error(domain, loss.divisible * Fraction(1, columns))) < rows:
         return ()
-    return (
-        f"divided over {columns} columns this loss leaves noise that may outweigh "
-        f"{f'all of {rows:,}' if public else f'{most:,}'} rows in a count of each; describe fewer columns, or choose a "
-        "larger loss",
-    )
+    hidden = f"all of {rows:,}" if public else f"{most:,}"
+    said = f"divided over {columns} columns this loss leaves noise that may outweigh {hidden} rows in a count of each"
+    return (f"{said}; describe fewer columns, or choose a larger loss",)
 
 
 def _usual_error(domain: Domain, loss: Epsilon | Rho) -> int:

@@ -19,11 +19,11 @@ from sfumato.app.cli.conventions import (
     remark,
     result,
 )
-from sfumato.errors import InputError
+from sfumato.errors import BrokenLedgerError, InputError, LedgerError
 
 if TYPE_CHECKING:
     from sfumato.domain import Unit
-    from sfumato.ledger import Entry
+    from sfumato.ledger import Entry, Ledger
 
 app = typer.Typer(no_args_is_help=True, help="What has been released, what it cost, and what is left.")
 
@@ -55,8 +55,12 @@ def show(
     every: Annotated[bool, typer.Option("--all", help="All entries.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the journal: releases, what each promised and cost, and what is left."""
+    """Show the journal: releases, what each promised and cost, and what is left.
+
+    One that other hands changed is shown as it is, and then the command fails with what 'verify' says of it.
+    """
     with existing(ledger, dataset) as opened:
+        broken = _broken(opened)
         entries = [_entry(entry) for entry in (opened.journal() if every else opened.newest(last))]
         account = opened.remaining()
         spent = opened.limit.guarantee(account.spent)
@@ -71,8 +75,10 @@ def show(
     text += f"{columns(shown)}\n\n{dataset}: {spent} spent; {account}"
     text += "".join(f"\n{name}: {each}" for name, each in analysts.items())
     value: dict[str, Any] = {"dataset": dataset, "spent": spent, "account": str(account), "analysts": analysts}
-    value |= {"earlier": earlier, "entries": entries}
+    value |= {"whole": broken is None, "earlier": earlier, "entries": entries}
     result(value, text, as_json=as_json)
+    if broken is not None:
+        raise BrokenLedgerError(f"{broken}; what is shown of it is not to be trusted", culprit=broken.culprit)
 
 
 @app.command()
@@ -162,6 +168,15 @@ def cap(
     with existing(ledger, dataset) as opened:
         opened.set_cap(analyst, None if lift else loss_of(epsilon, delta, rho))
         remark(f"{analyst}: {opened.remaining(analyst)}")
+
+
+def _broken(ledger: Ledger) -> LedgerError | None:
+    """What a check of the whole journal finds; None where it hangs together."""
+    try:
+        ledger.verify()
+    except LedgerError as error:
+        return error
+    return None
 
 
 def _entry(entry: Entry) -> dict[str, Any]:
