@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.query.conftest import DOMAIN
 
@@ -15,6 +16,7 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import Epsilon
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from sfumato.query import answer as answers
 from sfumato.query import ask, count, table, total
 from sfumato.query.aggregate import Average, Certainty, Count, Total, Variance
 from sfumato.query.hierarchical_histogram import outermost_bins, possible_bins
@@ -116,6 +118,18 @@ def test_an_answer_is_a_table(simulated) -> None:
     assert found.column_names == ["sex", "member", "count(*)", "count(*) error", "count(*) low", "count(*) high"]
     assert found.to_pylist() == answer.rows
     assert len(answer) == len(answer.to_pandas()) == 12
+
+
+@pytest.mark.parametrize("block", [1, 5, 12, 100])
+def test_an_answer_is_written_in_blocks_as_it_is(simulated, tmp_path, monkeypatch, block: int) -> None:
+    monkeypatch.setattr(answers, "_BLOCK", block)
+    answer = ask(simulated, table("sex", "member"), loss=Epsilon(1))
+    rows = answer.released_rows()
+    assert (len(rows), list(rows.columns)) == (12, answer.to_arrow().column_names)
+    rows.write(tmp_path / "answer.parquet")
+    assert pq.read_table(tmp_path / "answer.parquet").equals(answer.to_arrow())
+    nothing = answer.part(slice(0)).released_rows()
+    assert nothing.table.equals(answer.to_arrow()[:0])
 
 
 SMALL = [DiscreteLaplace(scale) for scale in ("0.2", "0.3", "0.5", "0.7", "1", "2")]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import json
 import pickle
 import re
 import zlib
@@ -192,3 +193,33 @@ def test_a_large_answer_is_stored_in_little_time_at_nearly_the_usual_size() -> N
     assert stored[2] >> 6 == 1, "zlib's header says that a fast level was used"
     usual = stored[:1] + zlib.compress(zlib.decompress(stored[1:]))
     assert (decode(usual)["counts"] == counts).all(), "ledgers of earlier versions hold such answers"
+
+
+@pytest.mark.parametrize("least", [-129, -128, -(1 << 31) - 1, -(1 << 63), 0])
+@pytest.mark.parametrize("most", [0, 127, 128, 1 << 15, (1 << 31) - 1, (1 << 63) - 1])
+@pytest.mark.parametrize("kind", ["<i8", ">i8", "<i4"])
+def test_many_whole_numbers_come_back_in_their_type_however_they_are_stored(least: int, most: int, kind: str) -> None:
+    bounds = np.iinfo(kind)
+    counts = np.array([max(least, int(bounds.min)), min(most, int(bounds.max)), *[1] * 5000], dtype=kind).reshape(2, -1)
+    back = decode(encode({"counts": counts}))["counts"]
+    assert back.dtype == counts.dtype
+    assert back.flags.writeable
+    np.testing.assert_array_equal(back, counts)
+
+
+def _stored(arrays: list[list[object]], content: bytes) -> bytes:
+    return b"p" + json.dumps({"values": {}, "arrays": arrays}).encode() + b"\n" + content
+
+
+def test_answers_of_earlier_versions_are_read_and_narrow_ones_that_lie_are_refused() -> None:
+    counts = np.arange(-3, 3)
+    earlier = _stored([["counts", "<i8", [6]]], counts.tobytes())
+    np.testing.assert_array_equal(decode(earlier)["counts"], counts)
+    narrow = counts.astype(np.int8).tobytes()
+    np.testing.assert_array_equal(decode(_stored([["counts", "<i8", [6], "|i1"]], narrow))["counts"], counts)
+    for dtype, held in (("<f8", "|i1"), ("<i8", "|u1"), ("<i8", "|V1"), ("<M8[D]", "|i1")):
+        with pytest.raises(LedgerError):
+            decode(_stored([["counts", dtype, [6], held]], narrow))
+    assert decode(_stored([["counts", "<i8", [6], "|i1"]], narrow), most=48)
+    with pytest.raises(LedgerError):
+        decode(_stored([["counts", "<i8", [6], "|i1"]], narrow), most=47)

@@ -60,9 +60,9 @@ class Estimates:
         """Of some groups, in the order given."""
         return Estimates(*(each[places] for each in self.arrays))
 
-    def first(self, groups: int) -> Estimates:
-        """Of the first so many groups."""
-        return Estimates(*(each[:groups] for each in self.arrays))
+    def part(self, groups: slice) -> Estimates:
+        """Of groups that follow each other."""
+        return Estimates(*(each[groups] for each in self.arrays))
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,8 @@ class Certainty:
     def counts(self, noisy: NDArray[np.int64], noise: Additive, unit: float = 1.0) -> Estimates:
         """Noisy integers in units, each with the same noise."""
         half, value = self.half_width(noise) * unit, noisy.astype(np.float64) * unit
-        return Estimates(value, np.full(len(value), math.sqrt(noise.variance) * unit), value - half, value + half)
+        error = np.broadcast_to(math.sqrt(noise.variance) * unit, value.shape)  # one number for a million groups
+        return Estimates(value, error, value - half, value + half)
 
 
 class Aggregate(ABC):

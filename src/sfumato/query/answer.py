@@ -25,13 +25,14 @@ from sfumato.errors import QueryError
 from sfumato.model.factor import FloatArray, project_to_total
 from sfumato.query.aggregate import Estimates
 from sfumato.query.question import BOUNDED, Query
-from sfumato.vault.release import Release
+from sfumato.vault.release import Release, ReleasedRows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _NUMBERS = ("estimate", "standard_error", "low", "high")
-_PIECE = 1 << 12  # groups written at a time
+_PIECE = 1 << 12  # groups written at a time as JSON
+_BLOCK = 1 << 18  # and as Arrow tables
 _SHOWN = 3  # values that an answer is shown with
 POSTPROCESSED = (
     "counts were made non-negative integers that sum to their rounded noisy total; intervals are of the noisy counts"
@@ -133,11 +134,7 @@ class Answer(Release):
     @property
     def headline(self) -> str:
         """The first values."""
-        first = replace(
-            self,
-            labels=tuple(each[:_SHOWN] for each in self.labels),
-            estimates=tuple(each.first(_SHOWN) for each in self.estimates),
-        )
+        first = self.part(slice(_SHOWN))
         shown = [
             f"{' '.join(key)}{' ' if key else ''}{name} {value}"
             for key, values in zip(first.keys, first.values, strict=True)
@@ -188,9 +185,21 @@ class Answer(Release):
         }
         return pa.table(labels | numbers)
 
+    def released_rows(self) -> ReleasedRows:
+        """The rows of :meth:`to_arrow`, made some at a time, to be written to a file."""
+        return ReleasedRows(AnswerBlocks(self))
+
     def to_pandas(self) -> Any:  # noqa: ANN401  (pandas is optional)
         """The rows as a pandas DataFrame; needs pandas."""
         return self.to_arrow().to_pandas()
+
+    def part(self, groups: slice) -> Answer:
+        """The same of some groups that follow each other."""
+        return replace(
+            self,
+            labels=tuple(each[groups] for each in self.labels),
+            estimates=tuple(each.part(groups) for each in self.estimates),
+        )
 
     def __len__(self) -> int:
         return len(self.estimates[0].value)
@@ -258,6 +267,28 @@ class Answer(Release):
         return table + "".join(f"<p>{html.escape(each)}</p>" for each in said) + super().to_html()
 
 
+@dataclass(frozen=True)
+class AnswerBlocks:
+    """The rows of an answer as Arrow tables, some groups at a time, for a file of many."""
+
+    answer: Answer
+
+    @property
+    def num_rows(self) -> int:
+        """Of all blocks."""
+        return len(self.answer)
+
+    @property
+    def column_names(self) -> list[str]:
+        """Of each block."""
+        return list(self.answer.part(slice(0)).to_arrow().column_names)
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        """At least one table."""
+        for start in range(0, max(1, len(self.answer)), _BLOCK):
+            yield self.answer.part(slice(start, start + _BLOCK)).to_arrow()
+
+
 def _parts(estimates: Estimates) -> Iterator[tuple[float, float, float, float]]:
     """Estimate, standard error and both ends of the interval, by group."""
     return zip(*(each.tolist() for each in estimates.arrays), strict=True)
@@ -268,8 +299,11 @@ def _whole_numbers(labels: pa.Array) -> pa.Array:
     import pyarrow as pa
 
     coded = labels if isinstance(labels, pa.DictionaryArray) else labels.dictionary_encode()
-    spelled = [None if text == EXTRA[0] else int(text) for text in coded.dictionary.to_pylist()]
-    return pa.array(spelled, pa.int64()).take(coded.indices)
+    texts = coded.dictionary.to_pylist()
+    missing = np.array([text == EXTRA[0] for text in texts], dtype=np.bool_)
+    spelled = np.array([0 if text == EXTRA[0] else int(text) for text in texts], dtype=np.int64)
+    places = coded.indices.to_numpy()  # by NumPy, as Arrow's functions take longer to load than this takes
+    return pa.array(spelled[places], mask=missing[places] if missing.any() else None)
 
 
 def _row_template(labels: int, aggregates: int) -> str:

@@ -209,14 +209,12 @@ def _cells(by: Sequence[str], axes: Sequence[Axis]) -> tuple[pa.Array, ...]:
     import pyarrow as pa
 
     sizes = [each.size for each in axes]
-    places = np.indices(sizes, dtype=np.int32).reshape(len(sizes), math.prod(sizes))
-    found = {
-        grouping.name: pa.DictionaryArray.from_arrays(
-            np.asarray(own, dtype=np.int32)[place], pa.array(grouping.labels, pa.string())
-        )
-        for place, axis in zip(places, axes, strict=True)
-        for grouping, own in zip(axis.groupings, axis.cells, strict=True)
-    }
+    found = {}
+    for number, axis in enumerate(axes):
+        along = [1] * number + [axis.size] + [1] * (len(axes) - number - 1)
+        for grouping, own in zip(axis.groupings, axis.cells, strict=True):
+            places = np.broadcast_to(np.asarray(own, dtype=np.int32).reshape(along), sizes).reshape(-1)
+            found[grouping.name] = pa.DictionaryArray.from_arrays(places, pa.array(grouping.labels, pa.string()))
     return tuple(found[name] for name in by)
 
 

@@ -218,13 +218,26 @@ def encode(payload: Payload) -> bytes:
     arrays = {name: value for name, value in payload.items() if isinstance(value, np.ndarray)}
     if any(array.dtype.hasobject for array in arrays.values()):
         raise ValueError("an array of Python objects cannot be stored")
+    stored = {name: _narrow(array) for name, array in arrays.items()}
     head = {
         "values": {name: value for name, value in payload.items() if name not in arrays},
-        "arrays": [[name, array.dtype.str, array.shape] for name, array in arrays.items()],
+        "arrays": [
+            [name, array.dtype.str, array.shape, *([] if (kind := stored[name].dtype) == array.dtype else [kind.str])]
+            for name, array in arrays.items()
+        ],
     }
     text = _ENCODER.encode(head)  # in order: that of columns means something
-    whole = b"".join([text.encode(), b"\n", *(array.tobytes() for array in arrays.values())])
+    whole = b"".join([text.encode(), b"\n", *(array.tobytes() for array in stored.values())])
     return _COMPRESSED + zlib.compress(whole, _LEVEL) if len(whole) > _SMALL else _PLAIN + whole
+
+
+def _narrow(array: np.ndarray) -> np.ndarray:
+    """Many whole numbers in the narrowest type that holds them: they are compressed in half the time and room."""
+    if array.dtype.kind != "i" or array.nbytes <= _SMALL:
+        return array
+    least, most = int(array.min()), int(array.max())
+    kind = max(np.min_scalar_type(min(least, -1)), np.min_scalar_type(min(-most - 1, -1)))
+    return array.astype(kind) if kind.itemsize < array.dtype.itemsize else array
 
 
 _NEVER_STORED = "cOV"  # kinds of arrays: of a complex number half would be dropped where it is taken for a real one
@@ -255,16 +268,21 @@ def _decoded(stored: bytes, most: int) -> dict[str, Any]:
         whole = unpacking.decompress(whole, most)
         if not unpacking.eof:  # cut off, or more than anything that is stored
             raise ValueError
-    text, _, content = whole.partition(b"\n")
-    head = read_json(text)
+    start = whole.find(b"\n") + 1 or len(whole)
+    head = read_json(whole[:start])
     payload: dict[str, Any] = dict(head["values"])
-    start = 0
-    for name, dtype, shape in head["arrays"]:
-        if np.dtype(dtype).kind in _NEVER_STORED:
+    for name, called, shape, *narrow in head["arrays"]:
+        dtype = np.dtype(called)
+        held = np.dtype(*narrow) if narrow else dtype
+        if dtype.kind in _NEVER_STORED or (narrow and (dtype.kind, held.kind) != ("i", "i")):
             raise ValueError
-        flat = np.frombuffer(content, np.dtype(dtype), count=math.prod(shape), offset=start)
+        count = math.prod(shape)
+        most -= count * dtype.itemsize
+        if count < 0 or most < 0:
+            raise ValueError
+        flat = np.frombuffer(whole, held, count=count, offset=start)
         start += flat.nbytes
-        payload[name] = flat.reshape(shape).copy()
-    if start != len(content):
+        payload[name] = flat.reshape(shape).astype(dtype)  # a copy of its own
+    if start != len(whole):
         raise ValueError
     return payload

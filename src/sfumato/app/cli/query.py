@@ -115,7 +115,7 @@ def query(
     from sfumato.app.requests.queries import AskRequest, CostRequest
     from sfumato.privacy.loss import plain
     from sfumato.query import drowned_queries
-    from sfumato.vault.release import ReleasedRows, writable
+    from sfumato.vault.release import writable
 
     refuse_without_schema(schema, unit_rows=unit_rows is not None, per=bool(per))
     tables = None if schema is None else _of_tables(schema, statement, discover, rows=unit_rows, per=per)
@@ -179,7 +179,7 @@ def query(
     if out is None:
         _print(answer, as_json=as_json)
         return
-    ReleasedRows(answer.to_arrow()).write(out, overwrite=overwrite)
+    answer.released_rows().write(out, overwrite=overwrite)
     written = {"out": str(out), "groups": list(answer.groups), "columns": list(answer.columns), "rows": len(answer)}
     stated = {"confidence": float(answer.confidence), **answer.said()}
     result(written | stated, f"Wrote {out}: {counted(len(answer), 'row')}.\n{_meaning(answer)}", as_json=as_json)
