@@ -46,8 +46,15 @@ def application():
     from sfumato.app.http.question_route import QuestionRoute
 
     app = asgi.application()
+
+    class Constant:
+        reserving = None
+
+        def response(self):
+            return JSONResponse(constant)
+
     constant = {"groups": [], "columns": ["count(*)"], "confidence": 0.95, "rows": [], "remarks": []}
-    route = Middleware(QuestionRoute, path="/{name}", answering=lambda *_: JSONResponse(constant))
+    route = Middleware(QuestionRoute, path="/{name}", beginning=lambda *_: Constant())
     app.user_middleware.append(route)  # the innermost: what every request passes comes before
     return app
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from types import TracebackType
 from typing import Any, NotRequired, Self, TypedDict, Unpack
 
 from sfumato.domain import Unit
@@ -85,11 +86,13 @@ class AnswerCache:
             self._kept.move_to_end(place)
             return receipt
 
-    def keep(self, order: Order, number: int, answer: bytes) -> None:
-        """Remember an answer that is stored, and was handed to the analyst of the order."""
-        if len(answer) > _LARGEST:
-            return
-        receipt = Receipt(number, order.event.key, answer, charged=False, charged_analyst=False)
+    def kept(self, order: Order, receipt: Receipt) -> Receipt:
+        """The receipt of an order that the database gave; its answer, stored and handed to the analyst, is kept."""
+        if receipt.answer is not None and len(receipt.answer) <= _LARGEST:
+            self._keep(order, replace(receipt, charged=False, charged_analyst=False))
+        return receipt
+
+    def _keep(self, order: Order, receipt: Receipt) -> None:
         with self._lock:
             _, retry_keys = self._kept.setdefault((order.event.key, order.event.analyst), (receipt, set()))
             if order.retry_key is not None and len(retry_keys) < MOST_KEPT:
@@ -167,7 +170,8 @@ class Ledger:
             LedgerError: the database failed; whether the charge was made is then unknown, and asking the
                 same question again is never charged twice.
         """
-        return self._reserve(self._order(question, charge, terms), None)
+        order = self._order(question, charge, terms)
+        return self._answers.find(order) or self._answers.kept(order, self._writer.run(_reservation(order, None)))
 
     def _order(
         self, question: Question, charge: Charge | None, terms: Terms, *, at_once: AtOnce | None = None
@@ -186,15 +190,6 @@ class Ledger:
         event = Event(Kind.RELEASE, question, charge, analyst, statement, terms.get("details"), unit)
         return Order(event, retry_key, terms.get("admission"), at_once)
 
-    def _reserve(self, order: Order, attempt: Attempt | None) -> Receipt:
-        known = self._answers.find(order)
-        if known is not None:
-            return known
-        receipt = self._writer.run(Work(order.wanted, partial(reserve, order=order, attempt=attempt)))
-        if receipt.answer is not None:
-            self._answers.keep(order, receipt.number, receipt.answer)
-        return receipt
-
     def settle(self, receipt: Receipt, answer: bytes) -> bytes:
         """Store the answer of a reserved release, unless one is stored: the first wins.
 
@@ -207,7 +202,6 @@ class Ledger:
         wanted = Wanted(keys=frozenset([receipt.key]))
         return self._writer.run(Work(wanted, partial(settle, receipt=receipt, answer=answer)))
 
-    @contextmanager
     def releasing(
         self,
         question: Question,
@@ -215,7 +209,7 @@ class Ledger:
         *,
         drawn: Callable[[], bool] = lambda: True,
         **terms: Unpack[Terms],
-    ) -> Iterator[Reserved]:
+    ) -> Releasing:
         """Reserve a release for a block, which computes and settles it if there is no stored answer.
 
         One at a time computes a release; whoever else asks for it waits for the answer.  Whatever the block raises
@@ -231,28 +225,8 @@ class Ledger:
         """
         compute = terms.get("at_once")
         at_once = None if compute is None else AtOnce(compute, drawn)
-        order = self._order(question, charge, terms, at_once=at_once)
-        with Attempt(attempts_at(self._store)) as attempt:
-            pause = _FIRST_PAUSE
-            while True:
-                receipt = self._reserve(order, attempt)
-                if at_once is not None and at_once.error is not None:
-                    raise at_once.error
-                if receipt.answer is not None or charge is None or attempt.holds:
-                    break
-                time.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
-            reserved, computing = Reserved(receipt, self.settle), receipt.answer is None
-            try:
-                yield reserved
-            except BaseException:
-                attempt.touched = computing and (reserved.answer is not None or drawn())
-                if charge is not None and attempt.touched and reserved.answer is None:
-                    closing = partial(fail, event=order.event, number=receipt.number)
-                    with suppress(SfumatoError):  # what was raised first is what the caller has to know
-                        self._writer.run(Work(order.wanted, closing))
-                raise
-            attempt.touched = computing
+        order, attempt = self._order(question, charge, terms, at_once=at_once), Attempt(attempts_at(self._store))
+        return Releasing(order, attempt, drawn, writer=self._writer, answers=self._answers, settle=self.settle)
 
     def remaining(self, analyst: str | None = None) -> Account:
         """What is left of the dataset's limit, or of an analyst's cap: ``.left`` exactly, ``str()`` in words."""
@@ -406,6 +380,102 @@ class Ledger:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class Releasing:
+    """A block for one release, which is reserved when the block is entered, unless that was done before with others."""
+
+    def __init__(
+        self,
+        order: Order,
+        attempt: Attempt,
+        drawn: Callable[[], bool],
+        *,
+        writer: Writer,
+        answers: AnswerCache,
+        settle: Callable[[Receipt, bytes], bytes],
+    ) -> None:
+        """Take an order; see :meth:`Ledger.releasing`."""
+        self.writer = writer
+        self._order = order
+        self._attempt = attempt
+        self._drawn = drawn
+        self._answers = answers
+        self._settle = settle
+        self._ticket: Ticket[Receipt] | None = None
+        self._reserved: Reserved | None = None
+        self._computing = False
+
+    def ticket(self) -> Ticket[Receipt] | None:
+        """The reservation, to be written before the block is entered; None: the answer is known already."""
+        if self._answers.find(self._order) is None:
+            self._ticket = Ticket(_reservation(self._order, self._attempt))
+        return self._ticket
+
+    @property
+    def waits(self) -> bool:
+        """Whether the block, once it is reserved, still has to compute its answer, or to wait for somebody else's."""
+        ticket = self._ticket
+        return ticket is not None and not ticket.failed and ticket.result().answer is None
+
+    def __enter__(self) -> Reserved:
+        """Reserve it, and wait for whoever computes it at the moment."""
+        try:
+            receipt = self._receipt()
+        except BaseException:
+            self._attempt.end()
+            raise
+        self._computing = receipt.answer is None
+        self._reserved = Reserved(receipt, self._settle)
+        return self._reserved
+
+    def _receipt(self) -> Receipt:
+        order, ticket, pause = self._order, self._ticket, _FIRST_PAUSE
+        while True:
+            receipt = self._answers.find(order) if ticket is None else self._answers.kept(order, ticket.result())
+            if receipt is None:
+                work = _reservation(order, self._attempt)
+                receipt = self._answers.kept(order, self.writer.run(work))
+            if order.at_once is not None and order.at_once.error is not None:
+                raise order.at_once.error
+            if receipt.answer is not None or order.event.charge is None or self._attempt.holds:
+                return receipt
+            time.sleep(pause)
+            ticket, pause = None, min(2 * pause, _LONGEST_PAUSE)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Leave it to others, answered, or closed as failed where noise was drawn for no answer."""
+        order, reserved = self._order, self._reserved
+        assert reserved is not None
+        try:
+            if error is None:
+                self._attempt.touched = self._computing
+                return
+            self._attempt.touched = self._computing and (reserved.answer is not None or self._drawn())
+            if order.event.charge is not None and self._attempt.touched and reserved.answer is None:
+                closing = partial(fail, event=order.event, number=reserved.receipt.number)
+                with suppress(SfumatoError):  # what was raised first is what the caller has to know
+                    self.writer.run(Work(order.wanted, closing))
+        finally:
+            self._attempt.end()
+
+
+def _reservation(order: Order, attempt: Attempt | None) -> Work[Receipt]:
+    return Work(order.wanted, partial(reserve, order=order, attempt=attempt))
+
+
+def reserve_together(asked: Iterable[Releasing]) -> None:
+    """Reserve releases before their blocks are entered, those of one ledger in one transaction.
+
+    Each is charged, found or refused as if it had been asked for alone; its block tells which.
+    """
+    tickets: dict[Writer, list[Ticket[Receipt]]] = {}
+    for each in asked:
+        ticket = each.ticket()
+        if ticket is not None:
+            tickets.setdefault(each.writer, []).append(ticket)
+    for writer, party in tickets.items():
+        writer.run_together(party)
 
 
 def refuse_name(name: str | None, what: str) -> None:

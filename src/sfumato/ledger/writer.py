@@ -37,7 +37,6 @@ class Ticket(Generic[T]):
         self._result: T | None = None
         self._error: Exception | None = None
         self.done = False
-        self.abandoned = False
         self._asleep = threading.Lock()
         self._asleep.acquire()
 
@@ -61,11 +60,29 @@ class Ticket(Generic[T]):
         """End the sleep."""
         self._asleep.release()
 
+    @property
+    def failed(self) -> bool:
+        """Whether the work raised, or was not written."""
+        return self._error is not None
+
     def result(self) -> T:
         """What the work returned; raises what it raised."""
         if self._error is not None:
             raise self._error
         return cast("T", self._result)
+
+
+class _Party:
+    """Tickets of one caller, who sleeps on the first of them."""
+
+    def __init__(self, tickets: Sequence[Ticket[Any]]) -> None:
+        self.tickets = tickets
+        self.abandoned = False
+
+    @property
+    def done(self) -> bool:
+        """Whether all work is."""
+        return all(ticket.done for ticket in self.tickets)
 
 
 class Writer:
@@ -77,43 +94,48 @@ class Writer:
 
     def __init__(self, transact: Callable[[Sequence[Ticket[Any]]], None]) -> None:
         self._transact = transact
-        self._line: list[Ticket[Any]] = []
-        self._writing: Ticket[Any] | None = None  # whose turn it is
+        self._line: list[_Party] = []
+        self._writing: _Party | None = None  # whose turn it is
         self._lock = threading.Lock()  # of both
 
     def run(self, work: Work[T]) -> T:
         """The result of ``work``, after the commit that made it durable."""
-        ticket, group = Ticket(work), list[Ticket[Any]]()
+        ticket = Ticket(work)
+        self.run_together([ticket])
+        return ticket.result()
+
+    def run_together(self, tickets: Sequence[Ticket[Any]]) -> None:
+        """Do work in one transaction, and have it committed; each ticket then has its own result."""
+        party, group = _Party(tickets), list[_Party]()
         with self._lock:
-            self._line.append(ticket)
+            self._line.append(party)
             if self._writing is None:
                 self._next()
         try:
-            ticket.sleep()
-            if not ticket.done:
+            tickets[0].sleep()
+            if not party.done:
                 with self._lock:
                     group, self._line = self._line, []
-                self._commit(group)
+                self._commit([ticket for each in group for ticket in each.tickets if not ticket.done])
         finally:
-            if self._writing is ticket or not ticket.done:
-                self._leave(ticket, group)
-        return ticket.result()
+            if self._writing is party or not party.done:
+                self._leave(party, group)
 
-    def _leave(self, ticket: Ticket[Any], group: Sequence[Ticket[Any]]) -> None:
+    def _leave(self, party: _Party, group: Sequence[_Party]) -> None:
         """Let the next one write, wake those who were served; who was interrupted drops out, others stay in line."""
         with self._lock:
-            ticket.abandoned = not ticket.done
+            party.abandoned = not party.done
             self._line = [each for each in (*group, *self._line) if not (each.done or each.abandoned)]
-            if self._writing is ticket:
+            if self._writing is party:
                 self._next()
         for served in group:
-            if served.done and served is not ticket:
-                served.wake()
+            if served.done and served is not party:
+                served.tickets[0].wake()
 
     def _next(self) -> None:
         self._writing = self._line[0] if self._line else None
         if self._writing is not None:
-            self._writing.wake()
+            self._writing.tickets[0].wake()
 
     def _commit(self, group: Sequence[Ticket[Any]]) -> None:
         try:

@@ -69,12 +69,48 @@ def ask(
     certainty = Certainty.of(confidence)
     if query.discovered:
         return _discover(vault, query, loss, certainty, retry_key)
-    query = query.check(vault.domain)
-    planned = plan(query, vault.domain)
+    asked = planned_question(vault.domain, query, loss=loss, certainty=certainty)
+    return asked.read(vault.release(asked.request, loss, asked.run, retry_key=retry_key))
+
+
+@dataclass(frozen=True)
+class PlannedQuestion:
+    """A query over a domain as it is measured at a loss, of which nothing was charged.
+
+    Attributes:
+        query: as it was checked.
+        tables: the noisy tables that it needs.
+        run: measures them.
+        certainty: of the intervals.
+    """
+
+    query: Query
+    tables: QueryPlan
+    run: QuestionTally
+    certainty: Certainty
+
+    @property
+    def request(self) -> Request:
+        """What its release is called in the journal."""
+        return request(self.tables)
+
+    def read(self, settled: Settled) -> Answer:
+        """The answer, from what was released."""
+        tables, query, domain, added = self.tables, self.query, self.run.domain, self.run.added
+        return _read(settled, tables, query, domain=domain, added=added, certainty=self.certainty)
+
+
+def planned_question(domain: Domain, query: Query, *, loss: Loss, certainty: Certainty) -> PlannedQuestion:
+    """Plan a query whose values are all declared.
+
+    Raises:
+        QueryError, DomainError, LossError: it cannot be measured.
+    """
+    query = query.check(domain)
+    tables = plan(query, domain)
     # refuses, for free, what cannot be measured
-    run = QuestionTally(vault.domain, planned.questions, loss, shares=planned.shares)
-    settled = vault.release(request(planned), loss, run, retry_key=retry_key)
-    return _read(settled, planned, query, domain=vault.domain, added=run.added, certainty=certainty)
+    run = QuestionTally(domain, tables.questions, loss, shares=tables.shares)
+    return PlannedQuestion(query, tables, run, certainty)
 
 
 def sql(

@@ -177,6 +177,21 @@ class Vault:
             BudgetError: the ledger refuses the charge, the method asks for more than it reserved, or what was answered
                 before was made of marginals that the analyst was not charged for.
         """
+        return self.order(request, loss, run, charge=charge, retry_key=retry_key).settled()
+
+    def order(
+        self,
+        request: Request,
+        loss: Loss | Charge,
+        run: Callable[[Mechanisms], Payload],
+        *,
+        charge: Charge | None = None,
+        retry_key: str | None = None,
+    ) -> OrderedRelease:
+        """Fix the terms of a release, of which nothing is charged or computed before it is settled.
+
+        Args are those of :meth:`release`, which may raise the same.
+        """
         charge = charge or loss.charge
         computing = _Computing(self._exactly, run, charge, self.entropy)
         statement = guarantee_text(loss, self.domain.unit)
@@ -187,13 +202,18 @@ class Vault:
         if reusing and self.analyst is not None:
             self._refuse_answered(question)
         terms["at_once"] = computing.at_once if isinstance(run, QuestionTally) else None
-        with self.ledger.releasing(question, charge, drawn=computing.drawn, **terms) as reserved:
-            if reserved.answer is None:
-                reserved.settle(computing.answer(stored=self._stored if reusing else tuple))
-        settled = self._settled(request, parameters, reserved.answered(), charge, statement)
-        if reusing and self.analyst is not None:
-            self._refuse_made_of_others(settled.payload)  # again: somebody may have released it in between
-        return settled
+        reserving = self.ledger.releasing(question, charge, drawn=computing.drawn, **terms)
+
+        def settled() -> Settled:
+            with reserving as reserved:
+                if reserved.answer is None:
+                    reserved.settle(computing.answer(stored=self._stored if reusing else tuple))
+            settled = self._settled(request, parameters, reserved.answered(), charge, statement)
+            if reusing and self.analyst is not None:
+                self._refuse_made_of_others(settled.payload)  # again: somebody may have released it in between
+            return settled
+
+        return OrderedRelease(reserving, settled)
 
     def disclose(
         self, request: Request, run: Callable[[Encoded], Payload], *, statement: str, retry_key: str | None = None
@@ -331,6 +351,20 @@ class Vault:
                 "sfumato": _version(),
             },
         )
+
+
+@dataclass(frozen=True)
+class OrderedRelease:
+    """A release on terms that are fixed.
+
+    Attributes:
+        reserving: its block in the ledger.
+        settled: reserves it, unless that was done already, computes it, unless it has an answer, and returns what is
+            stored; raises what :meth:`Vault.release` says.
+    """
+
+    reserving: AbstractContextManager[Reserved]
+    settled: Callable[[], Settled]
 
 
 class _Computing:

@@ -131,7 +131,7 @@ def test_what_breaks_inside_says_nothing_of_it(service, plain, key, monkeypatch)
     def broken(*_):
         raise RuntimeError("Alice is 44")
 
-    monkeypatch.setattr(service, "admit", broken)
+    monkeypatch.setattr(service, "admit_to", broken)
     reply = plain.post(PATH, json=ASKED, headers=key)
     assert reply.status_code == 500
     assert "Alice" not in reply.text

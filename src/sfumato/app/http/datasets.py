@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+import time
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Response
 
 from sfumato.app.http.access import Anyone, StrictRoute, Worker
-from sfumato.app.http.asked_question import read_question
+from sfumato.app.http.asked_question import OrderedQuestion, read_question
 from sfumato.app.http.periods import read_periods
 from sfumato.app.http.problems import explained, spent_by
 from sfumato.app.http.processes import timed
 from sfumato.app.http.registry import Key, Scope
+from sfumato.app.http.service import Service
 from sfumato.app.http.table_reading import Described, Loaded
 from sfumato.app.requests.fields import limit_of
 from sfumato.app.requests.queries import AskRequest, CostRequest
 from sfumato.domain.table_schema import Schema
-from sfumato.ledger import Account
+from sfumato.ledger import Account, Ledger
+from sfumato.ledger.ledger import Releasing
 from sfumato.privacy.loss import decimals, plain
+from sfumato.query import Answer
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"], route_class=StrictRoute)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))  # made once: it takes as long
+_SHORT = 2000  # characters of a statement that others may wait for
 RetryKey = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
 
 
@@ -73,6 +78,47 @@ def answer(name: str, form: AskRequest, key: Anyone, worker: Worker, retry_key: 
     worker.admit(name, key, form.loss.loss())
     with timed("query"), explained(loaded.ledger, key):
         found = asked.answer(form, loaded, key, worker, retry_key)
+    return _shown(found)
+
+
+def begin(name: str, form: AskRequest, key: Key, worker: Service, retry_key: str | None) -> BegunQuestion | None:
+    """Begin to answer a question, of which nothing is charged yet; None where :func:`answer` may take long.
+
+    Raises:
+        SfumatoError, RefusalError: as it raises them.
+    """
+    started = time.perf_counter()
+    loaded = worker.open_to(name, key)
+    if loaded.schema is not None or len(form.sql or "") > _SHORT:
+        return None
+    asked = read_question(loaded, form)
+    worker.admit_to(loaded, key, form.loss.loss())
+    ordered = asked.order(form, loaded, key, worker, retry_key)
+    return None if ordered is None else BegunQuestion(loaded.ledger, key, ordered, started)
+
+
+@dataclass(frozen=True)
+class BegunQuestion:
+    """A question that may be charged together with others."""
+
+    _ledger: Ledger
+    _key: Key
+    _ordered: OrderedQuestion
+    _started: float
+
+    @property
+    def reserving(self) -> Releasing:
+        """Its block in the ledger."""
+        return self._ordered.reserving
+
+    def response(self) -> Response:
+        """Its answer; charged before the data is touched, durable before the reply leaves."""
+        with timed("query", since=self._started), explained(self._ledger, self._key):
+            found = self._ordered.answer()
+        return _shown(found)
+
+
+def _shown(found: Answer) -> Response:
     return Response(_ENCODER.encode(found.to_json()), media_type="application/json")
 
 

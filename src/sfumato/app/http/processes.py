@@ -175,9 +175,9 @@ def to_standard_error() -> None:
 
 
 @contextmanager
-def timed(work: str) -> Iterator[None]:
-    """Measure a piece of work."""
-    start = time.perf_counter()
+def timed(work: str, *, since: float | None = None) -> Iterator[None]:
+    """Measure a piece of work, that began now or ``since`` then."""
+    start = time.perf_counter() if since is None else since
     try:
         yield
     finally:

@@ -7,10 +7,8 @@ not of that form goes on to the framework, which refuses it in its own words, so
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from pydantic import ValidationError
@@ -19,19 +17,20 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sfumato.app.http.access import anyone, holder
-from sfumato.app.http.datasets import answer
+from sfumato.app.http.datasets import answer, begin
 from sfumato.app.http.problems import RefusalError, refused
 from sfumato.app.http.registry import Key
 from sfumato.app.http.service import Service
+from sfumato.app.http.together import Begun, Together
 from sfumato.app.requests.queries import AskRequest
 from sfumato.errors import InputError, SfumatoError
 from sfumato.strict_documents import read_json
 
 QUESTIONS: Final = "/v1/datasets/{name}/query"
 _LONGEST = 200  # characters of an Idempotency-Key
-_THREADS = 40  # as many questions at a time as the framework's own threads would answer
 _JSON: Final = b"application/json"
 
+Beginning = Callable[[str, AskRequest, Key, Service, str | None], Begun | None]
 Answering = Callable[[str, AskRequest, Key, Service, str | None], Response]
 
 
@@ -41,15 +40,17 @@ class QuestionRoute:
     Args:
         app: what all other requests are passed on to.
         path: how the paths are made, as the framework writes it, with one ``{name}``: of the dataset.
-        answering: what answers a question; runs in a thread.
+        beginning: what begins a question, or leaves it to ``answering``; runs in a thread.
+        answering: what answers a question that may take long; runs in a thread of its own.
     """
 
-    def __init__(self, app: ASGIApp, *, path: str = QUESTIONS, answering: Answering = answer) -> None:
+    def __init__(
+        self, app: ASGIApp, *, path: str = QUESTIONS, beginning: Beginning = begin, answering: Answering = answer
+    ) -> None:
         self.path = path  # by which figures of the server name it
         self._app = app
         self._pattern = re.compile(path.replace("{name}", "([^/]+)"))
-        self._answering = answering
-        self._threads = ThreadPoolExecutor(_THREADS, "question")  # the framework's way to a thread takes twice as long
+        self._together = Together(beginning, answering)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on."""
@@ -68,9 +69,7 @@ class QuestionRoute:
         try:
             key = await anyone(await holder(request))
             retry_key = retry_keys[0].decode("latin-1") if retry_keys else None
-            response = await asyncio.get_running_loop().run_in_executor(
-                self._threads, self._answering, named[1], form, key, request.app.state.service, retry_key
-            )
+            response = await self._together.answer(named[1], form, key, request.app.state.service, retry_key)
         except (SfumatoError, RefusalError) as error:
             response = refused(request, error)
         await response(scope, receive, send)

@@ -160,7 +160,7 @@ class Service:
         with self._lock:
             kept = self._loaded.get(dataset.name)
             if kept is not None:
-                if kept.dataset != dataset:  # it was renamed, or retired
+                if kept.dataset is not dataset:  # it was looked up again, and may have been renamed, or retired
                     kept = self._loaded[dataset.name] = replace(kept, dataset=dataset)
                 return kept
         ledger = open_ledger(self.url, dataset=dataset.name, limit=None)
@@ -243,10 +243,18 @@ class Service:
             UnknownDatasetError, RefusalError: as for :meth:`open_to`, or one question may not cost that much.
         """
         loaded = self.loaded(name)
+        self.admit_to(loaded, key, loss)
+        return loaded
+
+    def admit_to(self, loaded: Loaded, key: Key, loss: Loss) -> None:
+        """The same for a dataset that was just looked up.
+
+        Raises:
+            RefusalError: as there.
+        """
         refuse_retired(loaded)
         if key.scope is not Scope.STEWARD:
             self.grants.refuse(loaded.ledger, key.name, loss)
-        return loaded
 
     def analyst(self, loaded: Loaded, name: str) -> str:
         """The name of an analyst as it was spelled first: in a key, in the journal, or in a grant."""
@@ -265,6 +273,11 @@ class Service:
         found = self.tables.vault(loaded)
         assert isinstance(found, Vault), "a dataset of several tables is asked by views"
         return self._asked_by(found, loaded, analyst)
+
+    def vault_at_hand(self, loaded: Loaded, analyst: str) -> Vault | None:
+        """The vault of a table that this worker has read and looked up a moment ago; None where it may take long."""
+        found = self.tables.at_hand(loaded)
+        return self._asked_by(found, loaded, analyst) if isinstance(found, Vault) else None
 
     def view(self, name: str, analyst: str, view: BoundedView) -> Vault:
         """The vault of a view of a dataset's tables, under the terms of :meth:`vault`.

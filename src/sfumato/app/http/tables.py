@@ -70,6 +70,30 @@ class ServedTables:
             self._held.move_to_end(loaded.dataset.name)
         return self._answering(loaded).vault
 
+    def at_hand(self, loaded: Loaded) -> Vault | SchemaVault | None:
+        """The same where nothing is read for it; None where it may take long, or is refused."""
+        name = loaded.dataset.name
+        held = self._held.get(name)
+        if held is None or not (self._fits(held, loaded) or self._is_confirmed(held, loaded)):
+            return None
+        with suppress(KeyError):  # it was forgotten this moment
+            self._held.move_to_end(name)
+        return held.vault
+
+    def _is_confirmed(self, held: Held, loaded: Loaded) -> bool:
+        """Whether a table is of the version that is confirmed by now, unless somebody is at finding out."""
+        name = loaded.dataset.name
+        if not self._locks[name].acquire(blocking=False):
+            return False
+        try:
+            found = self._versions.confirmed(name)
+            if found is None or held.version != found.version or self._outdated(held, loaded, found):
+                return False
+            self._keep(name, held, found)
+            return True
+        finally:
+            self._locks[name].release()
+
     def view(self, loaded: Loaded, view: BoundedView) -> Vault:
         """The vault of a view of a dataset's tables, of the confirmed version; one view is made at a time.
 

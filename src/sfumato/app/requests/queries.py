@@ -134,10 +134,15 @@ class AskRequest(StrictModel):
 
     def answer(self, vault: Vault, query: Query, *, retry_key: str | None = None) -> Answer:
         """Ask it: charged before the data is touched."""
-        from sfumato.query import ask, non_negative_integers
+        from sfumato.query import ask
 
         loss, confidence = self.loss.loss(), self.confidence
-        found = ask(vault, query, loss=loss, confidence=confidence, retry_key=retry_key)
+        return self.shown(ask(vault, query, loss=loss, confidence=confidence, retry_key=retry_key))
+
+    def shown(self, found: Answer) -> Answer:
+        """The answer as it is asked for."""
+        from sfumato.query import non_negative_integers
+
         return non_negative_integers(found) if self.whole else found
 
 
