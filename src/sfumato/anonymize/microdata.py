@@ -5,7 +5,7 @@ Code tuples are packed into single 64-bit keys, and equal keys grouped.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,6 +16,10 @@ from sfumato.engine.port import SparseTable
 from sfumato.errors import InputError
 
 KEY_BITS = 62
+SHORT_BITS = 31
+LARGE = 1 << 12  # so many keys are not all sorted where few are distinct
+FEW = 4  # tuples a distinct key, at least
+MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd: the high bits of a product depend on all of a key
 DENSE = 4  # a table of all possible keys is used up to this many entries a tuple
 
 
@@ -55,7 +59,7 @@ def pack(columns: Sequence[NDArray[np.integer]], sizes: Sequence[int]) -> Keys:
     """
     keys = np.zeros(len(columns[0]) if columns else 0, dtype=np.int64)
     bound = 1
-    for column, size in zip(columns, sizes, strict=True):
+    for column, size in _short_keys(columns, sizes):
         if (bound * max(size, 1)).bit_length() > KEY_BITS:
             distinct, keys = np.unique(keys, return_inverse=True)
             bound = len(distinct)
@@ -64,6 +68,22 @@ def pack(columns: Sequence[NDArray[np.integer]], sizes: Sequence[int]) -> Keys:
             keys += column
             bound *= size
     return Keys(keys, bound)
+
+
+def _short_keys(
+    columns: Sequence[NDArray[np.integer]], sizes: Sequence[int]
+) -> Iterator[tuple[NDArray[np.integer], int]]:
+    """The same in as few columns as 31 bits allow: short integers are multiplied and added in a sixth of the time."""
+    place = 0
+    while place < len(columns):
+        keys, bound = columns[place], sizes[place]
+        place += 1
+        while place < len(columns) and 0 < bound * sizes[place] < 1 << SHORT_BITS:
+            keys = keys.astype(np.int32, copy=False) * np.int32(sizes[place])
+            np.add(keys, columns[place], out=keys, casting="unsafe")
+            bound *= sizes[place]
+            place += 1
+        yield keys, bound
 
 
 def group(keys: Keys) -> KeyClasses:
@@ -76,6 +96,8 @@ def group(keys: Keys) -> KeyClasses:
         number = np.empty(keys.bound, dtype=np.int64)
         number[used] = np.arange(len(used))
         return KeyClasses(number[keys.values], member[used])
+    if tuples >= LARGE and (found := _in_buckets(keys.values)) is not None:
+        return found
     # Engines return groups in order, so that keys often are already.
     sorted_already = bool(np.all(keys.values[1:] >= keys.values[:-1]))
     order = np.arange(tuples) if sorted_already else np.argsort(keys.values)
@@ -85,6 +107,31 @@ def group(keys: Keys) -> KeyClasses:
     classes = np.empty(tuples, dtype=np.int64)
     classes[order] = np.cumsum(first) - 1
     return KeyClasses(classes, order[first])
+
+
+def _in_buckets(keys: Integers) -> KeyClasses | None:
+    """The same, where few keys are distinct, without sorting all of them; None where many are.
+
+    Each bucket of a hash stands for one of its keys; tuples of another key are sorted with these.
+    """
+    tuples = len(keys)
+    bits = tuples.bit_length() - 1
+    buckets = ((keys.view(np.uint64) * MULTIPLIER) >> np.uint64(64 - bits)).view(np.int64)
+    member = np.full(1 << bits, -1, dtype=np.int64)
+    member[buckets] = np.arange(tuples)
+    used = np.flatnonzero(member >= 0)
+    if len(used) * FEW > tuples:
+        return None
+    others = np.flatnonzero(keys[member].take(buckets) != keys)
+    if len(others) * FEW > tuples:
+        return None
+    sorted_ = np.concatenate([member[used], others])
+    _, chosen, numbers = np.unique(keys[sorted_], return_index=True, return_inverse=True)
+    number = np.zeros(1 << bits, dtype=np.int64)
+    number[used] = numbers[: len(used)]
+    classes = number.take(buckets)
+    classes[others] = numbers[len(used) :]
+    return KeyClasses(classes, sorted_[chosen])
 
 
 @dataclass(frozen=True, eq=False)

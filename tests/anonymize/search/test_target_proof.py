@@ -3,6 +3,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.anonymize.conftest import drawn
 
-from sfumato.anonymize.criteria.criterion import KAnonymity
+from sfumato.anonymize.criteria.criterion import ClassTally, Criterion, KAnonymity
+from sfumato.anonymize.criteria.diversity import DistinctDiversity, EntropyDiversity
 from sfumato.anonymize.microdata import Microdata
-from sfumato.anonymize.search import lattice_search, target_proof
+from sfumato.anonymize.search import bucket_counts, lattice_search, target_proof
+from sfumato.anonymize.search.bucket_counts import BucketCounts, BucketHashes
 from sfumato.anonymize.search.lattice import Lattice, Problem, Vector
 from sfumato.anonymize.search.lattice_search import least_loss
 from sfumato.anonymize.search.target_proof import TargetProof
@@ -65,7 +69,7 @@ def losses(task: Problem) -> dict[Vector, Fraction]:
     weights=st.sampled_from([(1.0, 1.0, 1.0, 1.0), (2.0, 0.5, 1.0, 3.0), (0.0, 1.0, 3.0, 1.0)]),
     left_out=st.sampled_from([0, 0, 1]),
     share=st.sampled_from(SHARES),
-    bits=st.sampled_from([1, 3, 64]),
+    bits=st.sampled_from([1, 3, 18]),
 )
 def test_a_target_is_proven_or_something_below_it_found(
     seed: int,
@@ -81,7 +85,7 @@ def test_a_target_is_proven_or_something_below_it_found(
     least = min(known.values(), default=None)
     target = float(least * share) if least is not None else 1e9
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(target_proof, "HASH_BITS", bits)  # classes that share a key are taken for one, which is found out
+        patch.setattr(bucket_counts, "MOST_BITS", bits)  # classes that share a bucket are taken for one
         found = TargetProof(Lattice(task)).prove(target, deadline=math.inf)
     if least is None or share < 1:
         assert (found.better, found.bound) == (None, target)
@@ -198,10 +202,10 @@ def test_levels_are_left_out_that_are_ruled_out_with_all_others_at_their_highest
     assert ruled_out.least_levels(low, high) == (None if None in expected else expected)
 
 
-@pytest.mark.parametrize("bits", [1, 2, 4, 64])
+@pytest.mark.parametrize("bits", [1, 2, 4, 18])
 def test_what_is_ruled_out_suppresses_too_many_rows(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
     ruled_out: list[Vector] = []
-    monkeypatch.setattr(target_proof, "HASH_BITS", bits)  # few: classes are taken for one
+    monkeypatch.setattr(bucket_counts, "MOST_BITS", bits)  # few: classes are taken for one
     monkeypatch.setattr(target_proof.RuledOut, "add", lambda _, vector: ruled_out.append(vector))
     for seed in range(4):
         task = problem(seed, 6, 8, (1.0, 1.0, 1.0, 1.0))
@@ -210,3 +214,60 @@ def test_what_is_ruled_out_suppresses_too_many_rows(bits: int, monkeypatch: pyte
         TargetProof(Lattice(task)).prove(float(min(known.values())), deadline=math.inf)
         assert ruled_out
         assert not set(ruled_out) & set(known)
+
+
+@pytest.mark.parametrize("bits", [2, 5, 18])
+@pytest.mark.parametrize(
+    ("allowed", "criteria"),
+    [
+        (12, (KAnonymity(6),)),
+        (12, (KAnonymity(2), DistinctDiversity(3, "s"))),
+        (0, (EntropyDiversity(1.5, "s"),)),  # of a class that holds and one that fails, both may fail
+    ],
+)
+def test_no_more_rows_fail_in_buckets_than_do(
+    bits: int, allowed: int, criteria: tuple[Criterion, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket_counts, "MOST_BITS", bits)
+    rng = np.random.default_rng(7)
+    known = found = 0
+    for seed in range(4):
+        task = replace(problem(seed, 2, allowed, (1.0,) * 4), data=drawn_diverse(seed), criteria=criteria)
+        lattice = Lattice(task)
+        for _ in range(6):
+            vector = tuple(int(rng.integers(top // 2 + 1)) for top in task.heights)
+            counts = BucketCounts(BucketHashes(lattice), vector, lattice.classes(vector))
+            levels = list(vector)
+            for attribute in rng.permutation(4).tolist():
+                levels[attribute] = int(rng.integers(levels[attribute], task.heights[attribute] + 1))
+                too_many = failing_rows(task, levels) > allowed
+                said = counts.too_many(attribute, levels[attribute])
+                assert too_many or not said
+                known, found = known + too_many, found + said
+                counts.move(attribute, levels[attribute])
+    assert 20 < known < 90
+    if bits == 18:
+        assert found == known
+
+
+def drawn_diverse(seed: int) -> Microdata:
+    return drawn(np.random.default_rng(seed), tuples=30, sizes=SIZES, values=4)
+
+
+def failing_rows(task: Problem, levels: Sequence[int]) -> int:
+    """Rows whose class does not satisfy the criteria by their definitions."""
+    rows: Counter[Vector] = Counter()
+    values: dict[Vector, Counter[int]] = {}
+    for codes, count, histogram in zip(task.data.codes, task.data.counts, task.data.sensitive["s"], strict=True):
+        cells = zip(task.hierarchies, levels, codes, strict=True)
+        name = tuple(int(hierarchy.levels[level].cells[code]) for hierarchy, level, code in cells)
+        rows[name] += int(count)
+        values.setdefault(name, Counter()).update(dict(enumerate(histogram.tolist())))
+    table = task.data.sensitive["s"].sum(axis=0).tolist()
+    tallies = {
+        name: ClassTally(count, None, {"s": [values[name][value] for value in range(4)]}, {"s": table}, {"s": 4})
+        for name, count in rows.items()
+    }
+    return sum(
+        tally.rows for tally in tallies.values() if not all(criterion.recounted(tally) for criterion in task.criteria)
+    )

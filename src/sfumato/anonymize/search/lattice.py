@@ -6,11 +6,10 @@ Classes of a vector are rolled up from finer vectors that were counted already.
 from __future__ import annotations
 
 import math
-from bisect import insort
+from bisect import bisect
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from operator import le
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,7 +142,7 @@ def sufficient_share(suppressed: int, rows: int) -> str:
     return f"{whole}.{rest:0{digits}}".rstrip("0").rstrip(".")
 
 
-CACHED_TUPLES = 4  # classes kept for roll-up, as a multiple of the distinct tuples of the table
+CACHED_TUPLES = 8  # classes kept for roll-up, as a multiple of the distinct tuples of the table
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,6 +163,42 @@ class Node:
     hopeless: bool
 
 
+class KnownClasses:
+    """Classes of some level vectors, to roll others up from; the largest go when there is no room.
+
+    Those of the bottom stay, as it is below everything.
+    """
+
+    def __init__(self, bottom: Vector, classes: Classes) -> None:
+        self._classes = {bottom: classes}
+        self._by_size: list[tuple[int, Vector]] = [(len(classes), bottom)]
+        self._levels = np.array([bottom], dtype=np.int32)  # of ``_by_size``
+        self._room = CACHED_TUPLES * max(len(classes), 1)
+
+    def get(self, vector: Vector) -> Classes | None:
+        """The classes of a vector, if they are known."""
+        return self._classes.get(vector)
+
+    def smallest_below(self, vector: Vector) -> Classes:
+        """The fewest classes of a vector that is nowhere above another."""
+        place = int((self._levels <= np.array(vector, dtype=np.int32)).all(axis=1).argmax())
+        return self._classes[self._by_size[place][1]]
+
+    def keep(self, vector: Vector, classes: Classes) -> None:
+        """Know one more."""
+        place = bisect(self._by_size, (len(classes), vector))
+        self._by_size.insert(place, (len(classes), vector))
+        self._levels = np.insert(self._levels, place, vector, axis=0)
+        self._classes[vector] = classes
+        self._room -= len(classes)
+        while self._room < 0:
+            last = -2 if not any(self._by_size[-1][1]) else -1
+            size, dropped = self._by_size.pop(last)
+            self._levels = np.delete(self._levels, last, axis=0)
+            del self._classes[dropped]
+            self._room += size
+
+
 class Lattice:
     """Evaluates level vectors of one problem, each at most once."""
 
@@ -173,9 +208,7 @@ class Lattice:
         self._nodes: dict[Vector, Node] = {}
         data = problem.data
         self._bottom = finest(data)
-        self._known: dict[Vector, Classes] = {(0,) * len(data.quasi): self._bottom}
-        self._by_size: list[tuple[int, Vector]] = [(len(self._bottom), (0,) * len(data.quasi))]
-        self._budget = CACHED_TUPLES * max(len(self._bottom), 1)
+        self._known = KnownClasses((0,) * len(data.quasi), self._bottom)
         self._digit = cache(self._digits)
         self._weight = float(sum(problem.weights))
         self.generalisation: tuple[Reals, ...] = tuple(
@@ -235,11 +268,10 @@ class Lattice:
 
     def classes(self, vector: Vector) -> Classes:
         """The classes of a level vector, rolled up from the smallest known classes below."""
-        if vector in self._known:
-            return self._known[vector]
-        finer = next(known for _, known in self._by_size if all(map(le, known, vector)))
-        classes = self.rolled_up(self._known[finer], vector)
-        self._keep(vector, classes)
+        if (known := self._known.get(vector)) is not None:
+            return known
+        classes = self.rolled_up(self._known.smallest_below(vector), vector)
+        self._known.keep(vector, classes)
         return classes
 
     def rolled_up(self, source: Classes, vector: Vector) -> Classes:
@@ -252,17 +284,6 @@ class Lattice:
             columns = [column[source.members] for column in columns]
         keys = pack(columns or [np.zeros(len(source), dtype=np.int64)], [size for size in sizes if size > 1] or [1])
         return source.merge(group(keys))
-
-    def _keep(self, vector: Vector, classes: Classes) -> None:
-        self._known[vector] = classes
-        insort(self._by_size, (len(classes), vector))
-        self._budget -= len(classes)
-        while self._budget < 0:
-            # the largest helps least; the bottom stays, as it is below everything
-            last = -2 if not any(self._by_size[-1][1]) else -1
-            size, dropped = self._by_size.pop(last)
-            del self._known[dropped]
-            self._budget += size
 
     def _digits(self, attribute: int, level: int) -> NDArray[np.int32]:
         """Cell of every tuple at one level of one attribute; short integers, as they are gathered again and again."""

@@ -18,13 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic
 
-import numpy as np
-from numpy.typing import NDArray
-
-from sfumato.anonymize.microdata import Keys, group
+from sfumato.anonymize.search.bucket_counts import BucketCounts, BucketHashes
 from sfumato.anonymize.search.lattice import Lattice, Node, Vector
-
-HASH_BITS = 64  # of the random numbers that tell classes apart
 
 
 @dataclass(frozen=True)
@@ -88,16 +83,7 @@ class TargetProof:
         self.counted = 0  # vectors that were counted to raise others
         self._ruled_out = RuledOut(lattice.top)
         self._losses: list[list[float]] = [losses.tolist() for losses in lattice.generalisation]
-        data = lattice.problem.data
-        self._columns = [np.ascontiguousarray(column) for column in data.codes.T]
-        rng = np.random.default_rng(0)  # any numbers will do
-        self._keys = [
-            [
-                rng.integers(0, 1 << HASH_BITS, size=level.size, dtype=np.uint64)[level.cells]
-                for level in hierarchy.levels
-            ]
-            for hierarchy in lattice.problem.hierarchies
-        ]
+        self._hashes = BucketHashes(lattice)
 
     @staticmethod
     def applies(lattice: Lattice) -> bool:
@@ -168,38 +154,21 @@ class TargetProof:
         ]
 
     def _raised(self, vector: Vector) -> Vector:
-        """A vector that suppresses too many rows, raised as far as it does; first what has least to lose by it.
-
-        Classes are told apart by sums of random numbers, and the outcome is counted again exactly.
-        """
+        """A vector that suppresses too many rows, raised as far as it does; first what has least to lose by it."""
         lattice, losses = self.lattice, self._losses
-        classes = start = lattice.classes(vector)
-        keys = np.zeros(len(classes), dtype=np.uint64)
-        for attribute, level in enumerate(vector):
-            keys += self._keys_of(attribute, level, classes.members)
+        counts = BucketCounts(self._hashes, vector, lattice.classes(vector))
         levels = list(vector)
         for attribute in sorted(range(len(vector)), key=lambda each: losses[each][-1] - losses[each][vector[each]]):
             high = trial = lattice.top[attribute]
             while levels[attribute] < high:
-                raised = (
-                    keys
-                    - self._keys_of(attribute, levels[attribute], classes.members)
-                    + self._keys_of(attribute, trial, classes.members)
-                )
-                grouping = group(Keys(raised.view(np.int64), 1 << 64))
-                merged = classes.merge(grouping)
                 self.counted += 1
-                if lattice.hopeless(merged):
-                    classes, keys, levels[attribute] = merged, raised[grouping.members], trial
+                if counts.too_many(attribute, trial):
+                    counts.move(attribute, trial)
+                    levels[attribute] = trial
                 else:
                     high = trial - 1
                 trial = (levels[attribute] + high + 1) // 2
-        found = tuple(levels)
-        return found if lattice.hopeless(lattice.rolled_up(start, found)) else vector
-
-    def _keys_of(self, attribute: int, level: int, members: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """A random number for the cell of each tuple."""
-        return self._keys[attribute][level].take(self._columns[attribute].take(members))
+        return tuple(levels)
 
     def _floor(self, vector: Sequence[int]) -> float:
         return math.fsum(losses[level] for losses, level in zip(self._losses, vector, strict=True))
