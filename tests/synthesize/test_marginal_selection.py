@@ -61,13 +61,36 @@ def test_a_tie_that_is_not_worth_its_noise_is_not_chosen():
 
 def test_what_was_measured_before_is_tied_already():
     """Of a to d, tied by a pair and a triple, further pairs wait for their gain; e is tied to them first."""
-    held = [("a", "b"), ("b", "c", "d"), ("e",)]
+    held = (("a", "b"), ("b", "c", "d"), ("e",))
     far = {("a", "c"): 9.0, ("a", "d"): 8.0, ("c", "d"): 7.0, ("d", "e"): 1.0}
     tables = tuple(Table(pair, Runs((tuple(range(10)),) * 2, (10, 10))) for pair in far)
     scored = Scored(tables, 1000 * np.array(list(far.values())))
-    room = Room(Triangulation(held, SIZES), 100_000)
+    room = Room(Triangulation(held, SIZES), 100_000, held)
     found = list(grow(scored, np.ones(len(tables)), division=DIVISION, share=1.0, room=room, taken={}))
     assert found == [("d", "e"), ("a", "c"), ("a", "d"), ("c", "d")]
+
+
+def test_attributes_that_share_a_clique_of_the_tree_alone_are_not_tied():
+    """Zeros bind e and f, and tell little of them: their pair goes first, as if nothing were known."""
+    sizes = dict.fromkeys("abcdef", 10)
+    far = {pair: 60.0 - place for place, pair in enumerate(combinations("abcde", 2))} | {("e", "f"): 45.0}
+    tables = tuple(Table(pair, Runs((tuple(range(10)),) * 2, (10, 10))) for pair in far)
+    scored = Scored(tables, DIVISION.absolute(1.0) * 100 * np.array(list(far.values())) / 12)
+    held = Triangulation([*((name,) for name in sizes), ("e", "f")], sizes)
+    found = [
+        ("e", "f") in grow(scored, np.ones(len(tables)), division=DIVISION, share=1.0, room=room, taken={})
+        for room in (Room(held, 1_000_000), Room(held, 1_000_000, (("e", "f"),)))
+    ]
+    assert found == [True, False]
+
+
+def test_cells_that_nobody_can_be_in_are_no_reason_to_leave_a_table_out():
+    """Of two pairs at one distance that noise in a hundred cells outweighs, the one that is half empty is chosen."""
+    pairs = (("a", "b"), ("c", "d"))
+    runs = Runs((tuple(range(10)),) * 2, (10, 10))
+    scored = Scored((Table(pairs[0], runs, 50), Table(pairs[1], runs)), np.full(2, DIVISION.absolute(1.0) * 70))
+    room = Room(Triangulation([(name,) for name in SIZES], SIZES), 100_000)
+    assert list(grow(scored, np.ones(2), division=DIVISION, share=1.0, room=room, taken={})) == [("a", "b")]
 
 
 def grown_of_a_child(distances, most):

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from itertools import combinations
+
 import numpy as np
 import pytest
 
 from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import SizeError
+from sfumato.model.coarsening import Runs
 from sfumato.privacy.loss import EpsilonDelta, Rho
-from sfumato.synthesize import NoisyTotal, aim, all_marginals, annealed, mst, read_zeros
+from sfumato.synthesize import NoisyTotal, PublicTotal, aim, all_marginals, annealed, mst, read_zeros
+from sfumato.synthesize.budget_allocation import Allowance
 from sfumato.synthesize.graphical import Graphical
+from sfumato.synthesize.initial_marginals import SingleColumns, begin
+from sfumato.synthesize.marginal_selection import Table, possible
 from sfumato.synthesize.structural_zeros import KIND, Zeros
 from sfumato.vault.simulated import SimulatedVault
 
@@ -138,6 +145,67 @@ def test_rules_leave_columns_grouped_and_no_further_from_the_table(seed) -> None
     counts = np.bincount(codes[:, 0], minlength=100) / len(codes)
     errors = [float(np.abs(model.cells(("age",)) / model.total - counts).sum() / 2) for model in (without, ruled)]
     assert errors[1] < errors[0] + 0.03
+
+
+@pytest.mark.parametrize("ways", [2, 3])
+def test_impossible_cells_of_tables_are_counted_as_by_trying_every_row(ways) -> None:
+    """Over runs, a cell is impossible where every row in it is, by zeros over two attributes at a time.
+
+    By hand: all rows of four codes each.
+    """
+    random = np.random.default_rng(ways)
+    names = tuple("abcd")
+    domain = Domain(tuple(Categorical(name=name, values=tuple(range(4)), unknown=Unknown.DROP) for name in names))
+    zeros = [Zeros(pair, random.random((4, 4)) < 0.4) for pair in (("a", "b"), ("b", "c"), ("a", "d"))]
+    mechanisms = SimulatedVault(ArrayTable(domain, random.integers(0, 4, (500, 4))), seed=1).mechanisms(Rho(1))
+    state = begin(mechanisms, Allowance(Rho(1)), PublicTotal(500), SingleColumns(Fraction(1)), zeros=zeros)
+    rows = np.indices((4, 4, 4, 4)).reshape(4, -1)
+    ruled = [zero.impossible[tuple(rows[names.index(name)] for name in zero.attributes)] for zero in zeros]
+    lives = rows[:, ~np.any(ruled, axis=0)]
+    for clique in combinations(names, ways):
+        runs = Runs(((0, 2), *((0, 1, 2, 3),) * (ways - 1)), (4,) * ways)
+        (table,) = possible(state, zeros, [Table(clique, runs)])
+        codes = [lives[names.index(name)] for name in clique]
+        codes[0] = codes[0] // 2
+        filled = len(np.unique(np.stack(codes), axis=1).T)
+        if ways == 2:
+            assert table.open == filled
+        else:
+            assert filled <= table.open <= table.cells
+
+
+def test_a_pair_that_rules_bind_is_measured_as_others_are() -> None:
+    """Ages and a status that goes with them, tied by rules; of eight other columns all pairs are further off.
+
+    The noise has a seed, so there is no false alarm.  Over six seeds .05 to .08 were left; where rules counted as
+    ties, the pair was left to the model in five of them, and off by .18 to .19.
+    """
+    random, rows = np.random.default_rng(3), 7600
+    age = np.repeat(np.arange(19), 400)
+    stage = np.where(random.random(rows) < 0.7, random.integers(1, 5, rows), 1 + (age - 3) * 4 // 16)
+    status, latent = np.where(age < 3, 0, stage), random.integers(0, 12, rows)
+    kinds = [np.where(random.random(rows) < 0.8, latent, random.integers(0, 12, rows)) for _ in range(8)]
+    codes = np.stack([age, status, *kinds], axis=1)
+    domain = Domain(
+        (
+            Integer(name="age", minimum=0, maximum=18, unknown=Unknown.CLAMP),
+            Categorical(name="status", values=("child", "a", "b", "c", "d"), unknown=Unknown.DROP),
+            *(Categorical(name=f"kind {of}", values=tuple(range(12)), unknown=Unknown.DROP) for of in range(8)),
+        )
+    )
+    child = [
+        {"if": {"age": "..2"}, "then": {"status": "child"}},
+        {"if": {"age": "3.."}, "then": {"status": {"not": "child"}}},
+    ]
+    release = aim(
+        SimulatedVault(ArrayTable(domain, codes), seed=2),
+        loss=EpsilonDelta(1, "1e-6"),
+        total=PublicTotal(rows),
+        workload=all_marginals(2),
+        zeros=read_zeros(child, domain),
+    )
+    real = np.bincount(age * 5 + status, minlength=95)
+    assert np.abs(release.model.cells(("age", "status")) - real).sum() / (2 * rows) < 0.13
 
 
 def test_a_rule_over_many_codes_of_few_kinds_is_held_by_its_kinds() -> None:

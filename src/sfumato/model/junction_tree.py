@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from sfumato.errors import SizeError
@@ -111,11 +111,6 @@ class Triangulation:
         self._runs = tuple(_Elimination(graph, volumes, by_fill=by_fill) for by_fill in (True, False))
 
     @property
-    def cliques(self) -> tuple[Clique, ...]:
-        """Those that were given."""
-        return self._cliques
-
-    @property
     def cells(self) -> int:
         """Of all maximal cliques, the fewer of both ways."""
         return min(run.cells for run in self._runs)
@@ -146,10 +141,12 @@ class Room:
     Attributes:
         held: the cliques that it has.
         most: cells that it may have.
+        tied: cliques of attributes of which it is known how they go together.
     """
 
     held: Triangulation
     most: int
+    tied: tuple[Clique, ...] = ()
 
     def fits(self, clique: Clique) -> bool:
         """Whether there is room for one more."""
@@ -157,7 +154,7 @@ class Room:
 
     def adding(self, clique: Clique) -> Room:
         """The room that is left with it."""
-        return Room(self.held.adding(clique), self.most)
+        return replace(self, held=self.held.adding(clique))
 
 
 @dataclass

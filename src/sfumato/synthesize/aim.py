@@ -52,6 +52,7 @@ from sfumato.synthesize.marginal_selection import (
     grow,
     learn,
     offered,
+    possible,
     reference,
     relevant,
     score,
@@ -141,7 +142,7 @@ def adapt(
             before = {clique: table for clique, table in before.items() if table.runs != taken[clique].runs}
         if not candidates and not before:
             continue
-        asked = offered(state, mechanisms.domain, candidates, deviation)
+        asked = possible(state, zeros, offered(state, mechanisms.domain, candidates, deviation))
         scores = share * SCORES if candidates else Fraction(0)
         scored = score(mechanisms, state, asked, loss=allowance.take(scores)) if candidates else UNSCORED
         distances = zip(scored.tables, scored.distances.tolist(), strict=True)
@@ -261,9 +262,13 @@ def _candidates(
 
 
 def _room(state: FittedState, cap: int) -> Room:
-    """The room of a junction tree of at most ``cap`` cells, or those that it has."""
+    """The room of a junction tree of at most ``cap`` cells, or those that it has.
+
+    Attributes that only zeros bind are not tied: what is impossible tells little of how the others go together.
+    """
     present = Triangulation((factor.attributes for factor in state.model.factors), state.model.sizes)
-    return Room(present, max(cap, present.cells))
+    tied = tuple(observation.attributes for observation in state.observations)
+    return Room(present, max(cap, present.cells), tied)
 
 
 _ROUNDS_AN_ATTRIBUTE = 16

@@ -30,6 +30,7 @@ from sfumato.model.row_sampling import CodeArray, sample
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize.budget_allocation import Division
 from sfumato.synthesize.initial_marginals import FittedState
+from sfumato.synthesize.structural_zeros import Zeros
 from sfumato.vault.interface import Mechanisms
 from sfumato.vault.questions import Distance, Marginal, Measurement
 from sfumato.workload.counting_queries import Marginals
@@ -123,15 +124,21 @@ def as_limits(limits: Limits | None) -> Limits:
 
 @dataclass(frozen=True)
 class Table:
-    """A marginal that may be measured over runs of neighbouring groups."""
+    """A marginal that may be measured over runs of neighbouring groups; ``impossible`` cells are known to be empty."""
 
     attributes: Clique
     runs: Runs
+    impossible: int = 0
 
     @property
     def cells(self) -> int:
         """Cells that are measured."""
         return math.prod(self.runs.shape)
+
+    @property
+    def open(self) -> int:
+        """Cells whose noise a model may follow."""
+        return self.cells - self.impossible
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,18 +287,18 @@ def grow(
     the loss is divided over them in the best way (:meth:`Division.spread`).  ``room`` is what the
     junction tree has for the candidates chosen.  The pairs that form a spanning tree of largest weighted distances are
     chosen before others, as far as they have a gain: a tie tells of all pairs across it, which its own distance leaves
-    out, and beside many tables its noise would seem to outweigh it.  What the tree of ``room`` holds is tied already.
+    out, and beside many tables its noise would seem to outweigh it.  What ``room`` says is tied is so already.
 
     Tables ``taken`` before are measured again: the loss that they had and ``share`` are divided as one over them and
     the candidates chosen.
     """
     cliques = [table.attributes for table in scored.tables]
-    sizes = weights * np.array([table.cells for table in scored.tables])
+    sizes = weights * np.array([table.open for table in scored.tables])
     whole = share + sum(table.share for table in taken.values())
     before = sum(division.spread(table.size) for table in taken.values())
     parts = np.array([division.spread(size) for size in sizes])
     worth = _Worth(weights * scored.distances, parts, before, division=division, share=whole)
-    found = worth.picked(cliques, room, worth.ties(cliques, room.held.cliques))
+    found = worth.picked(cliques, room, worth.ties(cliques, room.tied))
     return _divided(scored, sizes, found, division=division, share=share, taken=taken)
 
 
@@ -346,10 +353,10 @@ class _Worth:
     division: Division
     share: float
 
-    def ties(self, cliques: Sequence[Clique], held: Iterable[Clique]) -> list[int]:
-        """The pairs of a spanning tree of largest distances, the largest first, beside what is ``held`` and so tied."""
+    def ties(self, cliques: Sequence[Clique], tied: Iterable[Clique]) -> list[int]:
+        """The pairs of a spanning tree of largest distances, the largest first, beside what is ``tied``."""
         pairs = {cliques[index]: index for index in np.argsort(-self.distances, kind="stable").tolist()}
-        known = [(clique[0], name) for clique in held for name in clique[1:]]
+        known = [(clique[0], name) for clique in tied for name in clique[1:]]
         found = spanning([*known, *(clique for clique in pairs if len(clique) == 2)])  # noqa: PLR2004
         return [pairs[pair] for pair in found if pair in pairs and pair not in known]
 
@@ -425,6 +432,28 @@ def offered(state: FittedState, domain: Domain, cliques: Iterable[Clique], devia
     levels = {attribute.name: _levels(state, attribute) for attribute in domain}
     most = state.model.total / (HELD * deviation)
     return [Table(clique, runs_of_at_most(most, [levels[name] for name in clique])) for clique in cliques]
+
+
+def possible(state: FittedState, zeros: Sequence[Zeros], tables: Iterable[Table]) -> list[Table]:
+    """The tables with the cells counted that zeros rule out by two attributes, as the model of ``state`` knows.
+
+    No model has people there, whatever the noise, so they are no reason to leave a table out.
+    """
+    names = {name for zero in zeros for name in zero.attributes}
+    empty: dict[Clique, NDArray[np.bool_]] = {}
+    found = []
+    for table in tables:
+        taken = np.zeros(table.runs.shape, dtype=np.bool_)
+        ruled = [name for name in table.attributes if name in names]
+        for pair in combinations(ruled, 2):
+            if pair not in empty:
+                empty[pair] = state.model.expected(pair) == 0
+            sides = [table.attributes.index(name) for name in pair]
+            starts, sizes = ([each[side] for side in sides] for each in (table.runs.starts, table.runs.sizes))
+            held = Runs(tuple(starts), tuple(sizes)).sum((~empty[pair]).astype(np.int64)) == 0
+            taken |= held.reshape([size if side in sides else 1 for side, size in enumerate(taken.shape)])
+        found.append(replace(table, impossible=int(taken.sum())))
+    return found
 
 
 def _levels(state: FittedState, attribute: Attribute) -> FloatArray:
