@@ -75,6 +75,10 @@ Made by `python benchmarks/wide.py`, one thread of linear algebra.
 | rows | columns | release, CPU s | MB | again: read, draw, write, CPU s | MB |
 |---|---|---|---|---|---|
 """
+BESIDE = """
+All cases in one run, each by itself, on {cores} cores with a load of {low:.0f} to {high:.0f}; other work makes CPU
+seconds up to twice those of a quiet machine.
+"""
 
 
 def main() -> None:
@@ -83,12 +87,14 @@ def main() -> None:
     asked = parser.parse_args().cases
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     cases = CASES if asked is None else [tuple(map(int, case.split("x"))) for case in asked.split(",")]
-    text = INTRODUCTION
+    text, loads = INTRODUCTION, []
     for case in cases:
         first, again = run(*case)
         text += f"| {case[0]:,} | {case[1]} | {first['cpu']:.1f} | {first['mb']:.0f} "
         text += f"| {again['cpu']:.1f} | {again['mb']:.0f} |\n"
-        print(first, again, os.getloadavg(), flush=True)
+        loads.append(os.getloadavg()[0])
+        print(first, again, loads[-1], flush=True)
+    text += BESIDE.format(low=min(loads), high=max(loads), cores=os.cpu_count())
     print(text)
     if asked is None:
         TABLE.write_text(text, encoding="utf-8")
