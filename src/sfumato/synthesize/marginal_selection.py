@@ -449,8 +449,9 @@ def possible(state: FittedState, zeros: Sequence[Zeros], tables: Iterable[Table]
             if pair not in empty:
                 empty[pair] = state.model.expected(pair) == 0
             sides = [table.attributes.index(name) for name in pair]
-            starts, sizes = ([each[side] for side in sides] for each in (table.runs.starts, table.runs.sizes))
-            held = Runs(tuple(starts), tuple(sizes)).sum((~empty[pair]).astype(np.int64)) == 0
+            starts = tuple(table.runs.starts[side] for side in sides)
+            runs = Runs(starts, tuple(table.runs.sizes[side] for side in sides))
+            held = runs.sum((~empty[pair]).astype(np.int64)) == 0
             taken |= held.reshape([size if side in sides else 1 for side, size in enumerate(taken.shape)])
         found.append(replace(table, impossible=int(taken.sum())))
     return found
