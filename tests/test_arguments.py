@@ -5,7 +5,8 @@ import pytest
 
 from sfumato.anonymize import KAnonymity
 from sfumato.arguments import expect, whole
-from sfumato.errors import InputError
+from sfumato.domain import Domain, Integer, Unknown
+from sfumato.errors import DomainError, InputError
 from sfumato.local import Distribution, HeavyHitters, KeyValue, Range, dumps
 
 
@@ -46,3 +47,12 @@ def test_a_real_number_may_be_numpys():
     expect(np.float32(0.5), int | float, "weights are numbers")
     with pytest.raises(InputError):
         expect(np.complex64(1), int | float, "weights are numbers")
+
+
+def test_a_refusal_does_not_list_hundreds_of_names() -> None:
+    wide = Domain(tuple(Integer(name=f"c{n}", minimum=0, maximum=1, unknown=Unknown.CLAMP) for n in range(300)))
+    with pytest.raises(DomainError, match=r"it has c0, c1, .*c19 and 280 others$"):
+        wide.index("c300")
+    few = Domain(wide.attributes[:21])
+    with pytest.raises(DomainError, match=r"it has c0, c1, .*c19, c20$"):
+        few.index("c300")

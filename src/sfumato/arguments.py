@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import UnionType
 from typing import SupportsIndex, cast
 
 import numpy as np
 
 from sfumato.errors import InputError
+
+_LISTED = 20
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names in a sentence on one that is not among them, as many as anybody reads.
+
+    >>> listed(["age", "sex"]), listed(f"c{n}" for n in range(300)).endswith("c18, c19 and 280 others")
+    ('age, sex', True)
+    """
+    every = list(names)
+    more = len(every) - _LISTED
+    return ", ".join(every) if more <= 1 else f"{', '.join(every[:_LISTED])} and {more} others"
 
 
 def expect(value: object, kind: type | UnionType, form: str) -> None:

@@ -109,12 +109,12 @@ def _spelled(value: JSON) -> JSON:
 def write_yaml(document: object) -> str:
     r"""A text that :func:`read_yaml` reads back to the same; keys in their order, letters as they are.
 
-    Codes that other readers take for numbers, such as 1e3, stand in quotes.
+    Codes that other readers take for numbers, such as 1e3, stand in quotes, and so does all text beside them in a list.
 
     >>> read_yaml(write_yaml(["a\x85b"])) == ["a\x85b"]
     True
-    >>> write_yaml(["1e3", "D1"])
-    "- '1e3'\n- D1\n"
+    >>> write_yaml(["1e3", "D1"]), write_yaml(["07", "08"]), write_yaml(["C1", "D1"])
+    ("['1e3', 'D1']\n", "['07', '08']\n", '[C1, D1]\n')
     """
     import yaml
 
@@ -142,7 +142,20 @@ def _writer() -> type[Any]:
         quoted = "'" if _NUMBER_ELSEWHERE.fullmatch(said) else None
         return writer.represent_scalar("tag:yaml.org,2002:str", said, style=quoted)
 
+    def sequence(writer: yaml.SafeDumper, said: Sequence[Any]) -> yaml.SequenceNode:
+        node = writer.represent_sequence("tag:yaml.org,2002:seq", said)
+        parts = node.value
+        node.flow_style = all(isinstance(part, yaml.ScalarNode) for part in parts)
+        texts = [part for part in parts if part.tag == "tag:yaml.org,2002:str"]
+        resolve: Any = writer.resolve  # of which PyYAML's types say nothing
+        if any(part.style or resolve(yaml.ScalarNode, part.value, (True, False)) != part.tag for part in texts):
+            for part in texts:
+                part.style = "'"
+        return node
+
     Writer.add_representer(str, text)
+    for kind in (list, tuple):
+        Writer.add_representer(kind, sequence)
     return Writer
 
 

@@ -16,6 +16,10 @@ import pytest
 from pyarrow import csv
 from tests.app.test_cli import Done, sfumato
 
+from sfumato.app.requests.methods import SynthesisMethod
+from sfumato.app.requests.releases import SynthesizeRequest
+from sfumato.domain import Domain, Integer, Unknown
+from sfumato.errors import QueryError
 from sfumato.synthesize import read_codebook
 
 DOMAIN = """sfumato: 1
@@ -115,6 +119,14 @@ def test_impossible_combinations_are_in_no_row(method: str, workspace: Path) -> 
     rows = pq.read_table(workspace / "out.parquet").to_pandas()
     assert not ((rows["age"] < 18) & (rows["married"] == "yes")).any()
     release(workspace, *noisy, "--rows", "5000", "--overwrite", code=3)  # another question
+
+
+def test_a_table_of_one_column_is_released_without_a_word_on_pairs() -> None:
+    only = Domain((Integer(name="n", minimum=0, maximum=9, unknown=Unknown.CLAMP),))
+    asked = SynthesizeRequest(method=SynthesisMethod.AUTO, loss={"epsilon": "1"})
+    assert asked.workload(only).over(only) == (("n",),)
+    with pytest.raises(QueryError, match="marginals of 2 attributes are more than a domain of 1 has"):
+        asked.model_copy(update={"way": 2}).workload(only).over(only)
 
 
 def test_a_release_of_no_rows_says_that_noise_made_it_so(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from sfumato.arguments import expect_all
+from sfumato.arguments import expect_all, listed
 from sfumato.domain.attribute import Attribute, Categorical, Date, Dated, Integer, Numeric, Real, Role, Timestamp
 from sfumato.domain.calendar import CalendarMap, calendar_map, maps
 from sfumato.domain.unit import Unit
@@ -258,7 +258,7 @@ class Domain:
             return self.names.index(name)
         except ValueError:
             raise DomainError(
-                f"no attribute {name!r} in the domain; it has {', '.join(self.names)}", culprit=name
+                f"no attribute {name!r} in the domain; it has {listed(self.names)}", culprit=name
             ) from None
 
     def project(self, names: Iterable[str]) -> Domain:
@@ -299,7 +299,7 @@ class Domain:
         if isinstance(attribute, Date | Timestamp) and place is None and _maps(attribute, level, names):
             return _calendar_grouping(attribute, level.lower())
         if hierarchy is None or place is None:
-            has = f"; it has {', '.join(names)}" if names else ", which has no hierarchy in the domain"
+            has = f"; it has {listed(names)}" if names else ", which has no hierarchy in the domain"
             raise DomainError(f"no level {level!r} of {of!r}{has}", culprit=name)
         cells, labels = hierarchy.levels[place].cells.tolist(), hierarchy.levels[place].labels
         return Grouping(f"{names[place - 1]}({of})", of, labels, tuple(cells))

@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sfumato.arguments import expect_all
+from sfumato.arguments import expect_all, listed
 from sfumato.domain import document as single
 from sfumato.domain.attribute import Attribute
 from sfumato.domain.derived import Derived, FactOfUnit, OfUnit, SincePrevious, read_derived, read_of_unit
@@ -244,7 +244,7 @@ class Schema:
         found = next((table for table in self.tables if table.name.casefold() == name.casefold()), None)
         if found is None:
             raise DomainError(
-                f"no table {name!r} in the schema; it has {', '.join(table.name for table in self)}", culprit=name
+                f"no table {name!r} in the schema; it has {listed(table.name for table in self)}", culprit=name
             )
         return found
 

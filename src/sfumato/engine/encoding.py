@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Protocol
 
+from sfumato.arguments import listed
 from sfumato.domain import Attribute, Categorical, Date, Domain, Grain, Integer, Numeric, Real, Timestamp, Unknown
 from sfumato.domain.attribute import null_code, unknown_code
 from sfumato.engine import date_encoding
@@ -284,7 +285,7 @@ def spellings(attribute: Categorical) -> dict[str, int]:
 
 def _find(columns: Mapping[str, Column], name: str) -> Column:
     if name not in columns:
-        raise TableError(f"the table has no column {name!r}; it has {', '.join(columns)}", culprit=name)
+        raise TableError(f"the table has no column {name!r}; it has {listed(columns)}", culprit=name)
     return columns[name]
 
 

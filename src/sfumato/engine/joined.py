@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
+from sfumato.arguments import listed
 from sfumato.domain import Domain
 from sfumato.domain.related_tables import RelatedTables
 from sfumato.domain.table_schema import Schema, SchemaTable
@@ -125,7 +126,7 @@ class JoinedTables:
         keys = dict.fromkeys([*table.columns, *([] if unit is None else [unit])])
         for name in [*keys, *(each.name for each in table.attributes)]:
             if name not in found:
-                raise TableError(f"{table.name} has no column {name!r}; it has {', '.join(found)}", culprit=name)
+                raise TableError(f"{table.name} has no column {name!r}; it has {listed(found)}", culprit=name)
         try:
             if table.attributes:
                 Encoding(Domain(table.attributes), found, self._engine.dialect)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from sfumato.arguments import listed
 from sfumato.domain.table_schema import Schema, SchemaTable
 from sfumato.domain.view import Join, KeyColumn, OfUnits, PerUnit, Scan
 from sfumato.query.derived_columns import further_names, wanted, with_derived, words_in, words_of
@@ -115,9 +116,7 @@ def _drafted(text: str, node: Any, schema: Schema, known: Mapping[str, Part], in
         return Part(alias, made.view, made.names, made.keys, made.unit, None, made.bounds)
     table = _table(schema, node.name)
     if table is None:
-        raise refuse(
-            text, node, f"no table {node.name!r} in the schema; it has {', '.join(each.name for each in schema)}"
-        )
+        raise refuse(text, node, f"no table {node.name!r} in the schema; it has {listed(each.name for each in schema)}")
     view = Scan(table, alias, tuple(each.name for each in table.attributes))
     keys = {key.column.casefold(): place for place, key in enumerate(view.keys)}
     names = {name.casefold(): name for name in view.names}

@@ -125,7 +125,7 @@ class Marginals:
         if self.ways is None:
             return self.cliques
         if self.ways > len(domain):
-            raise QueryError(f"the domain has {len(domain)} attributes, too few for {self.ways}-way marginals")
+            raise QueryError(f"marginals of {self.ways} attributes are more than a domain of {len(domain)} has")
         return tuple(combinations(domain.names, self.ways))
 
     def attributes(self, domain: Domain) -> tuple[str, ...]:

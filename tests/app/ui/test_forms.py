@@ -375,7 +375,7 @@ def test_a_steward_renames_and_retires_a_dataset_on_its_page(server, post, tmp_p
         status, text = post("/steward/former/name", called="latter")
         assert (status, "former is called latter now." in text) == (200, True)
         status, text = post("/steward/latter/name", called="people")
-        assert (status, "Nothing was spent" in text) == (422, True)
+        assert (status, "Nothing was spent" in text) == (409, True)
         assert "1 of 4 months have begun" in get(server, "/datasets/latter")[1]
         assert "nothing more is released of it." in post("/steward/latter/retirement", retired="true")[1]
         assert post("/datasets/latter/ask", how="sql", sql="SELECT COUNT(*) FROM t", epsilon="0.1")[0] == 403

@@ -27,7 +27,7 @@ from sfumato.anonymize.criteria.criterion import Criterion, DeltaPresence, KAnon
 from sfumato.anonymize.criteria.diversity import AlphaK, DistinctDiversity, EntropyDiversity, RecursiveDiversity
 from sfumato.anonymize.microdata import Microdata, from_groups
 from sfumato.anonymize.search.lattice import sufficient_share
-from sfumato.arguments import expect, expect_all, whole
+from sfumato.arguments import expect, expect_all, listed, whole
 from sfumato.domain import Attribute, Categorical, Domain, Integer, Real, Unit, Unknown
 from sfumato.domain.hierarchy.builders import draft
 from sfumato.domain.hierarchy.levels import Hierarchy
@@ -315,7 +315,7 @@ def raw_classes(table: ProtectedTable, quasi: Sequence[str]) -> pa.Table:
         raise InputError("name quasi-identifiers, each once", culprit=quasi)
     columns = [column.name for column in table.schema()]
     if absent := [name for name in quasi if name not in columns]:
-        raise TableError(f"no column {absent[0]!r}; there are {', '.join(columns)}", culprit=absent)
+        raise TableError(f"no column {absent[0]!r}; there are {listed(columns)}", culprit=absent)
     return reveal(_as_it_stands(table).keys(tuple(quasi)))
 
 

@@ -250,7 +250,7 @@ def _line(expected: Expected) -> dict[str, Any]:
     measures = {"units": "", "rank": "rows of rank", "row": "divided by the rows of a group"}
     return {
         "answer": expected.name,
-        "standard error": expected.standard_error,
+        "standard error": float(f"{expected.standard_error:.3g}"),
         "half-width": expected.half_width,
         "in": measures[expected.measure] or "-",
     }

@@ -142,13 +142,12 @@ class SynthesizeRequest(StrictModel):
         if self.method is SynthesisMethod.MARGINALS and not self.marginals:
             raise InputError("say which attributes belong together: --marginals age,occupation")
 
-    @property
-    def workload(self) -> Marginals:
-        """The marginals named, or all of so many attributes."""
+    def workload(self, domain: Domain) -> Marginals:
+        """The marginals named, or all of so many attributes: of a pair, where the domain has as many."""
         from sfumato.workload.counting_queries import Marginals, all_marginals
 
         named = tuple(tuple(clique) for clique in self.marginals)
-        return Marginals(cliques=named) if named else all_marginals(self.way or _WAY)
+        return Marginals(cliques=named) if named else all_marginals(self.way or min(_WAY, len(domain)))
 
     def release(self, vault: Vault) -> Synthetic:
         """Release the table.
@@ -165,36 +164,38 @@ class SynthesizeRequest(StrictModel):
         zeros = rules if self.zeros is None else load_zeros(self.zeros, vault.domain)
         cliques = tuple(tuple(clique) for clique in self.marginals)
         limits = methods.Limits(earlier=self.reuse, bounds=self.bound_pairs)
+        asked = self.workload(vault.domain)
         match self.method:
             case SynthesisMethod.AUTO:
-                return methods.auto(vault, loss=loss, total=total, workload=self.workload, limits=limits, zeros=zeros)
+                return methods.auto(vault, loss=loss, total=total, workload=asked, limits=limits, zeros=zeros)
             case SynthesisMethod.HISTOGRAM:
                 names = tuple(dict.fromkeys(name for clique in cliques for name in clique))
                 return methods.histogram(vault, loss=loss, total=total, attributes=names or None)
             case SynthesisMethod.MARGINALS:
                 return methods.marginals(vault, loss=loss, total=total, cliques=cliques)
             case SynthesisMethod.MATRIX:
-                return methods.matrix(vault, loss=loss, total=total, workload=self.workload)
+                return methods.matrix(vault, loss=loss, total=total, workload=asked)
             case SynthesisMethod.MWEM:
                 return self._mwem(vault)
             case SynthesisMethod.MST:
                 return methods.mst(vault, loss=loss, total=total, zeros=zeros)
             case SynthesisMethod.AIM:
-                return methods.aim(vault, loss=loss, total=total, workload=self.workload, limits=limits, zeros=zeros)
+                return methods.aim(vault, loss=loss, total=total, workload=asked, limits=limits, zeros=zeros)
             case SynthesisMethod.ANNEALED:
-                return methods.annealed(vault, loss=loss, total=total, workload=self.workload, zeros=zeros)
+                return methods.annealed(vault, loss=loss, total=total, workload=asked, zeros=zeros)
 
     def _mwem(self, vault: Vault) -> Synthetic:
         from sfumato import synthesize as methods
         from sfumato.synthesize.auto import REPETITIONS, ROUNDS
 
-        queries = self.workload.length(vault.domain)
+        asked = self.workload(vault.domain)
+        queries = asked.length(vault.domain)
         rounds = min(ROUNDS, queries) if self.rounds is None else self.rounds
         if rounds > queries:
             raise InputError(f"MWEM measures no query twice and there are {queries}; take --rounds {queries}")
         total = methods.BudgetShare(Fraction(1, 20)) if self.rows is None else methods.PublicTotal(self.rows)
         schedule = methods.Schedule(rounds=rounds, repetitions=REPETITIONS)
-        return methods.mwem(vault, loss=self.loss.loss(), total=total, workload=self.workload, schedule=schedule)
+        return methods.mwem(vault, loss=self.loss.loss(), total=total, workload=asked, schedule=schedule)
 
 
 class AnonymizeRequest(StrictModel):

@@ -65,6 +65,7 @@ def _environment() -> Environment:
     )
     environment.filters["json"] = _json
     environment.filters["figure"] = lambda number: f"{number:,.6g}"
+    environment.filters["error"] = lambda number: f"{float(f'{number:.3g}'):,.6g}"  # which is itself an estimate
     environment.filters["address"] = static_files.address
     return environment
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.arguments import listed
 from sfumato.domain import Attribute, CsvFormat, Date, Integer, Real, Timestamp
 from sfumato.domain.table_schema import Schema, SchemaTable
 from sfumato.engine.table_files import PARQUET_SUFFIXES, table_files
@@ -259,7 +260,7 @@ class _RawTable:
         """One of them, in one piece."""
         if name not in self.columns.column_names:
             raise TableError(
-                f"{self.table.name} has no column {name!r}; it has {', '.join(self.columns.column_names)}", culprit=name
+                f"{self.table.name} has no column {name!r}; it has {listed(self.columns.column_names)}", culprit=name
             )
         return self.columns[name].combine_chunks()
 
