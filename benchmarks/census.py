@@ -29,6 +29,7 @@ from statistics import mean
 import numpy as np
 from _census_data import Column
 from _census_data import load as load_columns
+from _installed import keep_compiled
 
 ROOT = Path(__file__).resolve().parent.parent
 RUN = Path(__file__).with_name("_census_run.py")
@@ -272,6 +273,7 @@ def main() -> None:
     parser.add_argument("--epsilons", default="0.1,1,10")
     parser.add_argument("--seeds", type=int, help="runs of each, instead of three of Sfumato and one of a peer")
     parser.add_argument("--minutes", type=float, default=30.0, help="of the processor, for the longest run")
+    keep_compiled()
     options = parser.parse_args()
     contestants = options.contestants.split(",")
     if unknown := sorted(set(contestants) - set(SEEDS)):

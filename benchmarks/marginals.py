@@ -21,6 +21,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from _installed import keep_compiled
+
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "docs" / "benchmarks" / "marginals.md"
 # Cells of the columns of Adult, its wide numbers in 16 to 20 bins.
@@ -158,6 +160,7 @@ def main() -> None:
     parser.add_argument("--contestant", choices=("sfumato", "duckdb", "polars"), help=argparse.SUPPRESS)
     parser.add_argument("--path", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--step", type=int, help=argparse.SUPPRESS)
+    keep_compiled()
     arguments = parser.parse_args()
     if arguments.contestant:
         print(json.dumps(contest(arguments.contestant, arguments.path, TRIPLES[:: arguments.step])))

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow.parquet as pq
+from _installed import keep_compiled
 from _real_data import folder as real_data
 from census import PEERS, RUN, python_for
 from kmarginal import LISTED
@@ -188,6 +189,7 @@ def main() -> None:
     parser.add_argument("--contestants", default=",".join(CONTESTANTS))
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 10.0])
     parser.add_argument("--minutes", type=float, default=60)
+    keep_compiled()
     asked = parser.parse_args()
     PEERS["sdnist"] = "sdnist"
     judge = python_for("sdnist")

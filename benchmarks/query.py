@@ -25,6 +25,8 @@ import venv
 from fractions import Fraction
 from pathlib import Path
 
+from _installed import keep_compiled
+
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "docs" / "benchmarks" / "query.md"
 BENCH = ROOT / ".bench"
@@ -362,6 +364,7 @@ NOTES = """
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=20, help="for each question of each contestant, at most")
+    keep_compiled()
     seconds = parser.parse_args().seconds
     ours = sfumato(seconds)
     found = {"Sfumato, first question": ours["first"], "Sfumato, later questions": ours["later"]}

@@ -19,6 +19,7 @@ import tempfile
 from pathlib import Path
 from statistics import mean
 
+from _installed import keep_compiled
 from _real_data import folder as real_data
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -145,6 +146,7 @@ def main() -> None:
     reader.add_argument("--epsilons", type=int, nargs="+", default=[1, 10])
     reader.add_argument("--releases", type=int, default=3)
     reader.add_argument("--machine", default=f"{os.cpu_count()} cores")
+    keep_compiled()
     asked = reader.parse_args()
     found: dict[str, list[dict[str, object]]] = {}
     with tempfile.TemporaryDirectory() as held:

@@ -26,6 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import marginals
+from _installed import keep_compiled
 
 ROOT = Path(__file__).resolve().parent.parent
 REPORT = ROOT / "docs" / "benchmarks" / "scale.md"
@@ -241,6 +242,7 @@ def main() -> None:
     parser.add_argument("--memory", help="limit of DuckDB's memory, such as 8GB")
     parser.add_argument("--engine", choices=ENGINES, help=argparse.SUPPRESS)
     parser.add_argument("--path", type=Path, help=argparse.SUPPRESS)
+    keep_compiled()
     arguments = parser.parse_args()
     if arguments.engine:
         with tempfile.TemporaryDirectory() as folder:

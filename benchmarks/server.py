@@ -229,6 +229,9 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=8)
     parser.add_argument("--postgres", action="store_true")
+    from _installed import keep_compiled  # here, as workers import this file as a module of a package
+
+    keep_compiled()
     given = parser.parse_args()
     seconds, databases = given.seconds, (False, True) if given.postgres else (False,)
     rows = [

@@ -14,13 +14,13 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import os
 import resource
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from _installed import keep_compiled
 from _real_data import folder as real_data
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -88,20 +88,12 @@ def sfumato(*words: object) -> list[str]:
     return [sys.executable, "-m", "sfumato", *map(str, words)]
 
 
-def as_installed(folder: Path) -> dict[str, str]:
-    """The environment of a process that keeps modules compiled under a folder, as an installed program has them.
-
-    Where a developer's shell tells Python to write none, every start would compile all that it imports.
-    """
-    return os.environ | {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
-
-
 def seconds(command: list[str], folder: Path) -> float:
     """CPU seconds of one finished process; ledgers and outputs of an earlier run are removed first."""
     for path in {*folder.glob("run.*"), *folder.glob("*.ledger*")}:
         path.unlink(missing_ok=True)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, check=True, capture_output=True, cwd=folder, env=as_installed(folder))
+    subprocess.run(command, check=True, capture_output=True, cwd=folder)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -146,6 +138,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--rows", type=int, default=1_000_000)
     arguments = parser.parse_args()
+    keep_compiled()
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         whole = {name: least(command, folder, arguments.runs) for name, command in commands(folder).items()}

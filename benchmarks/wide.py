@@ -20,6 +20,7 @@ from time import perf_counter
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from _installed import keep_compiled
 
 TABLE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks" / "wide.md"
 CASES = ((100_000, 15), (1_000_000, 15), (10_000_000, 15), (1_000_000, 30), (100_000, 100))
@@ -84,6 +85,7 @@ seconds up to twice those of a quiet machine.
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", help="ROWSxCOLUMNS, comma-separated; without, all of them, and the page is written")
+    keep_compiled()
     asked = parser.parse_args().cases
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     cases = CASES if asked is None else [tuple(map(int, case.split("x"))) for case in asked.split(",")]
