@@ -233,6 +233,7 @@ def main() -> None:
 
     keep_compiled()
     given = parser.parse_args()
+    load = os.getloadavg()[0]
     seconds, databases = given.seconds, (False, True) if given.postgres else (False,)
     rows = [
         measured(seconds, workers=workers, table=table, postgres=postgres)
@@ -248,8 +249,12 @@ def main() -> None:
         "has 15 attributes, and no statement is sent twice, so that each is parsed. The million children have two, and",
         "56 statements are sent at 900 losses each, so that parsing is remembered. Of both the exact table of the",
         "attributes asked about is kept inside the vault after the first question, so that no other reads a row, and",
-        "charge and answer are one commit. *Average* asks AVG(age) of the census, each time at a new loss.",
-        "Made by `python benchmarks/server.py`.",
+        "charge and answer are one commit. Questions that wait at the same time are one group: one thread begins them,",
+        "charges them in one transaction and answers them, so that a reply is cheaper the more wait together, and with",
+        "two workers, whose groups are smaller, dearer than with one. *Average* asks AVG(age) of the census, each time",
+        "at a new loss. The constant is answered in such groups as well, and skips the statement, ledger and table.",
+        f"Made by `python benchmarks/server.py` on {os.cpu_count()} cores.",
+        f"Their load was {load:.0f} when it began and {os.getloadavg()[0]:.0f} at its end.",
         "",
         "| table | database | workers | questions/s | constants/s | ratio | CPU ms a question | CPU ms a constant |",
         "|---|---|---:|---:|---:|---:|---:|---:|",
