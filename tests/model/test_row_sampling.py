@@ -183,3 +183,10 @@ def test_no_rows_and_fewer_than_none():
     assert sample(random_model([("a", "b")]), 0, generator(9))["c"].shape == (0,)
     with pytest.raises(SizeError):
         sample(random_model([]), -1, generator(9))
+
+
+def test_rows_in_a_group_without_any_weight_are_refused():
+    table = np.array([[0.0, 0.0], [0.5, 0.5]])
+    assert spread(np.array([1, 1]), table, generator(1)).tolist() in ([0, 1], [1, 0])
+    with pytest.raises(SizeError, match="admits none"):
+        spread(np.array([0, 1]), table, generator(1))

@@ -133,6 +133,9 @@ class GroupedCells:
         """Rows of each cell, those of a group summing to what the group holds: shape ``(cells,)``.
 
         The rows of a group lie at whole numbers from one random start; a cell has those below its edge.
+
+        Raises:
+            SizeError: a group that holds rows has no cell of any weight.
         """
         group, last = self._group, np.cumsum(held)
         below = self._below * held[group]
@@ -144,7 +147,10 @@ class GroupedCells:
         counts = np.diff(upto, prepend=0)
         for cell in np.flatnonzero((counts > 0) & self._impossible):  # rounding hit a cell of no probability
             begin, end = self._first[group[cell]], self.ends[group[cell]]
-            counts[begin + int(self.weights[begin:end].argmax())] += counts[cell]
+            likeliest = begin + int(self.weights[begin:end].argmax())
+            if self.weights[likeliest] <= 0:
+                raise SizeError("the model has rows in a group of values of which it admits none")
+            counts[likeliest] += counts[cell]
             counts[cell] = 0
         return counts
 

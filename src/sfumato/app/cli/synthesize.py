@@ -272,7 +272,8 @@ def _errors(book: Codebook) -> str:
     if bounds:
         said = f"at most {100 * max(bounds):.1f} % of the rows would have to move to another cell of one"
         said += f", of {unknown:,} it is not known" if unknown else ""
-    lines.append(f"  {many:,} of {len(book.pairs) + book.pairs_left_out:,} pairs are modelled: {said}")
+    if many:
+        lines.append(f"  {many:,} of {len(book.pairs) + book.pairs_left_out:,} pairs are modelled: {said}")
     return "\n".join(lines)
 
 

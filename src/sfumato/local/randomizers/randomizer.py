@@ -48,7 +48,7 @@ def claimed(epsilon: Number) -> Fraction:
     """
     value = exact(epsilon, name="epsilon")
     if value <= 0:
-        raise LossError(f"epsilon must be greater than zero, not {plain(value)}", culprit=epsilon)
+        raise LossError(f"epsilon must be greater than zero, not {str(epsilon)[:_SHOWN]}", culprit=epsilon)
     if value < FLOOR:
         raise LossError(
             f"epsilon must be at least {plain(FLOOR)}, not {str(epsilon)[:_SHOWN]}: below that a report says nothing",
@@ -56,7 +56,7 @@ def claimed(epsilon: Number) -> Fraction:
         )
     if value > CEILING:
         raise LossError(
-            f"epsilon must be at most {CEILING}, not {plain(value)}: above that a local report is the value itself",
+            f"epsilon must be at most {CEILING}, not {str(epsilon)[:_SHOWN]}: above that a local report is the value itself",
             culprit=epsilon,
         )
     return value
