@@ -169,6 +169,8 @@ def report(results: list[dict[str, object]]) -> str:
         "Of the pairs of Adult beyond two standard errors at epsilon 1, two more releases of aim had measured each of",
         "the five looked at, with noise of 50 to 108 rows a cell beside some forty pairs, where mbi-mst has 41 on its",
         "13: what they lose is noise. Of thirteen such pairs of NIST these releases had measured one and two.",
+        "The line of aim on fire is one release: five more at epsilon 1 lay between .089 and .099 over pairs, .122 and",
+        ".147 over triples, whichever of three versions of the code made them.",
         "",
         "By the command, three parts of NIST of about 7600 rows (some areas, other areas, rows at random), 24 drafted",
         "columns, epsilon 1, delta 1e-6, ages in five years by marital status: .090, .085, .089 (three each)",
