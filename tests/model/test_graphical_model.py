@@ -104,6 +104,16 @@ def test_cliques_that_agree_on_a_cell_which_each_of_them_all_but_rules_out():
     np.testing.assert_allclose(model.probabilities(("b",)).values, [0, 1, 0], atol=1e-12)
 
 
+def test_no_cell_is_lost_beside_one_that_a_number_just_holds():
+    factors = (
+        Factor(("a", "b"), np.array([[0.0, -720.0, -365.0]] * 2)),
+        Factor(("b", "c"), np.array([[-720.0] * 2, [0.0] * 2, [-365.0] * 2])),
+    )
+    model = GraphicalModel(SIZES, factors, 1.0)
+    third = np.exp(-10.0)
+    np.testing.assert_allclose(model.probabilities(("b",)).values, np.array([1, 1, third]) / (2 + third), rtol=1e-9)
+
+
 def test_attributes_of_one_cell_take_no_room_however_many():
     single = [f"s{index}" for index in range(58)]
     sizes = {"a": 2, "b": 2, **dict.fromkeys(single, 1)}

@@ -19,6 +19,7 @@ from sfumato.model.factor import Factor, FloatArray, sum_all
 from sfumato.model.junction_tree import Clique, JunctionTree, junction_tree
 
 _LEAST = float(np.finfo(np.float64).tiny)
+_SURE = 1e-150  # a sum of probabilities beside which whatever was below the least number is nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,22 +95,22 @@ class GraphicalModel:
 def calibrate(tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[str, int]) -> tuple[FloatArray, ...] | None:
     """Clique marginals of the distribution with these log potentials; None where no cell has positive mass.
 
-    Messages are sums of probabilities.  Where all of these are too small for a number, as of a model that was fitted to
-    noise far above its total, they are logarithms.
+    Messages are sums of probabilities.  Where these are so small that others beside them may be below the least number,
+    as of a model that was fitted to noise far above its total, they are logarithms.
     """
     found = _by_sums(tree, factors, sizes)
     return _by_logarithms(tree, factors, sizes) if found is None else found
 
 
 def _by_sums(tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[str, int]) -> tuple[FloatArray, ...] | None:
-    """Clique marginals; None where no cell has a mass that a number holds."""
+    """Clique marginals; None where too little mass is left for what no number holds to be nothing beside it."""
     tables = _tables(tree, factors, sizes)
     for child, parent in reversed(list(enumerate(tree.parents))):
         if parent < 0:
             continue
         clique, separator = tree.cliques[child], tree.separators[child]
         sums = Factor(clique, tables[child]).project(separator).values
-        if not float(sums.max()) > 0:
+        if not float(sums.max()) > _SURE:
             return None
         possible = sums >= _LEAST
         tables[child] *= Factor(separator, _inverse(sums)).expand(clique)
@@ -118,7 +119,7 @@ def _by_sums(tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[str, 
         if parent >= 0:
             carried = Factor(tree.cliques[parent], tables[parent]).project(tree.separators[index])
             tables[index] *= carried.expand(tree.cliques[index])
-        elif (mass := float(tables[index].sum())) > 0:
+        elif (mass := float(tables[index].sum())) > _SURE:
             tables[index] /= mass
         else:
             return None
