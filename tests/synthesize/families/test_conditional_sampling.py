@@ -50,6 +50,27 @@ def test_rows_follow_the_conditional_distribution(name) -> None:
         assert np.abs(found - exact(factors, one, other).ravel()).sum() / 2 < 0.03
 
 
+@pytest.mark.parametrize("far", [50.0, 900.0, 40_000.0])
+@pytest.mark.parametrize("hidden", [("a", "c"), ("c", "a", "b"), ("p", "b")])
+def test_potentials_that_cancel_each_other_change_nothing(hidden, far) -> None:
+    factors = model(CLIQUES["loop"], 5)
+    random = np.random.default_rng(7)
+    for name in hidden:  # what one table gives to a value another takes away, beside what all tables say
+        moved = far * random.permutation(np.linspace(-1, 1, SIZES[name]))
+        one, other = (place for place, factor in enumerate(factors) if name in factor.attributes)
+        for place, sign in ((one, 1), (other, -1)):
+            axes = [SIZES[each] if each == name else 1 for each in factors[place].attributes]
+            factors[place] = Factor(factors[place].attributes, factors[place].values + sign * moved.reshape(axes))
+    p, q = (each.ravel() for each in np.meshgrid(np.arange(3), np.arange(2), indexing="ij"))
+    evidence = {"p": np.tile(p, ROWS), "q": np.tile(q, ROWS)}
+    drawn = ConditionalSampler(factors, SIZES, DRAWN).draw(evidence, 6 * ROWS, np.random.default_rng(1))
+    for given, other in zip(p, q, strict=True):
+        held = (evidence["p"] == given) & (evidence["q"] == other)
+        cells = np.ravel_multi_index([drawn[each][held] for each in DRAWN], [SIZES[each] for each in DRAWN])
+        found = np.bincount(cells, minlength=24) / ROWS
+        assert np.abs(found - exact(model(CLIQUES["loop"], 5), given, other).ravel()).sum() / 2 < 0.03
+
+
 def test_impossible_cells_are_never_drawn() -> None:
     barred = np.zeros((3, 3))
     barred[np.tril_indices(3, -1)] = -np.inf

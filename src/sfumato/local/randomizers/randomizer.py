@@ -56,7 +56,8 @@ def claimed(epsilon: Number) -> Fraction:
         )
     if value > CEILING:
         raise LossError(
-            f"epsilon must be at most {CEILING}, not {str(epsilon)[:_SHOWN]}: above that a local report is the value itself",
+            f"epsilon must be at most {CEILING}, not {str(epsilon)[:_SHOWN]}: "
+            "above that a local report is the value itself",
             culprit=epsilon,
         )
     return value

@@ -4,6 +4,9 @@ Potentials are looked at where a row's evidence says, so that only the attribute
 eliminated one by one, and drawn in the opposite order.  Rows that agree in what a table depends on share it: the first
 attributes to be eliminated depend on few others, and only the last on all.
 
+Tables are products of numbers up to one.  Where these come to little, as potentials that were fitted to noise cancel
+one another far beyond what a number holds, the rows are drawn once more by sums of logarithms.
+
 All randomness here is of post-processing of a public model; no guarantee rests on it.
 """
 
@@ -24,6 +27,7 @@ _CELLS = 1 << 21  # of the tables that are summed at a time: 16 MiB
 _HELD = 1 << 23  # of the largest table of the rows that are drawn at a time
 _MERGED = 1 << 14  # cells of a table that several are added up to
 _LEAST = 1e-300  # beside the likeliest cells, below which all of a row's evidence contradicts itself
+_SURE = 1e-30  # of a product of numbers up to one, above which what no number held is nothing beside it
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 RowIndices = NDArray[np.int64]
@@ -83,6 +87,20 @@ class ConditionalSampler:
         self, evidence: Mapping[str, CodeArray], rows: int, random: np.random.Generator
     ) -> dict[str, NDArray[np.int64]]:
         """Of rows few enough for all tables that are summed."""
+        unsure = np.zeros(rows, dtype=np.bool_)
+        found = self._by_products(evidence, unsure, random)
+        again = np.flatnonzero(unsure)
+        for part in _parts(len(again), self._cells):
+            given = {name: codes[again[part]] for name, codes in evidence.items()}
+            for name, codes in self._by_logarithms(given, len(again[part]), random).items():
+                found[name][again[part]] = codes
+        return found
+
+    def _by_products(
+        self, evidence: Mapping[str, CodeArray], unsure: NDArray[np.bool_], random: np.random.Generator
+    ) -> dict[str, NDArray[np.int64]]:
+        """Codes of each row; rows of which numbers may have held too little are marked in ``unsure``."""
+        rows = len(unsure)
         tables = [self._looked_up(given, free, values, evidence, rows) for given, free, values in self._potentials]
         waiting, steps = list(self._drawn), []
         while waiting:
@@ -91,29 +109,57 @@ class ConditionalSampler:
             mine = [table for table in tables if name in table.free]
             tables = [table for table in tables if name not in table.free]
             steps.append((name, mine))
-            if mine and (rest := self._summed(name, mine)) is not None:
+            if mine and (rest := self._summed(name, mine, unsure)) is not None:
                 tables.append(rest)
         found: dict[str, NDArray[np.int64]] = {}
         for name, mine in reversed(steps):
-            found[name] = self._chosen(name, mine, found, rows, random)
+            found[name] = self._chosen(name, mine, found, unsure, random)
+        return found
+
+    def _by_logarithms(
+        self, evidence: Mapping[str, CodeArray], rows: int, random: np.random.Generator
+    ) -> dict[str, NDArray[np.int64]]:
+        """Codes of each row, with tables of its own, whose cells are logarithms."""
+        tables = [(free, _values_at(given, values, evidence, rows)) for given, free, values in self._potentials]
+        waiting, steps = list(self._drawn), []
+        while waiting:
+            name = min(waiting, key=lambda each: self._cells_of(each, [free for free, _ in tables]))
+            waiting.remove(name)
+            mine = [table for table in tables if name in table[0]]
+            tables = [table for table in tables if name not in table[0]]
+            rest = tuple(each for each in self._drawn if each != name and any(each in free for free, _ in mine))
+            joined = np.zeros((rows, *(self._sizes[each] for each in (*rest, name))))
+            for free, values in mine:
+                axes = [0, *(1 + free.index(each) for each in (*rest, name) if each in free)]
+                wide = [self._sizes[each] if each in free else 1 for each in (*rest, name)]
+                joined += np.transpose(values, axes).reshape(-1, *wide)
+            steps.append((name, rest, joined))
+            if rest:
+                tables.append((rest, np.logaddexp.reduce(joined, axis=-1)))
+        found: dict[str, NDArray[np.int64]] = {}
+        own = np.arange(rows)
+        for name, rest, joined in reversed(steps):
+            held = joined[(own, *(found[each] for each in rest))]
+            most = held.max(axis=1, keepdims=True)
+            below = np.cumsum(np.exp(held - np.where(np.isfinite(most), most, 0.0)), axis=1)
+            found[name] = (below <= random.random((rows, 1)) * below[:, -1:]).sum(axis=1)
+            np.minimum(found[name], self._sizes[name] - 1, out=found[name])  # rounding
         return found
 
     def _widest(self) -> int:
         """Cells of the largest table that is summed for a row, where no two rows share one."""
-        tables, waiting, most = [set(free) for _, free, _ in self._potentials], list(self._drawn), 1
-
-        def joined(name: str) -> set[str]:
-            return {name}.union(*(free for free in tables if name in free))
-
-        def cells(names: set[str]) -> int:
-            return math.prod(self._sizes[name] for name in names)
-
+        tables, waiting, most = [free for _, free, _ in self._potentials], list(self._drawn), 1
         while waiting:
-            name = min(waiting, key=lambda each: cells(joined(each)))
+            name = min(waiting, key=lambda each: self._cells_of(each, tables))
             waiting.remove(name)
-            most = max(most, cells(joined(name)))
-            tables = [*(free for free in tables if name not in free), joined(name) - {name}]
+            most = max(most, self._cells_of(name, tables))
+            joined = {each for free in tables if name in free for each in free}
+            tables = [*(free for free in tables if name not in free), tuple(joined - {name})]
         return most
+
+    def _cells_of(self, name: str, tables: Sequence[Sequence[str]]) -> int:
+        """Cells of the table that eliminating an attribute sums for a row."""
+        return math.prod(self._sizes[each] for each in {name}.union(*(free for free in tables if name in free)))
 
     def _looked_up(
         self,
@@ -123,12 +169,7 @@ class ConditionalSampler:
         evidence: Mapping[str, CodeArray],
         rows: int,
     ) -> _Table:
-        sizes = [self._sizes[name] for name in given]
-        flat = values.reshape(math.prod(sizes), *values.shape[len(given) :])
-        place = np.zeros(rows, dtype=np.int64)
-        for name, size in zip(given, sizes, strict=True):
-            place *= size
-            place += evidence[name]
+        flat, place = _flat(given, values, evidence, rows)
         seen, place = _numbered(place, len(flat))
         held = flat[seen]
         most = held.max(axis=tuple(range(1, held.ndim)), keepdims=True)
@@ -141,7 +182,7 @@ class ConditionalSampler:
         combinations = min(float(rows), math.prod(float(table.many) for table in mine))
         return combinations * math.prod(self._sizes[each] for each in others)
 
-    def _summed(self, name: str, mine: Sequence[_Table]) -> _Table | None:
+    def _summed(self, name: str, mine: Sequence[_Table], unsure: NDArray[np.bool_]) -> _Table | None:
         """What is left of the tables of an attribute once it is summed out; None where no other attribute is.
 
         The tables are multiplied in two groups that share no other attribute, and these as matrices.  What is less than
@@ -151,19 +192,21 @@ class ConditionalSampler:
         rest = tuple(each for each in free if each != name)
         if not rest:
             return None
-        left, right = (self._joined(group, name) for group in _apart(mine, name))
+        left, right = (self._joined(group, name, unsure) for group in _apart(mine, name))
         columns, place = _combined([left, right])
         shape = [self._sizes[each] for each in (*left.free[:-1], *right.free[:-1])]
         sums = np.empty((len(columns[0]), math.prod(shape)))
+        little = np.empty(len(sums), dtype=np.bool_)
         one, other = (each.values.reshape(each.many, -1, self._sizes[name]) for each in (left, right))
         for part in _parts(len(sums), one[0].size + other[0].size + sums.shape[1]):
             product = _product(one, other, columns[0][part], columns[1][part])
-            _scaled(product.reshape(-1, sums.shape[1]), out=sums[part])
+            little[part] = _scaled(product.reshape(-1, sums.shape[1]), out=sums[part])
+        unsure |= little[place]
         over = tuple(each for each in (*left.free, *right.free) if each != name)
         turned = np.transpose(sums.reshape(-1, *shape), [0, *(1 + over.index(each) for each in rest)])
         return _Table(rest, np.ascontiguousarray(turned), place)
 
-    def _joined(self, tables: Sequence[_Table], name: str) -> _Table:
+    def _joined(self, tables: Sequence[_Table], name: str, unsure: NDArray[np.bool_]) -> _Table:
         """The product of tables as one, whose last free attribute is ``name``."""
         others = (each for each in self._drawn if each != name and any(each in table.free for table in tables))
         free = (*others, name)
@@ -175,7 +218,7 @@ class ConditionalSampler:
             values *= np.transpose(table.values, axes).reshape(-1, *wide)[column]
         if len(tables) > 1:
             flat = values.reshape(len(values), -1)
-            _scaled(flat, out=flat)
+            unsure |= _scaled(flat, out=flat)[place]
         return _Table(free, values, place)
 
     def _chosen(
@@ -183,11 +226,11 @@ class ConditionalSampler:
         name: str,
         mine: Sequence[_Table],
         found: Mapping[str, NDArray[np.int64]],
-        rows: int,
+        unsure: NDArray[np.bool_],
         random: np.random.Generator,
     ) -> NDArray[np.int64]:
         """Codes of an attribute, given those of the attributes eliminated after it."""
-        size = self._sizes[name]
+        size, rows = self._sizes[name], len(unsure)
         if not mine:
             return random.integers(size, size=rows)
         keys: RowIndices = np.zeros(rows, dtype=np.int64)
@@ -211,6 +254,10 @@ class ConditionalSampler:
             for flat, place in pieces:
                 total *= flat[place[first[part]]]
             np.cumsum(total, axis=1, out=below[part])
+        if all(len(table.free) == 1 for table in mine):  # nothing was drawn yet
+            unsure |= (below[:, -1] <= _SURE)[keys]
+        elif ((below[:, -1] <= _LEAST)[keys] & ~unsure).any():
+            unsure[:] = True  # all: to draw only these rows again would favour what others got
         return _spread(below, keys, random)
 
 
@@ -232,6 +279,24 @@ def _alike(factors: Sequence[Factor], free: Clique, sizes: Mapping[str, int]) ->
             groups.append((given, [factor]))
     for names, members in groups:
         yield tuple(names), members
+
+
+def _flat(
+    given: Sequence[str], values: FloatArray, evidence: Mapping[str, CodeArray], rows: int
+) -> tuple[FloatArray, RowIndices]:
+    """A table with one first axis for all that is given, and where each row stands along it."""
+    sizes = values.shape[: len(given)]
+    place = np.zeros(rows, dtype=np.int64)
+    for name, size in zip(given, sizes, strict=True):
+        place *= size
+        place += evidence[name]
+    return values.reshape(math.prod(sizes), *values.shape[len(given) :]), place
+
+
+def _values_at(given: Sequence[str], values: FloatArray, evidence: Mapping[str, CodeArray], rows: int) -> FloatArray:
+    """The potentials of each row, of shape ``(rows, cells of each attribute that is not given ...)``."""
+    flat, place = _flat(given, values, evidence, rows)
+    return flat[place]
 
 
 def _over(attributes: Clique, sizes: Mapping[str, int], factors: Sequence[Factor]) -> FloatArray:
@@ -277,10 +342,12 @@ def _combined(tables: Sequence[_Table]) -> tuple[list[RowIndices], RowIndices]:
     return columns, place
 
 
-def _scaled(values: FloatArray, *, out: FloatArray) -> None:
-    """Rows of numbers divided by the largest of each, but for rows without any."""
+def _scaled(values: FloatArray, *, out: FloatArray) -> NDArray[np.bool_]:
+    """Rows of numbers divided by the largest of each, but for rows without any; returns of which that is too small."""
     most = values.max(axis=1, keepdims=True)
     np.multiply(values, np.divide(1.0, most, out=np.zeros_like(most), where=most > _LEAST), out=out)
+    little: NDArray[np.bool_] = most[:, 0] <= _SURE
+    return little
 
 
 def _product(one: FloatArray, other: FloatArray, left: RowIndices, right: RowIndices) -> FloatArray:
