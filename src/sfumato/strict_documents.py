@@ -113,8 +113,8 @@ def write_yaml(document: object) -> str:
 
     >>> read_yaml(write_yaml(["a\x85b"])) == ["a\x85b"]
     True
-    >>> write_yaml(["1e3", "D1"]), write_yaml(["07", "08"]), write_yaml(["C1", "D1"])
-    ("['1e3', 'D1']\n", "['07', '08']\n", '[C1, D1]\n')
+    >>> write_yaml(["1e3", "D1"]), write_yaml(["07", "08"]), write_yaml(["C1", "*"])
+    ("['1e3', 'D1']\n", "['07', '08']\n", "[C1, '*']\n")
     """
     import yaml
 
@@ -148,7 +148,8 @@ def _writer() -> type[Any]:
         node.flow_style = all(isinstance(part, yaml.ScalarNode) for part in parts)
         texts = [part for part in parts if part.tag == "tag:yaml.org,2002:str"]
         resolve: Any = writer.resolve  # of which PyYAML's types say nothing
-        if any(part.style or resolve(yaml.ScalarNode, part.value, (True, False)) != part.tag for part in texts):
+        said_alike = {"tag:yaml.org,2002:str", "tag:yaml.org,2002:yaml"}  # of the second are marks such as *
+        if any(part.style or resolve(yaml.ScalarNode, part.value, (True, False)) not in said_alike for part in texts):
             for part in texts:
                 part.style = "'"
         return node
