@@ -418,6 +418,11 @@ class Releasing:
         ticket = self._ticket
         return ticket is not None and not ticket.failed and ticket.result().answer is None
 
+    @property
+    def holds(self) -> bool:
+        """Whether others wait until the block, which is reserved, has computed its answer."""
+        return self._attempt.holds
+
     def __enter__(self) -> Reserved:
         """Reserve it, and wait for whoever computes it at the moment."""
         try:

@@ -6,13 +6,18 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
 
 import httpx
 import pytest
 from tests.app.http.serving import DOMAIN, ROWS
+from tests.ledger.asking import ROW
+from tests.ledger.asking import TENTH as CHARGE
+from tests.ledger.asking import question as numbered
 
+from sfumato.app.http import together
 from sfumato.app.http.asgi import create
 from sfumato.app.http.registry import Scope
 from sfumato.app.http.service import Service
@@ -157,3 +162,65 @@ def test_whoever_leaves_takes_no_other_with_them():
     found = asyncio.run(run())
     assert [found[0], *found[2:]] == [0, 2, 3]
     assert isinstance(found[1], asyncio.CancelledError)
+
+
+class Slow:
+    """A question whose answer is not computed with its charge."""
+
+    def __init__(self, ledger, number):
+        self.reserving = ledger.releasing(numbered(number), CHARGE, statement="pure", unit=ROW)
+
+    def response(self):
+        with self.reserving as reserved:
+            if reserved.answer is None:
+                reserved.settle(b"x")
+        return reserved.answer
+
+
+def test_answers_that_every_thread_waits_for_are_computed(service, monkeypatch):
+    """Four wait for the releases of others, who were charged before them and get no thread until after them."""
+    ledger, reserve, release = service.loaded("people").ledger, together.reserve_together, ThreadPoolExecutor.submit
+    charged, later = threading.Event(), threading.Semaphore(0)
+
+    def reserve_first(asked):
+        reserve(asked)
+        if not charged.is_set():
+            charged.set()
+            for _ in range(5):  # the second group, and its four questions
+                assert later.acquire(timeout=60)
+
+    def submit(threads, work):
+        found = release(threads, work)
+        if charged.is_set():
+            later.release()
+        return found
+
+    monkeypatch.setattr(together, "_THREADS", 4)
+    monkeypatch.setattr(together, "reserve_together", reserve_first)
+    replies = Together(lambda number: Slow(ledger, number), lambda *_: None)
+
+    async def run():
+        first = [asyncio.ensure_future(replies.answer(number)) for number in range(4)]
+        assert await asyncio.to_thread(charged.wait, 60)
+        monkeypatch.setattr(ThreadPoolExecutor, "submit", submit)
+        second = [replies.answer(number) for number in range(4)]
+        return await asyncio.wait_for(asyncio.gather(*first, *second), 20)
+
+    assert asyncio.run(run()) == [b"x"] * 8
+    assert left(service) == 9.6
+
+
+def test_a_failure_that_no_future_takes_is_nobody_elses():
+    def fail(number):
+        if number == 1:
+            raise StopIteration
+
+    replies = Together(fail, lambda number: number)
+
+    async def run():
+        asked = [replies.answer(number) for number in range(3)]
+        return await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 20)
+
+    found = asyncio.run(run())
+    assert [found[0], found[2]] == [0, 2]
+    assert isinstance(found[1], RuntimeError)

@@ -2,7 +2,8 @@
 
 A thread for each would be handed over to several times a question: to begin, to write, when all is durable, and to
 reply.  So whatever has come in when a thread is free is its next group.  What may take long, as it looks at rows, reads
-a table, or waits for somebody else's answer, is left to a thread of its own: nobody waits for it.
+a table, or waits for somebody else's answer, is left to a thread of its own: nobody waits for it.  What others wait for
+is left to threads in which nobody waits, so that it is computed however many do.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ class Together:
         self._begin = begin
         self._answer = answer
         self._threads = ThreadPoolExecutor(_THREADS, "question")  # the framework's way to a thread takes twice as long
+        self._computing = ThreadPoolExecutor(_THREADS, "release")  # of those who hold a release, and wait for nobody
         self._waiting: deque[_Waiting] = deque()
         self._groups = 0
         self._lock = threading.Lock()  # of the number of groups
@@ -104,19 +106,20 @@ class Together:
                 done.append((each, error))
                 continue
             if found is None:
-                self._alone(each, self._answer, *each.asked)
+                self._alone(self._threads, each, self._answer, *each.asked)
             else:
                 begun.append((each, found))
         reserve_together([found.reserving for _, found in begun if found.reserving is not None])
         for each, found in begun:
             if found.reserving is not None and found.reserving.waits:
-                self._alone(each, found.response)
+                self._alone(self._computing if found.reserving.holds else self._threads, each, found.response)
             else:
                 done.append((each, _outcome(found.response)))
 
-    def _alone(self, waiting: _Waiting, work: Callable[..., Response], *asked: object) -> None:
+    @staticmethod
+    def _alone(threads: ThreadPoolExecutor, waiting: _Waiting, work: Callable[..., Response], *asked: object) -> None:
         """Answer a question in a thread of its own."""
-        self._threads.submit(lambda: _deliver([(waiting, _outcome(work, *asked))]))
+        threads.submit(lambda: _deliver([(waiting, _outcome(work, *asked))]))
 
 
 _Done = tuple[_Waiting, Response | BaseException]
@@ -141,7 +144,9 @@ def _resolve(done: Sequence[tuple[asyncio.Future[Response], Response | BaseExcep
     for future, outcome in done:
         if future.done():  # whoever asked has left
             continue
-        if isinstance(outcome, BaseException):
+        if isinstance(outcome, StopIteration):  # which no future takes
+            future.set_exception(RuntimeError("a question ended by StopIteration"))
+        elif isinstance(outcome, BaseException):
             future.set_exception(outcome)
         else:
             future.set_result(outcome)
