@@ -12,8 +12,7 @@ import fcntl
 import os
 import threading
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from sfumato.errors import LedgerError
 from sfumato.ledger.dbapi import DatabaseError, Driver
@@ -137,7 +136,7 @@ class Attempts:
 
 
 class Attempt:
-    """One caller's attempt at a release: holds at most one, and leaves it at the end of the block.
+    """One caller's attempt at a release: holds at most one, until its end.
 
     Attributes:
         touched: whether noise was drawn; set by who computes.
@@ -175,12 +174,6 @@ class Attempt:
         if self._number is not None:
             self._attempts.end(self._number, untouched=not (self.touched or self.counts), retried=self._retried)
             self._number = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.end()
 
 
 _BY_PLACE: dict[object, Attempts] = {}
