@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 from tests.ledger.asking import TENTH, ask, behind_its_back, unfreeze
 
+from sfumato.app.cli import ledger_file
 from sfumato.errors import LedgerError
 from sfumato.ledger import open_ledger
 from sfumato.privacy.loss import Epsilon
@@ -83,3 +84,14 @@ def test_pages_of_all_and_of_an_analyst(long):
 
 def test_a_ledger_without_entries_is_whole(ledger):
     assert (ledger.check().number, ledger.check().head) == (0, ledger.verify())
+
+
+def test_a_long_journal_is_not_read_from_its_beginning_to_be_shown(long, monkeypatch):
+    url, ledger = long
+    changed(url, "UPDATE ledger_entry SET statement = 'other' WHERE number = 3")
+    assert "broken at entry 3" in str(ledger_file._broken(ledger))  # noqa: SLF001
+    monkeypatch.setattr(ledger_file, "_LONG", LONG - 1)
+    assert ledger_file._broken(ledger) is None  # noqa: SLF001
+    ask(ledger, LONG)
+    changed(url, f"UPDATE ledger_entry SET statement = 'other' WHERE number = {LONG + 1}")
+    assert f"broken at entry {LONG + 1}" in str(ledger_file._broken(ledger))  # noqa: SLF001
