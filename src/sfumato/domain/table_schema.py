@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -104,15 +104,6 @@ class SchemaTable:
     def links(self) -> tuple[Link, ...]:
         """All columns that hold keys of other tables, but the unit's."""
         return (*([] if self.through is None else [self.through]), *self.references)
-
-    @property
-    def owner(self) -> str:
-        """Whose its rows are, in words that say the same wherever they are the same."""
-        if self.public:
-            return "nobody's"
-        if self.through is not None:
-            return f"of the row of {self.through.table} that {self.through.column} names"
-        return f"of the unit that {self.unit or self.key} names"
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -263,6 +254,32 @@ class Schema:
         if rows is None:
             raise DomainError(f"{name} declares no bound on the rows of a unit", culprit=table)
         return Unit(self.id, rows=rows, per=table.per, schema=self.name)
+
+    def owners(self, tables: Iterable[SchemaTable]) -> dict[str, str]:
+        """Return who owns the rows of some tables, and of all tables through which these find their owners.
+
+        Two schemas give a table the same text if and only if they find its owner by the same columns.  An owner that is
+        found through another table is known only with that table's text, so the text of each step is returned.
+
+        Args:
+            tables: Tables of the schema.
+        """
+        found: dict[str, str] = {}
+        waiting = list(tables)
+        while waiting:
+            table = waiting.pop()
+            if table.name in found:
+                continue
+            if table.public:
+                found[table.name] = "nobody's"
+            elif table.through is None:
+                found[table.name] = f"of the unit that {table.unit or table.key} names"
+            else:
+                above = self[table.through.table]
+                named = f"whose {above.key!r} is in {table.through.column!r}"
+                found[table.name] = f"of the row of {above.name.casefold()} {named}"
+                waiting.append(above)
+        return found
 
     def refuse_draft(self) -> None:
         """Refuse to release under a description that nobody accepted.

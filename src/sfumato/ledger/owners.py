@@ -38,9 +38,9 @@ def refuse_other_owners(own: Mapping[str, str], told: Iterable[Mapping[str, str]
     for owners in told:
         for name, owner in owners.items():
             here = now.get(name.casefold(), owner)
-            if here.casefold() != owner.casefold():
+            if here != owner:
                 raise UnitError(
                     f"this ledger holds releases for which the rows of {name} are {owner}, and in this schema they "
-                    f"are {here}: their losses do not add up; describe the table as before, or under another name",
+                    f"are {here}: their losses do not add up; describe the table as before, or use another ledger",
                     culprit=name,
                 )

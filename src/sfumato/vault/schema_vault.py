@@ -98,7 +98,7 @@ class SchemaVault:
 
     def _vault(self, encoded: Encoded, of: Iterable[SchemaTable], view: BoundedView | None = None) -> Vault:
         accepted = self.schema.accepted_by
-        owners = tuple(sorted((table.name, table.owner) for table in of))
+        owners = tuple(sorted(self.schema.owners(of).items()))
         return Vault(encoded, self.ledger, analyst=self.analyst, view=view, owners=owners, acceptance=accepted)
 
     def refuse_other_owners(self) -> None:
@@ -112,7 +112,7 @@ class SchemaVault:
             LedgerError: the ledger cannot be read.
         """
         last, told = self.ledger.told_owners(after=self._told[0])
-        refuse_other_owners({table.name: table.owner for table in self.schema}, told)
+        refuse_other_owners(self.schema.owners(self.schema), told)
         self._told[0] = last
 
     def asked_by(self, analyst: str) -> SchemaVault:
