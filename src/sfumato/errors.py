@@ -17,6 +17,7 @@
     │   ├── OtherDatasetsError  there is one, which keeps other datasets, and no limit was named to open another with
     │   ├── LimitError          the ledger has another limit than the one named
     │   ├── UnitError           the ledger adds up losses of another unit than the one stated
+    │   ├── VersionError        the tables, or the question, are of another version than the last declared one
     │   └── MovedLedgerError    the ledger was moved, deleted, replaced or set back while it was open
     ├── EngineError             the engine failed on its side (connection lost, permission missing)
     └── InfeasibleError         no release can meet what was asked
@@ -108,6 +109,12 @@ class LimitError(LedgerError):
 
 class UnitError(LedgerError):
     """The ledger adds up losses of another unit; what is lost of a row says nothing of what is lost of a person."""
+
+    exit_code = 2
+
+
+class VersionError(LedgerError):
+    """The tables or the question are of another version than the last declared one; nothing was charged."""
 
     exit_code = 2
 

@@ -43,6 +43,19 @@ def ask_once(url: str, number: int, everybody: Barrier, results: Connection) -> 
     results.close()
 
 
+def declare_once(url: str, content: str, everybody: Barrier, results: Connection) -> None:
+    """Declare a version when all others do, and report its number, or what came of it."""
+    try:
+        with open_ledger(url, dataset="people", limit=Epsilon(1), create=True) as ledger:
+            everybody.wait(_PATIENCE)
+            found = outcome(lambda: ledger.declare_version(content, by="ann", new=False).number)
+            results.send((content, found if isinstance(found, int) else type(found).__name__))
+    except Exception as error:  # noqa: BLE001  # whatever it is, the test is to say it
+        everybody.abort()
+        results.send((content, f"{type(error).__name__}: {error}"))
+    results.close()
+
+
 def price(number: int) -> Charge:
     """What each question costs: 0.005 on average."""
     return Epsilon(f"0.00{number % 9 + 1}").charge

@@ -63,7 +63,7 @@ def test_a_retry_key_that_is_remembered_serves_no_other_question(answered):
 
 
 def test_only_so_much_is_remembered(answered, monkeypatch):
-    monkeypatch.setattr("sfumato.ledger.ledger.MOST_KEPT", 1)
+    monkeypatch.setattr("sfumato.ledger.answer_cache.MOST_KEPT", 1)
     for _ in range(2):
         release(answered, question(1), TENTH, lambda: b"y", statement="pure", unit=ROW)
     assert ask(answered, analyst="ann").answer == b"x"

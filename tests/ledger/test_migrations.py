@@ -86,8 +86,8 @@ def _everything_dropped(tables):
     return (*(f"DROP TABLE {table} CASCADE" for table in tables), "DROP FUNCTION ledger_refuse")
 
 
-def test_every_revision_has_a_saved_database():
-    assert tuple(REVISIONS.values()) == schema.REVISIONS
+def test_every_earlier_revision_has_a_saved_database():
+    assert tuple(REVISIONS.values()) == schema.REVISIONS[:-1]
 
 
 def test_a_database_of_a_later_revision_is_refused_and_stays_as_it_is(url):

@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 
 from sfumato.domain import Unit
 from sfumato.errors import LossError
-from sfumato.ledger.account import charge_text, unit_text
+from sfumato.ledger.account import charge_text, kept, unit_text
 from sfumato.privacy.loss import Charge
 from sfumato.strict_documents import JSON, canonical
 
@@ -108,6 +108,7 @@ class Kind(StrEnum):
     REPEAT = "repeat"  # a stored release shown to another analyst: charged to that analyst only
     CAP = "cap"  # a steward set or lifted the cap of an analyst: charged to nobody
     RETRY = "retry"  # a process died before it answered a release, so that it is computed again, once, at no charge
+    VERSION = "version"  # the owner declared a version of the data: charged to nobody
     FAILED = "failed"  # noise was drawn for a release and no answer stored: it stays charged and is never answered
 
 
@@ -276,7 +277,7 @@ class Entry:
         match self.event.details:
             case {"asked": str(words)}:
                 return words
-            case _ if self.kind is Kind.CAP:
+            case _ if self.kind in (Kind.CAP, Kind.VERSION):
                 return self.statement
             case _:
                 return _short_parameters(self.question)
@@ -299,6 +300,30 @@ class Entry:
     def analyst(self) -> str | None:
         """Who asked, where analysts are told apart."""
         return self.event.analyst
+
+
+@dataclass(frozen=True)
+class DataVersion:
+    """A declared version.
+
+    Attributes:
+        number: counts the versions of the dataset from 1.
+        time: when it was declared, UTC in ISO 8601.
+        declared_by: the name of who declared it.
+        digest: a digest of the content under the ledger's secret, hexadecimal.
+    """
+
+    number: int
+    time: str
+    declared_by: str
+    digest: str
+
+    @classmethod
+    def of(cls, entry: Entry) -> DataVersion:
+        """Read the version that an entry declares."""
+        said = entry.question.parameters
+        with kept("an entry"):
+            return cls(int(str(said["number"])), entry.time, str(said["by"]), str(said["digest"]))
 
 
 def _short_parameters(question: Question) -> str:

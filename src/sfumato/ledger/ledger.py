@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -22,8 +20,20 @@ from sfumato.errors import (
 )
 from sfumato.ledger import journal, verification
 from sfumato.ledger.account import Account
+from sfumato.ledger.answer_cache import AnswerCache
 from sfumato.ledger.attempts import Attempt, attempts_at
-from sfumato.ledger.entry import Answered, Entry, Event, Kind, Question, Receipt, StoredAnswer, journalled_version
+from sfumato.ledger.data_versions import data_versions, declare
+from sfumato.ledger.entry import (
+    Answered,
+    DataVersion,
+    Entry,
+    Event,
+    Kind,
+    Question,
+    Receipt,
+    StoredAnswer,
+    journalled_version,
+)
 from sfumato.ledger.owners import ToldOwners
 from sfumato.ledger.reservation import Admission, AtOnce, Order, fail, reserve, set_cap, set_first_cap, settle
 from sfumato.ledger.store import Store
@@ -35,10 +45,8 @@ from sfumato.strict_documents import JSON
 
 _LONGEST_NAME = 200
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1  # seconds between looking whether another's answer is there
-MOST_KEPT = 4096
 _BETWEEN_CHECKPOINTS = 20  # entries or answers: about as many are read again for each look at a journal
 _LARGE = 1 << 20  # bytes of answers: they are not read again for the next look
-_LARGEST = 1 << 14  # bytes of an answer; larger ones are read from the database again
 
 
 class Terms(TypedDict):
@@ -63,42 +71,6 @@ class Terms(TypedDict):
     retry_key: NotRequired[str | None]
     admission: NotRequired[Admission | None]
     at_once: NotRequired[Callable[[], bytes | None] | None]
-
-
-class AnswerCache:
-    """Receipts of one dataset by release and analyst, the latest asked for: asking again needs no lock and no database.
-
-    What was charged and answered stays so: entries and answers are never changed or removed.  Nothing else may be
-    remembered here, least of all what is left of a budget.
-    """
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, str | None], tuple[Receipt, set[str]]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def find(self, order: Order) -> Receipt | None:
-        """The receipt of a release that this analyst has got, under this retry key where there is one."""
-        place = (order.event.key, order.event.analyst)
-        with self._lock:
-            receipt, retry_keys = self._kept.get(place, (None, set[str]()))
-            if receipt is None or not (order.retry_key is None or order.retry_key in retry_keys):
-                return None
-            self._kept.move_to_end(place)
-            return receipt
-
-    def kept(self, order: Order, receipt: Receipt) -> Receipt:
-        """The receipt of an order that the database gave; its answer, stored and handed to the analyst, is kept."""
-        if receipt.answer is not None and len(receipt.answer) <= _LARGEST:
-            self._keep(order, replace(receipt, charged=False, charged_analyst=False))
-        return receipt
-
-    def _keep(self, order: Order, receipt: Receipt) -> None:
-        with self._lock:
-            _, retry_keys = self._kept.setdefault((order.event.key, order.event.analyst), (receipt, set()))
-            if order.retry_key is not None and len(retry_keys) < MOST_KEPT:
-                retry_keys.add(order.retry_key)
-            if len(self._kept) > MOST_KEPT:
-                self._kept.popitem(last=False)
 
 
 @dataclass
@@ -245,10 +217,7 @@ class Ledger:
             LossError: the cap is not in the measure of the ledger's limit.
             InputError: the analyst has spent more already.
         """
-        refuse_name(analyst, "an analyst")
-        if cap is not None and type(cap) is not type(self.limit):
-            raise LossError(f"a cap under the limit {self.limit} is stated in the same measure", culprit=cap)
-        self._writer.run(Work(Wanted(analysts=frozenset([analyst])), partial(set_cap, analyst=analyst, cap=cap)))
+        self._set_cap(set_cap, analyst, cap)
 
     def set_first_cap(self, analyst: str, cap: Loss) -> None:
         """Set the cap of an analyst who has no account yet; whoever has one keeps theirs, set or not.
@@ -256,10 +225,43 @@ class Ledger:
         Raises:
             LossError: the cap is not in the measure of the ledger's limit.
         """
+        self._set_cap(set_first_cap, analyst, cap)
+
+    def _set_cap(self, act: Callable[..., None], analyst: str, cap: Loss | None) -> None:
         refuse_name(analyst, "an analyst")
-        if type(cap) is not type(self.limit):
+        if cap is not None and type(cap) is not type(self.limit):
             raise LossError(f"a cap under the limit {self.limit} is stated in the same measure", culprit=cap)
-        self._writer.run(Work(Wanted(analysts=frozenset([analyst])), partial(set_first_cap, analyst=analyst, cap=cap)))
+        self._writer.run(Work(Wanted(analysts=frozenset([analyst])), partial(act, analyst=analyst, cap=cap)))
+
+    def declare_version(self, content: str, *, by: str, new: bool) -> DataVersion:
+        """Declare what the dataset's tables hold, and return the version that this is.
+
+        Nothing is written if the last version has the same content.
+
+        Args:
+            content: a name of all rows and columns of all tables of the dataset.
+            by: the name of who declares it.
+            new: whether the content may differ from that of the last version; it is then the next version.
+
+        Raises:
+            VersionError: the content differs from that of the last version, and ``new`` is not set.
+        """
+        refuse_name(by, "who declares a version")
+        digest = journalled_version(self._secret, content)
+        found = self.data_version()
+        if found is not None and found.digest == digest:
+            return found
+        return self._writer.run(Work(Wanted(), partial(declare, digest=digest, by=by, new=new)))
+
+    def data_version(self) -> DataVersion | None:
+        """Return the last declared version of the data; None before the first."""
+        with self._store.reading() as driver:
+            return next(iter(data_versions(driver, self.dataset, most=1)), None)
+
+    def data_versions(self) -> list[DataVersion]:
+        """Return all declared versions of the data, in order."""
+        with self._store.reading() as driver:
+            return data_versions(driver, self.dataset)[::-1]
 
     def caps(self) -> dict[str, Account]:
         """The account of every analyst who has spent or has a cap, by name."""

@@ -118,6 +118,8 @@ def insert_dataset(driver: Driver, name: str, limit: Loss, unit: Unit | None) ->
         "entries": 0,
         "head": genesis(name, text, opened, unit),
         "unit": None if unit is None else unit_text(unit),
+        "version": 0,
+        "version_digest": None,
     }
     driver.insert("ledger_dataset", [row])
 

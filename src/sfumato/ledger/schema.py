@@ -8,7 +8,8 @@ Revisions: 0001 the journal; 0002 what a server keeps; 0003 keys of releases are
 is asked for again; 0004 units, what entries state of their charges, and the content of a server's tables; 0005 sessions
 of a server's page, on which terms whom it answers, and what spares reading a whole journal to look at its end; 0006
 who enters a server by a provider of identities, names of datasets that change, approvals, and what stewards were told;
-0007 stored answers in the chain of hashes (:mod:`sfumato.ledger.answer_chain`).
+0007 stored answers in the chain of hashes (:mod:`sfumato.ledger.answer_chain`); 0008 versions of the data, which
+owners declare (:mod:`sfumato.ledger.data_versions`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from datetime import UTC, datetime
 from sfumato.ledger.answer_chain import chain_found
 from sfumato.ledger.dbapi import Driver
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008")
 REVISION = REVISIONS[-1]
 VERSION_TABLE = "ledger_version"
 
@@ -48,6 +49,7 @@ _ANSWERS = """CREATE TABLE ledger_answer (
     UNIQUE (dataset, place),
     FOREIGN KEY (dataset, number) REFERENCES ledger_entry (dataset, number)
 )"""
+_VERSIONS = "CREATE INDEX ledger_versions ON ledger_entry (dataset, number) WHERE kind = 'version'"
 _BY_ANALYST = "CREATE INDEX ledger_asked ON ledger_entry (dataset, analyst, number)"
 JOURNAL_TABLES = (
     """CREATE TABLE ledger_version (
@@ -71,6 +73,8 @@ JOURNAL_TABLES = (
     head TEXT NOT NULL,
     unit TEXT,
     answers INTEGER NOT NULL DEFAULT 0,
+    version INTEGER NOT NULL DEFAULT 0,
+    version_digest TEXT,
     PRIMARY KEY (name),
     CONSTRAINT within_limit CHECK (0 <= spent_units AND spent_units <= limit_units),
     CONSTRAINT within_delta CHECK (0 <= spent_delta_units AND spent_delta_units <= limit_delta_units)
@@ -128,6 +132,7 @@ JOURNAL_TABLES = (
     FOREIGN KEY (dataset) REFERENCES ledger_dataset (name)
 )""",
     _BY_ANALYST,
+    _VERSIONS,
     _CHECKPOINTS,  # where each journal was found whole
 )
 _SESSIONS = """CREATE TABLE service_session (
@@ -281,7 +286,7 @@ _TRIGGERS = {
         (
             "CREATE TRIGGER ledger_dataset_forward BEFORE UPDATE ON ledger_dataset "
             "WHEN NEW.spent_units < OLD.spent_units OR NEW.entries < OLD.entries OR NEW.answers < OLD.answers "
-            "BEGIN SELECT RAISE(ABORT, 'what was spent is never refunded'); END"
+            "OR NEW.version < OLD.version BEGIN SELECT RAISE(ABORT, 'what was spent is never refunded'); END"
         ),
     ),
     "postgresql": (
@@ -304,8 +309,8 @@ _TRIGGERS = {
         ),
         (
             "CREATE TRIGGER ledger_dataset_forward BEFORE UPDATE ON ledger_dataset FOR EACH ROW "
-            "WHEN (NEW.spent_units < OLD.spent_units OR NEW.entries < OLD.entries OR NEW.answers < OLD.answers) "
-            "EXECUTE FUNCTION ledger_refuse()"
+            "WHEN (NEW.spent_units < OLD.spent_units OR NEW.entries < OLD.entries OR NEW.answers < OLD.answers "
+            "OR NEW.version < OLD.version) EXECUTE FUNCTION ledger_refuse()"
         ),
     ),
 }
@@ -344,22 +349,31 @@ def bring_up_to_date(driver: Driver, found: str | None) -> None:
         _run(driver, "ALTER TABLE ledger_dataset ADD COLUMN unit TEXT")
         _run(driver, "ALTER TABLE ledger_entry ADD COLUMN stated TEXT")
         _run(driver, _UNIT_TRIGGER[driver.database])
-    if found > "0004":
+    if "0004" < found < "0007":
         _run(driver, "ALTER TABLE ledger_checkpoint ADD COLUMN answers INTEGER NOT NULL DEFAULT 0")
-    _bind_answers(driver)
+    on = " ON ledger_dataset" if driver.database == "postgresql" else ""
+    _run(driver, f"DROP TRIGGER ledger_dataset_forward{on}")
+    if found < "0007":
+        _bind_answers(driver)
+    _number_versions(driver)
     say_revision(driver)
+
+
+def _number_versions(driver: Driver) -> None:
+    """Keep the number and the digest of each dataset's last version: none was declared yet."""
+    _run(driver, "ALTER TABLE ledger_dataset ADD COLUMN version INTEGER NOT NULL DEFAULT 0")
+    _run(driver, "ALTER TABLE ledger_dataset ADD COLUMN version_digest TEXT", _VERSIONS)
+    _run(driver, *(each for each in _TRIGGERS[driver.database] if "TRIGGER ledger_dataset_forward " in each))
 
 
 def _bind_answers(driver: Driver) -> None:
     """Put the answers that there are into the chain, in a table that takes none without its place in it."""
     _run(driver, "ALTER TABLE ledger_dataset ADD COLUMN answers INTEGER NOT NULL DEFAULT 0")
-    on = " ON ledger_dataset" if driver.database == "postgresql" else ""
-    _run(driver, f"DROP TRIGGER ledger_dataset_forward{on}", "ALTER TABLE ledger_answer RENAME TO ledger_found")
+    _run(driver, "ALTER TABLE ledger_answer RENAME TO ledger_found")
     make_tables(driver, _ANSWERS)
     chain_found(driver, "ledger_found", datetime.now(UTC).isoformat(timespec="microseconds"))
     _run(driver, "DROP TABLE ledger_found")
-    changed = (" ON ledger_answer ", "TRIGGER ledger_dataset_forward ")
-    _run(driver, *(each for each in _TRIGGERS[driver.database] if any(text in each for text in changed)))
+    _run(driver, *(each for each in _TRIGGERS[driver.database] if " ON ledger_answer " in each))
 
 
 def _bring_server_up_to_date(driver: Driver, found: str) -> None:

@@ -30,20 +30,21 @@ from sfumato.ledger.account import (
 )
 from sfumato.ledger.answer_chain import FOLLOWERS, LINK, refuse_lost, unchanged
 from sfumato.ledger.dbapi import Driver, changed
-from sfumato.ledger.entry import Event, Kind, answer_hash, entry_hash
+from sfumato.ledger.entry import DataVersion, Event, Kind, answer_hash, entry_hash
 from sfumato.ledger.owners import ToldOwners, refuse_other_owners
 from sfumato.privacy.loss import NOTHING, Charge, Loss
 
 LOCK_DATASET = """
-    SELECT secret, limit_loss, unit, epsilon, rho, delta, entries, answers, head
+    SELECT secret, limit_loss, unit, version, version_digest, epsilon, rho, delta, entries, answers, head
     FROM ledger_dataset WHERE name = :of_dataset FOR UPDATE"""
 FIND_HASH = """
     SELECT hash FROM ledger_entry WHERE dataset = :of_dataset AND number = :at
     UNION ALL SELECT hash FROM ledger_answer WHERE dataset = :of_dataset AND place = :place"""
 _BODY = 7  # of the columns of LINK
 _SPENT = ("epsilon", "rho", "delta", "spent_units", "spent_delta_units")
+_KEPT = ("entries", "answers", "head", "unit", "version", "version_digest")
 UPDATE_DATASET = f"""
-    UPDATE ledger_dataset SET {changed((*_SPENT, "entries", "answers", "head", "unit"))} WHERE name = :of_dataset"""
+    UPDATE ledger_dataset SET {changed((*_SPENT, *_KEPT))} WHERE name = :of_dataset"""
 UPDATE_HEAD = f"UPDATE ledger_dataset SET {changed(('answers', 'head'))} WHERE name = :of_dataset"
 UPDATE_ANALYST = f"""
     UPDATE ledger_analyst SET {changed(("cap_loss", "cap_units", "cap_delta_units", *_SPENT))}
@@ -241,8 +242,12 @@ class Transaction:
     Only what is ``wanted`` can be looked at.
 
     Attributes:
+        name: of the dataset.
         founded: what no other founding of a dataset has, whatever its name.
         unit: whom charges are stated for; None in an old ledger that has not been released from since.
+        version: the number of the last declared version of the data; 0 before the first.
+        version_digest: the digest of its content under the ledger's secret; None before the first.
+        declared: the last version that this transaction declares; None if it declares none.
         entries: how many there are in the journal.
         answers: how many are stored.
         head: the hash of whatever was written last, entry or answer.
@@ -252,12 +257,15 @@ class Transaction:
     def __init__(self, driver: Driver, name: str, wanted: Wanted, *, told: ToldOwners) -> None:
         self._driver = driver
         self._told = told
-        self._name = name
+        self.name = name
         rows = driver.rows(LOCK_DATASET, {"of_dataset": name})
         self.time = now()  # under the lock: whoever waited for it is later than those before, as in the journal
         if not rows:
             raise LedgerError(f"the ledger holds no dataset {name!r}", culprit=name)
-        self.founded, limit, unit, *spent, self.entries, self.answers, self.head = rows[0]
+        self.founded, limit, unit, version, digest, *spent, self.entries, self.answers, self.head = rows[0]
+        self.version: int = version
+        self.version_digest: str | None = digest
+        self.declared: DataVersion | None = None
         self._begun = self.entries, self.head
         self.limit: Loss = loss_from(limit)
         self.unit = None if unit is None else unit_from(unit)
@@ -276,7 +284,7 @@ class Transaction:
             return (head,) == (self.head,)
         if entries == 0:
             return True
-        values = {"of_dataset": self._name, "at": entries, "place": answers}
+        values = {"of_dataset": self.name, "at": entries, "place": answers}
         return any(found == head for (found,) in self._driver.rows(FIND_HASH, values))
 
     @property
@@ -291,7 +299,7 @@ class Transaction:
             UnitError: there are such.
         """
         new = [json.loads(entry["details"]).get("owners", {}) for entry in self._new_entries]
-        refuse_other_owners(owners, [*self._told.read(self._driver, self._name), *new])
+        refuse_other_owners(owners, [*self._told.read(self._driver, self.name), *new])
 
     def knows(self, name: str) -> bool:
         """Whether an analyst has an account, or gets one in this transaction."""
@@ -320,7 +328,7 @@ class Transaction:
         """
         entries, head = self._begun
         if pending.number <= entries:
-            refuse_lost(self._driver, self._name, pending.number, head)
+            refuse_lost(self._driver, self.name, pending.number, head)
 
     def is_pending(self, key: str) -> bool:
         """Whether the release of that key is charged, and neither answered nor closed as failed."""
@@ -338,7 +346,7 @@ class Transaction:
     def remember(self, retry_key: str, analyst: str | None, key: str) -> None:
         """Bind a retry key to a release."""
         self._found.retries[analyst or "", retry_key] = key
-        self._new_retries.append({"dataset": self._name, "analyst": analyst or "", "retry_key": retry_key, "key": key})
+        self._new_retries.append({"dataset": self.name, "analyst": analyst or "", "retry_key": retry_key, "key": key})
 
     def charge(self, charge: Charge, *, dataset: bool, analyst: str | None) -> None:
         """Charge the dataset, an analyst, or both."""
@@ -362,7 +370,7 @@ class Transaction:
         epsilon, rho, delta = (None, None, None) if event.charge is None else json.loads(event.charge_text)
         self._new_entries.append(
             {
-                "dataset": self._name,
+                "dataset": self.name,
                 "number": number,
                 "time": time,
                 "kind": event.kind.value,
@@ -421,7 +429,7 @@ class Transaction:
         place, previous = self.answers + 1, self.head
         self.head = answer_hash(previous, place, pending.number, self.time, found=None, body=body)
         self.answers = place
-        row = {"dataset": self._name, "number": pending.number, "time": self.time, "place": place, "found": None}
+        row = {"dataset": self.name, "number": pending.number, "time": self.time, "place": place, "found": None}
         row |= {"entries": self.entries, "previous": previous, "hash": self.head, "body": body}
         self._new_answers.append(row)
 
@@ -433,17 +441,16 @@ class Transaction:
         now = {"answers": self.answers, "head": self.head}
         if not self._new_entries:
             if self._new_answers:
-                self._driver.run(UPDATE_HEAD, {**now, "of_dataset": self._name})
+                self._driver.run(UPDATE_HEAD, {**now, "of_dataset": self.name})
             return
         row = {**spent_columns(self.limit, self.account.spent), **now, "entries": self.entries}
         row["unit"] = None if self.unit is None else unit_text(self.unit)
-        self._driver.write(UPDATE_DATASET, [{**row, "of_dataset": self._name}])
+        row |= {"version": self.version, "version_digest": self.version_digest}
+        self._driver.write(UPDATE_DATASET, [{**row, "of_dataset": self.name}])
         touched, known = sorted(self._touched), self._found.known
-        new = [self._analyst_row(name) | {"dataset": self._name, "name": name} for name in touched if name not in known]
+        new = [self._analyst_row(name) | {"dataset": self.name, "name": name} for name in touched if name not in known]
         old = [
-            self._analyst_row(name) | {"of_dataset": self._name, "of_analyst": name}
-            for name in touched
-            if name in known
+            self._analyst_row(name) | {"of_dataset": self.name, "of_analyst": name} for name in touched if name in known
         ]
         self._driver.insert("ledger_analyst", new)
         self._driver.write(UPDATE_ANALYST, old)

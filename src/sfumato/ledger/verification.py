@@ -22,7 +22,7 @@ from sfumato.errors import BrokenLedgerError, InputError, LedgerError, SfumatoEr
 from sfumato.ledger.account import charge_from, charge_text, counted, limit_units, loss_from, spent_units, unit_from
 from sfumato.ledger.answer_chain import UNBOUND, answers_after, follows
 from sfumato.ledger.dbapi import Driver, file_address
-from sfumato.ledger.entry import Entry, Event, Kind, entry_hash, genesis
+from sfumato.ledger.entry import DataVersion, Entry, Event, Kind, entry_hash, genesis
 from sfumato.ledger.journal import (
     StoredRow,
     account_of,
@@ -71,22 +71,34 @@ class _Sums:
     _dataset: Charge = NOTHING
     _analysts: dict[str, Charge] = field(default_factory=dict)
     _caps: dict[str, JSON] = field(default_factory=dict)
+    _version: tuple[int, str | None] = (0, None)
 
     @classmethod
     def from_json(cls, text: str) -> _Sums:
         """Read what :meth:`to_json` wrote."""
         said = json.loads(text)
         analysts = {analyst: charge_from(*amounts) for analyst, amounts in said["analysts"].items()}
-        return cls(charge_from(*said["dataset"]), analysts, said["caps"])
+        number, digest = said["version"]
+        return cls(charge_from(*said["dataset"]), analysts, said["caps"], (number, digest))
 
     def to_json(self) -> str:
         """One line of text."""
         analysts: JSON = {analyst: charge_text(charge) for analyst, charge in self._analysts.items()}
-        return canonical({"dataset": charge_text(self._dataset), "analysts": analysts, "caps": self._caps})
+        sums = {"dataset": charge_text(self._dataset), "analysts": analysts, "caps": self._caps}
+        return canonical(sums | {"version": list(self._version)})
 
     def add(self, entry: Entry) -> None:
-        """Add an entry."""
+        """Add an entry.
+
+        Raises:
+            LedgerError: it declares a version whose number does not follow that of the last one.
+        """
         event = entry.event
+        if event.kind is Kind.VERSION:
+            declared = DataVersion.of(entry)
+            if declared.number != self._version[0] + 1:
+                raise BrokenLedgerError(f"the journal is broken at entry {entry.number}: its version", culprit=entry)
+            self._version = declared.number, declared.digest
         if event.kind is Kind.CAP and event.analyst is not None:
             self._caps[event.analyst] = event.question.parameters["cap"]
         if event.charge is None:
@@ -107,6 +119,8 @@ class _Sums:
             raise LedgerError(f"the account of {name!r} is not the sum of its journal", culprit=name)
         if _units(row, "limit") != limit_units(limit):
             raise LedgerError(f"the limit of {name!r} is not the one that its journal began with", culprit=name)
+        if (row["version"], row["version_digest"]) != self._version:
+            raise LedgerError(f"the version of {name!r} is not the last one of its journal", culprit=name)
         for each in analysts:
             analyst, account = each["name"], account_of(each)
             spent = self._analysts.get(analyst, NOTHING)

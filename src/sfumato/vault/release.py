@@ -64,7 +64,7 @@ def entry_cost(entry: Entry) -> str:
             return f"nothing; the analyst's account: {cost(entry.charge)}"
         case Kind.REPEAT:
             return "nothing"
-        case Kind.CAP | Kind.RETRY | Kind.FAILED:
+        case Kind.CAP | Kind.VERSION | Kind.RETRY | Kind.FAILED:
             return "no cost"
 
 

@@ -67,6 +67,7 @@ def show(
         account = opened.remaining()
         spent = opened.limit.guarantee(account.spent)
         analysts = {name: str(each) for name, each in opened.caps().items()}
+        versions = opened.data_versions()
     shown = [
         {"number": line["number"], "time": line["time"][:_SECONDS], "method": f"{line['family']} {line['method']}"}
         | {key: line[key] for key in ("asked", "analyst", "cost", "statement")}
@@ -76,7 +77,11 @@ def show(
     text = f"({earlier:,} earlier not shown; see --all)\n\n" if earlier else ""
     text += f"{columns(shown)}\n\n{dataset}: {spent} spent; {account}"
     text += "".join(f"\n{name}: {each}" for name, each in analysts.items())
+    if versions:
+        newest = versions[-1]
+        text += f"\nThe data are version {newest.number}, declared {newest.time[:_SECONDS]} by {newest.declared_by}."
     value: dict[str, Any] = {"dataset": dataset, "spent": spent, "account": str(account), "analysts": analysts}
+    value["versions"] = [{"number": v.number, "time": v.time, "declared_by": v.declared_by} for v in versions]
     value |= {"whole": broken is None, "earlier": earlier, "entries": entries}
     result(value, text, as_json=as_json)
     if broken is not None:

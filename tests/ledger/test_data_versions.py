@@ -1,0 +1,150 @@
+"""A version of the data is declared once, stands in the journal, and is told from other content by its digest."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from tests.ledger.asking import ask, behind_its_back, unfreeze
+from tests.ledger.racing_processes import declare_once
+from tests.processes import processes
+
+from sfumato.errors import InputError, LedgerError, VersionError
+from sfumato.ledger import Kind, Question, open_ledger
+from sfumato.privacy.loss import Epsilon
+
+RACING = 6
+
+
+def test_the_first_content_is_version_1(ledger):
+    assert ledger.data_version() is None
+    found = ledger.declare_version("content", by="ann", new=False)
+    assert (found.number, found.declared_by) == (1, "ann")
+    assert ledger.data_version() == found
+    (entry,) = ledger.journal()
+    assert (entry.kind, entry.charge, entry.analyst) == (Kind.VERSION, None, None)
+    assert entry.asked == "version 1 of the data, declared by ann"
+    assert "content" not in entry.question.to_json
+    ledger.verify()
+
+
+def test_the_same_content_is_the_same_version_and_writes_nothing(ledger):
+    first = ledger.declare_version("content", by="ann", new=False)
+    head = ledger.verify()
+    assert ledger.declare_version("content", by="bob", new=True) == first
+    assert ledger.declare_version("content", by="bob", new=False) == first
+    assert ledger.verify() == head
+
+
+def test_other_content_is_refused_unless_it_is_declared(ledger):
+    first = ledger.declare_version("content", by="ann", new=False)
+    head = ledger.verify()
+    with pytest.raises(VersionError, match=r"differ from version 1 .* --new-version .*new_version=True"):
+        ledger.declare_version("other", by="ann", new=False)
+    assert (ledger.verify(), ledger.data_version()) == (head, first)
+    second = ledger.declare_version("other", by="bob", new=True)
+    assert (second.number, second.declared_by) == (2, "bob")
+    assert ledger.data_versions() == [first, second]
+    ledger.verify(head=head)
+
+
+def test_returning_to_an_older_content_is_a_new_version(ledger):
+    numbers = [ledger.declare_version(content, by="ann", new=True).number for content in ("a", "b", "a")]
+    assert numbers == [1, 2, 3]
+    first, _, third = ledger.data_versions()
+    assert first.digest == third.digest
+
+
+def test_two_ledgers_call_one_content_by_different_digests(url):
+    digests = []
+    for dataset in ("one", "other"):
+        with open_ledger(url, dataset=dataset, limit=Epsilon(1), create=True) as ledger:
+            digests.append(ledger.declare_version("content", by="ann", new=False).digest)
+    assert digests[0] != digests[1]
+
+
+def test_a_version_needs_a_name(ledger):
+    with pytest.raises(InputError, match="printable"):
+        ledger.declare_version("content", by="", new=False)
+
+
+def test_charges_and_versions_stand_in_one_journal(ledger):
+    ledger.declare_version("a", by="ann", new=False)
+    ask(ledger)
+    ledger.declare_version("b", by="ann", new=True)
+    ledger.set_cap("bob", Epsilon("0.5"))
+    assert [entry.kind for entry in ledger.journal()] == [Kind.VERSION, Kind.RELEASE, Kind.VERSION, Kind.CAP]
+    ledger.verify()
+    assert ledger.check().number == 4
+
+
+def test_threads_that_declare_at_once_agree(ledger):
+    found = []
+    threads = [
+        threading.Thread(target=lambda: found.append(ledger.declare_version("a", by="ann", new=True))) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [each.number for each in found] == [1] * 8
+    assert len(list(ledger.journal())) == 1
+
+
+@pytest.mark.parametrize(
+    ("forged", "says"),
+    [
+        ("UPDATE ledger_dataset SET version_digest = 'aa'", "is not the last one of its journal"),
+        ("UPDATE ledger_dataset SET version = 3", "is not the last one of its journal"),
+        ("UPDATE ledger_entry SET question = REPLACE(question, 'ann', 'bob') WHERE number = 1", "broken at entry 1"),
+        ("UPDATE ledger_entry SET kind = 'cap' WHERE number = 2", "broken at entry 2"),
+        ("DELETE FROM ledger_entry WHERE number = 2", "entries are missing"),
+    ],
+)
+def test_a_version_that_other_hands_changed_is_found(url, ledger, forged, says):
+    ledger.declare_version("a", by="ann", new=False)
+    ledger.declare_version("b", by="ann", new=True)
+    ledger.verify()
+    unfreeze(url)
+    behind_its_back(url, forged)
+    with pytest.raises(LedgerError, match=says):
+        ledger.verify()
+
+
+def test_a_version_that_does_not_follow_the_last_one_is_found(url, ledger, monkeypatch):
+    monkeypatch.setattr("sfumato.ledger.data_versions.Question", skipping)
+    ledger.declare_version("a", by="ann", new=False)
+    with pytest.raises(LedgerError, match="its version"):
+        ledger.verify()
+    with pytest.raises(LedgerError, match="its version"):
+        ledger.check()
+
+
+def skipping(family, method, parameters, version):
+    return Question(family, method, {**parameters, "number": parameters["number"] + 1}, version)
+
+
+def test_the_number_of_the_last_version_never_goes_back(url, ledger):
+    ledger.declare_version("a", by="ann", new=False)
+    with pytest.raises(LedgerError):
+        behind_its_back(url, "UPDATE ledger_dataset SET version = 0")
+
+
+def test_of_processes_that_declare_different_first_contents_at_once_one_wins(url, ledger):
+    context = processes()
+    barrier, receiving, children = context.Barrier(RACING), [], []
+    for number in range(RACING):
+        receiver, sender = context.Pipe(duplex=False)
+        child = context.Process(target=declare_once, args=(url, f"content {number % 2}", barrier, sender))
+        child.start()
+        sender.close()
+        children.append(child)
+        receiving.append(receiver)
+    told = [receiver.recv() for receiver in receiving]
+    for child in children:
+        child.join()
+    won = {content for content, number in told if number == 1}
+    assert len(won) == 1
+    assert {number for content, number in told if content not in won} == {"VersionError"}
+    assert [version.number for version in ledger.data_versions()] == [1]
+    ledger.verify()
