@@ -16,7 +16,10 @@ from sfumato.report.evaluation_page import evaluation_page
 from sfumato.report.page import render_interactive
 
 FINDINGS = (Finding("laplace", "epsilon", 1.0, 0.8, "coordinate 0 > 0", 6400),)
-JOURNAL = ({"entry": 1, "statement": "half", "spent": 1.0}, {"entry": 2, "statement": "more", "spent": 1.5})
+JOURNAL = (
+    {"entry": 1, "statement": "half", "spent": 1.0, "guarantee_so_far": "epsilon = 1"},
+    {"entry": 2, "statement": "more", "spent": 1.5, "guarantee_so_far": "epsilon = 1.5"},
+)
 
 
 class Elements(HTMLParser):

@@ -1,5 +1,7 @@
 """Accounts: the most that may be spent, and what was, as exact amounts, as text, and as integers.
 
+:attr:`Account.guarantee` is the one statement of what all releases of an account guarantee together.
+
 The integers are those by which the database checks each account for itself.
 """
 
@@ -9,14 +11,14 @@ import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
 from sfumato.domain import Unit
 from sfumato.domain.document import parse_unit
 from sfumato.errors import InputError, LedgerError, LossError, UnitError
-from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Loss, Rho, decimals
+from sfumato.privacy.loss import NOTHING, Charge, Epsilon, EpsilonDelta, Loss, Rho, decimals
 from sfumato.strict_documents import canonical
 
 PICO = 10**12
@@ -24,19 +26,26 @@ ATTO = 10**18
 # What accounts add up in: decimals of 18 places and their shares by up to a hundred fall on it exactly.
 GRID = 10**18 * math.lcm(*range(1, 101))
 MOST = 2**63 - 1  # the largest integer that both databases hold
+_LISTED = 5  # entries that a sentence names
 
 
 @dataclass(frozen=True)
 class Account:
     """What was spent, and the most that may be: a dataset's limit, or an analyst's cap (None: no cap).
 
+    ``exact`` holds the numbers of the entries whose releases have no differential privacy.  They spend nothing of the
+    limit, but they void the guarantee of all releases together.
+
     >>> account = Account(Epsilon(1), Charge(Fraction(1, 4), Fraction(1, 32), Fraction(0)))
-    >>> account.left, str(account)
-    (Fraction(3, 4), 'epsilon = 0.75 left of epsilon = 1')
+    >>> account.left, str(account), account.guarantee
+    (Fraction(3, 4), 'epsilon = 0.75 left of epsilon = 1', 'epsilon = 0.25')
+    >>> Account(account.limit, account.spent, exact=(3,)).guarantee
+    'none: 1 release has no differential privacy (entry 3); the others together: epsilon = 0.25'
     """
 
     limit: Loss | None
     spent: Charge
+    exact: tuple[int, ...] = ()
 
     def admits(self, charge: Charge) -> bool:
         """Whether the charge still fits, decided exactly.
@@ -48,7 +57,7 @@ class Account:
 
     def charged(self, charge: Charge) -> Account:
         """The account after the charge, which is counted on the grid of :func:`counted`."""
-        return Account(self.limit, counted(self.spent) + counted(charge))
+        return replace(self, spent=counted(self.spent) + counted(charge))
 
     @property
     def left(self) -> Fraction | None:
@@ -76,7 +85,29 @@ class Account:
             return None
         return max(self.limit.spendable_delta - self.spent.delta, Fraction(0))
 
+    @property
+    def guarantee(self) -> str:
+        """What all releases of the account guarantee together, in words; losses are rounded up."""
+        protected = self.spent.promise if self.limit is None else self.limit.guarantee(self.spent)
+        if not self.exact:
+            return protected
+        others = "" if self.spent == NOTHING else f"; the others together: {protected}"
+        return f"none: {self._without_privacy}{others}"
+
+    @property
+    def _without_privacy(self) -> str:
+        """The releases without differential privacy, with the numbers of their entries."""
+        number, shown = len(self.exact), ", ".join(map(str, self.exact[:_LISTED]))
+        entries = f"entry {shown}" if number == 1 else f"entries {shown}"
+        more = f" and {number - _LISTED:,} more" if number > _LISTED else ""
+        return f"{number:,} release{' has' if number == 1 else 's have'} no differential privacy ({entries}{more})"
+
     def __str__(self) -> str:
+        left = self._left_in_words
+        return f"{left}; {self._without_privacy}" if self.exact else left
+
+    @property
+    def _left_in_words(self) -> str:
         if self.left is None or self.limit is None:
             return "no cap"
         delta = self.limit.spendable_delta

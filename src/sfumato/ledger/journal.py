@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from sfumato.domain import Unit
@@ -23,7 +24,10 @@ StoredRow: TypeAlias = dict[str, Any]
 def dataset_account(driver: Driver, name: str) -> Account | None:
     """The dataset's limit and what was spent of it; None where the ledger does not hold it."""
     row = dataset_row(driver, name)
-    return None if row is None else Account(loss_from(row["limit_loss"]), spent_of(row))
+    if row is None:
+        return None
+    exact = tuple(number for number, kind, _ in _exact(driver, name) if kind == Kind.RELEASE)
+    return Account(loss_from(row["limit_loss"]), spent_of(row), exact)
 
 
 def datasets(driver: Driver) -> list[str]:
@@ -33,14 +37,28 @@ def datasets(driver: Driver) -> list[str]:
 
 def analyst_accounts(driver: Driver, name: str) -> dict[str, Account]:
     """The account of each analyst who has spent or has a cap, by name."""
-    return {row["name"]: account_of(row) for row in analyst_rows(driver, name)}
+    exact: dict[str | None, list[int]] = {}
+    for number, _, analyst in _exact(driver, name):
+        exact.setdefault(analyst, []).append(number)
+    found = {row["name"]: account_of(row) for row in analyst_rows(driver, name)}
+    return {analyst: replace(account, exact=tuple(exact.get(analyst, ()))) for analyst, account in found.items()}
 
 
 def analyst_account(driver: Driver, name: str, analyst: str) -> Account:
     """The account of one analyst; empty and without a cap where there is none yet."""
     query = "SELECT * FROM ledger_analyst WHERE dataset = :dataset AND name = :analyst"
     row = driver.record(query, {"dataset": name, "analyst": analyst})
-    return Account(None, NOTHING) if row is None else account_of(row)
+    exact = tuple(number for number, _, asked_by in _exact(driver, name) if asked_by == analyst)
+    return replace(Account(None, NOTHING) if row is None else account_of(row), exact=exact)
+
+
+def _exact(driver: Driver, name: str) -> list[tuple[int, str, str | None]]:
+    """Releases without differential privacy, first or shown again: number, kind and analyst, in order."""
+    query = """
+    SELECT number, kind, analyst FROM ledger_entry
+    WHERE dataset = :dataset AND rho IS NULL AND kind IN (:release, :repeat) ORDER BY number"""
+    values = {"dataset": name, "release": Kind.RELEASE.value, "repeat": Kind.REPEAT.value}
+    return [(int(number), kind, analyst) for number, kind, analyst in driver.rows(query, values)]
 
 
 def dataset_unit(driver: Driver, name: str) -> Unit | None:

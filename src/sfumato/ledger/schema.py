@@ -9,7 +9,8 @@ is asked for again; 0004 units, what entries state of their charges, and the con
 of a server's page, on which terms whom it answers, and what spares reading a whole journal to look at its end; 0006
 who enters a server by a provider of identities, names of datasets that change, approvals, and what stewards were told;
 0007 stored answers in the chain of hashes (:mod:`sfumato.ledger.answer_chain`); 0008 versions of the data, which
-owners declare (:mod:`sfumato.ledger.data_versions`).
+owners declare (:mod:`sfumato.ledger.data_versions`), and an index of the entries that charge nothing, so that an
+account finds its releases without differential privacy.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ _ANSWERS = """CREATE TABLE ledger_answer (
 )"""
 _VERSIONS = "CREATE INDEX ledger_versions ON ledger_entry (dataset, number) WHERE kind = 'version'"
 _BY_ANALYST = "CREATE INDEX ledger_asked ON ledger_entry (dataset, analyst, number)"
+_UNCHARGED = "CREATE INDEX ledger_uncharged ON ledger_entry (dataset, number) WHERE rho IS NULL"
 JOURNAL_TABLES = (
     """CREATE TABLE ledger_version (
     version_num VARCHAR(32) NOT NULL,
@@ -133,6 +135,7 @@ JOURNAL_TABLES = (
 )""",
     _BY_ANALYST,
     _VERSIONS,
+    _UNCHARGED,
     _CHECKPOINTS,  # where each journal was found whole
 )
 _SESSIONS = """CREATE TABLE service_session (
@@ -356,6 +359,7 @@ def bring_up_to_date(driver: Driver, found: str | None) -> None:
     if found < "0007":
         _bind_answers(driver)
     _number_versions(driver)
+    _run(driver, _UNCHARGED)
     say_revision(driver)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from sfumato.domain import Domain
@@ -10,8 +11,8 @@ from sfumato.evaluate.audit.audit import Finding
 from sfumato.evaluate.evaluation_result import EvaluationResult
 from sfumato.evaluate.frontier import CEILING, FLOOR, baseline, without_exact_shares
 from sfumato.evaluate.utility.marginal_scores import rescaled
-from sfumato.ledger import Entry
-from sfumato.ledger.entry import Kind
+from sfumato.ledger import Account, Entry, Kind
+from sfumato.privacy.loss import NOTHING, Loss
 from sfumato.report.page import Page, Row, ShownTable, unchecked
 from sfumato.report.risk_pictures import (
     attack_picture,
@@ -88,17 +89,23 @@ def evaluation_page(
     )
 
 
-def journal_rows(entries: Iterable[Entry]) -> ShownTable:
-    """Releases in order with their cost, and what was spent so far: epsilon where all have one, otherwise rho."""
+def journal_rows(entries: Iterable[Entry], limit: Loss) -> ShownTable:
+    """Releases in order, each with its cost, the sum of the losses so far, and the guarantee of all releases so far.
+
+    Losses are summed in epsilon if all have one, otherwise in rho.
+    """
     released = [entry for entry in entries if entry.event.kind is Kind.RELEASE]
     charges = [entry.event.charge for entry in released if entry.event.charge is not None]
     pure = all(charge.epsilon is not None for charge in charges)
     rows: list[Row] = []
-    spent = Fraction(0)
+    spent, account = Fraction(0), Account(limit, NOTHING)
     for entry in released:
         charge = entry.event.charge
         if charge is not None:
             spent += charge.epsilon if pure and charge.epsilon is not None else charge.rho
+            account = account.charged(charge)
+        else:
+            account = replace(account, exact=(*account.exact, entry.number))
         rows.append(
             {
                 "entry": entry.number,
@@ -108,6 +115,7 @@ def journal_rows(entries: Iterable[Entry]) -> ShownTable:
                 "cost": cost(charge),
                 "unit": "epsilon" if pure else "rho",
                 "spent": float(spent),
+                "guarantee_so_far": account.guarantee,
             }
         )
     return tuple(rows)

@@ -263,7 +263,11 @@ def learning_picture(results: Sequence[EvaluationResult], journal: Sequence[Row]
             )
         )
         panels.append(Chart("Budget journal", sized(spent, height=200)))
-    costs = "The journal shows what was spent." if journal else "The table beside each score names what it promises."
+    costs = (
+        f"Guarantee of all releases in the journal together: {journal[-1]['guarantee_so_far']}."
+        if journal
+        else "The table beside each score names what it promises."
+    )
     return Plot(
         "learning",
         title="Budget, and what learners make of it",

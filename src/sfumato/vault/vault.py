@@ -135,8 +135,8 @@ class Vault:
             account = self.remaining
         except SfumatoError:
             return {"Left": "its ledger is not open"}
-        spent = account.limit.guarantee(account.spent) if account.limit is not None else cost(account.spent)
-        return {"Guarantee of all releases together": spent, "Spent": cost(account.spent), "Left": str(account)}
+        spent, left = cost(account.spent), str(account)
+        return {"Guarantee of all releases together": account.guarantee, "Spent": spent, "Left": left}
 
     def asked_by(self, analyst: str, *, admission: Admission | None = None) -> Vault:
         """The same vault, charging what it releases to the analyst's cap as well, where it is admitted."""

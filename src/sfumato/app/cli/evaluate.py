@@ -165,7 +165,7 @@ def evaluate(
     journal: tuple[Row, ...] = ()
     if ledger is not None:
         with existing(ledger, dataset) as opened:
-            journal = journal_rows(opened.journal())
+            journal = journal_rows(opened.journal(), opened.limit)
     candidates = [Candidate(each.name, "release", each.claim, each.made) for each in submitted]
     with working("Scoring and attacking"):
         found = frontier(

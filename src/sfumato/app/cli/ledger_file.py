@@ -65,7 +65,6 @@ def show(
         broken = _broken(opened)
         entries = [_entry(entry) for entry in (opened.journal() if every else opened.newest(last))]
         account = opened.remaining()
-        spent = opened.limit.guarantee(account.spent)
         analysts = {name: str(each) for name, each in opened.caps().items()}
         versions = opened.data_versions()
     shown = [
@@ -75,12 +74,13 @@ def show(
     ]
     earlier = entries[0]["number"] - 1 if entries else 0
     text = f"({earlier:,} earlier not shown; see --all)\n\n" if earlier else ""
-    text += f"{columns(shown)}\n\n{dataset}: {spent} spent; {account}"
+    text += f"{columns(shown)}\n\n{dataset}: {account}\nGuarantee of all releases together: {account.guarantee}"
     text += "".join(f"\n{name}: {each}" for name, each in analysts.items())
     if versions:
         newest = versions[-1]
         text += f"\nThe data are version {newest.number}, declared {newest.time[:_SECONDS]} by {newest.declared_by}."
-    value: dict[str, Any] = {"dataset": dataset, "spent": spent, "account": str(account), "analysts": analysts}
+    value: dict[str, Any] = {"dataset": dataset, "guarantee": account.guarantee, "account": str(account)}
+    value |= {"without_privacy": list(account.exact), "analysts": analysts}
     value["versions"] = [{"number": v.number, "time": v.time, "declared_by": v.declared_by} for v in versions]
     value |= {"whole": broken is None, "earlier": earlier, "entries": entries}
     result(value, text, as_json=as_json)

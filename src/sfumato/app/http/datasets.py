@@ -49,7 +49,10 @@ def dataset(name: str, key: Anyone, worker: Worker) -> dict[str, Any]:
 
 @router.get("/{name}/budget")
 def budget(name: str, key: Anyone, worker: Worker) -> dict[str, Any]:
-    """What is left of the dataset, and of the asker's cap; for stewards of everybody's."""
+    """Return the guarantee of all releases together, and what is left of the budget and of the caller's cap.
+
+    Stewards see the caps of all analysts.
+    """
     loaded = worker.open_to(name, key)
     coming = limit_of(worker.grants.terms(loaded.dataset.name).default_cap)
     new = coming is not None and key.scope is not Scope.STEWARD and key.name not in loaded.ledger.caps()
@@ -131,6 +134,7 @@ def summary(loaded: Loaded) -> dict[str, Any]:
         "unit": str(loaded.unit),
         "limit": str(loaded.ledger.limit),
         "left": str(account),
+        "guarantee": account.guarantee,
         "by_month": _by_month(loaded, account),
         "rows": loaded.dataset.rows,
         "discoverable": list(loaded.dataset.discoverable),
@@ -161,6 +165,7 @@ def budgets(loaded: Loaded, key: Key, coming: str | None = None) -> dict[str, An
     account, own = loaded.ledger.remaining(), loaded.ledger.remaining(key.name)
     found: dict[str, Any] = {
         "dataset": str(account),
+        "guarantee": account.guarantee,
         "left": None if account.left is None else decimals(account.left, up=False),
         "yours": str(own) if own.limit is not None or coming is None else f"{coming} from the first question on",
     }

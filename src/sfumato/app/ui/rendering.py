@@ -78,16 +78,19 @@ def _json(value: object) -> Markup:
 
 @dataclass(frozen=True)
 class Gauge:
-    """The share that is left, 0 to 1 (None: no limit), and the exact amounts in words."""
+    """The share that is left, 0 to 1 (None: no limit), the exact amounts in words, and what all releases guarantee."""
 
     share: float | None
     words: str
+    guarantee: str
 
 
 def gauge(account: Account) -> Gauge:
     """The gauge of an account."""
     share = account.share_left
-    return Gauge(None, "no cap of your own") if share is None else Gauge(float(share), str(account))
+    if share is None:
+        return Gauge(None, "no cap of your own", account.guarantee)
+    return Gauge(float(share), str(account), account.guarantee)
 
 
 def show_errors(app: FastAPI) -> None:
