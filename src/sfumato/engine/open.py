@@ -99,9 +99,10 @@ def same_place(one: str, other: str) -> bool:
 
 @dataclass(frozen=True)
 class ParquetFiles:
-    """Parquet files that match a pattern."""
+    """Parquet files that match a pattern; ``format`` says how numbers are spelled in text that came from a CSV file."""
 
     pattern: str
+    format: CsvFormat | None = None
 
     @property
     def title(self) -> str:
@@ -123,6 +124,7 @@ class Frame:
 
     table: pa.Table
     title: str
+    format: CsvFormat | None = None
 
     def relation(self, connection: Any) -> str:  # noqa: ANN401 - a duckdb connection, imported lazily
         """A view of the table, without copying it."""

@@ -175,6 +175,21 @@ class ProtectedTable(Protocol):
         """
         ...
 
+    def write_columns(self, attributes: Sequence[str], ids: Sequence[str], out: Path) -> None:
+        """Write columns to a Parquet file, or to a directory of them on Spark, which encodes to what the table does.
+        Not private: for a copy that is protected as the table is.
+
+        Args:
+            attributes: columns that are read as values.
+            ids: columns whose values are told apart, such as ids, keys, and columns whose values are discovered.
+            out: the file, which ends in ``.parquet``; nothing is left behind on failure.
+
+        Raises:
+            TableError: there is no such column, or a column is of a type that Parquet does not hold.
+            OSError: the file cannot be written.
+        """
+        ...
+
     def encode(self, domain: Domain) -> Recodable:
         """Read the table once: codes in the smallest unsigned integers, numbers clamped to their declared
         bounds, at most ``domain.unit.rows`` rows a unit; all rows of a missing id are dropped.

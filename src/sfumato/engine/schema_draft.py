@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -327,6 +328,10 @@ class _Profiled:
 
     def values(self, name: str) -> pa.ChunkedArray:
         raise TableError(f"the values of {name} are not kept", culprit=name)
+
+    def write_columns(self, attributes: Sequence[str], ids: Sequence[str], out: Path) -> None:
+        del out
+        raise TableError("the values of columns are not kept", culprit=(*attributes, *ids))
 
     def encode(self, domain: object) -> Recodable:
         raise TableError("the rows are not kept", culprit=domain)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -84,6 +85,15 @@ class ViewTable:
             TableError: always.
         """
         raise TableError(f"a view has no raw column {name!r}", culprit=name)
+
+    def write_columns(self, attributes: Sequence[str], ids: Sequence[str], out: Path) -> None:
+        """Refuse: there is no raw column.
+
+        Raises:
+            TableError: always.
+        """
+        del out
+        raise TableError("a view has no raw columns to write", culprit=(*attributes, *ids))
 
     def encode(self, domain: Domain) -> Recodable:
         """All rows of the view under the unit of a domain; without one no bound takes any of them away."""

@@ -23,6 +23,8 @@ from sfumato.errors import EngineError
 class DuckJoin:
     """Implements :class:`sfumato.engine.view_table.JoinEngine`."""
 
+    format = None  # a view's query reads codes, no text
+
     def __init__(self, tables: Mapping[str, DuckTable]) -> None:
         self._tables = tables
         self._session = next(iter(tables.values())).session

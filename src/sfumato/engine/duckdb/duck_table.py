@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sfumato.domain import Domain
+from sfumato.domain import CsvFormat, Domain
 from sfumato.domain.predicate import Predicate
 from sfumato.domain.unit import SizeOf
 from sfumato.engine.arrays import KeptColumns
@@ -42,6 +42,11 @@ class DuckSource(Protocol):
     @property
     def title(self) -> str:
         """What messages call it."""
+        ...
+
+    @property
+    def format(self) -> CsvFormat | None:
+        """How numbers are spelled in its text, where it is, or was copied from, a CSV file."""
         ...
 
     def relation(self, connection: Any) -> str:  # noqa: ANN401 - a duckdb connection, imported lazily
@@ -112,6 +117,13 @@ class DuckTable:
         with self.reading() as cursor:
             return cursor.sql(f"SELECT {column} FROM {self.source.relation(cursor)}").to_arrow_table().column(0)
 
+    def write_columns(self, attributes: Sequence[str], ids: Sequence[str], out: Path) -> None:
+        """Write columns as they stand to a Parquet file.  Not private: for a copy that is protected as the table is."""
+        listed = ", ".join(self.raw(name) for name in dict.fromkeys((*attributes, *ids)))
+        with self.reading() as cursor:
+            rows = cursor.sql(f"SELECT {listed} FROM {self.source.relation(cursor)}").to_arrow_reader(BATCH_ROWS)
+            write_batches(rows, rows.schema, out)
+
     def encode(self, domain: Domain) -> Recodable:
         """Read the table once into codes, bounded per unit."""
         encoding = Encoding(domain, {column.name: column for column in self._columns}, DIALECT)
@@ -154,9 +166,9 @@ class DuckTable:
         if not some and not empty:
             raise TableError(f"{self.source.title} has no rows", culprit=self.source.title)
         columns = (column(name, kind) for name, kind, *_ in described)
-        if not isinstance(self.source, CsvFile):
-            return tuple(columns)
         form = self.source.format
+        if form is None:
+            return tuple(columns)
         return tuple(replace(each, decimal=form.decimal, thousands=form.thousands) for each in columns)
 
 

@@ -98,6 +98,14 @@ class SparkTable:
         with translating(self.spark, self.title):
             return self.spark.sql(f"SELECT {self.raw(name)} FROM {self.relation}").toArrow().column(0)
 
+    def write_columns(self, attributes: Sequence[str], ids: Sequence[str], out: Path) -> None:
+        """Write columns as they stand to a directory of Parquet files, which the executors write.  Not private: for a
+        copy that is protected as the table is.
+        """
+        listed = ", ".join(self.raw(name) for name in dict.fromkeys((*attributes, *ids)))
+        with translating(self.spark, self.title), complete(out) as part:
+            self.spark.sql(f"SELECT {listed} FROM {self.relation}").write.parquet(part.absolute().as_uri())
+
     def encode(self, domain: Domain) -> Recodable:
         """Encode on the executors, which keep the codes; what is lost with an executor is encoded again."""
         encoding = Encoding(domain, {column.name: column for column in self._columns}, DIALECT)

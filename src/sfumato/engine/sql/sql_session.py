@@ -130,7 +130,7 @@ class DatabaseSession:
             names = list(self._connection.exec_driver_sql(f"SELECT * FROM {relation} LIMIT 0").keys())
             self._connection.commit()
         return tuple(
-            Column(name, _kind(kind), str(kind), moments=_of_moments(kind, self.dialect))
+            Column(name, _kind(kind), _named(kind), moments=_of_moments(kind, self.dialect))
             for name, kind in zip(names, types, strict=True)
         )
 
@@ -224,6 +224,11 @@ def _dialect(connection: Any) -> PostgresDialect | MariaDialect:  # noqa: ANN401
         return MariaDialect(collation="utf8mb4_nopad_bin", digest="MD5({})")
     # MySQL 9.6 and later have no MD5 unless a component is installed.
     return MariaDialect(collation="utf8mb4_0900_bin", digest="SHA2({}, 256)")
+
+
+def _named(kind: Any) -> str:  # noqa: ANN401 - a type of SQLAlchemy, imported lazily
+    """Return the name of a type, which SQLAlchemy leaves without MariaDB's word for numbers that are never negative."""
+    return f"{kind} UNSIGNED" if getattr(kind, "unsigned", False) else str(kind)
 
 
 def _kind(kind: Any) -> ColumnKind:  # noqa: ANN401 - a type of SQLAlchemy, imported lazily

@@ -28,7 +28,7 @@ from sfumato.domain.unit import SizeOf
 from sfumato.engine.bounding import bounded_keys, dropped, kept_rows, kept_rows_at_once, unit_sizes
 from sfumato.engine.cell_statements import CellStatements, condition
 from sfumato.engine.contingency import CoverPlan
-from sfumato.engine.dialect import Dialect
+from sfumato.engine.dialect import Dialect, number
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import Encoding, RowEncoding, content
 from sfumato.engine.port import Column, ColumnKind, Counts, Profile, Recodable, Recode
@@ -194,6 +194,16 @@ class SqlTable:
         with self.session() as session:
             chunks = session.chunks(f"SELECT {as_arrow(column, self.dialect)} FROM {self.relation}")
             return pa.Table.from_batches((_batch(chunk, schema) for chunk in chunks), schema).column(0)
+
+    def write_columns(self, attributes: Sequence[str], ids: Sequence[str], out: Path) -> None:
+        """Write columns to a Parquet file, dates and ids that are decimals as their text; rows pass in batches."""
+        columns = [self.raw(name) for name in dict.fromkeys((*attributes, *ids))]
+        _refuse_bytes(columns, self.dialect)
+        found = [_copied(column, self.dialect, exactly=column.name in ids) for column in columns]
+        schema = pa.schema([(column.name, kind) for column, (_, kind) in zip(columns, found, strict=True)])
+        with self.session() as session:
+            chunks = session.chunks(f"SELECT {', '.join(written for written, _ in found)} FROM {self.relation}")
+            write_batches((_batch(chunk, schema) for chunk in chunks), schema, out)
 
     def encode(self, domain: Domain) -> Recodable:
         """Encode into a temporary table of a session that the result keeps."""
@@ -388,6 +398,15 @@ def as_arrow(column: Column, dialect: Dialect) -> str:
             return dialect.text(name)  # by the server: drivers have no value for some dates
         case _:
             return name
+
+
+def _copied(column: Column, dialect: Dialect, *, exactly: bool) -> tuple[str, pa.DataType]:
+    """Return a raw column as an expression that encodes alike, and its Arrow type; ``exactly`` keeps all digits."""
+    if column.kind is ColumnKind.REAL:
+        return (dialect.telling(column), pa.string()) if exactly else (number(dialect, column), pa.float64())
+    if column.kind is ColumnKind.TIMESTAMP:
+        return dialect.timestamp(column), pa.string()
+    return as_arrow(column, dialect), arrow_type(column)
 
 
 def _refuse_bytes(columns: Sequence[Column], dialect: Dialect) -> None:
