@@ -102,6 +102,24 @@ def test_auto_says_which_method_it_took_and_why(workspace: Path) -> None:
     assert named.stdout.startswith("Method: mst\nGuarantee")
 
 
+def test_auto_takes_no_histogram_of_more_cells_than_noise_leaves_rows(tmp_path: Path) -> None:
+    """Twenty-one columns of two values: a histogram has two million cells, and its rows were noise."""
+    random = np.random.default_rng(1)
+    likely = random.random(32_000)
+    columns = {f"c{place}": (random.random(32_000) < 0.1 + 0.4 * likely).astype(int) for place in range(21)}
+    pq.write_table(pa.table(columns), tmp_path / "people.parquet")
+    values = "".join(f"  {name}: {{type: categorical, values: [0, 1], unknown: drop}}\n" for name in columns)
+    (tmp_path / "people.yaml").write_text(f"sfumato: 1\nunit: row\nattributes:\n{values}")
+    arguments = ("people.parquet", "--domain", "people.yaml", "--epsilon", "1", "--way", "3", "--out", "out.parquet")
+    told = sfumato("synthesize", *arguments, cwd=tmp_path).stdout
+    assert told.startswith("Method: aim\n")
+    assert "\n  histogram: noise drowns a table of fewer than " in told
+    assert "; taken because " in told.partition("histogram")[0]
+    released = pq.read_table(tmp_path / "out.parquet")
+    off = [abs(released[name].to_numpy().mean() - rows.mean()) for name, rows in columns.items()]
+    assert max(off) < 0.1  # of the rows; the histogram was off by a fifth and more
+
+
 def test_mwem_measures_what_queries_there_are_and_matrix_can_be_named(workspace: Path) -> None:
     few = ("--marginals", "town", "--marginals", "married")
     assert release(workspace, "--epsilon", "1", "--out", "a.csv", "--method", "mwem", *few).returncode == 0

@@ -59,7 +59,7 @@ from sfumato.synthesize.marginal_selection import (
     wanted,
 )
 from sfumato.synthesize.reuse import reusable
-from sfumato.synthesize.row_count import PublicTotal, RowTotal
+from sfumato.synthesize.row_count import PublicTotal, RowTotal, assumed_rows
 from sfumato.synthesize.structural_zeros import Zeros, describe_zeros, refuse_impossible
 from sfumato.synthesize.synthetic import Synthetic, rows_for, settle
 from sfumato.vault.interface import Mechanisms, Request, VaultInterface, refuse_no_vault
@@ -228,6 +228,20 @@ def expected_error(domain: Domain, loss: Loss, total: RowTotal, workload: Margin
         squares += float((sizes * deviations**2).sum())
         cells += float(sizes.sum())
     return math.sqrt(squares / cells)
+
+
+def least_rows(domain: Domain, loss: Loss, total: RowTotal) -> float:
+    """Return the rows that noise alone makes up in a single column, on average over columns; reads no data.
+
+    Noise drowns a table of fewer rows before any pair is measured.
+    """
+    division = Division(loss.divisible, reach_of(domain).rows)
+    one_way = float(1 - count_share(total)) * one_way_share(division, domain, assumed_rows(total))
+    shares = division.shares(domain.shape)
+    made_up = [
+        size * division.absolute(one_way * float(part)) / 2 for size, part in zip(domain.shape, shares, strict=True)
+    ]
+    return sum(made_up) / len(made_up)
 
 
 def _candidates(

@@ -1,8 +1,11 @@
-"""Which synthesizer to take for a workload, decided by expected error before anything is spent.
+"""Which synthesizer to take for a workload, decided by its noise before anything is spent.
 
-Every figure is computed from the domain, the workload and the loss alone: choosing costs nothing, and
-says nothing about the data.  For methods that do not measure all of the workload (mwem, aim) the figure is
-that of their noise, a lower bound: how wrong they are elsewhere, only the data could tell.
+Every figure is computed from the domain, the workload and the loss alone: choosing costs nothing and tells nothing
+of the data.  Methods are compared by one figure, the noise on the answers to the whole workload.  A method without
+that figure is taken only if noise drowns all methods that have it.
+
+Noise drowns a table of fewer rows than noise alone makes up.  A dense table keeps the positive half of the noise on
+every cell, so noise makes up about half a standard deviation of rows in each.
 """
 
 from __future__ import annotations
@@ -22,11 +25,11 @@ from sfumato.privacy.loss import Loss
 from sfumato.synthesize import histogram as tables
 from sfumato.synthesize import mwem as weights
 from sfumato.synthesize import row_count
-from sfumato.synthesize.aim import aim, annealed, expected_error
+from sfumato.synthesize.aim import aim, annealed, expected_error, least_rows
 from sfumato.synthesize.histogram import MOST_OPTIMISED, matrix, optimised
 from sfumato.synthesize.marginal_selection import Limits, as_limits
 from sfumato.synthesize.mst import mst
-from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal, RowTotal, SeparateTotal
+from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal, RowTotal, SeparateTotal, assumed_rows
 from sfumato.synthesize.structural_zeros import Zeros
 from sfumato.synthesize.synthetic import Synthetic
 from sfumato.vault.interface import VaultInterface, refuse_no_vault
@@ -40,28 +43,39 @@ COUNT_SHARE = BudgetShare(Fraction(1, 20))  # of MWEM's loss, where nothing else
 
 @dataclass(frozen=True)
 class Option:
-    """A synthesizer, and the root mean squared error to expect of it over a workload.
+    """A synthesizer, and what is known of its noise without the data.
 
     Attributes:
         method: its name.
-        error: root mean squared error of an answer, in rows; infinite where there is no figure without data.
-        reason: what the figure counts.
-        left_out: what it leaves out, so that it is a lower bound; nothing, where it is the whole error.
+        error: root mean squared noise on an answer, over the whole workload, in rows; infinite if the method does not
+            measure the whole workload.
+        needed: rows of a table below which noise drowns the method.
+        rows: the public number of rows of the table, or a thousand.
+        reason: the basis of the figures.
+        left_out: errors that the figure does not count; empty if it counts all.
         run: releases with it.
     """
 
     method: str
     error: float
+    needed: float
+    rows: int
     reason: str
     left_out: str
     run: Callable[[VaultInterface], Synthetic]
 
+    @property
+    def drowned(self) -> bool:
+        """Whether noise drowns the method in a table of ``rows`` rows."""
+        return self.needed > self.rows
+
     def __str__(self) -> str:
+        if self.drowned:
+            return f"{self.method}: noise drowns a table of fewer than {math.ceil(self.needed):,} rows ({self.reason})"
         if math.isinf(self.error):
-            return f"{self.method}: no figure without data ({self.left_out})"
-        if self.left_out:
-            return f"{self.method}: noise of about {self.error:.4g} rows ({self.reason}), and more: {self.left_out}"
-        return f"{self.method}: about {self.error:.4g} rows ({self.reason})"
+            return f"{self.method}: cannot be compared without data ({self.left_out})"
+        said = f"{self.method}: noise of about {self.error:.4g} rows in an answer ({self.reason})"
+        return f"{said}; not counted: {self.left_out}" if self.left_out else said
 
 
 class Synthesizer:
@@ -111,11 +125,11 @@ def auto(
     limits: Limits | None = None,
     zeros: Sequence[Zeros] = (),
 ) -> Synthetic:
-    """Release with the method of least expected error over ``workload``; the provenance says why.
+    """Release with the first method of :func:`options`; the provenance says why.
 
-    Where combinations are impossible (``zeros``), it chooses among the graphical methods, which keep them out.  These
+    If combinations are impossible (``zeros``), it chooses among the graphical methods, which keep them out.  These
     release all attributes, whichever the workload names; dense methods release those that it names.
-    ``limits`` are those of these methods.
+    ``limits`` are those of the graphical methods.
 
     Raises:
         QueryError: impossible combinations for a workload that no graphical method takes.
@@ -125,7 +139,9 @@ def auto(
     refuse_no_vault(vault)
     ranked = options(vault.domain, loss=loss, total=total, workload=workload, limits=limits, zeros=zeros)
     released = ranked[0].run(vault)
-    return replace(released, provenance={**released.provenance, "chosen_among": [str(option) for option in ranked]})
+    told = [str(option) for option in ranked]
+    told[0] += f"; taken because {_rule(ranked[0], total)}"
+    return replace(released, provenance={**released.provenance, "chosen_among": told})
 
 
 def options(
@@ -137,9 +153,11 @@ def options(
     limits: Limits | None = None,
     zeros: Sequence[Zeros] = (),
 ) -> tuple[Option, ...]:
-    """The methods that can hold the workload's cells, least expected error first; reads no data.
+    """Return the methods that can hold the workload's cells, the one to take first; read no data.
 
-    Of equal figures the one that leaves nothing out comes first, and ``aim`` before the other graphical methods.
+    Methods that noise drowns in a table of the public number of rows (a thousand, if it is not public) come last, those
+    that need fewer rows first.  Of the others those come first that measure the whole workload, by their noise.  Of
+    equal figures the one that leaves nothing out comes first, and ``aim`` before the other graphical methods.
 
     Raises:
         QueryError: there is none that keeps impossible combinations out.
@@ -159,8 +177,8 @@ def options(
             *_histogram(domain, loss, total, workload),
             *_marginals(domain, loss, total, workload),
             *_matrix(domain, loss, total, workload),
-            *_mwem(domain, loss, total, workload),
             *graphical,
+            *_mwem(domain, loss, total, workload),
         )
     )
     if not found:
@@ -168,7 +186,26 @@ def options(
         raise SizeError(
             f"{size} cells are too many for any dense method; name fewer attributes, or use mst or aim", culprit=size
         )
-    return tuple(sorted(found, key=lambda option: (option.error, bool(option.left_out))))
+    return tuple(sorted(found, key=_place))
+
+
+def _place(option: Option) -> tuple[bool, float, bool]:
+    """Return what orders methods: those that noise drowns come last."""
+    return option.drowned, option.needed if option.drowned else option.error, bool(option.left_out)
+
+
+def _rule(taken: Option, total: RowTotal) -> str:
+    """Return what decided for a method, in words."""
+    known = "" if isinstance(total, PublicTotal) else ", as the number of rows is not public"
+    table = f"in a table of {taken.rows:,} rows{known}"
+    if taken.drowned:
+        return f"noise drowns every method {table}; this one needs the fewest rows"
+    if math.isinf(taken.error):
+        return (
+            f"no method with a figure is left: noise drowns it {table}, or it cannot hold the cells, or it keeps no "
+            "impossible combination out"
+        )
+    return f"its noise over the whole workload is the least of the methods that noise does not drown {table}"
 
 
 def _histogram(domain: Domain, loss: Loss, total: RowTotal, workload: Workload) -> tuple[Option, ...]:
@@ -181,7 +218,9 @@ def _histogram(domain: Domain, loss: Loss, total: RowTotal, workload: Workload) 
         Option(
             "histogram",
             _summed_error(workload.widths(domain), size, variance, total),
-            f"noise on each of {size} cells, summed over the cells of a query",
+            _made_up(size, variance),
+            assumed_rows(total),
+            f"noise on each of {size:,} cells, summed over the cells of a query",
             "",
             lambda vault: tables.histogram(vault, loss=loss, total=total, attributes=names),
         ),
@@ -202,6 +241,8 @@ def _marginals(domain: Domain, loss: Loss, total: RowTotal, workload: Workload) 
         Option(
             "marginals",
             math.sqrt(sum(squares) / sum(sizes)),
+            _made_up(max(sizes), variance),
+            assumed_rows(total),
             f"the loss divided over {len(cliques)} tables, noise on each of their cells",
             "",
             lambda vault: tables.marginals(vault, loss=loss, total=total, cliques=cliques),
@@ -210,7 +251,8 @@ def _marginals(domain: Domain, loss: Loss, total: RowTotal, workload: Workload) 
 
 
 def _matrix(domain: Domain, loss: Loss, total: RowTotal, workload: Workload) -> tuple[Option, ...]:
-    size = domain.project(workload.attributes(domain)).size
+    names = workload.attributes(domain)
+    size = domain.project(names).size
     if size > MOST_OPTIMISED or size * workload.length(domain) > MOST_MATRIX_CELLS:
         return ()
     chosen = optimised(domain, loss, total, workload)
@@ -220,6 +262,8 @@ def _matrix(domain: Domain, loss: Loss, total: RowTotal, workload: Workload) -> 
         Option(
             "matrix",
             chosen.error,
+            _made_up(size, tables.cell_variance(domain, loss, total, [names])),  # no strategy knows single cells better
+            assumed_rows(total),
             f"noise on {len(chosen.weighted.weights)} sums optimised for the workload ({chosen.strategy.name})",
             "",
             lambda vault: matrix(vault, loss=loss, total=total, workload=workload),
@@ -237,12 +281,17 @@ def _mwem(domain: Domain, loss: Loss, total: RowTotal, workload: Workload) -> tu
     variance = weights.query_variance(domain, loss, separate, schedule)
     # a least-squares fit keeps, of the noise of T measurements, what lies in the space that they span
     kept = min(1.0, max(size - 1, 1) / schedule.rounds)
+    noise = math.sqrt(variance * kept)
+    whole = schedule.rounds == length
+    left_out = f"noise of about {noise:.4g} rows on {schedule.rounds} of {length} queries; its table answers the others"
     return (
         Option(
             "mwem",
-            math.sqrt(variance * kept),
-            f"on {schedule.rounds} measured queries of {length}",
-            "the table is further off on queries that are never measured",
+            noise if whole else math.inf,
+            math.sqrt(variance),
+            assumed_rows(total),
+            f"noise on {schedule.rounds} measured queries of {length}",
+            "" if whole else left_out,
             lambda vault: weights.mwem(vault, loss=loss, total=separate, workload=workload, schedule=schedule),
         ),
     )
@@ -254,28 +303,35 @@ def _graphical(
     if not isinstance(workload, Marginals) or not (zeros or _woven(workload, domain)):
         return ()
     noise = expected_error(domain, loss, total, workload)
+    needed = least_rows(domain, loss, total)
     others = replace(limits, earlier=True, bounds=False)  # of which only aim can be told
     return (
         Option(
             "aim",
             math.inf if noise is None else noise,
-            "on every marginal of the workload, after the shares of the row count, one-way marginals and scores",
+            needed,
+            assumed_rows(total),
+            "noise on single columns, and on every marginal of the workload if it measures all of them",
             "it measures marginals of at most three attributes, and its model answers the others"
             if noise is None
-            else "it leaves marginals to its model where that seems nearer than the noise, or where there is no room",
+            else "its model answers marginals that it seems to know better than noise would, or has no room for",
             lambda vault: aim(vault, loss=loss, total=total, workload=workload, limits=limits, zeros=zeros),
         ),
         Option(
             "mst",
             math.inf,
-            "",
+            needed,
+            assumed_rows(total),
+            "noise on single columns",
             "it measures one pair fewer than there are attributes, and its tree answers all others",
             lambda vault: mst(vault, loss=loss, total=total, limits=others, zeros=zeros),
         ),
         Option(
             "annealed",
             math.inf,
-            "",
+            needed,
+            assumed_rows(total),
+            "noise on single columns",
             "it measures one marginal after another until its loss is used up",
             lambda vault: annealed(vault, loss=loss, total=total, workload=workload, limits=others, zeros=zeros),
         ),
@@ -297,3 +353,8 @@ def _summed_error(widths: NDArray[np.int64] | FloatArray, size: int, variance: f
     """Root mean squared error of sums over ``widths`` cells of ``size``; a known total takes out the common part."""
     known = widths / size if isinstance(total, PublicTotal) else 0.0
     return math.sqrt(float(np.mean(widths * (1.0 - known))) * variance)
+
+
+def _made_up(cells: int, variance: float) -> float:
+    """Return the rows that noise alone makes up in a table: half a deviation in each cell, the positive half of it."""
+    return cells * math.sqrt(variance) / 2

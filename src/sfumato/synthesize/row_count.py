@@ -80,6 +80,11 @@ def refuse_wrong(domain: Domain, loss: Loss, total: RowTotal) -> None:
         )
 
 
+def assumed_rows(total: RowTotal) -> int:
+    """Return the public number of rows, or a thousand, by which noise is judged without looking at the data."""
+    return total.count if isinstance(total, PublicTotal) else MANY_ROWS
+
+
 def drowned_totals(domain: Domain, loss: Loss, total: RowTotal) -> tuple[str, ...]:
     """Whether noise would drown a table at a loss, in sentences, before it is charged; it looks at no data.
 
@@ -88,7 +93,7 @@ def drowned_totals(domain: Domain, loss: Loss, total: RowTotal) -> tuple[str, ..
     on a count of a single column at this loss divided over the columns, as methods leave no more for each.
     """
     public = isinstance(total, PublicTotal)
-    rows = total.count if isinstance(total, PublicTotal) else MANY_ROWS + 1
+    rows = assumed_rows(total) + (not public)
     if (most := _usual_error(domain, loss.divisible)) >= rows:
         if public:
             return (f"at this loss noise may outweigh all of {rows:,} rows; a synthetic table would say nothing",)

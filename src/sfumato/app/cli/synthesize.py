@@ -53,7 +53,7 @@ _MOST_LISTED = 20
 _MOST_SHOWN = 100  # lines of a table of a codebook
 
 SyntheticRowsOption = Annotated[Path, typer.Option("--out", help="Where to write the rows: .parquet, .csv or .arrow.")]
-MethodOption = Annotated[SynthesisMethod, typer.Option("--method", help="How; auto takes the least expected error.")]
+MethodOption = Annotated[SynthesisMethod, typer.Option("--method", help="How; auto takes the least noise.")]
 
 
 def synthesize(
@@ -242,7 +242,7 @@ def _told(release: Synthetic) -> str:
     errors = "".join(f"\n  {name}: {value:.4g}" for name, value in release.expected_error.items())
     return (
         f"Method: {release.provenance['method']}"
-        + (f"\nChosen without the data, by the least expected error, among:{chosen}" if chosen else "")
+        + (f"\nChosen without the data, among:{chosen}" if chosen else "")
         + f"\nGuarantee: {release.guarantee}\nCost: {release.cost}\nExpected error:{errors}\n"
         + _errors(release.codebook)
     )
