@@ -43,20 +43,21 @@ PUBLISHED_DANGER: Mapping[tuple[str, int], float] = {
     ("0.01", 100_000): 73.70,
 }
 DANGER = (
-    "danger_interval: each answer has noise of scale 1/epsilon and epsilon is not split, as in the published figures. "
+    "danger_interval: each answer has noise of scale 1/epsilon and epsilon is not split. "
     "Once the average of the answers lies within one half of the count, rounding gives the count away. "
-    "Exact figures come from the distribution; published ones are averages of a simulation."
+    "Exact figures come from the distribution."
 )
+SIMULATED = " The published ones are averages of a simulation, of answers whose epsilon is not split either."
 
 
-def noise_quantiles(random: np.random.Generator, runs: int) -> Table:
+def noise_quantiles(random: np.random.Generator, runs: int, *, published: bool) -> Table:
     """What the size of one noise does not exceed: Laplace, discrete Laplace as released, and simulated Laplace."""
     rows: list[Row] = []
     for text in _NOISE_EPSILONS:
         epsilon = float(text)
         sizes = np.sort(random.exponential(1 / epsilon, runs * _DRAWS))
         noise = DiscreteLaplace.for_loss(Epsilon(text), 1)
-        for percent, published in zip(_PERCENTS, PUBLISHED_QUANTILES[text], strict=True):
+        for percent, figure in zip(_PERCENTS, PUBLISHED_QUANTILES[text], strict=True):
             share = float(percent) / 100
             rows.append(
                 {
@@ -65,13 +66,13 @@ def noise_quantiles(random: np.random.Generator, runs: int) -> Table:
                     "laplace": -math.log1p(-share) / epsilon,
                     "discrete_laplace": noise.quantile(f"{percent}e-2"),
                     "monte_carlo": float(np.quantile(sizes, share)),
-                    "published": published,
+                    "published": figure if published else None,
                 }
             )
     return tuple(rows)
 
 
-def danger_interval(random: np.random.Generator, runs: int) -> Table:
+def danger_interval(random: np.random.Generator, runs: int, *, published: bool) -> Table:
     """P(average of that many answers lies within one half of the count), each answer with noise of scale 1/epsilon."""
     rows: list[Row] = []
     for text in _NOISE_EPSILONS:
@@ -86,7 +87,7 @@ def danger_interval(random: np.random.Generator, runs: int) -> Table:
                     "queries": queries,
                     "exact_percent": 100 * within(0.5, queries, scale),
                     "monte_carlo_percent": 100 * float(np.mean(np.abs(means) < 0.5)),  # noqa: PLR2004
-                    "published_percent": PUBLISHED_DANGER.get((text, queries)),
+                    "published_percent": PUBLISHED_DANGER.get((text, queries)) if published else None,
                 }
             )
     return tuple(rows)

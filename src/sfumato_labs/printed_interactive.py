@@ -1,11 +1,13 @@
 """The four printed programs of interactive publishing, with their generator and sampler.  None is private: ``FLAWS``.
 
 They reproduce the printed histogram to its last digit, once the seeds are recovered from it: see :func:`seeds_left`.
+Every other program takes its seeds from the C library's ``rand``, which it seeds with the clock.  The clocks of the
+printed runs are ``RECORDS_CLOCK`` and ``CLOCKS``.  Whoever knows the second of a run knows every noise in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 
 import numpy as np
@@ -20,19 +22,39 @@ SPLIT = 20  # the number of queries that the third program divides epsilon by, h
 _MULTIPLIER, _STATES = 2045, 1 << 20
 _HALF = 0.5
 _DECIMALS = 6
+_RAND_LAG, _RAND_SHORT_LAG, _RAND_DROPPED = 31, 3, 313  # of the C library's additive feedback generator
+
+RECORDS = (182, 181)  # rows of the source's table and of its neighbor
+LOSSES = (10.0, 0.1)  # epsilon of the printed runs, in their order
+RECORDS_CLOCK = 1_714_231_233  # Unix seconds; the run of the first program
+CLOCKS: Mapping[tuple[str, int], int] = {  # Unix seconds at which each printed run of averages began, by answers
+    ("interactive", 50): 1_714_272_459,
+    ("interactive", 100): 1_714_272_551,
+    ("interactive", 1000): 1_714_272_564,
+    ("interactive", 10_000): 1_714_272_589,
+    ("improved", 20): 1_714_272_822,
+    ("improved", 50): 1_714_272_825,
+    ("improved", 100): 1_714_272_830,
+    ("improved", 1000): 1_714_272_833,
+    ("improved", 10_000): 1_714_272_836,
+}
 
 FLAWS = {
     "records": (
         "its noise is scaled to a sensitivity of 1, but records range over 0..100: its loss is 100 times that",
         "it prints the noise and the true count beside the answer",
-        "it counts noisy values of at least the threshold, where the true count is of values above it",
+        "its seeds come from the clock: whoever knows the second of the run knows every noise",
     ),
     "buckets": ("its sampler is biased and has 10 000 states, whatever its scale",),
     "interactive": (
         "the count is made of noisy records and reuses the noise of the last of them",
         "epsilon is divided by 20, and after 20 questions it goes on answering",
+        "its seeds come from the clock, as those of the first program do",
     ),
-    "improved": ("it divides epsilon by the number of questions, and its bias grows with the scale",),
+    "improved": (
+        "it divides epsilon by the number of questions, and its bias grows with the scale",
+        "its seeds come from the clock, as those of the first program do",
+    ),
     "all": (
         "the sampler mixes its second uniform number into the noise, whose mean is then scale/4 + 1/4 and not 0",
         "the generator has 10 000 seeds, so that one answer with six decimals gives the noise of every record away",
@@ -44,6 +66,23 @@ FLAWS = {
 def starts(seeds: Integers) -> Integers:
     """The states that the generator starts in."""
     return seeds % SEEDS + SEEDS
+
+
+def clock_starts(clocks: Integers, count: int) -> Integers:
+    """Return the states that runs at these clocks start their answers in: shape ``(clocks, count)``.
+
+    The source seeds the C library's ``rand`` with the Unix time and takes one number for each answer.  ``rand`` adds
+    its numbers 3 and 31 steps back, modulo 2^32, drops the first 313 and returns all bits but the lowest.
+    """
+    first = [clocks.astype(np.int64)]
+    for _ in range(_RAND_LAG - 1):
+        first.append(first[-1] * 16807 % 2_147_483_647)
+    state = np.empty((_RAND_LAG + _RAND_DROPPED + count, clocks.size), dtype=np.uint32)
+    state[:_RAND_LAG] = first
+    for step in range(_RAND_LAG, len(state)):
+        recent = state[step - _RAND_SHORT_LAG] if step >= _RAND_LAG + _RAND_SHORT_LAG else 0
+        state[step] = state[step - _RAND_LAG] + recent
+    return starts((state[_RAND_LAG + _RAND_DROPPED :].T >> 1).astype(np.int64))
 
 
 def uniforms(started: Integers, count: int) -> Floats:

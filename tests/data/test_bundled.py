@@ -51,8 +51,8 @@ def test_zoo_has_what_is_known_of_it():
     table = data.zoo()
     carrots = dict(zip(table["animal"].to_pylist(), table["carrots"].to_pylist(), strict=True))
     assert len(carrots) == table.num_rows
-    assert 170 <= table.num_rows <= 190
-    assert sum(eaten > 55 for eaten in carrots.values()) == 90
+    assert table.num_rows == 182
+    assert sum(eaten >= 55 for eaten in carrots.values()) == 90
     assert carrots["Dugong"] > 55
     assert [animal for animal, eaten in carrots.items() if eaten == 55] == ["Wren"]
     assert [animal for animal, eaten in carrots.items() if 50 <= eaten < 55] == ["Ape"]

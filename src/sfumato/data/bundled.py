@@ -142,7 +142,7 @@ def medical_neighbour() -> pa.Table:
 
 
 def zoo() -> pa.Table:
-    """Animals and the carrots they eat a day; 90 of them eat more than 55, Dugong among them."""
+    """Animals and the carrots they eat a day; 90 of them eat at least 55, Dugong among them."""
     rows = _rows("zoo.csv")
     return pa.table({"animal": [row["animal"] for row in rows], "carrots": [int(row["carrots"]) for row in rows]})
 
