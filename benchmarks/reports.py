@@ -71,7 +71,7 @@ def main() -> None:
                 true = np.random.default_rng(part).integers(0, values, size // PARTS)
                 pq.write_table(to_arrow(simulate(spec, true, seed=part)), f"{folder}/{part}.parquet")
             files = sorted(Path(folder).glob("*.parquet"))
-            frame = spark.read.parquet(folder).select("report")
+            frame = spark.read.parquet(folder).select("simulated_report")
             fold(frame.limit(1000), folding.absorb, folding.merge)  # workers are started once
             spread = timed(partial(fold, frame, folding.absorb, folding.merge))
             batches = (batch for file in files for batch in pq.ParquetFile(file).iter_batches())

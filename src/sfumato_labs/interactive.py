@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +13,9 @@ from sfumato import data
 from sfumato.domain import Domain
 from sfumato.engine.open import open_table
 from sfumato.errors import BudgetError
-from sfumato.ledger import open_ledger
-from sfumato.privacy.entropy import SimulatedEntropy
-from sfumato.privacy.loss import Epsilon
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.query import Session, answer_batch, ask, table
-from sfumato.vault.vault import Vault
+from sfumato.vault.simulated import SimulatedVault
 from sfumato_labs import charts, interactive_noise
 from sfumato_labs.charts import ChartAxis, Panel
 from sfumato_labs.filtering_study import FilteringStudy, read_study
@@ -44,7 +38,6 @@ EPSILONS = (Fraction(10), Fraction(1, 10))
 ASKED = (20, 50, 100, 1000, 10_000)
 RUNS = 10
 _LAST_DIGIT = 2e-6  # of an average that is printed with six decimals
-_LIMIT = Epsilon(1000)  # of the simulation's own ledger
 
 
 def run(options: Options) -> LabResult:
@@ -104,15 +97,14 @@ def honest(study: FilteringStudy, seed: int) -> Table:
     columns = []
     steps = study.steps()
     for name, values in study.values.items():
-        with _vault(study.rows(name), study.domain, seed + len(values)) as vault:
-            session = Session(vault, budget=BUDGET, queries=SPLIT)
-            said: list[float | str] = [session.ask(study.at_least(step)).value.estimate for step in steps]
-            said.append(session.ask(study.at_least(steps[-1])).value.estimate)
-            try:
-                said.append(session.ask(study.at_least(steps[-1] + 1)).value.estimate)
-            except BudgetError:
-                said.append("refused")
-            columns.append(said)
+        session = Session(_vault(study.rows(name), study.domain, seed + len(values)), budget=BUDGET, queries=SPLIT)
+        said: list[float | str] = [session.ask(study.at_least(step)).value.estimate for step in steps]
+        said.append(session.ask(study.at_least(steps[-1])).value.estimate)
+        try:
+            said.append(session.ask(study.at_least(steps[-1] + 1)).value.estimate)
+        except BudgetError:
+            said.append("refused")
+        columns.append(said)
     questions = [f"at least {step}" for step in steps]
     questions += [f"at least {steps[-1]}, again", f"at least {steps[-1] + 1}, a 21st"]
     left, right = (name.replace(" ", "_").lower() for name in study.values)
@@ -126,8 +118,8 @@ def honest_batch(study: FilteringStudy, seed: int) -> Table:
     """Answer the same questions on the table and on its neighbor as one batch each, for the same budget."""
     batches = []
     for name, values in study.values.items():
-        with _vault(study.rows(name), study.domain, seed + len(values)) as vault:
-            batches.append(answer_batch(vault, study.batch(), loss=BUDGET))
+        vault = _vault(study.rows(name), study.domain, seed + len(values))
+        batches.append(answer_batch(vault, study.batch(), loss=BUDGET))
     left, right = (name.replace(" ", "_").lower() for name in study.values)
     return tuple(
         {"question": f"at least {step}", left: first, right: second, "standard_error": error}
@@ -145,8 +137,7 @@ def medical(seed: int) -> Table:
     rows: list[Row] = []
     domain = data.domain("medical")
     for name, patients in (("medical", data.medical()), ("neighbour", data.medical_neighbour())):
-        with _vault(patients, domain, seed + len(patients)) as vault:
-            answer = ask(vault, table("age"), loss=BUDGET)
+        answer = ask(_vault(patients, domain, seed + len(patients)), table("age"), loss=BUDGET)
         rows += [
             {"table": name, "age": label, "count": true, "honest": value[0].estimate}
             for label, true, value in zip(domain["age"].labels(), age_band_counts(name), answer.values, strict=True)
@@ -154,15 +145,9 @@ def medical(seed: int) -> Table:
     return tuple(rows)
 
 
-@contextmanager
-def _vault(rows: pa.Table, domain: Domain, seed: int) -> Iterator[Vault]:
-    """The real thing with a ledger of its own; only the noise is seeded, so that the lab can be repeated."""
-    encoded = open_table(rows).encode(domain)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        open_ledger(f"sqlite:///{Path(folder) / 'lab.ledger'}", dataset="lab", limit=_LIMIT, create=True) as ledger,
-    ):
-        yield Vault(encoded, ledger, entropy=SimulatedEntropy(seed))
+def _vault(rows: pa.Table, domain: Domain, seed: int) -> SimulatedVault:
+    """Return a vault with the real mechanisms, whose noise is seeded so that the lab can be repeated."""
+    return SimulatedVault(open_table(rows).encode(domain), seed=seed, repeats=True)
 
 
 # what it says

@@ -43,7 +43,7 @@ def widened(table: pa.Table) -> pa.Table:
     """Reports as Spark hands them over: it has no unsigned integers and no bytes of a fixed size."""
     column = table.column(0)
     wide = pa.binary() if pa.types.is_fixed_size_binary(column.type) else pa.decimal128(20)
-    return pa.table({"report": column.cast(wide)})
+    return pa.table({table.column_names[0]: column.cast(wide)})
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def spread(spec: Spec, size: int, folder: Path) -> tuple[Server, Server]:
     assert frame.count() == sum(map(len, kept))
     folding = Folding(dumps(spec))
     together, alone = Server(spec), Server(spec)
-    together.merge(ServerState.from_bytes(fold(frame.select("report"), folding.absorb, folding.merge)))
+    together.merge(ServerState.from_bytes(fold(frame.select("simulated_report"), folding.absorb, folding.merge)))
     alone.merge(ServerState.from_bytes(folding.absorb(batch for part in kept for batch in part.to_batches())))
     return alone, together
 

@@ -35,6 +35,7 @@ class Estimate:
         reports: number of reports behind them.
         step: by how much one report moves an estimate, ``(m,)`` or one number, where only the noise of the reports is
             uncertain; errors are whole steps, and half of one is added to an interval.
+        simulated: whether the noise of any of the reports follows from a seed, so that nothing is guaranteed.
     """
 
     labels: tuple[str, ...]
@@ -42,6 +43,7 @@ class Estimate:
     variance: RealArray
     reports: int
     step: RealArray | float = 0.0
+    simulated: bool = False
 
     def interval(self, confidence: float) -> tuple[RealArray, RealArray]:
         """Normal confidence interval around every estimate, with the correction for errors of whole steps.

@@ -15,6 +15,9 @@ from sfumato.errors import InputError
 
 Words = NDArray[np.uint64]
 
+SIMULATED = "SIMULATED, no guarantee"
+"""The first words of every statement about something whose noise follows from a seed."""
+
 _FEW_BYTES = 1 << 11
 _REKEY_BYTES = 1 << 40  # far below the 2^68 bytes at which AES-CTR output is distinguishable
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sfumato.report.page import Page, Row, ShownTable
+from sfumato.report.page import Page, Row, ShownTable, shown_to
 from sfumato.synthesize.families.family_codebook import (
     UNITS_TEXT,
     family_column_rows,
@@ -35,7 +35,7 @@ def family_release_page(title: str, book: Mapping[str, Any]) -> Page:
         warning=str(book["notice"]),
         terms=dict(family_facts(book)),
         notes=(
-            "Everything on this page is released: it may be shown to anyone, and looking at it costs nothing.",
+            shown_to(str(book["guarantee"]["text"])),
             UNITS_TEXT,
             *(f"{part['name']} has {part['says']}." for part in book["parts"]),
             *map(str, book["notes"]),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sfumato.errors import InputError, SfumatoError
 from sfumato.extras import require
+from sfumato.privacy.entropy import SIMULATED
 from sfumato.vault.release import whole
 
 if TYPE_CHECKING:
@@ -102,6 +103,13 @@ class Page:
     plots: tuple[Plot, ...] = ()
     tables: Mapping[str, ShownTable] = field(default_factory=dict)
     digits: int = 6
+
+
+def shown_to(guarantee: str) -> str:
+    """Return the sentence that says who may see the page of a release with this guarantee."""
+    if guarantee.startswith(SIMULATED):
+        return f"{SIMULATED}: show this page to nobody who may not see the rows."
+    return "Everything on this page is released: it may be shown to anyone, and looking at it costs nothing."
 
 
 def write(page: Page, folder: Path, data: Mapping[str, Any]) -> Path:

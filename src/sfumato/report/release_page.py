@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from sfumato.errors import counted
-from sfumato.report.page import Page, Section, ShownTable
+from sfumato.report.page import Page, Section, ShownTable, shown_to
 from sfumato.synthesize.codebook import PAIRS_TEXT, crossed, facts
 from sfumato.synthesize.codebook_lines import FOLDED_TEXT, group_lines, seen, value_lines
 
@@ -62,7 +62,7 @@ def release_page(title: str, book: Codebook) -> Page:
         title=title,
         warning=book.notice,
         terms={name: str(fact) for name, fact in facts(book)},
-        notes=("Everything on this page is released: it may be shown to anyone, and looking at it costs nothing.",),
+        notes=(shown_to(book.guarantee.text),),
         sections=tuple(sections),
         details={name: rows for name, rows in details.items() if rows},
         digits=4,

@@ -1,36 +1,49 @@
-"""A vault without a ledger over rows in memory, for tests and simulations of methods.
+"""A vault without a ledger, for tests and simulations of methods.
 
-Its mechanisms are the real ones; only the entropy is seeded, and in place of a journal there is a list of
-charges.  Never for a release: whoever knows the seed knows the noise.
+Its mechanisms are the real ones, but its noise follows from a seed, and a person who knows the seed can undo the noise.
+Therefore it has no ledger, and the guarantee of everything that it returns begins with
+:data:`sfumato.privacy.entropy.SIMULATED`.  A real vault takes no seed.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 
 from sfumato.domain import Domain
-from sfumato.engine.arrays import ArrayTable
-from sfumato.privacy.entropy import SimulatedEntropy
+from sfumato.engine.port import Encoded
+from sfumato.privacy.entropy import SIMULATED, SimulatedEntropy
 from sfumato.privacy.loss import NOTHING, Charge, Loss
 from sfumato.vault.exact_tables import ExactAnswers
 from sfumato.vault.interface import Mechanisms, Payload, Request, Settled, decode, encode
 from sfumato.vault.mechanisms import PrivacyFilter, TableMechanisms
 from sfumato.vault.questions import StoredMarginal
-from sfumato.vault.release import cost, guarantee_text
+from sfumato.vault.release import guarantee_text, loss_json
 
 
 class SimulatedVault:
     """``release`` as the vault has it, over ``encoded`` rows, with noise from ``seed``.
 
-    ``stored`` are marginals that were released before.  ``spent`` is what the methods really drew, to hold against what
-    they reserved.
+    Args:
+        encoded: the rows.
+        seed: the seed of all noise.
+        stored: marginals that were released before.
+        repeats: whether a request that was answered before gets the same answer, as it does from a ledger.  Without,
+            every call is a new release.
+
+    Attributes:
+        reserved: what each release reserved, in order.
+        spent: what the methods really drew, to hold against what they reserved.
     """
 
-    def __init__(self, encoded: ArrayTable, *, seed: int, stored: Sequence[StoredMarginal] = ()) -> None:
+    def __init__(
+        self, encoded: Encoded, *, seed: int, stored: Sequence[StoredMarginal] = (), repeats: bool = False
+    ) -> None:
         self._exactly = ExactAnswers(encoded)
         self._stored = tuple(stored)
         self._entropy = SimulatedEntropy(seed)
+        self._answers: dict[str, bytes] | None = {} if repeats else None
         self.reserved: list[Charge] = []
         self.spent = NOTHING
 
@@ -66,16 +79,25 @@ class SimulatedVault:
         charge: Charge | None = None,
         retry_key: str | None = None,  # noqa: ARG002  (nothing is stored, so nothing is repeated)
     ) -> Settled:
-        """Run a method with fresh mechanisms; every call is a new release."""
-        within = PrivacyFilter(charge or loss.charge)
-        self.reserved.append(within.reserved)
-        payload = run(self._within(within))
-        self.spent += within.spent
-        answer = encode(payload)
+        """Run a method with fresh mechanisms, or return what the same request got before if the vault ``repeats``."""
+        asked = "" if self._answers is None else _asked(request, loss)
+        answer = None if self._answers is None else self._answers.get(asked)
+        if answer is None:
+            within = PrivacyFilter(charge or loss.charge)
+            self.reserved.append(within.reserved)
+            answer = encode(run(self._within(within)))
+            self.spent += within.spent
+            if self._answers is not None:
+                self._answers[asked] = answer
         return Settled(
             payload=decode(answer),
             digest=hashlib.sha256(answer).hexdigest(),
-            guarantee=guarantee_text(loss, self.domain.unit),
-            cost=cost(within.reserved),
+            guarantee=f"{SIMULATED}: {guarantee_text(loss, self.domain.unit)}, if the noise had no seed",
+            cost="nothing: simulated",
             provenance={"family": request.family, "method": request.method, "parameters": dict(request.parameters)},
         )
+
+
+def _asked(request: Request, loss: Loss | Charge) -> str:
+    """Return what names a request at a loss."""
+    return json.dumps([request.family, request.method, request.parameters, loss_json(loss)], sort_keys=True)

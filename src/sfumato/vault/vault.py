@@ -27,7 +27,7 @@ from sfumato.engine.port import Encoded
 from sfumato.errors import BudgetError, LedgerError, SfumatoError
 from sfumato.ledger import JSON, Account, Answered, Question, StoredAnswer
 from sfumato.ledger.dbapi import file_address
-from sfumato.privacy.entropy import DrawnEntropy, Entropy, OsEntropy
+from sfumato.privacy.entropy import DrawnEntropy, OsEntropy
 from sfumato.privacy.loss import Charge, EpsilonDelta, Loss
 from sfumato.privacy.selection import StabilityThreshold
 from sfumato.vault.exact_tables import ExactAnswers
@@ -92,7 +92,6 @@ class Vault:
     owners: tuple[tuple[str, str], ...] = ()  # of several tables: whose the rows of each are
     acceptance: Acceptance | None = None  # of several tables: who accepted their schema as it stands
     admission: Admission | None = None  # what else has to hold when something is charged
-    entropy: Entropy = OsEntropy()  # noqa: RUF009  (the operating system's, shared by all vaults)
     _exactly: ExactAnswers = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -193,7 +192,7 @@ class Vault:
         Args are those of :meth:`release`, which may raise the same.
         """
         charge = charge or loss.charge
-        computing = _Computing(self._exactly, run, charge, self.entropy)
+        computing = _Computing(self._exactly, run, charge)
         statement = guarantee_text(loss, self.domain.unit)
         parameters = {**request.parameters, "loss": loss_json(loss)}
         question = self._question(request, parameters)
@@ -370,13 +369,12 @@ class OrderedRelease:
 class _Computing:
     """The answer of one release, computed after its charge: usually once, again where its charge was not committed."""
 
-    def __init__(
-        self, exactly: ExactAnswers, run: Callable[[Mechanisms], Payload], charge: Charge, entropy: Entropy
-    ) -> None:
+    _entropy = OsEntropy()  # shared by all vaults, and no argument of any: noise with a seed is no release
+
+    def __init__(self, exactly: ExactAnswers, run: Callable[[Mechanisms], Payload], charge: Charge) -> None:
         self._exactly = exactly
         self._run = run
         self._charge = charge
-        self._entropy = entropy
         self._noises: list[DrawnEntropy] = []
 
     def drawn(self) -> bool:

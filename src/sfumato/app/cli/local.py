@@ -118,6 +118,7 @@ def estimate(
     from sfumato.local import Server
     from sfumato.local.estimators import Post
     from sfumato.local.protocol.reports import digest, read_reports
+    from sfumato.privacy.entropy import SIMULATED
 
     agreed = _read(path)
     server = Server(agreed)
@@ -138,9 +139,16 @@ def estimate(
     heavy = agreed.kind == "heavy_hitters"
     found = server.find(most=most) if heavy else server.estimate(_choice(Post, post, "post-processing"))
     rows = _rows(found, confidence)
-    text = f"{columns(rows)}\n\n{counted(found.reports, 'report')}, epsilon {float(agreed.epsilon):g} each"
+    warning = f"{SIMULATED}: " if found.simulated else ""
+    text = f"{columns(rows)}\n\n{warning}{counted(found.reports, 'report')}, epsilon {float(agreed.epsilon):g} each"
     text += f"; {server.refused} of {counted(len(reports), 'file')} refused" if server.refused else ""
-    value = {"reports": found.reports, "refused": server.refused, "confidence": confidence, "estimates": rows}
+    value = {
+        "reports": found.reports,
+        "simulated": found.simulated,
+        "refused": server.refused,
+        "confidence": confidence,
+        "estimates": rows,
+    }
     result(value, text, as_json=as_json)
     if server.refused:
         raise typer.Exit(1)

@@ -28,10 +28,12 @@ class Reports:
     Attributes:
         spec: hash of the spec they were made under.
         data: ``(n,)`` or ``(n, bytes)``, in the layout of the spec's randomizer.
+        simulated: whether their noise follows from a seed, so that they protect nobody.
     """
 
     spec: str
     data: ReportArray
+    simulated: bool = False
 
     def __len__(self) -> int:
         return len(self.data)
@@ -180,21 +182,25 @@ class Client:
 
 
 def randomize(spec: Spec, values: Any, entropy: Entropy) -> Reports:  # noqa: ANN401 -- each spec states its values
-    """Reports with words from ``entropy``: releases use :class:`Client`, simulations their own seeded words."""
+    """Return reports with words from ``entropy``; they say that they are simulated unless it is the system's.
+
+    Releases use :class:`Client`, simulations their own seeded words.
+    """
+    simulated = not isinstance(entropy, OsEntropy)
     column = values.to_numpy(zero_copy_only=False) if _is_arrow(values) else values
     if not isinstance(column, np.ndarray):
         codes = spec.encode(column, entropy)
-        return Reports(fingerprint(spec), _drawn(spec, codes, entropy))
+        return Reports(fingerprint(spec), _drawn(spec, codes, entropy), simulated)
     data = spec.randomizer.layout.empty(len(column))
     for piece in _chunks(len(column), spec.randomizer.at_once):
         data[piece] = spec.randomizer.draw(spec.encode(column[piece], entropy), entropy)
-    return Reports(fingerprint(spec), data)
+    return Reports(fingerprint(spec), data, simulated)
 
 
 def simulate(spec: Spec, values: Any, *, seed: int) -> Reports:  # noqa: ANN401 -- each spec states its values
-    """Reports whose noise follows from ``seed``, for planning and tests, never for a release.
+    """Return reports whose noise follows from ``seed``, for planning and tests, never for a release.
 
-    Whoever knows the seed knows the values.
+    A person who knows the seed knows the values.  Reports, states and estimates say that they are simulated.
 
     Raises:
         InputError: a value that the spec does not know.

@@ -78,7 +78,7 @@ def restore(document: dict[str, Any]) -> Spec:
         raise InputError("this is no local spec: it lacks a field, or a field has the wrong form") from None
 
 
-_COLUMN = "report"
+_COLUMN, _SIMULATED_COLUMN = "report", "simulated_report"  # a job that asks for reports finds no simulated ones
 _SPEC = b"sfumato.local.spec"
 _CHECK = b"sfumato.local.sha256"
 _FORMATS = {".parquet", ".arrow"}
@@ -90,7 +90,10 @@ def digest(reports: Reports) -> str:
 
 
 def to_arrow(reports: Reports) -> Any:  # noqa: ANN401 -- a pyarrow.Table, imported lazily
-    """Reports as an Arrow table of one column, integers or fixed-size bytes, that names its spec."""
+    """Return reports as an Arrow table of one column, integers or fixed-size bytes, that names its spec.
+
+    The column is called ``report``, or ``simulated_report`` if the noise of the reports follows from a seed.
+    """
     import pyarrow as pa
 
     data = reports.data
@@ -100,7 +103,8 @@ def to_arrow(reports: Reports) -> Any:  # noqa: ANN401 -- a pyarrow.Table, impor
         packed = np.ascontiguousarray(data, dtype=np.uint8)
         column = pa.FixedSizeBinaryArray.from_buffers(pa.binary(data.shape[1]), len(data), [None, pa.py_buffer(packed)])
     check = digest(reports).encode()
-    schema = pa.schema([pa.field(_COLUMN, column.type, nullable=False)], {_SPEC: reports.spec.encode(), _CHECK: check})
+    name = _SIMULATED_COLUMN if reports.simulated else _COLUMN
+    schema = pa.schema([pa.field(name, column.type, nullable=False)], {_SPEC: reports.spec.encode(), _CHECK: check})
     return pa.Table.from_arrays([column], schema=schema)
 
 
@@ -113,13 +117,13 @@ def from_arrow(table: Any, spec: Spec) -> Reports:  # noqa: ANN401 -- a pyarrow.
     import pyarrow as pa
 
     metadata = table.schema.metadata or {}
-    if table.column_names != [_COLUMN] or _SPEC not in metadata or _CHECK not in metadata:
+    if table.column_names not in ([_COLUMN], [_SIMULATED_COLUMN]) or _SPEC not in metadata or _CHECK not in metadata:
         raise ReportError("the table is not one of local reports")
     if metadata[_SPEC].decode(errors="replace") != fingerprint(spec):
         raise ReportError("these reports were made under another spec")
     layout = spec.randomizer.layout
     wanted = pa.from_numpy_dtype(layout.dtype) if layout.width == 1 else pa.binary(layout.width)
-    column = table.column(_COLUMN).combine_chunks()
+    column = table.column(0).combine_chunks()
     if column.type != wanted or column.null_count:
         raise ReportError("the reports do not have the form that their spec asks for")
     if layout.width == 1:
@@ -129,7 +133,7 @@ def from_arrow(table: Any, spec: Spec) -> Reports:  # noqa: ANN401 -- a pyarrow.
         data = from_bytes(packed.reshape(-1, layout.width)[column.offset :], layout)
     if hashlib.sha256(to_bytes(data).tobytes()).hexdigest().encode() != metadata[_CHECK]:
         raise ReportError("the reports do not match their checksum: the table is damaged or incomplete")
-    return Reports(fingerprint(spec), data)
+    return Reports(fingerprint(spec), data, table.column_names == [_SIMULATED_COLUMN])
 
 
 def write_reports(path: str | Path, reports: Reports) -> None:
@@ -247,12 +251,12 @@ class Folding:
         """
         server = Server(self._spec)
         for batch in batches:
-            found = self._reports(batch.column(0))
+            found, simulated = self._reports(batch.column(0)), batch.schema.names[0] == _SIMULATED_COLUMN
             if found is None:
                 server.refuse()
                 continue
             with suppress(ReportError):  # the server has counted the refusal
-                server.update(Reports(fingerprint(self._spec), found))
+                server.update(Reports(fingerprint(self._spec), found, simulated))
         return server.state().to_bytes()
 
     def merge(self, states: Sequence[bytes]) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from sfumato.local.randomizers.randomizer import Tally
 from sfumato.local.specs.heavy_hitters import HeavyHitters
 from sfumato.local.specs.spec import Spec, fingerprint
 
-_MAGIC = b"SFLS"
+_MAGIC, _SIMULATED_MAGIC = b"SFLS", b"SFLs"
 _MOST = 1 << 62  # reports of a state: its counts stay within 64-bit integers
 _HEAD = struct.Struct("<4s32sQQQQ")
 
@@ -33,6 +33,7 @@ class ServerState:
         refused: number of batches refused.
         tally: their tally, adding up; empty where reports are kept.
         kept: the reports themselves in canonical order, for heavy hitters; empty elsewhere.
+        simulated: whether the noise of any of the reports follows from a seed.
     """
 
     spec: str
@@ -40,6 +41,7 @@ class ServerState:
     refused: int
     tally: Tally
     kept: NDArray[np.uint8]
+    simulated: bool = False
 
     def merge(self, other: ServerState) -> ServerState:
         """The state of both: associative and commutative.
@@ -59,11 +61,13 @@ class ServerState:
             self.refused + other.refused,
             self.tally + other.tally,
             kept[np.lexsort(kept.T[::-1])] if len(kept) else kept,
+            self.simulated or other.simulated,
         )
 
     def to_bytes(self) -> bytes:
         """A compact form with a checksum, for files and messages."""
-        head = _HEAD.pack(_MAGIC, bytes.fromhex(self.spec), self.reports, self.refused, self.tally.size, self.kept.size)
+        magic = _SIMULATED_MAGIC if self.simulated else _MAGIC
+        head = _HEAD.pack(magic, bytes.fromhex(self.spec), self.reports, self.refused, self.tally.size, self.kept.size)
         body = head + self.tally.astype("<i8").tobytes() + self.kept.tobytes()
         return body + hashlib.sha256(body).digest()
 
@@ -75,7 +79,11 @@ class ServerState:
             ReportError: the bytes are damaged or no state.
         """
         body, check = packed[:-32], packed[-32:]
-        if len(body) < _HEAD.size or not body.startswith(_MAGIC) or hashlib.sha256(body).digest() != check:
+        if (
+            len(body) < _HEAD.size
+            or body[:4] not in (_MAGIC, _SIMULATED_MAGIC)
+            or hashlib.sha256(body).digest() != check
+        ):
             raise ReportError("these bytes are no state, or are damaged")
         _, spec, reports, refused, tally, kept = _HEAD.unpack_from(body)
         whole = len(body) == _HEAD.size + 8 * tally + kept and not (kept % reports if reports else kept)
@@ -89,6 +97,7 @@ class ServerState:
             refused,
             numbers,
             rest.reshape(reports, -1) if kept else rest.reshape(0, 0),
+            body.startswith(_SIMULATED_MAGIC),
         )
 
 
@@ -150,7 +159,8 @@ class Server:
             InputError: too few reports, a post-processing that the spec does not offer, or heavy hitters, which are
                 found by :meth:`find`.
         """
-        return self._spec.estimate(self._state.tally, self._state.reports, post)
+        found = self._spec.estimate(self._state.tally, self._state.reports, post)
+        return replace(found, simulated=self._state.simulated)
 
     def find(self, *, most: int) -> Estimate:
         """The most frequent values of an open domain.
@@ -160,7 +170,7 @@ class Server:
         """
         if not isinstance(self._spec, HeavyHitters):
             raise InputError("only a heavy-hitters spec finds values: use estimate")
-        return self._spec.find(self._state.kept, most=most)
+        return replace(self._spec.find(self._state.kept, most=most), simulated=self._state.simulated)
 
 
 def summary(spec: Spec, reports: Reports) -> ServerState:
@@ -180,8 +190,8 @@ def summary(spec: Spec, reports: Reports) -> ServerState:
     nothing = empty(spec)
     if isinstance(spec, HeavyHitters):
         ordered = data[np.lexsort(data.T[::-1])].astype(np.uint8, copy=False)
-        return ServerState(nothing.spec, len(data), 0, nothing.tally, ordered)
-    return ServerState(nothing.spec, len(data), 0, spec.randomizer.tally(data), nothing.kept)
+        return ServerState(nothing.spec, len(data), 0, nothing.tally, ordered, reports.simulated)
+    return ServerState(nothing.spec, len(data), 0, spec.randomizer.tally(data), nothing.kept, reports.simulated)
 
 
 def empty(spec: Spec) -> ServerState:
