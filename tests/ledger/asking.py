@@ -16,7 +16,7 @@ from sfumato.privacy.loss import Charge, Epsilon
 
 ROW = Unit.row()
 TENTH = Epsilon("0.1").charge
-FROZEN = ("ledger_entry", "ledger_answer", "ledger_retry", "ledger_dataset")
+FROZEN = ("ledger_entry", "ledger_answer", "ledger_retry", "ledger_dataset", "service_action", "service_action_head")
 
 
 def question(number: int = 0) -> Question:

@@ -22,6 +22,7 @@ from sfumato.ledger import journal, verification
 from sfumato.ledger.account import Account
 from sfumato.ledger.answer_cache import AnswerCache
 from sfumato.ledger.attempts import Attempt, attempts_at
+from sfumato.ledger.audit_log import Actor
 from sfumato.ledger.data_versions import data_versions, declare
 from sfumato.ledger.entry import (
     Answered,
@@ -210,14 +211,14 @@ class Ledger:
             raise LedgerError(f"the ledger holds no dataset {self.dataset!r}", culprit=self.dataset)
         return account
 
-    def set_cap(self, analyst: str, cap: Loss | None) -> None:
-        """Set or lift (None) what an analyst may spend of this dataset; stands in the journal.
+    def set_cap(self, analyst: str, cap: Loss | None, *, by: Actor | None = None) -> None:
+        """Set or lift (None) what an analyst may spend of this dataset; stands in the journal and the audit log.
 
         Raises:
             LossError: the cap is not in the measure of the ledger's limit.
             InputError: the analyst has spent more already.
         """
-        self._set_cap(set_cap, analyst, cap)
+        self._set_cap(partial(set_cap, by=by), analyst, cap)
 
     def set_first_cap(self, analyst: str, cap: Loss) -> None:
         """Set the cap of an analyst who has no account yet; whoever has one keeps theirs, set or not.

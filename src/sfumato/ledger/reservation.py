@@ -9,6 +9,7 @@ from typing import Protocol
 from sfumato.errors import BudgetError, InputError, LedgerError, RetryKeyError
 from sfumato.ledger.account import Account, counted, loss_text, refuse_unit
 from sfumato.ledger.attempts import Attempt
+from sfumato.ledger.audit_log import ActionKind, Actor
 from sfumato.ledger.dbapi import Driver
 from sfumato.ledger.entry import ADD_REMOVE, Event, Kind, Question, Receipt
 from sfumato.ledger.transaction import Stored, Transaction, Wanted
@@ -159,12 +160,19 @@ def fail(transaction: Transaction, event: Event, number: int) -> None:
         transaction.fail(event)
 
 
-def set_cap(transaction: Transaction, analyst: str, cap: Loss | None) -> None:
-    """Set or lift the cap of an analyst, and say so in the journal.
+def set_cap(transaction: Transaction, analyst: str, cap: Loss | None, by: Actor | None) -> None:
+    """Set or lift the cap of an analyst, and say so in the journal, and in the audit log who did.
 
     Raises:
         InputError: the analyst has spent more than the cap already.
     """
+    before = transaction.analyst(analyst).limit
+    _set_cap(transaction, analyst, cap)
+    former, new = ({"analyst": analyst, "cap": None if each is None else str(each)} for each in (before, cap))
+    transaction.record(ActionKind.CAP, former, new, by)
+
+
+def _set_cap(transaction: Transaction, analyst: str, cap: Loss | None) -> None:
     spent = transaction.analyst(analyst).spent
     if not Account(cap, NOTHING).admits(spent):
         raise InputError(
@@ -180,7 +188,7 @@ def set_cap(transaction: Transaction, analyst: str, cap: Loss | None) -> None:
 def set_first_cap(transaction: Transaction, analyst: str, cap: Loss) -> None:
     """Set the cap of an analyst who has no account; of several at once, the first is set."""
     if not transaction.knows(analyst):
-        set_cap(transaction, analyst, cap)
+        _set_cap(transaction, analyst, cap)
 
 
 def _release(transaction: Transaction, order: Order, attempt: Attempt | None, *, instead: bool = False) -> Receipt:

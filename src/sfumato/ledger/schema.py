@@ -10,7 +10,8 @@ of a server's page, on which terms whom it answers, and what spares reading a wh
 who enters a server by a provider of identities, names of datasets that change, approvals, and what stewards were told;
 0007 stored answers in the chain of hashes (:mod:`sfumato.ledger.answer_chain`); 0008 versions of the data, which
 owners declare (:mod:`sfumato.ledger.data_versions`), and an index of the entries that charge nothing, so that an
-account finds its releases without differential privacy.
+account finds its releases without differential privacy; and the audit log of stewards' actions
+(:mod:`sfumato.ledger.audit_log`).
 """
 
 from __future__ import annotations
@@ -19,10 +20,14 @@ from datetime import UTC, datetime
 
 from sfumato.ledger.answer_chain import chain_found
 from sfumato.ledger.dbapi import Driver
+from sfumato.ledger.entry import digest
 
 REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008")
 REVISION = REVISIONS[-1]
 VERSION_TABLE = "ledger_version"
+
+AUDIT_GENESIS = digest("audit log")
+"""The hash to which the first action of the audit log is bound."""
 
 _CHECKPOINTS = """CREATE TABLE ledger_checkpoint (
     dataset TEXT NOT NULL,
@@ -213,6 +218,28 @@ _PROBES = """CREATE TABLE service_probe (
     written TEXT NOT NULL,
     PRIMARY KEY (id)
 )"""
+_ACTIONS = (  # the audit log, and its last number and hash: one row
+    """CREATE TABLE service_action (
+    number INTEGER NOT NULL,
+    time TEXT NOT NULL,
+    actor TEXT NOT NULL,
+    through TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    state_before TEXT NOT NULL,
+    state_after TEXT NOT NULL,
+    previous TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    PRIMARY KEY (number)
+)""",
+    """CREATE TABLE service_action_head (
+    id INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    hash TEXT NOT NULL,
+    PRIMARY KEY (id),
+    CONSTRAINT one_head CHECK (id = 1)
+)""",
+)
 _OPERATION = (_NAMES, _IDENTITIES, _LOGINS, _APPROVALS, _APPROVALS_FOUND, _NOTICES, _PROBES)
 SERVER_TABLES = (  # what a server keeps beside its journals
     # name: of its ledger, which stays; called: null where that is what it is called
@@ -325,6 +352,38 @@ _UNIT_TRIGGER = {
     "WHEN (OLD.unit IS NOT NULL AND NEW.unit IS DISTINCT FROM OLD.unit) EXECUTE FUNCTION ledger_refuse()",
 }
 
+_AUDIT_TRIGGERS = {
+    "sqlite": (
+        *(
+            f"CREATE TRIGGER service_action_no_{verb.lower()} BEFORE {verb} ON service_action "
+            "BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END"
+            for verb in ("UPDATE", "DELETE")
+        ),
+        (
+            "CREATE TRIGGER service_action_kept BEFORE DELETE ON service_action_head "
+            "BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END"
+        ),
+        (
+            "CREATE TRIGGER service_action_forward BEFORE UPDATE ON service_action_head "
+            "WHEN NEW.number <> OLD.number + 1 BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END"
+        ),
+    ),
+    "postgresql": (
+        (
+            "CREATE TRIGGER service_action_frozen BEFORE UPDATE OR DELETE OR TRUNCATE ON service_action "
+            "FOR EACH STATEMENT EXECUTE FUNCTION ledger_refuse()"
+        ),
+        (
+            "CREATE TRIGGER service_action_kept BEFORE DELETE OR TRUNCATE ON service_action_head "
+            "FOR EACH STATEMENT EXECUTE FUNCTION ledger_refuse()"
+        ),
+        (
+            "CREATE TRIGGER service_action_forward BEFORE UPDATE ON service_action_head FOR EACH ROW "
+            "WHEN (NEW.number <> OLD.number + 1) EXECUTE FUNCTION ledger_refuse()"
+        ),
+    ),
+}
+
 
 def bring_up_to_date(driver: Driver, found: str | None) -> None:
     """Make the tables, or change those of an earlier revision, within a transaction.
@@ -338,6 +397,7 @@ def bring_up_to_date(driver: Driver, found: str | None) -> None:
     if found is None:
         make_tables(driver, *JOURNAL_TABLES, *SERVER_TABLES)
         _run(driver, *_TRIGGERS[driver.database], _UNIT_TRIGGER[driver.database])
+        _make_audit_log(driver)
         driver.insert(VERSION_TABLE, [{"version_num": REVISION}])
         return
     if found < "0002":
@@ -360,6 +420,7 @@ def bring_up_to_date(driver: Driver, found: str | None) -> None:
         _bind_answers(driver)
     _number_versions(driver)
     _run(driver, _UNCHARGED)
+    _make_audit_log(driver)
     say_revision(driver)
 
 
@@ -368,6 +429,13 @@ def _number_versions(driver: Driver) -> None:
     _run(driver, "ALTER TABLE ledger_dataset ADD COLUMN version INTEGER NOT NULL DEFAULT 0")
     _run(driver, "ALTER TABLE ledger_dataset ADD COLUMN version_digest TEXT", _VERSIONS)
     _run(driver, *(each for each in _TRIGGERS[driver.database] if "TRIGGER ledger_dataset_forward " in each))
+
+
+def _make_audit_log(driver: Driver) -> None:
+    """Make the tables of the audit log, which begins without an action."""
+    make_tables(driver, *_ACTIONS)
+    driver.insert("service_action_head", [{"id": 1, "number": 0, "hash": AUDIT_GENESIS}])
+    _run(driver, *_AUDIT_TRIGGERS[driver.database])
 
 
 def _bind_answers(driver: Driver) -> None:

@@ -29,10 +29,12 @@ from sfumato.ledger.account import (
     unit_text,
 )
 from sfumato.ledger.answer_chain import FOLLOWERS, LINK, refuse_lost, unchanged
+from sfumato.ledger.audit_log import ActionKind, Actor, Change, record
 from sfumato.ledger.dbapi import Driver, changed
 from sfumato.ledger.entry import DataVersion, Event, Kind, answer_hash, entry_hash
 from sfumato.ledger.owners import ToldOwners, refuse_other_owners
 from sfumato.privacy.loss import NOTHING, Charge, Loss
+from sfumato.strict_documents import JSON
 
 LOCK_DATASET = """
     SELECT secret, limit_loss, unit, version, version_digest, epsilon, rho, delta, entries, answers, head
@@ -275,6 +277,7 @@ class Transaction:
         self._new_entries: list[dict[str, Any]] = []
         self._new_answers: list[dict[str, Any]] = []
         self._new_retries: list[dict[str, Any]] = []
+        self._new_actions: list[tuple[Change, Actor | None]] = []
 
     def follows(self, entries: int, answers: int, head: str) -> bool:
         """Whether the journal still goes through what was written last: it was not set back, and grown or not."""
@@ -360,6 +363,10 @@ class Transaction:
         """Set or lift the cap of an analyst."""
         self._found.analysts[name] = replace(self.analyst(name), limit=cap)
         self._touched.add(name)
+
+    def record(self, kind: ActionKind, before: JSON, after: JSON, by: Actor | None) -> None:
+        """Enter a change of the dataset in the audit log when the transaction closes, after all other locks."""
+        self._new_actions.append((Change(kind, self.name, before, after), by))
 
     def append(self, event: Event) -> int:
         """Add an entry to the journal; returns its number."""
@@ -454,6 +461,8 @@ class Transaction:
         ]
         self._driver.insert("ledger_analyst", new)
         self._driver.write(UPDATE_ANALYST, old)
+        for change, by in self._new_actions:
+            record(self._driver, change, by)
 
     def _analyst_row(self, name: str) -> dict[str, Any]:
         account = self._found.analysts[name]

@@ -21,6 +21,7 @@ from sfumato.domain import Unit
 from sfumato.errors import BrokenLedgerError, InputError, LedgerError, SfumatoError
 from sfumato.ledger.account import charge_from, charge_text, counted, limit_units, loss_from, spent_units, unit_from
 from sfumato.ledger.answer_chain import UNBOUND, answers_after, follows
+from sfumato.ledger.audit_log import action_hashes, verify_actions
 from sfumato.ledger.dbapi import Driver, file_address
 from sfumato.ledger.entry import DataVersion, Entry, Event, Kind, entry_hash, genesis
 from sfumato.ledger.journal import (
@@ -36,6 +37,9 @@ from sfumato.ledger.journal import (
 from sfumato.ledger.store import Store
 from sfumato.privacy.loss import NOTHING, Charge
 from sfumato.strict_documents import JSON, canonical
+
+AUDIT_LOG = "(audit log)"
+"""What stands for the audit log among the names of datasets."""
 
 
 @dataclass
@@ -304,7 +308,7 @@ def back_up(url: str, copy: Path) -> dict[str, str]:
     """Copy a ledger by SQLite's own means, which take in what its write-ahead log holds.
 
     Returns:
-        The last hash of each dataset in the copy.
+        The last hashes in the copy, as :func:`heads` returns them.
 
     Raises:
         InputError: the copy exists already, or the ledger is not in SQLite.
@@ -335,7 +339,7 @@ def restore(copy: Path, url: str, *, kept: Sequence[str]) -> dict[str, str]:
         kept: hashes that the copy's journals must go through, each one of them.
 
     Returns:
-        The last hash of each dataset.
+        The last hashes, as :func:`heads` returns them.
 
     Raises:
         InputError: there is a file at the address, or it is not in SQLite.
@@ -354,7 +358,10 @@ def restore(copy: Path, url: str, *, kept: Sequence[str]) -> dict[str, str]:
 
 
 def heads(file: Path, *, kept: Sequence[str] = ()) -> dict[str, str]:
-    """Verify every journal of a file, and that each hash that was kept is in one of them.
+    """Verify every journal of a file and its audit log, and that each hash that was kept is in one of them.
+
+    Returns:
+        The last hash of each dataset, and under :data:`AUDIT_LOG` that of the audit log, if it has an action.
 
     Raises:
         LedgerError: one is broken, or no journal goes through a hash.
@@ -366,6 +373,10 @@ def heads(file: Path, *, kept: Sequence[str] = ()) -> dict[str, str]:
             found = {name: verify(driver, name).head for name in datasets(driver)}
             for name in found:
                 missing -= hashes(driver, name, missing)
+            log = verify_actions(driver)
+            missing -= action_hashes(driver, missing)
+            if log.number:
+                found[AUDIT_LOG] = log.hash
     if missing:
         raise LedgerError(
             f"no journal in {file} goes through the hash {min(missing)}: the copy is older, or of another ledger",

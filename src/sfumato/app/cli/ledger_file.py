@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +24,7 @@ from sfumato.errors import BrokenLedgerError, InputError, LedgerError
 
 if TYPE_CHECKING:
     from sfumato.domain import Unit
-    from sfumato.ledger import Entry, Ledger
+    from sfumato.ledger import JSON, Entry, Ledger
 
 app = typer.Typer(no_args_is_help=True, help="What has been released, what it cost, and what is left.")
 
@@ -95,21 +96,59 @@ def verify(
     head: Annotated[
         str | None, typer.Option(help="Hash that an earlier check printed and you kept elsewhere; finds an old copy.")
     ] = None,
+    actions_head: Annotated[
+        str | None, typer.Option(help="Hash of the audit log that an earlier check printed and you kept elsewhere.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check that no entry or answer was changed, removed or inserted, and that accounts are what it adds up to."""
+    """Check that no entry, answer or action was changed, removed or inserted, and that accounts are their sums."""
+    from sfumato.ledger.audit_log import verified_actions
+
     with existing(ledger, dataset) as opened:
         whole = opened.verified(head=head)
+    log = verified_actions(database(ledger), kept=actions_head)
     earlier = sum(whole.found.values())
     when = ", ".join(time[:10] for time in sorted(whole.found))
     told = f", of which {earlier:,} of an earlier version are bound as they were found on {when}" if earlier else ""
     result(
         {"dataset": dataset, "verified": True, "hash": whole.head}
-        | {"entries": whole.number, "answers": whole.answers, "answers_as_found": earlier},
+        | {"entries": whole.number, "answers": whole.answers, "answers_as_found": earlier}
+        | {"actions": log.number, "actions_hash": log.hash},
         f"{dataset} is whole, entries {whole.number:,}, stored answers {whole.answers:,}{told}; its last hash is "
-        f"{whole.head}\nKeep the hash elsewhere: verify --head finds an old copy by it.",
+        f"{whole.head}\nThe audit log is whole, actions {log.number:,}; its last hash is {log.hash}\nKeep the hashes "
+        "elsewhere: verify --head and --actions-head find an old copy by them.",
         as_json=as_json,
     )
+
+
+@app.command()
+def actions(
+    ledger: Url,
+    after: Annotated[int, typer.Option(min=0, help="Only actions after this number.")] = 0,
+    last: Annotated[int, typer.Option(min=1, help="How many actions, of the newest.")] = _SHOWN,
+    lines: Annotated[bool, typer.Option("--lines", help="Export all of them as lines of JSON, oldest first.")] = False,
+) -> None:
+    """Show the audit log: which steward or operator changed what, when, from what to what."""
+    from contextlib import closing
+
+    from sfumato.ledger.audit_log import every_action
+    from sfumato.ledger.store import Store
+
+    with closing(Store(database(ledger))) as store:
+        store.prepare(create=False)
+        found = every_action(store, after=after)
+        if lines:
+            for action in found:
+                typer.echo(action.to_json())
+            return
+        kept = deque(found, maxlen=last)
+    rows = [
+        {"number": each.number, "time": each.time[:_SECONDS], "who": f"{each.actor} ({each.through})"}
+        | {"what": each.kind, "subject": each.subject}
+        | {"before": _facts(each.state_before), "after": _facts(each.state_after)}
+        for each in kept
+    ]
+    typer.echo(columns(rows))
 
 
 @app.command()
@@ -118,7 +157,10 @@ def backup(
     out: Annotated[Path, typer.Argument(help="File of the copy, which must not exist.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Copy a ledger while it is in use, whole; prints the last hash of each dataset, to be kept elsewhere."""
+    """Copy a ledger while it is in use, whole; prints its last hashes, to be kept elsewhere.
+
+    There is one of each dataset, and one of the audit log.
+    """
     from sfumato.ledger.verification import back_up
 
     heads = back_up(database(ledger), out)
@@ -175,6 +217,13 @@ def cap(
     with existing(ledger, dataset) as opened:
         opened.set_cap(analyst, None if lift else loss_of(epsilon, delta, rho))
         remark(f"{analyst}: {opened.remaining(analyst)}")
+
+
+def _facts(state: JSON) -> str | None:
+    """What an action says of its subject, in one line."""
+    if not isinstance(state, dict):
+        return None if state is None else str(state)
+    return ", ".join(f"{name} {value}" for name, value in state.items() if value is not None)
 
 
 def _broken(ledger: Ledger) -> LedgerError | None:

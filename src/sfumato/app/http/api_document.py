@@ -45,7 +45,11 @@ _KEY = {"type": "http", "scheme": "bearer", "description": "A key that a steward
 _ALWAYS = (401, 403, 413, 422, 429, 500, 503)
 _OPEN = (413, 500)  # of operations that need no key
 _FIGURES = "/metrics"
-_TEXTS = {_FIGURES: "text/plain", "/v1/releases/{job_id}/rows": "text/csv"}
+_TEXTS = {
+    _FIGURES: "text/plain",
+    "/v1/releases/{job_id}/rows": "text/csv",
+    "/v1/actions": "application/x-ndjson",
+}
 _PARQUET = {"application/vnd.apache.parquet": {"schema": {"type": "string", "format": "binary"}}}
 _MEANINGS = {
     401: "No key, or one that opens nothing",

@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from sfumato.app.http.names import spelled
 from sfumato.app.http.periods import read_periods
-from sfumato.app.http.registry import Key, Scope, spelled
+from sfumato.app.http.registry import Key, Scope
 from sfumato.app.requests.fields import limit_of
 from sfumato.errors import BudgetError
 from sfumato.ledger.account import Account
+from sfumato.ledger.audit_log import ActionKind, Actor, Change, record
 from sfumato.ledger.dbapi import Driver
 from sfumato.ledger.entry import Event
 from sfumato.ledger.reservation import Admission
@@ -112,14 +114,26 @@ class Approvals:
             WHERE id = :id"""
             given_in = steward.id if keyed else steward.session or steward.id
             values = {"by": steward.name, "now": now.isoformat(), "key": given_in, "end": end.isoformat()}
-            return bool(driver.run(change, {**values, "id": approval_id}))
+            driver.run(change, {**values, "id": approval_id})
+            after = _facts(row) | {"approved_by": steward.name, "expires": values["end"]}
+            record(driver, Change(ActionKind.APPROVAL, approval_id, _facts(row), after), steward.actor)
+        return True
 
-    def close(self, approval_id: str) -> bool:
+    def close(self, approval_id: str, *, by: Actor | None = None) -> bool:
         """Refuse a request, or take an approval back that was not used; tells whether there was such a one."""
         if not approval_id.isalnum():  # see approve
             return False
-        with self._store.writing() as driver:
-            return _close(driver, approval_id)
+        with self._store.founding() as driver:
+            row = driver.record(f"{_OPEN} AND approval.id = :id", {"id": approval_id})
+            if row is None or not _close(driver, approval_id):
+                return False
+            record(driver, Change(ActionKind.APPROVAL, approval_id, _facts(row), None), by)
+        return True
+
+
+def _facts(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the audit log says of a request that is open."""
+    return {name: row[name] for name in ("dataset", "asked_by", "question", "cost", "approved_by", "expires")}
 
 
 _HELD = """

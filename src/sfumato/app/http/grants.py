@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sfumato.app.http.problems import RefusalError
 from sfumato.app.requests.fields import limit_of
 from sfumato.ledger import Ledger
+from sfumato.ledger.audit_log import ActionKind, Actor, Change, record
 from sfumato.ledger.dbapi import Driver
 from sfumato.ledger.store import Store
 from sfumato.privacy.loss import NOTHING, Loss
@@ -49,28 +50,33 @@ class Grants:
         """The terms of a dataset."""
         return self._look(dataset)[0]
 
-    def set_terms(self, dataset: str, terms: DatasetTerms) -> None:
+    def set_terms(self, dataset: str, terms: DatasetTerms, *, by: Actor | None = None) -> None:
         """Change the terms of a dataset; other workers follow within two seconds."""
         row = {"dataset": dataset, "granted_only": int(terms.granted_only)}
-        with self._store.writing() as driver:
+        with self._store.founding() as driver:
+            before = _terms(driver, dataset)
             driver.run("DELETE FROM service_terms WHERE dataset = :dataset", {"dataset": dataset})
             limits = {"default_cap": terms.default_cap, "most": terms.most, "approval_above": terms.approval_above}
             driver.insert("service_terms", [{**row, **limits}])
+            record(driver, Change(ActionKind.TERMS, dataset, asdict(before), asdict(terms)), by)
         self._known.pop(dataset, None)
 
-    def let_in(self, dataset: str, analyst: str) -> None:
+    def let_in(self, dataset: str, analyst: str, *, by: Actor | None = None) -> None:
         """Grant a dataset to an analyst."""
-        self._write(dataset, analyst, shut_out=False)
+        self._write(dataset, analyst, shut_out=False, by=by)
 
-    def shut_out(self, dataset: str, analyst: str) -> None:
+    def shut_out(self, dataset: str, analyst: str, *, by: Actor | None = None) -> None:
         """Let an analyst ask a dataset no more, whoever else may."""
-        self._write(dataset, analyst, shut_out=True)
+        self._write(dataset, analyst, shut_out=True, by=by)
 
-    def let_back(self, dataset: str, analyst: str) -> None:
+    def let_back(self, dataset: str, analyst: str, *, by: Actor | None = None) -> None:
         """Let in an analyst who was shut out; others stay as they are."""
-        change = "UPDATE service_grant SET shut_out = 0 WHERE dataset = :dataset AND analyst = :analyst"
-        with self._store.writing() as driver:  # this worker may not know of it yet
-            driver.run(change, {"dataset": dataset, "analyst": analyst})
+        change = (
+            "UPDATE service_grant SET shut_out = 0 WHERE dataset = :dataset AND analyst = :analyst AND shut_out = 1"
+        )
+        with self._store.founding() as driver:  # this worker may not know of it yet
+            if driver.run(change, {"dataset": dataset, "analyst": analyst}):
+                record(driver, _change(dataset, analyst, False, True), by)
         self._known.pop(dataset, None)
 
     def named(self, dataset: str) -> Mapping[str, bool]:
@@ -106,11 +112,13 @@ class Grants:
             assert cap is not None  # as there is a text
             ledger.set_first_cap(analyst, cap)
 
-    def _write(self, dataset: str, analyst: str, *, shut_out: bool) -> None:
+    def _write(self, dataset: str, analyst: str, *, shut_out: bool, by: Actor | None) -> None:
         where = {"dataset": dataset, "analyst": analyst}
-        with self._store.writing() as driver:
+        with self._store.founding() as driver:
+            before = _named(driver, dataset).get(analyst)
             driver.run("DELETE FROM service_grant WHERE dataset = :dataset AND analyst = :analyst", where)
             driver.insert("service_grant", [{**where, "shut_out": int(shut_out)}])
+            record(driver, _change(dataset, analyst, before, not shut_out), by)
         self._known.pop(dataset, None)
 
     def _look(self, dataset: str) -> tuple[DatasetTerms, Mapping[str, bool]]:
@@ -121,6 +129,12 @@ class Grants:
                 terms, named = _terms(driver, dataset), _named(driver, dataset)
             self._known[dataset] = (now, terms, named)
         return terms, named
+
+
+def _change(dataset: str, analyst: str, before: bool | None, after: bool) -> Change:  # noqa: FBT001
+    """Return what becomes of an analyst whom a dataset names: let in (True), shut out, or not named (None)."""
+    former, new = ({"analyst": analyst, "let_in": each} for each in (before, after))
+    return Change(ActionKind.GRANT, dataset, former, new)
 
 
 def _terms(driver: Driver, dataset: str) -> DatasetTerms:

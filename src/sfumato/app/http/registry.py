@@ -8,18 +8,21 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-import unicodedata
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
 from sfumato.app.http.jobs import LEASE, Jobs
+from sfumato.app.http.names import plain_name, refuse_holder, refuse_name, spelled
 from sfumato.domain import Unit
+from sfumato.engine.table_files import shown
 from sfumato.errors import InputError
 from sfumato.ledger import journal
+from sfumato.ledger.audit_log import ActionKind, Actor, Change, record
 from sfumato.ledger.dbapi import Driver, changed
+from sfumato.ledger.entry import digest as digest_of
 from sfumato.ledger.entry import journalled_version
 from sfumato.ledger.opening import create_or_check
 from sfumato.ledger.store import Store
@@ -27,7 +30,6 @@ from sfumato.privacy.loss import Loss
 
 PREFIX = "sfumato"
 SECRET_BYTES = 32
-_LONGEST = 200
 _BETWEEN_USES = timedelta(minutes=10)
 _PROBE = 4096  # characters that are written to see whether the database takes any: it needs a page of its own
 _AND = ":"  # between the version of the rows and that of the columns whose values may be discovered
@@ -82,12 +84,26 @@ class Read:
 
 @dataclass(frozen=True)
 class Registration:
-    """A dataset as it is to be registered: with the limit and the unit of its ledger, and the table as it was read."""
+    """A dataset to register: the limit and the unit of its ledger, its table as it was read, and who registers it."""
 
     dataset: Dataset
     limit: Loss
     unit: Unit
     read: Read
+    by: Actor | None = None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the audit log says of it: no password of the table's address."""
+        found = self.dataset
+        return {
+            "source": shown(found.source),
+            "limit": found.limit,
+            "unit": str(self.unit),
+            "rows": found.rows,
+            "discoverable": list(found.discoverable),
+            "domain": digest_of(json.loads(json.dumps(found.domain))),
+        }
 
 
 @dataclass(frozen=True)
@@ -107,6 +123,11 @@ class Key:
     def valid(self) -> bool:
         """Whether it opens anything now."""
         return not self.revoked and datetime.now(UTC) < self.expires
+
+    @property
+    def actor(self) -> Actor:
+        """Who acts with it."""
+        return Actor(self.name, f"key {self.id}" if self.session is None else f"session {self.session} of {self.id}")
 
 
 class Registry:
@@ -166,6 +187,7 @@ class Registry:
             driver.insert("service_dataset", [row])
             driver.insert("service_name", [{"name": dataset.name, "dataset": dataset.name}])
             confirm(driver, dataset.name, new.read)
+            record(driver, Change(ActionKind.DATASET, dataset.name, None, new.facts), new.by)
         return ()
 
     def datasets(self) -> tuple[Dataset, ...]:
@@ -195,7 +217,7 @@ class Registry:
         with self._store.reading() as driver:
             _refuse_taken(driver, name)
 
-    def rename(self, dataset: Dataset, called: str) -> None:
+    def rename(self, dataset: Dataset, called: str, *, by: Actor | None = None) -> None:
         """Call a dataset otherwise; its ledger, terms and versions stay, and no other gets a name that it had.
 
         Raises:
@@ -209,15 +231,20 @@ class Registry:
             if driver.value("SELECT COUNT(*) FROM service_name WHERE name = :name", {"name": name}) == 0:
                 driver.insert("service_name", [{"name": name, "dataset": dataset.name}])
             change = "UPDATE service_dataset SET called = :called WHERE name = :name"
+            former = _stored(driver, dataset.name).called
             driver.run(change, {"called": name, "name": dataset.name})
+            record(driver, Change(ActionKind.NAME, dataset.name, former, name), by)
 
-    def retire(self, dataset: Dataset, *, retired: bool) -> None:
+    def retire(self, dataset: Dataset, *, retired: bool, by: Actor | None = None) -> None:
         """Release nothing more of a dataset, or go on; what is under way is refused when it is charged."""
         change = "UPDATE service_dataset SET retired = :at WHERE name = :name"
-        with self._store.writing() as driver:
+        with self._store.founding() as driver:
+            former = _stored(driver, dataset.name).retired
             driver.run(change, {"at": _now() if retired else None, "name": dataset.name})
+            states = ({"retired": each} for each in (former, retired))
+            record(driver, Change(ActionKind.RETIREMENT, dataset.name, *states), by)
 
-    def issue(self, name: str, scope: Scope, lifetime: timedelta) -> tuple[Key, str]:
+    def issue(self, name: str, scope: Scope, lifetime: timedelta, *, by: Actor | None = None) -> tuple[Key, str]:
         """A new key and its secret, which is shown once and cannot be shown again.
 
         A holder who has or had a key under another spelling of the name keeps that spelling.
@@ -230,9 +257,11 @@ class Registry:
             raise InputError("a key expires within ten years, and not at once", culprit=lifetime)
         name = spelled(name, self.names())
         with self._store.writing() as driver:
-            return _insert_key(driver, name, scope, lifetime)
+            key, secret = _insert_key(driver, name, scope, lifetime)
+            record(driver, Change(_kind_of(key), key.id, None, _facts(key)), by)
+        return key, secret
 
-    def rotate(self, key_id: str, *, overlap: timedelta) -> tuple[Key, str] | None:
+    def rotate(self, key_id: str, *, overlap: timedelta, by: Actor | None = None) -> tuple[Key, str] | None:
         """A new key in the place of one that is valid, for as long as that was issued for; both work for an overlap.
 
         Returns:
@@ -249,6 +278,9 @@ class Registry:
             last = min(former.expires, datetime.now(UTC) + overlap)
             end = "UPDATE service_key SET expires = :last WHERE id = :id"
             driver.run(end, {"id": key_id, "last": last.isoformat()})
+            ending = replace(former, expires=last)
+            record(driver, Change(ActionKind.KEY, key.id, None, {**_facts(key), "instead_of": key_id}), by)
+            record(driver, Change(ActionKind.KEY, key_id, _facts(former), _facts(ending)), by)
         return key, secret
 
     def used(self, key: Key) -> None:
@@ -264,7 +296,9 @@ class Registry:
         end = "UPDATE service_key SET revoked = :now WHERE scope = :link AND revoked IS NULL"
         with self._store.writing() as driver:
             driver.run(end, {"now": _now(), "link": Scope.LINK.value})
-        return self.issue("steward", Scope.LINK, lifetime)[1]
+            key, secret = _insert_key(driver, "steward", Scope.LINK, lifetime)
+            record(driver, Change(ActionKind.LINK, key.id, None, _facts(key)))
+        return secret
 
     def has_steward(self) -> bool:
         """Whether somebody holds a steward's key that is valid now."""
@@ -289,13 +323,17 @@ class Registry:
             rows = driver.rows("SELECT name FROM service_key UNION SELECT name FROM service_identity ORDER BY name")
         return tuple(name for (name,) in rows)
 
-    def revoke(self, key_id: str) -> bool:
+    def revoke(self, key_id: str, *, by: Actor | None = None) -> bool:
         """End a key; tells whether this call did: of several at once, one."""
         if not key_id.isalnum():  # see dataset
             return False
         end = "UPDATE service_key SET revoked = :now WHERE id = :id AND revoked IS NULL"
         with self._store.writing() as driver:
-            return bool(driver.run(end, {"id": key_id, "now": _now()}))
+            if not driver.run(end, {"id": key_id, "now": _now()}):
+                return False
+            key = _as_key(driver.records("SELECT * FROM service_key WHERE id = :id", {"id": key_id})[0])
+            record(driver, Change(_kind_of(key), key_id, _facts(key), None), by)
+        return True
 
 
 @dataclass(frozen=True)
@@ -327,10 +365,13 @@ class TableVersions:
         with self._store.founding() as driver:
             return _as_reading(_reading_row(driver, dataset)) or confirm(driver, dataset, read)
 
-    def confirm(self, dataset: str, read: Read) -> Reading:
+    def confirm(self, dataset: str, read: Read, by: Actor | None = None) -> Reading:
         """Confirm what was read in the place of what was confirmed last."""
         with self._store.founding() as driver:
-            return confirm(driver, dataset, read)
+            before, after = _as_reading(_reading_row(driver, dataset)), confirm(driver, dataset, read)
+            states = (None if each is None else asdict(each) for each in (before, after))
+            record(driver, Change(ActionKind.TABLE, dataset, *states), by)
+        return after
 
 
 def confirm(driver: Driver, dataset: str, read: Read) -> Reading:
@@ -366,33 +407,6 @@ def same_content(driver: Driver, read: Read) -> set[str]:
     }
 
 
-def spelled(name: str, known: Iterable[str]) -> str:
-    r"""A name as somebody spelled it first who is the same, or else without blanks and in Unicode's compatible form.
-
-    People are told apart by their names: compatible forms, case and blanks around make no difference.
-
-    >>> spelled(" Ann ", ["bob", "ANN"]), spelled("Zoe\u0308 ", [])
-    ('ANN', 'Zo\xeb')
-    """
-    plain, names = unicodedata.normalize("NFKC", name).strip(), tuple(known)
-    return name if name in names else next((each for each in names if _folded(each) == _folded(plain)), plain)
-
-
-def _folded(name: str) -> str:
-    """Equal for names that are one; folding the case of a compatible form may leave one that has another."""
-    plain = unicodedata.normalize("NFKC", name).strip()
-    return unicodedata.normalize("NFKC", plain.casefold()).casefold()
-
-
-def plain_name(name: str) -> str:
-    r"""A dataset's name in Unicode's compatible form, as which no other dataset may have it.
-
-    >>> plain_name("\N{LATIN SMALL LIGATURE FI}sh")
-    'fish'
-    """
-    return unicodedata.normalize("NFKC", name)
-
-
 def _refuse_taken(driver: Driver, name: str, *, of_other_than: str | None = None) -> None:
     """Refuse a name that a dataset has or had, whose journal it may still name somewhere.
 
@@ -402,26 +416,6 @@ def _refuse_taken(driver: Driver, name: str, *, of_other_than: str | None = None
     for known, dataset in driver.rows("SELECT name, dataset FROM service_name"):
         if plain_name(known) == plain_name(name) and dataset != of_other_than:
             raise TakenNameError(f"there is or was a dataset {name!r} already; choose another name", culprit=name)
-
-
-def refuse_holder(name: str) -> None:
-    """Refuse what is no name of anybody.
-
-    Raises:
-        InputError: it is not 1 to 200 printable characters, not all of them blanks.
-    """
-    if not name.strip() or len(name) > _LONGEST or not name.isprintable():
-        raise InputError(f"a key is named by 1 to {_LONGEST} printable characters", culprit=name)
-
-
-def refuse_name(name: str) -> None:
-    """Refuse what is no name of a dataset.
-
-    Raises:
-        InputError: it is not letters, digits and _, or too long.
-    """
-    if not name.isidentifier() or len(name) > _LONGEST:
-        raise InputError("a dataset is named like a variable: letters, digits and _", culprit=name)
 
 
 def digest(secret: str) -> str:
@@ -445,8 +439,21 @@ def _insert_key(driver: Driver, name: str, scope: Scope, lifetime: timedelta) ->
     return key, secret
 
 
+def _kind_of(key: Key) -> ActionKind:
+    return ActionKind.LINK if key.scope is Scope.LINK else ActionKind.KEY
+
+
+def _facts(key: Key) -> dict[str, Any]:
+    """What the audit log says of a key."""
+    return {"holder": key.name, "scope": key.scope.value, "expires": key.expires.isoformat()}
+
+
 def _now() -> str:
     return datetime.now(UTC).isoformat()
+
+
+def _stored(driver: Driver, name: str) -> Dataset:
+    return _as_dataset(driver.records("SELECT * FROM service_dataset WHERE name = :name", {"name": name})[0])
 
 
 def _as_dataset(row: Mapping[str, Any]) -> Dataset:

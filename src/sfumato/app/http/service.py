@@ -22,6 +22,7 @@ from sfumato.app.http.approvals import Approvals, RetiredError
 from sfumato.app.http.grants import Grants
 from sfumato.app.http.identities import Identities
 from sfumato.app.http.jobs import LEASE
+from sfumato.app.http.names import plain_name, refuse_name, spelled
 from sfumato.app.http.periods import total_of
 from sfumato.app.http.problems import RefusalError, UnknownDatasetError, unreadable, unusable
 from sfumato.app.http.registry import (
@@ -31,9 +32,6 @@ from sfumato.app.http.registry import (
     Registry,
     Scope,
     TableVersions,
-    plain_name,
-    refuse_name,
-    spelled,
 )
 from sfumato.app.http.sessions import Sessions
 from sfumato.app.http.table_reading import Loaded, described, lies_at, read, unit_of, whole
@@ -43,6 +41,7 @@ from sfumato.domain.table_schema import Schema
 from sfumato.domain.view import BoundedView
 from sfumato.errors import DomainError, EngineError, InputError, LossError, TableError
 from sfumato.ledger import open_ledger
+from sfumato.ledger.audit_log import Actor
 from sfumato.ledger.store import Store
 from sfumato.privacy.loss import Loss
 from sfumato.query.derived_columns import check_derived
@@ -97,7 +96,7 @@ class Service:
             domain: its accepted domain, as a document; or a schema of several tables, which ``source`` holds.
             limit: the most that may ever be released from it, or in each of some months (see :mod:`.periods`).
             more: ``rows`` and ``discoverable``, where they are public; ``second_budget`` to register a table that
-                is registered under another name.
+                is registered under another name; ``by``, who registers it, the system's user by default.
 
         Raises:
             InputError: the limit cannot be used, or the name is taken.
@@ -132,7 +131,7 @@ class Service:
         except (TableError, EngineError) as error:
             raise unreadable(error) from error
         others = self.registry.register(
-            Registration(dataset, most, unit_of(found), content),
+            Registration(dataset, most, unit_of(found), content, more.get("by")),
             same_place=lies,
             second_budget=more.get("second_budget", False),
         )
@@ -193,24 +192,24 @@ class Service:
         self._called.clear()
         return self.loaded(self.called(loaded.dataset.name))
 
-    def rename(self, name: str, called: str) -> Loaded:
+    def rename(self, name: str, called: str, *, by: Actor | None = None) -> Loaded:
         """Call a dataset otherwise; other workers follow within two seconds.
 
         Raises:
             UnknownDatasetError: there is none of that name.
             TakenNameError: another dataset has or had the new one.
         """
-        self.registry.rename(self.loaded(name).dataset, called)
+        self.registry.rename(self.loaded(name).dataset, called, by=by)
         self._called.clear()
         return self.loaded(called)
 
-    def retire(self, name: str, *, retired: bool) -> Loaded:
+    def retire(self, name: str, *, retired: bool, by: Actor | None = None) -> Loaded:
         """Release nothing more of a dataset, or go on.
 
         Raises:
             UnknownDatasetError: there is none of that name.
         """
-        self.registry.retire(self.loaded(name).dataset, retired=retired)
+        self.registry.retire(self.loaded(name).dataset, retired=retired, by=by)
         self._called.clear()
         return self.loaded(name)
 

@@ -12,6 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sfumato.app.http.registry import PREFIX, SECRET_BYTES, Key, Scope, digest
+from sfumato.ledger.audit_log import ActionKind, Actor, Change, record
+from sfumato.ledger.dbapi import Driver
 from sfumato.ledger.store import Store
 
 LONGEST = timedelta(hours=12)
@@ -59,9 +61,16 @@ class Sessions:
         """End one session."""
         self._end("hash = :hash", {"hash": digest(secret)})
 
-    def end_all(self, name: str | None = None) -> int:
-        """End all sessions, or those of one name; tells how many did not stand ended before."""
-        return self._end("1 = 1", {}) if name is None else self._end("name = :name", {"name": name})
+    def end_own(self, name: str) -> int:
+        """End the sessions of one name; tells how many did not stand ended before."""
+        return self._end("name = :name", {"name": name})
+
+    def end_all(self, *, by: Actor | None = None) -> int:
+        """End the sessions of everybody; tells how many did not stand ended before."""
+        with self._store.founding() as driver:
+            ended = _end(driver, "1 = 1", {})
+            record(driver, Change(ActionKind.SESSIONS, "all", {"open": ended}, {"open": 0}), by)
+        return ended
 
     def has_steward(self) -> bool:
         """Whether anybody is in a steward's session now."""
@@ -76,14 +85,18 @@ class Sessions:
             return [_as_key(row) for row in driver.records(joined, values)]
 
     def _end(self, which: str, values: Mapping[str, Any]) -> int:
-        end = f"UPDATE service_session SET ended = :now WHERE ended IS NULL AND {which}"  # noqa: S608
         with self._store.writing() as driver:
-            return int(driver.run(end, {**values, "now": datetime.now(UTC).isoformat()}))
+            return _end(driver, which, values)
 
 
 def is_session(secret: str) -> bool:
     """Whether a secret names a session, and not a key."""
     return secret.startswith(_PREFIX)
+
+
+def _end(driver: Driver, which: str, values: Mapping[str, Any]) -> int:
+    end = f"UPDATE service_session SET ended = :now WHERE ended IS NULL AND {which}"  # noqa: S608
+    return driver.run(end, {**values, "now": datetime.now(UTC).isoformat()})
 
 
 def _as_key(row: Mapping[str, Any]) -> Key:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
 
 from sfumato.app.http.access import Anyone, Steward, StrictRoute, Worker
 from sfumato.app.http.datasets import budgets, summary
@@ -27,31 +28,35 @@ from sfumato.app.requests.administration import (
 from sfumato.app.requests.fields import limit_of
 from sfumato.errors import LossError
 from sfumato.ledger import Entry
+from sfumato.ledger.audit_log import every_action, verify_actions
 from sfumato.privacy.loss import Loss
 from sfumato.vault.release import entry_cost
 
 PAGE = 50
 """Entries of a journal that are shown at a time."""
 
+LINES = "application/x-ndjson"
+"""The media type of lines of JSON."""
+
 router = APIRouter(prefix="/v1", tags=["stewards"], route_class=StrictRoute)
 
 
 @router.post("/datasets", status_code=201)
-def register(form: DatasetRequest, _: Steward, worker: Worker) -> dict[str, Any]:
+def register(form: DatasetRequest, key: Steward, worker: Worker) -> dict[str, Any]:
     """Register a dataset; its table is read and its content confirmed, and its limit never changes."""
-    more = {"rows": form.rows, "discoverable": form.discoverable, "second_budget": form.second_budget}
+    more = {"rows": form.rows, "discoverable": form.discoverable, "second_budget": form.second_budget, "by": key.actor}
     return summary(worker.register(form.name, source=form.source, domain=form.domain, limit=form.limit, more=more))
 
 
 @router.post("/datasets/{name}/reading")
-def read_again(name: str, _: Steward, worker: Worker) -> dict[str, Any]:
+def read_again(name: str, key: Steward, worker: Worker) -> dict[str, Any]:
     """Read a table again and confirm what it holds now, for every worker.
 
     Until then no question about a table that has changed is answered.  Afterwards a question that was asked of the
     former content is a new one, and is charged.
     """
     loaded = worker.loaded(name)
-    found, changed = worker.tables.read_again(loaded)
+    found, changed = worker.tables.read_again(loaded, by=key.actor)
     return {"dataset": loaded.dataset.called, "reading": found.number, "changed": changed}
 
 
@@ -61,10 +66,10 @@ def cap(name: str, form: CapRequest, key: Steward, worker: Worker) -> dict[str, 
     loaded = worker.loaded(name)
     analyst, name = worker.analyst(loaded, form.analyst), loaded.dataset.name
     if form.shuts_out:
-        worker.grants.shut_out(name, analyst)
+        worker.grants.shut_out(name, analyst, by=key.actor)
     else:
-        loaded.ledger.set_cap(analyst, None if form.loss is None else form.loss.loss())
-        worker.grants.let_back(name, analyst)
+        loaded.ledger.set_cap(analyst, None if form.loss is None else form.loss.loss(), by=key.actor)
+        worker.grants.let_back(name, analyst, by=key.actor)
     return {**budgets(loaded, key), "remarks": remarks(worker, analyst)}
 
 
@@ -88,20 +93,20 @@ def set_terms(name: str, form: TermsRequest, key: Steward, worker: Worker) -> di
     for text in (form.default_cap, form.most, form.approval_above):
         refuse_measure(limit, limit_of(text))
     found = DatasetTerms(form.granted_only, form.default_cap, form.most, form.approval_above)
-    worker.grants.set_terms(loaded.dataset.name, found)
+    worker.grants.set_terms(loaded.dataset.name, found, by=key.actor)
     return terms(name, key, worker)
 
 
 @router.put("/datasets/{name}/name")
-def rename(name: str, form: RenameRequest, _: Steward, worker: Worker) -> dict[str, Any]:
+def rename(name: str, form: RenameRequest, key: Steward, worker: Worker) -> dict[str, Any]:
     """Call a dataset otherwise; its journal, budget and terms stay, and no other dataset gets the former name."""
-    return summary(worker.rename(name, form.name))
+    return summary(worker.rename(name, form.name, by=key.actor))
 
 
 @router.put("/datasets/{name}/retirement")
-def retire(name: str, form: RetirementRequest, _: Steward, worker: Worker) -> dict[str, Any]:
+def retire(name: str, form: RetirementRequest, key: Steward, worker: Worker) -> dict[str, Any]:
     """Release nothing more of a dataset, or go on; journal and budget stay, and stewards see them."""
-    return summary(worker.retire(name, retired=form.retired))
+    return summary(worker.retire(name, retired=form.retired, by=key.actor))
 
 
 @router.get("/approvals")
@@ -125,9 +130,9 @@ def approve(approval_id: str, key: Steward, worker: Worker) -> dict[str, Any]:
 
 
 @router.delete("/approvals/{approval_id}")
-def refuse_approval(approval_id: str, _: Steward, worker: Worker) -> dict[str, Any]:
+def refuse_approval(approval_id: str, key: Steward, worker: Worker) -> dict[str, Any]:
     """Refuse a release, or take back an approval that was not used."""
-    if not worker.approvals.close(approval_id):
+    if not worker.approvals.close(approval_id, by=key.actor):
         raise RefusalError("no-such-request", "Nothing waits there", 404, "name the id of one that is open")
     return {"closed": approval_id}
 
@@ -137,7 +142,7 @@ def grant(name: str, form: GrantRequest, key: Steward, worker: Worker) -> dict[s
     """Let an analyst ask a dataset, or shut one out."""
     loaded = worker.loaded(name)
     analyst = worker.analyst(loaded, form.analyst)
-    (worker.grants.shut_out if form.shut_out else worker.grants.let_in)(loaded.dataset.name, analyst)
+    (worker.grants.shut_out if form.shut_out else worker.grants.let_in)(loaded.dataset.name, analyst, by=key.actor)
     return terms(name, key, worker)
 
 
@@ -156,8 +161,18 @@ def journal(
 
 @router.get("/datasets/{name}/verify")
 def verify(name: str, _: Steward, worker: Worker) -> dict[str, Any]:
-    """Check the whole journal."""
-    return {"verified": True, "hash": worker.loaded(name).ledger.verify()}
+    """Check the whole journal, and the audit log of the server."""
+    head = worker.loaded(name).ledger.verify()
+    with worker.store.reading() as driver:
+        log = verify_actions(driver)
+    return {"verified": True, "hash": head, "actions": log.number, "actions_hash": log.hash}
+
+
+@router.get("/actions")
+def actions(_: Steward, worker: Worker, after: Annotated[int, Query(ge=0, le=2**53)] = 0) -> StreamingResponse:
+    """Export the audit log as lines of JSON, oldest first: all actions of stewards, or those after a number."""
+    lines = (f"{action.to_json()}\n" for action in every_action(worker.store, after=after))
+    return StreamingResponse(lines, media_type=LINES)
 
 
 @router.get("/keys")
@@ -186,25 +201,25 @@ def found_keys(registry: Registry, name: str, state: str, expires_within_days: i
 
 
 @router.post("/keys", status_code=201)
-def issue(form: KeyRequest, _: Steward, worker: Worker) -> dict[str, Any]:
+def issue(form: KeyRequest, key: Steward, worker: Worker) -> dict[str, Any]:
     """Issue a key; its secret is in this reply and nowhere else."""
-    key, secret = worker.registry.issue(form.name, Scope(form.scope), timedelta(days=form.days))
-    return {**described(key), "secret": secret}
+    new, secret = worker.registry.issue(form.name, Scope(form.scope), timedelta(days=form.days), by=key.actor)
+    return {**described(new), "secret": secret}
 
 
 @router.post("/keys/{key_id}/rotation", status_code=201)
-def rotate(key_id: str, form: RotationRequest, _: Steward, worker: Worker) -> dict[str, Any]:
+def rotate(key_id: str, form: RotationRequest, key: Steward, worker: Worker) -> dict[str, Any]:
     """Issue a key in the place of another, which goes on working for an overlap; its secret is in this reply alone."""
-    found = worker.registry.rotate(key_id, overlap=timedelta(hours=form.overlap_hours))
+    found = worker.registry.rotate(key_id, overlap=timedelta(hours=form.overlap_hours), by=key.actor)
     if found is None:
         raise RefusalError("unknown-key", "There is no such key", 404, "name the id of a key that is valid")
     return {**described(found[0]), "secret": found[1], "instead_of": key_id}
 
 
 @router.delete("/keys/{key_id}")
-def revoke(key_id: str, _: Steward, worker: Worker) -> dict[str, Any]:
+def revoke(key_id: str, key: Steward, worker: Worker) -> dict[str, Any]:
     """End a key; every worker forgets it within two seconds."""
-    if not worker.registry.revoke(key_id):
+    if not worker.registry.revoke(key_id, by=key.actor):
         raise RefusalError("unknown-key", "There is no such key", 404, "name the id of a key that was not revoked")
     return {"revoked": key_id}
 

@@ -25,6 +25,7 @@ from sfumato.domain.view import BoundedView
 from sfumato.engine.table_files import Stamps
 from sfumato.engine.table_memory import held_bytes
 from sfumato.errors import EngineError, TableError
+from sfumato.ledger.audit_log import Actor
 from sfumato.vault.schema_vault import SchemaVault
 from sfumato.vault.vault import Vault
 
@@ -123,7 +124,7 @@ class ServedTables:
             held = self._holding(loaded, fresh, 1)
             self._keep(name, held, Reading(held.version, 1))
 
-    def read_again(self, loaded: Loaded) -> tuple[Reading, bool]:
+    def read_again(self, loaded: Loaded, *, by: Actor | None = None) -> tuple[Reading, bool]:
         """Read the table and confirm what it holds now; also tells whether it had changed.
 
         Raises:
@@ -136,7 +137,7 @@ class ServedTables:
             before = self._versions.confirmed(name)
             try:
                 fresh = read(loaded.dataset, loaded.described)
-                found = self._versions.confirm(name, whole(fresh, loaded.dataset, loaded.described))
+                found = self._versions.confirm(name, whole(fresh, loaded.dataset, loaded.described), by)
             except (TableError, EngineError) as error:
                 raise unreadable(error) from error
             self._keep(name, self._holding(loaded, fresh, found.number), found)

@@ -139,7 +139,7 @@ def _register(request: Request, found: Described, fields: dict[str, str], key: K
         source=fields.get("source", "").strip(),
         domain=accepted(found, by=key.name),
         limit=fields.get("limit", "").strip(),
-        more={"second_budget": fields.get("second_budget") == "true"},
+        more={"second_budget": fields.get("second_budget") == "true", "by": key.actor},
     )
     return leave_note(request, "/steward", {"done": f"{name} is registered."})
 

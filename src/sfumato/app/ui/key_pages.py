@@ -1,4 +1,4 @@
-"""The steward's page of keys: who holds one, which end soon, and sessions; found by name, state and end."""
+"""The steward's pages of keys and sessions, and of the audit log."""
 
 from __future__ import annotations
 
@@ -9,18 +9,22 @@ from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, Field
 
+from sfumato.app.http import stewards
 from sfumato.app.http.access import KeyLookup, Steward, Worker
 from sfumato.app.http.problems import problem
 from sfumato.app.http.registry import Key, Scope
-from sfumato.app.http.stewards import described, found_keys
+from sfumato.app.http.stewards import PAGE, described, found_keys
 from sfumato.app.requests.administration import KeyRequest
 from sfumato.app.requests.fields import filled
 from sfumato.app.ui.question_form import Short
 from sfumato.app.ui.rendering import REFUSALS, forget_note, leave_note, page, read_note
+from sfumato.errors import LedgerError
+from sfumato.ledger.audit_log import newest_actions, verify_actions
 
 router = APIRouter(include_in_schema=False)
 
 KEYS = "/steward/all/keys"
+ACTIONS = "/steward/all/actions"
 _LONGEST = 3660  # days for which a key is valid
 
 
@@ -51,7 +55,8 @@ def issue(request: Request, key: Steward, worker: Worker, form: Annotated[KeyFor
     """Issue a key and show it once."""
     try:
         wanted = filled(KeyRequest, {"name": form.holder, "scope": form.scope, "days": form.days})
-        _, secret = worker.registry.issue(wanted.name, Scope(wanted.scope), timedelta(days=wanted.days))
+        scope, lifetime = Scope(wanted.scope), timedelta(days=wanted.days)
+        _, secret = worker.registry.issue(wanted.name, scope, lifetime, by=key.actor)
     except REFUSALS as error:
         found = problem(error)
         return _keys_page(key, worker, problem=found, holder=form.holder, status=found["status"])
@@ -59,9 +64,9 @@ def issue(request: Request, key: Steward, worker: Worker, form: Annotated[KeyFor
 
 
 @router.post("/steward/keys/{key_id}/rotate", response_class=HTMLResponse)
-def rotate(request: Request, key_id: str, _: Steward, worker: Worker) -> Response:
+def rotate(request: Request, key_id: str, key: Steward, worker: Worker) -> Response:
     """Issue a key in the place of another, which ends, and show it once."""
-    found = worker.registry.rotate(key_id, overlap=timedelta(0))
+    found = worker.registry.rotate(key_id, overlap=timedelta(0), by=key.actor)
     if found is None:
         return leave_note(request, KEYS, {"done": "There was no such key to rotate."})
     done = f"The key of {found[0].name} has ended; a new one in its place, shown only now:"
@@ -69,19 +74,43 @@ def rotate(request: Request, key_id: str, _: Steward, worker: Worker) -> Respons
 
 
 @router.post("/steward/keys/{key_id}/revoke", response_class=HTMLResponse)
-def revoke(request: Request, key_id: str, _: Steward, worker: Worker) -> Response:
+def revoke(request: Request, key_id: str, key: Steward, worker: Worker) -> Response:
     """End a key."""
-    done = worker.registry.revoke(key_id)
+    done = worker.registry.revoke(key_id, by=key.actor)
     return leave_note(request, KEYS, {"done": "The key is revoked." if done else "There was no such key to revoke."})
 
 
 @router.post("/steward/sessions/end", response_class=HTMLResponse)
-def end_sessions(request: Request, _: Steward, worker: Worker) -> Response:
+def end_sessions(request: Request, key: Steward, worker: Worker) -> Response:
     """End everybody's sessions, this one too."""
-    worker.sessions.end_all()
+    worker.sessions.end_all(by=key.actor)
     key_lookup: KeyLookup = request.app.state.key_lookup
     key_lookup.forget()
     return RedirectResponse("/", 303)
+
+
+@router.get(ACTIONS, response_class=HTMLResponse)
+def actions_page(key: Steward, worker: Worker, before: Annotated[int | None, Query(ge=1, le=2**53)] = None) -> Response:
+    """Show what stewards and operators changed, newest first, and whether the audit log is whole."""
+    with worker.store.reading() as driver:
+        found, whole, broken = [], None, None
+        try:
+            found = newest_actions(driver, before=before, most=PAGE)
+            whole = verify_actions(driver)
+        except LedgerError as error:
+            broken = str(error)
+    older = found[-1].number if found and found[-1].number > 1 else None
+    return page(
+        "actions.html.j2", key=key, actions=found, older=older, newer=before is not None, whole=whole, broken=broken
+    )
+
+
+@router.get(f"{ACTIONS}/lines")
+def actions_file(key: Steward, worker: Worker) -> Response:
+    """Export the audit log as a file of lines of JSON."""
+    lines = stewards.actions(key, worker)
+    lines.headers["Content-Disposition"] = 'attachment; filename="actions.jsonl"'
+    return lines
 
 
 def _keys_page(key: Key, worker: Worker, **said: Any) -> Response:  # noqa: ANN401  (what templates show)

@@ -15,6 +15,7 @@ from sfumato.app.http.datasets import summary
 from sfumato.app.http.identities import LOGIN_LASTS
 from sfumato.app.http.openid import Provider
 from sfumato.app.http.problems import RefusalError
+from sfumato.app.http.processes import log
 from sfumato.app.http.registry import Key, Scope
 from sfumato.app.http.sessions import LONGEST, is_session
 from sfumato.app.ui import dataset_pages, description_pages, key_pages, static_files, steward_pages
@@ -76,9 +77,10 @@ def follow(link: Annotated[str, Form(max_length=200)], request: Request, worker:
     """Trade a steward's link, once, for a session."""
     _take(request)
     found = worker.registry.key(link)
-    if found is None or found.scope is not Scope.LINK or not found.valid or not worker.registry.revoke(found.id):
-        return entrance(request, wrong=True, status=403)
-    return _entered(request, worker.sessions.begin(found))
+    usable = found is not None and found.scope is Scope.LINK and found.valid
+    if found is None or not usable or not worker.registry.revoke(found.id, by=found.actor):
+        return _turned_away(request, "unknown-link")
+    return _entered(request, worker, found, "link")
 
 
 @router.post("/enter")
@@ -86,15 +88,15 @@ def enter(key: Annotated[str, Form(max_length=200)], request: Request, worker: W
     """Begin a session with a key."""
     _take(request)
     key_lookup: KeyLookup = request.app.state.key_lookup
+    if is_session(key.strip()):
+        return _turned_away(request, "session")
     try:
-        if is_session(key.strip()):
-            return entrance(request, wrong=True, status=403)
         holder = key_lookup.key(key.strip())
-        if holder.scope is Scope.MONITOR:
-            return entrance(request, wrong=True, status=403)
-        return _entered(request, worker.sessions.begin(holder))
-    except RefusalError:
-        return entrance(request, wrong=True, status=403)
+    except RefusalError as error:
+        return _turned_away(request, error.kind)
+    if holder.scope is Scope.MONITOR:
+        return _turned_away(request, "wrong-scope", holder.name)
+    return _entered(request, worker, holder, "key")
 
 
 @router.get(_LOGIN)
@@ -139,6 +141,7 @@ def come_back(
     # a page and no redirect: browsers send a strict cookie only with what this site led them to
     response = page("entered.html.j2", key=None)
     _keep_session(request, response, worker.sessions.begin(holder, identity=found.id))
+    _log_login(request, holder, "provider")
     response.delete_cookie(_LOGIN_COOKIE, path=_LOGIN)
     return response
 
@@ -162,7 +165,7 @@ def leave(request: Request, worker: Worker) -> Response:
 @router.post("/leave/all")
 def leave_everywhere(request: Request, key: Anyone, worker: Worker) -> Response:
     """End all sessions of whoever asks, on every machine."""
-    worker.sessions.end_all(key.name)
+    worker.sessions.end_own(key.name)
     return _left(request)
 
 
@@ -173,7 +176,7 @@ def _take(request: Request) -> None:
         RefusalError: too many came before it.
     """
     tries: Pace = request.app.state.entrance
-    tries.take("" if request.client is None else request.client.host)
+    tries.take(_client(request))
 
 
 def _left(request: Request) -> Response:
@@ -184,10 +187,27 @@ def _left(request: Request) -> Response:
     return response
 
 
-def _entered(request: Request, session: str) -> Response:
+def _entered(request: Request, worker: Worker, holder: Key, by: str) -> Response:
     response = RedirectResponse("/", 303)
-    _keep_session(request, response, session)
+    _keep_session(request, response, worker.sessions.begin(holder))
+    _log_login(request, holder, by)
     return response
+
+
+def _turned_away(request: Request, reason: str, name: str | None = None) -> Response:
+    """Show the entrance again, and log why and whose key it was, where that is known."""
+    log("login refused", reason=reason, name=name, client=_client(request))
+    return entrance(request, wrong=True, status=403)
+
+
+def _log_login(request: Request, holder: Key, by: str) -> None:
+    """Log who has entered, as what, and by what: a key, a link or the provider of identities."""
+    scope = Scope.STEWARD if holder.scope is Scope.LINK else holder.scope
+    log("login", name=holder.name, scope=scope.value, by=by, id=holder.id, client=_client(request))
+
+
+def _client(request: Request) -> str:
+    return "" if request.client is None else request.client.host
 
 
 def _keep_session(request: Request, response: Response, session: str) -> None:

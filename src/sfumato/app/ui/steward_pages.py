@@ -109,7 +109,7 @@ def register(request: Request, key: Steward, worker: Worker, form: Annotated[Dat
             source=form.source.strip(),
             domain=accepted(read_described(_read(form.domain)), by=key.name) if form.accepted else _read(form.domain),
             limit=form.limit.strip(),
-            more={"second_budget": form.second_budget},
+            more={"second_budget": form.second_budget, "by": key.actor},
         )
     except REFUSALS as error:
         return refused_page(key, worker, error, form.model_dump())
@@ -123,11 +123,11 @@ def cap(request: Request, key: Steward, worker: Worker, form: Annotated[CapForm,
         loaded = worker.loaded(form.dataset)
         analyst, ledger = worker.analyst(loaded, form.analyst), loaded.ledger
         if not form.lift and form.most.strip() == "0":
-            worker.grants.shut_out(loaded.dataset.name, analyst)
+            worker.grants.shut_out(loaded.dataset.name, analyst, by=key.actor)
             done = f"{analyst} is shut out of {form.dataset}."
         else:
-            ledger.set_cap(analyst, None if form.lift else cap_of(ledger.limit, form.most.strip()))
-            worker.grants.let_back(loaded.dataset.name, analyst)
+            ledger.set_cap(analyst, None if form.lift else cap_of(ledger.limit, form.most.strip()), by=key.actor)
+            worker.grants.let_back(loaded.dataset.name, analyst, by=key.actor)
             done = f"The cap of {analyst} is {'lifted' if form.lift else 'set'}."
     except REFUSALS as error:
         found, kept = problem(error), defaultdict(str, form.model_dump())
@@ -152,11 +152,11 @@ def set_terms(
 
 
 @router.post("/steward/{name}/grants", response_class=HTMLResponse)
-def grant(request: Request, name: str, worker: Worker, _: Steward, form: Annotated[GrantForm, Form()]) -> Response:
+def grant(request: Request, name: str, worker: Worker, key: Steward, form: Annotated[GrantForm, Form()]) -> Response:
     """Let an analyst in, or shut one out."""
     loaded = worker.loaded(name)
     analyst = worker.analyst(loaded, form.analyst)
-    (worker.grants.shut_out if form.shut else worker.grants.let_in)(loaded.dataset.name, analyst)
+    (worker.grants.shut_out if form.shut else worker.grants.let_in)(loaded.dataset.name, analyst, by=key.actor)
     done = f"{analyst} is {'shut out' if form.shut else 'let in'}."
     return leave_note(request, f"{_HERE}/{name}", {"done": done})
 
@@ -167,7 +167,7 @@ def approve(
 ) -> Response:
     """Approve one release, or refuse it."""
     if form.refuse:
-        done = "It is refused." if worker.approvals.close(approval_id) else "Nothing waits there."
+        done = "It is refused." if worker.approvals.close(approval_id, by=key.actor) else "Nothing waits there."
     elif worker.approvals.approve(approval_id, key):
         done = "It is approved, once; whoever asked for it asks again."
     else:
@@ -212,7 +212,7 @@ def journal(
 def read_again(request: Request, name: str, key: Steward, worker: Worker) -> Response:
     """Read the table again, and confirm what it holds now."""
     try:
-        _, changed = worker.tables.read_again(worker.loaded(name))
+        _, changed = worker.tables.read_again(worker.loaded(name), by=key.actor)
     except REFUSALS as error:
         found = problem(error)
         return _journal(name, key, worker, problem=found, status=found["status"])

@@ -1,0 +1,247 @@
+"""The audit log of a server: which steward or operator changed what, when, from what to what.
+
+Actions are one chain of hashes for the whole database, apart from the journals of its datasets.  An action is written
+in the transaction that makes the change, so that neither is there without the other.  The head lies in a row of its
+own, so that a missing last action is found.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from sfumato.errors import BrokenLedgerError, InputError, LedgerError
+from sfumato.ledger.dbapi import Driver
+from sfumato.ledger.entry import digest
+from sfumato.ledger.schema import AUDIT_GENESIS
+from sfumato.ledger.store import Store
+from sfumato.strict_documents import JSON, canonical
+
+PAGE = 1000
+_HEAD = "SELECT number, hash FROM service_action_head FOR UPDATE"
+_STATES = ("state_before", "state_after")
+_LONGEST = 2000  # characters of a text that an action repeats
+
+
+class ActionKind(StrEnum):
+    """What an action changes."""
+
+    DATASET = "dataset"
+    NAME = "name"
+    RETIREMENT = "retirement"
+    TABLE = "table"
+    TERMS = "terms"
+    GRANT = "grant"
+    CAP = "cap"
+    APPROVAL = "approval"
+    KEY = "key"
+    LINK = "link"
+    SESSIONS = "sessions"
+
+
+@dataclass(frozen=True)
+class Actor:
+    """Who changes something.
+
+    Attributes:
+        name: of the key's holder, of the identity that logged in, or of the system's user.
+        through: the key or session by which the request came; ``machine`` for commands and programs on the machine.
+    """
+
+    name: str
+    through: str = "machine"
+
+    @classmethod
+    def of_machine(cls) -> Actor:
+        """Return the system's user who runs this program, and who became that user by sudo."""
+        import pwd
+
+        try:
+            name = pwd.getpwuid(os.getuid()).pw_name
+        except KeyError:  # a container may give its user no name
+            name = f"user {os.getuid()}"
+        person = os.environ.get("SUDO_USER")
+        return cls(name) if person is None else cls(name, f"machine, sudo by {person}")
+
+
+@dataclass(frozen=True)
+class Change:
+    """What becomes of one subject; ``before`` and ``after`` are public facts, and None where there is nothing."""
+
+    kind: ActionKind
+    subject: str
+    before: JSON
+    after: JSON
+
+
+@dataclass(frozen=True)
+class Action:
+    """A change in its place: ``number`` counts from 1 within the database, ``time`` is UTC in ISO 8601."""
+
+    number: int
+    time: str
+    actor: str
+    through: str
+    kind: str
+    subject: str
+    state_before: JSON
+    state_after: JSON
+    previous: str
+    hash: str
+
+    def to_json(self) -> str:
+        """Return one line of JSON, in its canonical spelling."""
+        return canonical(asdict(self))
+
+    @property
+    def expected_hash(self) -> str:
+        """The hash that the action has to have after everything before it."""
+        said = asdict(self)
+        del said["hash"]
+        return digest(said)
+
+
+@dataclass(frozen=True)
+class AuditHead:
+    """How many actions there are, and the hash of the last."""
+
+    number: int
+    hash: str
+
+
+def record(driver: Driver, change: Change, by: Actor | None = None) -> None:
+    """Write a change into the audit log, as the last thing of the transaction that makes it.
+
+    All who write an action wait for its head, so no lock may be taken after it.
+
+    Args:
+        driver: in a transaction that writes.
+        change: what is changed.
+        by: who changes it; the system's user by default.
+
+    Raises:
+        BrokenLedgerError: the log has no head.
+    """
+    heads = driver.rows(_HEAD)
+    if not heads:
+        raise _broken("before its first action", 0)
+    number, previous = heads[0]
+    who = Actor.of_machine() if by is None else by
+    action = Action(
+        number=number + 1,
+        time=datetime.now(UTC).isoformat(timespec="microseconds"),
+        actor=who.name,
+        through=who.through,
+        kind=change.kind.value,
+        subject=change.subject,
+        state_before=_short(change.before),
+        state_after=_short(change.after),
+        previous=previous,
+        hash="",
+    )
+    row = asdict(action) | {"hash": action.expected_hash} | {name: canonical(getattr(action, name)) for name in _STATES}
+    driver.insert("service_action", [row])
+    head = {"number": row["number"], "hash": row["hash"]}
+    driver.run("UPDATE service_action_head SET number = :number, hash = :hash", head)
+
+
+def actions(driver: Driver, *, after: int = 0, most: int = PAGE) -> list[Action]:
+    """Return the first ``most`` actions with numbers above ``after``, in order."""
+    query = "SELECT * FROM service_action WHERE number > :after ORDER BY number LIMIT :most"
+    return [_action(row) for row in driver.records(query, {"after": after, "most": most})]
+
+
+def newest_actions(driver: Driver, *, before: int | None = None, most: int = PAGE) -> list[Action]:
+    """Return the last ``most`` actions, newest first: of all, or of those with numbers below ``before``."""
+    which = "" if before is None else " WHERE number < :before"
+    query = f"SELECT * FROM service_action{which} ORDER BY number DESC LIMIT :most"  # noqa: S608
+    return [_action(row) for row in driver.records(query, {"before": before, "most": most})]
+
+
+def every_action(store: Store, *, after: int = 0) -> Iterator[Action]:
+    """Yield all actions with numbers above ``after``, in order, a page for each transaction."""
+    while True:
+        with store.reading() as driver:
+            page = actions(driver, after=after)
+        if not page:
+            return
+        yield from page
+        after = page[-1].number
+
+
+def verify_actions(driver: Driver, *, kept: str | None = None) -> AuditHead:
+    """Check that no action was changed, removed or inserted.
+
+    Args:
+        driver: in a transaction that reads.
+        kept: a hash that was the head earlier, through which the log must still go.
+
+    Returns:
+        The head of the log.
+
+    Raises:
+        BrokenLedgerError: names the first action that is missing, was changed, or does not follow the one before.
+    """
+    number, head, passed = 0, AUDIT_GENESIS, kept in (None, AUDIT_GENESIS)
+    while page := actions(driver, after=number):
+        for action in page:
+            if (action.number, action.previous) != (number + 1, head) or action.hash != action.expected_hash:
+                raise _broken(f"at action {number + 1}", number + 1)
+            number, head = action.number, action.hash
+            passed = passed or head == kept
+    if [(number, head)] != driver.rows("SELECT number, hash FROM service_action_head"):
+        raise _broken(f"after action {number}: actions are missing", number)
+    if not passed:
+        raise LedgerError(
+            "the audit log does not go through the hash that was kept: it is an older copy of the ledger, or was "
+            "written anew, so that actions of stewards are missing",
+            culprit=kept,
+        )
+    return AuditHead(number, head)
+
+
+def action_hashes(driver: Driver, wanted: Collection[str]) -> set[str]:
+    """Return those of some hashes that actions have."""
+    query = "SELECT COUNT(*) FROM service_action WHERE hash = :hash"
+    return {each for each in wanted if driver.value(query, {"hash": each})}
+
+
+def verified_actions(url: str, *, kept: str | None = None) -> AuditHead:
+    """Check the audit log of a ledger's database, as :func:`verify_actions` does.
+
+    Raises:
+        LedgerError: as there, or the database cannot be read.
+    """
+    with closing(Store(url)) as store:
+        store.prepare(create=False)
+        with store.reading() as driver:
+            return verify_actions(driver, kept=kept)
+
+
+def _action(row: dict[str, Any]) -> Action:
+    """Return an action as its row says it."""
+    try:
+        action = Action(**row | {name: json.loads(row[name]) for name in _STATES})
+        _ = action.expected_hash
+    except (ValueError, TypeError, InputError):  # other hands wrote it
+        raise _broken(f"at action {row['number']}", row["number"]) from None
+    return action
+
+
+def _short(value: JSON) -> JSON:
+    """Return a value with its long texts cut, so that a statement of a megabyte is not kept twice."""
+    if isinstance(value, str) and len(value) > _LONGEST:
+        return f"{value[: _LONGEST - 4]} ..."
+    if isinstance(value, dict):
+        return {name: _short(each) for name, each in value.items()}
+    return value
+
+
+def _broken(where: str, number: int) -> LedgerError:
+    return BrokenLedgerError(f"the audit log of stewards' actions is broken {where}", culprit=number)
