@@ -325,3 +325,54 @@ def test_the_census_comes_with_its_domain_and_its_promise(tmp_path: Path) -> Non
     assert "epsilon = 4" in printed["guarantee"]
     assert printed["rows"] == pq.read_table(tmp_path / "census.parquet").num_rows
     assert "--overwrite" in sfumato("data", "census", cwd=tmp_path, code=2).stderr
+
+
+SMALL = ("--method", "marginals", "--marginals", "town")
+
+
+def kept_spent(workspace: Path) -> str:
+    return sfumato("ledger", "show", "people.ledger", cwd=workspace).stdout
+
+
+def test_a_pure_ledger_says_that_it_takes_no_delta_before_any_work(workspace: Path) -> None:
+    begun = release(workspace, "--epsilon", "0.1", *SMALL, "--out", "a.csv", "--limit", "1")
+    assert "it will never take --delta or --rho. One with --limit 1,1e-9 takes pure epsilon as well." in begun.stderr
+    before = kept_spent(workspace)
+    for loss in (("--epsilon", "0.1", "--delta", "1e-9"), ("--rho", "0.01")):
+        refused = release(workspace, *loss, "--out", "b.csv", code=2)
+        assert "can never take --delta or --rho; leave them out" in refused.stderr
+        assert "--limit 1,1e-9" in refused.stderr
+        assert "Reading" not in refused.stderr
+    assert kept_spent(workspace) == before
+
+
+def test_a_refusal_of_a_pure_epsilon_names_delta_and_both_rhos_before_any_work(workspace: Path) -> None:
+    release(workspace, "--epsilon", "0.1", "--delta", "1e-9", *SMALL, "--out", "a.csv", "--limit", "1,1e-9")
+    before = kept_spent(workspace)
+    refused = release(workspace, "--epsilon", "1", "--out", "b.csv", code=3)
+    assert (
+        "Epsilon = 1 without a delta counts as rho = 0.5; with --delta 1e-09 it asks for rho = 0.01496"
+        in refused.stderr
+    )
+    assert "Reading" not in refused.stderr
+    assert kept_spent(workspace) == before
+    taken = release(workspace, "--epsilon", "0.15", *SMALL, "--out", "c.csv")  # fits, at thirty times the rho
+    assert "Before it is charged: Epsilon = 0.15 without a delta counts as rho = 0.01125; " in taken.stderr
+    again = release(workspace, "--epsilon", "0.15", *SMALL, "--out", "d.csv")  # what was charged is free, and is told
+    assert "nothing" in again.stdout
+    full = release(workspace, "--epsilon", "0.16", *SMALL, "--out", "e.csv", code=3)  # more than is left of the limit
+    assert "with --delta 1e-09 it asks for rho = 0.00043" in full.stderr
+
+
+def test_what_a_delta_would_give_is_said_before_a_pure_charge_on_many_columns(workspace: Path) -> None:
+    many = "".join(f"  c{place}: {{type: categorical, values: [0, 1], unknown: drop}}\n" for place in range(12))
+    (workspace / "many.yaml").write_text(f"sfumato: 1\nunit: row\nattributes:\n{many}")
+    rows = np.random.default_rng(1).integers(0, 2, (500, 12))
+    pq.write_table(pa.table({f"c{place}": rows[:, place] for place in range(12)}), workspace / "many.parquet")
+    asked = ("synthesize", "many.parquet", "--domain", "many.yaml", "--epsilon", "1")
+    told = sfumato(*asked, "--out", "a.csv", "--limit", "9,1e-9", cwd=workspace).stderr
+    said = "Before it is charged: epsilon = 1 without a delta (rho = 0.5) leaves noise of about "
+    assert said in told
+    assert told.index(said) < told.index("Measuring and fitting")
+    told = sfumato(*asked, "--delta", "1e-9", "--out", "b.csv", cwd=workspace).stderr
+    assert "without a delta" not in told

@@ -128,3 +128,24 @@ def test_what_is_refused_is_not_charged_and_leaves_nothing(village: Path, option
     before = sorted(path.name for path in village.rglob("*"))
     assert words in sfumato(*ASKED, *options, "--create", cwd=village, code=2).stderr
     assert sorted(path.name for path in village.rglob("*")) == before
+
+
+PURE = ("synthesize", "village", "--schema", "village.yaml", "--epsilon", "2", "--out", "made")
+
+
+def test_what_a_delta_would_give_is_said_before_linked_tables_are_charged(village: Path) -> None:
+    told = sfumato(*PURE, "--limit", "20,1e-6", "--create", cwd=village).stderr
+    said = "Before it is charged: epsilon = 2 without a delta (rho = 2) leaves noise of about "
+    assert said in told
+    assert told.index(said) < told.index("Reading")
+    assert "Before it is charged: Epsilon = 2 without a delta counts as rho = 2; with --delta 1e-06 it asks" in told
+
+
+def test_a_ledger_that_can_never_take_the_loss_says_so_before_any_work(village: Path) -> None:
+    refused = sfumato(*PURE, "--limit", "2,1e-6", "--create", cwd=village, code=3)
+    assert "Epsilon = 2 without a delta counts as rho = 2; with --delta " in refused.stderr
+    assert "Reading" not in refused.stderr
+    refused = sfumato(*PURE, "--delta", "1e-6", "--limit", "2", "--create", cwd=village, code=2)
+    assert "can never take --delta or --rho" in refused.stderr
+    assert "Reading" not in refused.stderr
+    assert sorted(path.name for path in village.iterdir()) == ["village", "village.yaml"]

@@ -21,6 +21,7 @@ from sfumato.synthesize import (
     auto,
     ranges,
     rectangles,
+    without_delta,
 )
 from sfumato.synthesize.auto import options
 from sfumato.synthesize.budget_allocation import Division
@@ -244,3 +245,26 @@ def test_the_release_says_what_it_was_chosen_among(vault_over, drawn_whole, doma
     assert "; taken because its noise over the whole workload is the least of " in chosen[0]
     assert not any("; taken because " in other for other in chosen[1:])
     assert drawn_whole(vault)
+
+
+@pytest.mark.parametrize("method", ["auto", "aim", "mst", "annealed"])
+def test_a_delta_is_advised_where_it_takes_much_of_the_noise(method):
+    (said,) = without_delta(BINARY, loss=Epsilon(1), total=NoisyTotal(), workload=all_marginals(2), method=method)
+    assert said == (
+        "epsilon = 1 without a delta (rho = 0.5) leaves noise of about 642 in a count; "
+        "with --delta 1e-9 (rho = 0.015) the same epsilon leaves about 123"
+    )
+    for loss in (EpsilonDelta(1, "1e-9"), Rho("0.015")):
+        assert without_delta(BINARY, loss=loss, total=NoisyTotal(), workload=all_marginals(2), method=method) == ()
+
+
+def test_no_delta_is_advised_where_it_would_add_noise():
+    few = wide(8, 8)
+    assert without_delta(few, loss=Epsilon(1), total=NoisyTotal(), workload=all_marginals(2)) == ()
+    some = wide(10, 10, 10)
+    (pure, *_), (other, *_) = (
+        options(some, loss=loss, total=NoisyTotal(), workload=all_marginals(2))
+        for loss in (Epsilon(1), EpsilonDelta(1, "1e-9"))
+    )
+    assert pure.error < other.error
+    assert without_delta(some, loss=Epsilon(1), total=NoisyTotal(), workload=all_marginals(2)) == ()

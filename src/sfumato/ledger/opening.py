@@ -16,7 +16,7 @@ from sfumato.ledger.account import Account, limit_units, loss_from, loss_text, r
 from sfumato.ledger.dbapi import Driver
 from sfumato.ledger.entry import Question, StoredAnswer, genesis
 from sfumato.ledger.ledger import Ledger, Reserved, Terms, refuse_name
-from sfumato.ledger.reservation import afford
+from sfumato.ledger.reservation import afford, refuse_never
 from sfumato.ledger.store import Store
 from sfumato.ledger.transaction import now, spent_columns
 from sfumato.privacy.loss import NOTHING, Charge, Loss
@@ -177,24 +177,37 @@ class DeferredLedger:
                 raise
         return open_ledger(self.url, dataset=self.dataset, limit=self.limit_if_new, unit=unit, create=True)
 
-    def refuse_missing(self) -> None:
-        """Refuse now what the release would refuse after a long search: no ledger, or one where none is to be.
+    def refuse_missing(self, charge: Charge | None = None) -> Loss | None:
+        """Refuse what the release would refuse after a long search: no ledger, one too many, or too large a charge.
+
+        Args:
+            charge: of the release, which even the whole limit has to admit; None: it is not known yet.
+
+        Returns:
+            The limit of the ledger, or of the one that the release makes.
 
         Raises:
             LedgerError: there is none, or no limit to make one with; or the one that is there cannot be opened.
             InputError: one is to be made, and is there already.
+            BudgetError: the charge is larger than the limit.
+            LossError: the limit does not have the measure of the charge.
         """
         if not self.create:
-            open_ledger(self.url, dataset=self.dataset, limit=self.limit).close()
-        elif held(self.url, self.dataset):
+            with open_ledger(self.url, dataset=self.dataset, limit=self.limit) as ledger:
+                if charge is not None:
+                    refuse_never(ledger.remaining(), charge)
+                return ledger.limit
+        if held(self.url, self.dataset):
             raise InputError(
                 f"there is a ledger of {self.dataset!r} already; leave out --create, which begins a new one",
                 culprit=self.url,
             )
-        elif self.limit is None and self.limit_if_new is None:
+        if self.limit is None and self.limit_if_new is None:
             raise InputError(
                 "to begin a ledger, name with --limit the most that may ever be released", culprit=self.url
             )
+        self._refuse_beyond(charge)
+        return self.limit or self.limit_if_new
 
     def remaining(self, analyst: str | None = None) -> Account:
         """See :meth:`Ledger.remaining`; a ledger that is still to be made has nothing to tell.

@@ -260,6 +260,19 @@ def _of_unit(transaction: Transaction, event: Event) -> Event:
     return event.stating(ADD_REMOVE, counted(event.charge), fixes_unit=transaction.unit is None)
 
 
+def refuse_never(account: Account, charge: Charge) -> None:
+    """Refuse a charge that even the whole limit would not admit, before any work for it.
+
+    No stored answer has such a charge, so no repetition of a release is refused.
+
+    Raises:
+        BudgetError: the charge is larger than the limit.
+        LossError: the limit does not have the measure of the charge.
+    """
+    if not replace(account, spent=NOTHING).admits(charge):
+        afford(account, charge, "the ledger")
+
+
 def afford(account: Account, charge: Charge, whose: str) -> None:
     """Refuse a charge that does not fit, in the measure in which the limit is kept.
 
@@ -268,9 +281,11 @@ def afford(account: Account, charge: Charge, whose: str) -> None:
     """
     if account.limit is None or account.admits(charge):
         return
+    remedy = account.limit.remedy(charge)
     delta = account.left_delta
     which = "" if delta is None or charge.delta <= delta else ", of which the delta does not fit"
     raise BudgetError(
-        f"{whose} has {account}, and this release asks for {account.limit.in_words(charge)}{which}; nothing was spent",
+        f"{whose} has {account}, and this release asks for {account.limit.in_words(charge)}{which}; nothing was spent"
+        + (f". {remedy}" if remedy else ""),
         culprit=charge,
     )

@@ -234,6 +234,10 @@ class Loss(ABC):
             LossError: the limit promises a measure that the charge does not have at any size.
         """
 
+    def remedy(self, charge: Charge) -> str:  # noqa: ARG002
+        """Return how to ask for less of this limit at the epsilon of a charge, in words; empty if there is no way."""
+        return ""
+
     def in_words(self, charge: Charge) -> str:
         """A charge in the measure in which this limit adds up.
 
@@ -319,8 +323,8 @@ class Epsilon(Loss):
         """Whether the pure epsilons add up to no more than this one."""
         if charge.epsilon is None or charge.delta:
             raise LossError(
-                "this ledger promises pure epsilon and cannot take Gaussian noise or a delta; "
-                "use a pure mechanism or open a ledger with a (epsilon, delta) limit",
+                "this ledger promises pure epsilon and can never take --delta or --rho; leave them out, or begin "
+                f"another ledger with --limit {plain(self.value)},1e-9, which takes pure epsilon as well",
                 culprit=charge,
             )
         return spent.epsilon is not None and spent.epsilon + charge.epsilon <= self.value
@@ -462,6 +466,19 @@ class EpsilonDelta(Loss):
                 f"epsilon = {_six_digits(converted)}, delta = {plain(self.delta)}"
             )
         return f"epsilon = {_six_digits(converted)}, delta = {plain(self.delta)}"
+
+    def remedy(self, charge: Charge) -> str:
+        """Return that a delta makes a pure epsilon cheaper, with both rhos; empty for a charge of no pure epsilon.
+
+        >>> EpsilonDelta(1, "1e-9").remedy(Epsilon(2).charge)
+        'Epsilon = 2 without a delta counts as rho = 2; with --delta 1e-09 it asks for rho = 0.0567'
+        """
+        if not charge.epsilon or charge.delta:
+            return ""
+        cheaper = EpsilonDelta(charge.epsilon, self.delta).as_rho()
+        said = f"Epsilon = {decimals(charge.epsilon, up=True)} without a delta counts as {self.in_words(charge)}; "
+        said += f"with --delta {plain(self.delta)} it asks for rho = {decimals(cheaper.value, up=True)}"
+        return said if cheaper.value < charge.rho else ""
 
     @property
     def promise(self) -> str:

@@ -2,10 +2,10 @@
 
 from sfumato.domain.related_tables import ChildTable
 from sfumato.synthesize.aim import aim, annealed
-from sfumato.synthesize.auto import Synthesizer, auto, options
+from sfumato.synthesize.auto import Synthesizer, auto, options, without_delta
 from sfumato.synthesize.binning import private_edges
 from sfumato.synthesize.codebook import Codebook, read_codebook
-from sfumato.synthesize.families import RelatedRelease, load_related, related, save_related
+from sfumato.synthesize.families import RelatedRelease, load_related, related, related_without_delta, save_related
 from sfumato.synthesize.histogram import histogram, marginals, matrix
 from sfumato.synthesize.marginal_selection import Limits
 from sfumato.synthesize.mst import mst
@@ -55,6 +55,8 @@ __all__ = [
     "read_zeros",
     "rectangles",
     "related",
+    "related_without_delta",
     "save",
     "save_related",
+    "without_delta",
 ]

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sfumato.domain import Domain
 from sfumato.errors import InputError, QueryError, SizeError
 from sfumato.model.factor import FloatArray
-from sfumato.privacy.loss import Loss
+from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss
 from sfumato.synthesize import histogram as tables
 from sfumato.synthesize import mwem as weights
 from sfumato.synthesize import row_count
@@ -192,6 +192,53 @@ def options(
 def _place(option: Option) -> tuple[bool, float, bool]:
     """Return what orders methods: those that noise drowns come last."""
     return option.drowned, option.needed if option.drowned else option.error, bool(option.left_out)
+
+
+DELTA = "1e-9"
+_WORTH_SAYING = 1.2  # times the noise
+
+
+def without_delta(
+    domain: Domain, *, loss: Loss, total: RowTotal, workload: Workload, method: str = "auto"
+) -> tuple[str, ...]:
+    """Return how much less noise a delta of 1e-9 would leave at the same epsilon, in sentences, before any charge.
+
+    There is no sentence for a loss that has a delta, for few cells, and if the noise would not be much less.
+
+    Args:
+        domain: of the table; no rows are read.
+        loss: what the release would cost.
+        total: where the number of rows comes from.
+        workload: what is asked of the method.
+        method: one of :func:`options`; ``mst`` and ``annealed`` are judged by the noise of ``aim``.
+
+    Raises:
+        LossError, InputError, QueryError, SizeError: as :func:`options` says.
+    """
+    refuse_no_workload(workload)
+    if domain.project(workload.attributes(domain)).size <= MOST_OPTIMISED:
+        return ()
+    named = "aim" if method in {"mst", "annealed"} else method
+
+    def noise(stated: Loss) -> tuple[float]:
+        found = options(domain, loss=stated, total=total, workload=workload)
+        return (next((option.error for option in found if named in {"auto", option.method}), math.inf),)
+
+    return compared(loss, noise)
+
+
+def compared(loss: Loss, noise: Callable[[Loss], tuple[float, ...]]) -> tuple[str, ...]:
+    """Return the sentence of :func:`without_delta` for the table, of some, whose noise a delta lowers most."""
+    if not isinstance(loss, Epsilon):
+        return ()
+    with_delta = EpsilonDelta(loss.value, DELTA)
+    pure, other = max(zip(noise(loss), noise(with_delta), strict=True), key=lambda pair: pair[0] / pair[1])
+    if pure == math.inf or pure < _WORTH_SAYING * other:
+        return ()
+    figures = (float(loss.as_rho().value), pure, float(with_delta.as_rho().value), other)
+    rho, noisy, least, calm = (f"{float(f'{figure:.3g}'):,}".removesuffix(".0") for figure in figures)
+    said = f"{loss} without a delta (rho = {rho}) leaves noise of about {noisy} in a count; with --delta {DELTA} "
+    return (f"{said}(rho = {least}) the same epsilon leaves about {calm}",)
 
 
 def _rule(taken: Option, total: RowTotal) -> str:

@@ -399,7 +399,8 @@ def test_a_release_is_made_in_the_background_and_is_its_owners(server, analyst):
     with server.client("nosy") as nosy:
         assert refusal(lambda: nosy.progress(job))["status"] == 404
         assert refusal(lambda: nosy.parquet(job))["status"] == 404
-    failed = analyst.release("people", method="auto", epsilon="50")
+    assert "50" in refusal(lambda: analyst.release("people", method="auto", epsilon="50"))["detail"]  # never fits
+    failed = analyst.release("people", method="auto", epsilon="9.9")
     while (state := analyst.progress(failed))["state"] not in ("done", "failed"):
         time.sleep(0.1)
     assert "budget" in state["note"]

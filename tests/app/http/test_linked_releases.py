@@ -139,6 +139,17 @@ def test_they_are_asked_for_on_the_page(hospital):
         assert finished(client, job)["statement"]["related"]["children"][0]["most"] == 2
 
 
+def test_what_a_delta_would_give_is_told_and_what_never_fits_is_refused_at_once(hospital):
+    before = spent(hospital)
+    with hospital.client("flo") as client:
+        with pytest.raises(ServerError, match=r"without a delta counts as rho = 12500000; with --delta 0\.001 it asks"):
+            client.release("hospital", **ASKED, epsilon="5000")
+        assert spent(hospital) == before
+        pure = finished(client, client.release("hospital", **ASKED, epsilon="4"))
+        assert pure["advice"][0].startswith("epsilon = 4 without a delta (rho = 8) leaves noise of about ")
+        assert finished(client, client.release("hospital", **ASKED, epsilon="4", delta="1e-5"))["advice"] == []
+
+
 def test_terms_of_the_dataset_hold_for_related_tables(hospital):
     """A cap that is too small fails the job; who is shut out is not let in; nothing is charged."""
     before = spent(hospital)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sfumato.engine.csv_file import Written
     from sfumato.engine.port import ProtectedTable
     from sfumato.ledger import DeferredLedger, Ledger
-    from sfumato.privacy.loss import Loss
+    from sfumato.privacy.loss import Charge, Loss
     from sfumato.vault.schema_vault import SchemaVault
     from sfumato.vault.vault import Vault
 
@@ -125,6 +125,7 @@ class Source:
     """A table with its domain, and the ledger that its releases go to, as a command names them.
 
     With ``view`` the rows are those of a view of several tables, and ``domain`` is the file of their schema.
+    ``charge`` is what the command charges at once, if that is known: the ledger must be able to take it.
     """
 
     table: str
@@ -135,6 +136,7 @@ class Source:
     create: bool
     analyst: str | None
     view: TableView | None = None
+    charge: Charge | None = None
 
     def files(self) -> tuple[str | Path, ...]:
         """What no output may take the place of."""
@@ -171,13 +173,21 @@ class Source:
         """The ledger, which the first release opens, and makes if need be."""
         from sfumato.app.requests.fields import limit_of
         from sfumato.ledger import DeferredLedger
+        from sfumato.privacy.loss import Epsilon, plain
         from sfumato.vault.vault import beside
 
         url = beside(self.domain) if self.ledger is None else database(self.ledger)
         remark_log(url)
         limit = limit_of(self.limit)
         deferred = DeferredLedger(url, self.dataset, limit=limit, limit_if_new=first, create=self.create)
-        deferred.refuse_missing()
+        most = deferred.refuse_missing(self.charge)
+        if most is not None and self.charge is not None and (cheaper := most.remedy(self.charge)):
+            remark(f"Before it is charged: {cheaper}.")
+        if self.create and isinstance(most, Epsilon):
+            remark(
+                "The new ledger promises pure epsilon: it will never take --delta or --rho. One with --limit "
+                f"{plain(most.value)},1e-9 takes pure epsilon as well."
+            )
         return deferred
 
 

@@ -167,6 +167,7 @@ def synthesize(
                 limit=limit,
                 create=create,
                 analyst=analyst,
+                charge=loss.charge,
             ),
             TablesToMake(
                 out=out,
@@ -202,6 +203,7 @@ def synthesize(
         create=create,
         analyst=analyst,
         view=read_view(schema, view, rows=unit_rows, per=per),
+        charge=loss.charge,
     )
     outputs = [out, codebook_path(out), html, model]
     refuse_clashes(outputs, inputs=[*source.files(), zeros, view], overwrite=overwrite)
@@ -210,6 +212,8 @@ def synthesize(
         refuse_large(rows, len(vault.domain))
     for warning in drowned_totals(vault.domain, loss, NoisyTotal() if rows is None else PublicTotal(rows)):
         remark(f"Before it is charged: {warning}.")
+    for advice in request.without_delta(vault.domain):
+        remark(f"Before it is charged: {advice}.")
     with working("Measuring and fitting"):
         release = request.release(vault)
         del vault  # and the tables that it keeps: rows are drawn without them

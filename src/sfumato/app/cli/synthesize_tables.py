@@ -96,7 +96,7 @@ def synthesize_tables(source: Source, given: TablesToMake, loss: Loss, *, as_jso
     """Release synthetic tables into a new folder."""
     from sfumato.app.cli.schema_options import read_schema
     from sfumato.domain.related_tables import related_tables
-    from sfumato.synthesize import NoisyTotal, PublicTotal, related, save_related
+    from sfumato.synthesize import NoisyTotal, PublicTotal, related, related_without_delta, save_related
     from sfumato.synthesize.families.family_codebook import read_family_codebook
     from sfumato.synthesize.families.family_release import free_folder
 
@@ -115,8 +115,10 @@ def synthesize_tables(source: Source, given: TablesToMake, loss: Loss, *, as_jso
     children = _children(schema, given)
     for note in related_tables(schema, children).left_out:
         remark(f"{note} is not synthesized: it has no attributes, or its rows belong to a table that has none.")
-    vault = source.schema(schema, first=loss)
     total = NoisyTotal() if given.units is None else PublicTotal(given.units)
+    for advice in related_without_delta(schema, loss=loss, children=children, total=total):
+        remark(f"Before it is charged: {advice}.")
+    vault = source.schema(schema, first=loss)
     with working("Measuring and fitting"):
         release = related(vault, loss=loss, children=children, total=total)
         del vault

@@ -25,6 +25,7 @@ from sfumato.app.http.table_reading import Loaded
 from sfumato.app.requests.releases import Anonymization, AnonymizeRequest, SynthesisFields, SynthesizeRequest
 from sfumato.domain.related_tables import RelatedTables
 from sfumato.errors import LedgerError
+from sfumato.ledger.reservation import refuse_never
 from sfumato.privacy.loss import Loss
 from sfumato.vault.release import ReleasedRows
 from sfumato.vault.vault import Vault
@@ -44,14 +45,24 @@ _MEDIA = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
 
 @router.post("/datasets/{name}/releases", status_code=202)
 def release(name: str, form: SynthesisFields, key: Anyone, worker: Worker) -> dict[str, Any]:
-    """Ask for a synthetic table, or for related ones; what it costs is charged when its turn comes."""
-    loaded = worker.admit(name, key, form.loss.loss())
+    """Ask for a synthetic table, or for related ones; what it costs is charged when its turn comes.
+
+    The reply's ``advice`` says how much less noise a delta would leave at the same epsilon.
+    """
+    from sfumato.synthesize import related_without_delta
+
+    loss = form.loss.loss()
+    loaded = worker.admit(name, key, loss)
+    with explained(loaded.ledger, key):
+        refuse_never(loaded.ledger.remaining(), loss.charge)
+    asked = {"synthesize": form.model_dump()}
     if form.method == "related":
         tables = form.linked(loaded.schema)
-        order = Ordered(loaded, key, form.loss.loss(), {"synthesize": form.model_dump()}, tables)
-        return _start(worker, order, partial(linked, tables=tables, loss=form.loss.loss()))
+        advice = related_without_delta(tables.schema, loss=loss, children=tables.children)
+        order = Ordered(loaded, key, loss, asked | {"advice": advice}, tables)
+        return _start(worker, order, partial(linked, tables=tables, loss=loss))
     wanted = form.read(loaded.domain)
-    order = Ordered(loaded, key, form.loss.loss(), {"synthesize": form.model_dump()})
+    order = Ordered(loaded, key, loss, asked | {"advice": wanted.without_delta(loaded.domain)})
     return _start(worker, order, partial(synthesized, request=wanted))
 
 
@@ -77,6 +88,7 @@ def progress(job_id: str, key: Anyone, worker: Worker) -> dict[str, Any]:
         "state": job.state.value,
         "progress": job.progress,
         "note": job.note,
+        "advice": list(job.request.get("advice", ())),
         "statement": job.statement,
     }
 
@@ -134,7 +146,7 @@ def _start(worker: Service, order: Ordered, make: Callable[[Vault], Made]) -> di
             f"{MOST_OPEN} releases that you asked for are not done yet; wait for one of them",
         )
     threading.Thread(target=_run, args=(worker, job, order, make), daemon=True).start()
-    return {"job": job, "state": State.QUEUED.value}
+    return {"job": job, "state": State.QUEUED.value, "advice": list(order.request.get("advice", ()))}
 
 
 def _run(worker: Service, job_id: str, order: Ordered, make: Callable[[Vault], Made]) -> None:

@@ -149,6 +149,18 @@ class SynthesizeRequest(StrictModel):
         named = tuple(tuple(clique) for clique in self.marginals)
         return Marginals(cliques=named) if named else all_marginals(self.way or min(_WAY, len(domain)))
 
+    def without_delta(self, domain: Domain) -> tuple[str, ...]:
+        """Return how much less noise a delta would leave at the same epsilon, in sentences; none if it is not much.
+
+        Raises:
+            SfumatoError: what is asked does not fit the domain.
+        """
+        from sfumato import synthesize as methods
+
+        total: RowTotal = methods.NoisyTotal() if self.rows is None else methods.PublicTotal(self.rows)
+        asked = self.workload(domain)
+        return methods.without_delta(domain, loss=self.loss.loss(), total=total, workload=asked, method=self.method)
+
     def release(self, vault: Vault) -> Synthetic:
         """Release the table.
 

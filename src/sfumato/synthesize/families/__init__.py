@@ -1,7 +1,7 @@
 """Synthetic units across several tables: parents and the sequences of their children."""
 
 from sfumato.synthesize.families.family_release import MeasuredPart, ModelSizes, RelatedRelease
-from sfumato.synthesize.families.related_synthesis import related
+from sfumato.synthesize.families.related_synthesis import related, related_without_delta
 from sfumato.synthesize.families.saved_families import is_of_linked_tables, load_related, save_related
 
 __all__ = [
@@ -11,5 +11,6 @@ __all__ = [
     "is_of_linked_tables",
     "load_related",
     "related",
+    "related_without_delta",
     "save_related",
 ]

@@ -21,10 +21,12 @@ from typing import Any
 
 from sfumato.arguments import expect
 from sfumato.domain.related_tables import ChildTable, RelatedTables, related_tables
+from sfumato.domain.table_schema import Schema
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize import row_count
-from sfumato.synthesize.aim import adapt, refuse_loss
+from sfumato.synthesize.aim import adapt, expected_error, refuse_loss
+from sfumato.synthesize.auto import compared
 from sfumato.synthesize.families.derived_mechanisms import refuse_uncountable
 from sfumato.synthesize.families.family_release import HEAD, ModelSizes, RelatedRelease
 from sfumato.synthesize.families.opening_model import Opening, barred_firsts, fit_opening
@@ -71,6 +73,35 @@ def related(
     settings = settings or ModelSizes()
     described = related_tables(vault.schema, children)
     return synthesized(vault.of_units(described), described, loss=loss, total=total or NoisyTotal(), settings=settings)
+
+
+def related_without_delta(
+    schema: Schema, *, loss: Loss, children: Sequence[ChildTable] = (), total: RowTotal | None = None
+) -> tuple[str, ...]:
+    """Return how much less noise a delta of 1e-9 would leave at the same epsilon, in sentences, before any charge.
+
+    The figure is the noise on a cell of two columns of the table for which a delta matters most: the head, or a further
+    table, whose noise is counted in units.  There is no sentence for a loss that has a delta, or if it helps little.
+
+    Raises:
+        DomainError: the schema is a draft, or a child table is none.
+        LossError: a loss that cannot be divided.
+    """
+    described = related_tables(schema, children)
+    asked = total or NoisyTotal()
+    row_count.refuse_wrong(described.head, loss, asked)
+    shares = part_shares(described)
+    parts = [(described.head, 1 - sum(shares.values(), Fraction(0)), 1)]
+    parts += [(table.domain, shares[table.name], table.whole) for table in described.derived]
+
+    def noise(stated: Loss) -> tuple[float, ...]:
+        pairs = [all_marginals(min(2, len(domain))) for domain, _, _ in parts]
+        return tuple(
+            (expected_error(domain, stated.divisible * share, asked, pair) or 0.0) / whole
+            for (domain, share, whole), pair in zip(parts, pairs, strict=True)
+        )
+
+    return compared(loss, noise)
 
 
 def synthesized(
