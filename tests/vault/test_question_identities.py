@@ -56,22 +56,22 @@ LOSSES = {
 
 IDENTITIES = {
     "count": "1bd5630ece4e1f8358187ca7ae77ae27343ac58168c36684790b987b611c64f1",
-    "marginal": "5ac217dfd178613603fd13f1a3d00b950950f82f2fa4cb1a8d07630aaeb33289",
+    "marginal": "830f27bacc936be2498cbeeba191887f0d7a4b5eff9e043010672330a6a282d0",
     "coarse marginal": "4dd9ff6e312bd998e6de3820a9ff5cfb954c85d5a320b34a356206c6e194ebba",
     "counting": "acb20e54bbedd4ea0312fd8f026b1dc9fe0f0d037f4a81e65d6241b36adc658a",
     "weighted": "2383764c84d184c7de6f9a0830ba8e8c3735a25044a742bf847f848314f20e0d",
     "distance": "4fb121bc0d0ba650b39ac3374cf488469908eeff48d1377ea9c8d24152eaed52",
     "coarse distance": "85efbc44e2be00057b321da2905c9dc537b728f88d1206197792ed7d247b033c",
-    "sum": "89473039912388d5bd71ccff39458fa874c99ebc7189e930b7704ee6ee514922",
+    "sum": "ae03ca528a4e7662e573750f4a31fb0b759254001e0a4ce8d6f5f72efd2bc8a3",
     "moments": "6c067ad774c92a2ae2dbf4180c1774fad1e95ee0d574f84300ee5e3eab943988",
     "positions": "b8bcecf8d921533d79579ff5a1feea51f3be3fee29f9bd15eae5e7da6098c74c",
-    "units": "209f990e6ec2adc05d01adb071b9285d35f4353f4fa305a9dbc5213798c73c67",
+    "units": "3aa15b86af40c8a274c4246531c89ac3da730ef118315c02454f0cbde269e482",
     "bins": "830a96e4846b8a113187176d9c0b99119b5b4b3c012e911c3bb0849ad9b32515",
-    "many bins": "c96773b733f74fac3a6af63775023f5a1b581cd4154e44c49424e4845832d718",
-    "dropped": "23a395143905b70357b36787907e20fd06e8cf9025191108267f5c051b916fbb",
+    "many bins": "358a8523a891c488d42265aee3a7cb8308f88fe46140c4207127201ff0602079",
+    "dropped": "d99b287ed79fb7411f235eaecccd5c5c64dbd044f2223131ab1e43d6bb973619",
     "absolute errors": "1e3a5f08c2b7a06627997d0cb4976bec301104c0d7b974ccd7a7184c8a53f036",
     "marginal errors": "9cc5601286ec644148366dc1dbecae2b053679dae601e6ecb6054e33ac46b4a2",
-    "rank errors": "3ba4227bef2175a40687f3ee41f9134449a64dfdebf0585d21d254bdc3e6e4ac",
+    "rank errors": "4b75b57c65ef2f767669508ac6053a74d1a6b4c29c0f4f5c926432a4402f1a2f",
     "coarse sum": "0c6aeef0cd0af9158a83da24604b39dc347423e56d7f9d62c99d31dd0d48255a",
     "coarse moments": "8b242c08e48732cc47b04b8a289f493bbd4c9589ad1ddefc01114e6d27d847e9",
     "coarse units": "8f37c14498f54c1e52f968e81c29ec89d39c26df504e70ec46821faa33d19190",
@@ -105,5 +105,5 @@ def test_the_name_of_a_whole_question_stays() -> None:
     }
     assert (
         Question("vault", "measure", parameters, "version").key
-        == "8dd0c6076ef0fb2aabc4a6e2370f938aea12aa049afbbd4f4330c8c4520afb4d"
+        == "1243e4aecc459851f68463ff1497652cbb6e4674a70c62b5475e604a1e01760f"
     )

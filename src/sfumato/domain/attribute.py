@@ -79,9 +79,23 @@ class Categorical:
         """Number of cells."""
         return _size(self)
 
+    def code_of(self, value: object) -> int | None:
+        """Return the code of a declared value, also one that is written otherwise, such as 2.0; None for others."""
+        if isinstance(value, bool) != isinstance(self.values[0], bool):
+            return None
+        return self._codes.get(value)
+
+    @cached_property
+    def _codes(self) -> dict[object, int]:
+        return {value: code for code, value in enumerate(self.values)}
+
+    def label(self, code: int) -> str:
+        """Return the label of a cell."""
+        return str(self.values[code]) if code < self.declared else _extra_labels(self)[code - self.declared]
+
     def labels(self) -> tuple[str, ...]:
         """One label a cell, in code order."""
-        return (*(str(value) for value in self.values), *_extra_labels(self))
+        return (*map(str, self.values), *_extra_labels(self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,10 +168,16 @@ class Integer:
         last = self.maximum if code == len(self.edges) - 1 else self.edges[code + 1] - 1
         return self.edges[code], last
 
+    def label(self, code: int) -> str:
+        """Return the label of a cell."""
+        if code >= self.declared:
+            return _extra_labels(self)[code - self.declared]
+        low, high = self.bounds(code)
+        return str(low) if low == high else f"{low}..{high}"
+
     def labels(self) -> tuple[str, ...]:
         """One label a cell, in code order."""
-        cells = (self.bounds(code) for code in range(self.declared))
-        return (*(str(low) if low == high else f"{low}..{high}" for low, high in cells), *_extra_labels(self))
+        return tuple(map(self.label, range(self.size)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,13 +233,16 @@ class Real:
         """Lower and upper edge of a declared cell."""
         return self.edges[code], self.edges[code + 1]
 
+    def label(self, code: int) -> str:
+        """Return the label of a cell."""
+        if code >= self.declared:
+            return _extra_labels(self)[code - self.declared]
+        low, high = self.bounds(code)
+        return f"[{low}, {high}{']' if code == self.declared - 1 else ')'}"
+
     def labels(self) -> tuple[str, ...]:
         """One label a cell, in code order."""
-        last = self.declared - 1
-        cells = (
-            f"[{low}, {high}{']' if code == last else ')'}" for code, (low, high) in enumerate(pairwise(self.edges))
-        )
-        return (*cells, *_extra_labels(self))
+        return tuple(map(self.label, range(self.size)))
 
 
 class _Periods(ABC):
@@ -248,6 +271,12 @@ class _Periods(ABC):
     def size(self) -> int:
         """Number of cells."""
         return _size(self)
+
+    def label(self, code: int) -> str:
+        """Return the label of a cell."""
+        if code >= self.declared:
+            return _extra_labels(self)[code - self.declared]
+        return self.by.label(self.periods[0] + code)
 
     def labels(self) -> tuple[str, ...]:
         """One label a cell, in code order."""

@@ -1,24 +1,181 @@
 """Conditions on a row, in terms of declared cells: what a filter of a counting query may say.
 
-A condition names cells, never expressions, so whether it can be evaluated depends on the domain alone.
+A condition names cells, never expressions, so whether it can be evaluated depends on the domain alone.  Cells are named
+by ranges of their codes, so that a comparison takes as much room for a million cells as for ten.
 """
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import chain, groupby
+from operator import index, itemgetter
 from typing import TYPE_CHECKING, Generic, TypeVar
 from typing import Any as Anything
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.errors import QueryError
+
 if TYPE_CHECKING:
     from sfumato.domain.domain import Domain
 
 T = TypeVar("T")
+
+_FEW = 4  # ranges that are compared with one by one: a search, or a look-up, costs as much as so many comparisons
+_TABLE = 1 << 16  # cells of a table that is looked up: larger ones miss the caches
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CodeRanges:
+    """A set of codes, as ranges in order: disjoint, none touching the next.
+
+    Attributes:
+        bounds: the first code of each range and the one after its last, so that all of them increase.
+
+    >>> CodeRanges.of([7, 2, 4, 3])
+    CodeRanges(2..4, 7)
+    >>> CodeRanges.between(0, 9) - CodeRanges.of([7, 2, 4, 3])
+    CodeRanges(0..1, 5..6, 8..9)
+    """
+
+    bounds: tuple[int, ...] = ()
+
+    @staticmethod
+    def of(codes: Iterable[int]) -> CodeRanges:
+        """Return the set of some codes.
+
+        Raises:
+            QueryError: they are no integers.
+        """
+        if isinstance(codes, range) and codes.step == 1:
+            return CodeRanges.between(codes.start, codes.stop - 1)
+        try:
+            found = sorted({index(code) for code in codes})
+        except TypeError:
+            raise QueryError("a condition names the codes of an attribute, as integers", culprit=codes) from None
+        bounds: list[int] = []
+        for code in found:
+            if bounds[-1:] == [code]:
+                bounds[-1] += 1
+            else:
+                bounds += (code, code + 1)
+        return CodeRanges(tuple(bounds))
+
+    @staticmethod
+    def between(first: int, last: int) -> CodeRanges:
+        """Return the codes from the first to the last; no codes if the first is greater."""
+        return CodeRanges((first, last + 1) if first <= last else ())
+
+    @staticmethod
+    def where(mask: NDArray[np.bool_]) -> CodeRanges:
+        """Return the places at which an array is true.
+
+        >>> CodeRanges.where(np.array([True, False, True, True]))
+        CodeRanges(0, 2..3)
+        """
+        edges = np.flatnonzero(np.diff(mask, prepend=False, append=False))
+        return CodeRanges(tuple(edges.tolist()))
+
+    @staticmethod
+    def union(sets: Sequence[CodeRanges]) -> CodeRanges:
+        """Return the codes that are in one of the sets at least."""
+        return sets[0] if len(sets) == 1 else _swept([(each, 1) for each in sets], least=1)
+
+    @staticmethod
+    def intersection(sets: Sequence[CodeRanges]) -> CodeRanges:
+        """Return the codes that are in all of the sets, of which there is one at least."""
+        return sets[0] if len(sets) == 1 else _swept([(each, 1) for each in sets], least=len(sets))
+
+    def __repr__(self) -> str:
+        shown = (str(first) if first == last else f"{first}..{last}" for first, last in self.ranges)
+        return f"CodeRanges({', '.join(shown)})"
+
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + sys.getsizeof(self.bounds) + sum(map(sys.getsizeof, self.bounds))
+
+    def __bool__(self) -> bool:
+        return bool(self.bounds)
+
+    def __len__(self) -> int:
+        return sum(self.bounds[1::2]) - sum(self.bounds[::2])
+
+    def __iter__(self) -> Iterator[int]:
+        return chain.from_iterable(range(first, last + 1) for first, last in self.ranges)
+
+    def __contains__(self, code: int) -> bool:
+        return bisect_right(self.bounds, code) % 2 == 1
+
+    def __or__(self, other: CodeRanges) -> CodeRanges:
+        return CodeRanges.union((self, other))
+
+    def __and__(self, other: CodeRanges) -> CodeRanges:
+        return CodeRanges.intersection((self, other))
+
+    def __sub__(self, other: CodeRanges) -> CodeRanges:
+        return _swept([(self, 1), (other, -1)], least=1)
+
+    @property
+    def ranges(self) -> Iterator[tuple[int, int]]:
+        """The first and the last code of each range, in order."""
+        ends = iter(self.bounds)
+        return ((first, after - 1) for first, after in zip(ends, ends, strict=True))
+
+    @property
+    def first(self) -> int:
+        """The least code of a set that is not empty."""
+        return self.bounds[0]
+
+    @property
+    def last(self) -> int:
+        """The greatest code of a set that is not empty."""
+        return self.bounds[-1] - 1
+
+    def within(self, size: int) -> bool:
+        """Return whether all codes are from 0 to below ``size``."""
+        return not self.bounds or (self.bounds[0] >= 0 and self.bounds[-1] <= size)
+
+    def mask(self, size: int) -> NDArray[np.bool_]:
+        """Return an array, shape ``(size,)``, that is true at the codes, all of which are below ``size``."""
+        found = np.zeros(size, dtype=np.bool_)
+        for first, last in self.ranges:
+            found[first : last + 1] = True
+        return found
+
+    def holds(self, codes: NDArray[np.integer[Anything]], size: int) -> NDArray[np.bool_]:
+        """Return where codes are in the set, in the shape of ``codes``.
+
+        Args:
+            codes: each from 0 to below ``size``.
+            size: how many codes there are.
+        """
+        if len(self.bounds) <= 2 * _FEW:
+            found = np.zeros(codes.shape, dtype=np.bool_)
+            for first, last in self.ranges:
+                found |= codes == first if first == last else (codes >= first) & (codes <= last)
+            return found
+        if size <= _TABLE:
+            return self.mask(size).take(codes)
+        inside: NDArray[np.bool_] = np.searchsorted(np.array(self.bounds), codes, side="right") % 2 == 1
+        return inside
+
+
+def _swept(sets: Sequence[tuple[CodeRanges, int]], *, least: int) -> CodeRanges:
+    """The codes at which the weights of the sets that hold them add up to ``least``, or more."""
+    starts = ((bound, weight) for each, weight in sets for bound in each.bounds[::2])
+    ends = ((bound, -weight) for each, weight in sets for bound in each.bounds[1::2])
+    bounds: list[int] = []
+    depth = 0
+    for place, steps in groupby(sorted(chain(starts, ends)), key=itemgetter(0)):
+        depth += sum(step for _, step in steps)
+        if (depth >= least) != len(bounds) % 2:  # a range begins here, or ends
+            bounds.append(place)
+    return CodeRanges(tuple(bounds))
 
 
 @dataclass(frozen=True)
@@ -47,18 +204,31 @@ class Predicate(ABC):
     def attributes(self) -> frozenset[str]:
         """The attributes that the condition looks at.
 
-        >>> sorted(All((Among("age", frozenset({1})), Not(Among("sex", frozenset())))).attributes)
+        >>> sorted(All((Among("age", [1]), Not(Among("sex", [])))).attributes)
         ['age', 'sex']
         """
         return self.fold(_ATTRIBUTES)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Among(Predicate):
-    """The attribute's code is one of ``codes``."""
+    """The attribute's code is one of ``codes``.
+
+    >>> Among("age", range(18, 66)) == Among("age", frozenset(range(18, 66)))
+    True
+    """
 
     attribute: str
-    codes: frozenset[int]
+    codes: CodeRanges
+
+    def __init__(self, attribute: str, codes: CodeRanges | Iterable[int]) -> None:
+        """Take codes as ranges, or any integers as those that they are.
+
+        Raises:
+            QueryError: the codes are no integers.
+        """
+        object.__setattr__(self, "attribute", attribute)
+        object.__setattr__(self, "codes", codes if isinstance(codes, CodeRanges) else CodeRanges.of(codes))
 
     @property
     def inner(self) -> tuple[Predicate, ...]:
@@ -147,9 +317,7 @@ def holds(
     """
 
     def true(part: Among) -> NDArray[np.bool_]:
-        table = np.zeros(domain[part.attribute].size, dtype=np.bool_)
-        table[list(part.codes)] = True
-        return table.take(codes(part.attribute))
+        return part.codes.holds(codes(part.attribute), domain[part.attribute].size)
 
     return predicate.fold(
         Fold(

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Real, Unknown, null_code
 from sfumato.domain.domain import Domain
 from sfumato.domain.expression import Arithmetic, Cases, Clamp, Constant, DaysBetween, Expression, Field, Labels
-from sfumato.domain.predicate import Fold, Predicate
+from sfumato.domain.predicate import CodeRanges, Fold, Predicate
 from sfumato.domain.unit import GroupBound
 from sfumato.domain.unit_views import Declared, WithFacts, WithGap
 from sfumato.domain.view import (
@@ -228,40 +228,32 @@ def _worded(word: str, parts: Sequence[Callable[[], str]], none: str) -> str:
     return f"({word.join(part() for part in parts[:_LISTED])}{more})" if parts else none
 
 
-def _among(attribute: Attribute, codes: AbstractSet[int]) -> str:
+def _among(attribute: Attribute, codes: CodeRanges) -> str:
     """The cells, or those that are left out, whichever are fewer to name."""
-    if _is_one_stretch(attribute, codes):  # as of most comparisons: what is left out takes one phrase at least
-        named, left = list(_stretches(attribute, codes)), [""]
-    else:
-        others = set(range(attribute.size)) - set(codes)
-        named, left = (list(_stretches(attribute, wanted)) for wanted in (codes, others))
-    word, shown = ("in", named) if len(named) <= len(left) else ("not in", left)
-    more = f" and {len(shown) - _LISTED} more" if shown[_LISTED:] else ""
-    return f"{attribute.name} {word} {', '.join(shown[:_LISTED])}{more}"
+    others = CodeRanges.between(0, attribute.size - 1) - codes
+    named, left = (_phrases(attribute, each) for each in (codes, others))
+    word, shown = ("in", codes) if named <= left else ("not in", others)
+    listed = islice(_stretches(attribute, shown), _LISTED)
+    more = min(named, left) - _LISTED
+    return f"{attribute.name} {word} {', '.join(listed)}{f' and {more} more' if more > 0 else ''}"
 
 
-def _is_one_stretch(attribute: Attribute, codes: AbstractSet[int]) -> bool:
-    """Whether the cells are one range of declared numbers, and not all cells that there are."""
-    if isinstance(attribute, Categorical) or not 0 < len(codes) < attribute.size:
-        return False
-    last = max(codes)
-    return last < attribute.declared and last - min(codes) + 1 == len(codes)
+def _phrases(attribute: Attribute, codes: CodeRanges) -> int:
+    """How many stretches name some cells."""
+    declared = codes & CodeRanges.between(0, attribute.declared - 1)
+    stretches = len(declared) if isinstance(attribute, Categorical) else len(declared.bounds) // 2
+    return stretches + len(codes) - len(declared)
 
 
-def _stretches(attribute: Attribute, codes: AbstractSet[int]) -> Iterator[str]:
+def _stretches(attribute: Attribute, codes: CodeRanges) -> Iterator[str]:
     """Declared cells of numbers that follow each other as one, every other cell by itself."""
-    cells = attribute.declared
-    declared = sorted(code for code in codes if code < cells)
+    declared = codes & CodeRanges.between(0, attribute.declared - 1)
     if isinstance(attribute, Categorical):
         yield from (str(attribute.values[code]) for code in declared)
     else:
-        one = bool(declared) and declared[-1] - declared[0] + 1 == len(declared)  # as of most comparisons
-        first = declared[:1] if one else [code for code in declared if code - 1 not in codes]
-        last = declared[-1:] if one else [code for code in declared if code + 1 not in codes or code + 1 == cells]
-        for start, end in zip(first, last, strict=True):
+        between = "to" if isinstance(attribute, Integer | Date) else "to below"
+        for start, end in declared.ranges:
             low, high = attribute.bounds(start)[0], attribute.bounds(end)[1]
-            between = "to" if isinstance(attribute, Integer | Date) else "to below"
             yield str(low) if low == high else f"{low} {between} {high}"
     missing = null_code(attribute)
-    if len(declared) < len(codes):
-        yield from ("missing" if code == missing else "other" for code in sorted(codes) if code >= cells)
+    yield from ("missing" if code == missing else "other" for code in codes - declared)

@@ -10,7 +10,7 @@ Every statement returns one row a non-empty cell, with ``cell``, its mixed-radix
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -18,7 +18,7 @@ from itertools import pairwise
 
 from sfumato.domain import Domain, Integer
 from sfumato.domain.domain import numeric
-from sfumato.domain.predicate import Among, Fold, Predicate
+from sfumato.domain.predicate import Among, CodeRanges, Fold, Predicate
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.encoding import bin_number, real, vanishing
 from sfumato.errors import QueryError, SizeError
@@ -38,8 +38,8 @@ def check_condition(predicate: Predicate | None, domain: Domain) -> None:
 
 def _refuse_foreign(domain: Domain, part: Among) -> int:
     """The place of the attribute, of which all named cells are."""
-    place, codes = domain.index(part.attribute), part.codes
-    if codes and not 0 <= min(codes) <= max(codes) < domain.attributes[place].size:
+    place = domain.index(part.attribute)
+    if not part.codes.within(domain.attributes[place].size):
         raise QueryError(f"a condition names a cell that {part.attribute!r} does not have", culprit=part)
     return place
 
@@ -55,8 +55,7 @@ def condition(predicate: Predicate | None, domain: Domain) -> str:
         return "1 = 1"
 
     def listed(part: Among) -> str:
-        place, codes = _refuse_foreign(domain, part), part.codes
-        return f"c{place} IN ({', '.join(str(code) for code in sorted(codes))})" if codes else "1 = 0"
+        return _within(f"c{_refuse_foreign(domain, part)}", part.codes)
 
     return predicate.fold(
         Fold(
@@ -68,12 +67,31 @@ def condition(predicate: Predicate | None, domain: Domain) -> str:
     )
 
 
-def _joined(word: str, parts: Iterator[str]) -> str:
+def _within(column: str, codes: CodeRanges) -> str:
+    """SQL that holds at some codes.
+
+    >>> _within("c0", CodeRanges.of([1, 2, 3, 7]))
+    '(c0 IN (7) OR c0 BETWEEN 1 AND 3)'
+    """
+    single = [str(first) for first, last in codes.ranges if first == last]
+    wide = [(first, last) for first, last in codes.ranges if first < last]
+    parts = [f"{column} IN ({', '.join(single)})"] if single else []
+    if len(wide) <= _FEW_RANGES:
+        parts += [f"{column} BETWEEN {first} AND {last}" for first, last in wide]
+    else:  # a row looks at as many as the logarithm of their number
+        ends = [end for first, last in wide for end in (first, last + 1)]
+        sides = [place % 2 for place in range(len(ends) + 1)]
+        parts.append(f"{bin_number(column, [ends[0] - 1, *ends], sides)} = 1")
+    return _joined(" OR ", parts) or "1 = 0"
+
+
+def _joined(word: str, parts: Iterable[str]) -> str:
     joined = word.join(parts)
     return joined and f"({joined})"
 
 
 _MANY_BINS = 32
+_FEW_RANGES = 4
 FIXED_POINT_LIMIT = 1 << 29  # what one row may add: 2^34 rows stay within 64 bits
 
 

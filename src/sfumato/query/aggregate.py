@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from sfumato.domain import Domain, Integer, Real, Unknown
 from sfumato.domain.attribute import null_code
 from sfumato.domain.domain import numeric
-from sfumato.domain.predicate import All, Among, Predicate
+from sfumato.domain.predicate import All, Among, CodeRanges, Predicate
 from sfumato.errors import LossError, QueryError
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Number, exact, plain
@@ -215,7 +215,7 @@ class Count(CountingAggregate):
         code = None if self.of is None else null_code(domain[self.of])
         if self.of is None or code is None:
             return (Marginal(by, where),)
-        there = Among(self.of, frozenset(range(domain[self.of].size)) - {code})
+        there = Among(self.of, CodeRanges.between(0, domain[self.of].size - 1) - CodeRanges.between(code, code))
         return (Marginal(by, normal(there if where is None else All((where, there)), domain)),)
 
 

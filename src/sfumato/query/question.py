@@ -34,7 +34,6 @@ MOST_CONDITIONS = 4096
 DEEPEST = 200
 MOST_GROUPS = 1 << 20
 BOUNDED = "intervals are of the bounded table"
-_INTEGERS = frozenset((int,))
 _LONGEST = 300  # characters of a description
 
 
@@ -209,8 +208,7 @@ def _checked_groups(query: Query, domain: Domain) -> tuple[str, ...]:
     if query.truncation is not None and domain.unit.column is None:
         raise QueryError("every row is a unit of its own here: no bound leaves any out, so there are none to count")
     for leaf in _leaves(query.where):
-        size = domain[leaf.attribute].size
-        if leaf.codes and not 0 <= min(leaf.codes) <= max(leaf.codes) < size:
+        if not leaf.codes.within(domain[leaf.attribute].size):
             raise QueryError(f"a condition names a cell that {leaf.attribute!r} does not have", culprit=leaf)
     by = tuple(domain.grouping(name).name for name in query.by)
     if len(set(by)) != len(by):
@@ -230,7 +228,7 @@ def plan(query: Query, domain: Domain) -> QueryPlan:
         QueryError, DomainError: the query does not fit the domain.
     """
     query = query.check(domain)
-    where = normal(query.where, domain)
+    where = query.condition(domain)
     words = _words(query, where, domain)
     axes = domain.axes(query.by)
     by, groups = tuple(each.attribute for each in axes), tuple(each.groups for each in axes)
@@ -331,13 +329,4 @@ def _leaves(where: Predicate | str | None) -> Sequence[Among]:
             else:
                 raise QueryError("a condition is text, or made of Among, All, Any and Not", culprit=where)
         level = following
-    if not all(_is_set_of_codes(leaf.codes) for leaf in found):
-        raise QueryError("a condition names the codes of an attribute as a frozenset of integers", culprit=where)
     return found
-
-
-def _is_set_of_codes(codes: object) -> bool:
-    if not isinstance(codes, frozenset):
-        return False
-    kinds = set(map(type, codes))
-    return kinds <= _INTEGERS or all(issubclass(kind, int) for kind in kinds)

@@ -26,7 +26,7 @@ import numpy as np
 from sfumato.domain import Domain, Role
 from sfumato.domain.attribute import null_code
 from sfumato.domain.domain import numeric
-from sfumato.domain.predicate import All, Among, Predicate, named
+from sfumato.domain.predicate import All, Among, Not, Predicate, named
 from sfumato.domain.view_words import describe_condition
 from sfumato.errors import LossError, QueryError, SizeError
 from sfumato.model.factor import FloatArray
@@ -223,10 +223,11 @@ def _term(asked: Asked, sign: int, domain: Domain) -> Term:
         case Count(of=None):
             return Term(sign, where, None, False, None, words, remarks)
         case Count(of=str(name)):
-            there = frozenset(range(domain[name].size)) - {null_code(domain[name])}
-            return Term(sign, _both(where, Among(name, there)), None, False, None, words, remarks)
+            code = null_code(domain[name])
+            there = where if code is None else _both(where, Not(Among(name, [code])))
+            return Term(sign, there, None, False, None, words, remarks)
         case Total(of=name) | Average(of=name):
-            valued = _both(where, Among(name, frozenset(range(domain[name].declared))))
+            valued = _both(where, Among(name, range(domain[name].declared)))
             ratio = isinstance(aggregate, Average)
             return Term(sign, valued, name, ratio, valued if ratio else None, words, remarks)
         case _:

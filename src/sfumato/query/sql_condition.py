@@ -173,7 +173,7 @@ def read_condition(text: str, domain: Domain) -> Predicate:
     >>> from sfumato.domain import Integer, Unknown
     >>> ages = Domain((Integer(name="age", minimum=0, maximum=3, unknown=Unknown.CLAMP),))
     >>> read_condition("age >= 2", ages)
-    Among(attribute='age', codes=frozenset({2, 3}))
+    Among(attribute='age', codes=CodeRanges(2..3))
 
     Raises:
         QueryError: anything outside the subset, with its place.

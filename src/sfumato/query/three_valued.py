@@ -5,19 +5,21 @@ them; AND is true where both are and false where either is; OR the other way rou
 for which the condition is true, so that rows with a missing value fall out of ``x = 1`` and ``NOT x = 1`` alike.
 
 Predicates have a normal form, so that conditions that mean the same by their shape are one question.  Negations are
-pushed down to sets of cells, nested conjunctions and disjunctions are flattened, sets of the same attribute are merged,
-and parts stand once and in a fixed order.  It is no minimal form: two predicates with one meaning may still differ, and
-are then charged twice, never confused.
+pushed down to ranges of cells, nested conjunctions and disjunctions are flattened, ranges of the same attribute are
+merged, and parts stand once and in a fixed order.  The form is not minimal: two predicates with one meaning may still
+differ.  They are then charged twice, never confused.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import MAXYEAR, date, datetime, time
 from enum import StrEnum
 from fractions import Fraction
-from functools import lru_cache
+
+import numpy as np
 
 from sfumato.domain import (
     Attribute,
@@ -33,9 +35,9 @@ from sfumato.domain import (
     Timestamp,
     Unknown,
 )
-from sfumato.domain.attribute import EXTRA, null_code, unknown_code
+from sfumato.domain.attribute import EXTRA, null_code
 from sfumato.domain.calendar import DAY, HOUR, CalendarMap
-from sfumato.domain.predicate import All, Among, Any, Fold, Not, Predicate
+from sfumato.domain.predicate import All, Among, Any, CodeRanges, Fold, Not, Predicate
 from sfumato.errors import QueryError
 
 Literal = str | bool | Fraction
@@ -73,22 +75,34 @@ class Condition:
 
 
 def every(conditions: Sequence[Condition]) -> Condition:
-    """Their conjunction: however many there are, it nests no deeper than they do."""
-    return Condition(
-        All(_flat(All, [each.true for each in conditions])), Any(_flat(Any, [each.false for each in conditions]))
-    )
+    """Return their conjunction: however many there are, it nests no deeper than they do."""
+    return Condition(_met(All, [each.true for each in conditions]), _met(Any, [each.false for each in conditions]))
 
 
 def either(conditions: Sequence[Condition]) -> Condition:
-    """Their disjunction: however many there are, it nests no deeper than they do."""
+    """Return their disjunction: however many there are, it nests no deeper than they do."""
     return ~every([~each for each in conditions])
 
 
-def _flat(kind: type[All | Any], parts: Sequence[Predicate]) -> tuple[Predicate, ...]:
-    flat: list[Predicate] = []
+def _met(kind: type[All | Any], parts: Sequence[Predicate]) -> Predicate:
+    """A conjunction or disjunction with one comparison of each attribute, so that a list of values is one part."""
+    cells, others = _merged(kind, parts)
+    joined = (*(Among(name, codes) for name, codes in cells.items()), *others)
+    return joined[0] if len(joined) == 1 else kind(joined)
+
+
+def _merged(kind: type[All | Any], parts: Sequence[Predicate]) -> tuple[dict[str, CodeRanges], list[Predicate]]:
+    """What a conjunction or disjunction says of each attribute by itself, and its other parts."""
+    cells: dict[str, list[CodeRanges]] = {}
+    others: list[Predicate] = []
     for part in parts:
-        flat += (part,) if type(part) is Among else part.parts if isinstance(part, kind) else (part,)
-    return tuple(flat)
+        for inner in part.inner if isinstance(part, kind) else (part,):
+            if isinstance(inner, Among):
+                cells.setdefault(inner.attribute, []).append(inner.codes)
+            else:
+                others.append(inner)
+    joined = CodeRanges.intersection if kind is All else CodeRanges.union
+    return {name: joined(sets) for name, sets in cells.items()}, others
 
 
 def missing(domain: Domain, name: str) -> Condition:
@@ -99,14 +113,16 @@ def missing(domain: Domain, name: str) -> Condition:
     attribute, level = _attribute(domain, name)
     if level is not None:
         absent = _cells_of(level, "(missing)")
-        every_code = frozenset(range(attribute.size))
-        return Condition(Among(attribute.name, absent), Among(attribute.name, every_code - absent))
-    code = null_code(attribute)
-    found = frozenset(() if code is None else (code,))
-    return Condition(Among(name, found), Among(name, frozenset(range(attribute.size)) - found))
+    else:
+        code = null_code(attribute)
+        absent = CodeRanges() if code is None else CodeRanges.between(code, code)
+    return Condition(Among(attribute.name, absent), Among(attribute.name, _every_code(attribute) - absent))
 
 
-@lru_cache(maxsize=4096, typed=True)  # every cell is looked at, and the same edges are asked about again and again
+def _every_code(attribute: Attribute) -> CodeRanges:
+    return CodeRanges.between(0, attribute.size - 1)
+
+
 def compare(domain: Domain, name: str, how: Comparison, literal: Literal) -> Condition:
     """``name how literal``.
 
@@ -131,14 +147,30 @@ def compare(domain: Domain, name: str, how: Comparison, literal: Literal) -> Con
         raise QueryError(f"{name!r} holds numbers; compare it with a number", culprit=literal)
     elif isinstance(attribute, Real):
         literal = _double(literal)
-    true: set[int] = set()
-    false: set[int] = set()
-    for code in range(attribute.declared):
-        holds = _decided(attribute, code, how, literal)
-        if holds is None:
-            raise QueryError(_cut(attribute, code), culprit=literal)
-        (true if holds else false).add(code)
-    return Condition(Among(name, frozenset(true)), Among(name, frozenset(false)))
+    negated = how in _NEGATED
+    met = _ordered(attribute, _NEGATED[how] if negated else how, literal)
+    true, false = Among(name, met), Among(name, CodeRanges.between(0, attribute.declared - 1) - met)
+    return Condition(false, true) if negated else Condition(true, false)
+
+
+def _ordered(attribute: Numeric | Dated, how: Comparison, literal: Fraction) -> CodeRanges:
+    """The declared cells that are equal to a number, less than it, or at most it.
+
+    Cells lie in order: only the last one that begins before the number may be cut by it.
+
+    Raises:
+        QueryError: the comparison holds for some values of a cell only.
+    """
+    begun = bisect_left if how is Comparison.LESS else bisect_right
+    last = begun(range(attribute.declared), literal, key=lambda code: _ends(attribute, code)[0]) - 1
+    if last < 0:
+        return CodeRanges()
+    holds = _decided(attribute, last, how, literal)
+    if holds is None:
+        raise QueryError(_cut(attribute, last), culprit=literal)
+    if how is Comparison.EQUAL:
+        return CodeRanges.between(last, last) if holds else CodeRanges()
+    return CodeRanges.between(0, last)
 
 
 def _moment(attribute: Dated, name: str, literal: Literal) -> Fraction:
@@ -180,9 +212,10 @@ def _in_map(attribute: Attribute, level: Grouping, found: CalendarMap, how: Comp
         wanted = _part(level, found.parts, how, literal)
     negated = how in _NEGATED
     holds = _HOLDS[_NEGATED[how] if negated else how]
-    met = [holds(Fraction(number), wanted) != negated for number in found.numbers]
-    true = frozenset(code for code, cell in enumerate(found.cells) if met[cell])
-    return Condition(Among(attribute.name, true), Among(attribute.name, frozenset(range(len(found.cells))) - true))
+    met = np.array([holds(Fraction(number), wanted) != negated for number in found.numbers])
+    true = CodeRanges.where(met.take(found.cells))
+    declared = CodeRanges.between(0, attribute.declared - 1)
+    return Condition(Among(attribute.name, true), Among(attribute.name, declared - true))
 
 
 def _part(level: Grouping, parts: Mapping[str, int], how: Comparison, literal: Literal) -> Fraction:
@@ -249,9 +282,10 @@ def _attribute(domain: Domain, name: str) -> tuple[Attribute, Grouping | None]:
     return domain[grouping.attribute], grouping
 
 
-def _cells_of(level: Grouping, label: str) -> frozenset[int]:
+def _cells_of(level: Grouping, label: str) -> CodeRanges:
     """Codes of the attribute in the cell of a level that is called so; none where no cell is."""
-    return frozenset(code for code, cell in enumerate(level.groups or ()) if level.labels[cell] == label)
+    cells = [cell for cell, each in enumerate(level.labels) if each == label]
+    return CodeRanges.where(np.isin(np.array(level.groups or (), dtype=np.intp), cells)) if cells else CodeRanges()
 
 
 def _in_level(attribute: Attribute, level: Grouping, how: Comparison, literal: Literal) -> Condition:
@@ -262,14 +296,14 @@ def _in_level(attribute: Attribute, level: Grouping, how: Comparison, literal: L
     """
     if how not in (Comparison.EQUAL, Comparison.UNEQUAL):
         raise QueryError(f"the cells of {level.name} have no order; use =, <> or IN", culprit=level.name)
-    codes = _cells_of(level, literal) if isinstance(literal, str) else frozenset()
+    codes = _cells_of(level, literal) if isinstance(literal, str) else CodeRanges()
     if not codes or literal in EXTRA:
         shown = ", ".join(repr(label) for label in level.labels[:20] if label not in EXTRA)
         raise QueryError(f"this is not a cell of {level.name}, which are {shown}", culprit=literal)
     left_out = _cells_of(level, "(missing)")
     if not isinstance(attribute, Categorical):
         left_out |= _cells_of(level, "(other)")
-    others = frozenset(range(attribute.size)) - codes - left_out
+    others = _every_code(attribute) - codes - left_out
     equal = Condition(Among(attribute.name, codes), Among(attribute.name, others))
     return equal if how is Comparison.EQUAL else ~equal
 
@@ -277,20 +311,15 @@ def _in_level(attribute: Attribute, level: Grouping, how: Comparison, literal: L
 def _categorical(attribute: Categorical, how: Comparison, literal: Literal) -> Condition:
     if how not in (Comparison.EQUAL, Comparison.UNEQUAL):
         raise QueryError(f"the values of {attribute.name!r} have no order; use =, <> or IN", culprit=attribute.name)
-    code = next((place for place, value in enumerate(attribute.values) if _same(value, literal)), None)
+    code = attribute.code_of(literal)
     if code is None:
         shown = ", ".join(repr(value) for value in attribute.values[:20])
         raise QueryError(f"this is not a declared value of {attribute.name!r}, which are {shown}", culprit=literal)
-    other = unknown_code(attribute)
-    named = set(range(attribute.declared)) | (set() if other is None else {other})
-    equal = Condition(Among(attribute.name, frozenset({code})), Among(attribute.name, frozenset(named - {code})))
+    absent, this = null_code(attribute), CodeRanges.between(code, code)
+    unlike = _every_code(attribute) - this
+    unlike = unlike if absent is None else unlike - CodeRanges.between(absent, absent)
+    equal = Condition(Among(attribute.name, this), Among(attribute.name, unlike))
     return equal if how is Comparison.EQUAL else ~equal
-
-
-def _same(value: object, literal: Literal) -> bool:
-    if isinstance(value, bool) or isinstance(literal, bool):
-        return value is literal
-    return value == literal
 
 
 _HOLDS: dict[Comparison, Callable[[Fraction, Fraction], bool]] = {
@@ -305,12 +334,8 @@ _NEGATED = {
 }
 
 
-def _decided(attribute: Attribute, code: int, how: Comparison, literal: Fraction) -> bool | None:
+def _decided(attribute: Numeric | Dated, code: int, how: Comparison, literal: Fraction) -> bool | None:
     """Whether the comparison holds for all values of a cell, for none (False), or only for some (None)."""
-    if how in _NEGATED:
-        holds = _decided(attribute, code, _NEGATED[how], literal)
-        return None if holds is None else not holds
-    assert not isinstance(attribute, Categorical)
     low, high = _ends(attribute, code)
     closed = _closed(attribute, code)
     if how is Comparison.EQUAL:
@@ -340,8 +365,7 @@ def _closed(attribute: Numeric | Dated, code: int) -> bool:
     return isinstance(attribute, Integer | Date) or last
 
 
-def _cut(attribute: Attribute, code: int) -> str:
-    assert not isinstance(attribute, Categorical)
+def _cut(attribute: Numeric | Dated, code: int) -> str:
     cells = range(attribute.declared)
     near = " near it" if len(cells) > _EDGES_NAMED else ""
     if near:  # the first ones of three years of hours would tell nobody where to compare
@@ -351,19 +375,18 @@ def _cut(attribute: Attribute, code: int) -> str:
     clamped = isinstance(attribute, Integer | Real) and attribute.unknown is Unknown.CLAMP
     beyond = f"; the last ends with {attribute.bounds(attribute.declared - 1)[1]}" if clamped else ""
     return (
-        f"this cuts the cell {attribute.labels()[code]} of {attribute.name!r}: its {kind}{near} at {shown}{beyond}; "
+        f"this cuts the cell {attribute.label(code)} of {attribute.name!r}: its {kind}{near} at {shown}{beyond}; "
         "compare at such an edge"
     )
 
 
-@lru_cache(maxsize=1024)  # a condition is put into words and asked
 def normal(predicate: Predicate | None, domain: Domain) -> Predicate | None:
     """The normal form; None where the predicate holds for every row by its shape.
 
     >>> from sfumato.domain import Integer, Unknown
     >>> domain = Domain((Integer(name="age", minimum=0, maximum=3, unknown=Unknown.CLAMP),))
-    >>> normal(All((Not(Among("age", frozenset({0}))), Among("age", frozenset({0, 1})))), domain)
-    Among(attribute='age', codes=frozenset({1}))
+    >>> normal(All((Not(Among("age", [0])), Among("age", [0, 1]))), domain)
+    Among(attribute='age', codes=CodeRanges(1))
     """
     return None if predicate is None else _simplify(predicate, domain, negated=False)
 
@@ -380,52 +403,31 @@ def _simplify(predicate: Predicate, domain: Domain, *, negated: bool) -> Predica
             return _conjunction(simplified, domain) if conjunction else _disjunction(simplified, domain)
 
 
-@lru_cache(maxsize=1024)  # of comparisons, which come again in other conditions
 def _simplified(leaf: Among, domain: Domain, *, negated: bool) -> Predicate | None:
-    every = frozenset(range(domain[leaf.attribute].size))
-    kept = every - leaf.codes if negated else leaf.codes & every
-    return None if kept == every else Among(leaf.attribute, kept) if kept else _NOBODY
+    every_code = _every_code(domain[leaf.attribute])
+    kept = every_code - leaf.codes if negated else leaf.codes & every_code
+    return None if kept == every_code else Among(leaf.attribute, kept) if kept else _NOBODY
 
 
 def _conjunction(parts: Sequence[Predicate | None], domain: Domain) -> Predicate | None:
-    cells: dict[str, frozenset[int]] = {}
-    others: list[Predicate] = []
-    for part in _inner(All, parts):
-        if not isinstance(part, Among):
-            others.append(part)
-        elif part.attribute in cells:
-            cells[part.attribute] &= part.codes
-        else:
-            cells[part.attribute] = part.codes
+    cells, others = _merged(All, [part for part in parts if part is not None])
     if _NOBODY in others or not all(cells.values()):
         return _NOBODY
     return _joined(All, cells, others, domain)
 
 
 def _disjunction(parts: Sequence[Predicate | None], domain: Domain) -> Predicate | None:
-    if any(part is None for part in parts):
+    possible = [part for part in parts if part is not None]
+    if len(possible) < len(parts):
         return None
-    cells: dict[str, frozenset[int]] = {}
-    others: list[Predicate] = []
-    for part in _inner(Any, parts):
-        if not isinstance(part, Among):
-            others.append(part)
-        elif part.attribute in cells:
-            cells[part.attribute] |= part.codes
-        else:
-            cells[part.attribute] = part.codes
-    if any(len(codes) == domain[name].size for name, codes in cells.items()):
+    cells, others = _merged(Any, possible)
+    if any(codes == _every_code(domain[name]) for name, codes in cells.items()):
         return None
     return _joined(Any, cells, others, domain) if cells or others else _NOBODY
 
 
-def _inner(kind: type[All | Any], parts: Sequence[Predicate | None]) -> tuple[Predicate, ...]:
-    """The parts, of which one of the same kind is taken apart."""
-    return _flat(kind, [part for part in parts if part is not None])
-
-
 def _joined(
-    kind: type[All | Any], cells: Mapping[str, frozenset[int]], others: Sequence[Predicate], domain: Domain
+    kind: type[All | Any], cells: Mapping[str, CodeRanges], others: Sequence[Predicate], domain: Domain
 ) -> Predicate | None:
     """What is left of a conjunction or disjunction, in order: cells by attribute, and then anything else."""
     joined: list[Predicate] = [Among(name, cells[name]) for name in sorted(cells, key=domain.index)]
@@ -438,7 +440,7 @@ def _joined(
 def _order(part: Predicate, domain: Domain) -> str:
     return part.fold(
         Fold(
-            among=lambda each: f"0 {domain.index(each.attribute):06d} {sorted(each.codes)}",
+            among=lambda each: f"0 {domain.index(each.attribute):06d} {each.codes.bounds}",
             every=lambda parts: f"1 ({' '.join(parts)})",
             some=lambda parts: f"2 ({' '.join(parts)})",
             negated=lambda each: f"3 {each}",

@@ -355,12 +355,10 @@ def labels_of(found: Grouping) -> Labels | None:
     """The cells of a level of a hierarchy, or of a calendar map, as labels; None where they are too many."""
     if found.groups is None or len(found.labels) > _LABELS:
         return None
-    codes: dict[int, set[int]] = {}
+    codes: dict[int, list[int]] = {}
     for code, cell in enumerate(found.groups):
-        codes.setdefault(cell, set()).add(code)
-    return Labels(
-        tuple((Among(found.attribute, frozenset(held)), found.labels[cell]) for cell, held in sorted(codes.items()))
-    )
+        codes.setdefault(cell, []).append(code)
+    return Labels(tuple((Among(found.attribute, held), found.labels[cell]) for cell, held in sorted(codes.items())))
 
 
 def is_value(node: Any) -> bool:  # noqa: ANN401

@@ -232,10 +232,9 @@ def _box(where: Predicate, axes: tuple[str, ...], by: Sequence[str]) -> tuple[sl
     for part in where.parts if isinstance(where, All) else (where,):
         if not isinstance(part, Among) or not part.codes or part.attribute in by or part.attribute in ranges:
             return None
-        first, last = min(part.codes), max(part.codes)
-        if last - first + 1 != len(part.codes):
+        if len(part.codes.bounds) > 2:  # noqa: PLR2004  (the ends of one range)
             return None
-        ranges[part.attribute] = slice(first, last + 1)
+        ranges[part.attribute] = slice(part.codes.first, part.codes.last + 1)
     return tuple(ranges.get(name, slice(None)) for name in axes)
 
 

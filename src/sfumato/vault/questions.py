@@ -441,12 +441,12 @@ def public_integers(values: IntegerArray, count: int) -> None:
 
 
 def where_json(condition: Predicate | None) -> Any:  # noqa: ANN401  (JSON)
-    """A condition as JSON values, parts of conjunctions and disjunctions in a fixed order."""
+    """Return a condition as JSON values: ranges of codes, parts of conjunctions and disjunctions in a fixed order."""
     return None if condition is None else condition.fold(_JSON)
 
 
 _JSON: p.Fold[dict[str, Any]] = p.Fold(
-    among=lambda part: {"among": [part.attribute, sorted(part.codes)]},
+    among=lambda part: {"among": [part.attribute, [list(ends) for ends in part.codes.ranges]]},
     every=lambda parts: {"all": sorted(parts, key=repr)},
     some=lambda parts: {"any": sorted(parts, key=repr)},
     negated=lambda part: {"not": part},

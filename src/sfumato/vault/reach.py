@@ -191,7 +191,7 @@ def allowed_codes(domain: Domain, where: Predicate | None) -> Box:
     >>> from sfumato.domain import Categorical, Unknown
     >>> from sfumato.domain.predicate import Not
     >>> domain = Domain((Categorical(name="sex", values=("F", "M"), unknown=Unknown.DROP),))
-    >>> found = allowed_codes(domain, Not(Among("sex", frozenset({0}))))
+    >>> found = allowed_codes(domain, Not(Among("sex", [0])))
     >>> found["sex"].tolist()
     [False, True]
     """
@@ -202,8 +202,7 @@ def _both(domain: Domain) -> Fold[tuple[Box, Box]]:
     """What meets a condition, and what does not: each of both is needed of what is negated."""
 
     def among(part: Among) -> tuple[Box, Box]:
-        codes = np.zeros(domain[part.attribute].size, dtype=np.bool_)
-        codes[list(part.codes)] = True
+        codes = part.codes.mask(domain[part.attribute].size)
         return _box(part.attribute, codes), _box(part.attribute, ~codes)
 
     def every(parts: Iterator[tuple[Box, Box]]) -> tuple[Box, Box]:

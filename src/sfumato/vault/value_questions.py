@@ -12,7 +12,7 @@ import numpy as np
 
 from sfumato.domain import Domain, Integer
 from sfumato.domain.domain import numeric
-from sfumato.domain.predicate import All, Among, Predicate
+from sfumato.domain.predicate import All, Among, CodeRanges, Predicate
 from sfumato.engine.cell_statements import FIXED_POINT_LIMIT, check_condition, fixed_bounds
 from sfumato.engine.exact import Exact, reveal
 from sfumato.engine.port import Counts, Encoded
@@ -317,7 +317,7 @@ class Units(ExactTable):
         for cell in product(*(range(max(group) + 1) for _, group in coarser)):
             parts: list[Predicate] = [] if self.where is None else [self.where]
             for (name, group), wanted in zip(coarser, cell, strict=True):
-                parts.append(Among(name, frozenset(np.flatnonzero(np.array(group) == wanted).tolist())))
+                parts.append(Among(name, CodeRanges.where(np.array(group) == wanted)))
             places = iter(cell)
             at = tuple(slice(None) if group is None else next(places) for group in self.groups)
             inside = found[at]
