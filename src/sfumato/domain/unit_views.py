@@ -1,7 +1,8 @@
 """Views whose rows know more of their unit: the days since the row before, and what its rows elsewhere come to; and
-what is declared of the cells of a computed attribute.
+what is declared of the cells of a computed attribute; and views that keep a number of rows of each unit.
 
-All are unit-local, as :mod:`sfumato.domain.view` asks: what they add to a row of a unit depends on that unit's rows.
+All are unit-local, as :mod:`sfumato.domain.view` asks: what they add to a row of a unit, and which rows of a unit they
+keep, depends on that unit's rows.
 """
 
 from __future__ import annotations
@@ -125,3 +126,26 @@ class Declared(OverSource):
     def attributes(self) -> tuple[Attribute, ...]:
         """Those of its source, the last as declared."""
         return (*self.source.attributes[:-1], self.declared)
+
+
+@dataclass(frozen=True)
+class AtMost(OverSource):
+    """A private view with at most some rows of each unit, chosen by an order that looks at one unit alone.
+
+    Attributes:
+        source: private.
+        rows: the most rows of one unit.
+    """
+
+    rows: int
+
+    def __post_init__(self) -> None:
+        if not self.source.private:
+            raise QueryError("only rows of units are kept by their number", culprit=self)
+        if type(self.rows) is not int or self.rows < 1:
+            raise QueryError(f"of a unit at least one row is kept, not {self.rows}", culprit=self)
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """Those of its source."""
+        return self.source.attributes

@@ -19,7 +19,7 @@ from sfumato.domain.domain import Domain
 from sfumato.domain.expression import Arithmetic, Cases, Clamp, Constant, DaysBetween, Expression, Field, Labels
 from sfumato.domain.predicate import CodeRanges, Fold, Predicate
 from sfumato.domain.unit import GroupBound
-from sfumato.domain.unit_views import Declared, WithFacts, WithGap
+from sfumato.domain.unit_views import AtMost, Declared, WithFacts, WithGap
 from sfumato.domain.view import (
     AnyRow,
     BoundedView,
@@ -76,6 +76,8 @@ def _view(view: View, unit: str) -> str:  # noqa: C901 - one case a kind
             return f"{_part(view.source, unit)} WITH {view.name} = {gap}"
         case WithFacts():
             return f"{_part(view.source, unit)} WITH ({_view(view.facts, unit)})"
+        case AtMost():
+            return f"at most {counted(view.rows, 'row')} of each {unit} of {_part(view.source, unit)}"
         case PerUnit():
             values = ", ".join(f"{name} = {_aggregate(value, view.source)}" for name, value in view.values)
             by = ", ".join((unit, *view.by))
@@ -146,7 +148,10 @@ def _number(value: Fraction) -> str:
 
 
 def may_cut(bounded: BoundedView) -> bool:
-    """Whether the bounds of a view can take any row away, whatever the tables hold; that they cannot is proven."""
+    """Whether the bounds of a view can take any row away, whatever the tables hold; that they cannot is proven.
+
+    Rows that are left out before a join are no rows of the view: :func:`left_out` tells of them.
+    """
     view, unit = bounded.view, bounded.unit
     most = _most_rows(view)
     if most == 1:
@@ -196,6 +201,10 @@ def left_out(bounded: BoundedView) -> tuple[str, ...]:
                     tables.setdefault(scan.table.name, []).append(view.declared.name.rpartition(".")[2])
             case PerUnit():
                 clamped |= dict.fromkeys(_clamped(view))
+            case AtMost():
+                of = " and ".join(sorted(each.name for each in view.tables if not each.public))
+                most = f"at most {counted(view.rows, 'row')} of {of}"
+                clamped[f"joins take {most} of each {bounded.unit.column}, and leave out others"] = None
         own: list[Any] = [getattr(view, each.name) for each in fields(view)] if is_dataclass(view) else []
         waiting += [each for each in own if isinstance(each, View)]
     named = {name: " or ".join(dict.fromkeys(dropping)) for name, dropping in tables.items() if dropping}

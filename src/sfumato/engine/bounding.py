@@ -17,11 +17,12 @@ DuckDB finds the same rows without these statements (``duckdb/duck_bounding.py``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from sfumato.domain import Real
+from sfumato.domain import Attribute, Real
 from sfumato.domain.unit import GroupBound, SizeOf, Unit
-from sfumato.engine.encoding import RowEncoding, bin_number, vanishing
+from sfumato.engine.dialect import Dialect
+from sfumato.engine.encoding import RowEncoding, bin_number, stored_values, vanishing
 
 
 def bounded(relation: str, encoding: RowEncoding, columns: Sequence[str]) -> str:
@@ -77,26 +78,68 @@ def dropped(relation: str, encoding: RowEncoding, condition: str, most: int) -> 
 def _placed(relation: str, encoding: RowEncoding, columns: Sequence[str]) -> str:
     """The rows up to the comparison of their place within the unit."""
     listed, per = ", ".join(columns), encoding.domain.unit.per
-    cells = "".join(f", {cell_number(encoding, bound.by)} AS a{place}" for place, bound in enumerate(per))
-    carried = ", ".join([listed, *(f"a{place}" for place in range(len(per)))])
-    keyed = f"SELECT {listed}, {row_content(encoding)} AS content{cells} FROM {relation}"
-    numbered = (
-        f"SELECT {carried}, content, ROW_NUMBER() OVER (PARTITION BY u, content ORDER BY u) AS repetition "
-        f"FROM ({keyed}) AS keyed_rows"
-    )
-    # The hash is a column before a window orders by it: engines may evaluate it again at every comparison.
-    draw = encoding.dialect.digest("CONCAT(content, repetition)")
+    cells = {f"a{place}": cell_number(encoding, bound.by) for place, bound in enumerate(per)}
+    drawn = in_drawn_order(relation, columns, row_content(encoding), encoding.dialect, more=cells)
     if not per:
-        drawn = f"SELECT {listed}, {draw} AS draw FROM ({numbered}) AS numbered_rows"
-        place = "ROW_NUMBER() OVER (PARTITION BY u ORDER BY draw)"
-        placed = f"SELECT {listed}, {place} AS place FROM ({drawn}) AS drawn_rows"
-        return f"SELECT {listed} FROM ({placed}) AS placed_rows WHERE place"
-    drawn = f"SELECT {carried}, {draw} AS draw, 1 AS kept FROM ({numbered}) AS numbered_rows"
+        return _numbered(drawn, listed)
+    carried = ", ".join([listed, *cells])
+    drawn = f"SELECT {carried}, draw, 1 AS kept FROM ({drawn}) AS every_draw"
     for number, bound in enumerate(per):
         drawn = _by_groups(drawn, f"{carried}, draw", encoding, number, bound)
     beyond = encoding.domain.unit.rows + 1
     place = f"CASE WHEN kept = 1 THEN ROW_NUMBER() OVER (PARTITION BY u, kept ORDER BY draw) ELSE {beyond} END"
     placed = f"SELECT {listed}, {place} AS place FROM ({drawn}) AS bounded_rows"
+    return f"SELECT {listed} FROM ({placed}) AS placed_rows WHERE place"
+
+
+def in_drawn_order(
+    relation: str, columns: Sequence[str], content: str, dialect: Dialect, *, more: Mapping[str, str] | None = None
+) -> str:
+    """Return the rows of a relation with ``draw``, by which the rows of a unit are ordered.
+
+    Args:
+        relation: what stands after FROM; has the unit ``u``.
+        columns: columns of the relation to return, ``u`` among them.
+        content: SQL for a digest of the unit and of all that a row holds.
+        dialect: of the engine.
+        more: further columns, computed of each row.
+    """
+    own = "".join(f", {value} AS {name}" for name, value in (more or {}).items())
+    listed = ", ".join([*columns, *(more or {})])
+    keyed = f"SELECT {', '.join(columns)}, {content} AS content{own} FROM {relation}"
+    numbered = (
+        f"SELECT {listed}, content, ROW_NUMBER() OVER (PARTITION BY u, content ORDER BY u) AS repetition "
+        f"FROM ({keyed}) AS keyed_rows"
+    )
+    # The hash is a column before a window orders by it: engines may evaluate it again at every comparison.
+    draw = dialect.digest("CONCAT(content, repetition)")
+    return f"SELECT {listed}, {draw} AS draw FROM ({numbered}) AS numbered_rows"
+
+
+def first_rows(
+    relation: str, columns: Sequence[str], attributes: Sequence[Attribute], dialect: Dialect, most: int
+) -> str:
+    """Return at most so many rows of each unit, those that come first in the order of :func:`in_drawn_order`.
+
+    Args:
+        relation: what stands after FROM.
+        columns: all columns of the relation: codes, numbers, keys ``k0, k1, ...`` and the unit ``u``.
+        attributes: of the codes and numbers.
+        dialect: of the engine.
+        most: the most rows of one unit.
+    """
+    cells = [spelled_row(dialect, attributes, stored_values(attributes))] if attributes else []
+    keys = [f"COALESCE({dialect.text(name)}, '')" for name in columns if name.startswith("k")]
+    spelled = ", ' ', ".join([*cells, *keys, "''"])
+    content = dialect.digest(f"CONCAT(u, '|', {spelled})")
+    drawn = in_drawn_order(relation, columns, content, dialect)
+    return f"{_numbered(drawn, ', '.join(columns))} <= {most}"
+
+
+def _numbered(drawn: str, listed: str) -> str:
+    """Return the rows up to the comparison of their place within the unit."""
+    place = "ROW_NUMBER() OVER (PARTITION BY u ORDER BY draw)"
+    placed = f"SELECT {listed}, {place} AS place FROM ({drawn}) AS drawn_rows"
     return f"SELECT {listed} FROM ({placed}) AS placed_rows WHERE place"
 
 
@@ -205,14 +248,25 @@ def bounded_keys(relation: str, keys: Sequence[str], encoding: RowEncoding) -> s
 
 def row_content(encoding: RowEncoding) -> str:
     """Digest of id and encoded row, salted with the domain; equal rows of a unit share it on every engine."""
-    dialect, domain = encoding.dialect, encoding.domain
-    parts = [dialect.text(f"c{place}") for place in range(len(domain))]
-    for place in encoding.values:
-        attribute, value = domain.attributes[place], f"v{place}"
+    row = spelled_row(encoding.dialect, encoding.domain.attributes, encoding.values)
+    return encoding.dialect.digest(f"CONCAT('{encoding.domain.hash[:16]}', u, '|', {row})")
+
+
+def spelled_row(dialect: Dialect, attributes: Sequence[Attribute], values: Sequence[int]) -> str:
+    """Return SQL for the codes of a row, and for the numbers of some attributes, as text that is one on all engines.
+
+    Args:
+        dialect: of the engine.
+        attributes: of the row.
+        values: positions of those whose number is stored beside the code.
+    """
+    parts = [dialect.text(f"c{place}") for place in range(len(attributes))]
+    for place in values:
+        attribute, value = attributes[place], f"v{place}"
         if isinstance(attribute, Real):
             # Engines spell doubles differently, so a real number enters in 2^32 steps of its range.
             span = attribute.maximum - attribute.minimum
             above = vanishing(f"({value} - {attribute.minimum!r})")
             value = dialect.integer(f"FLOOR({above} / {span!r} * 4294967296)")
         parts.append(f"COALESCE({dialect.text(value)}, '')")
-    return dialect.digest(f"CONCAT('{domain.hash[:16]}', u, '|', " + ", ' ', ".join(parts) + ")")
+    return ", ' ', ".join(parts)

@@ -9,11 +9,13 @@ that is asked of a view can fail for its rows, and a view without rows is one li
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from sfumato.arguments import listed
 from sfumato.domain import Domain
+from sfumato.domain.join_bounds import bounded_joins
 from sfumato.domain.related_tables import RelatedTables
 from sfumato.domain.table_schema import Schema, SchemaTable
 from sfumato.domain.view import BoundedView
@@ -70,6 +72,12 @@ class JoinedTables:
                 owned = owned_rows(table, relations[table.name], self._owners_of(table.through.table))
                 relations[table.name] = engine.keep_joined(owned, [*self._keys(table), "u"])
         self._relations = relations
+        self._repeats = {
+            (table.name, column): self._repeated(relations[table.name], f"k{place}")
+            for table in schema
+            if table.public
+            for place, column in enumerate(table.columns)
+        }
         units = {engine.columns(name)[column].kind for name, column in self._unit_columns()}
         self._whole_units = whole and units == {ColumnKind.INTEGER}
 
@@ -92,10 +100,22 @@ class JoinedTables:
         """
         self._engine.ready()
 
+    def bounded(self, view: BoundedView) -> BoundedView:
+        """Return the view with its joins bounded by public numbers; it looks at no row.
+
+        Raises:
+            QueryError: a join could make too many rows of one unit.
+        """
+        return replace(view, view=bounded_joins(view.view, self.schema, self._repeats))
+
     def encode(self, view: BoundedView) -> Recodable:
-        """The rows of a view, bounded per unit: what is counted."""
-        encoding = ViewEncoding(view, self._relations, self._engine.dialect, whole_units=self._whole_units)
-        return self._engine.encoded(encoding)
+        """The rows of a view whose joins are bounded, bounded per unit: what is counted.
+
+        Raises:
+            QueryError: a join could make too many rows of one unit.
+        """
+        bounded, dialect = self.bounded(view), self._engine.dialect
+        return self._engine.encoded(ViewEncoding(bounded, self._relations, dialect, whole_units=self._whole_units))
 
     def derive(self, related: RelatedTables) -> EncodedRows:
         """The head of related tables, with all that is derived of the same units beside it."""
@@ -115,6 +135,12 @@ class JoinedTables:
         if table.through is None:
             return own
         return self._engine.keep_joined(found_owners(own, self._owners_of(table.through.table)), ["k"])
+
+    def _repeated(self, relation: str, key: str) -> int:
+        """The most rows of a public table that have one key."""
+        counted = f"SELECT COUNT(*) AS held FROM {relation} AS t WHERE {key} IS NOT NULL GROUP BY {key}"
+        ((most,),) = self._engine.rows(f"SELECT COALESCE(MAX(held), 0) FROM ({counted}) AS counted")
+        return int(most)
 
     def _keys(self, table: SchemaTable) -> list[str]:
         """The columns of keys that are kept of a table."""

@@ -27,7 +27,7 @@ from sfumato.domain.expression import (
     Operator,
 )
 from sfumato.domain.table_schema import SchemaTable
-from sfumato.domain.unit_views import Declared, WithFacts, WithGap
+from sfumato.domain.unit_views import AtMost, Declared, WithFacts, WithGap
 from sfumato.domain.view import (
     AnyRow,
     BoundedView,
@@ -44,6 +44,7 @@ from sfumato.domain.view import (
     UnitSum,
     View,
 )
+from sfumato.engine.bounding import first_rows
 from sfumato.engine.cell_statements import condition
 from sfumato.engine.dialect import Dialect, identity, missing
 from sfumato.engine.encoding import Encoding, bin_number, real, stored_values
@@ -104,7 +105,7 @@ class ViewEncoding:
     def _relation(self, view: View) -> str:
         return f"({self._selected(view)}) AS rows_of_view"
 
-    def _selected(self, view: View) -> str:
+    def _selected(self, view: View) -> str:  # noqa: C901 - one case a kind
         match view:
             case Scan():
                 return f"SELECT {', '.join(columns(view))} FROM {self.relations[view.table.name]}"
@@ -125,6 +126,8 @@ class ViewEncoding:
                 return self._with_gap(view)
             case WithFacts():
                 return self._with_facts(view)
+            case AtMost():
+                return first_rows(self._relation(view.source), columns(view), view.attributes, self.dialect, view.rows)
             case _:
                 raise TypeError(view)  # the tree is closed
 

@@ -54,7 +54,8 @@ class SchemaVault:
         The rows of the last views are kept.
 
         Raises:
-            QueryError: the view is bounded for other units than those of the schema, or of other tables.
+            QueryError: the view is bounded for other units than those of the schema, or of other tables, or its joins
+                could make too many rows of one unit.
             UnitError: earlier releases say that rows are somebody else's than this schema does.
             EngineError: the tables can no longer be read.
         """
@@ -65,6 +66,7 @@ class SchemaVault:
             raise QueryError(
                 "this view is of tables that the schema describes otherwise; make it of those of the schema"
             )
+        view = self.tables.bounded(view)
         self.refuse_other_owners()
         encoded = self._views.get(view.hash)
         if encoded is None:
