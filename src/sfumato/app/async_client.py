@@ -150,6 +150,10 @@ class AsyncHttpClient:
         """As :meth:`HttpClient.read_again`."""
         return await self._done(client_requests.read_again(name))
 
+    async def reading(self, name: str) -> JsonDocument:
+        """As :meth:`HttpClient.reading`."""
+        return await self._done(client_requests.reading(name))
+
     async def cap(self, name: str, analyst: str, **loss: Unpack[LossTerms]) -> JsonDocument:
         """As :meth:`HttpClient.cap`."""
         return await self._done(client_requests.cap(name, analyst, **loss))

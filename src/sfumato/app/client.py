@@ -200,8 +200,12 @@ class HttpClient:
         )
 
     def read_again(self, name: str) -> JsonDocument:
-        """Have a table read again and its content confirmed, after it has changed (stewards)."""
+        """Have a table read again: what it holds now is the next version, if it differs from the last (stewards)."""
         return self._done(client_requests.read_again(name))
+
+    def reading(self, name: str) -> JsonDocument:
+        """Return the last declared version, and whether the table's files were written since (stewards)."""
+        return self._done(client_requests.reading(name))
 
     def cap(self, name: str, analyst: str, **loss: Unpack[LossTerms]) -> JsonDocument:
         """Set what an analyst may spend; without a loss, lift the cap (stewards)."""

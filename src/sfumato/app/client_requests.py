@@ -213,6 +213,11 @@ def read_again(name: str) -> Exchange[JsonDocument]:
     return _document("POST", f"/v1/datasets/{name}/reading")
 
 
+def reading(name: str) -> Exchange[JsonDocument]:
+    """The version that is answered."""
+    return _document("GET", f"/v1/datasets/{name}/reading")
+
+
 def cap(name: str, analyst: str, **loss: Unpack[LossTerms]) -> Exchange[JsonDocument]:
     """What an analyst may spend."""
     fields = {"analyst": analyst, **(with_loss(loss) if loss else {"loss": None})}

@@ -17,7 +17,6 @@ from sfumato.domain import CsvFormat
 from sfumato.engine.open import ParquetFiles
 from sfumato.engine.port import ProtectedTable
 from sfumato.engine.table_files import literal_path
-from sfumato.errors import EngineError
 
 _CHUNK = 1 << 20  # bytes
 
@@ -47,6 +46,13 @@ class TableCopy:
         """Return all fields, for JSON."""
         return asdict(self)
 
+    def is_whole(self, folder: Path) -> bool:
+        """Return whether no file of the copy was changed, added or removed since it was made."""
+        try:
+            return digests(folder, self.name) == self.files
+        except OSError:
+            return False
+
     def open(self, folder: Path, *, empty: bool = False) -> ProtectedTable:
         """Open the copy as a table.
 
@@ -55,16 +61,10 @@ class TableCopy:
             empty: whether it may be without rows.
 
         Raises:
-            EngineError: a file is missing, was changed or added since the copy was made, or Spark does not start.
+            EngineError: the engine fails.
             TableError: it cannot be read.
         """
         place = folder / f"{self.name}.parquet"
-        try:
-            unchanged = digests(folder, self.name) == self.files
-        except OSError:
-            unchanged = False
-        if not unchanged:
-            raise EngineError(f"the copy of {self.name} is not as it was written", culprit=self.name)
         spelled = CsvFormat(decimal=self.decimal, thousands=self.thousands)
         if place.is_dir():  # which Spark alone writes
             from sfumato.engine.spark.spark_session import session

@@ -9,9 +9,9 @@ is asked for again; 0004 units, what entries state of their charges, and the con
 of a server's page, on which terms whom it answers, and what spares reading a whole journal to look at its end; 0006
 who enters a server by a provider of identities, names of datasets that change, approvals, and what stewards were told;
 0007 stored answers in the chain of hashes (:mod:`sfumato.ledger.answer_chain`); 0008 versions of the data, which
-owners declare (:mod:`sfumato.ledger.data_versions`), and an index of the entries that charge nothing, so that an
-account finds its releases without differential privacy; and the audit log of stewards' actions
-(:mod:`sfumato.ledger.audit_log`).
+owners declare (:mod:`sfumato.ledger.data_versions`), the snapshots from which a server answers, an index of the
+entries that charge nothing, so that an account finds its releases without differential privacy, and the audit log of
+stewards' actions (:mod:`sfumato.ledger.audit_log`).
 """
 
 from __future__ import annotations
@@ -240,6 +240,15 @@ _ACTIONS = (  # the audit log, and its last number and hash: one row
     CONSTRAINT one_head CHECK (id = 1)
 )""",
 )
+# version: the digest of its content; copies: of its tables, with the digests of their files; files: of its source
+_SNAPSHOTS = """CREATE TABLE service_snapshot (
+    dataset TEXT NOT NULL,
+    version TEXT NOT NULL,
+    folder TEXT NOT NULL,
+    copies TEXT NOT NULL,
+    files TEXT NOT NULL,
+    PRIMARY KEY (dataset)
+)"""
 _OPERATION = (_NAMES, _IDENTITIES, _LOGINS, _APPROVALS, _APPROVALS_FOUND, _NOTICES, _PROBES)
 SERVER_TABLES = (  # what a server keeps beside its journals
     # name: of its ledger, which stays; called: null where that is what it is called
@@ -255,15 +264,7 @@ SERVER_TABLES = (  # what a server keeps beside its journals
     retired TEXT,
     PRIMARY KEY (name)
 )""",
-    # content: of the whole table, however its domain is spelled; null where old code read it
-    """CREATE TABLE service_reading (
-    dataset TEXT NOT NULL,
-    number INTEGER NOT NULL,
-    version TEXT NOT NULL,
-    read TEXT NOT NULL,
-    content TEXT,
-    PRIMARY KEY (dataset)
-)""",
+    _SNAPSHOTS,
     """CREATE TABLE service_key (
     id TEXT NOT NULL,
     hash TEXT NOT NULL,
@@ -402,7 +403,7 @@ def bring_up_to_date(driver: Driver, found: str | None) -> None:
         return
     if found < "0002":
         make_tables(driver, *SERVER_TABLES)
-    elif found < "0006":
+    else:
         _bring_server_up_to_date(driver, found)
     if found < "0005":
         make_tables(driver, _BY_ANALYST, _CHECKPOINTS)
@@ -449,8 +450,10 @@ def _bind_answers(driver: Driver) -> None:
 
 
 def _bring_server_up_to_date(driver: Driver, found: str) -> None:
-    if found < "0004":
-        _run(driver, "ALTER TABLE service_reading ADD COLUMN content TEXT")
+    _run(driver, "DROP TABLE service_reading")
+    make_tables(driver, _SNAPSHOTS)
+    if found > "0005":
+        return
     if found < "0005":
         make_tables(driver, _SESSIONS, _TERMS, _GRANTS)
     else:

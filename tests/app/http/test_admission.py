@@ -138,12 +138,9 @@ def test_a_table_that_lies_elsewhere_by_now_is_not_read_again(folders):
             with pytest.raises(ServerError) as refused:
                 steward.read_again("people")
             assert refused.value.kind == "place-refused"
-            with server.client("ana") as analyst, pytest.raises(ServerError) as unread:
-                analyst.ask("people", "SELECT COUNT(*) FROM people", epsilon="0.1")
-            assert unread.value.kind == "data-unavailable"
-            assert str(folders) not in str(unread.value.problem)
-        with server.ledger("people") as ledger:
-            assert ledger.remaining().spent.epsilon == 0
+            with server.client("ana") as analyst:  # what was read when it lay where tables are served
+                assert analyst.ask("people", "SELECT COUNT(*) FROM people", epsilon="0.1").rows
+            assert steward.reading("people")["version"] == 1
     finally:
         server.stop()
 

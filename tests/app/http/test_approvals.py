@@ -22,7 +22,7 @@ from sfumato.app.http.registry import Key, Scope, TakenNameError
 from sfumato.app.http.service import Service
 from sfumato.app.requests.queries import AskRequest
 from sfumato.app.requests.releases import AnonymizeRequest, SynthesisFields
-from sfumato.errors import InputError
+from sfumato.errors import EngineError, InputError
 from sfumato.privacy.loss import Epsilon
 
 
@@ -258,7 +258,7 @@ def test_a_retired_dataset_releases_nothing_more_whoever_asks(service):
     query = form.read(service.loaded("people").domain, ())
     ask(service, epsilon="0.2")
     service.retire("people", retired=True)
-    with pytest.raises(RetiredError):
+    with pytest.raises((RetiredError, EngineError)):  # the latter as its snapshot is deleted
         form.answer(held, query)
     with pytest.raises(RetiredError):
         ask(service, epsilon="0.1")
@@ -270,6 +270,7 @@ def test_a_retired_dataset_releases_nothing_more_whoever_asks(service):
     assert [each.dataset.retired for each in service.all_open_to(key(service, "stew"))] == [True]
     assert spent(service) == Epsilon("0.2").value
     service.retire("people", retired=False)
+    service.tables.read_again(service.loaded("people"))
     ask(service, epsilon="0.1")
 
 
@@ -454,6 +455,7 @@ def test_a_release_that_waited_is_held_to_the_terms_of_when_it_is_made(service, 
         service.grants.let_in("people", "ana")
     assert spent(service) == 0
     service.retire("people", retired=False)
+    service.tables.read_again(service.loaded("people"))
     with release_jobs.AT_ONCE:
         job = release_jobs.release("people", form, ana, service)["job"]
         service.rename("people", "persons")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import html
+import time
 
 import httpx
 import pytest
@@ -145,7 +146,7 @@ def test_a_table_of_a_schema_is_not_registered_alone_without_a_word(hospital):
             (folder / "icd.csv").rename(folder / "hospital" / "icd.csv")
 
 
-def test_tables_that_changed_answer_only_after_their_steward_had_them_read(hospital):
+def test_tables_that_changed_are_answered_as_they_were_until_read_again(hospital):
     started, folder = hospital
     source = write_hospital(folder / "changing", seed=2)
     with started.client("stew", Scope.STEWARD) as steward, started.client("dora") as client:
@@ -154,12 +155,11 @@ def test_tables_that_changed_answer_only_after_their_steward_had_them_read(hospi
         assert client.ask("changing", count, epsilon="1e4").rows[0]["values"][0]["estimate"] == 800
         lines = (source / "visits.csv").read_text().splitlines()[:-1]
         (source / "visits.csv").write_text("\n".join(lines) + "\n")
-        with pytest.raises(ServerError, match="changed") as caught:
-            client.ask("changing", count, epsilon="2e4")
-        assert caught.value.problem["charged"] is False
+        assert client.ask("changing", count, epsilon="2e4").rows[0]["values"][0]["estimate"] == 800
         with pytest.raises(ServerError, match="registered under another name"):  # by its files, as it was not read yet
             steward.register("again", source=str(source), domain=SCHEMA, limit="1")
         assert steward.read_again("changing")["changed"] is True
+        time.sleep(1.5)  # until each worker has looked the version up
         assert client.ask("changing", count, epsilon="2e4").rows[0]["values"][0]["estimate"] == 799
 
 

@@ -73,7 +73,7 @@ def write(ledger: Ledger, loss: type[Epsilon | Rho], steps) -> tuple[Expected, d
     """Write the drawn journal; add up, beside the ledger, what it comes to for the dataset and for each analyst."""
     measure = "epsilon" if loss is Epsilon else "rho"
     everything, analysts = Expected(measure), {name: Expected(measure) for name in ("ana", "bob")}
-    entry, last, seen = 0, None, set()
+    entry, last, seen = len(list(ledger.journal())), None, set()  # a server has declared a version
     for kind, tenths, analyst in steps:
         if kind == "cap":
             ledger.set_cap(analyst, loss(tenths))

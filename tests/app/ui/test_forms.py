@@ -377,11 +377,14 @@ def test_a_steward_renames_and_retires_a_dataset_on_its_page(server, post, tmp_p
         status, text = post("/steward/latter/name", called="people")
         assert (status, "Nothing was spent" in text) == (409, True)
         assert "1 of 4 months have begun" in get(server, "/datasets/latter")[1]
-        assert "nothing more is released of it." in post("/steward/latter/retirement", retired="true")[1]
+        assert "nothing more is released of it" in post("/steward/latter/retirement", retired="true")[1]
         assert post("/datasets/latter/ask", how="sql", sql="SELECT COUNT(*) FROM t", epsilon="0.1")[0] == 403
         eventually(lambda: "latter: journal (retired)" in rows_of(get(server, "/steward")[1]))
-        assert "asked again as before" in post("/steward/latter/retirement")[1]
+        assert "Read its table again" in post("/steward/latter/retirement")[1]
         asked = {"how": "sql", "sql": "SELECT COUNT(*) FROM t"}
+        eventually(lambda: post("/datasets/latter/ask", **asked, epsilon="0.5")[0] == 503)
+        assert "The dataset is paused" in get(server, "/steward/latter")[1]
+        assert "It is as it was: version 1 goes on." in post("/steward/latter/reading")[1]
         eventually(lambda: post("/datasets/latter/ask", **asked, epsilon="0.5")[0] == 200)
         status, text = post("/datasets/latter/ask", **asked, epsilon="0.1")
         assert (status, "nothing was spent" in text.lower()) == (403, True)

@@ -36,6 +36,13 @@ def serve(
     rate: Annotated[
         int, typer.Option(min=0, help="Requests a minute that a worker takes of one key; 0 for any number.")
     ] = 3000,
+    snapshots: Annotated[
+        str | None,
+        typer.Option(
+            help="Folder for the rows of declared versions, which the server answers from; without, LEDGER.snapshots "
+            "next to a SQLite file, or sfumato/snapshots in the state folder of the server's user."
+        ),
+    ] = None,
     table_memory: Annotated[
         int, typer.Option(min=0, help="MiB that a worker's tables may hold before it forgets some; 0 for any number.")
     ] = 0,
@@ -92,7 +99,7 @@ def serve(
     remark_log(url)
     if sample:
         folder = Path(ledger).parent if "://" not in ledger else Path()
-        if not register_sample(url, _SAMPLE, _SAMPLE_LIMIT, folder):
+        if not register_sample(url, _SAMPLE, _SAMPLE_LIMIT, folder, snapshots=snapshots):
             remark(f"The bundled table is not registered: {folder / _SAMPLE}.parquet is a file of yours.")
     scheme = "http" if tls is None else "https"
     address = f"{scheme}://{host}:{port}" if base is None else base
@@ -102,7 +109,8 @@ def serve(
         remark(f"Steward, once and within an hour: {entrance}")
     with tempfile.TemporaryDirectory(prefix="sfumato-metrics-") as shared:
         os.environ |= {LEDGER: url, ARRIVAL: str(arrival)}
-        settings = Settings(tuple(tables or ()), rate, address, base, provider, origins, webhook, table_memory << 20)
+        bytes_kept = table_memory << 20
+        settings = Settings(tuple(tables or ()), rate, address, base, provider, origins, webhook, bytes_kept, snapshots)
         settings.to_environment()
         if workers > 1:  # a single worker is this process, which counts in its own memory
             os.environ[SHARED] = shared

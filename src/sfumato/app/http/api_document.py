@@ -55,12 +55,12 @@ _MEANINGS = {
     401: "No key, or one that opens nothing",
     403: "A budget that does not admit this, or something for stewards only",
     404: "No such dataset, release or key",
-    409: "A name or key that is taken, a table that has changed, or a release that is not ready",
+    409: "A name or key that is taken, or a release that is not ready",
     413: "A body that is too large",
     422: "A request, question or loss that is refused",
     429: "Too many requests of a key, or releases of yours that are not done yet; Retry-After says when to come again",
     500: "The server failed",
-    503: "The ledger or the data cannot be reached now",
+    503: "The dataset is paused, or the ledger or the data cannot be reached now",
 }
 
 

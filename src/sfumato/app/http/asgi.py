@@ -32,7 +32,12 @@ def application() -> FastAPI:
     to_standard_error()
     end_with_parent()
     settings = Settings.of_environment()
-    service = Service(os.environ[LEDGER], places=settings.places, table_bytes=settings.table_bytes)
+    service = Service(
+        os.environ[LEDGER],
+        places=settings.places,
+        table_bytes=settings.table_bytes,
+        snapshots=settings.snapshots,
+    )
     made = create(service, settings, notices=Notices(service, webhook=settings.webhook))
     gc.collect()
     gc.freeze()  # what a worker begins with stays: looking through it for what nobody needs any more took a sixth

@@ -132,6 +132,7 @@ def summary(loaded: Loaded) -> dict[str, Any]:
         "name": loaded.dataset.called,
         **_described(loaded.described),
         "unit": str(loaded.unit),
+        "version": version.number if (version := loaded.ledger.data_version()) is not None else None,
         "limit": str(loaded.ledger.limit),
         "left": str(account),
         "guarantee": account.guarantee,

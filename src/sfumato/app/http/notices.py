@@ -1,7 +1,7 @@
-"""What stewards are told without asking: a budget is low, a table has changed, a key ends soon.
+"""What stewards are told without asking: a budget is low, a table was written, a dataset is paused, a key ends soon.
 
 Each is a line of the log, and goes to a webhook where the operator named one.  It is told once for each state that it
-is about: again when the budget has changed, or the table once more; by one of all workers.
+is about: again when the budget has changed, or the table was read again and written once more; by one of all workers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ ENDING = timedelta(days=7)
 
 BETWEEN = 60.0  # seconds between looks
 _AGAIN = timedelta(hours=1)  # between two notices of one budget, which changes with each question
-_FILES = "table-files"  # kept with the notices: which files were read, and told to nobody
 _PATIENCE = 10.0  # seconds for a reply of the webhook
 
 
@@ -67,6 +66,8 @@ class Notices:
 
     def look(self) -> int:
         """Tell what is new; returns how much that was.  What fails of one dataset ends nothing of the others."""
+        with _Guard("snapshots"):
+            self._service.tidy()
         looks: list[Callable[[], Iterator[Notice]]] = [self._keys]
         with _Guard("datasets"):
             looks += [self._of(each) for each in self._service.registry.datasets() if not each.retired]
@@ -91,13 +92,13 @@ class Notices:
                     whose = {**facts, "analyst": analyst} if analyst else facts
                     state = f"{account.limit}: {account}"
                     yield Notice("budget-low", f"{dataset.name}/{analyst}", state, {**whose, "left": str(account)})
-            seen = self._seen(dataset)
-            changed = self._service.tables.changed(loaded, seen)
-            if changed is not None:
-                yield Notice("table-changed", dataset.name, changed, facts)
-            files = self._service.tables.files(loaded)
-            if files is not None and files != seen:
-                self._see(dataset, files)
+            tables = self._service.tables
+            snapshot = tables.snapshots.declared(dataset.name).snapshot
+            state = "none" if snapshot is None else snapshot.folder
+            if tables.written(loaded):
+                yield Notice("table-changed", dataset.name, state, facts)
+            if tables.paused(loaded):
+                yield Notice("dataset-paused", dataset.name, state, facts)
 
         return found
 
@@ -107,19 +108,6 @@ class Notices:
             if key.valid and key.expires - now < min(ENDING, (key.expires - key.issued) / 4):
                 end = key.expires.isoformat(timespec="minutes")
                 yield Notice("key-expiring", key.id, end, {"key": key.id, "holder": key.name, "expires": end})
-
-    def _seen(self, dataset: Dataset) -> str | None:
-        """What names the files of a table as they were when a worker, maybe of an earlier start, had read them."""
-        query = "SELECT state FROM service_notice WHERE kind = :kind AND subject = :subject"
-        with self._store.reading() as driver:
-            row = driver.record(query, {"kind": _FILES, "subject": dataset.name})
-        return None if row is None else str(row["state"])
-
-    def _see(self, dataset: Dataset, files: str) -> None:
-        which = {"kind": _FILES, "subject": dataset.name}
-        with self._store.founding() as driver:
-            driver.run("DELETE FROM service_notice WHERE kind = :kind AND subject = :subject", which)
-            driver.insert("service_notice", [{**which, "state": files, "told": _stamp()}])
 
     def _tell(self, notice: Notice) -> bool:
         """Tell a notice unless somebody told it; what the webhook did not take is told again."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -62,6 +63,13 @@ def unreadable(error: TableError | EngineError) -> RefusalError:
     if isinstance(error, EngineError):
         return RefusalError("data-unavailable", "The data cannot be read now", 503, str(error))
     return RefusalError("table-unusable", "The table cannot be used", 422, str(error))
+
+
+def unwritable(error: OSError, folder: Path) -> RefusalError:
+    """Why a snapshot cannot be kept, for a steward."""
+    reason = error.strerror or type(error).__name__
+    detail = f"the folder {folder} cannot be written: {reason}; tell the operator of the server"
+    return RefusalError("snapshot-unwritable", "The snapshot cannot be written", 503, detail)
 
 
 def unusable(error: DomainError) -> RefusalError:

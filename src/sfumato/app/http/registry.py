@@ -1,4 +1,4 @@
-"""What a server keeps beside its journals, in the same database: datasets, their confirmed versions, and keys.
+"""What a server keeps beside its journals, in the same database: datasets and keys.
 
 No secret is kept: of a key only the SHA-256 is stored, which is enough to recognise 256 random bits.
 """
@@ -9,19 +9,19 @@ import hashlib
 import json
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
 from sfumato.app.http.jobs import LEASE, Jobs
 from sfumato.app.http.names import plain_name, refuse_holder, refuse_name, spelled
+from sfumato.app.http.snapshots import Snapshot, enter
 from sfumato.domain import Unit
 from sfumato.engine.table_files import shown
 from sfumato.errors import InputError
-from sfumato.ledger import journal
 from sfumato.ledger.audit_log import ActionKind, Actor, Change, record
-from sfumato.ledger.dbapi import Driver, changed
+from sfumato.ledger.dbapi import Driver
 from sfumato.ledger.entry import digest as digest_of
 from sfumato.ledger.entry import journalled_version
 from sfumato.ledger.opening import create_or_check
@@ -32,7 +32,6 @@ PREFIX = "sfumato"
 SECRET_BYTES = 32
 _BETWEEN_USES = timedelta(minutes=10)
 _PROBE = 4096  # characters that are written to see whether the database takes any: it needs a page of its own
-_AND = ":"  # between the version of the rows and that of the columns whose values may be discovered
 
 
 class Scope(StrEnum):
@@ -71,25 +70,23 @@ class Dataset:
 
 
 @dataclass(frozen=True)
-class Read:
-    """A table as it was read: the names of its version under its domain, and its content, which no domain decides."""
-
-    versions: tuple[str, ...]
-    content: str
-
-    def version(self, secret: str) -> str:
-        """What the journal of that secret calls the version."""
-        return _AND.join(journalled_version(secret, version) for version in self.versions)
-
-
-@dataclass(frozen=True)
 class Registration:
-    """A dataset to register: the limit and the unit of its ledger, its table as it was read, and who registers it."""
+    """A dataset to register.
+
+    Attributes:
+        dataset: the dataset.
+        limit: the limit of its ledger.
+        unit: the unit of its ledger.
+        content: a name of all columns of all its tables.
+        snapshot: the copies of its tables.
+        by: who registers it; the system's user by default.
+    """
 
     dataset: Dataset
     limit: Loss
     unit: Unit
-    read: Read
+    content: str
+    snapshot: Snapshot
     by: Actor | None = None
 
     @property
@@ -152,7 +149,7 @@ class Registry:
     def register(
         self, new: Registration, *, same_place: Callable[[str, Mapping[str, Any]], bool], second_budget: bool
     ) -> tuple[Dataset, ...]:
-        """Register a dataset with its ledger, its unit and the version that was read, all at once or not at all.
+        """Register a dataset with its ledger, its unit and its first version, all at once or not at all.
 
         Nobody else registers meanwhile, so that of several who register one table under different names at the same
         time, one does, and the others are told.
@@ -180,13 +177,13 @@ class Registry:
             registered = [_as_dataset(row) for row in driver.records("SELECT * FROM service_dataset")]
             _refuse_taken(driver, dataset.name)
             alike = {each.name for each in registered if same_place(each.source, each.domain)}
-            alike |= same_content(driver, new.read)
+            alike |= same_content(driver, new.content)
             if alike and not second_budget:
                 return tuple(sorted((each for each in registered if each.name in alike), key=lambda each: each.called))
             create_or_check(driver, dataset.name, new.limit, new.unit)
             driver.insert("service_dataset", [row])
             driver.insert("service_name", [{"name": dataset.name, "dataset": dataset.name}])
-            confirm(driver, dataset.name, new.read)
+            enter(driver, dataset.name, new.content, new.snapshot, by=new.by)
             record(driver, Change(ActionKind.DATASET, dataset.name, None, new.facts), new.by)
         return ()
 
@@ -336,75 +333,12 @@ class Registry:
         return True
 
 
-@dataclass(frozen=True)
-class Reading:
-    """A confirmed version, as the journal calls it, and how often the steward has had the table read."""
-
-    version: str
-    number: int
-
-
-class TableVersions:
-    """The confirmed version of each dataset of a server, over a store that is prepared."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def version_of(self, dataset: str, versions: tuple[str, ...]) -> str:
-        """What the dataset's journal calls a version of its data; it tells nothing without the ledger's secret."""
-        with self._store.reading() as driver:
-            return Read(versions, "").version(journal.secret(driver, dataset))
-
-    def confirmed(self, dataset: str) -> Reading | None:
-        """What the steward confirmed last; None where nobody has read the table yet."""
-        with self._store.reading() as driver:
-            return _as_reading(_reading_row(driver, dataset))
-
-    def first(self, dataset: str, read: Read) -> Reading:
-        """Confirm what is read first; where something is confirmed already, that stands."""
-        with self._store.founding() as driver:
-            return _as_reading(_reading_row(driver, dataset)) or confirm(driver, dataset, read)
-
-    def confirm(self, dataset: str, read: Read, by: Actor | None = None) -> Reading:
-        """Confirm what was read in the place of what was confirmed last."""
-        with self._store.founding() as driver:
-            before, after = _as_reading(_reading_row(driver, dataset)), confirm(driver, dataset, read)
-            states = (None if each is None else asdict(each) for each in (before, after))
-            record(driver, Change(ActionKind.TABLE, dataset, *states), by)
-        return after
-
-
-def confirm(driver: Driver, dataset: str, read: Read) -> Reading:
-    """Confirm what was read, in a transaction that no other of its kind overlaps."""
-    secret, before = journal.secret(driver, dataset), _as_reading(_reading_row(driver, dataset))
-    found = Reading(read.version(secret), 1 if before is None else before.number + 1)
-    values = {
-        "number": found.number,
-        "version": found.version,
-        "read": _now(),
-        "content": journalled_version(secret, read.content),
-    }
-    if before is None:
-        driver.insert("service_reading", [{"dataset": dataset, **values}])
-    else:
-        update = f"UPDATE service_reading SET {changed(tuple(values))} WHERE dataset = :dataset"  # noqa: S608
-        driver.run(update, {"dataset": dataset, **values})
-    return found
-
-
-def same_content(driver: Driver, read: Read) -> set[str]:
-    """Datasets that hold what was read, as far as they were read.
-
-    Where old code read a table, only its version under its domain is known.
-    """
+def same_content(driver: Driver, content: str) -> set[str]:
+    """Return the names of datasets whose last declared version has a content."""
     joined = """
-    SELECT reading.dataset, reading.version, reading.content, journalled.secret
-    FROM service_reading AS reading JOIN ledger_dataset AS journalled ON journalled.name = reading.dataset"""
-    return {
-        dataset
-        for dataset, version, content, secret in driver.rows(joined)
-        if version == read.version(secret) or content == journalled_version(secret, read.content)
-    }
+    SELECT named.name, held.secret, held.version_digest FROM service_dataset AS named
+    JOIN ledger_dataset AS held ON held.name = named.name"""
+    return {name for name, secret, digest in driver.rows(joined) if digest == journalled_version(secret, content)}
 
 
 def _refuse_taken(driver: Driver, name: str, *, of_other_than: str | None = None) -> None:
@@ -474,11 +408,3 @@ def _as_key(row: Mapping[str, Any]) -> Key:
     issued, expires = (datetime.fromisoformat(row[name]) for name in ("issued", "expires"))
     used = None if row["used"] is None else datetime.fromisoformat(row["used"])
     return Key(row["id"], row["name"], Scope(row["scope"]), issued, expires, row["revoked"] is not None, used)
-
-
-def _reading_row(driver: Driver, dataset: str) -> Mapping[str, Any] | None:
-    return driver.record("SELECT * FROM service_reading WHERE dataset = :dataset", {"dataset": dataset})
-
-
-def _as_reading(row: Mapping[str, Any] | None) -> Reading | None:
-    return None if row is None else Reading(row["version"], row["number"])

@@ -24,17 +24,25 @@ from sfumato.app.http.identities import Identities
 from sfumato.app.http.jobs import LEASE
 from sfumato.app.http.names import plain_name, refuse_name, spelled
 from sfumato.app.http.periods import total_of
-from sfumato.app.http.problems import RefusalError, UnknownDatasetError, unreadable, unusable
+from sfumato.app.http.problems import RefusalError, UnknownDatasetError, unreadable, unusable, unwritable
 from sfumato.app.http.registry import (
     Dataset,
     Key,
     Registration,
     Registry,
     Scope,
-    TableVersions,
 )
 from sfumato.app.http.sessions import Sessions
-from sfumato.app.http.table_reading import Loaded, described, lies_at, read, unit_of, whole
+from sfumato.app.http.snapshots import Snapshots, snapshot_folder
+from sfumato.app.http.table_reading import (
+    Loaded,
+    described,
+    fingerprint,
+    lies_at,
+    open_copies,
+    open_source,
+    unit_of,
+)
 from sfumato.app.http.tables import ServedTables
 from sfumato.domain.related_tables import RelatedTables
 from sfumato.domain.table_schema import Schema
@@ -60,6 +68,7 @@ class Service:
         create: whether to make the database's tables where there are none; a server that starts again must not.
         places: where tables may lie that are registered; anywhere without.
         table_bytes: that tables may hold before those asked longest ago are forgotten; 0 for any number.
+        snapshots: a folder in which the snapshots of this ledger get a folder of their own; None for the usual place.
     """
 
     def __init__(
@@ -70,6 +79,7 @@ class Service:
         create: bool = False,
         places: TablePlaces | None = None,
         table_bytes: int = 0,
+        snapshots: str | None = None,
     ) -> None:
         self.url = url
         self._store = Store(url)
@@ -80,15 +90,22 @@ class Service:
         self.grants = Grants(self._store)
         self.approvals = Approvals(self._store)
         self.places = TablePlaces() if places is None else places
-        self.tables = ServedTables(TableVersions(self._store), self.places, most_bytes=table_bytes)
+        self.snapshots = Snapshots(self._store, snapshot_folder(self._store, snapshots))
+        self.tables = ServedTables(self.snapshots, self.places, most_bytes=table_bytes)
         self._loaded: dict[str, Loaded] = {}
         self._called: dict[str, tuple[float, Dataset]] = {}
         self._lock = threading.Lock()
 
     def register(
-        self, name: str, *, source: str, domain: Mapping[str, Any], limit: str, more: Mapping[str, Any]
+        self,
+        name: str,
+        *,
+        source: str,
+        domain: Mapping[str, Any],
+        limit: str,
+        more: Mapping[str, Any],
     ) -> Loaded:
-        """Register a dataset, after reading its table once, and open its ledger.
+        """Register a dataset, declare the version of its table that is read for it, and open its ledger.
 
         Args:
             name: what analysts call it.
@@ -101,8 +118,8 @@ class Service:
         Raises:
             InputError: the limit cannot be used, or the name is taken.
             RefusalError: the table lies where none is served, the domain cannot be used, the table cannot be read or
-                does not fit it, or it is registered under another name and nobody confirmed that it is to have a
-                second budget.
+                does not fit it, its snapshot cannot be written, or it is registered under another name and nobody
+                confirmed that it is to have a second budget.
         """
         refuse_name(name)
         name = plain_name(name)
@@ -124,17 +141,21 @@ class Service:
         if isinstance(found, Schema) and (dataset.rows is not None or dataset.discoverable):
             raise InputError("public rows and columns whose values are found belong to datasets of one table")
         try:
-            fresh = read(dataset, found)
-            content = whole(fresh, dataset, found)
+            read = open_source(dataset, found)
+            content = read.content
             lies = partial(lies_at, dataset, found)
             lies(source, domain)  # while it is still there
+            with self.snapshots.taking(read.copied, fingerprint(read.files)) as snapshot:
+                opened = open_copies(found, snapshot.copies, self.snapshots.place(snapshot))
+                others = self.registry.register(
+                    Registration(dataset, most, unit_of(found), content, snapshot, more.get("by")),
+                    same_place=lies,
+                    second_budget=more.get("second_budget", False),
+                )
         except (TableError, EngineError) as error:
             raise unreadable(error) from error
-        others = self.registry.register(
-            Registration(dataset, most, unit_of(found), content, more.get("by")),
-            same_place=lies,
-            second_budget=more.get("second_budget", False),
-        )
+        except OSError as error:
+            raise unwritable(error, self.snapshots.folder) from error
         if others:
             names = ", ".join(f"{each.called!r}{' (retired)' * each.retired}" for each in others)
             asked = "take that out of retirement" if all(each.retired for each in others) else "ask under that name"
@@ -146,7 +167,7 @@ class Service:
                 f"less than either limit says; {asked}, or confirm that there is to be a second budget",
             )
         loaded = self.loaded(name)
-        self.tables.begin(loaded, fresh)
+        self.tables.begin(loaded, opened, snapshot)
         return loaded
 
     def loaded(self, name: str) -> Loaded:
@@ -204,14 +225,22 @@ class Service:
         return self.loaded(called)
 
     def retire(self, name: str, *, retired: bool, by: Actor | None = None) -> Loaded:
-        """Release nothing more of a dataset, or go on.
+        """Release nothing more of a dataset, or go on once a steward has had its table read again.
 
         Raises:
             UnknownDatasetError: there is none of that name.
         """
         self.registry.retire(self.loaded(name).dataset, retired=retired, by=by)
         self._called.clear()
+        self.tidy()
         return self.loaded(name)
+
+    def tidy(self) -> None:
+        """Delete snapshots that nothing is answered from any more, and forget the tables of retired datasets."""
+        self.snapshots.remove_unneeded()
+        for dataset in self.registry.datasets():
+            if dataset.retired:
+                self.tables.forget(dataset.name)
 
     def all_open_to(self, key: Key) -> list[Loaded]:
         """Every dataset that a key's holder may ask, by name, without its table."""
@@ -261,12 +290,12 @@ class Service:
         return spelled(name, known)
 
     def vault(self, name: str, analyst: str) -> Vault:
-        """The dataset's vault, of the version that its steward confirmed, which charges the analyst as well.
+        """The dataset's vault, of the last declared version, which charges the analyst as well.
 
         What it charges for is admitted in the transaction that charges: see :class:`Approvals`.
 
         Raises:
-            RefusalError: the table cannot be read now, or has changed; nothing was charged.
+            RefusalError: the dataset is paused, or cannot be read now; nothing was charged.
         """
         loaded = self.loaded(name)
         found = self.tables.vault(loaded)
@@ -282,7 +311,7 @@ class Service:
         """The vault of a view of a dataset's tables, under the terms of :meth:`vault`.
 
         Raises:
-            RefusalError: the tables cannot be read now, or have changed; nothing was charged.
+            RefusalError: the dataset is paused, or cannot be read now; nothing was charged.
         """
         loaded = self.loaded(name)
         return self._asked_by(self.tables.view(loaded, view), loaded, analyst)
@@ -291,7 +320,7 @@ class Service:
         """The vault of whole units of a dataset's tables, under the terms of :meth:`vault`.
 
         Raises:
-            RefusalError: the tables cannot be read now, or have changed; nothing was charged.
+            RefusalError: the dataset is paused, or cannot be read now; nothing was charged.
         """
         loaded = self.loaded(name)
         return self._asked_by(self.tables.units(loaded, related), loaded, analyst)
@@ -333,8 +362,15 @@ def begin(url: str) -> None:
         store.prepare(create=True)
 
 
-def register_sample(url: str, name: str, limit: str, folder: Path) -> bool:
+def register_sample(url: str, name: str, limit: str, folder: Path, *, snapshots: str | None = None) -> bool:
     """Write the bundled table of a million children to a file, and register it, unless that was done before.
+
+    Args:
+        url: of the server's database.
+        name: of the dataset.
+        limit: of the dataset.
+        folder: where the file is written.
+        snapshots: as for :class:`Service`.
 
     Returns:
         Whether it is registered now: it is not where the file of that name holds something else.
@@ -344,7 +380,7 @@ def register_sample(url: str, name: str, limit: str, folder: Path) -> bool:
     from sfumato import data
 
     path = folder.resolve() / f"{name}.parquet"
-    with closing(Service(url)) as service:
+    with closing(Service(url, snapshots=snapshots)) as service:
         if service.registry.dataset(name) is not None:
             return True
         bundled = data.child_mental_health()

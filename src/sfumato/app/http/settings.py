@@ -27,6 +27,7 @@ class Settings:
         address: of the server, without a slash at its end.
         base_url: the same, where people reach it under that address alone, maybe by a proxy.
         table_bytes: that the tables of a worker may hold; 0 for any number.
+        snapshots: a folder for snapshots; None for the usual place.
         webhook: where notices are sent; None for the log alone.
         openid: the provider of identities, as a document; None where people enter by keys alone.
         origins: of other sites' pages that may send requests with a key to ``/v1``.
@@ -40,6 +41,7 @@ class Settings:
     origins: tuple[str, ...] = ()
     webhook: str | None = None
     table_bytes: int = 0
+    snapshots: str | None = None
 
     @classmethod
     def of_environment(cls) -> Settings:

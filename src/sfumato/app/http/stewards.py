@@ -43,21 +43,40 @@ router = APIRouter(prefix="/v1", tags=["stewards"], route_class=StrictRoute)
 
 @router.post("/datasets", status_code=201)
 def register(form: DatasetRequest, key: Steward, worker: Worker) -> dict[str, Any]:
-    """Register a dataset; its table is read and its content confirmed, and its limit never changes."""
+    """Register a dataset; its table is read and its first version declared, and its limit never changes."""
     more = {"rows": form.rows, "discoverable": form.discoverable, "second_budget": form.second_budget, "by": key.actor}
     return summary(worker.register(form.name, source=form.source, domain=form.domain, limit=form.limit, more=more))
 
 
 @router.post("/datasets/{name}/reading")
 def read_again(name: str, key: Steward, worker: Worker) -> dict[str, Any]:
-    """Read a table again and confirm what it holds now, for every worker.
+    """Read a table again and declare what it holds now, for every worker.
 
-    Until then no question about a table that has changed is answered.  Afterwards a question that was asked of the
-    former content is a new one, and is charged.
+    Until then every question is answered of the version that was declared last.  If the content differs from that, it
+    is the next version, in which every question is new and is charged.  If it does not, nothing is declared; a dataset
+    that was paused goes on.
     """
     loaded = worker.loaded(name)
     found, changed = worker.tables.read_again(loaded, by=key.actor)
-    return {"dataset": loaded.dataset.called, "reading": found.number, "changed": changed}
+    return {"dataset": loaded.dataset.called, "version": found.number, "changed": changed}
+
+
+@router.get("/datasets/{name}/reading")
+def reading(name: str, _: Steward, worker: Worker) -> dict[str, Any]:
+    """The last declared version, whether its dataset is paused, and whether the table's files were written since.
+
+    ``written`` is null where the table is not made of files.  Analysts learn nothing of it.
+    """
+    loaded = worker.loaded(name)
+    version = loaded.ledger.data_version()
+    return {
+        "dataset": loaded.dataset.called,
+        "version": None if version is None else version.number,
+        "declared": None if version is None else version.time,
+        "declared_by": None if version is None else version.declared_by,
+        "written": worker.tables.written(loaded),
+        "paused": worker.tables.paused(loaded),
+    }
 
 
 @router.put("/datasets/{name}/caps")

@@ -1,19 +1,22 @@
-"""Reading what is registered: a table with its domain, or the tables of a schema, and what names their content."""
+"""Reading what is registered: a table with its domain, or the tables of a schema, their content, and their copies."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
-from sfumato.app.http.registry import Dataset, Read
+from sfumato.app.http.registry import Dataset
 from sfumato.domain import Domain, Unit, parse
-from sfumato.domain.table_schema import VERSION, Schema, parse_schema
+from sfumato.domain.table_schema import VERSION, Schema, SchemaTable, parse_schema
 from sfumato.engine.encoding import any_attribute
 from sfumato.engine.joined import JoinedTables, open_schema_table, open_tables, table_place
 from sfumato.engine.open import open_table, same_place
-from sfumato.engine.port import ColumnKind, Encoded, ProtectedTable
+from sfumato.engine.port import ColumnKind, ProtectedTable, Recodable
+from sfumato.engine.table_copy import TableCopy, copy_table
 from sfumato.engine.table_files import Stamps, stamps
 from sfumato.errors import EngineError, InputError, QueryError, TableError
 from sfumato.ledger import Ledger
@@ -21,8 +24,10 @@ from sfumato.vault.schema_vault import SchemaVault
 from sfumato.vault.vault import Vault
 
 _AND = " "
+_TABLE = "table"  # the name of the one table of a dataset that has no schema
 
 Described: TypeAlias = Domain | Schema
+Opened: TypeAlias = Recodable | JoinedTables
 
 
 @dataclass(frozen=True)
@@ -60,48 +65,57 @@ class Loaded:
 
 
 @dataclass(frozen=True)
-class Fresh:
-    """A table that was just read, and its files as they stayed meanwhile.
+class SourceTables:
+    """The tables of a dataset where they lie, open, by name; ``files`` are their files as they were before."""
 
-    ``discoverable`` names the content with the columns whose values may be discovered, where there are such.
-    """
-
-    table: ProtectedTable
-    encoded: Encoded
-    discoverable: str | None
-    files: Stamps
-
-    @property
-    def versions(self) -> tuple[str, ...]:
-        """What names the content as far as it can be asked about."""
-        return (self.encoded.version, *(() if self.discoverable is None else (self.discoverable,)))
-
-    @property
-    def content(self) -> str:
-        """What names all columns, however the domain spells, bins or leaves them out."""
-        return _content(self.table)
-
-    def vault(self, ledger: Ledger) -> Vault:
-        """What answers questions of it."""
-        return Vault(self.encoded, ledger)
-
-
-@dataclass(frozen=True)
-class FreshTables:
-    """The tables of a schema that were just read; ``versions`` has the content of each."""
-
-    tables: JoinedTables
-    versions: tuple[str, ...]
+    dataset: Dataset
+    described: Described
+    tables: Mapping[str, ProtectedTable]
     files: Stamps
 
     @property
     def content(self) -> str:
-        """What names all columns of all tables, in whatever order a schema has them."""
-        return _AND.join(sorted(self.versions))
+        """What names all columns of all tables, however a description spells, bins or leaves them out.
 
-    def vault(self, ledger: Ledger) -> SchemaVault:
-        """What answers questions of views of them."""
-        return SchemaVault(self.tables, ledger)
+        Raises:
+            TableError, EngineError: a table cannot be read, or its files were written since they were opened.
+        """
+        found = _AND.join(sorted(map(_content, self.tables.values())))
+        self._refuse_written()
+        return found
+
+    def copied(self, folder: Path) -> tuple[TableCopy, ...]:
+        """Copy the described columns of all tables to a folder.
+
+        Raises:
+            TableError, EngineError: as for :attr:`content`.
+            OSError: the folder cannot be written.
+        """
+        found = self.described
+        if isinstance(found, Schema):
+            terms = {table.name: (_names(table), _ties(found, table)) for table in found}
+        else:
+            unit = () if found.unit.column is None else (found.unit.column,)
+            terms = {_TABLE: (found.names, (*unit, *self.dataset.discoverable))}
+        copies = tuple(
+            copy_table(self.tables[name], name, folder, attributes=attributes, ids=ids)
+            for name, (attributes, ids) in terms.items()
+        )
+        self._refuse_written()
+        return copies
+
+    def _refuse_written(self) -> None:
+        if files_of(self.dataset, self.described) != self.files:
+            raise EngineError("the table was written while it was read; have it read again later")
+
+
+def _names(table: SchemaTable) -> tuple[str, ...]:
+    return tuple(attribute.name for attribute in table.attributes)
+
+
+def _ties(schema: Schema, table: SchemaTable) -> tuple[str, ...]:
+    unit = schema.unit_column(table.name)
+    return (*table.columns, *(() if unit is None else (unit,)))
 
 
 def described(document: Mapping[str, Any]) -> Described:
@@ -152,48 +166,58 @@ def lies_at(dataset: Dataset, found: Described, known: str, document: Mapping[st
     return any(same_place(one, each) for one in theirs for each in mine)
 
 
-def read(dataset: Dataset, found: Described) -> Fresh | FreshTables:
-    """Read a table, with the columns whose values may be discovered, or all tables of a schema.
+def open_source(dataset: Dataset, found: Described) -> SourceTables:
+    """Open the tables of a dataset where they lie.
 
     Raises:
-        TableError: one cannot be read, does not fit what describes it, or lacks one of the columns.
-        EngineError: a database does not answer, or a file was written meanwhile.
+        TableError: one cannot be read, lacks a column whose values may be discovered, or lies in a database and does
+            not fit what describes it.  Whether tables of files fit, their copies show.
+        EngineError: a database does not answer.
     """
     files = files_of(dataset, found)
-    if isinstance(found, Schema):
-        try:
-            tables = open_tables(found, dataset.source)
-        except InputError as error:
-            raise TableError(str(error), culprit=dataset.name) from error
-        versions = tuple(_content(open_schema_table(found, each, dataset.source)) for each in found)
-        fresh: Fresh | FreshTables = FreshTables(tables, versions, files)
-    else:
-        fresh = _read_table(dataset, found, files)
-    _refuse_written(dataset, found, files)
-    return fresh
-
-
-def whole(fresh: Fresh | FreshTables, dataset: Dataset, found: Described) -> Read:
-    """What was read, with the content of all columns.
-
-    Raises:
-        TableError, EngineError: as for :func:`read`.
-    """
-    content = fresh.content
-    _refuse_written(dataset, found, fresh.files)
-    return Read(fresh.versions, content)
-
-
-def _read_table(dataset: Dataset, domain: Domain, files: Stamps) -> Fresh:
-    table = open_table(dataset.source, csv=domain.csv)
-    present = {column.name for column in table.schema()}
+    try:
+        if isinstance(found, Schema):
+            tables = {table.name: open_schema_table(found, table, dataset.source) for table in found}
+        else:
+            tables = {_TABLE: open_table(dataset.source, csv=found.csv)}
+    except InputError as error:
+        raise TableError(str(error), culprit=dataset.name) from error
+    present = {column.name for table in tables.values() for column in table.schema()}
     for name in dataset.discoverable:
         if name not in present:
             raise TableError(f"the table has no column {name!r} whose values could be discovered", culprit=name)
-    encoded = table.encode(domain)
-    assert encoded.version  # which reads it, where it was not read yet
-    discoverable = encoded.version_with(dataset.discoverable) if dataset.discoverable else None
-    return Fresh(table, encoded, discoverable, files)
+    if "://" in dataset.source:  # whose types its copy does not keep
+        _open(found, tables)
+    return SourceTables(dataset, found, tables, files)
+
+
+def open_copies(found: Described, copies: Sequence[TableCopy], folder: Path) -> Opened:
+    """Open the copies of a dataset's tables and encode their rows.
+
+    Raises:
+        TableError: a table does not fit what describes it.
+        EngineError: a copy is not as it was written, or the engine fails.
+    """
+    by_name = {each.name: each for each in copies}
+    if isinstance(found, Schema):
+        empty = {table.name: not table.public and table.name != found.units for table in found}
+    else:
+        empty = {_TABLE: False}
+    return _open(found, {name: by_name[name].open(folder, empty=may_be) for name, may_be in empty.items()})
+
+
+def _open(found: Described, tables: Mapping[str, ProtectedTable]) -> Opened:
+    return open_tables(found, tables) if isinstance(found, Schema) else tables[_TABLE].encode(found)
+
+
+def vault_of(opened: Opened, ledger: Ledger) -> Vault | SchemaVault:
+    """The vault of rows that were opened."""
+    return SchemaVault(opened, ledger) if isinstance(opened, JoinedTables) else Vault(opened, ledger)
+
+
+def fingerprint(files: Stamps) -> str:
+    """A digest of the state of files; empty if a table is not made of files on this machine."""
+    return hashlib.sha256(repr(files).encode()).hexdigest() if files else ""
 
 
 def _content(table: ProtectedTable) -> str:
@@ -201,8 +225,3 @@ def _content(table: ProtectedTable) -> str:
     columns = {column.name: column for column in table.schema() if column.kind is not ColumnKind.OTHER}
     names = sorted(columns)
     return table.encode(Domain((any_attribute(columns[names[0]]),))).version_with(tuple(names))
-
-
-def _refuse_written(dataset: Dataset, found: Described, files: Stamps) -> None:
-    if files_of(dataset, found) != files:
-        raise EngineError("the table was written while it was read; have it read again later")

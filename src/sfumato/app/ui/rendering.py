@@ -33,7 +33,7 @@ _FOR_PEOPLE = {
     "unknown-key": "Your key or session has ended.  Enter again, with a key that a steward gave you.",
     "expired-key": "Your key has expired or was revoked.  A steward can give you a new one.",
     "wrong-scope": "This page is for stewards.  Ask one of them, or enter with a steward's key.",
-    "table-changed": "The table has changed since a steward looked at it.  A steward has to have it read again first.",
+    "dataset-paused": "The dataset is paused.  Nothing is answered until a steward has had its table read again.",
     "unknown-dataset": "There is no dataset of that name that you may ask.  See the list of datasets.",
     "not-found": "There is nothing at this address.  See the list of datasets.",
 }

@@ -192,7 +192,9 @@ def retire(
 ) -> Response:
     """Release nothing more of a dataset, or go on."""
     stewards.retire(name, RetirementRequest(retired=form.retired), key, worker)
-    done = "It is retired: nothing more is released of it." if form.retired else "It is asked again as before."
+    done = "It is retired: nothing more is released of it, and its snapshot is deleted."
+    if not form.retired:
+        done = "It is no longer retired. Read its table again, and questions are answered again."
     return leave_note(request, f"{_HERE}/{name}", {"done": done})
 
 
@@ -210,14 +212,17 @@ def journal(
 
 @router.post("/steward/{name}/reading", response_class=HTMLResponse)
 def read_again(request: Request, name: str, key: Steward, worker: Worker) -> Response:
-    """Read the table again, and confirm what it holds now."""
+    """Read the table again, and declare what it holds now."""
     try:
-        _, changed = worker.tables.read_again(worker.loaded(name), by=key.actor)
+        version, changed = worker.tables.read_again(worker.loaded(name), by=key.actor)
     except REFUSALS as error:
         found = problem(error)
         return _journal(name, key, worker, problem=found, status=found["status"])
-    found_words = "has changed; questions are answered of its new content" if changed else "is as it was"
-    return leave_note(request, f"{_HERE}/{name}", {"done": f"The table was read: it {found_words}."})
+    if changed:
+        words = f"The table was read. Its content is version {version.number} now, in which every question is charged."
+    else:
+        words = f"The table was read. It is as it was: version {version.number} goes on."
+    return leave_note(request, f"{_HERE}/{name}", {"done": words})
 
 
 def _read(text: str) -> dict[str, Any]:
@@ -252,6 +257,7 @@ def _journal(
         analysts=[(analyst, str(account)) for analyst, account in loaded.ledger.caps().items()],
         terms=worker.grants.terms(loaded.dataset.name),
         named=worker.grants.named(loaded.dataset.name),
+        reading=stewards.reading(name, key, worker),
         whole=whole,
         broken=broken,
         **said,

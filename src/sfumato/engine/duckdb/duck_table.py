@@ -122,7 +122,14 @@ class DuckTable:
         listed = ", ".join(self.raw(name) for name in dict.fromkeys((*attributes, *ids)))
         with self.reading() as cursor:
             rows = cursor.sql(f"SELECT {listed} FROM {self.source.relation(cursor)}").to_arrow_reader(BATCH_ROWS)
-            write_batches(rows, rows.schema, out)
+            write_batches(self._readable(rows), rows.schema, out)
+
+    def _readable(self, rows: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        """Yield the batches; an error of reading one, whose text may quote a row, becomes ours."""
+        try:
+            yield from rows
+        except (pa.ArrowException, OSError):
+            raise TableError(f"{self.source.title} cannot be read, or is not what its name says") from None
 
     def encode(self, domain: Domain) -> Recodable:
         """Read the table once into codes, bounded per unit."""
