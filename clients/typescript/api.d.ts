@@ -16,7 +16,7 @@ export type AggregateFields = {
 /** How classes are found. */
 export type AnonymizationMethod = "optimal" | "samarati" | "mondrian" | "k-member";
 
-/** An anonymised table: what ``sfumato anonymize`` takes. ``hierarchies`` are documents with ``attribute`` and ``rows``, leaf first and top last; ``criteria`` go beyond k-anonymity and are spelled as on the command line; ``suppression`` is a share, ``suppress_rows`` the same limit in rows; ``seconds`` end optimal or k-member early; ``cut`` says where Mondrian cuts. */
+/** An anonymised table: what ``sfumato anonymize`` takes. ``hierarchies`` are documents with ``attribute`` and ``rows``, leaf first and top last; ``criteria`` go beyond k-anonymity and are spelled as on the command line; ``suppression`` is a share, ``suppress_rows`` the same limit in rows; ``keep`` are columns to publish as they are, ``keep_anyway`` those to publish although ``keep`` refuses them; ``seconds`` end optimal or k-member early; ``cut`` says where Mondrian cuts. */
 export type AnonymizeRequest = {
   "method": AnonymizationMethod;
   "quasi": Array<string>;
@@ -25,6 +25,7 @@ export type AnonymizeRequest = {
   "suppress_rows"?: number | null;
   "criteria"?: Array<string>;
   "keep"?: Array<string>;
+  "keep_anyway"?: Array<string>;
   "missing"?: MissingValues;
   "hierarchies"?: Array<Record<string, unknown>>;
   "seconds"?: number | null;

@@ -38,6 +38,7 @@ def workspace(tmp_path: Path) -> Path:
         "age": rng.integers(20, 60, 300),
         "town": rng.choice(["Aix", "Brest", "Caen", "?"], 300, p=[0.6, 0.3, 0.08, 0.02]),
         "ill": rng.choice(["yes", "no"], 300),
+        "id": np.arange(300),
     }
     csv.write_csv(pa.table(people), tmp_path / "people.csv")
     (tmp_path / "people.yaml").write_text(DOMAIN)
@@ -172,7 +173,7 @@ def test_risk_says_how_many_rows_have_a_missing_value(workspace: Path) -> None:
             1,
             "no limit below 1",
         ),
-        (("--k", "3", "--keep", "age", "--out", "out.csv"), 2, "cannot be kept"),
+        (("--k", "3", "--keep", "id", "--out", "out.csv"), 2, "for the owner alone: 300 distinct values"),
         (("--k", "3", "--hierarchies", "nowhere", "--out", "out.csv"), 2, "not a folder"),
         (("--k", "3", "--hierarchies", "broken", "--out", "out.csv"), 2, "does not nest"),
         (("--k", "3", "--hierarchies", "short", "--out", "out.csv"), 2, "misses 1 declared value,"),
@@ -304,7 +305,7 @@ def test_an_interrupted_search_says_that_nothing_was_charged(long: Path) -> None
 
 
 def test_a_program_that_is_told_to_end_leaves_nothing_half_written(long: Path) -> None:
-    with started(long, "--quasi", "age,town", "--keep", "words") as running:
+    with started(long, "--quasi", "age,town", "--keep-anyway", "words") as running:
         while not (partial := list(long.glob(".out.csv.*"))):
             assert running.poll() is None
             time.sleep(0.001)

@@ -346,6 +346,17 @@ def test_keys_count_units_and_bound_them(table, rows):
     assert sum(pairs["units"].to_pylist()) == sum(None not in triple for triple in distinct)
 
 
+@pytest.mark.parametrize("by", ["row", "person"])
+def test_values_held_are_counted_in_units_without_a_bound(table, rows, by):
+    domain = DOMAIN if by == "row" else KEPT
+    held = {(row["word"], place if by == "row" else row["person"]) for place, row in enumerate(rows)}
+    expected = Counter(word for word, unit in held if word is not None and unit is not None)
+    found = reveal(table.encode(domain).held("word"))
+    assert dict(zip(*found.to_pydict().values(), strict=True)) == expected
+    with pytest.raises(TableError):
+        table.encode(domain).held("nowhere")
+
+
 def test_each_row_of_a_unit_is_kept_equally_often(adapter, tmp_path, rows):
     # 6 000 people with rows "a", "a", "01", one of which is kept: "a" two times in three.
     blank = dict.fromkeys(rows[0])

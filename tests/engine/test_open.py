@@ -188,6 +188,7 @@ READ_AGAIN = {
     "keys": lambda encoded: encoded.keys(("word",)),
     "rows": lambda encoded: encoded.whole(),
     "all rows": lambda encoded: encoded.unbounded(),
+    "values held": lambda encoded: encoded.held("word"),
     "raw columns": lambda encoded: encoded.recoded(
         Recode(("word",), (np.zeros(2, np.uint8),), np.zeros((1, 1), np.uint8), pa.table({"word": ["all"]})), ("note",)
     ),

@@ -11,6 +11,7 @@ from typing import cast
 from sfumato.anonymize.criteria.criterion import CRITERIA_WANTED, Criterion
 from sfumato.anonymize.release.anonymized import Anonymized, disclose
 from sfumato.anonymize.release.decision import Decision, full_domain_decision
+from sfumato.anonymize.release.kept_columns import Keep, KeepList
 from sfumato.anonymize.release.request import (
     AnonymizationRequest,
     Quasi,
@@ -51,7 +52,7 @@ def optimal(
     quasi: Sequence[str | Quasi],
     criteria: Sequence[Criterion],
     suppression: str | Fraction | RowLimit,
-    keep: Sequence[str] = (),
+    keep: Sequence[str | Keep] = (),
     extent: Extent = EVERYWHERE,
 ) -> Anonymized:
     """The full-domain recoding of least loss, with a certificate.  No differential privacy.
@@ -62,7 +63,8 @@ def optimal(
         criteria: what every published class satisfies.
         suppression: largest share of rows that may be suppressed, 0 to 1, read exactly (``"0.02"``), or how many,
             ``RowLimit(30)``.
-        keep: further columns to publish as they are; never name a direct identifier.
+        keep: columns to publish as they are; never name a direct identifier.  A quasi-identifier among them is
+            generalised by nothing, and counts for the criteria.
         extent: where to look, and for how long; the whole lattice, until the least loss is proven.
 
     Raises:
@@ -72,9 +74,10 @@ def optimal(
     """
     _refuse_wrong(vault, criteria)
     expect(extent, Extent, "where to look is an Extent(...)")
+    kept = KeepList.read(keep)
     request = AnonymizationRequest(
         "optimal",
-        read_quasi(quasi, vault.domain),
+        read_quasi(quasi, vault.domain, kept),
         tuple(criteria),
         _share(vault, suppression),
         {"height": extent.height, "seconds": None if math.isinf(extent.seconds) else extent.seconds},
@@ -89,7 +92,7 @@ def optimal(
             lattice, optimum.node.vector, request=request, domain=vault.domain, certificate=optimum.certificate
         )
 
-    return disclose(vault, request, keep, decide)
+    return disclose(vault, request, kept, decide)
 
 
 def samarati(
@@ -98,7 +101,7 @@ def samarati(
     quasi: Sequence[str | Quasi],
     criteria: Sequence[Criterion],
     suppression: str | Fraction | RowLimit,
-    keep: Sequence[str] = (),
+    keep: Sequence[str | Keep] = (),
     order: TieBreak = TieBreak.LEXICOGRAPHIC,
 ) -> Anonymized:
     """A full-domain recoding of the lowest feasible height (Samarati 2001).  No differential privacy.
@@ -110,7 +113,7 @@ def samarati(
         quasi: what an attacker may know.
         criteria: what every published class satisfies; monotone under the suppression allowed.
         suppression: largest share of rows that may be suppressed, or how many.
-        keep: further columns to publish as they are.
+        keep: columns to publish as they are, see :func:`optimal`.
         order: which feasible recoding of the lowest height is taken.
 
     Raises:
@@ -120,9 +123,10 @@ def samarati(
     """
     _refuse_wrong(vault, criteria)
     expect(order, TieBreak, "the order is one of sf.anonymize.TieBreak")
+    kept = KeepList.read(keep)
     request = AnonymizationRequest(
         "samarati",
-        read_quasi(quasi, vault.domain),
+        read_quasi(quasi, vault.domain, kept),
         tuple(criteria),
         _share(vault, suppression),
         {"order": order.value},
@@ -135,7 +139,7 @@ def samarati(
             raise _infeasible(lattice)
         return full_domain_decision(lattice, node.vector, request=request, domain=vault.domain, certificate=None)
 
-    return disclose(vault, request, keep, decide)
+    return disclose(vault, request, kept, decide)
 
 
 def _refuse_wrong(vault: Vault, criteria: Sequence[Criterion]) -> None:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from time import monotonic
 from typing import cast
 
 import numpy as np
@@ -18,11 +19,12 @@ from sfumato.anonymize.clustering import mondrian_cuts
 from sfumato.anonymize.clustering.k_member_clustering import k_member_partition
 from sfumato.anonymize.clustering.mondrian_cuts import Cutter, Region, Rule
 from sfumato.anonymize.clustering.mondrian_levels import greedy_partition
-from sfumato.anonymize.clustering.space import Intervals, Partition, Space
+from sfumato.anonymize.clustering.space import Group, Intervals, Partition, Space
 from sfumato.anonymize.criteria.criterion import CRITERIA_WANTED, Classes, Criterion, KAnonymity, safe
-from sfumato.anonymize.microdata import Microdata
+from sfumato.anonymize.microdata import Microdata, group, pack
 from sfumato.anonymize.release.anonymized import Anonymized, disclose
 from sfumato.anonymize.release.decision import Decision, local_decision
+from sfumato.anonymize.release.kept_columns import NOTHING_KEPT, Keep, KeepList
 from sfumato.anonymize.release.request import AnonymizationRequest, Missing, Quasi, microdata, read_quasi
 from sfumato.anonymize.search.lattice import check_criteria
 from sfumato.arguments import expect, expect_all, whole
@@ -154,7 +156,7 @@ def mondrian(
     *,
     quasi: Sequence[str | Quasi],
     criteria: Sequence[Criterion],
-    keep: Sequence[str] = (),
+    keep: Sequence[str | Keep] = (),
     cut: Cut = Cut.GREEDY,
 ) -> Anonymized:
     """Multidimensional recoding by cutting in two (LeFevre et al. 2006).  No row suppressed, no differential privacy.
@@ -164,7 +166,8 @@ def mondrian(
         quasi: what an attacker may know; with a hierarchy its cells are used, otherwise free intervals.
         criteria: what every published class satisfies; none that needs a population, and for the relaxed
             cut none on sensitive values, as which of a tuple's rows go where is drawn later.
-        keep: further columns to publish as they are.
+        keep: columns to publish as they are.  A quasi-identifier among them is generalised by nothing, and counts for
+            the criteria: rows that differ in it share no class.
         cut: where a region is cut; greedy loses least.
 
     Raises:
@@ -175,8 +178,9 @@ def mondrian(
     refuse_no_vault(vault)
     expect_all(criteria, Criterion, CRITERIA_WANTED)
     expect(cut, Cut, "the cut is one of sf.anonymize.Cut")
+    kept = KeepList.read(keep)
     request = AnonymizationRequest(
-        "mondrian", read_quasi(quasi, vault.domain), tuple(criteria), "0", {"cut": cut.value}
+        "mondrian", read_quasi(quasi, vault.domain, kept), tuple(criteria), "0", {"cut": cut.value}
     )
     _refuse(request, sensitive_allowed=cut is not Cut.RELAXED)
 
@@ -187,28 +191,31 @@ def mondrian(
 
         sensitive = list(data.sensitive.items())
 
-        def publishable(region: Region) -> bool:
+        def publishable(tuples: Integers, rows: Integers) -> bool:
             one = Classes(
-                members=region.tuples[:1],
-                counts=region.rows.sum(keepdims=True),
+                members=tuples[:1],
+                counts=rows.sum(keepdims=True),
                 population=None,
-                sensitive={name: histogram[region.tuples].sum(axis=0)[None] for name, histogram in sensitive},
+                sensitive={name: histogram[tuples].sum(axis=0)[None] for name, histogram in sensitive},
                 overall=data.overall,
                 declared=data.declared,
             )
             return bool(safe(request.criteria, one)[0])
 
-        rule = Rule(max(each.least_rows for each in request.criteria), publishable)
-        if not rule.holds(Region(np.arange(len(data.counts)), data.counts)):
-            wanted = " and ".join(map(str, request.criteria))
-            raise InfeasibleError(f"the whole table as one class does not satisfy {wanted}", culprit=request.criteria)
-        if cut is Cut.GREEDY and all(isinstance(each, KAnonymity) for each in request.criteria):
-            partition = greedy_partition(space, least=rule.least)  # the same classes, many at once
-        else:
-            partition = mondrian_cuts.partition(space, cutter=_CUTTERS[cut], rule=rule)
+        least = max(each.least_rows for each in request.criteria)
+
+        def divide(tuples: Integers, part: Space) -> Partition:
+            rule = Rule(least, lambda region: publishable(tuples[region.tuples], region.rows))
+            if not rule.holds(Region(np.arange(len(tuples)), part.counts)):
+                raise _indivisible(request)
+            if cut is Cut.GREEDY and all(isinstance(each, KAnonymity) for each in request.criteria):
+                return greedy_partition(part, least=least)  # the same classes, many at once
+            return mondrian_cuts.partition(part, cutter=_CUTTERS[cut], rule=rule)
+
+        partition = _divided(space, _blocks(data, request.quasi), divide)
         return local_decision(data, space, partition, request=request, domain=vault.domain)
 
-    return disclose(vault, request, keep, decide)
+    return disclose(vault, request, kept, decide)
 
 
 def k_member(
@@ -216,7 +223,7 @@ def k_member(
     *,
     quasi: Sequence[str | Quasi],
     k: int,
-    keep: Sequence[str] = (),
+    keep: Sequence[str | Keep] = (),
     search: Search = UNTIL_DONE,
     watch: Callable[[str], None] | None = None,
 ) -> Anonymized:
@@ -226,7 +233,8 @@ def k_member(
         vault: the table.
         quasi: what an attacker may know; with a hierarchy its cells are used, otherwise free intervals.
         k: least rows of a class.
-        keep: further columns to publish as they are.
+        keep: columns to publish as they are.  A quasi-identifier among them is generalised by nothing, and counts for
+            the criteria: rows that differ in it share no class.
         search: how long the local search goes on.  Stopped by the clock it makes other classes each time: a release
             that is journalled is handed out again as it is, but do not publish two of the same rows.
         watch: told in a few words what comes next; large tables take minutes.
@@ -238,9 +246,10 @@ def k_member(
     """
     refuse_no_vault(vault)
     expect(search, Search, "how long to search is a Search(...)")
+    kept = KeepList.read(keep)
     limited = {} if math.isinf(search.seconds) else {"seconds": search.seconds}
     request = AnonymizationRequest(
-        "k-member", read_quasi(quasi, vault.domain), (KAnonymity(k),), "0", {"effort": search.effort, **limited}
+        "k-member", read_quasi(quasi, vault.domain, kept), (KAnonymity(k),), "0", {"effort": search.effort, **limited}
     )
     _refuse(request, sensitive_allowed=False)
 
@@ -249,19 +258,28 @@ def k_member(
         check_criteria(request.criteria, data)
         space = _space(vault, data, request.quasi)
         # the same table and question give the same classes, whatever is kept, so that asking twice reveals no more
-        digest = hashlib.sha256(f"{vault.encoded.version} {request.question(())}".encode()).digest()
+        digest = hashlib.sha256(f"{vault.encoded.version} {request.question(NOTHING_KEPT)}".encode()).digest()
         rng = generator(int.from_bytes(digest[:8], "big"))
-        partition = k_member_partition(space, k=k, effort=search.effort, rng=rng, seconds=search.seconds, watch=watch)
+        blocks = _blocks(data, request.quasi)
+        ends = monotonic() + search.seconds
+
+        def divide(tuples: Integers, part: Space) -> Partition:
+            if part.counts.sum() < k:
+                raise _indivisible(request)
+            seconds = max(ends - monotonic(), 0.0) * len(tuples) / len(data.counts)
+            return k_member_partition(part, k=k, effort=search.effort, rng=rng, seconds=seconds, watch=watch)
+
+        partition = _divided(space, blocks, divide)
         decision = local_decision(data, space, partition, request=request, domain=vault.domain)
         if not limited:
             return decision
         clock = {"seconds": search.seconds, "stopped": partition.stopped}
         return replace(decision, facts={**decision.facts, "search": clock})
 
-    return disclose(vault, request, keep, decide)
+    return disclose(vault, request, kept, decide)
 
 
-def microaggregate(vault: Vault, *, quasi: Sequence[str], k: int, keep: Sequence[str] = ()) -> Anonymized:
+def microaggregate(vault: Vault, *, quasi: Sequence[str], k: int, keep: Sequence[str | Keep] = ()) -> Anonymized:
     """Groups of k to 2k - 1 rows close to each other (MDAV), published with their means.
 
     No differential privacy.  Distances are Euclidean after every attribute is divided by its standard deviation.
@@ -271,7 +289,8 @@ def microaggregate(vault: Vault, *, quasi: Sequence[str], k: int, keep: Sequence
         vault: the table.
         quasi: numbers that an attacker may know.
         k: least rows of a group.
-        keep: further columns to publish as they are.
+        keep: columns to publish as they are.  A quasi-identifier among them is generalised by nothing, and counts for
+            the criteria: rows that differ in it share no class.
 
     Raises:
         InputError: what is asked does not make sense, or an attribute is no number.
@@ -280,11 +299,12 @@ def microaggregate(vault: Vault, *, quasi: Sequence[str], k: int, keep: Sequence
     """
     refuse_no_vault(vault)
     expect_all(quasi, str, "quasi-identifiers are a list of names")
+    kept = KeepList.read(keep)
     for name in quasi:
         if not isinstance(attribute := vault.domain[name], Integer | Real):
             held = "categories" if isinstance(attribute, Categorical) else "dates"
             raise InputError(f"{name!r} has {held}, which have no mean; use k_member", culprit=name)
-    known = (_with_mean(each, vault.domain[each.name]) for each in read_quasi(quasi, vault.domain))
+    known = (_with_mean(each, vault.domain[each.name]) for each in read_quasi(quasi, vault.domain, kept))
     request = AnonymizationRequest("microaggregate", tuple(known), (KAnonymity(k),), "0", {})
 
     def decide() -> Decision:
@@ -292,11 +312,51 @@ def microaggregate(vault: Vault, *, quasi: Sequence[str], k: int, keep: Sequence
         check_criteria(request.criteria, data)
         space = _space(vault, data, request.quasi)
         values = positions(space)
-        groups = mdav_partition(standardised(values, space.counts), space.counts, k=k)
+        standard = standardised(values, space.counts)
+
+        def divide(tuples: Integers, part: Space) -> Partition:
+            if part.counts.sum() < k:
+                raise _indivisible(request)
+            return mdav_partition(standard[tuples], part.counts, k=k)
+
+        groups = _divided(space, _blocks(data, request.quasi), divide)
         names = [tuple(f"{mean:g}" for mean in each) for each in means(values, groups)]
         return local_decision(data, space, groups, request=request, domain=vault.domain, names=names)
 
-    return disclose(vault, request, keep, decide)
+    return disclose(vault, request, kept, decide)
+
+
+def _blocks(data: Microdata, quasi: Sequence[Quasi]) -> list[Integers]:
+    """The tuples that may share a class: all, or those with equal cells of the quasi-identifiers that are kept."""
+    kept = [place for place, each in enumerate(quasi) if each.kept]
+    codes = [data.codes[:, place] for place in kept] or [np.zeros(len(data.counts), dtype=np.int64)]
+    classes = group(pack(codes, [int(column.max(initial=0)) + 1 for column in codes])).classes
+    order = np.argsort(classes, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(classes[order])) + 1)
+
+
+def _divided(space: Space, blocks: Sequence[Integers], divide: Callable[[Integers, Space], Partition]) -> Partition:
+    """The classes of all blocks; ``divide`` makes those of one, of its tuples and their part of the space."""
+    groups: list[Group] = []
+    stopped = False
+    for tuples in blocks:
+        found = divide(tuples, space.part(tuples, space.counts[tuples]))
+        ends = np.searchsorted(found.classes, np.arange(1, found.size))
+        groups += zip(np.split(tuples[found.tuples], ends), np.split(found.rows, ends), strict=True)
+        stopped = stopped or found.stopped
+    return replace(Partition.of(groups), stopped=stopped)
+
+
+def _indivisible(request: AnonymizationRequest) -> InfeasibleError:
+    wanted = " and ".join(map(str, request.criteria))
+    kept = ", ".join(each.name for each in request.quasi if each.kept)
+    if not kept:
+        return InfeasibleError(f"the whole table as one class does not satisfy {wanted}", culprit=request.criteria)
+    return InfeasibleError(
+        f"rows that have equal values of the kept {kept} do not satisfy {wanted}, even as one class; keep fewer "
+        "quasi-identifiers, or use the optimal search with a suppression limit",
+        culprit=request.criteria,
+    )
 
 
 def _with_mean(quasi: Quasi, attribute: Attribute) -> Quasi:

@@ -128,8 +128,8 @@ class HttpClient:
     def anonymize(self, name: str, *, method: str, quasi: Sequence[str], k: int, **more: Any) -> str:  # noqa: ANN401  (JSON)
         """Ask for an anonymised table in the background (stewards); returns the id of the job.
 
-        ``more`` may have ``suppression``, ``suppress_rows``, ``criteria``, ``keep``, ``missing``, ``hierarchies``,
-        ``seconds`` and ``cut``, as ``sfumato anonymize`` takes them.
+        ``more`` may have ``suppression``, ``suppress_rows``, ``criteria``, ``keep``, ``keep_anyway``, ``missing``,
+        ``hierarchies``, ``seconds`` and ``cut``, as ``sfumato anonymize`` takes them.
         """
         return self._done(client_requests.anonymize(name, method=method, quasi=quasi, k=k, **more))
 

@@ -392,12 +392,22 @@ class EncodedRows:
         """Number of all rows."""
         return self._rows(Unit.row())
 
+    def held(self, column: str) -> Exact[pa.Table]:
+        """Distinct values of a raw column with their number of different units."""
+        unit = self.domain.unit
+        every = self._loose(unit if unit.column is None else unit.bounded(rows=_EVERY_ROW, per=()))
+        return every.keys((column,))
+
     def _rows(self, unit: Unit) -> Exact[int]:
-        """Number of rows under a unit: one attribute is encoded again, every value of it kept."""
+        """Number of rows under a unit."""
+        return Exact(int(reveal(self._loose(unit).marginals([()])[0]).sum()))
+
+    def _loose(self, unit: Unit) -> Encoded:
+        """All rows under a unit: one attribute is encoded again, every value of it kept."""
         loose = replace(next(iter(self.domain)), nullable=True, unknown=Unknown.CATEGORY)
         again = self._table.encode(Domain((loose,), unit=unit))
         self.store.ready()  # both were read from the same files
-        return Exact(int(reveal(again.marginals([()])[0]).sum()))
+        return again
 
     def recoded(self, recode: Recode, raw: tuple[str, ...]) -> Exact[pa.Table]:
         """Rewritten rows in random order."""

@@ -327,6 +327,16 @@ class Recodable(Encoded, Protocol):
         """
         ...
 
+    def held(self, column: str) -> Exact[pa.Table]:
+        """Distinct values of a raw column as text, with column ``units``: the number of different units that hold each.
+
+        No bound on the rows of a unit applies.  Reads the table again.
+
+        Raises:
+            TableError: a column that the table does not have.
+        """
+        ...
+
     def recoded(self, recode: Recode, raw: tuple[str, ...]) -> Exact[pa.Table]:
         """Rewritten rows in random order: the columns of ``recode.labels``, then the ``raw`` columns as they
         are.  Reads the table again.

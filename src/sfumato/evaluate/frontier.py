@@ -341,11 +341,11 @@ def aim(rows: Rows, *, loss: EpsilonDelta, ways: int = 2) -> Released:
 
 def mondrian(rows: Rows, *, k: int, quasi: tuple[str, ...] | None = None) -> Released:
     """Rows recoded by Mondrian on ``quasi`` (all columns without), the others kept."""
-    from sfumato.anonymize import KAnonymity
+    from sfumato.anonymize import KAnonymity, Keep
     from sfumato.anonymize import mondrian as method
 
     names = rows.domain.names if quasi is None else quasi
-    keep = tuple(name for name in rows.domain.names if name not in names)
+    keep = tuple(Keep(name=name, anyway=True) for name in rows.domain.names if name not in names)  # nobody is given it
     with TemporaryDirectory() as folder:
         vault = _on_disk(rows, Path(folder))
         release = method(vault, quasi=names, criteria=[KAnonymity(k)], keep=keep)

@@ -16,7 +16,7 @@ import pytest
 
 import sfumato as sf
 from sfumato import anonymize
-from sfumato.anonymize import Anonymized, KAnonymity, KMap, Missing, Quasi, parse_criterion
+from sfumato.anonymize import Anonymized, KAnonymity, Keep, KMap, Missing, Quasi, parse_criterion
 from sfumato.anonymize.criteria.criterion import Criterion
 from sfumato.anonymize.full_domain import Extent
 from sfumato.anonymize.release.recoding import FullDomainRecoding, load_recoding, parse_recoding
@@ -190,7 +190,7 @@ def test_written_files_hold_the_same_classes(method: str, suffix: str, tmp_path:
 def test_kept_text_may_hold_line_ends_and_quotes(suffix: str, tmp_path: Path) -> None:
     notes = ["two\nlines", 'a "quote", and a comma', "", "\r\n"] * (ROWS // 4)
     source = vault(tmp_path, people().append_column("note", pa.array(notes)))
-    release = anonymize.mondrian(source, quasi=["age"], criteria=K3, keep=["note"])
+    release = anonymize.mondrian(source, quasi=["age"], criteria=K3, keep=[Keep(name="note", anyway=True)])
     path = tmp_path / f"out{suffix}"
     release.write(path)
     if suffix == ".parquet":
@@ -213,7 +213,8 @@ def test_a_release_without_rows_is_a_file_with_a_header(suffix: str, tmp_path: P
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_a_full_disk_is_named_and_nothing_is_left(suffix: str, tmp_path: Path) -> None:
-    release = anonymize.mondrian(vault(tmp_path, people(0, 40_000)), quasi=["age"], criteria=K3, keep=["name"])
+    keep = [Keep(name="name", anyway=True)]
+    release = anonymize.mondrian(vault(tmp_path, people(0, 40_000)), quasi=["age"], criteria=K3, keep=keep)
     before = sorted(tmp_path.iterdir())
     _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 13, most))  # a file that grows beyond fails, as on a full disk
@@ -422,7 +423,7 @@ def test_what_cannot_be_meant_is_refused_and_leaves_the_journal_alone(tmp_path: 
         ({"criteria": [diverse]}, InfeasibleError, "no limit below 1"),
         ({"criteria": [parse_criterion("distinct-diversity:l=2,sensitive=age")]}, InputError, "both"),
         ({"suppression": "1.5"}, InputError, "suppression limit"),
-        ({"keep": ["age"]}, InputError, "quasi-identifier and cannot be kept"),
+        ({"keep": ["name"]}, InputError, "the domain does not describe it"),
         ({"keep": ["ill", "ill"]}, InputError, "twice"),
         ({"quasi": [Quasi(name="town", hierarchy=flat("town", ["Aix"]))]}, DomainError, "misses 2 declared values"),
     ]

@@ -41,6 +41,18 @@ def test_an_anonymised_table_is_made_in_the_background(steward, method):
     assert steward.budget("people")["left"] == before
 
 
+def test_a_nearly_unique_column_is_kept_on_the_steward_s_word_alone(steward):
+    asked = {"method": "mondrian", "quasi": ["age"], "k": 5}
+    state = finished(steward, steward.anonymize("people", **asked, keep=["income"]))
+    assert state["state"] == "failed"
+    assert "'income' is not published as it is: it is nearly unique" in state["note"]
+    assert "for the owner alone: 1,000 distinct values" in state["note"]
+    state = finished(steward, steward.anonymize("people", **asked, keep=["sex"], keep_anyway=["income"]))
+    assert state["state"] == "done", state
+    assert "by the owner's decision (--keep-anyway): income" in state["statement"]["guarantee"]
+    assert "(--keep-anyway): income" in steward.journal("people")[-1]["statement"]
+
+
 def test_a_hierarchy_and_further_criteria_are_taken(steward):
     job = steward.anonymize(
         "people",

@@ -12,10 +12,11 @@ from typing import Any, cast
 import pyarrow as pa
 
 from sfumato.anonymize.release.decision import Decision, applied_decision
+from sfumato.anonymize.release.kept_columns import Keep, KeepList
 from sfumato.anonymize.release.recoding import Recoding
 from sfumato.anonymize.release.recount import Recount, homogeneous, refuse_different
 from sfumato.anonymize.release.request import AnonymizationRequest, microdata, parse_criterion, read_quasi
-from sfumato.arguments import expect, expect_all
+from sfumato.arguments import expect
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import ROWS, Recodable, Recode
 from sfumato.engine.table_files import discard
@@ -66,40 +67,36 @@ class Anonymized(Release):
         save_text(path, self.recoding.dumps(), overwrite=overwrite)
 
 
-def disclose(
-    vault: Vault, request: AnonymizationRequest, keep: Sequence[str], decide: Callable[[], Decision]
-) -> Anonymized:
+def disclose(vault: Vault, request: AnonymizationRequest, keep: KeepList, decide: Callable[[], Decision]) -> Anonymized:
     """Decide, journal, and hand out.  What cannot be done is refused before the journal is touched.
 
     The decision is a function of the table and of what is asked, so a repeated question gives the same classes;
     with other kept columns it is another release of the same classes, and has an entry of its own.
 
     Raises:
-        InputError: a kept column that is a quasi-identifier, names a person, or is named twice; or the same was
-            released before with another recoding.
+        InputError: a kept column that names a person, or that the domain does not describe, is nearly unique or free
+            text, unless it is kept anyway; or the same was released before with another recoding.
     """
-    expect_all(keep, str, "kept columns are a list of names")
     names = [each.name for each in request.quasi]
-    if strange := [name for name in keep if name in names]:
-        raise InputError(f"{strange[0]!r} is a quasi-identifier and cannot be kept as it is", culprit=strange)
-    if vault.domain.unit.column in keep:
+    raw = keep.besides(names)
+    published = request.published_as_they_are(raw)
+    if vault.domain.unit.column in keep.names:
         raise InputError(f"{vault.domain.unit.column!r} tells people apart and cannot be kept", culprit=keep)
-    if ROWS in (*names, *keep):
+    if ROWS in (*names, *raw.names):
         raise InputError(f"no published column can be called {ROWS!r}; rename it", culprit=ROWS)
-    if len(set(keep)) != len(keep):
-        raise InputError("a kept column is named twice", culprit=keep)
-    decision = decide()
     source = cast(Recodable, vault.encoded)
+    raw.refuse_telling(source)
+    decision = decide()
     decision = replace(
-        decision, facts={**decision.facts, "homogeneous": homogeneous_rows(source, decision.recode, keep)}
+        decision, facts={**decision.facts, "homogeneous": homogeneous_rows(source, decision.recode, raw.names)}
     )
     facts = decision.facts
     statement = (
         f"{request.statement(vault.domain.unit)}; {facts['suppressed']} of {facts['rows']} rows are suppressed"
         f"{_not_counted(facts)}, the Loss Metric is {facts['loss_metric_sum']:.6g} of {len(names)}{_stopped(facts)};"
-        f"{_homogeneous(facts)} published as they are: {', '.join(keep) or 'none'}"
+        f"{_homogeneous(facts)}{_kept_anyway(raw)} published as they are: {', '.join(published) or 'none'}"
     )
-    settled = vault.disclose(request.question(keep), lambda _: decision.payload(), statement=statement)
+    settled = vault.disclose(request.question(raw), lambda _: decision.payload(), statement=statement)
     if settled.payload["recoding"] != decision.recoding.describe():
         raise InputError(
             "this was released before with another recoding, by another version or within another time; apply that one",
@@ -112,10 +109,17 @@ def disclose(
         provenance=settled.provenance,
         recoding=decision.recoding,
         facts=facts,
-        keep=tuple(keep),
+        keep=raw.names,
         source=source,
         decision=decision,
     )
+
+
+def _kept_anyway(keep: KeepList) -> str:
+    """The columns that were not looked at before they were published."""
+    if not keep.anyway:
+        return ""
+    return f" published whatever they hold, by the owner's decision (--keep-anyway): {', '.join(keep.anyway)};"
 
 
 def _stopped(facts: Mapping[str, Any]) -> str:
@@ -188,7 +192,7 @@ def write(source: Recodable, decision: Decision, keep: Sequence[str], path: str 
     whole(target, fill)
 
 
-def apply(vault: Vault, recoding: Recoding, *, keep: Sequence[str] = ()) -> Anonymized:
+def apply(vault: Vault, recoding: Recoding, *, keep: Sequence[str | Keep] = ()) -> Anonymized:
     """Rewrite the rows of a table as a saved recoding says.  No differential privacy.
 
     Rows whose class the recoding does not keep are suppressed, and so are classes that are not safe among
@@ -198,14 +202,18 @@ def apply(vault: Vault, recoding: Recoding, *, keep: Sequence[str] = ()) -> Anon
     Args:
         vault: the new table.
         recoding: what ``Anonymized.save_recoding`` saved and ``load_recoding`` read.
-        keep: further columns to publish as they are.
+        keep: further columns to publish as they are; none of the quasi-identifiers.
 
     Raises:
-        InputError: the recoding does not know a value that the domain declares, or needs a population.
+        InputError: the recoding does not know a value that the domain declares, or needs a population; or a column
+            is kept that :func:`disclose` refuses.
         DomainError: the domain does not have a quasi-identifier of the recoding.
     """
     refuse_no_vault(vault)
     expect(recoding, Recoding, "a recoding is what sf.anonymize.load_recoding reads")
+    kept = KeepList.read(keep)
+    if recoded := [name for name in kept.names if name in recoding.quasi]:
+        raise InputError(f"{recoded[0]!r} is published as the recoding says; do not name it to be kept", culprit=keep)
     digest = hashlib.sha256(recoding.dumps().encode()).hexdigest()
     criteria = tuple(parse_criterion(text) for text in recoding.criteria)
     request = AnonymizationRequest(
@@ -218,4 +226,4 @@ def apply(vault: Vault, recoding: Recoding, *, keep: Sequence[str] = ()) -> Anon
         recode, losses = recoding.rewriting(data, labels)
         return applied_decision(data, recode, recoding, losses, request)
 
-    return disclose(vault, request, keep, decide)
+    return disclose(vault, request, kept, decide)

@@ -26,11 +26,12 @@ from sfumato.anonymize.criteria.closeness import (
 from sfumato.anonymize.criteria.criterion import Criterion, DeltaPresence, KAnonymity, KMap
 from sfumato.anonymize.criteria.diversity import AlphaK, DistinctDiversity, EntropyDiversity, RecursiveDiversity
 from sfumato.anonymize.microdata import Microdata, from_groups
+from sfumato.anonymize.release.kept_columns import NOTHING_KEPT, KeepList
 from sfumato.anonymize.search.lattice import sufficient_share
 from sfumato.arguments import expect, expect_all, listed, whole
 from sfumato.domain import Attribute, Categorical, Domain, Integer, Real, Unit, Unknown
 from sfumato.domain.hierarchy.builders import draft
-from sfumato.domain.hierarchy.levels import Hierarchy
+from sfumato.domain.hierarchy.levels import Hierarchy, Level
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import Encoded, ProtectedTable, Recodable, SparseTable
 from sfumato.errors import InputError, TableError
@@ -61,14 +62,15 @@ class Quasi:
 
     ``hierarchy`` is what it is generalised by; without one, that of the domain.  Where the domain has none either,
     full-domain methods draft one from the declared cells, and local methods use free intervals in the order of the
-    declared values.  ``weight`` is its
-    importance in the loss.
+    declared values.  ``weight`` is its importance in the loss.  One that is ``kept`` is published by its declared
+    cells: criteria and risk count it, but nothing generalises it.
     """
 
     name: str
     hierarchy: Hierarchy | None = None
     weight: float = 1.0
     missing: Missing = Missing.CATEGORY
+    kept: bool = False
 
     def __post_init__(self) -> None:
         expect(self.name, str, "a quasi-identifier is called by the name of its attribute")
@@ -84,11 +86,13 @@ class Quasi:
         Raises:
             DomainError: it misses a declared value.
         """
+        if self.kept:
+            return _only_leaves(attribute)
         return (self.hierarchy or draft(attribute)).align(attribute.labels())
 
     def scale(self, attribute: Attribute) -> Scale:
         """Hierarchy cells, or free intervals."""
-        if self.hierarchy is not None:
+        if self.hierarchy is not None and not self.kept:
             return HierarchyCells(self.hierarchy.align(attribute.labels()))
         if isinstance(attribute, Integer | Real):
             positions = np.array([float(attribute.bounds(code)[0]) for code in range(attribute.declared)])
@@ -97,8 +101,15 @@ class Quasi:
         return Intervals(attribute.labels(), positions, float(positions[-1] - positions[0]))
 
 
-def read_quasi(quasi: Sequence[str | Quasi], domain: Domain) -> tuple[Quasi, ...]:
-    """Quasi-identifiers as given, by name or with details.
+def _only_leaves(attribute: Attribute) -> Hierarchy:
+    """The hierarchy of an attribute that nothing generalises: its cells, and no level above them."""
+    labels = attribute.labels()
+    leaves = Level(tuple(labels), np.arange(len(labels)), np.zeros(len(labels)))
+    return Hierarchy(attribute.name, (leaves,), len(labels))
+
+
+def read_quasi(quasi: Sequence[str | Quasi], domain: Domain, keep: KeepList = NOTHING_KEPT) -> tuple[Quasi, ...]:
+    """Quasi-identifiers as given, by name or with details; those that are kept are generalised by nothing.
 
     Raises:
         InputError: none, one twice, or none with a weight.
@@ -107,7 +118,12 @@ def read_quasi(quasi: Sequence[str | Quasi], domain: Domain) -> tuple[Quasi, ...
     expect_all(quasi, str | Quasi, "quasi-identifiers are a list of names or Quasi(...)")
     named = (Quasi(name=given) if isinstance(given, str) else given for given in quasi)
     found = tuple(
-        each if each.hierarchy is not None else replace(each, hierarchy=_declared(each, domain)) for each in named
+        replace(
+            each,
+            hierarchy=_declared(each, domain) if each.hierarchy is None else each.hierarchy,
+            kept=each.kept or each.name in keep.names,
+        )
+        for each in named
     )
     names = [each.name for each in found]
     if not names:
@@ -142,8 +158,13 @@ class AnonymizationRequest:
     suppression: str
     options: Mapping[str, Any]
 
-    def question(self, keep: Sequence[str]) -> Request:
-        """The journal's question, for rows that are published with the columns of ``keep``."""
+    def published_as_they_are(self, keep: KeepList) -> tuple[str, ...]:
+        """The quasi-identifiers that are kept, and the other columns of ``keep``."""
+        return (*(each.name for each in self.quasi if each.kept), *keep.names)
+
+    def question(self, keep: KeepList) -> Request:
+        """The journal's question, for rows that are published with the columns of ``keep``, no quasi-identifiers."""
+        anyway = {"keep_anyway": sorted(keep.anyway)} if keep.anyway else {}
         described = [
             {
                 "name": each.name,
@@ -160,11 +181,12 @@ class AnonymizationRequest:
                 "quasi": described,
                 "criteria": [criterion.spell() for criterion in self.criteria],
                 "suppression": self.suppression,
-                "keep": sorted(keep),
+                "keep": sorted(self.published_as_they_are(keep)),
+                **anyway,
                 **self.options,
             },
             f"rows by {', '.join(each.name for each in self.quasi)}: {' and '.join(map(str, self.criteria))}",
-            raw=tuple(sorted(keep)) or None,
+            raw=tuple(sorted(keep.names)) or None,
         )
 
     def statement(self, unit: Unit) -> str:

@@ -5,6 +5,7 @@ Not differential privacy.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -49,7 +50,11 @@ hierarchies = typer.Typer(no_args_is_help=True, help="Describe how values of a q
 QuasiOption = Annotated[str, typer.Option("--quasi", help="Quasi-identifiers, comma-separated.")]
 RecodedRowsOption = Annotated[Path, typer.Option("--out", help="Where to write the rows: .parquet or .csv.")]
 KeepOption = Annotated[
-    str, typer.Option("--keep", help="Further columns to publish as they are, comma-separated; no direct identifiers.")
+    str, typer.Option("--keep", help="Columns to publish as they are, comma-separated; no direct identifiers.")
+]
+KeepAnywayOption = Annotated[
+    list[str] | None,
+    typer.Option(help="A column to publish as it is even if --keep refuses it; the statement names it."),
 ]
 NearDomainOption = Annotated[
     Path | None,
@@ -72,6 +77,7 @@ def anonymize(
         typer.Option(help="A further criterion, such as t-closeness:t=0.2,sensitive=class,distance=equal."),
     ] = None,
     keep: KeepOption = "",
+    keep_anyway: KeepAnywayOption = None,
     missing: Annotated[
         MissingValues, typer.Option(help="Missing quasi-identifiers: a category of their own, or suppress the row.")
     ] = MissingValues.CATEGORY,
@@ -101,7 +107,7 @@ def anonymize(
     from sfumato.domain.hierarchy.levels import read_folder
 
     ready(out, overwrite=overwrite)
-    refuse_raw(view, keep)
+    refuse_raw(view, (set(names(keep)) | set(keep_anyway or [])) - set(names(quasi)))
     source = Source(
         table=table,
         domain=described_by(table, domain, schema),
@@ -119,13 +125,14 @@ def anonymize(
         "suppress_rows": suppress_rows,
         "criteria": criterion or [],
         "keep": list(names(keep)),
+        "keep_anyway": keep_anyway or [],
         "missing": missing,
         "seconds": seconds,
         "cut": cut,
     }
     wanted = filled(AnonymizeRequest, asked | more).read_with(found)
     for each in wanted.criteria:
-        if each.sensitive is not None and each.sensitive not in wanted.keep:
+        if each.sensitive is not None and each.sensitive not in wanted.kept_names:
             remark(f"Note: {each} costs utility and protects nothing, as {each.sensitive} is not among --keep.")
     vault = source.vault(first=None)
     with working("Searching") as step:
@@ -155,9 +162,9 @@ def described_by(table: str, domain: Path | None, schema: Path | None) -> Path:
     return beside_table(table, domain) if schema is None else domain_or_schema(domain, schema)
 
 
-def refuse_raw(view: Path | None, keep: str) -> None:
+def refuse_raw(view: Path | None, keep: Collection[str]) -> None:
     """Refuse columns of a view as they lie in its tables: its rows hold cells only."""
-    if view is not None and names(keep):
+    if view is not None and keep:
         raise InputError(
             "--keep publishes columns as they lie in a table; rows of a view hold cells only: leave it out"
         )
@@ -235,6 +242,7 @@ def apply(
     table: Annotated[str, typer.Argument(help="New rows: CSV or Parquet file, or the URL of a table.")],
     out: RecodedRowsOption,
     keep: KeepOption = "",
+    keep_anyway: KeepAnywayOption = None,
     domain: NearDomainOption = None,
     schema: SchemaOption = None,
     view: ViewOption = None,
@@ -250,9 +258,10 @@ def apply(
 ) -> None:
     """Rewrite new rows as a saved recoding says; classes too small among the new rows are suppressed."""
     from sfumato import anonymize as methods
+    from sfumato.app.requests.releases import kept_columns
 
     ready(out, overwrite=overwrite)
-    refuse_raw(view, keep)
+    refuse_raw(view, [*names(keep), *(keep_anyway or [])])
     source = Source(
         table=table,
         domain=described_by(table, domain, schema),
@@ -267,7 +276,7 @@ def apply(
     saved = methods.load_recoding(recoding)
     vault = source.vault(first=None)
     with working("Rewriting"):
-        release = methods.apply(vault, saved, keep=names(keep))
+        release = methods.apply(vault, saved, keep=kept_columns(names(keep), keep_anyway or []))
     release.write(out, overwrite=overwrite)
     report(release, out, as_json=as_json)
 

@@ -17,7 +17,7 @@ from sfumato.app.requests.methods import AnonymizationMethod, CutOption, Missing
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:
-    from sfumato.anonymize import Anonymized, Hierarchy, Quasi, RowLimit
+    from sfumato.anonymize import Anonymized, Hierarchy, Keep, Quasi, RowLimit
     from sfumato.anonymize.criteria import Criterion
     from sfumato.domain import Domain
     from sfumato.domain.related_tables import RelatedTables
@@ -215,7 +215,8 @@ class AnonymizeRequest(StrictModel):
 
     ``hierarchies`` are documents with ``attribute`` and ``rows``, leaf first and top last; ``criteria`` go beyond
     k-anonymity and are spelled as on the command line; ``suppression`` is a share, ``suppress_rows`` the same limit
-    in rows; ``seconds`` end optimal or k-member early; ``cut`` says where Mondrian cuts.
+    in rows; ``keep`` are columns to publish as they are, ``keep_anyway`` those to publish although ``keep`` refuses
+    them; ``seconds`` end optimal or k-member early; ``cut`` says where Mondrian cuts.
     """
 
     method: Annotated[AnonymizationMethod, Field(strict=False)]
@@ -225,6 +226,7 @@ class AnonymizeRequest(StrictModel):
     suppress_rows: Annotated[int, Field(ge=0)] | None = None
     criteria: Annotated[list[Annotated[str, Field(max_length=500)]], Field(max_length=32, default_factory=list)]
     keep: Annotated[list[Name], Field(max_length=_MOST_NAMES, default_factory=list)]
+    keep_anyway: Annotated[list[Name], Field(max_length=_MOST_NAMES, default_factory=list)]
     missing: Annotated[MissingValues, Field(strict=False)] = MissingValues.CATEGORY
     hierarchies: Annotated[list[dict[str, Any]], Field(max_length=64, default_factory=list)]
     seconds: Annotated[float, Field(ge=0, le=_MOST_SECONDS, allow_inf_nan=False)] | None = None
@@ -260,12 +262,20 @@ class AnonymizeRequest(StrictModel):
             quasi=[Quasi(name=name, hierarchy=hierarchies.get(name), missing=missing) for name in self.quasi],
             criteria=[KAnonymity(self.k), *(parse_criterion(text) for text in self.criteria)],
             suppression=share if self.suppress_rows is None else RowLimit(self.suppress_rows),
-            keep=tuple(self.keep),
+            keep=kept_columns(self.keep, self.keep_anyway),
             seconds=self.seconds,
             cut=self.cut,
         )
         wanted.refuse_unused()
         return wanted
+
+
+def kept_columns(keep: Sequence[str], anyway: Sequence[str]) -> tuple[Keep, ...]:
+    """Columns to publish as they are, and those of them that are published whatever they hold."""
+    from sfumato.anonymize import Keep
+
+    only = tuple(name for name in dict.fromkeys(anyway) if name not in keep)
+    return tuple(Keep(name=name, anyway=name in anyway) for name in (*keep, *only))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,9 +286,14 @@ class Anonymization:
     quasi: Sequence[Quasi]
     criteria: Sequence[Criterion]
     suppression: str | RowLimit
-    keep: tuple[str, ...]
+    keep: tuple[Keep, ...]
     seconds: float | None
     cut: str | None = None
+
+    @property
+    def kept_names(self) -> tuple[str, ...]:
+        """Names of the columns that are published as they are."""
+        return tuple(each.name for each in self.keep)
 
     def refuse_unused(self) -> None:
         """Refuse what the method has no use for, before anything is read.

@@ -1,0 +1,118 @@
+"""Columns that are published as they are, and the refusal of those that would tell people apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sfumato.arguments import expect, expect_all
+from sfumato.domain import Categorical, Unknown
+from sfumato.engine.exact import reveal
+from sfumato.engine.port import Recodable
+from sfumato.errors import InputError, counted
+
+SHARED = 2
+"""A column is nearly unique if fewer units than this share one of its values on average."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keep:
+    """A column to publish as it is.
+
+    ``anyway`` publishes it although it is not described by the domain, nearly unique, or free text.  The statement of
+    the release and the journal then name it.
+    """
+
+    name: str
+    anyway: bool = False
+
+    def __post_init__(self) -> None:
+        expect(self.name, str, "a kept column is called by its name")
+        expect(self.anyway, bool, f"whether {self.name!r} is kept anyway is True or False")
+
+
+@dataclass(frozen=True)
+class KeepList:
+    """The columns that a release publishes as they are, in the order in which they were named."""
+
+    columns: tuple[Keep, ...]
+
+    @classmethod
+    def read(cls, keep: Sequence[str | Keep]) -> KeepList:
+        """Read columns as a caller names them.
+
+        Raises:
+            InputError: a column that is no name, or is named twice.
+        """
+        expect_all(keep, str | Keep, "kept columns are a list of names or Keep(...)")
+        columns = tuple(Keep(name=each) if isinstance(each, str) else each for each in keep)
+        if len({each.name for each in columns}) != len(columns):
+            raise InputError("a kept column is named twice", culprit=keep)
+        return cls(columns)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all columns."""
+        return tuple(each.name for each in self.columns)
+
+    @property
+    def anyway(self) -> tuple[str, ...]:
+        """Names of the columns that are kept whatever they hold."""
+        return tuple(each.name for each in self.columns if each.anyway)
+
+    def besides(self, quasi: Sequence[str]) -> KeepList:
+        """The columns that are no quasi-identifiers."""
+        return KeepList(tuple(each for each in self.columns if each.name not in quasi))
+
+    def refuse_telling(self, source: Recodable) -> None:
+        """Refuse columns that are not described by the domain, nearly unique, or free text.
+
+        The refusal depends on the rows, and so does its message: both are for the owner of the table.
+
+        Raises:
+            InputError: names the first such column that is not kept anyway, and how many distinct values it has.
+        """
+        for each in self.columns:
+            if not each.anyway and (why := _why_telling(source, each.name)):
+                raise InputError(
+                    f"{each.name!r} is not published as it is: {why}; leave it out, or publish it knowingly with "
+                    f"--keep-anyway {each.name} (Python: Keep(name={each.name!r}, anyway=True))",
+                    culprit=each.name,
+                )
+
+
+NOTHING_KEPT = KeepList(())
+
+
+def _why_telling(source: Recodable, name: str) -> str:
+    """Why a column may tell people apart, in words; nothing where it may not."""
+    values = reveal(source.held(name))
+    distinct, held = len(values), sum(values["units"].to_pylist())
+    undeclared = _undeclared(source, name, values[name].to_pylist())
+    reasons = [
+        reason
+        for reason, holds in (
+            ("the domain does not describe it", name not in source.domain.names),
+            ("it is nearly unique", held < SHARED * distinct),
+            (f"it holds {counted(undeclared, 'value')} that the domain does not declare, like free text", undeclared),
+        )
+        if holds
+    ]
+    if not reasons:
+        return ""
+    unit = source.domain.unit.column
+    holders = "row" if unit is None else unit
+    shared = f", held by {held / distinct:.3g} of {holders} each on average" if distinct else ""
+    return f"{' and '.join(reasons)} (for the owner alone: {counted(distinct, 'distinct value')}{shared})"
+
+
+def _undeclared(source: Recodable, name: str, values: Sequence[str]) -> int:
+    """How many of the values of a categorical column would be published although the domain does not declare them.
+
+    Rows with such a value are dropped unless the domain makes a category of them.
+    """
+    attribute = source.domain[name] if name in source.domain.names else None
+    if not isinstance(attribute, Categorical) or attribute.unknown is not Unknown.CATEGORY:
+        return 0
+    unknown = reveal(source.marginals([(name,)])[0])[attribute.declared + attribute.nullable :].sum()
+    return len(set(values) - set(attribute.labels())) if unknown else 0
