@@ -69,7 +69,7 @@ def run(options: Options) -> LabResult:
         }
     return LabResult(
         lab="interactive",
-        title=TITLE,
+        title=TITLE.replace("carrots", study.column),
         summary=_summary(tables),
         tables=tables,
         plots=(

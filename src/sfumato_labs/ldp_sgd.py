@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InputError, TableError
 from sfumato.local.randomizers.integer_table import IntegerTable
-from sfumato.local.randomizers.randomizer import proven
+from sfumato.local.randomizers.randomizer import CEILING, proven
 from sfumato.local.specs.hiera import DIVISIONS, attenuation, levels_of
 from sfumato.local.specs.mean import Mean, MeanMethod, grid_codes
 from sfumato.privacy.entropy import SimulatedEntropy
@@ -41,6 +41,7 @@ FAITHFUL: Mapping[tuple[str, str], tuple[float, float, float]] = {
 
 Floats = NDArray[np.float64]
 
+_NO_RUN = (None, None, None)
 _METHODS = {
     "harmony": MeanMethod.DUCHI,
     "pm": MeanMethod.PIECEWISE,
@@ -63,6 +64,11 @@ _HIERA = (
     "level from the gradient itself, so that the scale of its noise gives the gradient away: its epsilon is infinite."
 )
 
+_TABLES = (
+    "equal_real_epsilon sets the corrected descents at the epsilon that HierA really spends. coefficients has the mean "
+    "and the spread of each coefficient over the fits."
+)
+
 
 def run(options: Options) -> LabResult:
     """Cross-validated errors on made data, or on the table named with ``--data``."""
@@ -75,23 +81,27 @@ def run(options: Options) -> LabResult:
         raise InputError("--target and --inputs are columns of the table of --data", culprit=options.target)
     _refuse_budgets(options)
     rows: list[Row] = []
+    equal: list[Row] = []
+    fits: Fits = {}
     for _ in range(runs):
         for name, people in _tables(named, options, generator):
-            rows += _errors(name, people, options, generator)
-    errors = _averaged(rows)
+            rows += _errors(name, people, options, generator, fits)
+            equal += _at_equal_loss(name, people, options, generator)
+    errors, same_loss = _averaged(rows), _averaged(equal)
     budgets = ", ".join(f"{float(level):g}" for level in options.budgets or hiera_labs.BUDGETS)
     return LabResult(
         lab="ldp-sgd",
         title=TITLE,
         summary=_summary(errors),
-        tables={"errors": errors},
-        plots=(_plot(errors),),
+        tables={"errors": errors, "equal_real_epsilon": same_loss, "coefficients": _coefficients(fits)},
+        plots=(_plot(errors), *((_equal_plot(same_loss),) if same_loss else ())),
         notes=(
             _MADE.format(people=options.people or PEOPLE) if named is None else named.said(),
             _SCORES + f"; averages over {runs} runs of new data and noise.",
             "The printed procedure differs from the corrected one: " + "; ".join(printed_sgd.FLAWS) + ".",
             lesson(errors),
             _HIERA.format(budgets=budgets),
+            _TABLES,
         ),
     )
 
@@ -175,16 +185,23 @@ def made(generator: np.random.Generator, people: int, *, signs: bool) -> Regress
     return RegressionData(inputs, np.clip(inputs @ weights + generator.normal(0, 0.1, people), -1, 1))
 
 
-def _errors(name: str, people: RegressionData, options: Options, generator: np.random.Generator) -> Iterator[Row]:
+Fits = dict[tuple[str, str, str, float | None], list[Floats]]
+"""The coefficients of every fit, shape ``(coordinates,)``, by data, method, procedure and epsilon."""
+
+
+def _errors(
+    name: str, people: RegressionData, options: Options, generator: np.random.Generator, fits: Fits
+) -> Iterator[Row]:
     _refuse_few(len(people.outcomes), people.inputs.shape[1] + 1, options.epsilon or hiera_labs.EPSILONS)
     whole = RegressionData(np.column_stack([np.ones(len(people.outcomes)), people.inputs]), people.outcomes)
-    optimum = _validated(whole, _optimum)
+    optimum = _validated(whole, _optimum, fits.setdefault((name, "none", "optimum", None), []))
     mean = float(people.outcomes.var())
     for epsilon in options.epsilon or hiera_labs.EPSILONS:
         options.progress(f"{name}, epsilon = {float(epsilon):g}")
 
         def row(method: str, procedure: str, mse: float, real: float | str | None, e: float = float(epsilon)) -> Row:
-            score, _, held_out = FAITHFUL.get((name, method), (None, None, None)) if e == 1 else (None, None, None)
+            known = e == 1 and _as_published(options)
+            score, _, held_out = FAITHFUL.get((name, method), _NO_RUN) if known else _NO_RUN
             return {
                 "data": name,
                 "method": method,
@@ -198,21 +215,88 @@ def _errors(name: str, people: RegressionData, options: Options, generator: np.r
         yield row("none", "optimum", optimum, None)
         yield row("none", "predicting the mean", mean, None)
         for method, real, collect in _printed(epsilon, options):
-            score = printed_scores(people, collect, float(epsilon), generator)
+            kept = fits.setdefault((name, method, "printed", float(epsilon)), [])
+            score = printed_scores(people, collect, float(epsilon), generator, kept)
             yield row(method, SCORED, score.printed, real)
             yield row(method, HELD_OUT, score.held_out, real)
         for method, procedure, known, train in _corrected(epsilon, options, whole.inputs.shape[1], generator):
-            yield row(method, procedure, _validated(whole, train), known)
+            kept = fits.setdefault((name, method, procedure, float(epsilon)), [])
+            yield row(method, procedure, _validated(whole, train, kept), known)
+
+
+def _as_published(options: Options) -> bool:
+    """Return whether the made people and HierA's parameters are those of the faithful runs."""
+    return options.people in {None, PEOPLE} and options.data is None and options.budgets is None and options.mu is None
+
+
+def _at_equal_loss(
+    name: str, people: RegressionData, options: Options, generator: np.random.Generator
+) -> Iterator[Row]:
+    """Run the corrected descents, all at the epsilon that HierA spends with the budgets of the lab."""
+    whole = RegressionData(np.column_stack([np.ones(len(people.outcomes)), people.inputs]), people.outcomes)
+    entropy, width = SimulatedEntropy(int(generator.integers(1 << 62))), whole.inputs.shape[1]
+    for epsilon in options.epsilon or hiera_labs.EPSILONS:
+        budgets = tuple(epsilon * level for level in options.budgets or hiera_labs.BUDGETS)
+        spent, hiera = graded(budgets, entropy)
+        if spent > CEILING:
+            continue  # no other method is made beyond
+        perturbations = {"hiera": hiera} | {
+            method: perturb_with(Mean.design(-1, 1, epsilon=Fraction(str(spent)), method=kind), entropy)
+            for method, kind in _METHODS.items()
+            if kind is not MeanMethod.OPTIMAL  # which is not found at every epsilon
+        }
+        for method, perturb in perturbations.items():
+
+            def train(rows: RegressionData, perturb: Perturb = perturb, loss: float = spent) -> Floats:
+                shuffled = rows.take(generator.permutation(len(rows.outcomes)))
+                return descend(shuffled, perturb, group=group_size(width, loss), generator=generator)
+
+            yield {
+                "data": name,
+                "method": method,
+                "epsilon": float(epsilon),
+                "real_epsilon": spent,
+                "mse": _validated(whole, train, []),
+            }
+
+
+def _coefficients(fits: Fits) -> Table:
+    """Return mean and standard deviation of every coefficient over the fits, next to those of the optimum."""
+    rows: list[Row] = []
+    for (name, method, procedure, epsilon), found in fits.items():
+        best = np.mean(fits[name, "none", "optimum", None], axis=0)
+        rows += [
+            {
+                "data": name,
+                "method": method,
+                "procedure": procedure,
+                "epsilon": epsilon,
+                "coefficient": place,
+                "mean": float(mean),
+                "sd": float(spread),
+                "optimum": float(best[place]),
+            }
+            for place, (mean, spread) in enumerate(zip(np.mean(found, axis=0), np.std(found, axis=0), strict=True))
+        ]
+    return tuple(rows)
 
 
 def printed_scores(
-    people: RegressionData, collect: printed_sgd.Collector, epsilon: float, generator: np.random.Generator
+    people: RegressionData,
+    collect: printed_sgd.Collector,
+    epsilon: float,
+    generator: np.random.Generator,
+    kept: list[Floats],
 ) -> printed_sgd.Score:
-    """The printed program on these people: 25 fits, scored as printed and on the fold held out."""
+    """Run the printed program on these people: 25 fits, scored as printed and on the fold held out.
+
+    The coefficients of every fit are added to ``kept``.
+    """
     group = printed_sgd.group_size(people.inputs.shape[1] + 1, epsilon)
 
     def fit(inputs: Floats, outcomes: Floats) -> Floats:
-        return printed_sgd.descend(inputs, outcomes, collect, group=group, generator=generator)
+        kept.append(printed_sgd.descend(inputs, outcomes, collect, group=group, generator=generator))
+        return kept[-1]
 
     return printed_sgd.validated(people.inputs, people.outcomes, fit)
 
@@ -290,13 +374,14 @@ def graded(budgets: tuple[Fraction, ...], entropy: SimulatedEntropy) -> tuple[fl
     return round(float(proven(table.ratio())), 3), perturb
 
 
-def _validated(rows: RegressionData, train: Trainer) -> float:
-    """Average error over the folds, each held out once."""
+def _validated(rows: RegressionData, train: Trainer, kept: list[Floats]) -> float:
+    """Average the error over the folds, each held out once; the coefficients of every fit are added to ``kept``."""
     folds = np.array_split(np.arange(len(rows.outcomes)), FOLDS)
     errors = []
     for held in range(FOLDS):
         rest = np.concatenate([fold for index, fold in enumerate(folds) if index != held])
-        errors.append(mean_squared_error(rows.take(folds[held]), train(rows.take(rest))))
+        kept.append(train(rows.take(rest)))
+        errors.append(mean_squared_error(rows.take(folds[held]), kept[-1]))
     return float(np.mean(errors))
 
 
@@ -322,11 +407,13 @@ def lesson(errors: Table) -> str:
             and (other["data"], other["epsilon"]) == (row["data"], row["epsilon"])
         )
         above.append(_mse(row) > mean)
-    return (
-        f"The printed procedure scores worse than predicting the mean for everybody in {sum(above)} of {len(among)} "
-        "lines of the table, even on the fold held out: its steps are so short that the coefficients stay near their "
-        "random start."
+    said = (
+        f"In {sum(above)} of {len(among)} lines of the table the printed procedure scores worse than predicting the "
+        "mean for everybody, on the fold held out."
     )
+    if not any(above):
+        return said
+    return said + " Its steps are so short there that the coefficients stay near their random start."
 
 
 def _summary(errors: Table) -> Table:
@@ -344,7 +431,8 @@ def _summary(errors: Table) -> Table:
                 "published": "a picture only" + ("" if faithful is None else f"; a faithful run scores {faithful:g}"),
                 "as_printed": f"{_mse(printed):.4g}",
                 "honest": f"{_mse(found['harmony', CORRECTED]):.4g} (optimum {_mse(found['none', 'optimum']):.4g})",
-                "lesson": "scale the sampled coordinate by d and average the iterates, or noise is all that is learnt",
+                "lesson": "scaling the sampled coordinate by d and averaging the iterates changes the error "
+                f"{_mse(found['harmony', CORRECTED]) / _mse(printed):.2g} times",
             }
         )
     return tuple(lines)
@@ -372,6 +460,21 @@ def _plot(errors: Table) -> Plot:
             panel += charts.level(value, label, x=right, below=label == "optimum")
         panels.append(panel)
     return Plot("errors", f"Mean squared error by epsilon. {lesson(errors)}", charts.beside(panels, columns=2))
+
+
+def _equal_plot(rows: Table) -> Plot:
+    panels = [
+        charts.lines(
+            [row for row in rows if row["data"] == data],
+            ChartAxis(column="real_epsilon", title="real epsilon of every method", zero=False),
+            ChartAxis(column="mse", title="mean squared error", log=True),
+            series="method",
+            panel=Panel(title=str(data), size=(330, 320)),
+        )
+        for data in dict.fromkeys(row["data"] for row in rows)
+    ]
+    caption = "Mean squared error of the corrected descents, all at the epsilon that HierA really spends."
+    return Plot("equal", caption, charts.beside(panels, columns=2))
 
 
 LABS = {

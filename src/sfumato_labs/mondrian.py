@@ -74,7 +74,7 @@ def run(options: Options) -> LabResult:
     names, ks = _chosen(options.columns), options.k or KS
     if max(ks) > rows.people():
         raise InfeasibleError(f"{max(ks)}-anonymity cannot hold: the table has {rows.people()} rows", culprit=max(ks))
-    as_published = names == _TWO
+    as_published = names == _TWO and people.is_adult
     started = process_time()
     cut(study(rows, names).space, mondrian_cuts.in_order, ks[0])
     seconds = process_time() - started
@@ -83,7 +83,7 @@ def run(options: Options) -> LabResult:
     gender = _with_gender(rows, ks)
     return LabResult(
         lab="mondrian",
-        title=TITLE,
+        title=people.headed(TITLE),
         summary=people.marked(_summary(by_k, gender)),
         tables={
             "by_k": by_k,
@@ -91,7 +91,7 @@ def run(options: Options) -> LabResult:
             "with_gender": gender,
             "weighted": _weighted(rows, names, ks[0]),
             "run_times": (
-                {"program": "published", "seconds": PUBLISHED_SECONDS},
+                *(({"program": "published", "seconds": PUBLISHED_SECONDS},) if as_published else ()),
                 {"program": "the same cuts here", "seconds": seconds},
             ),
         },

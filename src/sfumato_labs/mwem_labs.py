@@ -17,7 +17,7 @@ from sfumato.domain import Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError
 from sfumato.privacy.loss import Charge, Epsilon, Loss
-from sfumato.synthesize import NoisyTotal, PublicTotal, Schedule, histogram, ranges, rectangles
+from sfumato.synthesize import NoisyTotal, PublicTotal, Schedule, histogram, ranges
 from sfumato.synthesize.auto import options as ranked
 from sfumato.synthesize.mwem import iterate
 from sfumato.synthesize.synthetic import Synthetic
@@ -26,7 +26,18 @@ from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload.counting_queries import Workload, counting
 from sfumato_labs import mwem_figures, printed_mwem
 from sfumato_labs.lab import Lab, LabResult, NamedColumn, Options, Row, Table
-from sfumato_labs.printed_mwem import CUT_SHORT, FLAWS, HALVED, INSERTION, PUBLISHED, Printed, cut_short, in_order
+from sfumato_labs.printed_mwem import (
+    CUT_SHORT,
+    FLAWS,
+    HALVED,
+    INSERTION,
+    PUBLISHED,
+    Printed,
+    boxes,
+    cut_short,
+    in_order,
+    rectangles_of,
+)
 from sfumato_labs.published_tables import read, refuse_own
 
 EPSILONS = tuple(Fraction(text) for text in ("0.1", "1", "5", "10"))
@@ -56,6 +67,7 @@ class Experiment:
         workload: draws the queries of a run.
         printed: the printed programs by the name of their row; the first is the one that was published.
         flaws: of the printed program.
+        published: whether the published figures belong next to these counts and this schedule.
     """
 
     name: str
@@ -65,6 +77,7 @@ class Experiment:
     workload: Callable[[np.random.Generator], Workload]
     printed: Mapping[str, Printed]
     flaws: tuple[str, ...]
+    published: bool
 
     @property
     def program(self) -> Printed:
@@ -89,7 +102,7 @@ class Outcome:
 def outcome_of(experiment: Experiment, asked: Options) -> Outcome:
     """Repeat every procedure at every epsilon, with the same queries for all of them in a run."""
     random = np.random.default_rng(asked.seed)
-    runs, epsilons = asked.repeated(RUNS), asked.epsilon or EPSILONS
+    runs, epsilons = asked.repeated(LABS[experiment.name].runs), asked.epsilon or EPSILONS
     _refuse_large(experiment, runs * len(epsilons))
     codes = np.indices(experiment.domain.shape).reshape(len(experiment.domain), -1).T
     vault = SimulatedVault(ArrayTable(experiment.domain, codes, weights=experiment.counts), seed=asked.seed)
@@ -106,7 +119,7 @@ def outcome_of(experiment: Experiment, asked: Options) -> Outcome:
         asked.progress(f"honest procedures, epsilon {float(epsilon):g}")
         for method, found in _honest(experiment, vault, workloads, epsilon).items():
             tables[method, epsilon] = found
-    errors = _published_rows(experiment.name, epsilons)
+    errors = _published_rows(experiment.name, epsilons) if experiment.published else []
     for method in (*experiment.printed, "mwem", "mwem_average", "histogram", "auto"):
         for epsilon in epsilons:
             found_errors = _errors(experiment, workloads, tables[method, epsilon])
@@ -287,7 +300,7 @@ def _result(experiment: Experiment, title: str, options: Options) -> LabResult:
     maps = (mwem_figures.heat_maps(table, *names),) if len(names) > 1 else ()
     return LabResult(
         lab=experiment.name,
-        title=title,
+        title=title if experiment.published else _other_title(experiment),
         summary=_summary(outcome.errors),
         tables={
             "errors": outcome.errors,
@@ -302,14 +315,19 @@ def _result(experiment: Experiment, title: str, options: Options) -> LabResult:
             mwem_figures.differences(table, names[0]),
             mwem_figures.errors(outcome.errors),
         ),
-        notes=_notes(experiment, outcome, options.repeated(RUNS)),
+        notes=_notes(experiment, outcome, options.repeated(LABS[experiment.name].runs)),
     )
+
+
+def _other_title(experiment: Experiment) -> str:
+    ways, names = {1: "one dimension: ranges", 2: "two dimensions: rectangles"}, experiment.domain.names
+    return f"MWEM in {ways[len(names)]} of {' and '.join(names)} over {experiment.counts.sum()} rows"
 
 
 def _notes(experiment: Experiment, outcome: Outcome, runs: int) -> tuple[str, ...]:
     errors = (
-        f"Errors are absolute differences of answers, in people, over the queries; averages over {runs} runs, of the "
-        f"published rows over 100. {REPEATED}"
+        f"Errors are absolute differences of answers, in people, over the queries; averages over {runs} runs"
+        f"{', of the published rows over 100' if experiment.published else ''}. {REPEATED}"
     )
     again = ", ".join(
         f"{row['drawn_again']:.0f} at epsilon {row['epsilon']:g}"
@@ -370,6 +388,7 @@ def _better(cells: float, mwem: float) -> str:
 
 TITLE_1D = "MWEM in one dimension: sixty ranges of age over a million children"
 TITLE_2D = "MWEM in two dimensions: rectangles of age and satisfaction over a million children"
+RUNS_1D = 100  # as the source
 
 
 def run_1d(options: Options) -> LabResult:
@@ -384,6 +403,7 @@ def run_1d(options: Options) -> LabResult:
         workload=_ranges(options, domain),
         printed={"printed": program},
         flaws=(*FLAWS, INSERTION),
+        published=_as_published(options),
     )
     return _result(experiment, TITLE_1D, options)
 
@@ -404,8 +424,15 @@ def run_2d(options: Options) -> LabResult:
         workload=lambda random: rectangles_of(domain, queries, random),
         printed={"printed": program, TWENTY: replace(program, replay=in_order)},
         flaws=(*FLAWS, HALVED, CUT_SHORT),
+        published=_as_published(options),
     )
     return _result(experiment, TITLE_2D, options)
+
+
+def _as_published(options: Options) -> bool:
+    """Return whether data, queries and schedule are those of the source."""
+    varied = (options.data, options.queries, options.rounds, options.repetitions)
+    return all(each is None for each in varied)
 
 
 def _table(options: Options, ways: int) -> tuple[str, Domain, NDArray[np.int64]]:
@@ -464,28 +491,8 @@ def _refuse_many(queries: int, rounds: int, domain: Domain, least: int = 0) -> N
         )
 
 
-def rectangles_of(domain: Domain, queries: int, random: np.random.Generator) -> Workload:
-    """So many distinct rectangles, drawn as printed."""
-    drawn = boxes(domain.shape, queries, random)
-    return rectangles(domain.names, drawn[:, :, 0], drawn[:, :, 1])
-
-
-def boxes(shape: tuple[int, ...], queries: int, random: np.random.Generator) -> NDArray[np.int64]:
-    """Distinct boxes as printed, shape ``(queries, attributes, 2)``: the low end of each side uniform, the high end
-    uniform from there.
-    """
-    found: dict[tuple[int, ...], None] = {}
-    while len(found) < queries:
-        box: list[int] = []
-        for size in shape:
-            low = int(random.integers(size))
-            box += [low, int(random.integers(low, size))]
-        found[tuple(box)] = None
-    return np.array(list(found)).reshape(queries, len(shape), 2)
-
-
 _TAKES = frozenset({"data", "columns", "epsilon", "queries", "rounds", "repetitions"})
 LABS = {
-    "mwem-1d": Lab(name="mwem-1d", title=TITLE_1D, procedure=run_1d, takes=_TAKES, runs=RUNS),
+    "mwem-1d": Lab(name="mwem-1d", title=TITLE_1D, procedure=run_1d, takes=_TAKES, runs=RUNS_1D),
     "mwem-2d": Lab(name="mwem-2d", title=TITLE_2D, procedure=run_2d, takes=_TAKES, runs=RUNS),
 }

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.domain import Domain
 from sfumato.errors import InputError
+from sfumato.workload import rectangles
+from sfumato.workload.counting_queries import Workload
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -196,3 +199,23 @@ def _update(weights: Floats, query: Floats, answer: Floats, total: float) -> Non
     inside = query * weights
     inside *= np.expm1((answer - inside.sum(axis=1)) / (2 * total))[:, None]
     weights += inside
+
+
+def boxes(shape: tuple[int, ...], queries: int, random: np.random.Generator) -> NDArray[np.int64]:
+    """Distinct boxes as printed, shape ``(queries, attributes, 2)``: the low end of each side uniform, the high end
+    uniform from there.
+    """
+    found: dict[tuple[int, ...], None] = {}
+    while len(found) < queries:
+        box: list[int] = []
+        for size in shape:
+            low = int(random.integers(size))
+            box += [low, int(random.integers(low, size))]
+        found[tuple(box)] = None
+    return np.array(list(found)).reshape(queries, len(shape), 2)
+
+
+def rectangles_of(domain: Domain, queries: int, random: np.random.Generator) -> Workload:
+    """So many distinct rectangles, drawn as printed."""
+    drawn = boxes(domain.shape, queries, random)
+    return rectangles(domain.names, drawn[:, :, 0], drawn[:, :, 1])

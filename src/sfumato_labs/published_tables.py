@@ -6,10 +6,12 @@ rows in the same order.
 
 from __future__ import annotations
 
+import hashlib
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 
 import numpy as np
@@ -46,9 +48,12 @@ MARITAL = {
 ADULT = "UCI Adult"
 CENSUS = "the bundled synthetic census"
 STAND_IN = (
-    f"{ADULT} could not be fetched, so every figure below is of {CENSUS}. The published figures that these notes name, "
-    "and the last digits of the tables, come out on the real file only: name it with --data."
+    f"{ADULT} could not be fetched, so every figure below is of {CENSUS}. The published figures stand next to those of "
+    "the real file only: name it with --data."
 )
+ADULT_COLUMNS = ("age", "education_num", "gender", "marital_status", "occupation", "race")
+# SHA-256 of the complete training rows, see Published.is_adult
+_ADULT_DIGEST = "e71f2492200b9d3f9ecd773de1699536beb8623ea0e00dea14a12795f81cd815"
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,9 +77,28 @@ class Published:
         """The first note of a lab that runs on it."""
         return STAND_IN if self.stand_in else f"Runs on {self.title}."
 
+    @cached_property
+    def is_adult(self) -> bool:
+        """Whether it is UCI Adult's training file, so that published figures belong next to it.
+
+        The complete rows decide, over the columns that labs use.
+        """
+        if any(name not in self.columns for name in ADULT_COLUMNS):
+            return False
+        rows = self.complete()
+        held: Counter[tuple[str, ...]] = Counter()
+        for count, *values in zip(rows.counts.tolist(), *(rows.columns[name] for name in ADULT_COLUMNS), strict=True):
+            held[tuple(values)] += count
+        lines = "\n".join(",".join((*values, str(count))) for values, count in sorted(held.items()))
+        return hashlib.sha256(lines.encode()).hexdigest() == _ADULT_DIGEST
+
+    def headed(self, title: str) -> str:
+        """Return the title of a lab about UCI Adult, for the table that it ran on."""
+        return title if self.is_adult else title.replace(ADULT, self.title)
+
     def marked(self, lines: Table) -> Table:
-        """Lines of an index, which say where they are not about the table that the source is about."""
-        mark = f" (of {CENSUS})" if self.stand_in else ""
+        """Return lines of an index that name the table if it is not the source's."""
+        mark = "" if self.is_adult else f" (of {self.title})"
         return tuple({**line, "as_printed": f"{line['as_printed']}{mark}"} for line in lines)
 
     def people(self) -> int:
@@ -211,12 +235,11 @@ def adult(source: str | None) -> Published:
     if source is None:
         return fetched()
     found = read(source)
-    if missing := [name for name in _USED if name not in found.columns]:
-        raise TableError(f"{found.title} is not UCI Adult: it lacks {', '.join(missing)}", culprit=found.title)
+    if missing := [name for name in ADULT_COLUMNS if name not in found.columns]:
+        raise TableError(
+            f"{found.title} has other columns than UCI Adult: it lacks {', '.join(missing)}", culprit=found.title
+        )
     return found
-
-
-_USED = ("age", "education_num", "gender", "marital_status", "occupation", "race")
 
 
 @cache

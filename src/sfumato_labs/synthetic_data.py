@@ -50,6 +50,7 @@ class ChapterStudy:
     vault: SimulatedVault
     random: np.random.Generator
     epsilon: Fraction
+    published: bool  # whether the chapter's figures belong next to this table
 
     @property
     def loss(self) -> Epsilon:
@@ -107,7 +108,8 @@ def run(options: Options) -> LabResult:
     """Every number of the chapter, over many runs, beside what an honest release of the same kind does."""
     table, domain, counts = _table(options)
     runs, epsilons = options.repeated(RUNS), options.epsilon or (Fraction(1),)
-    studies = [_study(domain, counts, epsilon, options.seed) for epsilon in epsilons]
+    published = table.is_adult and options.columns is None
+    studies = [_study(domain, counts, epsilon, options.seed, published=published) for epsilon in epsilons]
     asked = options.range or QUERIES
     wide, narrow = (options.range[0], options.range[0]) if options.range else (WIDE, NARROW)
     _refuse_outside(domain, (*asked, wide, narrow))
@@ -123,7 +125,7 @@ def run(options: Options) -> LabResult:
     widths, ages, bands = _error_by_width(first, runs), _ages(first), _bands(first)
     return LabResult(
         lab="synthetic-data",
-        title=TITLE,
+        title=table.headed(TITLE),
         summary=table.marked(_summary((*tables["range_queries"], *tables["sampling"], *tables["marginals"]))),
         tables={
             **tables,
@@ -139,17 +141,18 @@ def run(options: Options) -> LabResult:
             synthetic_figures.widths(widths),
             synthetic_figures.heat_maps(bands, *first.names),
         ),
-        notes=(table.said, *_notes(runs, epsilons), synthetic_figures.lesson(widths)),
+        notes=(table.said, *_notes(runs, epsilons, published=first.published), synthetic_figures.lesson(widths)),
     )
 
 
-def _notes(runs: int, epsilons: Sequence[Fraction]) -> tuple[str, ...]:
+def _notes(runs: int, epsilons: Sequence[Fraction], *, published: bool) -> tuple[str, ...]:
     listed = ", ".join(f"{float(epsilon):g}" for epsilon in epsilons)
-    errors = (
-        f"Every figure is over {runs} runs at epsilon {listed}. Percent errors are of the size of the true answer. The "
-        "published columns are what the two editions of the chapter print at epsilon 1, each from one run on its own "
-        "copy of the table; the second divides the error of the mean by the synthetic mean, 38.8055."
-    )
+    errors = f"Every figure is over {runs} runs at epsilon {listed}. Percent errors are of the size of the true answer."
+    if published:
+        errors += (
+            " The published columns are what the two editions of the chapter print at epsilon 1, each from one run on "
+            "its own copy of the table; the second divides the error of the mean by the synthetic mean, 38.8055."
+        )
     flaws = "As printed, the chapter is not differentially private at the epsilon it names: " + "; ".join(FLAWS) + "."
     return errors, flaws
 
@@ -211,11 +214,13 @@ def _refuse_outside(domain: Domain, asked: Sequence[tuple[int, int]]) -> None:
             )
 
 
-def _study(domain: Domain, counts: Counts, epsilon: Fraction, seed: int) -> ChapterStudy:
+def _study(domain: Domain, counts: Counts, epsilon: Fraction, seed: int, *, published: bool) -> ChapterStudy:
     codes = np.indices(domain.shape).reshape(len(domain), -1).T
     random = np.random.default_rng(seed)
     vault = SimulatedVault(ArrayTable(domain, codes, weights=counts.ravel()), seed=seed)
-    return ChapterStudy(domain, counts, Chapter(counts, random, float(epsilon)), vault, random, epsilon)
+    return ChapterStudy(
+        domain, counts, Chapter(counts, random, float(epsilon)), vault, random, epsilon, published and epsilon == 1
+    )
 
 
 def _range_queries(study: ChapterStudy, asked: Sequence[tuple[int, int]], runs: int) -> Table:
@@ -293,7 +298,7 @@ def _compare(
 
 def _row(study: ChapterStudy, statistic: str, method: str, true: float, answers: list[float]) -> Row:
     errors = np.abs(np.array(answers) - true) / max(abs(true), 1e-9) * 100
-    first, second = PUBLISHED.get((statistic, method), (None, None)) if study.epsilon == 1 else (None, None)
+    first, second = PUBLISHED.get((statistic, method), (None, None)) if study.published else (None, None)
     return {
         "statistic": statistic,
         "method": method,
@@ -317,7 +322,7 @@ def _probability(study: ChapterStudy, runs: int) -> Table:
     cell = f"({next(iter(study.domain)).labels()[number]}, {labels[category]})"
     printed = [float(normalised(study.chapter.two_way())[number, category]) for _ in range(runs)]
     honest = [float(normalised(_cells(study.two_way()))[number, category]) for _ in range(runs)]
-    published = PUBLISHED_PROBABILITY if cell == "(17, Adm-clerical)" and study.epsilon == 1 else None
+    published = PUBLISHED_PROBABILITY if cell == "(17, Adm-clerical)" and study.published else None
     return (
         {
             "cell": cell,
@@ -421,18 +426,21 @@ def _losses(study: ChapterStudy) -> Table:
 
 def _summary(rows: Table) -> Table:
     honest = {(row["statistic"], row["method"], row["epsilon"]): row for row in rows}
+    published = any(row["first_edition_percent"] is not None for row in rows)
     lines: list[Row] = []
     for row in rows:
-        if not str(row["method"]).startswith("printed") or row["first_edition_percent"] is None:
+        if not str(row["method"]).startswith("printed") or (published and row["first_edition_percent"] is None):
             continue
         other = honest[row["statistic"], str(row["method"]).replace("printed", "honest"), row["epsilon"]]
         lines.append(
             {
                 "experiment": f"{row['statistic']}, {str(row['method']).replace('printed', '').strip(', ')}, % off",
-                "published": f"{row['first_edition_percent']:.3g}, {row['second_edition_percent']:.3g}",
+                "published": f"{row['first_edition_percent']:.3g}, {row['second_edition_percent']:.3g}"
+                if published
+                else "-",
                 "as_printed": f"{row['percent_error']:.3g}",
                 "honest": f"{other['percent_error']:.3g}",
-                "lesson": _lesson(str(row["statistic"]), str(row["method"])),
+                "lesson": synthetic_figures.method_lesson(str(row["statistic"]), str(row["method"])),
             }
         )
     return tuple(lines)
@@ -471,20 +479,6 @@ def _bands(study: ChapterStudy) -> Table:
         for band, start in enumerate(starts.tolist())
         for place, label in enumerate(labels)
     )
-
-
-def _lesson(statistic: str, method: str) -> str:
-    """What a line of the index is about."""
-    if method.endswith("direct"):
-        return "one answer has one noise however wide its range, and every further one costs as much again"
-    if method.endswith("histogram"):
-        return "a histogram answers every range for one epsilon; the noise of its cells adds up"
-    if method.endswith("10 000 rows"):
-        about_rows = "a mean can be read off a sample of any size, and errs by the drawing more than by the noise"
-        return about_rows if statistic.startswith("mean") else "a sample of another size answers counts wrongly"
-    if method.endswith("charged rows"):
-        return "the number of rows has its price: printed it is a second epsilon, here a tenth of one"
-    return "cells that are read from the data are not charged; declared ones are"
 
 
 LABS = {

@@ -85,3 +85,17 @@ def _apart(rows: Sequence[Row], table: str) -> float:
 
 def _number(row: Row, column: str) -> float:
     return float(row[column] or 0)
+
+
+def method_lesson(statistic: str, method: str) -> str:
+    """Return what a line of the index teaches."""
+    if method.endswith("direct"):
+        return "one answer has one noise however wide its range, and every further one costs as much again"
+    if method.endswith("histogram"):
+        return "a histogram answers every range for one epsilon; the noise of its cells adds up"
+    if method.endswith("10 000 rows"):
+        about_rows = "a mean can be read off a sample of any size, and errs by the drawing more than by the noise"
+        return about_rows if statistic.startswith("mean") else "a sample of another size answers counts wrongly"
+    if method.endswith("charged rows"):
+        return "the number of rows has its price: printed it is a second epsilon, here a tenth of one"
+    return "cells that are read from the data are not charged; declared ones are"
