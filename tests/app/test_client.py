@@ -90,7 +90,7 @@ def test_where_no_server_answers_the_address_is_named_and_what_to_check():
     address = f"http://127.0.0.1:{free_port()}"
     with HttpClient(address, "key") as client, pytest.raises(ServerError) as refused:
         client.datasets()
-    assert str(refused.value).startswith(f"no reply from {address}: ConnectError; check the address")
+    assert str(refused.value).startswith(f"no reply from {address}: ConnectError: Connection refused; check")
     with HttpClient(address.replace("//", "//me:secret@"), "key") as client, pytest.raises(ServerError) as refused:
         client.datasets()
     assert str(refused.value).startswith(f"no reply from {address}: ")
@@ -151,7 +151,7 @@ def test_programs_that_do_else_meanwhile_are_told_the_same():
         async with AsyncHttpClient(address, "key") as client:
             await client.ask("people", "SELECT COUNT(*) FROM t", epsilon=1)
 
-    with pytest.raises(ServerError, match=f"no reply from {address}: ConnectError; check the address"):
+    with pytest.raises(ServerError, match=f"no reply from {address}: ConnectError: Connection refused; check"):
         asyncio.run(ask())
 
 

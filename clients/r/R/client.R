@@ -5,11 +5,18 @@ ATTEMPTS <- 4
 AGAIN <- c(429, 502, 503, 504)
 LONGEST_WAIT <- 10 # seconds
 
-#' A server at an address, asked with a key that a steward issued
-sfumato_client <- function(address, key, timeout = 60) {
+#' A server at an address, asked with a key that a steward issued.  ca_file has certificates in PEM of the only
+#' authorities that are trusted; proxy is http://HOST:PORT, or http://USER:PASSWORD@HOST:PORT.  Without them, curl decides
+#' by its own certificates and by the environment, such as HTTPS_PROXY
+sfumato_client <- function(address, key, timeout = 60, ca_file = NULL, proxy = NULL) {
   if (!grepl("^https?://", address)) stop("an address of a server begins with http:// or https://")
   if (!grepl("^[\x21-\x7e]+$", key)) stop("a key is one word of printable ASCII; copy it again")
-  structure(list(address = sub("/+$", "", address), key = key, timeout = timeout), class = "sfumato_client")
+  if (!is.null(ca_file) && !file.exists(ca_file)) stop("there is no file of certificates ", ca_file)
+  options <- c(list(), if (!is.null(ca_file)) list(cainfo = path.expand(ca_file)), if (!is.null(proxy)) list(proxy = proxy))
+  structure(
+    list(address = sub("/+$", "", address), key = key, timeout = timeout, options = options),
+    class = "sfumato_client"
+  )
 }
 
 #' All datasets, with what is public about them
@@ -222,6 +229,7 @@ sent <- function(client, method, path, body = NULL, retry_key = NULL) {
   request <- httr2::req_method(request, method)
   request <- httr2::req_headers(request, Authorization = paste("Bearer", client$key))
   request <- httr2::req_timeout(request, client$timeout)
+  request <- httr2::req_options(request, !!!client$options)
   request <- httr2::req_error(request, is_error = function(reply) FALSE)
   if (!is.null(body)) request <- httr2::req_body_json(request, body, auto_unbox = TRUE, digits = NA)
   if (!is.null(retry_key)) request <- httr2::req_headers(request, `Idempotency-Key` = retry_key)
@@ -232,7 +240,8 @@ sent <- function(client, method, path, body = NULL, retry_key = NULL) {
     reply <- tryCatch(httr2::req_perform(request), error = identity)
     if (inherits(reply, "error")) {
       if (last) {
-        detail <- "check the address, and that the server runs and can be reached from here"
+        reason <- conditionMessage(if (is.null(reply$parent)) reply else reply$parent)
+        detail <- paste0(reason, "; check the address, and that the server runs and can be reached from here")
         stop(refusal(list(title = paste("no reply from", client$address), detail = detail, status = 0)))
       }
     } else {

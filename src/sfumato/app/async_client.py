@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self, Unpack, cast
 
 import httpx
@@ -31,13 +32,23 @@ class AsyncHttpClient:
         address: such as ``http://127.0.0.1:8000``.
         key: as a steward issued it.
         timeout: seconds to wait for a reply.
+        ca_file: certificates in PEM of the only authorities that are trusted; None: those that come with httpx.
+        proxy: ``http://[USER:PASSWORD@]HOST:PORT``, through which every connection goes; None: none.
 
     Raises:
-        InputError: the address is none of HTTP, or no key looks like this one.
+        InputError: the address is none of HTTP, no key looks like this one, or the certificates or the proxy are wrong.
     """
 
-    def __init__(self, address: str, key: str, *, timeout: float = 60.0) -> None:
-        self._http = httpx.AsyncClient(**connection(address, key, timeout))
+    def __init__(
+        self,
+        address: str,
+        key: str,
+        *,
+        timeout: float = 60.0,
+        ca_file: str | Path | None = None,
+        proxy: str | None = None,
+    ) -> None:
+        self._http = httpx.AsyncClient(**connection(address, key, timeout, ca_file=ca_file, proxy=proxy))
 
     async def datasets(self) -> JsonDocuments:
         """As :meth:`HttpClient.datasets`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict, cast
 
 from sfumato.errors import InputError, MissingExtraError, SfumatoError
@@ -19,6 +20,7 @@ require("client", "the HTTP client")
 
 import httpx  # noqa: E402  (after it was found to be there)
 
+from sfumato.app.outbound import failure, outbound  # noqa: E402
 from sfumato.app.requests.fields import LossFields, StrictModel, filled  # noqa: E402
 
 _ATTEMPTS = 4
@@ -273,18 +275,20 @@ def new_retry_key() -> str:
     return secrets.token_hex(16)
 
 
-def connection(address: str, key: str, timeout: float) -> dict[str, Any]:
+def connection(
+    address: str, key: str, timeout: float, *, ca_file: str | Path | None = None, proxy: str | None = None
+) -> dict[str, Any]:
     """What a connection to a server is made with.
 
     Raises:
-        InputError: the address is none of HTTP, or no key looks like this one.
+        InputError: the address is none of HTTP, no key looks like this one, or the certificates or the proxy are wrong.
     """
     if not address.startswith(("http://", "https://")):
         raise InputError("an address of a server begins with http:// or https://", culprit=address)
     if not (key.isascii() and key.isprintable() and key and " " not in key):
         raise InputError("a key is one word of printable ASCII; copy it again, without line breaks or blanks")
     headers = {"Authorization": f"Bearer {key}"}
-    return {"base_url": address, "headers": headers, "timeout": timeout, "trust_env": False}
+    return {"base_url": address, "headers": headers, "timeout": timeout, **outbound(ca_file, proxy)}
 
 
 def stated(kind: type[StrictModel], fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -321,7 +325,9 @@ def _seconds(reply: httpx.Response) -> float:
 def _no_reply(address: httpx.URL, error: httpx.TransportError) -> Mapping[str, Any]:
     """What is known and what to check where no server answered; whatever signs on in an address is not shown."""
     shown = str(address.copy_with(userinfo=b"")).rstrip("/")
-    detail = f"{type(error).__name__}; check the address, and that the server runs and can be reached from here"
+    detail = f"{failure(error)}; check the address, and that the server runs and can be reached from here"
+    if "certificate is not trusted" in detail:
+        detail = f"{failure(error)}; name the certificate of the authority that signed it by ca_file"
     if isinstance(error, httpx.TimeoutException) and not isinstance(error, httpx.ConnectTimeout):
         detail = f"{type(error).__name__}; the server may be busy: wait, or give the client a longer timeout"
     return {"title": f"no reply from {shown}", "detail": detail, "status": 0}

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 import secrets
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -32,15 +33,22 @@ class IdentityProvider:
         signer: signs tokens in place of the provider's key.
         algorithm: by which they are signed.
         silent: whether it answers with failures.
+        userinfo: what it says besides the token to whoever has the access token; None: it has no place for it.
+
+    Args:
+        tls: by which it speaks TLS; plain HTTP without.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, tls: ssl.SSLContext | None = None) -> None:
         self.key = RSAKey.generate_key(2048, {"kid": secrets.token_hex(4)})
         self.person: dict[str, object] = {}
         self.changes: dict[str, object] = {}
         self.signer: RSAKey | OctKey | None = None
         self.algorithm = "RS256"
         self.silent = False
+        self.userinfo: dict[str, object] | None = None
+        self.userinfo_requests = 0
+        self._access: set[str] = set()
         self.redirect: str | None = None
         self.token_requests = 0
         self._codes: dict[str, dict[str, str]] = {}
@@ -57,7 +65,9 @@ class IdentityProvider:
                 pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.issuer = f"http://127.0.0.1:{self._server.server_port}/realm"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+        self.issuer = f"http{'' if tls is None else 's'}://127.0.0.1:{self._server.server_port}/realm"
 
     @contextmanager
     def running(self) -> Iterator[IdentityProvider]:
@@ -77,7 +87,12 @@ class IdentityProvider:
         elif parts.path == "/realm/.well-known/openid-configuration":
             here = self.issuer
             described = {"issuer": here, "authorization_endpoint": f"{here}/authorize"}
+            described |= {} if self.userinfo is None else {"userinfo_endpoint": f"{here}/userinfo"}
             reply(request, 200, described | {"token_endpoint": f"{here}/token", "jwks_uri": f"{here}/keys"})
+        elif parts.path == "/realm/userinfo":
+            self.userinfo_requests += 1
+            known = request.headers.get("Authorization", "").removeprefix("Bearer ") in self._access
+            reply(request, 200 if known else 401, self.userinfo or {} if known else {})
         elif parts.path == "/realm/keys":
             reply(request, 200, {"keys": [self.key.as_dict(private=False)]})
         elif parts.path == "/realm/authorize":
@@ -112,8 +127,9 @@ class IdentityProvider:
         elif asked is None or form["redirect_uri"] != self.redirect or fitting != asked["code_challenge"]:
             reply(request, 400, {"error": "invalid_grant"})
         else:
-            token = self.token(asked["nonce"])
-            reply(request, 200, {"access_token": secrets.token_hex(8), "token_type": "Bearer", "id_token": token})
+            token, access = self.token(asked["nonce"]), secrets.token_hex(8)
+            self._access.add(access)
+            reply(request, 200, {"access_token": access, "token_type": "Bearer", "id_token": token})
 
     def token(self, nonce: str) -> str:
         now = int(time.time())

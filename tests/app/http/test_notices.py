@@ -9,16 +9,19 @@ import threading
 from contextlib import closing, contextmanager
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from types import SimpleNamespace
 
 import pytest
+from tests.app.http.network import Proxy, authority
 from tests.app.http.serving import DOMAIN, write_people
 from tests.app.test_cli import sfumato
 from tests.ledger.asking import ROW, question
 
-from sfumato.app.http import notices
+from sfumato.app.http import asgi, notices, processes
 from sfumato.app.http.notices import Notices
 from sfumato.app.http.registry import Scope
 from sfumato.app.http.service import Service
+from sfumato.app.outbound import outbound
 from sfumato.privacy.loss import Epsilon
 
 
@@ -36,7 +39,7 @@ def service(tmp_path, table, monkeypatch):
 
 
 @contextmanager
-def receiving(status=204):
+def receiving(status=204, tls=None):
     """What a webhook is sent, as it comes."""
     got: list[dict[str, str]] = []
 
@@ -50,10 +53,12 @@ def receiving(status=204):
             pass
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}/hook", got
+        yield f"http{'' if tls is None else 's'}://127.0.0.1:{server.server_port}/hook", got
     finally:
         server.shutdown()
         server.server_close()
@@ -218,6 +223,40 @@ def test_a_retired_dataset_is_told_of_no_more(service):
     spend(service, "9.5", 1)
     service.retire("people", retired=True)
     assert Notices(service, webhook=None).look() == 0
+
+
+def test_a_webhook_of_its_own_authority_is_reached_through_a_proxy(service, tmp_path, caplog):
+    caplog.set_level(logging.INFO, "sfumato.http")
+    trusted = authority(tmp_path)
+    spend(service, "9.5", 1)
+    with receiving(tls=trusted.context) as (hook, got), Proxy().running() as proxy:
+        assert Notices(service, webhook=hook).look() == 0
+        failed = [json.loads(each.getMessage()) for each in caplog.records if "webhook failed" in each.getMessage()]
+        assert "the certificate is not trusted: unable to get local issuer" in failed[0]["reason"]
+        reached = outbound(trusted.ca_file, proxy.address)
+        assert Notices(service, webhook=hook, reached=reached).look() == 1
+        assert (len(got), proxy.asked) == (1, [hook.split("/")[2]])
+
+
+def test_a_worker_sends_notices_as_the_options_of_the_command_say(tmp_path, monkeypatch):
+    trusted, made = authority(tmp_path), {}
+    monkeypatch.setattr(asgi, "to_standard_error", lambda: None)
+    monkeypatch.setattr(asgi, "create", lambda *_, notices: made.update(notices=notices))
+    monkeypatch.setattr(asgi, "gc", SimpleNamespace(collect=int, freeze=int, set_threshold=int))
+    monkeypatch.setattr(processes, "run", lambda *_, **__: asgi.application())
+    for name in (asgi.LEDGER, processes.ARRIVAL, "SFUMATO_SETTINGS"):  # which the command sets
+        monkeypatch.setenv(name, "")
+    with receiving(tls=trusted.context) as (hook, got), Proxy().running() as proxy:
+        how = ("--webhook", hook, "--webhook-ca-file", trusted.ca_file.name, "--webhook-proxy", proxy.address)
+        sfumato("serve", "--create", "--no-sample", "--no-link", "--port", "0", *how, cwd=tmp_path)
+        ending = made["notices"]._service  # noqa: SLF001
+        key = ending.registry.issue("ana", Scope.ANALYST, timedelta(days=2))[0]
+        with ending.store.writing() as driver:
+            ago = (key.issued - timedelta(days=30)).isoformat()
+            driver.run("UPDATE service_key SET issued = :ago", {"ago": ago})
+        assert made["notices"].look() == 1
+        ending.close()
+        assert (got[0]["event"], proxy.asked) == ("key-expiring", [hook.split("/")[2]])
 
 
 def test_a_webhook_that_others_can_read_is_refused(tmp_path):

@@ -342,5 +342,5 @@ def test_a_file_that_makes_no_sense_is_refused_before_anything_is_begun(tmp_path
 def test_roles_are_found_by_their_whole_name_first(settings):
     claim = "https://a.example/roles"
     settings = settings.model_copy(update={"roles_claim": claim, "analysts": ["*"]})
-    assert settings.scope({claim: "owner"}) is Scope.STEWARD
-    assert settings.scope({}) is Scope.ANALYST
+    assert settings.scope(openid.claim([{claim: "owner"}], claim)) is Scope.STEWARD
+    assert settings.scope(openid.claim([{}], claim)) is Scope.ANALYST

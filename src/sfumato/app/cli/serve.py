@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -61,6 +62,12 @@ def serve(
         str | None,
         typer.Option(help="Address that is sent notices as JSON: a low budget, a changed table, a key that ends soon."),
     ] = None,
+    webhook_ca_file: Annotated[
+        Path | None, typer.Option(help="Certificates of the only authorities trusted for the webhook.")
+    ] = None,
+    webhook_proxy: Annotated[
+        str | None, typer.Option(help="Proxy through which notices go to the webhook: http://HOST:PORT.")
+    ] = None,
     certificate: Annotated[Path | None, typer.Option(help="Certificate by which the server itself speaks TLS.")] = None,
     certificate_key: Annotated[Path | None, typer.Option(help="Its private key.")] = None,
     origin: Annotated[
@@ -85,12 +92,15 @@ def serve(
     from sfumato.app.http.processes import ARRIVAL, SHARED, run
     from sfumato.app.http.service import begin, first_link, register_sample
     from sfumato.app.http.settings import Settings, refuse_base, refuse_origin
+    from sfumato.app.outbound import outbound
 
     base = None if base_url is None else refuse_base(base_url)
     origins = tuple(map(refuse_origin, origin or ()))
     provider = None if openid is None else OpenIdSettings.read(openid).model_dump()
     if webhook is not None:
         refuse_address(webhook, "a webhook")
+    outbound(webhook_ca_file, webhook_proxy)  # refuses what would fail at the first notice
+    ca_file = None if webhook_ca_file is None else str(webhook_ca_file.resolve())
     tls = _tls(certificate, certificate_key)
     port = _free(host, port)  # before anything is made or shown that would be of no use
     url = database(ledger)
@@ -111,7 +121,7 @@ def serve(
         os.environ |= {LEDGER: url, ARRIVAL: str(arrival)}
         bytes_kept = table_memory << 20
         settings = Settings(tuple(tables or ()), rate, address, base, provider, origins, webhook, bytes_kept, snapshots)
-        settings.to_environment()
+        replace(settings, webhook_ca_file=ca_file, webhook_proxy=webhook_proxy).to_environment()
         if workers > 1:  # a single worker is this process, which counts in its own memory
             os.environ[SHARED] = shared
         run(

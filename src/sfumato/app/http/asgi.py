@@ -21,6 +21,7 @@ from sfumato.app.http.processes import end_with_parent, to_standard_error
 from sfumato.app.http.question_route import QuestionRoute
 from sfumato.app.http.service import Service
 from sfumato.app.http.settings import Settings
+from sfumato.app.outbound import outbound
 
 LEDGER = "SFUMATO_LEDGER"
 _PATIENCE = 50_000  # new objects that wait to be looked through together
@@ -38,7 +39,8 @@ def application() -> FastAPI:
         table_bytes=settings.table_bytes,
         snapshots=settings.snapshots,
     )
-    made = create(service, settings, notices=Notices(service, webhook=settings.webhook))
+    reached = outbound(settings.webhook_ca_file, settings.webhook_proxy)
+    made = create(service, settings, notices=Notices(service, webhook=settings.webhook, reached=reached))
     gc.collect()
     gc.freeze()  # what a worker begins with stays: looking through it for what nobody needs any more took a sixth
     gc.set_threshold(_PATIENCE)  # of the time of a question

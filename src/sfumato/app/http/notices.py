@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from typing import Any
 
 import httpx
 
@@ -18,6 +19,7 @@ from sfumato.app.http.problems import RefusalError
 from sfumato.app.http.processes import log
 from sfumato.app.http.registry import Dataset
 from sfumato.app.http.service import Service
+from sfumato.app.outbound import failure, outbound
 from sfumato.errors import SfumatoError
 from sfumato.ledger.account import Account
 
@@ -48,12 +50,14 @@ class Notices:
     Args:
         service: of the worker.
         webhook: where to send notices; None for the log alone.
+        reached: arguments of the client that sends them, as :func:`sfumato.app.outbound.outbound` returns them.
     """
 
-    def __init__(self, service: Service, *, webhook: str | None) -> None:
+    def __init__(self, service: Service, *, webhook: str | None, reached: Mapping[str, Any] | None = None) -> None:
         self._service = service
         self._store = service.store
         self._webhook = webhook
+        self._reached = outbound(None, None) if reached is None else reached
         self._over = threading.Event()
 
     def watch(self) -> None:
@@ -139,10 +143,10 @@ class Notices:
 
     def _sent(self, address: str, notice: Notice) -> bool:
         try:
-            with httpx.Client(timeout=_PATIENCE, follow_redirects=False, trust_env=False) as client:
+            with httpx.Client(timeout=_PATIENCE, follow_redirects=False, **self._reached) as client:
                 reply = client.post(address, json={"event": notice.kind, "time": _stamp(), **notice.facts})
         except httpx.HTTPError as error:
-            log("webhook failed", reason=type(error).__name__)
+            log("webhook failed", reason=failure(error))
             return False
         if not reply.is_success:
             log("webhook failed", reason=f"status {reply.status_code}")

@@ -10,7 +10,7 @@ import hashlib
 import ipaddress
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from sfumato.app.http.identities import Login
 from sfumato.app.http.problems import RefusalError
 from sfumato.app.http.processes import log
 from sfumato.app.http.registry import Scope
+from sfumato.app.outbound import failure, outbound
 from sfumato.app.requests.fields import StrictModel, filled
 from sfumato.errors import InputError
 from sfumato.strict_documents import read_yaml
@@ -55,6 +56,8 @@ class OpenIdSettings(StrictModel):
         stewards: roles that make a steward.
         analysts: roles that make an analyst; ``*`` for everybody whom it vouches for.
         names_of_keys: whether somebody whose name is that of a key is the holder of that key.
+        ca_file: certificates in PEM of the only authorities that are trusted for it; None: those that come with httpx.
+        proxy: ``http://[USER:PASSWORD@]HOST:PORT``, through which it is reached; None: none.
     """
 
     issuer: str = Field(min_length=1, max_length=500)
@@ -66,6 +69,8 @@ class OpenIdSettings(StrictModel):
     stewards: list[str]
     analysts: list[str]
     names_of_keys: bool = False
+    ca_file: str | None = None
+    proxy: str | None = None
 
     @classmethod
     def read(cls, file: Path) -> OpenIdSettings:
@@ -83,6 +88,7 @@ class OpenIdSettings(StrictModel):
         settings = filled(cls, found)
         refuse_address(settings.issuer, "a provider of identities")
         _ = settings.secret
+        outbound(settings.ca_file, settings.proxy)
         return settings
 
     @property
@@ -100,12 +106,13 @@ class OpenIdSettings(StrictModel):
             raise InputError(f"{self.client_secret_file} holds no secret", culprit=self.client_secret_file)
         return found
 
-    def scope(self, claims: Mapping[str, Any]) -> Scope | None:
-        """What the holder of a token may do; None for nothing."""
-        roles = _roles(claims, self.roles_claim)
-        if roles & set(self.stewards):
+    def scope(self, roles: Any) -> Scope | None:  # noqa: ANN401  (whatever the claim of roles holds)
+        """Return what somebody of these roles may do; None for nothing."""
+        each = [roles] if isinstance(roles, str) else roles if isinstance(roles, list) else []
+        held = {role for role in each if isinstance(role, str)}
+        if held & set(self.stewards):
             return Scope.STEWARD
-        return Scope.ANALYST if EVERYBODY in self.analysts or roles & set(self.analysts) else None
+        return Scope.ANALYST if EVERYBODY in self.analysts or held & set(self.analysts) else None
 
 
 @dataclass(frozen=True)
@@ -134,6 +141,7 @@ class Provider:
     def __init__(self, settings: OpenIdSettings, *, back: str) -> None:
         self.settings = settings
         self._back = back
+        self._reached = outbound(settings.ca_file, settings.proxy)
         self._lock = threading.Lock()
         self._described: tuple[float, dict[str, Any]] | None = None
         self._keys: tuple[float, KeySet] | None = None
@@ -171,20 +179,58 @@ class Provider:
         """
         if issuer is not None and issuer != self.settings.issuer:
             raise _refused("issuer")
-        claims = self._claims(self._token(code, login), login)
-        scope = self.settings.scope(claims)
+        token, access = self._tokens(code, login)
+        claims = [self._claims(token, login)]
+        by_mail = self.settings.name_claim == "email"
+        wanted = (self.settings.name_claim, self.settings.roles_claim, *(["email_verified"] if by_mail else []))
+        if any(claim(claims, path) is None for path in wanted):
+            claims.append(self._userinfo(access, claims[0]["sub"]))
+        name = self._name(claims)
+        identity = hashlib.sha256(f"{self.settings.issuer}\0{claims[0]['sub']}".encode()).hexdigest()[:24]
+        return Identified(identity, name, self._scope(claims, name))
+
+    def _name(self, claims: Sequence[Mapping[str, Any]]) -> str:
+        """Return what the provider calls a person.
+
+        Raises:
+            RefusalError: it does not say, or names an address of mail that it did not verify.
+        """
+        name = claim(claims, self.settings.name_claim)
+        verified = any(each.get("email") == name and each.get("email_verified") is True for each in claims)
+        if not isinstance(name, str) or (self.settings.name_claim == "email" and not verified):
+            raise _refused("name")
+        return name
+
+    def _scope(self, claims: Sequence[Mapping[str, Any]], name: str) -> Scope:
+        """Return what a person may do.
+
+        Raises:
+            RefusalError: they have no role that may enter, or more groups than the provider lists, so that nobody
+                knows their role.
+        """
+        path = self.settings.roles_claim
+        roles = claim(claims, path)
+        if roles is None and any(_overflows(each, path) for each in claims):
+            _refused("group-overage", name)
+            raise RefusalError(
+                "group-overage",
+                "The provider did not list your groups",
+                403,
+                "you are in more groups than it puts into a token, so your role is not known; whoever runs the server "
+                "has the provider send only the groups that are assigned to this server, or roles of it",
+            )
+        if roles is None:
+            log("roles missing", name=name, claim=path)  # of all whom the provider knows, one may be a steward
+        scope = self.settings.scope(roles)
         if scope is None:
+            _refused("no-role", name)
             raise RefusalError(
                 "no-role", "You have no role here", 403, "whoever runs the server names the roles that may enter"
             )
-        name = claims.get(self.settings.name_claim)
-        doubtful = self.settings.name_claim == "email" and claims.get("email_verified") is not True
-        if not isinstance(name, str) or doubtful:
-            raise _refused("name")
-        identity = hashlib.sha256(f"{self.settings.issuer}\0{claims['sub']}".encode()).hexdigest()[:24]
-        return Identified(identity, name, scope)
+        return scope
 
-    def _token(self, code: str, login: Login) -> str:
+    def _tokens(self, code: str, login: Login) -> tuple[str, str | None]:
+        """Trade a code for the token that says who somebody is, and the one that opens what else is said of them."""
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -192,10 +238,26 @@ class Provider:
             "code_verifier": login.verifier,
         }
         found = self._asked("POST", self._description()["token_endpoint"], form)
-        token = found.get("id_token")
+        token, access = found.get("id_token"), found.get("access_token")
         if not isinstance(token, str):
             raise _refused("code")
-        return token
+        return token, access if isinstance(access, str) else None
+
+    def _userinfo(self, access: str | None, subject: str) -> Mapping[str, Any]:
+        """Return what the provider says of a person besides the token (Core 1.0, 5.3); nothing if it has no such place.
+
+        Raises:
+            RefusalError: it does not answer, answers in another form than plain JSON, or speaks of another person.
+        """
+        place = self._description().get("userinfo_endpoint")
+        if place is None or access is None:
+            return {}
+        if not isinstance(place, str) or not is_safe(place):
+            raise _silent("userinfo_endpoint")
+        found = self._asked("GET", place, bearer=access)
+        if found.get("sub") != subject:
+            raise _refused("userinfo of another person")
+        return found
 
     def _proof(self) -> tuple[str, str]:
         """How this server shows who it is, in the way that every provider has to understand (RFC 6749, 2.3.1)."""
@@ -245,14 +307,17 @@ class Provider:
             self._described = (time.monotonic(), found)
         return self._described[1]
 
-    def _asked(self, method: str, address: str, form: Mapping[str, str] | None = None) -> dict[str, Any]:
+    def _asked(
+        self, method: str, address: str, form: Mapping[str, str] | None = None, *, bearer: str | None = None
+    ) -> dict[str, Any]:
+        headers = {"Accept": "application/json"} | ({} if bearer is None else {"Authorization": f"Bearer {bearer}"})
         try:
-            with httpx.Client(timeout=_PATIENCE, follow_redirects=False, trust_env=False) as client:
+            with httpx.Client(timeout=_PATIENCE, follow_redirects=False, **self._reached) as client:
                 proof = None if form is None else self._proof()
-                reply = client.request(method, address, data=form, auth=proof, headers={"Accept": "application/json"})
+                reply = client.request(method, address, data=form, auth=proof, headers=headers)
             found = reply.json() if len(reply.content) <= _LARGEST else None
         except (httpx.HTTPError, ValueError) as error:
-            raise _silent(type(error).__name__) from error
+            raise _silent(failure(error)) from error
         if form is not None and reply.is_client_error:
             raise _refused("code")
         if not reply.is_success or not isinstance(found, dict):
@@ -285,18 +350,34 @@ def is_safe(address: str) -> bool:
         return parts.scheme == "http" and parts.hostname == "localhost"
 
 
-def _roles(claims: Mapping[str, Any], path: str) -> set[str]:
-    found: Any = claims.get(path)  # a claim may have dots in its name, such as a URL
-    if found is None:
-        found = claims
-        for part in path.split("."):
-            found = found.get(part) if isinstance(found, Mapping) else None
-    each = [found] if isinstance(found, str) else found if isinstance(found, list) else []
-    return {role for role in each if isinstance(role, str)}
+def claim(claims: Iterable[Mapping[str, Any]], path: str) -> Any:  # noqa: ANN401  (JSON)
+    """Return what the first of several documents that has a claim says of it; None if none has it.
+
+    >>> claim([{"realm": {}}, {"realm": {"roles": ["a"]}}], "realm.roles"), claim([{"a.b": 1}], "a.b")
+    (['a'], 1)
+    """
+    for each in claims:
+        found: Any = each.get(path)  # a claim may have dots in its name, such as a URL
+        if found is None:
+            found = each
+            for part in path.split("."):
+                found = found.get(part) if isinstance(found, Mapping) else None
+        if found is not None:
+            return found
+    return None
 
 
-def _refused(reason: str) -> RefusalError:
-    log("login refused", reason=reason)
+def _overflows(claims: Mapping[str, Any], path: str) -> bool:
+    """Whether a provider says that a claim has more than it lists, and lies elsewhere (Core 1.0, 5.6.2)."""
+    elsewhere = claims.get("_claim_names")  # a document, or with some providers its text
+    names = {path, path.partition(".")[0]}
+    if isinstance(elsewhere, Mapping | str) and any(name in elsewhere for name in names):
+        return True
+    return "groups" in names and claims.get("hasgroups") in (True, "true")
+
+
+def _refused(reason: str, name: str | None = None) -> RefusalError:
+    log("login refused", reason=reason, name=name)
     return RefusalError(
         "login-refused", "The login was refused", 403, "begin anew; whoever runs the server finds why in its log"
     )

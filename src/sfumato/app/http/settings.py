@@ -29,6 +29,7 @@ class Settings:
         table_bytes: that the tables of a worker may hold; 0 for any number.
         snapshots: a folder for snapshots; None for the usual place.
         webhook: where notices are sent; None for the log alone.
+        webhook_ca_file, webhook_proxy: how it is reached, as :func:`sfumato.app.outbound.outbound` takes them.
         openid: the provider of identities, as a document; None where people enter by keys alone.
         origins: of other sites' pages that may send requests with a key to ``/v1``.
     """
@@ -42,6 +43,8 @@ class Settings:
     webhook: str | None = None
     table_bytes: int = 0
     snapshots: str | None = None
+    webhook_ca_file: str | None = None
+    webhook_proxy: str | None = None
 
     @classmethod
     def of_environment(cls) -> Settings:

@@ -1,0 +1,205 @@
+"""Connections to servers with certificates of an authority of their own, through proxies, and why others fail."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.app.http.network import Proxy, authority
+from tests.app.http.serving import Server
+
+from sfumato.app.client import AsyncHttpClient, HttpClient, ServerError
+from sfumato.app.http.registry import Scope
+from sfumato.app.outbound import failure, outbound
+from sfumato.errors import InputError
+
+CLIENTS = Path(__file__).parents[2] / "clients"
+
+
+@pytest.fixture(scope="module")
+def trusted(tmp_path_factory):
+    return authority(tmp_path_factory.mktemp("trusted"))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory, trusted):
+    """``sfumato serve`` that speaks TLS itself, by a certificate of the authority; its address."""
+    more = ("--certificate", str(trusted.certificate), "--certificate-key", str(trusted.key))
+    started = TlsServer(f"sqlite:///{tmp_path_factory.mktemp('tls')}/s.ledger", workers=1, more=more)
+    try:
+        yield started.start()
+    finally:
+        started.stop()
+
+
+class TlsServer(Server):
+    @property
+    def address(self):
+        return f"https://127.0.0.1:{self.port}"
+
+
+@pytest.fixture
+def ask(server):
+    """Ask for all datasets, by either client of Python."""
+    key = server.key("ana", Scope.ANALYST)
+
+    def asked(kind, **how):
+        if kind == "sync":
+            with HttpClient(server.address, key, **how) as client:
+                return client.datasets()
+
+        async def wait():
+            async with AsyncHttpClient(server.address, key, **how) as client:
+                return await client.datasets()
+
+        return asyncio.run(wait())
+
+    return asked
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_client_trusts_the_authority_that_it_is_told_of(ask, trusted, kind):
+    assert ask(kind, ca_file=trusted.ca_file) == []
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_client_says_why_it_does_not_trust_a_server(ask, tmp_path, kind):
+    for how in ({}, {"ca_file": authority(tmp_path, "other").ca_file}):
+        with pytest.raises(ServerError, match=r"certificate is not trusted: .*; name the certificate .* by ca_file"):
+            ask(kind, **how)
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_client_goes_through_a_proxy_with_its_login(ask, server, trusted, kind):
+    with Proxy(login="ana:s3cret").running() as proxy:
+        assert ask(kind, ca_file=trusted.ca_file, proxy=proxy.address) == []
+        assert proxy.asked == [f"127.0.0.1:{server.port}"]
+        with pytest.raises(ServerError, match="407 Proxy Authentication Required") as refused:
+            ask(kind, ca_file=trusted.ca_file, proxy=proxy.address.replace("s3cret", "wr0ng"))
+        assert "wr0ng" not in str(refused.value)
+
+
+def test_variables_of_the_environment_decide_nothing(ask, trusted, monkeypatch):
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere")
+    assert ask("sync", ca_file=trusted.ca_file) == []
+
+
+def test_a_certificate_that_is_over_is_named(tmp_path):
+    """The reason is that of TLS, whatever stands between it and the client."""
+    over = authority(tmp_path, "over", ended=True)
+    with (
+        Echo(over).running() as echo,
+        pytest.raises(httpx.ConnectError) as refused,
+        httpx.Client(**outbound(over.ca_file, None)) as client,
+    ):
+        client.get(echo)
+    assert failure(refused.value) == "ConnectError: the certificate is not trusted: certificate has expired"
+
+
+def test_other_reasons_are_those_of_the_system():
+    with httpx.Client(**outbound(None, None)) as client:
+        with pytest.raises(httpx.ConnectError) as refused:
+            client.get("http://127.0.0.1:9/")
+        assert failure(refused.value).startswith("ConnectError: ")
+        assert "refused" in failure(refused.value)
+
+
+@pytest.mark.parametrize(
+    "proxy", ["proxy.example", "http://proxy.example", "socks://p:1", "http://:3128", "http://p:x"]
+)
+def test_an_address_of_no_proxy_is_refused_without_showing_it(proxy):
+    with pytest.raises(InputError, match="a proxy is written http://HOST:PORT"):
+        outbound(None, proxy)
+
+
+def test_files_without_certificates_are_refused(tmp_path):
+    (tmp_path / "text").write_text("no certificate")
+    for name in ("text", "missing"):
+        with pytest.raises(InputError, match="holds no certificates"):
+            HttpClient("https://a.example", "key", ca_file=tmp_path / name)
+
+
+class Echo:
+    """A server of TLS that answers nothing: connections end before a request comes."""
+
+    def __init__(self, signed):
+        from http.server import BaseHTTPRequestHandler, HTTPServer
+
+        self.server = HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
+        self.server.socket = signed.context.wrap_socket(self.server.socket, server_side=True)
+
+    def running(self):
+        from contextlib import contextmanager
+        from threading import Thread
+
+        @contextmanager
+        def run():
+            thread = Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+            thread.start()
+            yield f"https://127.0.0.1:{self.server.server_port}/"
+            self.server.shutdown()
+            self.server.server_close()
+            thread.join()
+
+        return run()
+
+
+R_PROGRAM = """
+source({source!r})
+tell <- function(...) tryCatch(length(sfumato_datasets(sfumato_client(...))), error = conditionMessage)
+cat(tell({address!r}, {key!r}, ca_file = {ca_file!r}), "\\n")
+cat(tell({address!r}, {key!r}), "\\n")
+cat(tell({address!r}, {key!r}, ca_file = {ca_file!r}, proxy = {proxy!r}), "\\n")
+"""
+
+
+@pytest.mark.skipif(shutil.which("Rscript") is None, reason="R is not installed; 'scripts/services r' installs it")
+def test_the_client_for_r_takes_both(server, trusted):
+    with Proxy(login="ana:s3cret").running() as proxy:
+        program = R_PROGRAM.format(
+            source=str(CLIENTS / "r" / "R" / "client.R"), address=server.address,
+            key=server.key("ana", Scope.ANALYST), ca_file=str(trusted.ca_file), proxy=proxy.address,
+        )  # fmt: skip
+        done = subprocess.run(["Rscript", "-e", program], capture_output=True, text=True, check=False, timeout=300)
+        assert done.returncode == 0, done.stderr
+        assert proxy.asked == [f"127.0.0.1:{server.port}"], done.stdout
+    by_file, without, by_proxy = done.stdout.splitlines()
+    assert (by_file.strip(), by_proxy.strip()) == ("0", "0")
+    assert "certificate" in without
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed")
+def test_the_client_for_node_trusts_what_its_environment_names(server, trusted):
+    program = (
+        "import('./client.js').then(async (m) => { const c = new m.SfumatoClient(process.argv[1], process.argv[2]);"
+        "console.log(await c.datasets().then((found) => found.length, (error) => error.message)); })"
+    )
+    command = ["node", "-e", program, server.address, server.key("ana", Scope.ANALYST)]
+
+    def told(**more):
+        done = subprocess.run(command, cwd=CLIENTS / "typescript", env=more, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    path = str(Path(shutil.which("node")).parent)
+    assert told(PATH=path, NODE_EXTRA_CA_CERTS=str(trusted.ca_file)) == "0"
+    assert "UNABLE_TO_VERIFY" in told(PATH=path)
+
+
+def test_the_package_of_the_client_has_what_it_imports(tmp_path):
+    """As its users install it: the files that it lists, and nothing else of the library."""
+    listed = (CLIENTS / "python" / "pyproject.toml").read_text(encoding="utf-8")
+    for line in listed.splitlines():
+        if line.startswith('"../../src/'):
+            source, target = (part.strip().strip('"') for part in line.split("="))
+            origin, place = (CLIENTS / "python" / source).resolve(), tmp_path / target
+            place.parent.mkdir(parents=True, exist_ok=True)
+            (shutil.copytree if origin.is_dir() else shutil.copy)(origin, place)
+    program = "import sfumato.app.client as c; c.HttpClient('https://a.example', 'key', proxy='http://p.example:1')"
+    command = [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {program}"]
+    subprocess.run(command, check=True, timeout=120)
