@@ -160,6 +160,29 @@ def test_columns_that_do_not_match_and_too_few_rows(workspace: Path) -> None:
     assert "an interval needs at least 80 rows" in err
 
 
+def test_how_far_off_a_point_is_is_shown(tmp_path: Path) -> None:
+    """A release without any zero, of people of whom a third earn nothing."""
+    luck = np.random.default_rng(0)
+    pay = np.where(luck.random(900) < 1 / 3, 0.0, luck.uniform(0, 100, 900))
+    domain = "  pay: {type: real, edges: [0, 50, 100], points: [0], unknown: clamp}\n"
+    domain += "  rich: {type: categorical, values: [false, true], unknown: drop}\n"
+    (tmp_path / "people.yaml").write_text(f"sfumato: 1\nunit: row\nattributes:\n{domain}")
+    table = pa.table({"pay": pay, "rich": pay > 50})
+    made = pa.table({"pay": np.maximum(pay, 1e-300), "rich": pay > 50})
+    for name, rows in (("people", table.slice(0, 450)), ("others", table.slice(450)), ("made", made.slice(0, 450))):
+        pq.write_table(rows, tmp_path / f"{name}.parquet")
+    asked = ["evaluate", "people.parquet", "people.parquet", "made.parquet", "--domain", "people.yaml"]
+    asked += ["--holdout", "others.parquet", "--claim", "none", "--claim", "none", "--out", "report.html"]
+    told = json.loads(sfumato(*asked, "--json", cwd=tmp_path)[0])["releases"]
+    gaps = {each["name"].partition(".")[0]: each["point_gap"] for each in told}
+    zeros = round(float((pay[:450] == 0).mean()), 3)
+    assert gaps["people"] == [0, "pay", "0.0"]
+    assert gaps["made"] == [zeros, "pay", "0.0"]
+    page = (tmp_path / "report.html").read_text()
+    assert "largest change of a point" in page
+    assert "pay = 0.0" in page
+
+
 def test_audit_lists_passes_and_rejects(workspace: Path) -> None:
     out, _ = sfumato("audit", cwd=workspace)
     assert "permute-and-flip" in out

@@ -52,5 +52,5 @@ def test_a_category_has_none(attribute):
 @pytest.mark.parametrize("body", [f"edges: [0, 1{'0' * 400}]", f"edges: [0, 1], typical: 1{'0' * 400}"])
 def test_whole_numbers_beyond_all_floats_are_refused_as_bounds(body):
     text = f"sfumato: 1\nunit: row\nattributes:\n  pay: {{type: real, {body}, unknown: clamp}}\n"
-    with pytest.raises(DomainError, match="'pay' has an edge or a typical value beyond"):
+    with pytest.raises(DomainError, match="'pay' has an edge, a point or a typical value beyond"):
         parse(read_yaml(text))

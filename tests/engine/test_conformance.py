@@ -72,6 +72,11 @@ ATTRIBUTES = [
     Categorical(name="word", values=("a",), unknown=D),
     Integer(name="whole", minimum=0, maximum=99, edges=(0,), unknown=K),
     Real(name="real", edges=(0.0, 8.0), unknown=K),
+    Real(name="real", edges=(-2.5, 0.3, 100.0), points=(0.0, 0.3, 2.5, 100.0), unknown=C, nullable=True),
+    Real(name="real", edges=(-2.5, 3.0), points=(-2.5, 1.0), unknown=D),
+    Real(name="digits", edges=(-5.0, 50.0), points=(0.0, 39.0), unknown=K, nullable=True),
+    Real(name="whole", edges=(-3.0, 99.0), points=(0.0, 99.0), unknown=C),
+    Real(name="single", edges=(-1.0, 3.5e38), points=(0.0, 2.5, 16777216.0), unknown=C),
 ]
 
 
@@ -84,6 +89,38 @@ def test_each_odd_value_falls_into_its_cell(table, adapter, oracle, rows, attrib
     assert counts[0].dtype == np.int64
     np.testing.assert_array_equal(counts[0], expected.marginal([attribute.name]))
     np.testing.assert_array_equal(counts[1], [len(expected.codes)])
+
+
+POINTS = [
+    ("real", (0.0, 0.3, 2.5, 100.0), (-2.5, 100.0)),
+    ("wild", (0.0, 0.25, 1.0), (0.0, 1.0)),  # beside 5e-324, the next double after 0
+    ("amount", (-1.0, 0.1, 2.5, 7.0), (-1.0, 10.0)),
+    ("precise", (0.1, 7.0), (-1.0, 1e6)),
+    ("whole", (0.0, 5.0, 99.0), (-5.0, 100.0)),
+]
+
+
+@pytest.mark.parametrize(("name", "points", "edges"), POINTS, ids=[name for name, *_ in POINTS])
+def test_a_point_holds_the_rows_that_are_equal_to_it_and_no_others(table, adapter, rows, name, points, edges):
+    domain = Domain((Real(name=name, edges=edges, points=points, unknown=D), replace(FLAG, nullable=True)))
+    encoded, attribute = table.encode(domain), domain[name]
+    numbers = [float(row[name]) for row in adapter.seen(rows) if row[name] is not None]
+    numbers = [number for number in numbers if edges[0] <= number <= edges[1]]
+    if adapter.text_only:  # which reads no exponents of 300 and more
+        numbers = [number for number in numbers if number != 5e-324]
+    counts = dict(zip(attribute.labels(), reveal(encoded.marginals([(name,)])[0]).tolist(), strict=True))
+    places = sorted({*edges, *points})
+    for low, high in itertools.pairwise(places):
+        opening, closing = "(" if low in points else "[", "]" if high == places[-1] and high not in points else ")"
+        between = [each for each in numbers if low < each < high or (each == low and opening == "[")]
+        between += [each for each in numbers if each == high and closing == "]"]
+        assert counts.pop(f"{opening}{low}, {high}{closing}") == len(between)
+    assert counts == {str(point): numbers.count(point) for point in points}
+    equal = [code for code in range(attribute.declared) if attribute.labels()[code] == str(points[-1])]
+    where = Among(name, frozenset(equal))
+    total = reveal(encoded.sums(name, (), Fraction(1, 10), where))
+    assert total.tolist() == [numbers.count(points[-1]) * round(Fraction(points[-1]) * 10)]
+    assert reveal(encoded.marginals([()], Not(where))[0]).tolist() == [len(numbers) - numbers.count(points[-1])]
 
 
 ONE_CELL = Real(name="real", edges=(0.0, 8.0), unknown=K)

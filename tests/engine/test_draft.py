@@ -57,9 +57,24 @@ def test_what_the_owner_has_to_look_at_is_said() -> None:
     hints = draft_domain(open_table(pa.table({"ssn": numbers, "pay": reals, "age": np.arange(900) % 300}))).hints
     assert set(hints) == {"ssn", "pay"}
     assert "identifier" in hints["ssn"]
-    assert "spread" in hints["pay"]
+    assert hints["pay"].startswith("many rows share a number (0.0), which the draft declares as a point")
     texts = [str(number) for number in numbers] + ["N"]
     assert set(draft_domain(open_table(pa.table({"ssn": texts}))).hints) == {"ssn"}
+
+
+def test_real_numbers_that_many_rows_share_are_drafted_as_points() -> None:
+    """As much as a third of incomes is exactly 0, and a tenth is the minimum wage."""
+    random = np.random.default_rng(3)
+    income = random.lognormal(10, 1, 9000)
+    income[:3000], income[3000:3900], income[3900:3903] = 0.0, 20_000.5, 12_345.25
+    (drafted_income,) = drafted(income=income.tolist(), known=["a"] * 9000)[:1]
+    assert drafted_income.points == (0.0, 20_000.5)  # not what three rows share
+    table = open_table(pa.table({"income": income}))
+    (counts,) = table.encode(Domain((drafted_income,)).accepted()).marginals([("income",)])
+    found = dict(zip(drafted_income.labels(), reveal(counts).tolist(), strict=True))
+    assert (found["0.0"], found["20000.5"]) == (3000, 900)
+    (beside,) = drafted(x=[*[0.3] * 500, *[0.1 + 0.2] * 500, *np.linspace(0, 1, 500).tolist()])
+    assert beside.points == (0.3, 0.1 + 0.2)  # neighbouring doubles
 
 
 def test_a_time_is_left_out_with_what_to_do() -> None:

@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 
 from sfumato.domain.calendar import DAY, HOUR, Grain, refuse_days, refuse_zone
+from sfumato.domain.points import declared_edges, split_edges
 from sfumato.errors import DomainError
 
 Value: TypeAlias = str | int | float | bool | None
@@ -187,8 +188,13 @@ class Real:
     Cells are closed on the left; the last is closed on both sides.  With a public ``typical`` value the last cell is
     open, as that of an :class:`Integer`.
 
+    ``points`` are single numbers with a cell of their own, such as no income.  A point splits the cell that it lies in:
+    ``edges`` then holds it and the next double (:mod:`sfumato.domain.points`).
+
     >>> Real(name="score", edges=(0.0, 0.5, 1.0), unknown=Unknown.CLAMP).labels()
     ('[0.0, 0.5)', '[0.5, 1.0]')
+    >>> Real(name="income", edges=(0.0, 9e4), points=(0.0,), unknown=Unknown.CLAMP).labels()
+    ('0.0', '(0.0, 90000.0]')
     """
 
     name: str
@@ -197,17 +203,23 @@ class Real:
     nullable: bool = False
     typical: float | None = None
     role: Role | None = None
+    points: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         _named(self.name)
         if len(self.edges) < 2 or not _increasing(self.edges) or not all(map(math.isfinite, self.edges)):  # noqa: PLR2004
             raise DomainError(f"attribute {self.name!r} needs at least two finite, increasing edges", culprit=self)
+        if self.points:
+            object.__setattr__(self, "points", tuple(point + 0.0 for point in self.points))  # -0.0 is 0.0
+            object.__setattr__(self, "edges", split_edges(self.name, self.edges, self.points))
         _refuse_untypical(self)
         _refuse_no_option(self)
 
     def describe(self) -> dict[str, Any]:
         """What a domain document says of it."""
-        return {"type": "real", "edges": list(self.edges), **_opened(self), **_rest(self)}
+        points = {"points": list(self.points)} if self.points else {}
+        edges = list(declared_edges(self.edges, self.points))
+        return {"type": "real", "edges": edges, **points, **_opened(self), **_rest(self)}
 
     @property
     def minimum(self) -> float:
@@ -217,7 +229,7 @@ class Real:
     @property
     def maximum(self) -> float:
         """Declared upper bound."""
-        return self.edges[-1]
+        return self.edges[-2] if self.is_point(self.declared - 1) else self.edges[-1]
 
     @property
     def declared(self) -> int:
@@ -229,16 +241,36 @@ class Real:
         """Number of cells."""
         return _size(self)
 
+    def is_point(self, code: int) -> bool:
+        """Return whether a declared cell holds a single number."""
+        return bool(self.points) and self.edges[code] in self.points
+
+    def is_closed(self, code: int) -> bool:
+        """Return whether a declared cell holds its upper bound."""
+        return code == self.declared - 1 or self.is_point(code)
+
     def bounds(self, code: int) -> tuple[float, float]:
-        """Lower and upper edge of a declared cell."""
-        return self.edges[code], self.edges[code + 1]
+        """Lower and upper edge of a declared cell; of a point the number itself, twice."""
+        return self.edges[code], self.edges[code] if self.is_point(code) else self.edges[code + 1]
+
+    def beginning(self, code: int) -> str:
+        """Return where a declared cell begins, in words."""
+        behind = code > 0 and self.is_point(code - 1) and not self.is_point(code)
+        return f"above {self.edges[code - 1]}" if behind else str(self.edges[code])
+
+    def joined_label(self, first: int, last: int) -> str:
+        """Return the label of neighbouring declared cells, from the first to the last, as one."""
+        begins, high = self.beginning(first), self.bounds(last)[1]
+        if first == last and self.is_point(first):
+            return begins
+        opened = begins.replace("above ", "(") if begins.startswith("above") else f"[{begins}"
+        return f"{opened}, {high}{']' if self.is_closed(last) else ')'}"
 
     def label(self, code: int) -> str:
         """Return the label of a cell."""
         if code >= self.declared:
             return _extra_labels(self)[code - self.declared]
-        low, high = self.bounds(code)
-        return f"[{low}, {high}{']' if code == self.declared - 1 else ')'}"
+        return self.joined_label(code, code)
 
     def labels(self) -> tuple[str, ...]:
         """One label a cell, in code order."""

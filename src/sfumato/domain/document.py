@@ -247,10 +247,14 @@ def _attribute(name: str, body: dict[str, Any]) -> Attribute:
         case _:
             try:
                 typical = float(body["typical"]) if "typical" in body else None
-                reals = tuple(map(float, body["edges"]))
+                reals, points = (tuple(map(float, body.get(key, ()))) for key in ("edges", "points"))
             except OverflowError:  # a whole number with some hundred digits
-                raise DomainError(f"attribute {name!r} has an edge or a typical value beyond 1.8e308") from None
-            return Real(name=name, edges=reals, unknown=unknown, nullable=nullable, typical=typical, role=role)
+                raise DomainError(
+                    f"attribute {name!r} has an edge, a point or a typical value beyond 1.8e308"
+                ) from None
+            return Real(
+                name=name, edges=reals, points=points, unknown=unknown, nullable=nullable, typical=typical, role=role
+            )
 
 
 def _day(name: str, text: str) -> date:

@@ -262,6 +262,9 @@ def _stretches(attribute: Attribute, codes: CodeRanges) -> Iterator[str]:
     else:
         between = "to" if isinstance(attribute, Integer | Date) else "to below"
         for start, end in declared.ranges:
+            if isinstance(attribute, Real) and attribute.points:
+                yield attribute.joined_label(start, end)
+                continue
             low, high = attribute.bounds(start)[0], attribute.bounds(end)[1]
             yield str(low) if low == high else f"{low} {between} {high}"
     missing = null_code(attribute)

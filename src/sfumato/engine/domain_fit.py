@@ -5,8 +5,9 @@ refuse it.  A column of numbers with a few codes among them ("N") is drafted as 
 numbers out of range, as one cell of unknown values.  Columns that cannot be described by a list of values or
 a range are left out, and named.
 
-Cells of numbers lie closer where there are more rows, and a whole number that many rows share (no gain, no
-income) has a cell of its own: rows are drawn evenly from a cell, so a wide one around it would make them up.
+Cells of numbers lie closer where there are more rows, and a number that many rows share (no gain, no income) has a
+cell of its own: rows are drawn evenly from a cell, so a wide one around it would make them up.  Of real numbers such a
+number is a point.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ MOST_VALUES = 200  # of a categorical attribute, and of an integer one without b
 BINS = 32
 _UNIQUE = 0.9  # share of rows with a number of their own
 _FEW_ROWS = 20  # that anybody may have, however small the table is
+_SHOWN = 4  # points that a hint names
 _LARGEST = 1e307  # from which on edges around the numbers are no numbers any more
 
 Tiles = tuple[int | float, ...]
@@ -269,10 +271,11 @@ def _hint(profile: Profile) -> str | None:
         and profile.distinct > _UNIQUE * profile.held
     ):
         return "nearly every row has a number of its own, as of an identifier, which belongs into no release"
-    if profile.column.kind is ColumnKind.REAL and _frequent(profile.tiles):
+    if profile.column.kind is ColumnKind.REAL and (frequent := sorted(_frequent(profile.tiles))):
+        shown = ", ".join(f"{value}" for value in frequent[:_SHOWN]) + (", ..." if len(frequent) > _SHOWN else "")
         return (
-            "some number fills many rows, and is spread over its cell when rows are drawn: if the column is made of "
-            "whole numbers declare it so, with a cell for that number alone"
+            f"many rows share a number ({shown}), which the draft declares as a point: keep those that everybody knows "
+            "to be common"
         )
     return None
 
@@ -298,7 +301,8 @@ def _real(name: str, low: float, high: float, tiles: Tiles, *, nullable: bool) -
     first, last = math.floor(low / width), math.floor(high / width) + 1
     grid = [step * width for step in range(first, last + 1)]
     edges = tuple(sorted({float(f"{edge:.12g}") for edge in _edges(grid, width, tiles)}))
-    return Real(name=name, edges=edges, unknown=Unknown.CLAMP, nullable=nullable)
+    points = tuple(sorted(float(value) for value in _frequent(tiles)))
+    return Real(name=name, edges=edges, points=points, unknown=Unknown.CLAMP, nullable=nullable)
 
 
 def _edges(grid: Sequence[float], width: float, tiles: Tiles) -> list[float]:

@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -257,6 +258,8 @@ def bin_number(value: str, starts: Sequence[float], cells: Sequence[int] | None 
 
     >>> bin_number("v", [0.0, 1.0])
     'CASE WHEN v < 1.0e0 THEN 0 ELSE 1 END'
+    >>> bin_number("v", [0.0, 5e-324])
+    'CASE WHEN v <= 0.0e0 THEN 0 ELSE 1 END'
     >>> bin_number("c", [0, 1, 7], [4, 5, 4])
     'CASE WHEN c < 1 THEN 4 ELSE CASE WHEN c < 7 THEN 5 ELSE 4 END END'
     """
@@ -265,9 +268,11 @@ def bin_number(value: str, starts: Sequence[float], cells: Sequence[int] | None 
         if first == last:
             return str(first if cells is None else cells[first])
         middle = (first + last + 1) // 2
-        start = starts[middle]
-        written = real(start) if cells is None else str(start)
-        return f"CASE WHEN {value} < {written} THEN {tree(first, middle - 1)} ELSE {tree(middle, last)} END"
+        start, before = starts[middle], starts[middle - 1]
+        below = f"{value} < {real(start) if cells is None else start}"
+        if cells is None and start == math.nextafter(before, math.inf):  # which engines may not read, as 5e-324
+            below = f"{value} <= {real(before)}"
+        return f"CASE WHEN {below} THEN {tree(first, middle - 1)} ELSE {tree(middle, last)} END"
 
     return tree(0, len(starts) - 1)
 

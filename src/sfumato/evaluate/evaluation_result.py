@@ -6,7 +6,7 @@ A result is computed from the protected table without noise: it is as secret as 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any, TypeAlias
@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from sfumato.arguments import expect
+from sfumato.domain import Domain, Real
 from sfumato.evaluate.attacks.row_attacks import Roc
 from sfumato.evaluate.attacks.suite import Attacks, attack
 from sfumato.evaluate.audit.loss_bounds import PureOrApproximate, lower_bounds
@@ -59,6 +60,7 @@ class EvaluationResult:
     query_relative_error: float
     association_gap: tuple[float, str, str]
     correlation_gap: tuple[float, str, str] | None  # of two columns of numbers, where there are two
+    point_gap: tuple[float, str, str] | None  # largest difference of the share of a declared point, column and point
     association_difference: tuple[tuple[float, ...], ...]
     pair_distance: tuple[tuple[float, ...], ...]
     learning: tuple[str, str, float] | None  # target, measure, score
@@ -135,6 +137,7 @@ def judge(
     watch("attacks")
     attacked = attack(release, split.members, split.controls, claim=entry.claim, seed=seed)
     names = split.domain.names
+    columns, real_columns = ({each: _shares(source, each) for each in names} for source in (release, split.truth))
     learned = scored.learning
     one, two, three = scored.marginals
     return EvaluationResult(
@@ -149,6 +152,7 @@ def judge(
         query_relative_error=scored.queries.mean_relative,
         association_gap=scored.association_gap,
         correlation_gap=scored.correlation_gap,
+        point_gap=_point_gap(split.domain, columns, real_columns),
         association_difference=_tuples(scored.association_difference.tolist()),
         pair_distance=_tuples(scored.pair_distance.tolist()),
         learning=None if learned is None else (learned.target, learned.measure, learned.score),
@@ -159,8 +163,8 @@ def judge(
         headline=attacked.headline,
         curve=_thinned(attacked.curve),
         proven_epsilon=_proven(attacked),
-        columns={each: _shares(release, each) for each in names},
-        real_columns={each: _shares(split.truth, each) for each in names},
+        columns=columns,
+        real_columns=real_columns,
         class_sizes=_class_sizes(release) if isinstance(release, Released) else None,
     )
 
@@ -230,6 +234,20 @@ def _thinned(curve: Roc) -> tuple[tuple[float, float], ...]:
 
 def _shares(source: MarginalSource, name: str) -> tuple[float, ...]:
     return tuple(source.marginal((name,)).tolist())
+
+
+def _point_gap(
+    domain: Domain, released: Mapping[str, Sequence[float]], real: Mapping[str, Sequence[float]]
+) -> tuple[float, str, str] | None:
+    """The largest difference of the shares of a declared point, its column and the point; None without points."""
+    gaps = [
+        (abs(released[attribute.name][code] - real[attribute.name][code]), attribute.name, attribute.labels()[code])
+        for attribute in domain
+        if isinstance(attribute, Real)
+        for code in range(attribute.declared)
+        if attribute.is_point(code)
+    ]
+    return max(gaps, default=None)
 
 
 def _class_sizes(release: Released) -> tuple[float, ...]:

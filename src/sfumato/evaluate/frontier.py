@@ -163,6 +163,7 @@ def without_exact_shares(result: EvaluationResult) -> EvaluationResult:
         association_difference=tuple(map(_rounded, result.association_difference)),
         association_gap=_rounded_gap(result.association_gap),
         correlation_gap=None if result.correlation_gap is None else _rounded_gap(result.correlation_gap),
+        point_gap=None if result.point_gap is None else _rounded_gap(result.point_gap),
     )
 
 

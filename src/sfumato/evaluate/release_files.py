@@ -161,6 +161,7 @@ def _between(attribute: Integer | Real, low: float, high: float, *, closed: tupl
         largest -= not closed[1] and largest == high
         start, stop = bisect_left(lasts, smallest), bisect_right(firsts, largest)
         return frozenset(range(start, stop)) if smallest <= largest else frozenset()
+    low = low if closed[0] else math.nextafter(low, math.inf)
     start = bisect_right(lasts, low)  # a cell ends before its last number ...
     if closed[0] and low == lasts[-1]:  # ... but the last one, which holds it
         start -= 1
@@ -170,7 +171,9 @@ def _between(attribute: Integer | Real, low: float, high: float, *, closed: tupl
 
 @lru_cache(maxsize=256)
 def _ends(attribute: Integer | Real) -> tuple[list[float], list[float]]:
-    """The first and the last number of every declared cell, both ascending."""
+    """The first and the last number of every declared cell, both ascending; real ones end where the next begins."""
+    if isinstance(attribute, Real):
+        return list(attribute.edges[:-1]), list(attribute.edges[1:])
     firsts, lasts = zip(*(attribute.bounds(code) for code in range(attribute.declared)), strict=True)
     return list(firsts), list(lasts)
 

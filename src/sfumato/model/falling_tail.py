@@ -86,16 +86,16 @@ def with_falling_tails(
         coarsening: groups of neighbours among the first ``len(widths)`` codes.
         counts: noisy counts of all codes, shape ``(codes,)``.
         variance: of the noise on a code.
-        widths: of the ordered codes, positive.
+        widths: of the ordered codes; single numbers among wider cells have none, and are in no tail.
 
     Returns:
         The same groups with the weights of the tails, and of each group in a tail its expected count with the
         variance of that.
     """
-    ordered = len(widths)
+    ordered, spread = len(widths), np.flatnonzero(widths > 0)
     groups, weights = coarsening.groups, coarsening.weights.copy()
     estimates: dict[int, tuple[float, float]] = {}
-    for outwards in (np.arange(ordered), np.arange(ordered)[::-1]):
+    for outwards in (spread, spread[::-1]):
         start = _start(groups[outwards], counts[outwards], variance)
         codes = outwards[start:]
         if start == 0 or not len(codes):

@@ -361,8 +361,7 @@ def _ends(attribute: Numeric | Dated, code: int) -> tuple[Fraction, Fraction]:
 
 def _closed(attribute: Numeric | Dated, code: int) -> bool:
     """Whether the greatest value is in the cell."""
-    last = isinstance(attribute, Real) and code == attribute.declared - 1
-    return isinstance(attribute, Integer | Date) or last
+    return isinstance(attribute, Integer | Date) or (isinstance(attribute, Real) and attribute.is_closed(code))
 
 
 def _cut(attribute: Numeric | Dated, code: int) -> str:
@@ -370,7 +369,8 @@ def _cut(attribute: Numeric | Dated, code: int) -> str:
     near = " near it" if len(cells) > _EDGES_NAMED else ""
     if near:  # the first ones of three years of hours would tell nobody where to compare
         cells = cells[max(0, code - _EDGES_NAMED // 8) :][: _EDGES_NAMED // 4]
-    shown = ", ".join(f"{attribute.bounds(cell)[0]}" for cell in cells)
+    begins = attribute.beginning if isinstance(attribute, Real) else lambda cell: f"{attribute.bounds(cell)[0]}"
+    shown = ", ".join(map(begins, cells))
     kind = "cells start" if isinstance(attribute, Integer | Date) else "cells, which hold their left end only, start"
     clamped = isinstance(attribute, Integer | Real) and attribute.unknown is Unknown.CLAMP
     beyond = f"; the last ends with {attribute.bounds(attribute.declared - 1)[1]}" if clamped else ""

@@ -125,7 +125,7 @@ def _utility(results: Sequence[EvaluationResult]) -> ShownTable:
     floor, ceiling = baseline(results, FLOOR), baseline(results, CEILING)
     rows: list[Row] = []
     for result in results:
-        correlation = result.correlation_gap
+        correlation, point = result.correlation_gap, result.point_gap
         scale = None
         if floor is not None and ceiling is not None:
             scale = rescaled(result.marginals[1], floor=floor.marginals[1], ceiling=ceiling.marginals[1])
@@ -142,6 +142,8 @@ def _utility(results: Sequence[EvaluationResult]) -> ShownTable:
                 "worst pair": " x ".join(result.worst_pair[1:]) if result.worst_pair[0] else None,
                 "largest change of an association": result.association_gap[0],
                 "largest change of a correlation": None if correlation is None else correlation[0],
+                "largest change of a point": None if point is None else point[0],
+                "worst point": None if point is None else " = ".join(point[1:]),
                 "query error": result.query_error,
                 "learner": None if result.learning is None else result.learning[2],
                 "told apart": result.propensity,

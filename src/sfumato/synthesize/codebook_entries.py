@@ -171,10 +171,9 @@ def _run(attribute: Attribute, first: int, last: int) -> str:
     if not isinstance(attribute, Integer | Real):
         labels = attribute.labels()
         return labels[first] if first == last else f"{labels[first]}..{labels[last]}"
-    low, high = attribute.bounds(first)[0], attribute.bounds(last)[1]
-    if isinstance(attribute, Integer):
-        return f"{low}..{high}"
-    return f"[{low}, {high}{']' if last == attribute.declared - 1 else ')'}"
+    if isinstance(attribute, Real):
+        return attribute.joined_label(first, last)
+    return f"{attribute.bounds(first)[0]}..{attribute.bounds(last)[1]}"
 
 
 def measured_tables(tables: Sequence[NoisyTable]) -> tuple[MeasuredTable, ...]:

@@ -292,11 +292,22 @@ def coarsening(
     Rare ones go together along the hierarchy that the domain declares.
     """
     counts = measurement.values.astype(np.float64)
+    if isinstance(attribute, Real) and attribute.points:
+        apart = _points_apart(attribute, apart)
     if isinstance(attribute, Categorical):
         hierarchy = domain.hierarchy(attribute.name)
         levels = () if hierarchy is None else tuple(level.cells for level in hierarchy.levels[1:-1])
         return merge_rare(counts, _variance(measurement), apart=apart, levels=levels)
     return merge_neighbours(counts, _variance(measurement), attribute.declared, crowded=crowded, apart=apart)
+
+
+def _points_apart(attribute: Real, apart: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    """Return numbers of codes that are equal only where they were before, and differ at every point."""
+    before = np.zeros(attribute.size, dtype=np.int64) if apart is None else apart
+    own = np.zeros(attribute.size, dtype=np.int64)
+    points = [code for code in range(attribute.declared) if attribute.is_point(code)]
+    own[points] = 1 + np.arange(len(points))
+    return before * (len(points) + 1) + own
 
 
 def _with_tails(
@@ -313,9 +324,9 @@ def _with_tails(
 
 
 def _widths(attribute: Integer | Real) -> NDArray[np.float64]:
-    """Widths of the declared cells; an open one has its typical value in the middle."""
+    """Widths of the declared cells, of points 0; an open one has its typical value in the middle."""
     if isinstance(attribute, Real):
-        widths = np.diff(attribute.edges)
+        widths = np.diff([attribute.bounds(code) for code in range(attribute.declared)])[:, 0]
     elif attribute.edges is None:
         return np.ones(attribute.declared)
     else:

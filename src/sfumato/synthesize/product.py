@@ -282,8 +282,8 @@ def _column(attribute: Attribute, codes: CodeArray, random: np.random.Generator,
             low, high = np.array([attribute.bounds(code) for code in range(attribute.declared)], dtype=np.int64).T
             return pa.array(random.integers(low[inside], high[inside], endpoint=True), pa.int64(), mask=~declared)
         case Real():
-            edges = np.array(attribute.edges)
-            return _reals(attribute, inside, random.uniform(edges[:-1][inside], edges[1:][inside]), ~declared)
+            low, high = _real_bounds(attribute)
+            return _reals(attribute, inside, random.uniform(low[inside], high[inside]), ~declared)
         case Date() | Timestamp():
             kind = pa.date32() if isinstance(attribute, Date) else pa.timestamp("s")
             starts = pa.array([attribute.bounds(code)[0] for code in range(attribute.declared)], kind)
@@ -292,10 +292,16 @@ def _column(attribute: Attribute, codes: CodeArray, random: np.random.Generator,
 
 def _reals(attribute: Real, inside: NDArray[Any], drawn: FloatArray, missing: NDArray[np.bool_]) -> pa.Array:
     """Numbers of cells, of which one that was rounded up to the edge would be in the next."""
-    edges = np.array(attribute.edges)
-    last = edges[1:].copy()
-    last[:-1] = np.nextafter(last[:-1], edges[:-2])
+    low, high = _real_bounds(attribute)
+    closed = np.array([attribute.is_closed(code) for code in range(attribute.declared)])
+    last = np.where(closed, high, np.nextafter(high, low))
     return pa.array(np.minimum(drawn, last[inside]), pa.float64(), mask=missing)
+
+
+def _real_bounds(attribute: Real) -> tuple[FloatArray, FloatArray]:
+    """Lower and upper edges of the declared cells; of a point both are the point."""
+    low, high = np.array([attribute.bounds(code) for code in range(attribute.declared)], dtype=np.float64).T
+    return low, high
 
 
 def _opened(attribute: Integer | Real, drawn: pa.Array, codes: CodeArray) -> pa.Array:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -310,7 +311,8 @@ def _those(attribute: Attribute, said: object) -> NDArray[np.bool_]:
 def _stretch(attribute: Attribute, item: object) -> slice | list[int]:
     """The codes of one label, or of a range."""
     labels = attribute.labels()
-    text = str(item) if isinstance(item, str | int | float) else None
+    point = isinstance(attribute, Real) and type(item) in (int, float) and item in attribute.points
+    text = str(float(item) if point else item) if isinstance(item, str | int | float) else None
     if text in labels:
         return [labels.index(text)]
     first, to, last = (part.strip() for part in (text or "").partition(_TO))
@@ -346,8 +348,14 @@ def _number_range(attribute: Attribute, first: str, last: str) -> tuple[int, int
         high = Fraction(last) if last else Fraction(attribute.maximum)
     except ValueError:
         raise QueryError(f"a range of {attribute.name} has numbers at its ends", culprit=attribute.name) from None
-    bounds = [attribute.bounds(code) for code in range(attribute.declared)]
-    whole = isinstance(attribute, Integer)  # a cell of real numbers ends where the next begins
+    whole = isinstance(attribute, Integer)
+    if isinstance(attribute, Integer):
+        bounds: list[tuple[float, float]] = [attribute.bounds(code) for code in range(attribute.declared)]
+    else:  # a cell of real numbers ends where the next begins
+        bounds, high = (
+            list(pairwise(attribute.edges)),
+            high if high < attribute.maximum else Fraction(attribute.edges[-1]),
+        )
     beyond = [high < start if whole else high <= start for start, _ in bounds]
     before = [end < low if whole else end <= low for _, end in bounds]
     inside = [low <= high and not late and not early for late, early in zip(beyond, before, strict=True)]

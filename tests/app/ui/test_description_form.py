@@ -34,6 +34,7 @@ RICH = {
         "day": {"type": "date", "first": "2023-01-01", "last": "2023-12-31", "by": "month", "unknown": "drop"},
         "at": {"type": "timestamp", "first": "2023-01-01", "last": "2023-01-02", "by": "hour", "zone": "UTC"}
         | {"unknown": "drop"},
+        "pay": {"type": "real", "edges": [-1, 0, 2.5, 100], "points": [0, 2.5, 100], "unknown": "clamp"},
     },
     "hierarchies": {"code": {"rows": [[1, "x"], [2, "x"], [30, "y"]], "levels": ["kind"]}},
 }

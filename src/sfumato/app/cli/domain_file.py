@@ -188,6 +188,11 @@ def show(
         for attribute in domain
         if isinstance(attribute, Integer | Real) and attribute.typical is not None
     ]
+    said += [
+        f"Points of {attribute.name}, each with a cell of its own: {', '.join(map(str, attribute.points))}"
+        for attribute in domain
+        if isinstance(attribute, Real) and attribute.points
+    ]
     text = "\n".join(
         [f"{columns(lines)}\n", f"Unit: {domain.unit}", f"Cells of the full table: {domain.size:,}", *said]
     )

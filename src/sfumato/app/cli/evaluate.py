@@ -189,6 +189,7 @@ def evaluate(
             "worst pair": each.worst_pair[0],
             "of": " x ".join(each.worst_pair[1:]) if each.worst_pair[0] else None,
             "correlation": None if each.correlation_gap is None else each.correlation_gap[0],
+            **({} if each.point_gap is None else {"point": each.point_gap[0], "is": " = ".join(each.point_gap[1:])}),
             "query error": each.query_error,
             **_learner_and_attack(each),
         }

@@ -122,7 +122,8 @@ def _attribute_fields(name: str, body: Mapping[str, Any]) -> dict[str, str]:
     found |= {"nullable": "true"} if body.get("nullable") else {}
     for part in ("minimum", "maximum", "typical", "first", "last", "by", "zone"):
         found[part] = _text(body.get(part))
-    found["edges"] = ", ".join(map(_text, body.get("edges") or ()))
+    for part in ("edges", "points"):
+        found[part] = ", ".join(map(_text, body.get(part) or ()))
     values = body.get("values") or ()
     kinds = {bool: "truth", int: "number"}
     found["kind"] = kinds.get(type(values[0]), "text") if values else "text"
@@ -259,6 +260,8 @@ def _attribute(fields: Fields, at: str, name: str) -> dict[str, Any]:
         body |= {"typical": _integer(text["typical"], f"{name}: the typical value")} if text["typical"] else {}
     elif kind == "real":
         body["edges"] = [_number(each, f"{name}: an edge") for each in _listed(text["edges"])]
+        points = [_number(each, f"{name}: a point") for each in _listed(text["points"])]
+        body |= {"points": points} if points else {}
         body |= {"typical": _number(text["typical"], f"{name}: the typical value")} if text["typical"] else {}
     else:
         body |= {"first": text["first"] or None, "last": text["last"] or None, "by": text["by"]}
@@ -268,7 +271,7 @@ def _attribute(fields: Fields, at: str, name: str) -> dict[str, Any]:
     return body | ({"role": text["role"]} if text["role"] else {})
 
 
-_PARTS = ("edges", "typical", "first", "last", "by", "zone", "unknown", "role")
+_PARTS = ("edges", "points", "typical", "first", "last", "by", "zone", "unknown", "role")
 
 
 def _values(text: str, kind: str, name: str) -> list[Any]:

@@ -209,10 +209,8 @@ class Controls:
                 least, most = str(attribute.minimum), str(attribute.maximum)
                 return Controls(name, True, missing, until="<=", typed="number", least=least, most=most, cells=cells)
             case Integer() | Real():
-                begins = [attribute.bounds(code)[0] for code in range(attribute.declared)]
-                low = tuple((str(each), str(each)) for each in begins)
-                high = tuple((str(each), str(each)) for each in begins[1:])
-                return Controls(name, True, missing, low, high, cells=cells)
+                low, high = _of_numbers(attribute)
+                return Controls(name, True, missing, low, high[1:], cells=cells)
             case Date() | Timestamp():
                 return _of_dates(attribute, missing, cells)
 
@@ -228,6 +226,17 @@ def controls(domain: Domain) -> tuple[list[Controls], list[Controls]]:
     """Those of all attributes, and of all levels of hierarchies."""
     levels = [f"{level}({each.attribute})" for each in domain.hierarchies for level in each.level_names]
     return [Controls.of(each) for each in domain], [Controls.of_level(domain, name) for name in levels]
+
+
+def _of_numbers(attribute: Integer | Real) -> tuple[tuple[Choice, ...], tuple[Choice, ...]]:
+    """Where cells begin, as the least and as the greatest end; behind a point it is the point that is in or out."""
+    begins = [str(attribute.bounds(code)[0]) for code in range(attribute.declared)]
+    words = list(map(attribute.beginning, range(attribute.declared))) if isinstance(attribute, Real) else begins
+    until = [
+        each if each == begin else f"{each.removeprefix('above ')} (included)"
+        for begin, each in zip(begins, words, strict=True)
+    ]
+    return tuple(zip(begins, words, strict=True)), tuple(zip(begins, until, strict=True))
 
 
 def _of_dates(attribute: Date | Timestamp, missing: tuple[Choice, ...], cells: tuple[str, ...]) -> Controls:
