@@ -275,7 +275,7 @@ def test_what_is_no_whole_ledger_is_neither_copied_nor_restored(people, file, tm
 
 
 def test_postgresql_copies_by_its_own_means(postgres, tmp_path):
-    with pytest.raises(InputError, match="PostgreSQL's own means"):
+    with pytest.raises(InputError, match="by pg_dump; run 'sfumato ledger heads'"):
         back_up(postgres, tmp_path / "copy")
     with pytest.raises(InputError, match="PostgreSQL"):
         restore(Path(__file__), postgres, kept=[])

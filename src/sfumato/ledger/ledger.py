@@ -15,7 +15,6 @@ from sfumato.errors import (
     InputError,
     LedgerError,
     LossError,
-    MovedLedgerError,
     SfumatoError,
 )
 from sfumato.ledger import journal, verification
@@ -35,6 +34,7 @@ from sfumato.ledger.entry import (
     StoredAnswer,
     journalled_version,
 )
+from sfumato.ledger.last_written import LastWritten
 from sfumato.ledger.owners import ToldOwners
 from sfumato.ledger.reservation import Admission, AtOnce, Order, fail, reserve, set_cap, set_first_cap, settle
 from sfumato.ledger.store import Store
@@ -117,8 +117,7 @@ class Ledger:
         self.limit = limit
         self._store = store
         self._answers = AnswerCache()
-        self._kept_secret: str | None = None
-        self._seen: tuple[int, int, str] | None = None  # entries, answers and head after the last commit
+        self._last = LastWritten(store, dataset)
         self._told = ToldOwners()
         self._writer = Writer(self._transact)
 
@@ -348,31 +347,29 @@ class Ledger:
             return journal.dataset_unit(driver, self.dataset)
 
     def _transact(self, tickets: Sequence[Ticket[Any]]) -> None:
-        founded = self._secret
+        _ = self._secret  # which is looked up by another connection than the transaction's
         with self._store.writing() as driver:
             wanted = together(ticket.wanted for ticket in tickets)
             transaction = Transaction(driver, self.dataset, wanted, told=self._told)
-            if transaction.founded != founded or not (self._seen is None or transaction.follows(*self._seen)):
-                raise self._set_back()
+            self._last.refuse_set_back(driver, transaction.founded, transaction.position, before=self._last.position)
             for ticket in tickets:
                 ticket.attempt(transaction)
             transaction.close()
-        self._seen = (transaction.entries, transaction.answers, transaction.head)
-
-    def _set_back(self) -> MovedLedgerError:
-        return MovedLedgerError(
-            f"the ledger {self._store.place} no longer holds what was released of {self.dataset!r} while it was open: "
-            "it was founded anew, or an old copy was restored; bring the database back, or start again knowingly",
-            culprit=self.dataset,
-        )
+        self._last.position = transaction.position
 
     @property
     def _secret(self) -> str:
-        """What hides the fingerprints of the data in the journal; it never changes, so that two may read it."""
-        if self._kept_secret is None:
-            with self._store.reading() as driver:
-                self._kept_secret = journal.secret(driver, self.dataset)
-        return self._kept_secret
+        """What hides the fingerprints of the data in the journal."""
+        return self._last.secret
+
+    def refuse_set_back(self) -> None:
+        """Refuse a journal that no longer goes through what this ledger saw last of it.
+
+        Raises:
+            MovedLedgerError: the dataset was founded anew, or an old copy of the ledger was restored.
+            LedgerError: the ledger cannot be read.
+        """
+        self._last.look()
 
     def close(self) -> None:
         """Close all connections."""

@@ -32,6 +32,7 @@ from sfumato.ledger.answer_chain import FOLLOWERS, LINK, refuse_lost, unchanged
 from sfumato.ledger.audit_log import ActionKind, Actor, Change, record
 from sfumato.ledger.dbapi import Driver, changed
 from sfumato.ledger.entry import DataVersion, Event, Kind, answer_hash, entry_hash
+from sfumato.ledger.last_written import JournalEnd
 from sfumato.ledger.owners import ToldOwners, refuse_other_owners
 from sfumato.privacy.loss import NOTHING, Charge, Loss
 from sfumato.strict_documents import JSON
@@ -39,9 +40,6 @@ from sfumato.strict_documents import JSON
 LOCK_DATASET = """
     SELECT secret, limit_loss, unit, version, version_digest, epsilon, rho, delta, entries, answers, head
     FROM ledger_dataset WHERE name = :of_dataset FOR UPDATE"""
-FIND_HASH = """
-    SELECT hash FROM ledger_entry WHERE dataset = :of_dataset AND number = :at
-    UNION ALL SELECT hash FROM ledger_answer WHERE dataset = :of_dataset AND place = :place"""
 _BODY = 7  # of the columns of LINK
 _SPENT = ("epsilon", "rho", "delta", "spent_units", "spent_delta_units")
 _KEPT = ("entries", "answers", "head", "unit", "version", "version_digest")
@@ -279,16 +277,10 @@ class Transaction:
         self._new_retries: list[dict[str, Any]] = []
         self._new_actions: list[tuple[Change, Actor | None]] = []
 
-    def follows(self, entries: int, answers: int, head: str) -> bool:
-        """Whether the journal still goes through what was written last: it was not set back, and grown or not."""
-        if self.entries < entries or self.answers < answers:
-            return False
-        if (self.entries, self.answers) == (entries, answers):
-            return (head,) == (self.head,)
-        if entries == 0:
-            return True
-        values = {"of_dataset": self.name, "at": entries, "place": answers}
-        return any(found == head for (found,) in self._driver.rows(FIND_HASH, values))
+    @property
+    def position(self) -> JournalEnd:
+        """Where the journal ends now."""
+        return JournalEnd(self.entries, self.answers, self.head)
 
     @property
     def driver(self) -> Driver:

@@ -317,14 +317,15 @@ def back_up(url: str, copy: Path) -> dict[str, str]:
     with closing(Store(url)) as store:
         if store.file is None:
             raise InputError(
-                "a ledger in PostgreSQL is copied by PostgreSQL's own means, such as pg_dump",
+                "a ledger in PostgreSQL is copied by pg_dump; run 'sfumato ledger heads' before it, and hold what you "
+                "restore to the hashes that it prints",
                 culprit=url,
             )
         store.prepare(create=False)
         _refuse_existing(copy)
         _copy(store.file, copy)
     try:
-        return heads(copy)
+        return heads(file_address(copy))
     except BaseException:
         copy.unlink(missing_ok=True)
         raise
@@ -349,16 +350,24 @@ def restore(copy: Path, url: str, *, kept: Sequence[str]) -> dict[str, str]:
         raise InputError(f"there is no copy {copy}", culprit=copy)
     with closing(Store(url)) as store:
         if store.file is None:
-            raise InputError("a ledger in PostgreSQL is restored by the means of PostgreSQL", culprit=url)
+            raise InputError(
+                "a ledger in PostgreSQL is restored by pg_restore; then run 'sfumato ledger heads' with every --head "
+                "that was kept",
+                culprit=url,
+            )
         for suffix in ("", "-wal", "-journal"):
             _refuse_existing(store.file.with_name(store.file.name + suffix))
-        found = heads(copy, kept=kept)
+        found = heads(file_address(copy), kept=kept)
         _copy(copy, store.file)
     return found
 
 
-def heads(file: Path, *, kept: Sequence[str] = ()) -> dict[str, str]:
-    """Verify every journal of a file and its audit log, and that each hash that was kept is in one of them.
+def heads(url: str, *, kept: Sequence[str] = ()) -> dict[str, str]:
+    """Verify every journal of a ledger and its audit log, and that each hash that was kept is in one of them.
+
+    Args:
+        url: of the ledger, or of a copy.
+        kept: the hashes.
 
     Returns:
         The last hash of each dataset, and under :data:`AUDIT_LOG` that of the audit log, if it has an action.
@@ -367,7 +376,8 @@ def heads(file: Path, *, kept: Sequence[str] = ()) -> dict[str, str]:
         LedgerError: one is broken, or no journal goes through a hash.
     """
     missing = set(kept)
-    with closing(Store(file_address(file))) as store:
+    with closing(Store(url)) as store:
+        place = store.file or store.place
         store.prepare(create=False)
         with store.reading() as driver:
             found = {name: verify(driver, name).head for name in datasets(driver)}
@@ -379,8 +389,8 @@ def heads(file: Path, *, kept: Sequence[str] = ()) -> dict[str, str]:
                 found[AUDIT_LOG] = log.hash
     if missing:
         raise LedgerError(
-            f"no journal in {file} goes through the hash {min(missing)}: the copy is older, or of another ledger",
-            culprit=file,
+            f"no journal in {place} goes through the hash {min(missing)}: the copy is older, or of another ledger",
+            culprit=url,
         )
     return found
 

@@ -16,6 +16,7 @@ import httpx
 import psycopg
 import pytest
 from tests.app.http.serving import DOMAIN, Server
+from tests.ledger.asking import behind_its_back, unfreeze
 
 from sfumato.app.http.asgi import create
 from sfumato.app.http.registry import Scope
@@ -91,6 +92,45 @@ def test_a_moved_ledger_is_named(worker, place):
     place.unlink()
     moved.rename(place)
     assert ask(worker, "GET", "/readyz").is_success
+
+
+def set_back(url):
+    """Take the last release away, as an old copy of the database does that is restored."""
+    unfreeze(url)
+    behind_its_back(
+        url,
+        "DELETE FROM ledger_answer",
+        "DELETE FROM ledger_entry WHERE number = 2",
+        "UPDATE ledger_dataset SET entries = 1, answers = 0, epsilon = '0', rho = '0', spent_units = 0, "
+        "head = (SELECT hash FROM ledger_entry WHERE number = 1)",
+    )
+
+
+def question(number):
+    return {"json": {"sql": f"SELECT COUNT(*) FROM people WHERE age > {number}", "loss": {"epsilon": "0.1"}}}  # noqa: S608
+
+
+def test_a_ledger_that_was_set_back_is_named_everywhere(url, people, caplog):
+    with closing(Service(url, create=True)) as worker, closing(Service(url)) as other:
+        worker.register("people", source=str(people), domain=DOMAIN, limit="2", more={})
+        ana = key(worker, "ana", Scope.ANALYST)
+        assert ask(worker, "POST", "/v1/datasets/people/query", ana, **question(1)).is_success
+        assert ask(other, "GET", "/v1/datasets/people", ana).is_success  # which opens the ledger and charges nothing
+        for each in (worker, other):
+            assert ask(each, "GET", "/readyz").is_success
+        set_back(url)
+        for each in (worker, other):
+            with caplog.at_level(logging.INFO):
+                caplog.clear()
+                assert unready(each) == "ledger-moved"
+                assert any('"reason": "ledger-moved"' in record.getMessage() for record in caplog.records)
+                caplog.clear()
+                reply = ask(each, "POST", "/v1/datasets/people/query", ana, **question(2))
+            found = reply.json()
+            assert (found["type"], found["status"], found["charged"]) == ("/problems/ledger-moved", 503, False)
+            assert any('"reason": "ledger-moved"' in record.getMessage() for record in caplog.records)
+        with closing(Service(url)) as restarted:  # by somebody who goes on with what there is
+            assert ask(restarted, "GET", "/readyz").is_success
 
 
 def test_a_worker_without_a_free_connection_is_named(worker, monkeypatch):

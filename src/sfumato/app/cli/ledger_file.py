@@ -172,6 +172,28 @@ def backup(
 
 
 @app.command()
+def heads(
+    ledger: Url,
+    head: Annotated[
+        list[str] | None, typer.Option(help="Hash that you kept, of each dataset: an older ledger is refused.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check all journals and the audit log, and print their last hashes, to be kept elsewhere.
+
+    Run it before 'pg_dump' copies a ledger in PostgreSQL, and with --head after the copy was restored.
+    """
+    from sfumato.ledger.verification import heads as last_hashes
+
+    found = last_hashes(database(ledger), kept=head or [])
+    result(
+        {"heads": found},
+        columns([{"dataset": name, "hash": last} for name, last in found.items()]),
+        as_json=as_json,
+    )
+
+
+@app.command()
 def restore(
     copy: Annotated[Path, typer.Argument(help="Copy made by sfumato ledger backup.")],
     ledger: Url,

@@ -23,7 +23,7 @@ _TRUSTED = 1.0  # seconds for which a worker trusts that it was ready: whoever a
 _TITLES = {
     Shortage.DISK: ("The disk of the ledger is full", "free some space; nothing is charged meanwhile"),
     Shortage.CONNECTIONS: ("The ledger has no connection left", "allow more, or run fewer workers"),
-    Shortage.MOVED: ("The ledger was moved, deleted or replaced", "put it back, or start the server again"),
+    Shortage.MOVED: ("The ledger was moved, replaced or set back", "put it back, or start the server again knowingly"),
 }
 
 
@@ -51,6 +51,7 @@ class Readiness:
     def _look(self) -> RefusalError | None:
         try:
             self._service.registry.alive()
+            self._service.refuse_set_back()
         except LedgerError as error:
             kind = shortage(error)
             title, remedy = _TITLES.get(kind, ("The ledger does not answer", "see that its database runs"))  # type: ignore[arg-type]

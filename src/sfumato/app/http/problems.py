@@ -30,6 +30,7 @@ from sfumato.errors import (
     InputError,
     LedgerError,
     LossError,
+    MovedLedgerError,
     QueryError,
     RetryKeyError,
     SfumatoError,
@@ -108,12 +109,14 @@ _KINDS: tuple[tuple[type[SfumatoError], tuple[str, str, int, bool, bool | None]]
     (InputError, ("request-refused", "The request makes no sense", 422, True, False)),
     (InfeasibleError, ("infeasible", "Nothing meets what was asked", 422, True, False)),
     (BrokenLedgerError, ("ledger-broken", "The ledger was changed by other hands", 500, False, False)),
+    (MovedLedgerError, ("ledger-moved", "The ledger was moved, replaced or set back", 503, False, False)),
     (LedgerError, ("ledger-unavailable", "The ledger does not answer", 503, False, None)),
     (EngineError, ("data-unavailable", "The data cannot be read now", 503, False, None)),
 )
 _FIXED = {
     "idempotency-key-reused": "Use a new key for a new question.",
     "ledger-unavailable": "Ask the same question again: it is never charged twice.",
+    "ledger-moved": "Nothing is charged until the operator of the server has put the ledger back.",
     "ledger-broken": "What is stored of this does not fit the ledger's chain of hashes, so that it is not handed out; "
     "nothing was charged. Its steward can find what was changed by verifying the ledger.",
     "data-unavailable": "What was charged stands; the same question asked again is free.",
@@ -156,7 +159,7 @@ def note(scope: Connection, found: Mapping[str, Any]) -> None:
     kind = str(found["type"]).rpartition("/")[2]
     scope.setdefault("state", {})["reason"] = kind
     REFUSALS.labels(kind).inc()
-    if kind == "ledger-unavailable":
+    if kind in ("ledger-unavailable", "ledger-moved"):
         LEDGER_FAILURES.inc()
 
 

@@ -328,6 +328,16 @@ class Service:
     def _asked_by(self, vault: Vault, loaded: Loaded, analyst: str) -> Vault:
         return vault.asked_by(analyst, admission=self.approvals.admission(loaded.dataset.name, analyst))
 
+    def refuse_set_back(self) -> None:
+        """Refuse a ledger that no longer holds what this worker saw of a journal.
+
+        Raises:
+            MovedLedgerError: it was founded anew, or an old copy of it was restored.
+            LedgerError: it cannot be read.
+        """
+        for loaded in tuple(self._loaded.values()):
+            loaded.ledger.refuse_set_back()
+
     @property
     def store(self) -> Store:
         """The database, for what is kept beside journals."""
