@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
@@ -201,18 +202,47 @@ class EncodedStore(Protocol):
         ...
 
 
+class LaterStore:
+    """A store that is made when its rows are counted for the first time: what is said of it before looks at no row."""
+
+    def __init__(self, domain: Domain, make: Callable[[], EncodedStore], ready: Callable[[], None]) -> None:
+        """Note how the store is made.
+
+        Args:
+            domain: of the rows.
+            make: encodes them; it is called once, by one thread, unless it raises.
+            ready: refuses what can no longer be encoded, before it is.
+        """
+        self.domain = domain
+        self._make = make
+        self._ready = ready
+        self._made: EncodedStore | None = None
+        self._making = threading.Lock()
+
+    def made(self) -> EncodedStore:
+        """Return the store, made now if it was not made before."""
+        with self._making:
+            if self._made is None:
+                self._made = self._make()
+            return self._made
+
+    def ready(self) -> None:
+        """Refuse what can no longer be counted or encoded, as :meth:`EncodedStore.ready` does."""
+        self._ready() if self._made is None else self._made.ready()
+
+
 class EncodedRows:
     """Implements :class:`sfumato.engine.port.Encoded` over a store, with columns in this process where it has them."""
 
     def __init__(
         self,
-        store: EncodedStore,
+        store: EncodedStore | LaterStore,
         table: ProtectedTable,
         columns: KeptColumns | None = None,
         *,
         derived: Mapping[str, Encoded] | None = None,
     ) -> None:
-        self.store = store
+        self._store = store
         self._derived = derived or {}
         self._table = table
         self._columns = columns
@@ -221,7 +251,12 @@ class EncodedRows:
     @property
     def domain(self) -> Domain:
         """The domain it was encoded with."""
-        return self.store.domain
+        return self._store.domain
+
+    @property
+    def store(self) -> EncodedStore:
+        """Where the encoded rows are, which a view encodes when they are first counted."""
+        return self._store.made() if isinstance(self._store, LaterStore) else self._store
 
     @property
     def version(self) -> str:
@@ -245,7 +280,7 @@ class EncodedRows:
 
     def deriving(self, tables: Mapping[str, Encoded]) -> EncodedRows:
         """The same rows, with tables derived of the same units, which are part of what the version names."""
-        return EncodedRows(self.store, self._table, self._columns, derived=tables)
+        return EncodedRows(self._store, self._table, self._columns, derived=tables)
 
     def derived(self, name: str) -> Encoded:
         """The rows of a table that was derived of the same units.

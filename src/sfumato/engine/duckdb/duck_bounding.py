@@ -1,7 +1,9 @@
 """Which rows of a unit DuckDB keeps: those of :mod:`sfumato.engine.bounding`, found with few hashes and no window.
 
-The rows of units that could be above a bound are numbered in arrays.  Only where a bound cuts are cells and rows hashed
-and sorted, unit by unit; all others stay unseen.  The digests are the same texts, so the kept rows are the same.
+The rows of units that could be above a bound are numbered in arrays, some units at a time.  Only where a bound cuts are
+cells and rows hashed and sorted, unit by unit; all others stay unseen.  The digests are the same texts, so the kept
+rows are the same.  Arrays hold at most a fixed number of rows, whatever one unit has: units with more are left to
+DuckDB, whose memory has a limit.
 """
 
 # ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
@@ -16,36 +18,65 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sfumato.engine.bounding import cell_digest, cell_number, fewest_cut, row_content
+from sfumato.engine.bounding import bounded, cell_digest, cell_number, fewest_cut, row_content
 from sfumato.engine.encoding import RowEncoding
 
 _Rows = NDArray[np.int64]
 _Kept = NDArray[np.bool_]
 _Words = NDArray[np.uint64]  # of a digest's hexadecimal digits, two a row: they compare as the text does
 
-BUCKET_ROWS = 4_000_000  # rows looked at together, of whole units
+BUCKET_ROWS = 1_000_000  # rows looked at together, of whole units: about 100 MB of arrays
 _SPREAD = 16  # times the rows, at most: within so many numbers values are told apart by a place each
 
 
-def beyond(cursor: Any, relation: str, encoding: RowEncoding) -> _Rows:  # noqa: ANN401 - a duckdb connection
-    """The ``rowid`` of every row that a bound takes away.
+def drop_beyond(cursor: Any, relation: str, encoding: RowEncoding) -> None:  # noqa: ANN401 - a duckdb connection
+    """Drop every row that a bound takes away.
 
     Args:
         cursor: a connection that has the relation.
         relation: a table of encoded rows, of whole units.
         encoding: made the relation.
     """
-    over = f"{relation}_over"
+    over, gone = f"{relation}_over", f"{relation}_gone"
     found = f"SELECT u, COUNT(*) AS held FROM {relation} GROUP BY u HAVING held > {fewest_cut(encoding.domain.unit)}"
+    few = f"held <= {BUCKET_ROWS // 2}"
+    part = f"CASE WHEN {few} THEN SUM(held) FILTER ({few}) OVER (ORDER BY n) // {BUCKET_ROWS // 2} ELSE -1 END"
     numbered = f"SELECT u, held, ROW_NUMBER() OVER () - 1 AS n FROM ({found}) AS found"
-    cursor.execute(f"CREATE TEMP TABLE {over} AS {numbered}")
     try:
-        ((rows,),) = cursor.sql(f"SELECT COALESCE(SUM(held), 0) FROM {over}").fetchall()
-        buckets = -(-int(rows) // BUCKET_ROWS)
-        parts = [_Bucket.of(cursor, relation, encoding, (bucket, buckets)).dropped() for bucket in range(buckets)]
+        cursor.execute(f"CREATE TEMP TABLE {over} AS SELECT u, n, {part} AS part FROM ({numbered}) AS numbered")
+        cursor.execute(f"CREATE TEMP TABLE {gone} (place BIGINT)")
+        for (number,) in cursor.sql(f"SELECT DISTINCT part FROM {over} ORDER BY part").fetchall():
+            if number < 0:
+                cursor.execute(f"INSERT INTO {gone} {_beyond_of_large(relation, encoding)}")
+                continue
+            cursor.register(
+                "dropped_rows", pa.table({"place": _Bucket.of(cursor, relation, encoding, number).dropped()})
+            )
+            cursor.execute(f"INSERT INTO {gone} SELECT place FROM dropped_rows")
+            cursor.unregister("dropped_rows")
+        _drop(cursor, relation, gone)
     finally:
-        cursor.execute(f"DROP TABLE {over}")
-    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+        cursor.execute(f"DROP TABLE IF EXISTS {over}; DROP TABLE IF EXISTS {gone}")
+
+
+def _beyond_of_large(relation: str, encoding: RowEncoding) -> str:
+    """The places of rows that a bound takes away, of units that are too large for an array."""
+    of = f"FROM {relation} WHERE u IN (SELECT u FROM {relation}_over WHERE part < 0)"
+    kept = bounded(f"(SELECT *, rowid AS row_at {of}) AS large", encoding, ["row_at", "u"])
+    return f"SELECT rowid {of} AND rowid NOT IN (SELECT row_at FROM ({kept}) AS kept_rows)"
+
+
+def _drop(cursor: Any, relation: str, gone: str) -> None:  # noqa: ANN401 - a duckdb connection
+    """Drop the rows at some places of a relation."""
+    ((few,),) = cursor.sql(f"SELECT (SELECT COUNT(*) FROM {gone}) * 2 < (SELECT COUNT(*) FROM {relation})").fetchall()
+    if few:
+        cursor.execute(f"DELETE FROM {relation} WHERE rowid IN (SELECT place FROM {gone})")
+        return
+    # deleted rows would go on filling the memory
+    cursor.execute(f"ALTER TABLE {relation} RENAME TO {relation}_unbounded")
+    kept = f"SELECT * FROM {relation}_unbounded WHERE rowid NOT IN (SELECT place FROM {gone})"
+    cursor.execute(f"CREATE TABLE {relation} AS {kept}")
+    cursor.execute(f"DROP TABLE {relation}_unbounded")
 
 
 @dataclass(frozen=True)
@@ -60,14 +91,13 @@ class _Bucket:
     cells: Sequence[_Rows]
 
     @classmethod
-    def of(cls, cursor: Any, relation: str, encoding: RowEncoding, part: tuple[int, int]) -> _Bucket:  # noqa: ANN401
+    def of(cls, cursor: Any, relation: str, encoding: RowEncoding, part: int) -> _Bucket:  # noqa: ANN401
         """One of several parts of the units."""
-        number, parts = part
         cells = "".join(
             f", {cell_number(encoding, bound.by)} AS a{n}" for n, bound in enumerate(encoding.domain.unit.per)
         )
         rows = f"SELECT t.rowid AS place, o.n AS n{cells} FROM {relation} AS t JOIN {relation}_over AS o USING (u)"
-        found = cursor.sql(f"{rows} WHERE o.n % {parts} = {number}").to_arrow_table()
+        found = cursor.sql(f"{rows} WHERE o.part = {part}").to_arrow_table()
         columns = [column.to_numpy() for column in found.columns]
         return cls(cursor, relation, encoding, columns[0], columns[1], columns[2:])
 

@@ -1,18 +1,16 @@
 """Tables of DuckDB that are joined: their encoded rows, and views of these, in the database that a process shares."""
 
-# ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
-
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from sfumato.engine.arrays import KeptColumns
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.duckdb.duck_session import DIALECT
 from sfumato.engine.duckdb.duck_table import DuckStore, DuckTable
-from sfumato.engine.encoded import EncodedRows
+from sfumato.engine.encoded import EncodedRows, LaterStore
 from sfumato.engine.encoding import RowEncoding
 from sfumato.engine.port import Column
 from sfumato.engine.table_files import Stamps
@@ -63,15 +61,22 @@ class DuckJoin:
         self._refuse_written()
 
     def encoded(self, encoding: RowEncoding) -> EncodedRows:
-        """One more table of the database, dropped with the result."""
+        """One more table of the database, made when it is first counted and dropped with the result.
+
+        Nothing of a view is kept in this process, as the limit of DuckDB's memory would not hold for it.
+        """
+        self.ready()
+        return EncodedRows(
+            LaterStore(encoding.domain, partial(self._stored, encoding), self.ready), ViewTable(self, encoding)
+        )
+
+    def _stored(self, encoding: RowEncoding) -> DuckStore:
         self._refuse_written()
         table = DuckTable.joined(self, self._session)
         name = self._session.fresh_name()
         with table.reading() as cursor:
             table.store(cursor, encoding, name, ())
-            ((rows,),) = cursor.sql(f"SELECT COUNT(*) FROM {name}").fetchall()
-        store = DuckStore(table, encoding, name, self.stamps())
-        return EncodedRows(store, ViewTable(self, encoding), KeptColumns(encoding.domain, rows, store.column))
+        return DuckStore(table, encoding, name, self.stamps())
 
     # --- what a table needs of its source -----------------------------------------------------------------------------
 

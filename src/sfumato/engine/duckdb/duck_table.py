@@ -22,7 +22,7 @@ from sfumato.engine.bounding import beyond_bounds, bounded_keys, dropped, unit_s
 from sfumato.engine.cell_statements import condition
 from sfumato.engine.contingency import COVER_CELLS, CoverCounts, CoverPlan
 from sfumato.engine.csv_file import CsvFile
-from sfumato.engine.duckdb.duck_bounding import beyond
+from sfumato.engine.duckdb.duck_bounding import drop_beyond
 from sfumato.engine.duckdb.duck_session import DIALECT, DuckSession, column, shared_session
 from sfumato.engine.encoded import EncodedRows, Fingerprint
 from sfumato.engine.encoding import Encoding, RowEncoding, content
@@ -149,17 +149,7 @@ class DuckTable:
             return
         listed = ", ".join([*encoding.stored, *(f"r{place}" for place in range(len(raw)))])
         cursor.execute(f"CREATE TABLE {name} AS SELECT {listed} FROM ({select}) AS every_row")
-        dropped_rows = beyond(cursor, name, encoding)
-        ((rows,),) = cursor.sql(f"SELECT COUNT(*) FROM {name}").fetchall()
-        cursor.register("dropped_rows", pa.table({"place": dropped_rows}))
-        if len(dropped_rows) < rows / 2:
-            cursor.execute(f"DELETE FROM {name} WHERE rowid IN (SELECT place FROM dropped_rows)")
-        else:  # deleted rows would go on filling the memory
-            cursor.execute(f"ALTER TABLE {name} RENAME TO {name}_unbounded")
-            kept = f"FROM {name}_unbounded WHERE rowid NOT IN (SELECT place FROM dropped_rows)"
-            cursor.execute(f"CREATE TABLE {name} AS SELECT {listed} {kept}")
-            cursor.execute(f"DROP TABLE {name}_unbounded")
-        cursor.unregister("dropped_rows")
+        drop_beyond(cursor, name, encoding)
 
     def reading(self) -> AbstractContextManager[Any]:
         """A connection of its own for one piece of work; DuckDB's errors become ours, without their data values."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from sfumato.engine.bounding import kept_rows
 from sfumato.engine.dialect import Dialect
-from sfumato.engine.encoded import EncodedRows
+from sfumato.engine.encoded import EncodedRows, LaterStore
 from sfumato.engine.encoding import RowEncoding
 from sfumato.engine.port import Column
 from sfumato.engine.spark.spark_session import DIALECT, translating
@@ -68,11 +69,16 @@ class SparkJoin:
             raise EngineError(f"{self.title} were written since they were encoded; open them again")
 
     def encoded(self, encoding: RowEncoding) -> EncodedRows:
-        """One more cached frame, dropped with the result."""
+        """One more cached frame, made when it is first counted and dropped with the result."""
+        self.ready()
+        later = LaterStore(encoding.domain, partial(self._stored, encoding), self.ready)
+        return EncodedRows(later, ViewTable(self, encoding))
+
+    def _stored(self, encoding: RowEncoding) -> SparkStore:
         self.ready()
         with translating(self.spark, self.title):
             frame = self._cached(self.selected(encoding, ()))
-        return EncodedRows(SparkStore(self, encoding, frame, self._stamps), ViewTable(self, encoding))
+        return SparkStore(self, encoding, frame, self._stamps)
 
     def _cached(self, select: str) -> Any:  # noqa: ANN401 - a frame of Spark
         # Spark would take the cache of an equal plan for this one's, which goes when the other does

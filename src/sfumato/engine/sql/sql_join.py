@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from sfumato.engine.bounding import kept_rows, kept_rows_at_once
 from sfumato.engine.dialect import Dialect
-from sfumato.engine.encoded import EncodedRows
+from sfumato.engine.encoded import EncodedRows, LaterStore
 from sfumato.engine.encoding import RowEncoding
 from sfumato.engine.port import Column
 from sfumato.engine.sql.sql_session import DatabaseSession
@@ -33,7 +35,7 @@ class SqlJoin:
         first = next(iter(tables.values()))
         self._session = first.own_session(self.title)
         self._numbers = itertools.count()
-        self._unused: list[str] = []
+        self._unused: deque[str] = deque()
         weakref.finalize(self, self._session.close)
 
     @property
@@ -62,16 +64,19 @@ class SqlJoin:
         self._session.ready()
 
     def encoded(self, encoding: RowEncoding) -> EncodedRows:
-        """One more temporary table, which is dropped some time after the result is gone."""
-        unused = list(self._unused)
-        del self._unused[: len(unused)]
+        """One more temporary table, made when it is first counted and dropped some time after the result is gone."""
+        later = LaterStore(encoding.domain, partial(self._stored, encoding), self.ready)
+        return EncodedRows(later, ViewTable(self, encoding))
+
+    def _stored(self, encoding: RowEncoding) -> SqlStore:
+        unused = [self._unused.popleft() for _ in range(len(self._unused))]
         self._session.drop(unused)
         name = f"sfumato_view{next(self._numbers)}"
         definition = self._session.dialect.definition(encoding.domain)
         self._session.make(name, self.selected(encoding, ()), definition)
         store = SqlStore(self, encoding, self._session, name)
         weakref.finalize(store, self._unused.append, name)
-        return EncodedRows(store, ViewTable(self, encoding))
+        return store
 
     def _made(self, select: str, keys: Sequence[str]) -> str:
         name = f"sfumato_table{next(self._numbers)}"
