@@ -18,9 +18,12 @@
     │   ├── LimitError          the ledger has another limit than the one named
     │   ├── UnitError           the ledger adds up losses of another unit than the one stated
     │   ├── VersionError        the tables, or the question, are of another version than the last declared one
+    │   ├── BrokenLedgerError   the ledger was changed by other hands, or damaged
     │   └── MovedLedgerError    the ledger was moved, deleted, replaced or set back while it was open
     ├── EngineError             the engine failed on its side (connection lost, permission missing)
     └── InfeasibleError         no release can meet what was asked
+
+The server and its client have further ones below these, which stand in ``app``.
 
 A message is one sentence: what is wrong, where, and what to do.  It never contains a value of the
 protected table.  The object at fault travels as the attribute ``culprit``.

@@ -1,7 +1,8 @@
 """Exact results, sealed.
 
 A tally leaves the engine as an opaque box: nothing can be read off it, compared, printed or pickled.
-``reveal`` opens one.  The import contracts allow it to the vault and to ``anonymize`` only.
+``reveal`` opens one.  The import contracts allow it to the vault, ``anonymize`` and ``evaluate``, and to the engine
+itself, which tells the owner how a table fits its description.
 """
 
 from __future__ import annotations
@@ -35,6 +36,6 @@ class Exact(Generic[T]):
 
 
 def reveal(exact: Exact[T]) -> T:
-    """The content of an exact result.  For the vault, which adds noise before anything leaves it."""
+    """Return the content of an exact result.  The vault adds noise to it before anything leaves."""
     content: T = exact._Exact__content  # type: ignore[attr-defined]  # noqa: SLF001
     return content

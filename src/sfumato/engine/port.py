@@ -1,4 +1,4 @@
-"""What Sfumato asks of an engine: about eight operations, all of them counts or integer sums.
+"""What Sfumato asks of an engine: counts and integer sums of cells, keys, and rows in batches or recoded.
 
 An adapter is one module that implements :class:`ProtectedTable` and :class:`Encoded`; the conformance suite in
 ``tests/engine`` runs over every adapter.  Codes follow :mod:`sfumato.domain.attribute`: declared cells,

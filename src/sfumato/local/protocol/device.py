@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import secrets
@@ -74,7 +75,7 @@ class FileMemo:
         """Keep it unless something is kept already; on disk before this returns.
 
         Raises:
-            InputError: the file is damaged, cannot be written, or the system has no locks on files.
+            InputError: the file is damaged or cannot be written.
         """
         try:
             with self._locked():
@@ -88,10 +89,6 @@ class FileMemo:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        try:
-            import fcntl
-        except ImportError:
-            raise InputError("this system has no locks on files: keep answers in a memo of your own") from None
         target = self._path.resolve()
         with open(target.with_name(f"{target.name}.lock"), "ab", opener=_private) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed, also by the end of the process
