@@ -16,10 +16,11 @@ import pytest
 from pyarrow import csv
 from tests.app.test_cli import Done, sfumato
 
+import sfumato as sf
 from sfumato.app.requests.methods import SynthesisMethod
 from sfumato.app.requests.releases import SynthesizeRequest
 from sfumato.domain import Domain, Integer, Unknown
-from sfumato.errors import QueryError
+from sfumato.errors import BudgetError, LossError, QueryError
 from sfumato.synthesize import read_codebook
 
 DOMAIN = """sfumato: 1
@@ -376,3 +377,15 @@ def test_what_a_delta_would_give_is_said_before_a_pure_charge_on_many_columns(wo
     assert told.index(said) < told.index("Measuring and fitting")
     told = sfumato(*asked, "--delta", "1e-9", "--out", "b.csv", cwd=workspace).stderr
     assert "without a delta" not in told
+
+
+def test_a_refusal_in_python_names_delta_as_well(workspace: Path) -> None:
+    table, domain = workspace / "people.csv", workspace / "people.yaml"
+    vault = sf.open(table, domain=domain, limit=sf.EpsilonDelta(1, "1e-9"), create=True)
+    asked = {"total": sf.synthesize.NoisyTotal(), "workload": sf.synthesize.all_marginals(2)}
+    with pytest.raises(BudgetError, match=r"with --delta 1e-09 it asks for rho = 0\.01496"):
+        sf.synthesize.aim(vault, loss=sf.Epsilon(1), **asked)
+    assert vault.remaining.spent.rho == 0
+    pure = sf.open(table, domain=domain, ledger=f"sqlite:///{workspace}/p.ledger", limit=sf.Epsilon(1), create=True)
+    with pytest.raises(LossError, match="can never take --delta or --rho"):
+        sf.synthesize.aim(pure, loss=sf.EpsilonDelta("0.1", "1e-9"), **asked)

@@ -259,7 +259,7 @@ class Real:
         return f"above {self.edges[code - 1]}" if behind else str(self.edges[code])
 
     def joined_label(self, first: int, last: int) -> str:
-        """Return the label of neighbouring declared cells, from the first to the last, as one."""
+        """Return the label of neighboring declared cells, from the first to the last, as one."""
         begins, high = self.beginning(first), self.bounds(last)[1]
         if first == last and self.is_point(first):
             return begins

@@ -239,7 +239,7 @@ def _shares(source: MarginalSource, name: str) -> tuple[float, ...]:
 def _point_gap(
     domain: Domain, released: Mapping[str, Sequence[float]], real: Mapping[str, Sequence[float]]
 ) -> tuple[float, str, str] | None:
-    """The largest difference of the shares of a declared point, its column and the point; None without points."""
+    """Return the largest difference of the shares of a point, its column and the point; None without points."""
     gaps = [
         (abs(released[attribute.name][code] - real[attribute.name][code]), attribute.name, attribute.labels()[code])
         for attribute in domain

@@ -299,7 +299,7 @@ def _reals(attribute: Real, inside: NDArray[Any], drawn: FloatArray, missing: ND
 
 
 def _real_bounds(attribute: Real) -> tuple[FloatArray, FloatArray]:
-    """Lower and upper edges of the declared cells; of a point both are the point."""
+    """Return lower and upper edges of the declared cells; of a point both are the point."""
     low, high = np.array([attribute.bounds(code) for code in range(attribute.declared)], dtype=np.float64).T
     return low, high
 

@@ -229,7 +229,7 @@ def controls(domain: Domain) -> tuple[list[Controls], list[Controls]]:
 
 
 def _of_numbers(attribute: Integer | Real) -> tuple[tuple[Choice, ...], tuple[Choice, ...]]:
-    """Where cells begin, as the least and as the greatest end; behind a point it is the point that is in or out."""
+    """Return where cells begin, as least and as greatest ends; behind a point, the end says if it holds the point."""
     begins = [str(attribute.bounds(code)[0]) for code in range(attribute.declared)]
     words = list(map(attribute.beginning, range(attribute.declared))) if isinstance(attribute, Real) else begins
     until = [
