@@ -14,6 +14,7 @@ import stat
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import httpx
@@ -25,8 +26,10 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
 from tests.app.http.hospital import SCHEMA, write_hospital
 from tests.app.http.serving import DOMAIN, ROWS, Server, serving, write_people
+from tests.engine import cluster
 
 from sfumato.app.client import ServerError
+from sfumato.app.http.asked_question import read_question
 from sfumato.app.http.problems import RefusalError
 from sfumato.app.http.registry import Scope
 from sfumato.app.http.service import Service
@@ -576,6 +579,26 @@ def test_tables_of_a_database_are_answered_from_their_snapshot_too(tmp_path, dat
         assert "nothing" in analyst.ask("travels", statement, epsilon="2e4").cost
     finally:
         server.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("several", [False, True])
+def test_tables_on_spark_are_answered_by_spark_from_their_snapshot(tmp_path, several):
+    cluster.session()
+    source, domain = f"spark:{write_people(tmp_path / 'people.parquet')}", DOMAIN
+    if several:
+        source, domain = f"spark:{write_hospital(tmp_path / 'hospital')}", SCHEMA
+    with closing(Service(f"sqlite:///{tmp_path}/s.ledger", create=True)) as service:
+        service.register("people", source=source, domain=domain, limit="1e6", more={})
+    shutil.rmtree(tmp_path / "hospital", ignore_errors=True)
+    (tmp_path / "people.parquet").unlink(missing_ok=True)
+    with closing(Service(f"sqlite:///{tmp_path}/s.ledger")) as service:
+        form = AskRequest(sql=VISITS if several else COUNT, loss={"epsilon": "1e4"})
+        asked = read_question(service.loaded("people"), form)
+        holder = service.registry.issue("ana", Scope.ANALYST, timedelta(days=1))[0]
+        found = asked.answer(form, service.loaded("people"), holder, service, None)
+        assert found.values[0][0].estimate == (800 if several else ROWS)
+        assert sum(each.suffix == ".parquet" for each in service.snapshots.folder.rglob("part-*")) >= 1
 
 
 # --- discoverable columns, and second names ---------------------------------------------------------------------------

@@ -60,7 +60,7 @@ def serve(
     ] = 30.0,
     webhook: Annotated[
         str | None,
-        typer.Option(help="Address that is sent notices as JSON: a low budget, a changed table, a key that ends soon."),
+        typer.Option(help="Address that is sent notices as JSON: a low budget, a written table, a key that ends soon."),
     ] = None,
     webhook_ca_file: Annotated[
         Path | None, typer.Option(help="Certificates of the only authorities trusted for the webhook.")
