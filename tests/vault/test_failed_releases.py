@@ -14,7 +14,7 @@ from tests.processes import processes
 from tests.vault.tables import table
 
 from sfumato.domain import Unit
-from sfumato.errors import BudgetError, InputError, QueryError
+from sfumato.errors import BudgetError, EngineError, InputError, QueryError, TableError
 from sfumato.ledger import Kind, open_ledger
 from sfumato.ledger.store import Store
 from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta
@@ -88,6 +88,25 @@ def test_what_raises_within_a_call_before_noise_is_drawn_may_be_tried_again(vaul
 
     assert vault.release(Request("test", "failing", {}), loss, run).payload == {"done": 1}
     assert kinds(vault) == [Kind.RELEASE]
+
+
+@pytest.mark.parametrize("error", [EngineError("no memory for 4,000 rows"), TableError("line 7 is no record")])
+def test_a_failure_of_the_engine_after_the_charge_tells_no_reason(vault, error, monkeypatch) -> None:
+    def fails(*_):
+        raise error
+
+    def ask():
+        return vault.measure([Marginal(("a",))], LOSS)
+
+    with monkeypatch.context() as broken:
+        broken.setattr("sfumato.engine.arrays.ArrayTable.marginals", fails)
+        with pytest.raises(EngineError, match="the engine failed while it computed this release") as caught:
+            ask()
+    assert str(error) not in str(caught.value)
+    assert caught.value.__cause__ is error
+    assert vault.ledger.remaining().spent.epsilon == Fraction(1, 4)
+    ask()
+    assert vault.ledger.remaining().spent.epsilon == Fraction(1, 4)  # no noise was drawn before
 
 
 @pytest.mark.parametrize("fails", [True, False])

@@ -24,7 +24,7 @@ from sfumato.domain.view import BoundedView
 from sfumato.domain.view_words import describe_view
 from sfumato.engine.open import open_table
 from sfumato.engine.port import Encoded
-from sfumato.errors import BudgetError, LedgerError, SfumatoError
+from sfumato.errors import BudgetError, EngineError, LedgerError, SfumatoError, TableError
 from sfumato.ledger import JSON, Account, Answered, Question, StoredAnswer
 from sfumato.ledger.dbapi import file_address
 from sfumato.privacy.entropy import DrawnEntropy, OsEntropy
@@ -390,13 +390,21 @@ class _Computing:
     def answer(
         self, *, kept: ExactAnswers | None = None, stored: Callable[[], tuple[StoredMarginal, ...]] = tuple
     ) -> bytes:
-        """Run the method within the charge, off tables that are ``kept`` where they are given."""
+        """Run the method within the charge, off tables that are ``kept`` where they are given.
+
+        All failures of the engine raise one error with one message, because their reasons may depend on rows.
+        """
         noise = DrawnEntropy(self._entropy)
         self._noises.append(noise)
         exactly, within = kept or self._exactly, PrivacyFilter(self._charge)
         mechanisms = TableMechanisms(exactly, within=within, entropy=noise, stored=stored)
         try:
             payload = self._run(mechanisms)
+        except (EngineError, TableError) as error:
+            raise EngineError(
+                "the engine failed while it computed this release, and what was charged stands; see that the engine "
+                "has memory and temporary space, and ask again (SFUMATO_TRACE=1 shows the reason)"
+            ) from error
         finally:
             noise.end()  # before anybody decides whether noise was drawn
         return encode(payload)

@@ -196,6 +196,8 @@ def run() -> None:
         _interruptible()
     except SfumatoError as error:
         remark(f"sfumato: {error}")
+        if error.__cause__ is not None and os.environ.get("SFUMATO_TRACE"):
+            remark(f"sfumato: the reason: {error.__cause__}")
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         remark(f"sfumato: interrupted; {_CHARGED if sys.argv[1:2] in _CHARGING else 'nothing was charged'}")
