@@ -18,6 +18,7 @@ import httpx
 import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
+from sqlalchemy.engine import URL
 from tests.processes import Forked
 
 from sfumato.app.client import HttpClient
@@ -62,6 +63,15 @@ def write_visits(path: Path) -> Path:
         pa.table({"person": people, "age": people % 90, "sex": ["F"] * 900, "income": [1.0] * 900}), path
     )
     return path
+
+
+def with_source_passwords(address: URL, folder: Path) -> tuple[str, Path]:
+    """An address of a database without its password, and a file that has it for ``serve --source-passwords``."""
+    file = folder / "source-passwords"
+    file.write_text(f"{address.host}:{address.port}:*:{address.username}:{address.password}\n", encoding="utf-8")
+    file.chmod(0o600)
+    kind, named = address.drivername.partition("+")[0], (address.username, None, address.host, address.port)
+    return URL.create(kind, *named, address.database, address.query).render_as_string(), file
 
 
 def free_port() -> int:

@@ -8,7 +8,7 @@ import os
 import httpx
 import pytest
 from tests.app.http.hospital import SCHEMA, write_hospital
-from tests.app.http.serving import DOMAIN, Server, write_people
+from tests.app.http.serving import DOMAIN, Server, with_source_passwords, write_people
 from tests.services import require
 
 from sfumato.app.cli.conventions import database
@@ -27,7 +27,9 @@ def served(tmp_path_factory):
     (folder / "tables").mkdir()
     write_people(folder / "elsewhere.parquet")
     named = "127.0.0.1:" + os.environ.get("SFUMATO_TEST_POSTGRES", ":0/").rpartition(":")[2].partition("/")[0]
+    (folder / "source-passwords").touch(mode=0o600)
     more = ("--tables", str(folder / "tables"), "--tables", named)
+    more += ("--source-passwords", str(folder / "source-passwords"))
     started = Server(database(str(folder / "s.ledger")), workers=1, more=more).start()
     yield started, folder
     started.stop()
@@ -78,10 +80,11 @@ def test_several_tables_are_drafted_and_what_a_draft_leaves_open_is_asked_for(se
         steward.draft(source, unit="nobody")
 
 
-def test_tables_of_a_database_are_drafted_by_its_catalogue(steward):
+def test_tables_of_a_database_are_drafted_by_its_catalogue(served, steward):
     import sqlalchemy as sa
 
     url = require("SFUMATO_TEST_POSTGRES")
+    plain, _ = with_source_passwords(sa.engine.make_url(url), served[1])  # into the file that the server reads
     engine = sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
     name = "drafts_of_a_server"
     try:
@@ -95,7 +98,7 @@ def test_tables_of_a_database_are_drafted_by_its_catalogue(steward):
                 "INSERT INTO {}.stays SELECT n, 1 + n % 20, n % 7 FROM generate_series(1, 60) n",
             ):
                 connection.execute(sa.text(statement.format(name)))
-        found = steward.draft(f"{url}?options=-csearch_path%3D{name}")
+        found = steward.draft(f"{plain}?options=-csearch_path%3D{name}")
         assert found["domain"]["unit"] == {"id": "person_id", "table": "people"}
         assert found["domain"]["tables"]["stays"]["unit"] == "person_id"
     finally:

@@ -18,10 +18,13 @@ from tests.app.test_cli import sfumato
 from tests.ledger.asking import ROW, question
 
 from sfumato.app.http import asgi, notices, processes
+from sfumato.app.http.approvals import ApprovalNeededError
+from sfumato.app.http.grants import DatasetTerms
 from sfumato.app.http.notices import Notices
 from sfumato.app.http.registry import Scope
 from sfumato.app.http.service import Service
 from sfumato.app.outbound import outbound
+from sfumato.app.requests.queries import AskRequest
 from sfumato.privacy.loss import Epsilon
 
 
@@ -174,6 +177,32 @@ def test_a_key_for_a_few_days_is_not_told_before_its_last_quarter(service):
     assert told.look() == 0
     age(service, key, 10)
     assert (told.look(), told.look()) == (1, 0)
+
+
+def test_a_release_that_waits_for_an_approval_is_told_once_without_its_question(service, caplog):
+    caplog.set_level(logging.INFO, "sfumato.http")
+    service.grants.set_terms("people", DatasetTerms(approval_above="0.5"))
+    form = AskRequest(sql="SELECT COUNT(*) FROM t WHERE age > 17", loss={"epsilon": "1"})
+    with receiving() as (hook, got):
+        told = Notices(service, webhook=hook)
+        assert told.look() == 0
+        for name in ("ana", "bob"):
+            with pytest.raises(ApprovalNeededError):
+                form.answer(service.vault("people", name), form.read(service.loaded("people").domain, ()))
+        service.rename("people", "folk")
+        assert (told.look(), told.look()) == (2, 0)
+        facts = [(each["event"], each["dataset"], each["analyst"]) for each in got]
+        assert facts == [("approval-waiting", "folk", "ana"), ("approval-waiting", "folk", "bob")]
+        assert {each["approval"] for each in got} == {each.id for each in service.approvals.open_ones()}
+        assert "epsilon = 1" in got[0]["cost"]
+        assert "17" not in str([{**each, "approval": "", "time": ""} for each in got])
+    steward = service.registry.issue("stew", Scope.STEWARD, timedelta(days=30))[0]
+    with receiving() as (hook, got):
+        with service.store.writing() as driver:
+            driver.run("DELETE FROM service_notice")
+        assert service.approvals.approve(service.approvals.open_ones()[0].id, steward)
+        assert Notices(service, webhook=hook).look() == 1  # one is approved, and waits for nobody
+        assert got[0]["analyst"] == "bob"
 
 
 def test_what_fails_of_one_dataset_ends_nothing_of_the_others(service, tmp_path, monkeypatch, caplog):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 import pytest
+from prometheus_client import generate_latest
 from tests.app.http.serving import DOMAIN, write_people
 
 from sfumato.app.http.datasets import summary
+from sfumato.app.http.operation import ServiceFigures
 from sfumato.app.http.periods import Periods, read_periods, total_of
 from sfumato.app.http.registry import Scope
 from sfumato.app.http.service import Service
@@ -119,6 +122,36 @@ def test_what_the_months_allow_is_told(service):
     assert summary(service.loaded("people"))["by_month"] == told
     key, _ = service.registry.issue("stew", Scope.STEWARD, timedelta(days=1))
     assert [summary(each)["by_month"] for each in service.all_open_to(key)] == [told]
+
+
+def test_figures_know_the_months_of_a_budget(service):
+    def figures():
+        found = generate_latest(Only(ServiceFigures(service))).decode()
+        names = ("left_ratio", "left_months", "months_to_come")
+        return [re.search(rf'sfumato_budget_{name}{{dataset="people"}} (.*)', found)[1] for name in names]
+
+    assert figures() == ["1.0", "1.0", "2.0"]
+    ask(service, "0.4")
+    assert [float(each) for each in figures()] == pytest.approx([11 / 15, 0.2, 2])
+    registered(service, timedelta(days=35))
+    assert [float(each) for each in figures()] == pytest.approx([11 / 15, 1.2, 1])
+    registered(service, timedelta(days=700))
+    assert [float(each) for each in figures()] == pytest.approx([11 / 15, 2.2, 0])
+
+
+class Only:
+    """A registry of one collector."""
+
+    def __init__(self, collector):
+        self.collect = collector.collect
+
+
+def test_a_budget_without_months_has_no_figure_of_them(service, tmp_path):
+    table = write_people(tmp_path / "other.parquet", seed=5)
+    service.register("other", source=str(table), domain=DOMAIN, limit="1", more={})
+    found = generate_latest(Only(ServiceFigures(service))).decode()
+    assert 'sfumato_budget_left_ratio{dataset="other"} 1.0' in found
+    assert not re.search(r'months.*dataset="other"', found)
 
 
 @pytest.mark.parametrize("text", ["1,1e-9 a month for 12 months", "0 a month for 2 months", "x a month for 2 months"])

@@ -34,6 +34,13 @@ def serve(
             "Without, anything that this server can read may."
         ),
     ] = None,
+    source_passwords: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file with passwords of databases whose tables are registered, a line each: "
+            "HOST:PORT:DATABASE:USER:PASSWORD. Addresses of tables hold none."
+        ),
+    ] = None,
     rate: Annotated[
         int, typer.Option(min=0, help="Requests a minute that a worker takes of one key; 0 for any number.")
     ] = 3000,
@@ -60,7 +67,7 @@ def serve(
     ] = 30.0,
     webhook: Annotated[
         str | None,
-        typer.Option(help="Address that is sent notices as JSON: a low budget, a written table, a key that ends soon."),
+        typer.Option(help="Address that is sent notices as JSON, such as of a low budget or a release that waits."),
     ] = None,
     webhook_ca_file: Annotated[
         Path | None, typer.Option(help="Certificates of the only authorities trusted for the webhook.")
@@ -92,6 +99,7 @@ def serve(
     from sfumato.app.http.processes import ARRIVAL, SHARED, run
     from sfumato.app.http.service import begin, first_link, register_sample
     from sfumato.app.http.settings import Settings, refuse_base, refuse_origin
+    from sfumato.app.http.sources import read_passwords
     from sfumato.app.outbound import outbound
 
     base = None if base_url is None else refuse_base(base_url)
@@ -99,8 +107,10 @@ def serve(
     provider = None if openid is None else OpenIdSettings.read(openid).model_dump()
     if webhook is not None:
         refuse_address(webhook, "a webhook")
+    if source_passwords is not None:
+        read_passwords(source_passwords)
     outbound(webhook_ca_file, webhook_proxy)  # refuses what would fail at the first notice
-    ca_file = None if webhook_ca_file is None else str(webhook_ca_file.resolve())
+    ca_file, passwords = (None if each is None else str(each.resolve()) for each in (webhook_ca_file, source_passwords))
     tls = _tls(certificate, certificate_key)
     port = _free(host, port)  # before anything is made or shown that would be of no use
     url = database(ledger)
@@ -121,7 +131,8 @@ def serve(
         os.environ |= {LEDGER: url, ARRIVAL: str(arrival)}
         bytes_kept = table_memory << 20
         settings = Settings(tuple(tables or ()), rate, address, base, provider, origins, webhook, bytes_kept, snapshots)
-        replace(settings, webhook_ca_file=ca_file, webhook_proxy=webhook_proxy).to_environment()
+        settings = replace(settings, source_passwords=passwords, webhook_ca_file=ca_file, webhook_proxy=webhook_proxy)
+        settings.to_environment()
         if workers > 1:  # a single worker is this process, which counts in its own memory
             os.environ[SHARED] = shared
         run(

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
-from sfumato.app.http.problems import RefusalError
+from sfumato.app.http.problems import RefusalError, unreadable
+from sfumato.app.http.sources import has_password, is_own_database, with_password
 from sfumato.engine.sql.sql_table import server_of
 from sfumato.engine.table_files import shown
+from sfumato.errors import EngineError
 
 CATALOGUE = "spark"
 _SPARK = "spark:"
@@ -27,6 +29,11 @@ _REMEMBERED = 4096  # keys
 class TablePlaces:
     """Where tables may lie that stewards register: in folders, on hosts of databases; anywhere where none is named.
 
+    Attributes:
+        named: folders and hosts.
+        passwords: the file with passwords of databases, see :mod:`.sources`; None for none.
+        ledger: the address of the ledger, whose own database is never served.
+
     A host is named as in addresses, with its port where that is not the usual one; ``spark`` stands for the tables of
     Spark's catalogue.
 
@@ -37,12 +44,18 @@ class TablePlaces:
     """
 
     named: tuple[str, ...] = ()
+    passwords: str | None = None
+    ledger: str | None = None
 
-    def refuse(self, source: str) -> None:
-        """Refuse a table that lies elsewhere, before anything of it is looked at.
+    def address(self, source: str) -> str:
+        """Return the address by which a table is opened, with the password that the operator keeps for it.
+
+        Args:
+            source: the address as it is registered.
 
         Raises:
-            RefusalError: it does.
+            RefusalError: the table lies elsewhere, or in the ledger's own database, which does not answer, or the
+                address holds a password.
         """
         if not self.admits(source):
             raise RefusalError(
@@ -51,6 +64,27 @@ class TablePlaces:
                 403,
                 f"the server does not serve {shown(source)}: whoever runs it names folders and hosts by --tables",
             )
+        if has_password(source):
+            raise RefusalError(
+                "password-in-address",
+                "An address of a table holds no password",
+                422,
+                "what is registered is kept in the ledger: leave the password out, and have the operator write it into "
+                "the file of 'serve --source-passwords'",
+            )
+        address = source if self.passwords is None else with_password(source, Path(self.passwords))
+        try:
+            own = self.ledger is not None and is_own_database(address, self.ledger)
+        except EngineError as error:
+            raise unreadable(error) from error
+        if own:
+            raise RefusalError(
+                "place-refused",
+                "Tables of that place are not served",
+                403,
+                f"{shown(source)} is the database of the server's own ledger, whose tables are never released",
+            )
+        return address
 
     def admits(self, source: str) -> bool:
         """Whether a table of this address may be registered."""

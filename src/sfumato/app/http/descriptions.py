@@ -72,7 +72,7 @@ def drafted(source: str, places: TablePlaces, *, unit: str | None = None, name: 
         RefusalError: they lie where none is served, or cannot be read.
         InputError: no such place, or a name or unit for a single table.
     """
-    places.refuse(source)
+    source = places.address(source)
     try:
         if several(source):
             many = draft_source([source], unit=unit, name=name)
@@ -110,7 +110,7 @@ def looked_at(found: Described, source: str, places: TablePlaces) -> tuple[str, 
     Raises:
         RefusalError: the tables lie where none is served, cannot be read, or do not fit it.
     """
-    places.refuse(source)
+    source = places.address(source)
     try:
         if isinstance(found, Schema):
             return schema_risks(found, source)

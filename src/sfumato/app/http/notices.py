@@ -1,5 +1,6 @@
-"""What stewards are told without asking: a budget is low, a table was written, a dataset is paused, a key ends soon.
+"""What stewards are told without asking.
 
+A release waits for an approval, a budget is low, a table was written, a dataset is paused, or a key ends soon.
 Each is a line of the log, and goes to a webhook where the operator named one.  It is told once for each state that it
 is about: again when the budget has changed, or the table was read again and written once more; by one of all workers.
 """
@@ -72,7 +73,7 @@ class Notices:
         """Tell what is new; returns how much that was.  What fails of one dataset ends nothing of the others."""
         with _Guard("snapshots"):
             self._service.tidy()
-        looks: list[Callable[[], Iterator[Notice]]] = [self._keys]
+        looks: list[Callable[[], Iterator[Notice]]] = [self._keys, self._approvals]
         with _Guard("datasets"):
             looks += [self._of(each) for each in self._service.registry.datasets() if not each.retired]
         told = 0
@@ -112,6 +113,13 @@ class Notices:
             if key.valid and key.expires - now < min(ENDING, (key.expires - key.issued) / 4):
                 end = key.expires.isoformat(timespec="minutes")
                 yield Notice("key-expiring", key.id, end, {"key": key.id, "holder": key.name, "expires": end})
+
+    def _approvals(self) -> Iterator[Notice]:
+        """Yield a notice of each release that waits for an approval, without its question."""
+        for each in self._service.approvals.open_ones():
+            if each.approved_by is None:
+                facts = {"dataset": self._service.called(each.dataset), "approval": each.id, "analyst": each.asked_by}
+                yield Notice("approval-waiting", each.id, each.asked, {**facts, "cost": each.cost})
 
     def _tell(self, notice: Notice) -> bool:
         """Tell a notice unless somebody told it; what the webhook did not take is told again."""

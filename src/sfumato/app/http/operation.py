@@ -6,12 +6,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 from fastapi import APIRouter, Request, Response
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from sfumato.app.http.access import Monitor, StrictRoute, Worker
+from sfumato.app.http.periods import read_periods
 from sfumato.app.http.problems import RefusalError
 from sfumato.app.http.processes import exposition, log
 from sfumato.app.http.service import Service
@@ -70,12 +72,27 @@ class ServiceFigures(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """All of them; without those of a ledger that does not answer."""
         left = GaugeMetricFamily("sfumato_budget_left_ratio", "Share of a budget that is left.", labels=["dataset"])
+        month = GaugeMetricFamily(
+            "sfumato_budget_left_months",
+            "What the months begun so far leave of a budget by months: 1 is as much as a month brings.",
+            labels=["dataset"],
+        )
+        coming = GaugeMetricFamily(
+            "sfumato_budget_months_to_come", "Months of a budget that have not begun.", labels=["dataset"]
+        )
         queue = GaugeMetricFamily("sfumato_releases", "Background releases that are not over.", labels=["state"])
         answers = GaugeMetricFamily("sfumato_ledger_up", "Whether the ledger answered when figures were read.")
         try:
             for dataset in self._service.registry.datasets():
-                share = _share(self._service, dataset.called)
-                left.add_metric([dataset.called], share)
+                account = self._service.loaded(dataset.called).ledger.remaining()
+                share = account.share_left
+                assert share is not None  # as a dataset has a limit
+                left.add_metric([dataset.called], float(share))
+                periods = read_periods(dataset.limit)
+                if periods is not None:
+                    since, now = datetime.fromisoformat(dataset.registered), datetime.now(UTC)
+                    month.add_metric([dataset.called], float(periods.left(account, since, now) / periods.each.value))
+                    coming.add_metric([dataset.called], periods.months - periods.begun(since, now))
             counted = Counter(self._service.registry.jobs.open_states())
             for state in ("queued", "running"):
                 queue.add_metric([state], counted[state])
@@ -83,13 +100,7 @@ class ServiceFigures(Collector):
             answers.add_metric([], 0)
         else:
             answers.add_metric([], 1)
-        yield from (left, queue, answers)
-
-
-def _share(service: Service, name: str) -> float:
-    share = service.loaded(name).ledger.remaining().share_left
-    assert share is not None  # as a dataset has a limit
-    return float(share)
+        yield from (left, month, coming, queue, answers)
 
 
 @router.get("/healthz")

@@ -89,7 +89,7 @@ class Service:
         self.identities = Identities(self._store)
         self.grants = Grants(self._store)
         self.approvals = Approvals(self._store)
-        self.places = TablePlaces() if places is None else places
+        self.places = replace(TablePlaces() if places is None else places, ledger=url)
         self.snapshots = Snapshots(self._store, snapshot_folder(self._store, snapshots))
         self.tables = ServedTables(self.snapshots, self.places, most_bytes=table_bytes)
         self._loaded: dict[str, Loaded] = {}
@@ -123,7 +123,7 @@ class Service:
         """
         refuse_name(name)
         name = plain_name(name)
-        self.places.refuse(source)
+        address = self.places.address(source)
         try:
             found = described(domain)
             found.refuse_draft()
@@ -141,7 +141,7 @@ class Service:
         if isinstance(found, Schema) and (dataset.rows is not None or dataset.discoverable):
             raise InputError("public rows and columns whose values are found belong to datasets of one table")
         try:
-            read = open_source(dataset, found)
+            read = open_source(replace(dataset, source=address), found)
             content = read.content
             lies = partial(lies_at, dataset, found)
             lies(source, domain)  # while it is still there

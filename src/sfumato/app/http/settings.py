@@ -28,6 +28,7 @@ class Settings:
         base_url: the same, where people reach it under that address alone, maybe by a proxy.
         table_bytes: that the tables of a worker may hold; 0 for any number.
         snapshots: a folder for snapshots; None for the usual place.
+        source_passwords: a file of passwords of databases whose tables are registered.
         webhook: where notices are sent; None for the log alone.
         webhook_ca_file, webhook_proxy: how it is reached, as :func:`sfumato.app.outbound.outbound` takes them.
         openid: the provider of identities, as a document; None where people enter by keys alone.
@@ -43,6 +44,7 @@ class Settings:
     webhook: str | None = None
     table_bytes: int = 0
     snapshots: str | None = None
+    source_passwords: str | None = None
     webhook_ca_file: str | None = None
     webhook_proxy: str | None = None
 
@@ -59,7 +61,7 @@ class Settings:
     @property
     def places(self) -> TablePlaces:
         """Where tables may lie."""
-        return TablePlaces(self.tables)
+        return TablePlaces(self.tables, self.source_passwords)
 
     @property
     def provider(self) -> OpenIdSettings | None:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections import OrderedDict, defaultdict
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sfumato.app.http.admission import TablePlaces
 from sfumato.app.http.problems import RefusalError, unreadable, unwritable
@@ -138,9 +138,9 @@ class ServedTables:
                 or the snapshot cannot be written; the last version stays declared.
         """
         name, found = loaded.dataset.name, loaded.described
-        self._places.refuse(loaded.dataset.source)
+        address = self._places.address(loaded.dataset.source)
         try:
-            source = open_source(loaded.dataset, found)
+            source = open_source(replace(loaded.dataset, source=address), found)
             content = source.content
             with self.snapshots.taking(source.copied, fingerprint(source.files)) as snapshot:
                 opened = open_copies(found, snapshot.copies, self.snapshots.place(snapshot))
