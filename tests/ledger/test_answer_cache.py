@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.ledger.asking import ROW, TENTH, ask, question, release
 
+from sfumato import bounded_cache
 from sfumato.errors import BudgetError, InputError, LedgerError
 from sfumato.ledger.store import Store
 from sfumato.privacy.loss import Epsilon
@@ -63,11 +64,11 @@ def test_a_retry_key_that_is_remembered_serves_no_other_question(answered):
 
 
 def test_only_so_much_is_remembered(answered, monkeypatch):
-    monkeypatch.setattr("sfumato.ledger.answer_cache.MOST_KEPT", 1)
-    for _ in range(2):
-        release(answered, question(1), TENTH, lambda: b"y", statement="pure", unit=ROW)
-    assert ask(answered, analyst="ann").answer == b"x"
+    monkeypatch.setattr(bounded_cache, "MOST_BYTES", 5_000)
+    for number in (1, 2, 3):
+        release(answered, question(number), TENTH, lambda: b"y", statement="pure", unit=ROW)
+        ask(answered, number)
     monkeypatch.setattr(Store, "writing", refuse)
-    assert ask(answered, analyst="ann").answer == b"x", "it was asked last"
+    assert ask(answered, 3).answer == b"y", "it was asked last"
     with pytest.raises(LedgerError, match="locked"):
-        ask(answered, 1)
+        ask(answered, analyst="ann")

@@ -68,7 +68,8 @@ def witnesses(attribute: Any) -> list[list[Any]]:
             for low, high in pairwise(edges):
                 inside = [near for near in NEAR if low <= near < high]
                 cells.append([low, *inside, math.nextafter(high, -math.inf)])
-            cells[-1].append(edges[-1])
+            if edges[-2] not in attribute.points:  # behind a point at the end there is nothing
+                cells[-1].append(edges[-1])
         case Date():
             days = [attribute.first + timedelta(days=n) for n in range((attribute.last - attribute.first).days + 1)]
             cells = grouped(days, lambda day: period(attribute.by, day))
@@ -109,6 +110,9 @@ class Atom:
     text: str
     of: str
     says: Callable[[Any], Verdict]
+    each: tuple[
+        Atom, ...
+    ] = ()  # comparisons that it lists: a cell that one of them cuts is cut, whatever the others say
 
 
 def atoms(attribute: Any) -> st.SearchStrategy[Atom]:
@@ -153,7 +157,7 @@ def listed(name: str, wanted: Any, *, categorical: bool) -> Any:
             return (value is not OTHER and any(value == each for _, each in values)) != negated
 
         text = f"{name} {'NOT ' if negated else ''}IN ({', '.join(text for text, _ in values)})"
-        return Atom(text, name, says)
+        return Atom(text, name, says, tuple(Atom("", name, lambda value, one=one: value == one[1]) for one in values))
 
     return st.builds(atom, st.lists(wanted, min_size=1, max_size=6), negated=st.booleans())
 
@@ -252,7 +256,7 @@ TRUE, FALSE, UNKNOWN, CUT = 1, -1, 0, 9
 
 def leaves(asked: Any) -> Iterator[Atom]:
     if isinstance(asked, Atom):
-        yield asked
+        yield from asked.each or (asked,)
     else:
         for part in asked.parts:
             yield from leaves(part)
@@ -310,7 +314,11 @@ def integers(draw: Any) -> Integer:
 @st.composite
 def reals(draw: Any) -> Real:
     edges = tuple(sorted(draw(st.sets(st.sampled_from(EDGES), min_size=2, max_size=6))))
-    return Real(name="r", edges=edges, unknown=draw(st.sampled_from(list(Unknown))), nullable=draw(st.booleans()))
+    points = tuple(
+        sorted(draw(st.sets(st.sampled_from(NEAR).filter(lambda x: edges[0] <= x <= edges[-1]), max_size=2)))
+    )
+    unknown, nullable = draw(st.sampled_from(list(Unknown))), draw(st.booleans())
+    return Real(name="r", edges=edges, points=points, unknown=unknown, nullable=nullable)
 
 
 @st.composite

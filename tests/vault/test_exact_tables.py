@@ -131,12 +131,12 @@ def test_questions_about_the_same_attributes_are_counted_once():
 
 
 def test_what_is_kept_is_bounded_and_the_oldest_goes_first(monkeypatch):
-    monkeypatch.setattr(exact_tables, "_KEPT_CELLS", 100)
+    monkeypatch.setattr(exact_tables, "_KEPT_BYTES", 3_000)
     kept = ExactTables(ENCODED)
     questions = [Marginal(("age", "sex")), Marginal(("income",)), Marginal(("band", "sex")), Marginal(("age",))]
     for question in questions * 3:
         assert kept.tables([question])[question].tolist() == counted(ENCODED, question)
-        assert len(counted(ENCODED, question)) <= kept.cells <= 100
+        assert 8 * len(counted(ENCODED, question)) < kept.held_bytes <= 3_000
     assert not kept.holds(Marginal(("age", "sex")))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sfumato.bounded_cache import cached
 from sfumato.domain import Domain, parse
 from sfumato.errors import InputError
 
@@ -160,7 +160,7 @@ def _medical(absent: int) -> pa.Table:
     return pa.table({"age": pa.array(ages)})
 
 
-@cache
+@cached()
 def _rows(name: str) -> tuple[dict[str, str], ...]:
     return tuple(csv.DictReader(_text(name).splitlines()))
 

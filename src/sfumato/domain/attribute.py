@@ -15,6 +15,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, TypeAlias
 
+from sfumato.bounded_cache import Shared
 from sfumato.domain.calendar import DAY, HOUR, Grain, refuse_days, refuse_zone
 from sfumato.domain.points import declared_edges, split_edges
 from sfumato.errors import DomainError
@@ -41,7 +42,7 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Categorical:
+class Categorical(Shared):
     """Declared values, in order.
 
     >>> Categorical(name="sex", values=("F", "M"), unknown=Unknown.DROP).size
@@ -75,6 +76,11 @@ class Categorical:
         """Number of declared cells, without those for missing and unknown values."""
         return len(self.values)
 
+    @property
+    def held_bytes(self) -> int:
+        """About how many bytes it holds."""
+        return 400 + 120 * len(self.values)
+
     @cached_property
     def size(self) -> int:
         """Number of cells."""
@@ -100,7 +106,7 @@ class Categorical:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Integer:
+class Integer(Shared):
     """Whole numbers ``minimum .. maximum``, each its own cell, or grouped by inner ``edges``.
 
     ``edges`` are first values of bins: increasing, the first is ``minimum``, all at most ``maximum``.  With a public
@@ -157,6 +163,11 @@ class Integer:
         """Number of declared cells, without those for missing and unknown values."""
         return self.maximum - self.minimum + 1 if self.edges is None else len(self.edges)
 
+    @property
+    def held_bytes(self) -> int:
+        """About how many bytes it holds."""
+        return 400 + 40 * len(self.edges or ())
+
     @cached_property
     def size(self) -> int:
         """Number of cells."""
@@ -182,7 +193,7 @@ class Integer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Real:
+class Real(Shared):
     """Real numbers between the first and the last edge, one cell between neighbouring edges.
 
     Cells are closed on the left; the last is closed on both sides.  With a public ``typical`` value the last cell is
@@ -236,6 +247,11 @@ class Real:
         """Number of declared cells, without those for missing and unknown values."""
         return len(self.edges) - 1
 
+    @property
+    def held_bytes(self) -> int:
+        """About how many bytes it holds."""
+        return 400 + 40 * len(self.edges)
+
     @cached_property
     def size(self) -> int:
         """Number of cells."""
@@ -277,7 +293,7 @@ class Real:
         return tuple(map(self.label, range(self.size)))
 
 
-class _Periods(ABC):
+class _Periods(Shared, ABC):
     """Cells that are periods of a grain, of the days ``first .. last``."""
 
     name: str
@@ -298,6 +314,11 @@ class _Periods(ABC):
         """Number of declared cells, without those for missing and unknown values."""
         first, last = self.periods
         return last - first + 1
+
+    @property
+    def held_bytes(self) -> int:
+        """About how many bytes it holds."""
+        return 800
 
     @cached_property
     def size(self) -> int:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import MAXYEAR, UTC, date, datetime, timedelta
 from enum import StrEnum
-from functools import lru_cache
 
+from sfumato.bounded_cache import cached
 from sfumato.errors import DomainError
 
 DAY = 86_400
@@ -156,7 +156,7 @@ class CalendarMap:
         return _parts(self.name)
 
 
-@lru_cache
+@cached()
 def _parts(name: str) -> Mapping[str, int]:
     numbers = _PARTS[name].numbers if name in _PARTS else range(0)
     return {WEEKDAYS[number - 1] if name == "weekday" else str(number): number for number in numbers}
@@ -171,7 +171,7 @@ def maps(by: Grain) -> tuple[str, ...]:
     return (*(grain.value for grain in _INSIDE[by]), *(name for name, part in _PARTS.items() if by in part.of))
 
 
-@lru_cache(maxsize=256)
+@cached()
 def calendar_map(name: str, by: Grain, first: int, last: int) -> CalendarMap:
     """The map called so of the periods ``first`` to ``last``.
 
@@ -263,7 +263,7 @@ def refuse_zone(name: str, zone: object) -> None:
     raise DomainError(f"attribute {name!r} names no time zone of the IANA database{hint}", culprit=zone)
 
 
-@lru_cache(maxsize=256)
+@cached()
 def clock_changes(zone: str, first: date, last: date) -> tuple[tuple[int, int], ...]:
     """How clocks of a zone are set: pairs of a second of UTC and by how much they are ahead of it from then on.
 

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sfumato.arguments import expect_all, listed
+from sfumato.bounded_cache import Shared
 from sfumato.domain.attribute import Attribute, Categorical, Date, Dated, Integer, Numeric, Real, Role, Timestamp
 from sfumato.domain.calendar import CalendarMap, calendar_map, maps
 from sfumato.domain.unit import Unit
@@ -154,7 +155,7 @@ def _calendar_grouping(attribute: Dated, name: str) -> Grouping:
 
 
 @dataclass(frozen=True)
-class Domain:
+class Domain(Shared):
     """Attributes in order, the unit of privacy, and whether the owner has accepted the description.
 
     ``hierarchies`` group the values of some attributes into coarser cells, level by level.  ``derives`` are hashes that
@@ -242,6 +243,13 @@ class Domain:
     def in_role(self, role: Role) -> str | None:
         """The name of the attribute in that role, where there is one."""
         return next((attribute.name for attribute in self if attribute.role is role), None)
+
+    @property
+    def held_bytes(self) -> int:
+        """About how many bytes it holds, with its hierarchies."""
+        levels = [level for hierarchy in self.hierarchies for level in hierarchy.levels]
+        coarser = sum(level.cells.nbytes + 120 * level.size for level in levels)
+        return 1_000 + sum(attribute.held_bytes for attribute in self) + coarser
 
     @property
     def size(self) -> int:

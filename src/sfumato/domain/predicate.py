@@ -6,7 +6,6 @@ by ranges of their codes, so that a comparison takes as much room for a million 
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -95,9 +94,6 @@ class CodeRanges:
     def __repr__(self) -> str:
         shown = (str(first) if first == last else f"{first}..{last}" for first, last in self.ranges)
         return f"CodeRanges({', '.join(shown)})"
-
-    def __sizeof__(self) -> int:
-        return object.__sizeof__(self) + sys.getsizeof(self.bounds) + sum(map(sys.getsizeof, self.bounds))
 
     def __bool__(self) -> bool:
         return bool(self.bounds)
@@ -209,6 +205,11 @@ class Predicate(ABC):
         """
         return self.fold(_ATTRIBUTES)
 
+    @property
+    def held_bytes(self) -> int:
+        """About how many bytes it holds."""
+        return self.fold(_BYTES)
+
 
 @dataclass(frozen=True, init=False)
 class Among(Predicate):
@@ -294,6 +295,14 @@ def _union(parts: Iterator[frozenset[str]]) -> frozenset[str]:
 
 _ATTRIBUTES = Fold(
     among=lambda part: frozenset((part.attribute,)), every=_union, some=_union, negated=lambda part: part
+)
+
+
+_BYTES = Fold[int](
+    among=lambda part: 400 + 40 * len(part.codes.bounds),
+    every=lambda parts: 200 + sum(parts),
+    some=lambda parts: 200 + sum(parts),
+    negated=lambda part: 100 + part,
 )
 
 

@@ -12,13 +12,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from sfumato.arguments import expect
+from sfumato.bounded_cache import cached
 from sfumato.domain import Attribute, Date, Dated, Domain, Integer, Real, Timestamp, Unknown
 from sfumato.domain.attribute import EXTRA, null_code, unknown_code
 from sfumato.errors import InputError, TableError
@@ -169,7 +169,7 @@ def _between(attribute: Integer | Real, low: float, high: float, *, closed: tupl
     return frozenset(range(start, stop)) if low <= high else frozenset()
 
 
-@lru_cache(maxsize=256)
+@cached()
 def _ends(attribute: Integer | Real) -> tuple[list[float], list[float]]:
     """The first and the last number of every declared cell, both ascending; real ones end where the next begins."""
     if isinstance(attribute, Real):

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
 
+from sfumato.bounded_cache import cached
 from sfumato.domain import Unit
 from sfumato.domain.document import parse_unit
 from sfumato.errors import InputError, LedgerError, LossError, UnitError
@@ -141,7 +141,7 @@ def kept(what: str) -> Iterator[None]:
         ) from error
 
 
-@lru_cache(maxsize=256)
+@cached()
 def loss_from(text: str) -> Loss:
     """Read what :func:`loss_text` wrote.
 
@@ -163,7 +163,7 @@ def charge_text(charge: Charge) -> list[str | None]:
     return [None if charge.epsilon is None else str(charge.epsilon), str(charge.rho), str(charge.delta)]
 
 
-@lru_cache(maxsize=1024)  # a dataset's and an analyst's are often the same
+@cached(8_000)  # a dataset's and an analyst's are often the same
 def charge_from(epsilon: str | None, rho: str, delta: str) -> Charge:
     """Read what :func:`charge_text` wrote.
 
@@ -196,7 +196,7 @@ def _up(amount: Fraction) -> Fraction:
     return amount if GRID % amount.denominator == 0 else Fraction(math.ceil(amount * GRID), GRID)
 
 
-@lru_cache(maxsize=256)  # of few, and in every entry
+@cached()  # of few, and in every entry
 def unit_text(unit: Unit) -> str:
     """A unit as canonical JSON: its kind, the id of a person, the most rows of one, and of these by groups.
 
@@ -210,7 +210,7 @@ def unit_text(unit: Unit) -> str:
     return canonical({"kind": "id", "id": unit.column, "rows": unit.rows, **({"per": per} if per else {}), **of})
 
 
-@lru_cache(maxsize=256)
+@cached()
 def unit_from(text: str) -> Unit:
     """Read what :func:`unit_text` wrote.
 

@@ -3,36 +3,40 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from dataclasses import replace
 
+from sfumato.bounded_cache import BoundedCache
 from sfumato.ledger.entry import Receipt
 from sfumato.ledger.reservation import Order
 
-MOST_KEPT = 4096
 _LARGEST = 1 << 14  # bytes of an answer; larger ones are read from the database again
+_MOST_RETRY_KEYS = 64  # of one release and analyst
+_ENTRY_BYTES = 3_000  # beside the answer
+
+_Kept = tuple[Receipt, frozenset[str]]
+
+
+def _weight(_: object, kept: _Kept | None) -> int:
+    assert kept is not None
+    receipt, retry_keys = kept
+    return _ENTRY_BYTES + len(receipt.answer or b"") + sum(200 + len(key) for key in retry_keys)
 
 
 class AnswerCache:
-    """Receipts of one dataset by release and analyst, the latest asked for: asking again needs no lock and no database.
+    """Receipts of one dataset by release and analyst: asking again needs no lock and no database.
 
     What was charged and answered stays so: entries and answers are never changed or removed.  Nothing else may be
     remembered here, least of all what is left of a budget.
     """
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, str | None], tuple[Receipt, set[str]]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._kept: BoundedCache[tuple[str, str | None], _Kept | None] = BoundedCache(_weight)
+        self._lock = threading.Lock()  # two threads that add a retry key to one receipt
 
     def find(self, order: Order) -> Receipt | None:
         """The receipt of a release that this analyst has got, under this retry key where there is one."""
-        place = (order.event.key, order.event.analyst)
-        with self._lock:
-            receipt, retry_keys = self._kept.get(place, (None, set[str]()))
-            if receipt is None or not (order.retry_key is None or order.retry_key in retry_keys):
-                return None
-            self._kept.move_to_end(place)
-            return receipt
+        kept = self._kept.get((order.event.key, order.event.analyst), None)
+        return kept[0] if kept is not None and (order.retry_key is None or order.retry_key in kept[1]) else None
 
     def kept(self, order: Order, receipt: Receipt) -> Receipt:
         """The receipt of an order that the database gave; its answer, stored and handed to the analyst, is kept."""
@@ -41,9 +45,9 @@ class AnswerCache:
         return receipt
 
     def _keep(self, order: Order, receipt: Receipt) -> None:
+        place = (order.event.key, order.event.analyst)
         with self._lock:
-            _, retry_keys = self._kept.setdefault((order.event.key, order.event.analyst), (receipt, set()))
-            if order.retry_key is not None and len(retry_keys) < MOST_KEPT:
-                retry_keys.add(order.retry_key)
-            if len(self._kept) > MOST_KEPT:
-                self._kept.popitem(last=False)
+            found, retry_keys = self._kept.get(place, None) or (receipt, frozenset[str]())
+            if order.retry_key is not None and len(retry_keys) < _MOST_RETRY_KEYS:
+                retry_keys |= {order.retry_key}
+            self._kept.put(place, (found, retry_keys))

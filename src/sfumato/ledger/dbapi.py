@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import parse_qsl, quote, unquote
 
+from sfumato.bounded_cache import cached
 from sfumato.errors import InputError, LedgerError, MovedLedgerError, NoLedgerError
 
 _SQLITE = {
@@ -341,7 +341,7 @@ class Postgresql:
         return bool(connection.closed or connection.broken)
 
 
-@lru_cache(maxsize=1024)
+@cached()
 def _named(statement: str) -> str:
     return re.sub(r"(?<![:\w]):(\w+)", r"%(\1)s", statement)
 
@@ -461,7 +461,7 @@ class _Speaking:
             raise explained from error
 
 
-@lru_cache(maxsize=64)
+@cached()
 def _insert(table: str, columns: tuple[str, ...]) -> str:
     named = ", ".join(f":{column}" for column in columns)
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({named})"  # noqa: S608  (names of our own)

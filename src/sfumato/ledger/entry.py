@@ -8,8 +8,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property, lru_cache
+from functools import cached_property
 
+from sfumato.bounded_cache import cached
 from sfumato.domain import Unit
 from sfumato.errors import LossError
 from sfumato.ledger.account import charge_text, kept, unit_text
@@ -88,7 +89,7 @@ class Question:
         return hashlib.sha256(self.to_json.encode()).hexdigest()
 
 
-@lru_cache(maxsize=256)  # one a dataset, and every question asks
+@cached(1_000)  # one a dataset, and every question asks
 def journalled_version(secret: str, fingerprint: str) -> str:
     """What the journal calls a version of the data: the same for the same, but nobody else can recompute it.
 

@@ -13,9 +13,9 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any
 
+from sfumato.bounded_cache import cached
 from sfumato.errors import LedgerError
 from sfumato.ledger.account import (
     Account,
@@ -54,7 +54,7 @@ UPDATE_ANALYST = f"""
 # is named again to fill the places that are left.
 
 
-@lru_cache(maxsize=64)
+@cached()
 def lock_analysts(width: int) -> str:
     """Accounts of analysts, locked in the order of their names."""
     return f"""
@@ -62,7 +62,7 @@ def lock_analysts(width: int) -> str:
     WHERE dataset = :of_dataset AND name IN ({_places("analyst", width)}) ORDER BY name FOR UPDATE"""
 
 
-@lru_cache(maxsize=64)
+@cached()
 def find_entries(width: int) -> str:
     """Releases of some keys, their answers, what became of them, and which of some analysts each was shown to.
 
@@ -78,7 +78,7 @@ def find_entries(width: int) -> str:
     ORDER BY +entry.number"""
 
 
-@lru_cache(maxsize=64)
+@cached()
 def find_retries(width: int) -> str:
     """What retry keys stand for, by analyst."""
     return f"""

@@ -20,7 +20,8 @@ import math
 from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
-from functools import lru_cache
+
+from sfumato.bounded_cache import cached
 
 _UP = Context(prec=50, rounding=ROUND_CEILING, Emin=-(10**9), Emax=10**9)
 _DOWN = Context(prec=50, rounding=ROUND_FLOOR, Emin=-(10**9), Emax=10**9)
@@ -30,7 +31,7 @@ CONVERTED = Fraction(99, 100)  # of delta; a hundredth less costs about 0.1 % of
 _WIDEST = 700.0  # exp of it is still a double
 
 
-@lru_cache(maxsize=4096)
+@cached(4_000)
 def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
     """An epsilon for which rho-zCDP gives (epsilon, delta)-DP: the smallest known, rounded up to 15 digits.
 
@@ -59,7 +60,7 @@ def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
     return max(Fraction(0), Fraction(_rounded(epsilon, _EPSILON_DIGITS, ROUND_CEILING)))
 
 
-@lru_cache(maxsize=4096)
+@cached(4_000)
 def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction | None:
     """The largest rho, rounded down to twelve digits, with ``epsilon_of(rho, delta) <= epsilon``.
 

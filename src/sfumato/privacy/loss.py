@@ -28,9 +28,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
 from fractions import Fraction
-from functools import cached_property, lru_cache, reduce
+from functools import cached_property, reduce
 from typing import TypeAlias
 
+from sfumato.bounded_cache import cached
 from sfumato.errors import LossError
 from sfumato.privacy.conversion import CONVERTED, epsilon_of, rho_within
 
@@ -84,7 +85,7 @@ def _brief(value: object) -> str:
         return "a number of thousands of digits"
 
 
-@lru_cache(maxsize=1024)  # a server reads the same losses and edges again and again
+@cached(lambda key, _: 500 + 2 * len(key[0]))  # a server reads the same losses and edges again and again
 def _spelled(text: str) -> Fraction | None:
     if "/" in text:
         return Fraction(text.strip()) if len(text) <= _DIGITS else None
@@ -109,7 +110,7 @@ def _positive(value: Number, name: str, *, most: Fraction) -> Fraction:
     return number
 
 
-@lru_cache(maxsize=4096)
+@cached(4_000)
 def plain(number: Fraction) -> str:
     """The shortest exact spelling: a decimal where there is one, otherwise ``numerator/denominator``.
 

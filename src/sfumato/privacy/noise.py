@@ -10,13 +10,14 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import accumulate
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.bounded_cache import cached
 from sfumato.errors import InputError, LossError, SizeError
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Epsilon, Number, Rho, exact
@@ -320,22 +321,22 @@ class _Tails:
         return Fraction(steps * exp_enclosure(exponent, bits)[1], 1 << bits)
 
 
-@lru_cache(maxsize=8)
+@cached()
 def _tails(sigma_squared: Fraction) -> _Tails:
     return _Tails(sigma_squared)
 
 
-@lru_cache(maxsize=64)  # by whole numbers, which hash in no time: a loop looks its table up for every draw
+@cached()  # by whole numbers, which hash in no time: a loop looks its table up for every draw
 def _table(linear: int, quadratic: int, denominator: int, width: int) -> NoiseTable:
     return NoiseTable.build(Exponent(linear, quadratic, denominator), width)
 
 
-@lru_cache(maxsize=64)
+@cached()
 def _digits(numerator: int, denominator: int) -> LaplaceDigits:
     return LaplaceDigits.of(Fraction(numerator, denominator))
 
 
-@lru_cache(maxsize=64)
+@cached()
 def _tries(numerator: int, denominator: int) -> GaussianTries:
     squared = Fraction(numerator, denominator)
     return GaussianTries.of(squared, math.isqrt(int(squared)) + 1)

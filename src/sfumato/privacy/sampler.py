@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.bounded_cache import cached
 from sfumato.errors import InputError
 from sfumato.privacy.entropy import Entropy
 
@@ -136,7 +137,9 @@ class _Multiples:
         return low, high
 
 
-_multiples = lru_cache(maxsize=64)(_Multiples)
+@cached(lambda _, made: 20_000 + 16 * (made.last if made.last < _WHOLE else 0))
+def _multiples(unit: Fraction) -> _Multiples:
+    return _Multiples(unit)
 
 
 def _digit_table(unit: Fraction) -> tuple[EnclosureEnds, EnclosureEnds]:

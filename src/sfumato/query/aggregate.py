@@ -14,13 +14,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from statistics import NormalDist
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.bounded_cache import cached
 from sfumato.domain import Domain, Integer, Real, Unknown
 from sfumato.domain.attribute import null_code
 from sfumato.domain.domain import numeric
@@ -432,7 +432,7 @@ def _per_row(name: str, deviation: float, half: float, rows: int | None, widest:
     return Expected(name, min(deviation, widest), min(half, widest), "units", rows)
 
 
-@lru_cache(maxsize=256)  # most questions have one and the same
+@cached(2_000)  # most questions have one and the same
 def _certainty(value: Fraction) -> Certainty:
     rounded = Fraction(math.ceil(value * _DIGITS), _DIGITS)
     if not 0 < rounded < 1:
@@ -441,7 +441,7 @@ def _certainty(value: Fraction) -> Certainty:
     return Certainty(rounded)
 
 
-@lru_cache(maxsize=1024)
+@cached(8_000)
 def _half_width(noise: Additive, confidence: Fraction, numbers: int) -> int:
     return noise.quantile(1 - (1 - confidence) / numbers)
 

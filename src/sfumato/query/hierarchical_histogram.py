@@ -10,11 +10,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.bounded_cache import cached
 from sfumato.domain import Domain, Integer, Real
 from sfumato.domain.domain import numeric
 from sfumato.domain.predicate import Predicate
@@ -189,23 +190,28 @@ class Extreme(NumericAggregate):
         return float(attribute.maximum - attribute.minimum)
 
 
-@lru_cache(maxsize=256)
 def ladder(attribute: Integer | Real) -> Ladder:
     """Bins of one width: single integers where there are at most 4096 of them, otherwise 4096 bins or fewer."""
-    if isinstance(attribute, Integer):
-        values = attribute.maximum - attribute.minimum + 1
+    whole = attribute.maximum - attribute.minimum + 1 if isinstance(attribute, Integer) else None
+    return Ladder(attribute, _edges(attribute.minimum, attribute.maximum, whole))
+
+
+@cached()
+def _edges(minimum: float, maximum: float, values: int | None) -> tuple[tuple[float, ...], ...]:
+    """The edges of the levels between two bounds, finest first; ``values`` are how many integers there are between."""
+    if values is not None:
         width: float = -(-values // LEAVES)
         needed = -(-values // int(width))
     else:
         needed = LEAVES
-        width = (attribute.maximum - attribute.minimum) / LEAVES
-        while attribute.minimum + LEAVES * width < attribute.maximum:  # rounding may not lose the largest values
+        width = (maximum - minimum) / LEAVES
+        while minimum + LEAVES * width < maximum:  # rounding may not lose the largest values
             width = math.nextafter(width, math.inf)
     heights = max(1, math.ceil(math.log(needed, BRANCHES) - 1e-9))
     step = BRANCHES ** (heights - 1)
     total = -(-needed // step) * step
-    finest = tuple(float(attribute.minimum + place * width) for place in range(total + 1))
-    return Ladder(attribute, tuple(finest[:: BRANCHES**height] for height in range(heights)))
+    finest = tuple(float(minimum + place * width) for place in range(total + 1))
+    return tuple(finest[:: BRANCHES**height] for height in range(heights))
 
 
 def consistent(levels: Sequence[FloatArray]) -> FloatArray:

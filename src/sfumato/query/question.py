@@ -11,9 +11,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any as Json
 
+from sfumato.bounded_cache import cached
 from sfumato.domain import Domain, Unknown
 from sfumato.domain.predicate import Among, Predicate
 from sfumato.domain.view import BoundedView
@@ -87,6 +88,13 @@ class Query:
     @cached_property
     def _hash(self) -> int:
         return hash((self.aggregates, self.by, self.where, self.discovered, self.truncation))
+
+    @property
+    def held_bytes(self) -> int:
+        """About how many bytes it holds."""
+        where = self.where
+        condition = 0 if where is None else len(where) if isinstance(where, str) else where.held_bytes
+        return 1_000 + 300 * (len(self.aggregates) + len(self.by)) + condition
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -169,6 +177,12 @@ class QueryPlan:
     words: str = field(default="", compare=False)
     truncation: int | None = None
 
+    @property
+    def held_bytes(self) -> int:
+        """About how many bytes it holds, with its parameters, which say a condition in each question."""
+        where = self.questions[0].table().where
+        return len(self.questions) * (3_000 + 4 * (0 if where is None else where.held_bytes))
+
     @cached_property
     def questions(self) -> tuple[Measurable, ...]:
         """All questions, table by table."""
@@ -202,7 +216,7 @@ class QueryPlan:
         return noises(domain, self.questions, loss, self.shares)
 
 
-@lru_cache(maxsize=1024)  # a query is checked by whoever is handed it
+@cached(lambda key, _: key[0].held_bytes)  # a query is checked wherever it is handed over
 def _checked_groups(query: Query, domain: Domain) -> tuple[str, ...]:
     """The groups of a query as the domain spells them; refuses what does not fit it, see :meth:`Query.check`."""
     if query.truncation is not None and domain.unit.column is None:
@@ -220,7 +234,7 @@ def _checked_groups(query: Query, domain: Domain) -> tuple[str, ...]:
     return by
 
 
-@lru_cache(maxsize=1024)  # a question is usually previewed and then asked, at one loss and another
+@cached(lambda key, plan: key[0].held_bytes + plan.held_bytes)  # a question is usually previewed and then asked
 def plan(query: Query, domain: Domain) -> QueryPlan:
     """The tables that a query needs.
 

@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
+from sfumato.bounded_cache import cached
 from sfumato.domain import Domain
 from sfumato.domain.domain import numeric
 from sfumato.errors import DomainError, QueryError, SfumatoError
@@ -48,7 +48,7 @@ def parse(text: str, domain: Domain, *, discoverable: Sequence[str] = ()) -> Que
     return _parse(text, domain, tuple(discoverable))
 
 
-@lru_cache(maxsize=1024)  # a statement is usually previewed and then asked
+@cached(lambda key, query: 500 + len(key[0]) + query.held_bytes)  # a statement is usually previewed and then asked
 def _parse(text: str, domain: Domain, discoverable: tuple[str, ...]) -> Query:
     plain = None if discoverable else plain_query(text, domain)
     if plain is not None:

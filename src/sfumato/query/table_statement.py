@@ -10,9 +10,9 @@ or under WITH, and joins on declared keys or the unit.  HAVING, ORDER BY and LIM
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
+from sfumato.bounded_cache import cached
 from sfumato.domain.table_schema import Schema
 from sfumato.domain.unit import GroupBound, Unit
 from sfumato.domain.view import BoundedView, Computed, Filter, PerUnit, RowCount
@@ -61,7 +61,7 @@ def parse_tables(text: str, schema: Schema, *, bounds: Unit | None = None) -> Ta
     return _parsed(text, schema, bounds)
 
 
-@lru_cache(maxsize=256)  # a statement is usually previewed and then asked
+@cached()  # a statement is usually previewed and then asked
 def _parsed(text: str, schema: Schema, bounds: Unit | None) -> TableStatement:
     from sqlglot import exp
 

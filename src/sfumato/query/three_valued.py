@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import MAXYEAR, date, datetime, time
 from enum import StrEnum
 from fractions import Fraction
+from typing import Any as Anything
 
 import numpy as np
 
@@ -162,7 +163,7 @@ def _ordered(attribute: Numeric | Dated, how: Comparison, literal: Fraction) -> 
         QueryError: the comparison holds for some values of a cell only.
     """
     begun = bisect_left if how is Comparison.LESS else bisect_right
-    last = begun(range(attribute.declared), literal, key=lambda code: _ends(attribute, code)[0]) - 1
+    last = begun(range(attribute.declared), literal, key=lambda code: _start(attribute, code)) - 1
     if last < 0:
         return CodeRanges()
     holds = _decided(attribute, last, how, literal)
@@ -171,6 +172,11 @@ def _ordered(attribute: Numeric | Dated, how: Comparison, literal: Fraction) -> 
     if how is Comparison.EQUAL:
         return CodeRanges.between(last, last) if holds else CodeRanges()
     return CodeRanges.between(0, last)
+
+
+def _start(attribute: Numeric | Dated, code: int) -> Anything:  # noqa: ANN401  (int or float: both compare exactly)
+    """The least value of a cell, as it is declared."""
+    return attribute.span(code)[0] if isinstance(attribute, Date | Timestamp) else attribute.bounds(code)[0]
 
 
 def _moment(attribute: Dated, name: str, literal: Literal) -> Fraction:

@@ -11,11 +11,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.bounded_cache import cached
 from sfumato.domain import Domain
 from sfumato.model.factor import FloatArray
 from sfumato.model.noisy_table import CountNoise, NoisyTable
@@ -98,7 +98,7 @@ def _summed(table: NoisyTable, attributes: tuple[str, ...], domain: Domain) -> M
     return Margin(counts, groups, table.noise, table.values.size // max(1, counts.size))
 
 
-@lru_cache(maxsize=4096)
+@cached()
 def _quantile(noise: CountNoise, summed: int, together: int) -> int:
     """A k with P(|sum of noise| <= k) as large as stated: the smallest for one draw, nearly so for a sum.
 

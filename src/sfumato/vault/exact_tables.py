@@ -20,7 +20,8 @@ from sfumato.vault.questions import ExactTable, Marginal, Measurable, cells, sha
 from sfumato.vault.value_questions import Bins
 
 CUBE_CELLS = 1 << 18  # counters of one table: more cost longer to sum than a pass over the rows is worth
-_KEPT_CELLS = 1 << 24  # 128 MiB of counters in all: an adaptive method asks about the same marginals again and again
+_KEPT_BYTES = 1 << 27  # of one encoded table: an adaptive method asks about the same marginals again and again
+_ENTRY_BYTES = 1_000  # beside the counters and the condition
 
 
 class ExactAnswers:
@@ -104,7 +105,7 @@ class ExactTables:
         self._encoded = encoded
         self._domain = encoded.domain
         self._kept: dict[ExactTable, Counts] = {}  # the oldest first
-        self._size = 0
+        self._bytes = 0
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -114,9 +115,9 @@ class ExactTables:
         raise TypeError("exact tables cannot be pickled or copied out of the vault")
 
     @property
-    def cells(self) -> int:
-        """Counters that are kept."""
-        return self._size
+    def held_bytes(self) -> int:
+        """Bytes of the tables that are kept, and of the questions that they answer."""
+        return self._bytes
 
     def holds(self, question: ExactTable) -> bool:
         """Whether its table is kept."""
@@ -176,12 +177,18 @@ class ExactTables:
     def _keep(self, source: ExactTable, table: Counts) -> None:
         """Keep a table in the place of the oldest; what was read beside the encoded rows may change."""
         with self._lock:
-            if source in self._kept or table.size > _KEPT_CELLS or not source.encoded_rows:
+            size = _weight(source, table)
+            if source in self._kept or size > _KEPT_BYTES or not source.encoded_rows:
                 return
             self._kept[source] = table
-            self._size += table.size
-            while self._size > _KEPT_CELLS:
-                self._size -= self._kept.pop(next(iter(self._kept))).size
+            self._bytes += size
+            while self._bytes > _KEPT_BYTES:
+                oldest = next(iter(self._kept))
+                self._bytes -= _weight(oldest, self._kept.pop(oldest))
+
+
+def _weight(source: ExactTable, table: Counts) -> int:
+    return table.nbytes + _ENTRY_BYTES + (0 if source.where is None else source.where.held_bytes)
 
 
 def cube(domain: Domain, question: ExactTable) -> ExactTable:

@@ -6,11 +6,11 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import lru_cache
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import numpy as np
 
+from sfumato.bounded_cache import cached
 from sfumato.domain import Domain
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import Counts
@@ -331,17 +331,17 @@ def _sensitivity(domain: Domain, question: Measurable) -> tuple[int, int]:
     return _of_marginal(domain, question) if isinstance(question, Marginal) else question.sensitivity(domain)
 
 
-@lru_cache(maxsize=1024)
+@cached(lambda key, _: key[1].held_bytes)
 def _of_marginal(domain: Domain, question: Marginal) -> tuple[int, int]:
     return question.sensitivity(domain)
 
 
-@lru_cache(maxsize=64)
+@cached(lambda key, _: 200 + 8 * key[0])
 def _equal(parts: int) -> tuple[Fraction, ...]:
     return (Fraction(1, parts),) * parts
 
 
-@lru_cache(maxsize=1024)  # adaptive methods ask for the same noise again and again
+@cached(8_000)  # adaptive methods ask for the same noise again and again
 def _noise(loss: Loss, share: Fraction, l1: int, l2_squared: int) -> Additive:
     try:
         if isinstance(loss, Epsilon):
@@ -351,6 +351,6 @@ def _noise(loss: Loss, share: Fraction, l1: int, l2_squared: int) -> Additive:
         raise LossError(f"{loss} is too small: noise so wide cannot be drawn; state more", culprit=loss) from error
 
 
-@lru_cache(maxsize=1024)  # adaptive methods choose at the same loss again and again
+@cached(8_000)  # adaptive methods choose at the same loss again and again
 def _selection(loss: Loss, sensitivity: int | Fraction) -> Exponential:
     return Exponential.for_loss(loss.divisible, sensitivity=sensitivity, monotone=False)

@@ -144,6 +144,12 @@ class Marginal(ExactTable):
     where: Predicate | None = None
     groups: Groups | None = None
 
+    @property
+    def held_bytes(self) -> int:
+        """About how many bytes it holds."""
+        coarser = sum(8 * len(group) for group in self.groups or () if group is not None)
+        return 500 + coarser + (0 if self.where is None else self.where.held_bytes)
+
     def __hash__(self) -> int:
         return self._hash  # marginals are looked up again and again, and their conditions may be long
 

@@ -14,11 +14,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.bounded_cache import cached
 from sfumato.domain import Domain
 from sfumato.domain.predicate import Among, Fold, Predicate
 from sfumato.domain.unit import GroupBound
@@ -103,7 +103,6 @@ def reach(rows: int, bounds: Sequence[CellBound], cells: int) -> Reach:
     return Reach(most, min(in_a_cell, most), min(met, most))
 
 
-@lru_cache(maxsize=4096)  # adaptive methods ask for the same tables again and again
 def reach_of(
     domain: Domain, by: tuple[str, ...] = (), groups: Groups | None = None, where: Predicate | None = None
 ) -> Reach:
@@ -125,14 +124,20 @@ def reach_of(
     if not unit.per:
         sizes = (domain[name].size if group is None else max(group) + 1 for name, group in zip(by, groups, strict=True))
         return reach(unit.rows, (), math.prod(sizes))
+    return _reach_by_groups(domain, by, groups, where)
+
+
+@cached()  # adaptive methods ask for the same tables again and again
+def _reach_by_groups(domain: Domain, by: tuple[str, ...], groups: Groups, where: Predicate | None) -> Reach:
+    """The same of a unit that is bounded by groups."""
     asked: dict[str, list[GroupOfCode]] = {}
     for name, group in zip(by, groups, strict=True):
         asked.setdefault(name, []).append(_codes(domain, name, group))
     allowed = allowed_codes(domain, where)
     if allowed is None:
         return Reach(0, 0, 0)
-    meetings = [_meeting(domain, bound, asked, allowed) for bound in unit.per]
-    return reach(unit.rows, meetings, math.prod(_cells(asked[name], allowed.get(name)) for name in asked))
+    meetings = [_meeting(domain, bound, asked, allowed) for bound in domain.unit.per]
+    return reach(domain.unit.rows, meetings, math.prod(_cells(asked[name], allowed.get(name)) for name in asked))
 
 
 GroupOfCode = NDArray[np.intp]

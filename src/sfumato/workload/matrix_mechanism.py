@@ -15,11 +15,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.bounded_cache import cached
 from sfumato.domain import Domain
 from sfumato.errors import SizeError
 from sfumato.model.factor import FloatArray
@@ -214,7 +215,7 @@ def p_identity(gram: FloatArray) -> Strategy:
     return _p_identity(np.ascontiguousarray(gram, dtype=np.float64).tobytes(), size)
 
 
-@lru_cache(maxsize=64)
+@cached()
 def _p_identity(stored: bytes, size: int) -> Strategy:
     from scipy.optimize import minimize
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
-from functools import lru_cache
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from sfumato.bounded_cache import cached
 from sfumato.errors import InputError, LossError
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, exact, plain
 
@@ -72,7 +72,7 @@ def filled(kind: type[Filled], fields: Mapping[str, Any]) -> Filled:
         raise InputError(f"{place}: {reason[:1].lower()}{reason[1:]}" if place else reason, culprit=place) from None
 
 
-@lru_cache(maxsize=1024)  # the same few are asked for again and again
+@cached(8_000)  # the same few are asked for again and again
 def loss_of(epsilon: str | None, delta: str | None, rho: str | None) -> Loss:
     """The loss that the three texts spell.
 

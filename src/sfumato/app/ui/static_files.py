@@ -13,6 +13,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from sfumato.app.http.problems import RefusalError
+from sfumato.bounded_cache import cached
 
 _MEDIA = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 _KEPT = "public, max-age=31536000, immutable"
@@ -39,7 +40,7 @@ def _files() -> dict[str, StaticFile]:
     return {each.name: _file(each) for each in scripts}
 
 
-@cache
+@cached(2_000)
 def address(name: str) -> str:
     """Where a browser finds a file of that name, which changes with what is in it.
 

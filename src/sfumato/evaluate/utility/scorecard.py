@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.bounded_cache import cached
 from sfumato.domain import Categorical, Domain
 from sfumato.evaluate.population_split import (
     PopulationSplit,
@@ -171,7 +171,7 @@ def scorecard(
     )
 
 
-@lru_cache(maxsize=4)
+@cached()
 def _asked(domain: Domain, seed: int) -> tuple[Conjunction, ...]:
     """The same for all releases that are compared."""
     return draw_conjunctions(domain, count=_QUERIES, generator=generator(seed))

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.bounded_cache import cached
 from sfumato.local.randomizers.integer_table import below, smallest
 from sfumato.local.randomizers.randomizer import InputCodes, ReportArray, Tally, check
 from sfumato.local.randomizers.two_valued import Design
@@ -136,7 +137,7 @@ def prime_powers() -> tuple[int, ...]:
     return tuple(size for size in range(2, LARGEST + 1) if prime_of(size))
 
 
-@cache
+@cached()
 def finite_field(size: int) -> GaloisField:
     """GF(size) as polynomials over its prime modulo the first irreducible one.
 

@@ -11,12 +11,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.bounded_cache import cached
 from sfumato.errors import InputError
 from sfumato.local.randomizers.randomizer import (
     DENOMINATOR,
@@ -115,7 +116,7 @@ def _any_of(words: Unsigned, some: NDArray[np.uint16]) -> NDArray[np.bool_]:
     return found
 
 
-@cache
+@cached()
 def _words_of(bound: int) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
     """The first word of 16 bits of each integer but zero, and the words that are rejected, by Lemire's product."""
     products = np.arange(1 << 16, dtype=np.uint64) * np.uint64(bound)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import combinations
 from math import comb, prod
 from typing import ClassVar
@@ -18,6 +18,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.bounded_cache import cached
 from sfumato.errors import InputError
 from sfumato.local.randomizers.integer_table import Sampler, below, coins, column_counts, leading, smallest
 from sfumato.local.randomizers.randomizer import (
@@ -401,7 +402,7 @@ def _dealt(lengths: list[int], split: list[tuple[int, ...]]) -> tuple[list[int],
     return [*whole, *rest, DENOMINATOR - sum(numerators)], split
 
 
-@lru_cache(maxsize=_BLOCK + 1)
+@cached()
 def _by_size(length: int) -> NDArray[np.uint16]:
     """The subsets of so many positions as words: small ones first, and those of the first positions before others."""
     masks = np.arange(1 << length, dtype=np.uint32)

@@ -14,13 +14,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arguments import expect
+from sfumato.bounded_cache import cached
 from sfumato.errors import InfeasibleError, InputError
 from sfumato.local.estimators import Estimate, Post
 from sfumato.local.randomizers.integer_table import IntegerTable
@@ -214,7 +214,7 @@ def grid_codes(values: RealArray, entropy: Entropy, *, low: float, high: float, 
     return np.minimum(scaled, inputs - 1).astype(np.uint16)
 
 
-@lru_cache(maxsize=64)  # a spec of many parts, and every grade of a graded one, is designed of the same few
+@cached()  # a spec of many parts, and every grade of a graded one, is designed of the same few
 def _mechanism(method: MeanMethod, epsilon: Fraction) -> tuple[IntegerTable, tuple[float, ...]]:
     match method:
         case MeanMethod.DUCHI:

@@ -17,6 +17,7 @@ from importlib import resources
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.bounded_cache import cached
 from sfumato.errors import InfeasibleError
 from sfumato.local.randomizers.integer_table import IntegerTable
 from sfumato.local.randomizers.randomizer import Numerator, RealArray, exp_below
@@ -38,7 +39,7 @@ class Solution:
     values: tuple[float, ...]
 
 
-@cache
+@cached()
 def optimal(epsilon: Fraction) -> Solution:
     """The optimal table for one epsilon: shipped for 0.5, 1, 2, 3, 4 and 5, otherwise solved in about a second.
 

@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from fractions import Fraction
-from functools import cache
 from inspect import isabstract
 from types import UnionType
 from typing import Any, ClassVar, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from sfumato.arguments import expect
+from sfumato.bounded_cache import cached
 from sfumato.errors import InputError
 from sfumato.local.estimators import Estimate, Post
 from sfumato.local.randomizers.randomizer import (
@@ -126,7 +126,7 @@ def dumps(spec: Spec) -> str:
     return canonical(describe(spec))
 
 
-@cache
+@cached()
 def fingerprint(spec: Spec) -> str:
     """SHA-256 of the canonical text, hexadecimal: what reports and states carry."""
     return hashlib.sha256(dumps(spec).encode()).hexdigest()
