@@ -7,10 +7,13 @@ import re
 import shlex
 import shutil
 import subprocess
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from typer.main import get_command
 
 from sfumato.app.cli.keys import HolderScope
@@ -80,6 +83,67 @@ def test_what_the_image_copies_is_there_and_it_runs_without_root():
             assert (ROOT / source).exists(), source
     users = re.findall(r"^(?:USER|ENTRYPOINT) .*$", text, re.MULTILINE)
     assert users[0] == "USER sfumato"
+
+
+def needed(*extras):
+    """Names of all distributions that some extras of the package need, and those that these need."""
+    seen, waiting = set(), [("sfumato", frozenset(extras))]
+    while waiting:
+        name, wanted = waiting.pop()
+        if (name, wanted) in seen:
+            continue
+        seen.add((name, wanted))
+        for text in distribution(name).requires or []:
+            found = Requirement(text)
+            if found.marker is None or any(found.marker.evaluate({"extra": extra}) for extra in (*wanted, "")):
+                waiting.append((canonicalize_name(found.name), frozenset(found.extras)))
+    return {name for name, _ in seen} - {"sfumato"}
+
+
+def pinned(file):
+    """The requirements of a file with the lines of their hashes."""
+    block = re.compile(r"^([a-zA-Z0-9][\w.-]*)(?:\[[^\]]*\])?==[^\n]*\n(?:    --hash[^\n]*\n)+", re.MULTILINE)
+    return [(canonicalize_name(found[1]), found[0]) for found in block.finditer(file.read_text(encoding="utf-8"))]
+
+
+def test_the_image_installs_the_extras_of_a_server_and_nothing_else():
+    text = (DEPLOYMENT / "Dockerfile").read_text(encoding="utf-8")
+    assert "COPY deploy/requirements.txt " in text
+    assert re.findall(r"pip install .*", text) == [
+        "pip install --no-cache-dir --require-hashes -r requirements.txt \\",
+        "pip install --no-cache-dir --no-deps .",
+    ]
+    found = pinned(DEPLOYMENT / "requirements.txt")
+    assert {name for name, _ in found} == needed("server", "postgres", "mysql")
+    assert set(found) <= set(pinned(ROOT / "requirements.lock"))
+    assert not {"pytest", "pyspark", "playwright", "mypy"} & {name for name, _ in found}
+
+
+def test_memory_and_logs_of_every_service_are_bounded():
+    for name, each in compose()["services"].items():
+        assert each["mem_limit"], name
+        assert each["logging"]["options"] == {"max-size": "10m", "max-file": "5"}, name
+
+
+def alerts():
+    document = yaml.safe_load((DEPLOYMENT / "alerts.yml").read_text(encoding="utf-8"))
+    return [rule for group in document["groups"] for rule in group["rules"]]
+
+
+def test_alerts_say_what_to_do_and_prometheus_loads_them():
+    assert len(alerts()) >= 8
+    for rule in alerts():
+        assert set(rule["annotations"]) == {"summary", "action"}
+        assert rule["labels"]["severity"] in {"page", "ticket"}
+    loaded = yaml.safe_load((DEPLOYMENT / "prometheus.yml").read_text(encoding="utf-8"))["rule_files"]
+    assert loaded == ["alerts.yml"]
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed; apt-get install prometheus")
+def test_promtool_reads_the_rules_and_tries_them():
+    for command in (["check", "rules", "alerts.yml"], ["test", "rules", "alerts_test.yml"]):
+        done = subprocess.run(["promtool", *command], cwd=DEPLOYMENT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_dashboard_shows_budgets_refusals_failures_queue_and_latency():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import shutil
 import socket
 import sqlite3
@@ -216,13 +217,14 @@ def test_figures_need_a_key_of_their_own_that_opens_nothing_else(worker):
 
 
 def test_every_figure_of_the_dashboard_is_one_that_the_server_has(worker):
-    from tests.test_deployment import DEPLOYMENT, figures_of
+    from tests.test_deployment import DEPLOYMENT, alerts, figures_of
 
     monitor = key(worker, "prometheus", Scope.MONITOR)
     ask(worker, "GET", "/metrics", monitor)
     found = ask(worker, "GET", "/metrics", monitor).text
     named = figures_of(json.loads((DEPLOYMENT / "grafana.json").read_text(encoding="utf-8")))
-    assert len(named) >= 6
+    named += re.findall(r"\bsfumato_\w+", " ".join(rule["expr"] for rule in alerts()))
+    assert len(named) >= 12
     for name in named:
         assert f"# TYPE {name.removesuffix('_bucket').removesuffix('_count').removesuffix('_total')}" in found, name
 
