@@ -125,6 +125,19 @@ def test_memory_and_logs_of_every_service_are_bounded():
         assert each["logging"]["options"] == {"max-size": "10m", "max-file": "5"}, name
 
 
+def test_spills_lie_on_a_disk_and_options_of_login_can_be_added():
+    server = compose()["services"]["server"]
+    spill = server["environment"]["TMPDIR"]
+    assert f"spill:{spill}" in server["volumes"]
+    assert spill in (DEPLOYMENT / "Dockerfile").read_text(encoding="utf-8")  # so that its user may write there
+    assert server["command"].split()[-1] == "${SFUMATO_OPTIONS:-}"
+    assert any(each.endswith(":/etc/sfumato:ro") for each in server["volumes"])
+    sections = re.findall(r"docs/operate\.md, ([A-Z]\w+)", (DEPLOYMENT / "alerts.yml").read_text(encoding="utf-8"))
+    page = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
+    assert sections
+    assert all(f"\n## {each}\n" in page for each in sections)
+
+
 def alerts():
     document = yaml.safe_load((DEPLOYMENT / "alerts.yml").read_text(encoding="utf-8"))
     return [rule for group in document["groups"] for rule in group["rules"]]
