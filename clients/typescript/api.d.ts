@@ -16,7 +16,7 @@ export type AggregateFields = {
 /** How classes are found. */
 export type AnonymizationMethod = "optimal" | "samarati" | "mondrian" | "k-member";
 
-/** An anonymised table: what ``sfumato anonymize`` takes. ``hierarchies`` are documents with ``attribute`` and ``rows``, leaf first and top last; ``criteria`` go beyond k-anonymity and are spelled as on the command line; ``suppression`` is a share, ``suppress_rows`` the same limit in rows; ``keep`` are columns to publish as they are, ``keep_anyway`` those to publish although ``keep`` refuses them; ``seconds`` end optimal or k-member early; ``cut`` says where Mondrian cuts. */
+/** An anonymised table: what ``sfumato anonymize`` takes. ``hierarchies`` are documents with ``attribute`` and ``rows``, leaf first and top last; ``criteria`` go beyond k-anonymity and are spelled as on the command line; ``suppression`` is a share, ``suppress_rows`` the same limit in rows; ``keep`` are columns to publish as they are, ``keep_anyway`` those to publish although ``keep`` refuses them; ``seconds`` end optimal or k-member early; ``cut`` says where Mondrian cuts; ``count`` says what criteria count, the units that the domain names or their rows. */
 export type AnonymizeRequest = {
   "method": AnonymizationMethod;
   "quasi": Array<string>;
@@ -30,6 +30,7 @@ export type AnonymizeRequest = {
   "hierarchies"?: Array<Record<string, unknown>>;
   "seconds"?: number | null;
   "cut"?: CutOption | null;
+  "count"?: CountOption;
 };
 
 /** A question, in SQL or as fields, the loss it may cost, and how sure its intervals are to be. */
@@ -75,6 +76,9 @@ export type CostRequest = {
   "confidence"?: string | number;
   "truncation"?: number | null;
 };
+
+/** What classes are counted in. */
+export type CountOption = "units" | "rows";
 
 /** Where Mondrian cuts; the published variant tries attributes in their order. */
 export type CutOption = "greedy" | "balanced" | "relaxed" | "strict" | "in-order";

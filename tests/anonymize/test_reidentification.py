@@ -2,12 +2,25 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from fractions import Fraction
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from sfumato.anonymize.reidentification import UniquesModel, assess, estimate, fit_pitman, pitman, zayatz
+from sfumato.anonymize.reidentification import (
+    UniquesModel,
+    assess,
+    assess_table,
+    estimate,
+    estimate_uniques,
+    fit_pitman,
+    pitman,
+    zayatz,
+)
 from sfumato.errors import InputError
 
 
@@ -22,12 +35,53 @@ def test_prosecutor_journalist_and_marketer() -> None:
     assert risk.marketer_in_population == pytest.approx((1 / 2 + 4 / 10) / 5)
 
 
+ROWS = st.lists(
+    st.tuples(st.integers(0, 4), st.integers(0, 5)),  # class, unit
+    min_size=1,
+    max_size=20,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=ROWS, more=st.lists(st.tuples(st.integers(0, 6), st.integers(50, 60)), max_size=20))
+def test_risks_of_units_are_those_of_their_best_matched_row(
+    rows: list[tuple[int, int]], more: list[tuple[int, int]]
+) -> None:
+    table = pa.table({"q": [f"q{q}" for q, _ in rows], "who": [f"w{who}" for _, who in rows]})
+    everybody = pa.table({"q": [f"q{q}" for q, _ in rows + more], "who": [f"w{who}" for _, who in rows + more]})
+    found = assess_table(table, quasi=["q"], threshold=0.4, population=everybody, unit="who")
+    units = {who for _, who in rows}
+    sizes = {q: len({who for other, who in rows if other == q}) for q, _ in rows}
+    people = {q: len({who for other, who in rows + more if other == q}) for q, _ in rows}
+    for attacker, among in ((found.prosecutor, sizes), (found.journalist, people)):
+        assert attacker is not None
+        risks = [max(Fraction(1, among[q]) for q, other in rows if other == who) for who in units]
+        assert attacker.highest == pytest.approx(float(max(risks)))
+        assert attacker.average == pytest.approx(float(sum(risks) / len(risks)))
+        assert attacker.share_at_risk == pytest.approx(sum(risk > 0.4 for risk in risks) / len(risks))
+    assert (found.rows, found.units, found.left_out) == (len(rows), len(units), 0)
+    assert (found.classes, found.smallest_class) == (len(sizes), min(sizes.values()))
+    assert found.sample_uniques == len({who for q, who in rows if sizes[q] == 1})
+    assert found.marketer == found.prosecutor.average
+    by_rows = assess_table(table, quasi=["q"], threshold=0.4)
+    assert (by_rows.units, by_rows.smallest_class) == (None, min(Counter(q for q, _ in rows).values()))
+
+
+def test_rows_without_a_unit_are_left_out_and_the_unit_is_no_quasi_identifier() -> None:
+    table = pa.table({"q": ["a", "a", None], "who": ["x", None, "y"]})
+    found = assess_table(table, quasi=["q"], threshold=0.2, unit="who")
+    assert (found.rows, found.units, found.left_out) == (1, 1, 2)
+    with pytest.raises(InputError, match="tells units apart"):
+        assess_table(table, quasi=["q", "who"], threshold=0.2, unit="who")
+    assert estimate_uniques(table, quasi=["q"], population=10, unit="who").population == 10
+
+
 def test_wrong_risks_are_refused() -> None:
     with pytest.raises(InputError, match="threshold"):
         assess(np.array([1]), threshold=1.5)
     with pytest.raises(InputError, match="no row"):
         assess(np.array([0]), threshold=0.1)
-    with pytest.raises(InputError, match="more rows than people"):
+    with pytest.raises(InputError, match="more rows, or units, than people"):
         assess(np.array([3]), np.array([2]), threshold=0.1)
     with pytest.raises(InputError, match="population of 4 cannot contain"):
         zayatz(np.array([5]), 4)

@@ -50,6 +50,31 @@ def anonymize(workspace: Path, *more: str, code: int = 0) -> Done:
     return sfumato(*given, cwd=workspace, code=code)
 
 
+def test_classes_are_counted_in_the_units_of_the_domain_or_in_rows_on_request(workspace: Path) -> None:
+    visits = pa.table({"patient": [0] * 5 + list(range(1, 41)), "age": [50] * 5 + [20, 21] * 20, "ill": ["no"] * 45})
+    csv.write_csv(visits, workspace / "visits.csv")
+    described = DOMAIN.replace("unit: row", "unit: {id: patient, rows: 5}")
+    (workspace / "visits.yaml").write_text("\n".join(line for line in described.splitlines() if "town" not in line))
+    asked = ("--quasi", "age", "--k", "5", "--limit", "1", "--suppression", "0.2", "--json")
+    units = json.loads(sfumato("anonymize", "visits.csv", *asked, "--create", "--out", "u.csv", cwd=workspace).stdout)
+    rows = json.loads(
+        sfumato("anonymize", "visits.csv", *asked, "--count", "rows", "--out", "r.csv", cwd=workspace).stdout
+    )
+    assert (units["facts"]["suppressed"], rows["facts"]["suppressed"]) == (5, 0)
+    assert (units["facts"]["smallest_class"], units["facts"]["counted"]) == (20, "units")
+    assert "so that all rows of a class may be of one patient" in rows["guarantee"]
+    assert "50" in (workspace / "r.csv").read_text()
+    risk = json.loads(sfumato("risk", "visits.csv", "--quasi", "age", "--json", cwd=workspace).stdout)
+    assert (risk["rows"], risk["units"], risk["smallest_class"], risk["sample_uniques"]) == (45, 41, 1, 1)
+    by_row = sfumato("risk", "visits.csv", "--quasi", "age", "--count", "rows", "--json", cwd=workspace)
+    assert json.loads(by_row.stdout)["smallest_class"] == 5
+    assert "Classes are counted in rows." in by_row.stderr
+    released = sfumato("risk", "u.csv", "--quasi", "age", "--json", cwd=workspace)
+    assert json.loads(released.stdout)["units"] is None
+    named = sfumato("risk", "u.csv", "--quasi", "age", "--domain", "visits.yaml", cwd=workspace, code=2)
+    assert "no column 'patient'" in named.stderr
+
+
 def test_what_can_be_no_file_is_refused_in_a_sentence(workspace: Path) -> None:
     for nameless in (".", ""):
         refused = sfumato("anonymize", nameless, "--quasi", "age", "--k", "2", "--out", "o.csv", cwd=workspace, code=2)

@@ -219,10 +219,12 @@ def test_the_risk_of_a_view_is_that_of_its_cells(clinic: Path) -> None:
     assert found["left_out"] == sum(not age for _, _, age in rows)
     classes = Counter((sex, age) for _, sex, age in rows if age)
     assert (found["classes"], found["smallest_class"]) == (len(classes), min(classes.values()))
-    several = sfumato(
-        "risk", "members", "--quasi", "sex", "--schema", "clinic.yaml", "--view", "visits.sql", cwd=clinic
-    )
-    assert "one person may have several" in several.stderr
+    visits = ("risk", "members", "--quasi", "sex,ward", "--schema", "clinic.yaml", "--view", "visits.sql", "--json")
+    by_person, by_row = (json.loads(sfumato(*visits, *more, cwd=clinic).stdout) for more in ((), ("--count", "rows")))
+    assert by_person["units"] < by_person["rows"] == by_row["rows"]
+    assert by_row["units"] is None
+    assert by_person["smallest_class"] < by_row["smallest_class"]
+    assert by_person["classes"] == by_row["classes"]
     refused = sfumato("risk", "members", "--quasi", "sex", *view, "--delimiter", ";", cwd=clinic, code=2)
     assert "a schema says how its files are written" in refused.stderr
 

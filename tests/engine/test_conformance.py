@@ -383,6 +383,24 @@ def test_keys_count_units_and_bound_them(table, rows):
     assert sum(pairs["units"].to_pylist()) == sum(None not in triple for triple in distinct)
 
 
+def test_groups_are_told_apart_by_unit(table, rows):
+    encoded = table.encode(KEPT)
+    found = reveal(encoded.unit_groups(("flag",)))
+    assert found.units is not None
+    plain = reveal(encoded.groups(("flag",)))
+    merged = Counter()
+    for code, units in zip(found.codes[:, 0].tolist(), found.counts.tolist(), strict=True):
+        merged[code] += units
+    assert merged == dict(zip(plain.codes[:, 0].tolist(), plain.counts.tolist(), strict=True))
+    pairs = Counter(zip(found.codes[:, 0].tolist(), found.units.tolist(), strict=True))
+    assert set(pairs.values()) == {1}
+    by_flag = reveal(encoded.units(("flag",)))
+    assert Counter(found.codes[:, 0].tolist()) == {code: n for code, n in enumerate(by_flag.tolist()) if n}
+    assert len(set(found.units.tolist())) == len({row["person"] for row in rows} - {None})
+    with pytest.raises(QueryError, match="a unit of its own"):
+        table.encode(DOMAIN).unit_groups(("flag",))
+
+
 @pytest.mark.parametrize("by", ["row", "person"])
 def test_values_held_are_counted_in_units_without_a_bound(table, rows, by):
     domain = DOMAIN if by == "row" else KEPT

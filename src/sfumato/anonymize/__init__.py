@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sfumato.anonymize.criteria import (
     AlphaK,
     BasicBetaLikeness,
+    CountedIn,
     Criterion,
     DeltaDisclosure,
     DeltaPresence,
@@ -42,6 +43,7 @@ __all__ = [
     "AlphaK",
     "Anonymized",
     "BasicBetaLikeness",
+    "CountedIn",
     "Criterion",
     "Cut",
     "DeltaDisclosure",

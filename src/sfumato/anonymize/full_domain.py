@@ -180,7 +180,7 @@ def _infeasible(
         message = f"no recoding{where} that satisfies {wanted} {within} was found in {extent.seconds:g} s: allow more"
         return InfeasibleError(message + excluded, culprit=problem.criteria)
     limit = nearest(lattice, height=extent.height).limit(rows)
-    if certificate is None and not all(each.monotone_with_suppression for each in problem.criteria):
+    if certificate is None and len(problem.monotone_with_suppression) < len(problem.criteria):
         limit += ", and takes the optimal search"
     message = f"no recoding{where} satisfies {wanted} {within}: {limit}{excluded}"
     return InfeasibleError(message, culprit=problem.criteria)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from time import monotonic
-from typing import cast
+from typing import TypeAlias, cast
 
 import numpy as np
 
@@ -20,8 +20,10 @@ from sfumato.anonymize.clustering.k_member_clustering import k_member_partition
 from sfumato.anonymize.clustering.mondrian_cuts import Cutter, Region, Rule
 from sfumato.anonymize.clustering.mondrian_levels import greedy_partition
 from sfumato.anonymize.clustering.space import Group, Intervals, Partition, Space
-from sfumato.anonymize.criteria.criterion import CRITERIA_WANTED, Classes, Criterion, KAnonymity, safe
-from sfumato.anonymize.microdata import Microdata, group, pack
+from sfumato.anonymize.clustering.unit_partition import Homes, partition_units
+from sfumato.anonymize.criteria.classes import finest
+from sfumato.anonymize.criteria.criterion import CRITERIA_WANTED, Criterion, KAnonymity, safe
+from sfumato.anonymize.microdata import KeyClasses, Microdata, group, pack
 from sfumato.anonymize.release.anonymized import Anonymized, disclose
 from sfumato.anonymize.release.decision import Decision, local_decision
 from sfumato.anonymize.release.kept_columns import NOTHING_KEPT, Keep, KeepList
@@ -46,7 +48,7 @@ def mdav_partition(values: Reals, counts: Integers, *, k: int) -> Partition:
     Args:
         values: numbers to group by, standardised as wanted, shape ``(tuples, attributes)``.
         counts: rows of each tuple, shape ``(tuples,)``; their sum is at least k.
-        k: least rows of a group.
+        k: least units of a group, or rows with ``KAnonymity(k, count=CountedIn.ROWS)``.
     """
     left = counts.copy()
     groups = []
@@ -189,30 +191,29 @@ def mondrian(
         check_criteria(request.criteria, data)
         space = _space(vault, data, request.quasi)
 
-        sensitive = list(data.sensitive.items())
+        every = finest(data)
 
         def publishable(tuples: Integers, rows: Integers) -> bool:
-            one = Classes(
-                members=tuples[:1],
-                counts=rows.sum(keepdims=True),
-                population=None,
-                sensitive={name: histogram[tuples].sum(axis=0)[None] for name, histogram in sensitive},
-                overall=data.overall,
-                declared=data.declared,
-            )
+            together = KeyClasses(np.zeros(len(tuples), dtype=np.int64), np.zeros(1, dtype=np.int64))
+            one = replace(every.part(tuples).merge(together), counts=rows.sum(keepdims=True))
             return bool(safe(request.criteria, one)[0])
 
         least = max(each.least_rows for each in request.criteria)
+        sizes_alone = all(isinstance(each, KAnonymity) for each in request.criteria)
 
         def divide(tuples: Integers, part: Space) -> Partition:
+            if cut is Cut.RELAXED:
+                return mondrian_cuts.partition(part, cutter=mondrian_cuts.relaxed, rule=Rule(least))
             rule = Rule(least, lambda region: publishable(tuples[region.tuples], region.rows))
             if not rule.holds(Region(np.arange(len(tuples)), part.counts)):
                 raise _indivisible(request)
-            if cut is Cut.GREEDY and all(isinstance(each, KAnonymity) for each in request.criteria):
+            if cut is Cut.GREEDY and sizes_alone and data.units is None:
                 return greedy_partition(part, least=least)  # the same classes, many at once
             return mondrian_cuts.partition(part, cutter=_CUTTERS[cut], rule=rule)
 
-        partition = _divided(space, _blocks(data, request.quasi), divide)
+        # the relaxed cut deals rows, and takes no other criterion than k-anonymity
+        made = _dealing(data, request, divide) if cut is Cut.RELAXED else divide
+        partition = _divided(space, _blocks(data, request.quasi), made)
         return local_decision(data, space, partition, request=request, domain=vault.domain)
 
     return disclose(vault, request, kept, decide)
@@ -222,7 +223,7 @@ def k_member(
     vault: Vault,
     *,
     quasi: Sequence[str | Quasi],
-    k: int,
+    k: int | KAnonymity,
     keep: Sequence[str | Keep] = (),
     search: Search = UNTIL_DONE,
     watch: Callable[[str], None] | None = None,
@@ -232,7 +233,7 @@ def k_member(
     Args:
         vault: the table.
         quasi: what an attacker may know; with a hierarchy its cells are used, otherwise free intervals.
-        k: least rows of a class.
+        k: least units of a class, or rows with ``KAnonymity(k, count=CountedIn.ROWS)``.
         keep: columns to publish as they are.  A quasi-identifier among them is generalised by nothing, and counts for
             the criteria: rows that differ in it share no class.
         search: how long the local search goes on.  Stopped by the clock it makes other classes each time: a release
@@ -246,10 +247,10 @@ def k_member(
     """
     refuse_no_vault(vault)
     expect(search, Search, "how long to search is a Search(...)")
-    kept = KeepList.read(keep)
+    kept, criterion = KeepList.read(keep), k if isinstance(k, KAnonymity) else KAnonymity(k)
     limited = {} if math.isinf(search.seconds) else {"seconds": search.seconds}
     request = AnonymizationRequest(
-        "k-member", read_quasi(quasi, vault.domain, kept), (KAnonymity(k),), "0", {"effort": search.effort, **limited}
+        "k-member", read_quasi(quasi, vault.domain, kept), (criterion,), "0", {"effort": search.effort, **limited}
     )
     _refuse(request, sensitive_allowed=False)
 
@@ -264,12 +265,10 @@ def k_member(
         ends = monotonic() + search.seconds
 
         def divide(tuples: Integers, part: Space) -> Partition:
-            if part.counts.sum() < k:
-                raise _indivisible(request)
             seconds = max(ends - monotonic(), 0.0) * len(tuples) / len(data.counts)
-            return k_member_partition(part, k=k, effort=search.effort, rng=rng, seconds=seconds, watch=watch)
+            return k_member_partition(part, k=criterion.k, effort=search.effort, rng=rng, seconds=seconds, watch=watch)
 
-        partition = _divided(space, blocks, divide)
+        partition = _divided(space, blocks, _dealing(data, request, divide))
         decision = local_decision(data, space, partition, request=request, domain=vault.domain)
         if not limited:
             return decision
@@ -279,7 +278,9 @@ def k_member(
     return disclose(vault, request, kept, decide)
 
 
-def microaggregate(vault: Vault, *, quasi: Sequence[str], k: int, keep: Sequence[str | Keep] = ()) -> Anonymized:
+def microaggregate(
+    vault: Vault, *, quasi: Sequence[str], k: int | KAnonymity, keep: Sequence[str | Keep] = ()
+) -> Anonymized:
     """Groups of k to 2k - 1 rows close to each other (MDAV), published with their means.
 
     No differential privacy.  Distances are Euclidean after every attribute is divided by its standard deviation.
@@ -288,7 +289,7 @@ def microaggregate(vault: Vault, *, quasi: Sequence[str], k: int, keep: Sequence
     Args:
         vault: the table.
         quasi: numbers that an attacker may know.
-        k: least rows of a group.
+        k: least units of a group, or rows with ``KAnonymity(k, count=CountedIn.ROWS)``.
         keep: columns to publish as they are.  A quasi-identifier among them is generalised by nothing, and counts for
             the criteria: rows that differ in it share no class.
 
@@ -299,13 +300,13 @@ def microaggregate(vault: Vault, *, quasi: Sequence[str], k: int, keep: Sequence
     """
     refuse_no_vault(vault)
     expect_all(quasi, str, "quasi-identifiers are a list of names")
-    kept = KeepList.read(keep)
+    kept, criterion = KeepList.read(keep), k if isinstance(k, KAnonymity) else KAnonymity(k)
     for name in quasi:
         if not isinstance(attribute := vault.domain[name], Integer | Real):
             held = "categories" if isinstance(attribute, Categorical) else "dates"
             raise InputError(f"{name!r} has {held}, which have no mean; use k_member", culprit=name)
     known = (_with_mean(each, vault.domain[each.name]) for each in read_quasi(quasi, vault.domain, kept))
-    request = AnonymizationRequest("microaggregate", tuple(known), (KAnonymity(k),), "0", {})
+    request = AnonymizationRequest("microaggregate", tuple(known), (criterion,), "0", {})
 
     def decide() -> Decision:
         data = microdata(cast(Recodable, vault.encoded), request.quasi, request.criteria)
@@ -315,15 +316,45 @@ def microaggregate(vault: Vault, *, quasi: Sequence[str], k: int, keep: Sequence
         standard = standardised(values, space.counts)
 
         def divide(tuples: Integers, part: Space) -> Partition:
-            if part.counts.sum() < k:
-                raise _indivisible(request)
-            return mdav_partition(standard[tuples], part.counts, k=k)
+            return mdav_partition(standard[tuples], part.counts, k=criterion.k)
 
-        groups = _divided(space, _blocks(data, request.quasi), divide)
+        groups = _divided(space, _blocks(data, request.quasi), _dealing(data, request, divide))
         names = [tuple(f"{mean:g}" for mean in each) for each in means(values, groups)]
         return local_decision(data, space, groups, request=request, domain=vault.domain, names=names)
 
     return disclose(vault, request, kept, decide)
+
+
+Divide: TypeAlias = Callable[[Integers, Space], Partition]
+"""Makes classes of some tuples, of which there is a space."""
+
+
+def _dealing(data: Microdata, request: AnonymizationRequest, divide: Divide) -> Divide:
+    """The division into classes of k that ``divide`` makes, which may deal the rows of a tuple to several classes.
+
+    It raises an InfeasibleError where its tuples together have less than k rows, or units.
+    """
+    k, held = max(each.least_rows for each in request.criteria), data.units
+
+    def by_rows(tuples: Integers, part: Space) -> Partition:
+        if part.counts.sum() < k:
+            raise _indivisible(request)
+        return divide(tuples, part)
+
+    if held is None:
+        return by_rows
+    _, units = np.unique(held.units, return_inverse=True)
+    sole = np.bincount(units, weights=held.rows) == 1
+
+    def by_units(tuples: Integers, part: Space) -> Partition:
+        number = np.full(len(data.counts), -1)
+        number[tuples] = np.arange(len(tuples))
+        here = number[held.tuples] >= 0
+        homes = Homes.of(number[held.tuples[here]], units[here], part.counts, sole)
+        at_home = tuples[homes.weights > 0]
+        return partition_units(part, homes, k=k, divide=lambda homes_alone: by_rows(at_home, homes_alone))
+
+    return by_units
 
 
 def _blocks(data: Microdata, quasi: Sequence[Quasi]) -> list[Integers]:

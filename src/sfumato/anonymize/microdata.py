@@ -138,12 +138,31 @@ def _in_buckets(keys: Integers) -> KeyClasses | None:
 class CountedTable:
     """What microdata was made from, as the engine counted it: the table, and the population if there is one.
 
-    ``left_out`` are the codes of each quasi-identifier whose rows are suppressed.
+    ``left_out`` are the codes of each quasi-identifier whose rows are suppressed.  Where criteria count units, the
+    groups of both tables are told apart by unit.
     """
 
     table: SparseTable
     population: SparseTable | None = None
     left_out: Mapping[str, Collection[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class TupleUnits:
+    """Which units have rows of which tuples, for criteria that count units.
+
+    The unit ``units[i]`` has ``rows[i]`` rows of ``tuples[i]`` with the code ``cells[name][i]`` of each sensitive
+    attribute; a unit may have several entries for a tuple.  ``every`` has units and codes of all rows that count, those
+    included that are suppressed from the start.  ``people`` are the tuples and units of the population, None where each
+    of its rows is a unit.
+    """
+
+    tuples: Integers
+    units: Integers
+    rows: Integers
+    cells: Mapping[str, Integers]
+    every: tuple[Integers, Mapping[str, Integers]]
+    people: tuple[Integers, Integers] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,6 +191,7 @@ class Microdata:
     declared: Mapping[str, int] = field(default_factory=dict)
     overall: Mapping[str, Integers] = field(default_factory=dict)
     source: CountedTable | None = None
+    units: TupleUnits | None = None  # criteria count rows without
 
     def __post_init__(self) -> None:
         if set(self.overall) != set(self.sensitive):
@@ -182,6 +202,11 @@ class Microdata:
     def rows(self) -> int:
         """Number of rows of the table, excluded ones included."""
         return int(self.counts.sum()) + self.excluded
+
+    @property
+    def holders(self) -> int:
+        """What criteria count in a class of all tuples: the different units, or else the rows."""
+        return int(self.counts.sum()) if self.units is None else len(np.unique(self.units.units))
 
     @property
     def why_excluded(self) -> str:
@@ -211,11 +236,15 @@ class Microdata:
         table = len(self.codes)
         people = grouping.sums(np.concatenate([np.zeros(table, dtype=np.int64), population.counts]))
         counts = grouping.sums(np.concatenate([self.counts, np.zeros(len(population.counts), dtype=np.int64)]))
-        if np.any(people < counts):
+        units = None if self.units is None else _among_people(self.units, population, grouping)
+        here = counts if units is None else _held(units.tuples, units.units, len(people))
+        around = people if units is None or units.people is None else _held(*units.people, len(people))
+        if np.any(around < here):
             raise InputError("the population must contain the table, and some tuples have fewer people than rows")
         padding = len(everyone) - table
         return replace(
             self,
+            units=units,
             codes=everyone[grouping.members],
             counts=counts,
             population=people,
@@ -234,6 +263,7 @@ class Microdata:
             out |= np.isin(column, list(codes))
         return replace(
             self,
+            units=None if self.units is None else _of_tuples(self.units, ~out),
             codes=self.codes[~out],
             counts=self.counts[~out],
             population=None if self.population is None else self.population[~out],
@@ -269,11 +299,40 @@ def from_groups(
             flat = grouping.classes * sizes[name] + columns[name]
             histogram = np.bincount(flat, weights=groups.counts, minlength=tuples * sizes[name])
             sensitive[name] = histogram.astype(np.int64).reshape(tuples, sizes[name])
+    units = None
+    if groups.units is not None:
+        cells = {name: columns[name] for name in sensitive}
+        units = TupleUnits(grouping.classes, groups.units, groups.counts, cells, (groups.units, cells))
     return Microdata(
         quasi=quasi,
+        units=units,
         codes=np.array([columns[name][grouping.members] for name in quasi]).T,  # each column in one piece
         counts=grouping.sums(groups.counts),
         sensitive=sensitive,
         declared={name: size for name, size in (declared or {}).items() if name in sensitive},
         source=CountedTable(groups),
     )
+
+
+def _among_people(units: TupleUnits, population: SparseTable, grouping: KeyClasses) -> TupleUnits:
+    """The same units over the tuples of table and population together, those of the table first in ``grouping``."""
+    table = len(grouping.classes) - len(population.counts)
+    people = None if population.units is None else (grouping.classes[table:], population.units)
+    return replace(units, tuples=grouping.classes[:table][units.tuples], people=people)
+
+
+def _of_tuples(units: TupleUnits, kept: NDArray[np.bool_]) -> TupleUnits:
+    """The same units over some of the tuples."""
+    number, here = np.cumsum(kept) - 1, kept[units.tuples]
+    people = units.people
+    if people is not None:
+        inside = kept[people[0]]
+        people = number[people[0][inside]], people[1][inside]
+    cells = {name: codes[here] for name, codes in units.cells.items()}
+    return TupleUnits(number[units.tuples[here]], units.units[here], units.rows[here], cells, units.every, people)
+
+
+def _held(tuples: Integers, units: Integers, size: int) -> Integers:
+    """Different units of each tuple."""
+    pairs = np.unique(np.stack([tuples, units], axis=1), axis=0)
+    return np.bincount(pairs[:, 0], minlength=size)

@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
-from sfumato.anonymize.release.request import raw_classes, raw_rows
-from sfumato.domain.hierarchy.levels import Integers
+from sfumato.anonymize.release.request import UnitsOfClasses, raw_classes, raw_rows, units_of_classes
+from sfumato.domain.hierarchy.levels import Integers, Reals
 from sfumato.engine.open import open_table
+from sfumato.engine.port import ProtectedTable
 from sfumato.errors import InputError, counted
 
 PAIR = 2
@@ -174,14 +175,25 @@ def _checked(counts: Integers, population: int) -> int:
 class Attacker:
     """Risk against one attacker: the probability that a match by quasi-identifiers is right.
 
-    ``highest`` over all rows, ``average`` over rows, ``share_at_risk`` of the rows whose risk is above
-    ``threshold``.
+    ``highest`` over all rows, ``average`` over rows, ``share_at_risk`` of the rows whose risk is above ``threshold``.
+    If units are counted, over units: the risk of one is that of its row that is matched best.
     """
 
     highest: float
     average: float
     share_at_risk: float
     threshold: float
+
+    @classmethod
+    def of(cls, risks: Reals, holders: Integers, threshold: float) -> Attacker:
+        """The figures of risks, each of so many holders."""
+        whole = holders.sum()
+        return cls(
+            highest=float(risks.max()),
+            average=float(holders @ risks / whole),
+            share_at_risk=float(holders[risks > threshold].sum() / whole),
+            threshold=threshold,
+        )
 
 
 @dataclass(frozen=True)
@@ -190,11 +202,13 @@ class Risk:
 
     The prosecutor knows that a person is in the table; the journalist only that they are in the population;
     the marketer wants as many right matches as possible, and their risk is the expected share of them.
-    Journalist figures are None where no population is known.  Rows ``left_out`` have a missing quasi-identifier and
-    are in no class.
+    Journalist figures are None where no population is known.  Rows ``left_out`` have a missing quasi-identifier, or no
+    id, and are in no class.  ``units`` are the different units of the ``rows``, whose classes are counted in them; None
+    where rows are counted.
     """
 
     rows: int
+    units: int | None
     classes: int
     smallest_class: int
     sample_uniques: int
@@ -210,7 +224,7 @@ class Risk:
 
 
 def assess(counts: Integers, population: Integers | None = None, *, threshold: float) -> Risk:
-    """Risk of published classes.
+    """Risk of published classes, counted in rows.
 
     Args:
         counts: rows of each class, shape ``(classes,)``; classes without rows are left out of account.
@@ -220,29 +234,78 @@ def assess(counts: Integers, population: Integers | None = None, *, threshold: f
     Raises:
         InputError: a threshold outside [0, 1], no rows, or a class larger than its population.
     """
-    if not 0 <= threshold <= 1:
-        raise InputError(f"the risk threshold must lie in [0, 1], not {threshold}", culprit=threshold)
     used = counts > 0
     sizes = counts[used]
-    if not len(sizes):
-        raise InputError("there is no row whose risk could be assessed")
     people = None if population is None else population[used]
-    if people is not None and np.any(people < sizes):
-        raise InputError("a class has more rows than people in the population")
+    _refuse_wrong(sizes, people, threshold)
     rows = int(sizes.sum())
     return Risk(
         rows=rows,
+        units=None,
         classes=len(sizes),
         smallest_class=int(sizes.min()),
         sample_uniques=int(np.count_nonzero(sizes == 1)),
-        prosecutor=_attacker(sizes, sizes, threshold),
+        prosecutor=Attacker.of(1 / sizes, sizes, threshold),
         marketer=len(sizes) / rows,
-        journalist=None if people is None else _attacker(sizes, people, threshold),
+        journalist=None if people is None else Attacker.of(1 / people, sizes, threshold),
         marketer_in_population=None if people is None else float((sizes / people).sum() / rows),
     )
 
 
-def assess_table(table: object, *, quasi: Sequence[str], threshold: float, population: object | None = None) -> Risk:
+def assess_units(held: UnitsOfClasses, population: Integers | None = None, *, threshold: float) -> Risk:
+    """Risk of published classes, counted in units.
+
+    A unit with rows in several classes is in each, and its risk is the highest of theirs: whoever knows any of its rows
+    may look for that one.  The marketer matches each unit by the row that is matched best.
+
+    Args:
+        held: which units are in which classes.
+        population: people of each class in the population, shape ``(classes,)``.
+        threshold: a unit is at risk when its risk is above this, in [0, 1].
+
+    Raises:
+        InputError: a threshold outside [0, 1], no units, or a class larger than its population.
+    """
+    sizes = np.bincount(held.classes)
+    _refuse_wrong(sizes, population, threshold)
+    one_each = np.ones(int(held.units.max()) + 1, dtype=np.int64)
+
+    def attacker(hidden_among: Integers) -> Attacker:
+        risks = np.zeros(len(one_each))
+        np.maximum.at(risks, held.units, 1 / hidden_among[held.classes])
+        return Attacker.of(risks, one_each, threshold)
+
+    prosecutor, journalist = attacker(sizes), None if population is None else attacker(population)
+    return Risk(
+        rows=held.rows,
+        units=len(one_each),
+        classes=len(sizes),
+        smallest_class=int(sizes.min()),
+        sample_uniques=len(np.unique(held.units[sizes[held.classes] == 1])),
+        prosecutor=prosecutor,
+        marketer=prosecutor.average,
+        journalist=journalist,
+        marketer_in_population=None if journalist is None else journalist.average,
+    )
+
+
+def _refuse_wrong(sizes: Integers, people: Integers | None, threshold: float) -> None:
+    if not 0 <= threshold <= 1:
+        raise InputError(f"the risk threshold must lie in [0, 1], not {threshold}", culprit=threshold)
+    if not len(sizes):
+        raise InputError("there is no row whose risk could be assessed")
+    if people is not None and np.any(people < sizes):
+        raise InputError("a class has more rows, or units, than people in the population")
+
+
+def assess_table(
+    table: object,
+    *,
+    quasi: Sequence[str],
+    threshold: float,
+    population: object | None = None,
+    unit: str | None = None,
+) -> Risk:
     """Risk of a table as it stands, protected or released: its rows with equal quasi-identifiers are a class.
 
     For the owner of the table: the figures are exact.  Rows with a missing quasi-identifier are left out,
@@ -251,42 +314,57 @@ def assess_table(table: object, *, quasi: Sequence[str], threshold: float, popul
     Args:
         table: a path, frame or URL.
         quasi: columns that an attacker may know.
-        threshold: a row is at risk when its risk is above this.
+        threshold: a row, or unit, is at risk when its risk is above this.
         population: a larger table with the same columns and values, for the journalist.
+        unit: the column whose values are the units that classes are counted in, also of the population if it has the
+            column; without one, rows are counted.
 
     Raises:
         InputError: what is asked does not make sense; the message says why.
         TableError: a table that cannot be read, or lacks a column.
     """
     opened = open_table(table)
-    classes = raw_classes(opened, quasi)
-    if population is None:
-        found = assess(classes["units"].to_numpy(), threshold=threshold)
+    if unit is None:
+        classes = raw_classes(opened, quasi)
+        people = None if population is None else _people(classes, raw_classes(open_table(population), quasi), quasi)
+        found = assess(classes["units"].to_numpy(), people, threshold=threshold)
     else:
-        people = raw_classes(open_table(population), quasi).rename_columns([*quasi, "people"])
-        both = classes.join(people, keys=list(quasi), join_type="left outer")
-        missing = pa.compute.fill_null(both["people"], 0).to_numpy()
-        found = assess(both["units"].to_numpy(), missing, threshold=threshold)
+        classes, held = units_of_classes(opened, quasi, unit)
+        around = None if population is None else open_table(population)
+        people = None if around is None else _people(classes, _raw_people(around, quasi, unit), quasi)
+        found = assess_units(held, people, threshold=threshold)
     return replace(found, left_out=raw_rows(opened) - found.rows)
 
 
-def estimate_uniques(table: object, *, quasi: Sequence[str], population: int) -> Uniques:
+def _people(classes: pa.Table, people: pa.Table, quasi: Sequence[str]) -> Integers:
+    """People of each class in the population."""
+    numbered = classes.select(list(quasi)).append_column("class", pa.array(np.arange(len(classes))))
+    renamed = people.rename_columns([*quasi, "people"])
+    both = numbered.join(renamed, keys=list(quasi), join_type="left outer").sort_by("class")
+    found: Integers = pa.compute.fill_null(both["people"], 0).to_numpy()
+    return found
+
+
+def _raw_people(population: ProtectedTable, quasi: Sequence[str], unit: str) -> pa.Table:
+    """Different units of each class of the population, or its rows where it has no column of units."""
+    if all(column.name != unit for column in population.schema()):
+        return raw_classes(population, quasi)
+    classes, held = units_of_classes(population, quasi, unit)
+    return classes.append_column("people", pa.array(np.bincount(held.classes)))
+
+
+def estimate_uniques(table: object, *, quasi: Sequence[str], population: int, unit: str | None = None) -> Uniques:
     """Estimated population uniques of a table that is a random sample of so many people, and which model to believe.
+
+    Each row of the table is one of these people; with ``unit``, each different value of that column.  A unit with rows
+    in several classes is taken for one in each.
 
     Raises:
         InputError: a population smaller than the table.
         TableError: a table that cannot be read, or lacks a column.
     """
-    counts = raw_classes(open_table(table), quasi)["units"].to_numpy()
-    return estimate(counts, population)
-
-
-def _attacker(sizes: Integers, hidden_among: Integers, threshold: float) -> Attacker:
-    risks = 1 / hidden_among
-    rows = sizes.sum()
-    return Attacker(
-        highest=float(risks.max()),
-        average=float(sizes @ risks / rows),
-        share_at_risk=float(sizes[risks > threshold].sum() / rows),
-        threshold=threshold,
-    )
+    opened = open_table(table)
+    if unit is None:
+        return estimate(raw_classes(opened, quasi)["units"].to_numpy(), population)
+    _, held = units_of_classes(opened, quasi, unit)
+    return estimate(np.bincount(held.classes), population)

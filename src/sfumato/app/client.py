@@ -140,7 +140,7 @@ class HttpClient:
         """Ask for an anonymised table in the background (stewards); returns the id of the job.
 
         ``more`` may have ``suppression``, ``suppress_rows``, ``criteria``, ``keep``, ``keep_anyway``, ``missing``,
-        ``hierarchies``, ``seconds`` and ``cut``, as ``sfumato anonymize`` takes them.
+        ``hierarchies``, ``seconds``, ``cut`` and ``count``, as ``sfumato anonymize`` takes them.
         """
         return self._done(client_requests.anonymize(name, method=method, quasi=quasi, k=k, **more))
 

@@ -105,12 +105,16 @@ class CellStatements:
     by: tuple[str, ...]
     where: Predicate | None = None
 
-    def groups(self) -> str:
-        """Non-empty cells as columns of codes with their counts ``total``, in lexicographic order."""
+    def groups(self, *, by_unit: bool = False) -> str:
+        """Non-empty cells as columns of codes with their counts ``total``, in lexicographic order.
+
+        With ``by_unit`` each cell is divided by the unit of its rows, the column ``u``.
+        """
         listed = ", ".join(f"c{self.domain.index(name)}" for name in self.by)
+        unit = ", u" if by_unit else ""
         return (
-            f"SELECT {listed}, COUNT(*) AS total FROM {self.relation} WHERE {condition(self.where, self.domain)} "
-            f"GROUP BY {listed} ORDER BY {listed}"
+            f"SELECT {listed}{unit}, COUNT(*) AS total FROM {self.relation} "
+            f"WHERE {condition(self.where, self.domain)} GROUP BY {listed}{unit} ORDER BY {listed}"
         )
 
     def counts(self) -> str:

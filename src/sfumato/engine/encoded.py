@@ -324,13 +324,23 @@ class EncodedRows:
 
     def groups(self, attributes: tuple[str, ...], where: Predicate | None = None) -> Exact[SparseTable]:
         """The contingency table of ``attributes`` without its empty cells."""
+        return Exact(self._grouped(attributes, where, by_unit=False))
+
+    def unit_groups(self, attributes: tuple[str, ...]) -> Exact[SparseTable]:
+        """The contingency table of ``attributes``, with the unit of each group."""
+        if self.domain.unit.column is None:
+            raise QueryError("every row is a unit of its own here", culprit=attributes)
+        return Exact(self._grouped(attributes, None, by_unit=True))
+
+    def _grouped(self, attributes: tuple[str, ...], where: Predicate | None, *, by_unit: bool) -> SparseTable:
         _refuse_repeats(attributes)
         if not attributes:
             raise QueryError("groups need at least one attribute", culprit=attributes)
-        found = self.store.query(self._over(attributes, where).groups())
+        found = self.store.query(self._over(attributes, where).groups(by_unit=by_unit))
         widest = np.min_scalar_type(max(self.domain[name].size for name in attributes) - 1)
         codes = np.column_stack([found.column(place).to_numpy().astype(widest) for place in range(len(attributes))])
-        return Exact(SparseTable(attributes, codes, found.column("total").to_numpy().astype(np.int64)))
+        units = _numbers(found.column("u")) if by_unit else None
+        return SparseTable(attributes, codes, found.column("total").to_numpy().astype(np.int64), units)
 
     def sums(self, value: str, by: tuple[str, ...], unit: Fraction, where: Predicate | None = None) -> Exact[Counts]:
         """Sum of round(clamped value / unit), half to even, over each cell of ``by``."""
@@ -495,6 +505,12 @@ class EncodedRows:
         if len(found):
             counts[_integers(found.column("cell"))] = _integers(found.column("total"))
         return Exact(counts)
+
+
+def _numbers(units: pa.ChunkedArray) -> Counts:
+    """A number for each unit, equal for equal units."""
+    numbers: Counts = units.combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
+    return numbers
 
 
 def _integers(column: pa.ChunkedArray) -> Counts:

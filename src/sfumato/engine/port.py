@@ -104,12 +104,14 @@ class SparseTable:
     """A sparse contingency table: distinct code tuples with their counts.
 
     ``codes`` has shape ``(groups, attributes)`` and an unsigned dtype; ``counts`` has shape ``(groups,)``.
-    Groups come in lexicographic order of their codes.
+    Groups come in lexicographic order of their codes.  With ``units``, shape ``(groups,)``, groups are told apart by
+    their unit as well: the same number stands for the same unit.
     """
 
     attributes: tuple[str, ...]
     codes: NDArray[np.unsignedinteger]
     counts: Counts
+    units: Counts | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,6 +326,14 @@ class Recodable(Encoded, Protocol):
     def unbounded(self) -> Exact[int]:
         """Number of all rows, those included that the domain drops, are over the bound of their unit or have no id.
         Reads the table again.
+        """
+        ...
+
+    def unit_groups(self, attributes: tuple[str, ...]) -> Exact[SparseTable]:
+        """The contingency table of ``attributes``, with the unit of each group.
+
+        Raises:
+            QueryError: every row is a unit of its own.
         """
         ...
 

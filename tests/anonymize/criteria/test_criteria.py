@@ -10,6 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from sfumato.anonymize.criteria.classes import Classes
 from sfumato.anonymize.criteria.closeness import (
     BasicBetaLikeness,
     DeltaDisclosure,
@@ -17,8 +18,9 @@ from sfumato.anonymize.criteria.closeness import (
     GroundDistance,
     TCloseness,
 )
-from sfumato.anonymize.criteria.criterion import Classes, ClassTally, Criterion, DeltaPresence, KAnonymity, KMap, safe
+from sfumato.anonymize.criteria.criterion import Criterion, DeltaPresence, KAnonymity, KMap, safe
 from sfumato.anonymize.criteria.diversity import AlphaK, DistinctDiversity, EntropyDiversity, RecursiveDiversity
+from sfumato.anonymize.criteria.tally import ClassTally, Tallied
 from sfumato.anonymize.release.request import CRITERIA as DECLARED
 from sfumato.anonymize.release.request import parse_criterion
 from sfumato.engine.port import SparseTable
@@ -174,7 +176,7 @@ def test_each_criterion_is_its_definition(
 
 
 def tally(row: list[int], overall: list[int], people: int, declared: int) -> ClassTally:
-    return ClassTally(sum(row), people, {"s": row}, {"s": overall}, {"s": declared})
+    return ClassTally(sum(row), sum(row), people, {"s": Tallied(row)}, {"s": Tallied(overall)}, {"s": declared})
 
 
 wide = st.integers(1, 5).flatmap(

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.anonymize.conftest import counted, drawn
 
+from sfumato.anonymize.criteria.classes import Classes
 from sfumato.anonymize.criteria.closeness import GroundDistance, TCloseness
-from sfumato.anonymize.criteria.criterion import Classes, Criterion, KAnonymity
+from sfumato.anonymize.criteria.criterion import Criterion, KAnonymity
 from sfumato.anonymize.criteria.diversity import DistinctDiversity, EntropyDiversity, RecursiveDiversity
 from sfumato.anonymize.microdata import Microdata
 from sfumato.anonymize.release.decision import loss_metric

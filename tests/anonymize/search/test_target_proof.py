@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.anonymize.conftest import drawn
 
-from sfumato.anonymize.criteria.criterion import ClassTally, Criterion, KAnonymity
+from sfumato.anonymize.criteria.criterion import Criterion, KAnonymity
 from sfumato.anonymize.criteria.diversity import DistinctDiversity, EntropyDiversity
+from sfumato.anonymize.criteria.tally import ClassTally, Tallied
 from sfumato.anonymize.microdata import Microdata
 from sfumato.anonymize.search import bucket_counts, lattice_search, target_proof
 from sfumato.anonymize.search.bucket_counts import BucketCounts, BucketHashes
@@ -264,8 +265,9 @@ def failing_rows(task: Problem, levels: Sequence[int]) -> int:
         rows[name] += int(count)
         values.setdefault(name, Counter()).update(dict(enumerate(histogram.tolist())))
     table = task.data.sensitive["s"].sum(axis=0).tolist()
+    held = {name: Tallied([values[name][value] for value in range(4)]) for name in rows}
     tallies = {
-        name: ClassTally(count, None, {"s": [values[name][value] for value in range(4)]}, {"s": table}, {"s": 4})
+        name: ClassTally(count, count, None, {"s": held[name]}, {"s": Tallied(table)}, {"s": 4})
         for name, count in rows.items()
     }
     return sum(

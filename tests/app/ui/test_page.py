@@ -419,7 +419,7 @@ def test_tables_are_made_in_the_background(server, browser):
     form = steward.locator("#anonymization")
     form.get_by_label("Method").select_option("mondrian")
     form.get_by_label("sex").check()
-    form.get_by_label("k: rows").fill("5")
+    form.get_by_label("k: units").fill("5")
     accessible(steward)
     form.get_by_role("button").click()
     expect(steward.get_by_role("status")).to_contain_text("The table is ready")

@@ -7,12 +7,13 @@ from sfumato.anonymize.criteria.closeness import (
     GroundDistance,
     TCloseness,
 )
-from sfumato.anonymize.criteria.criterion import Criterion, DeltaPresence, KAnonymity, KMap
+from sfumato.anonymize.criteria.criterion import CountedIn, Criterion, DeltaPresence, KAnonymity, KMap
 from sfumato.anonymize.criteria.diversity import AlphaK, DistinctDiversity, EntropyDiversity, RecursiveDiversity
 
 __all__ = [
     "AlphaK",
     "BasicBetaLikeness",
+    "CountedIn",
     "Criterion",
     "DeltaDisclosure",
     "DeltaPresence",

@@ -2,6 +2,11 @@
 
 The table is all rows that count: those that the domain describes and the unit's bound keeps, whether they are published
 or suppressed.
+
+If units are counted, one of them may have several values.  Delta-disclosure and beta-likeness look at each value by
+itself: the share of a class is that of its units that have the value in any row, as this is how likely the attacker
+holds it to be of a unit in the class.  T-closeness moves one mass for each unit, whatever its rows: a unit of several
+values is divided equally over them.
 """
 
 from __future__ import annotations
@@ -12,15 +17,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
-from sfumato.anonymize.criteria.criterion import Classes, ClassTally, Criterion, Mask
+from sfumato.anonymize.criteria.classes import Classes
+from sfumato.anonymize.criteria.criterion import Criterion, Mask
 from sfumato.anonymize.criteria.diversity import ROUNDING
+from sfumato.anonymize.criteria.tally import ClassTally
 from sfumato.domain.hierarchy.levels import Reals
 from sfumato.errors import InputError
 
+Amount: TypeAlias = Fraction | int
 ATTACKER = "knows the table's distribution and learns how a person's class differs from it"
 
 
@@ -51,16 +59,17 @@ class TCloseness(Criterion):
             raise InputError("t must lie in [0, 1]", culprit=self.t)
 
     def _hold(self, classes: Classes) -> Mask:
-        share, overall = _shares(classes, self.sensitive)
+        share, overall = classes.distributions(self.sensitive)
         gap = share - overall
         if self.distance is GroundDistance.EQUAL:
             moved = np.abs(gap).sum(axis=1) / 2
         else:
-            moved = _moved_in_order(gap, classes.values(self.sensitive).shape[1])
+            moved = _moved_in_order(gap, classes.values(self.sensitive))
         return np.asarray(moved <= self.t + ROUNDING)
 
     def _holds_counted(self, tally: ClassTally) -> bool:
-        gaps, whole = _gaps(tally, self.sensitive)
+        pairs, whole = _pairs(tally, self.sensitive, divided=True)
+        gaps = [here - there for here, there in pairs]
         declared = tally.declared[self.sensitive]
         if self.distance is GroundDistance.EQUAL or declared == 1:
             work = Fraction(sum(gap for gap in gaps if gap > 0))
@@ -91,14 +100,14 @@ class DeltaDisclosure(Criterion):
         _positive("delta", self.delta)
 
     def _hold(self, classes: Classes) -> Mask:
-        share, overall = _shares(classes, self.sensitive)
+        share, overall = classes.shares(self.sensitive)
         present = overall > 0
         ratio = share[:, present] / overall[present]
         close = (ratio < math.exp(self.delta)) & (ratio > math.exp(-self.delta))
         return np.asarray(close.all(axis=1))
 
     def _holds_counted(self, tally: ClassTally) -> bool:
-        pairs = [pair for pair in _pairs(tally, self.sensitive) if pair[1]]
+        pairs = [pair for pair in _pairs(tally, self.sensitive)[0] if pair[1]]
         return all(p and abs(math.log(p) - math.log(q)) < self.delta for p, q in pairs)
 
     def __str__(self) -> str:
@@ -119,11 +128,11 @@ class BasicBetaLikeness(Criterion):
         _positive("beta", self.beta)
 
     def _hold(self, classes: Classes) -> Mask:
-        share, overall = _shares(classes, self.sensitive)
+        share, overall = classes.shares(self.sensitive)
         return _gains_at_most(share, overall, np.full(len(overall), self.beta))
 
     def _holds_counted(self, tally: ClassTally) -> bool:
-        return all(p - q <= Fraction(str(self.beta)) * q for p, q in _pairs(tally, self.sensitive))
+        return all(p - q <= Fraction(str(self.beta)) * q for p, q in _pairs(tally, self.sensitive)[0])
 
     def __str__(self) -> str:
         return f"basic {self.beta:g}-likeness of {self.sensitive}"
@@ -143,23 +152,17 @@ class EnhancedBetaLikeness(Criterion):
         _positive("beta", self.beta)
 
     def _hold(self, classes: Classes) -> Mask:
-        share, overall = _shares(classes, self.sensitive)
+        share, overall = classes.shares(self.sensitive)
         surprise = -np.log(np.where(overall > 0, overall, 1.0))
         return _gains_at_most(share, overall, np.minimum(self.beta, surprise))
 
     def _holds_counted(self, tally: ClassTally) -> bool:
-        whole = tally.rows * sum(tally.table[self.sensitive])
-        pairs = ((p, q, math.log(whole / q) if q else 0.0) for p, q in _pairs(tally, self.sensitive))
+        shares, whole = _pairs(tally, self.sensitive)
+        pairs = ((p, q, math.log(whole / q) if q else 0.0) for p, q in shares)
         return all(p - q <= min(self.beta, bits) * q + ROUNDING * whole for p, q, bits in pairs)
 
     def __str__(self) -> str:
         return f"enhanced {self.beta:g}-likeness of {self.sensitive}"
-
-
-def _shares(classes: Classes, sensitive: str) -> tuple[Reals, Reals]:
-    """Shares of the values in each class, shape (classes, values), and in the table, shape (values,)."""
-    histogram, overall = classes.sensitive[sensitive], classes.overall[sensitive]
-    return histogram / np.maximum(histogram.sum(axis=1, keepdims=True), 1), overall / max(int(overall.sum()), 1)
 
 
 def _moved_in_order(gap: Reals, declared: int) -> Reals:
@@ -189,7 +192,7 @@ def _moved_in_order(gap: Reals, declared: int) -> Reals:
     return np.asarray(apart + work / (declared - 1))
 
 
-def _least_work(gaps: Sequence[int]) -> int:
+def _least_work(gaps: Sequence[Amount]) -> Amount:
     """Steps in which gaps along an order are evened out, where what is left over in all may leave anywhere.
 
     What has left by each value rises from nothing to all that is left over; the least sum of distances to such a
@@ -198,10 +201,10 @@ def _least_work(gaps: Sequence[int]) -> int:
     over = sum(gaps)
     if over < 0:
         gaps, over = [-gap for gap in gaps], -over
-    steps, carried, heap = 0, 0, list[int]()
+    steps, carried, heap = Fraction(0), Fraction(0), list[Amount]()
     for gap in gaps[:-1]:
         carried += gap
-        within = min(max(carried, 0), over)
+        within = min(max(carried, Fraction(0)), over)
         steps += abs(carried - within)
         heapq.heappush(heap, -within)
         if -heap[0] > within:
@@ -209,16 +212,15 @@ def _least_work(gaps: Sequence[int]) -> int:
     return steps
 
 
-def _pairs(tally: ClassTally, sensitive: str) -> list[tuple[int, int]]:
-    """Share in the class and in the table of each cell, both times the rows of both."""
-    cells, table = tally.cells[sensitive], tally.table[sensitive]
-    everybody = sum(table)
-    return [(here * everybody, there * tally.rows) for here, there in zip(cells, table, strict=True)]
+def _pairs(tally: ClassTally, sensitive: str, *, divided: bool = False) -> tuple[list[tuple[Amount, Amount]], int]:
+    """Share in the class and in the table of each cell, both times the size of both; and that product.
 
-
-def _gaps(tally: ClassTally, sensitive: str) -> tuple[list[int], int]:
-    """Share in the class less that in the table of each cell, times the rows of both; and that product."""
-    return [here - there for here, there in _pairs(tally, sensitive)], tally.rows * sum(tally.table[sensitive])
+    A unit of several values counts for each, or is ``divided`` over them.
+    """
+    held, table = tally.values[sensitive], tally.table[sensitive]
+    both = (held.divided, table.divided) if divided else (held.having, table.having)
+    size, everybody = held.whole, table.whole
+    return [(here * everybody, there * size) for here, there in zip(*both, strict=True)], size * everybody
 
 
 def _gains_at_most(share: Reals, overall: Reals, limit: Reals) -> Mask:

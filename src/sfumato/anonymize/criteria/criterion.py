@@ -7,6 +7,13 @@ A criterion looks at one class at a time.  It declares two properties that a sea
 * ``monotone_with_suppression``: a class that holds keeps holding whatever is merged into it, so generalising
   further never suppresses more rows.
 
+A class is counted in units where the domain names them (``CountedIn.UNITS``): a unit with several rows counts once.
+Both properties are proven of classes that add up when they merge.  Units add up if each has rows of one tuple only and
+one value of the sensitive attribute: then they are to their class what rows are.  Otherwise a unit of both classes
+counts once in their union, and may have other values there.  ``monotone_with_spread`` says that both properties hold
+all the same.  They do for a least number of units, as a union has no fewer units than either class.  No other
+criterion has them: it may lose by a merge what both classes had, so a search must not prune with it.
+
 It is written twice: ``holds`` looks at all classes at once, in floating point, for the search; ``recounted`` looks at
 one class in whole numbers, by the definition, and is asked before anything is published.  Neither calls the other, and
 they share no arithmetic.
@@ -18,100 +25,29 @@ declared values alone, and in t-closeness they are as far from any value as two 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.anonymize.microdata import KeyClasses, Microdata
+from sfumato.anonymize.criteria.classes import Classes
+from sfumato.anonymize.criteria.tally import ClassTally
 from sfumato.arguments import expect, whole
-from sfumato.domain.hierarchy.levels import Integers
 from sfumato.engine.port import SparseTable
 from sfumato.errors import InputError
-
-
-@dataclass(frozen=True, eq=False)
-class Classes:
-    """Classes with all that a criterion may ask about them.
-
-    ``members`` names one tuple of the microdata in each class; ``counts``, ``population`` and the
-    ``sensitive`` histograms, shape ``(classes, cells)``, are sums over the class; ``overall`` has the histograms,
-    shape ``(cells,)``, that closeness compares to: of all rows that count, suppressed ones included.  The first
-    ``declared[name]`` cells of a histogram are values, those after them stand for missing and unknown ones; without
-    an entry all cells are values.
-    """
-
-    members: Integers
-    counts: Integers
-    population: Integers | None
-    sensitive: Mapping[str, Integers]
-    overall: Mapping[str, Integers]
-    declared: Mapping[str, int] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.counts)
-
-    def or_empty(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """``mask``, or true for a class without rows: nothing of it is published."""
-        result: NDArray[np.bool_] = mask | (self.counts == 0)
-        return result
-
-    def values(self, name: str) -> Integers:
-        """The histograms of a sensitive attribute over its declared values alone, shape ``(classes, values)``."""
-        histogram = self.sensitive[name]
-        return histogram[:, : self.declared.get(name, histogram.shape[1])]
-
-    def part(self, which: Integers) -> Classes:
-        """Some of the classes."""
-        return replace(
-            self,
-            members=self.members[which],
-            counts=self.counts[which],
-            population=None if self.population is None else self.population[which],
-            sensitive={name: histogram[which] for name, histogram in self.sensitive.items()},
-        )
-
-    def merge(self, grouping: KeyClasses) -> Classes:
-        """The classes that these become, one for each group of them."""
-        return replace(
-            self,
-            members=self.members[grouping.members],
-            counts=grouping.sums(self.counts),
-            population=None if self.population is None else grouping.sums(self.population),
-            sensitive={name: grouping.sums(histogram) for name, histogram in self.sensitive.items()},
-        )
-
-
-def finest(data: Microdata) -> Classes:
-    """Each tuple its own class: the table as it is."""
-    return Classes(
-        members=np.arange(len(data.counts)),
-        counts=data.counts,
-        population=data.population,
-        sensitive=data.sensitive,
-        overall=data.overall,
-        declared=data.declared,
-    )
-
 
 Mask = NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class ClassTally:
-    """One class, counted again: its rows, its people in the population, and the rows of each sensitive cell.
+class CountedIn(StrEnum):
+    """What a criterion counts in a class."""
 
-    ``table`` has the same cells over all rows that count; the first ``declared[name]`` of them are values.
-    """
-
-    rows: int
-    people: int | None
-    cells: Mapping[str, Sequence[int]]
-    table: Mapping[str, Sequence[int]]
-    declared: Mapping[str, int]
+    UNITS = "units"  # different units, where the domain names them by an id; otherwise every row is a unit
+    ROWS = "rows"
 
 
 @dataclass(frozen=True)
@@ -121,10 +57,13 @@ class Criterion(ABC):
     A criterion is a frozen dataclass.  As text it is its ``name`` and its fields.
     """
 
+    count: CountedIn = field(default=CountedIn.UNITS, kw_only=True)
+
     name: ClassVar[str]
     attacker: ClassVar[str]
     monotone: ClassVar[bool] = True
     monotone_with_suppression: ClassVar[bool] = False
+    monotone_with_spread: ClassVar[bool] = False
     spares_empty: ClassVar[bool] = True  # nothing is published of a class without rows
 
     if TYPE_CHECKING:
@@ -166,19 +105,25 @@ class Criterion(ABC):
         >>> KAnonymity(10).spell()
         'k-anonymity:k=10'
         """
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "count"}
+        if self.count is CountedIn.ROWS:
+            values["count"] = self.count
         said = (f"{key}={value}" for key, value in values.items() if key != "population" and value is not None)
         return f"{self.name}:{','.join(said)}"
 
 
 @dataclass(frozen=True)
 class KAnonymity(Criterion):
-    """Every class has at least k rows (Samarati and Sweeney 1998)."""
+    """Every class has at least k rows (Samarati and Sweeney 1998), or different units.
+
+    An attacker looks for a unit, so k rows of one unit hide nothing.
+    """
 
     k: int
 
     name: ClassVar[str] = "k-anonymity"
     monotone_with_suppression: ClassVar[bool] = True
+    monotone_with_spread: ClassVar[bool] = True
     attacker: ClassVar[str] = "prosecutor: knows that a person is in the table, and their quasi-identifiers"
 
     def __post_init__(self) -> None:
@@ -191,10 +136,10 @@ class KAnonymity(Criterion):
         return self.k
 
     def _hold(self, classes: Classes) -> Mask:
-        return np.asarray(classes.counts >= self.k)
+        return np.asarray(classes.sizes >= self.k)
 
     def _holds_counted(self, tally: ClassTally) -> bool:
-        return tally.rows >= self.k
+        return tally.size >= self.k
 
     def __str__(self) -> str:
         return f"{self.k}-anonymity"
@@ -202,13 +147,17 @@ class KAnonymity(Criterion):
 
 @dataclass(frozen=True, eq=False)
 class KMap(Criterion):
-    """Every published class has at least k people in the population (Sweeney 2001)."""
+    """Every published class has at least k people in the population (Sweeney 2001).
+
+    People are the different units of the population, or its rows where it names no units.
+    """
 
     k: int
     population: SparseTable = field()
 
     name: ClassVar[str] = "k-map"
     monotone_with_suppression: ClassVar[bool] = True
+    monotone_with_spread: ClassVar[bool] = True
     attacker: ClassVar[str] = "journalist: knows a person of the population, not whether they are in the table"
 
     def __post_init__(self) -> None:
@@ -216,8 +165,8 @@ class KMap(Criterion):
         at_least("k", self.k, 1)
 
     def _hold(self, classes: Classes) -> Mask:
-        assert classes.population is not None
-        return np.asarray(classes.population >= self.k)
+        assert classes.people is not None
+        return np.asarray(classes.people >= self.k)
 
     def _holds_counted(self, tally: ClassTally) -> bool:
         return tally.people is not None and tally.people >= self.k
@@ -230,7 +179,8 @@ class KMap(Criterion):
 class DeltaPresence(Criterion):
     """The share of a class's population that is in the table lies in ``[low, high]`` (Nergiz et al. 2007).
 
-    A class with people but without rows fails for ``low`` above zero, and suppression cannot cure it.
+    A class with people but without rows fails for ``low`` above zero, and suppression cannot cure it.  The share is of
+    units, if units are counted: the attacker asks of a unit whether any of its rows is there.
     """
 
     low: Fraction
@@ -246,13 +196,13 @@ class DeltaPresence(Criterion):
             raise InputError("delta-presence needs 0 <= low <= high <= 1", culprit=(self.low, self.high))
 
     def _hold(self, classes: Classes) -> Mask:
-        assert classes.population is not None
-        share = classes.counts / np.maximum(classes.population, 1)
+        assert classes.people is not None
+        share = classes.sizes / np.maximum(classes.people, 1)
         inside: Mask = (share >= float(self.low)) & (share <= float(self.high))
         return inside
 
     def _holds_counted(self, tally: ClassTally) -> bool:
-        share = Fraction(tally.rows, tally.people) if tally.people else Fraction(0)
+        share = Fraction(tally.size, tally.people) if tally.people else Fraction(0)
         return Fraction(self.low) <= share <= Fraction(self.high)
 
     def __str__(self) -> str:

@@ -2,6 +2,12 @@
 
 Whoever knows that a person's value is recorded reads a class without its missing and unknown ones.  So each criterion
 has to hold both ways: with the cells for those as values of their own, and among the declared values alone.
+
+If units are counted, one of them may have several values in a class.  For l-diversity it counts under one: the value
+that most units of the class have takes all of them, then the value that most of the rest have takes these, and so on.
+An attacker who names the first value is right for as many units as can be, and what else these units have cannot make
+the class look more diverse: ten patients who all have flu and fever are not two-diverse.  For (alpha, k)-anonymity a
+unit counts for each of its values, as the share that has a value is what the attacker learns of it.
 """
 
 from __future__ import annotations
@@ -14,7 +20,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from sfumato.anonymize.criteria.criterion import Classes, ClassTally, Criterion, Mask, at_least
+from sfumato.anonymize.criteria.classes import Classes
+from sfumato.anonymize.criteria.criterion import Criterion, Mask, at_least
+from sfumato.anonymize.criteria.tally import ClassTally
 from sfumato.domain.hierarchy.levels import Integers
 from sfumato.errors import InputError
 
@@ -24,7 +32,7 @@ ROUNDING = 1e-12  # sums of logarithms and quotients carry this much rounding, i
 
 @dataclass(frozen=True)
 class DistinctDiversity(Criterion):
-    """Every class has at least l different declared values of the sensitive attribute."""
+    """Every class has at least l different declared values of the sensitive attribute, each of other units."""
 
     l: int  # noqa: E741 - the field's name
     sensitive: str = field()
@@ -37,11 +45,11 @@ class DistinctDiversity(Criterion):
         at_least("l", self.l, 1)
 
     def _hold(self, classes: Classes) -> Mask:
-        values = np.count_nonzero(classes.values(self.sensitive), axis=1)
-        return np.asarray(values >= self.l)
+        _, declared = classes.dealt(self.sensitive)
+        return np.asarray(np.count_nonzero(declared, axis=1) >= self.l)
 
     def _holds_counted(self, tally: ClassTally) -> bool:
-        declared = tally.cells[self.sensitive][: tally.declared[self.sensitive]]
+        _, declared = dealt_both_ways(tally, self.sensitive)
         return sum(count > 0 for count in declared) >= self.l
 
     def __str__(self) -> str:
@@ -66,8 +74,7 @@ class EntropyDiversity(Criterion):
         at_least("l", self.l, 1)
 
     def _hold(self, classes: Classes) -> Mask:
-        histograms = classes.sensitive[self.sensitive], classes.values(self.sensitive)
-        every, declared = (self._mixed(histogram) for histogram in histograms)
+        every, declared = (self._mixed(histogram) for histogram in classes.dealt(self.sensitive))
         return every & declared
 
     def _mixed(self, histogram: Integers) -> Mask:
@@ -77,7 +84,7 @@ class EntropyDiversity(Criterion):
         return np.asarray(entropy >= math.log(self.l) - ROUNDING)
 
     def _holds_counted(self, tally: ClassTally) -> bool:
-        for counts in both_ways(tally, self.sensitive):
+        for counts in dealt_both_ways(tally, self.sensitive):
             rows = sum(counts)
             surprise = math.fsum(count * (math.log(rows) - math.log(count)) for count in counts if count)
             if surprise < rows * (math.log(self.l) - ROUNDING) or (not rows and self.l > 1):
@@ -108,8 +115,7 @@ class RecursiveDiversity(Criterion):
             raise InputError("c must be positive", culprit=self.c)
 
     def _hold(self, classes: Classes) -> Mask:
-        histograms = classes.sensitive[self.sensitive], classes.values(self.sensitive)
-        every, declared = (self._spread(histogram) for histogram in histograms)
+        every, declared = (self._spread(histogram) for histogram in classes.dealt(self.sensitive))
         return every & declared
 
     def _spread(self, histogram: Integers) -> Mask:
@@ -119,7 +125,7 @@ class RecursiveDiversity(Criterion):
         return np.asarray(falling[:, 0] * exact.denominator < exact.numerator * tail)
 
     def _holds_counted(self, tally: ClassTally) -> bool:
-        pairs = ((max(counts), sorted(counts, reverse=True)) for counts in both_ways(tally, self.sensitive))
+        pairs = ((max(counts), sorted(counts, reverse=True)) for counts in dealt_both_ways(tally, self.sensitive))
         return all(most < Fraction(self.c) * sum(falling[self.l - 1 :]) for most, falling in pairs)
 
     def __str__(self) -> str:
@@ -128,7 +134,7 @@ class RecursiveDiversity(Criterion):
 
 @dataclass(frozen=True)
 class AlphaK(Criterion):
-    """At least k rows, and no sensitive value in more than a share alpha of them (Wong et al. 2006).
+    """At least k rows or units, and no sensitive value of more than a share alpha of them (Wong et al. 2006).
 
     ``code`` restricts the second part to one value of the sensitive attribute.
     """
@@ -152,24 +158,27 @@ class AlphaK(Criterion):
         return self.k
 
     def _hold(self, classes: Classes) -> Mask:
-        exact, rare = Fraction(self.alpha), classes.counts >= self.k
-        for histogram in (classes.sensitive[self.sensitive], classes.values(self.sensitive)):
+        exact, rare = Fraction(self.alpha), classes.sizes >= self.k
+        having, values = classes.having(self.sensitive), classes.values(self.sensitive)
+        ways = (having, classes.sizes), (having[:, :values], classes.declaring(self.sensitive))
+        for histogram, whole in ways:
             if self.code is None:
                 watched = histogram.max(axis=1)
             elif self.code < histogram.shape[1]:
                 watched = histogram[:, self.code]
             else:
                 continue  # a cell for missing or unknown values: it has no share among the declared ones
-            rare &= watched * exact.denominator <= exact.numerator * histogram.sum(axis=1)
+            rare &= watched * exact.denominator <= exact.numerator * whole
         return rare
 
     def _holds_counted(self, tally: ClassTally) -> bool:
-        if 0 < tally.rows < self.k:
+        if 0 < tally.size < self.k:
             return False
+        held = tally.values[self.sensitive]
         return not any(
-            count > Fraction(self.alpha) * sum(counts)
-            for counts in both_ways(tally, self.sensitive)
-            for code, count in enumerate(counts)
+            count > Fraction(self.alpha) * counted.whole
+            for counted in (held, held.among(tally.declared[self.sensitive]))
+            for code, count in enumerate(counted.having)
             if self.code in (None, code)
         )
 
@@ -177,7 +186,7 @@ class AlphaK(Criterion):
         return f"({float(self.alpha):g}, {self.k})-anonymity of {self.sensitive}"
 
 
-def both_ways(tally: ClassTally, sensitive: str) -> tuple[Sequence[int], Sequence[int]]:
-    """The rows of all cells of a class, and those of its declared values."""
-    cells = tally.cells[sensitive]
-    return cells, cells[: tally.declared[sensitive]]
+def dealt_both_ways(tally: ClassTally, sensitive: str) -> tuple[Sequence[int], Sequence[int]]:
+    """How many of a class count under each of its cells, and under each of its declared values alone."""
+    held = tally.values[sensitive]
+    return held.dealt, held.among(tally.declared[sensitive]).dealt

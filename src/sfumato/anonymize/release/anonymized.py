@@ -15,7 +15,14 @@ from sfumato.anonymize.release.decision import Decision, applied_decision
 from sfumato.anonymize.release.kept_columns import Keep, KeepList
 from sfumato.anonymize.release.recoding import Recoding
 from sfumato.anonymize.release.recount import Recount, homogeneous, refuse_different
-from sfumato.anonymize.release.request import AnonymizationRequest, microdata, parse_criterion, read_quasi
+from sfumato.anonymize.release.request import (
+    AnonymizationRequest,
+    counted_groups,
+    counts_units,
+    microdata,
+    parse_criterion,
+    read_quasi,
+)
 from sfumato.arguments import expect
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import ROWS, Recodable, Recode
@@ -87,9 +94,11 @@ def disclose(vault: Vault, request: AnonymizationRequest, keep: KeepList, decide
     source = cast(Recodable, vault.encoded)
     raw.refuse_telling(source)
     decision = decide()
-    decision = replace(
-        decision, facts={**decision.facts, "homogeneous": homogeneous_rows(source, decision.recode, raw.names)}
-    )
+    more = {
+        "counted": "units" if counts_units(request.criteria, vault.domain) else "rows",
+        "homogeneous": homogeneous_rows(source, request, decision.recode, raw.names),
+    }
+    decision = replace(decision, facts={**decision.facts, **more})
     facts = decision.facts
     statement = (
         f"{request.statement(vault.domain.unit)}; {facts['suppressed']} of {facts['rows']} rows are suppressed"
@@ -128,17 +137,17 @@ def _stopped(facts: Mapping[str, Any]) -> str:
     return f", where the search was stopped after {search['seconds']:g} s" if search and search["stopped"] else ""
 
 
-def homogeneous_rows(source: Recodable, recode: Recode, keep: Sequence[str]) -> dict[str, int]:
+def homogeneous_rows(
+    source: Recodable, request: AnonymizationRequest, recode: Recode, keep: Sequence[str]
+) -> dict[str, int]:
     """For each kept column that the domain describes, the published rows in classes with at most one value of it.
 
     Who finds a person's class reads the value off, however large the class is.  Where a method deals equal rows to
-    several classes, at least so many.
+    several classes, at least so many.  If units are counted, classes with one value that all their units have.
     """
     described = [name for name in keep if name in source.domain.names]
-    return {
-        name: homogeneous(reveal(source.groups((*recode.attributes, name))), recode, source.domain[name].declared)
-        for name in described
-    }
+    tables = {name: counted_groups(source, (*recode.attributes, name), request.criteria) for name in described}
+    return {name: homogeneous(table, recode, source.domain[name].declared) for name, table in tables.items()}
 
 
 def _not_counted(facts: Mapping[str, Any]) -> str:

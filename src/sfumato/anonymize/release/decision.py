@@ -16,7 +16,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sfumato.anonymize.clustering.space import Partition, Scale, Space
-from sfumato.anonymize.criteria.criterion import Criterion, finest, safe
+from sfumato.anonymize.criteria.classes import finest
+from sfumato.anonymize.criteria.criterion import Criterion, safe
 from sfumato.anonymize.microdata import Keys, Microdata, group, pack
 from sfumato.anonymize.release.recoding import FullDomainRecoding, LocalRecoding, Recoding, of_partition
 from sfumato.anonymize.release.recount import Recount, count, refuse_unsafe
@@ -179,7 +180,7 @@ def full_domain_decision(
     facts["non_uniform_entropy"] = _entropy(problem.data, levels, _listed(problem.data, recode) >= 0)
     if certificate is not None:
         facts["certificate"] = asdict(certificate) | {"proven": certificate.proven}
-    return _verified(problem.data, recode, recoding, facts, problem.criteria)
+    return _verified(problem.data, recode, recoding, facts, request.criteria)
 
 
 def applied_decision(
@@ -293,6 +294,8 @@ def _verified(
     assert data.source is not None
     counted = count(data.source, recode)
     refuse_unsafe(counted, criteria, data.declared)
+    if counted.units is not None:
+        facts |= {"smallest_class": int(counted.units.min(initial=data.holders))}
     return Decision(recode, recoding, facts, counted)
 
 

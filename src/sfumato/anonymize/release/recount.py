@@ -7,6 +7,7 @@ not how tuples are grouped, not how classes are merged, not how a criterion is c
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sfumato.anonymize.criteria.criterion import ClassTally, Criterion
+from sfumato.anonymize.criteria.criterion import Criterion
+from sfumato.anonymize.criteria.tally import ClassTally, Tallied
 from sfumato.anonymize.microdata import CountedTable
 from sfumato.domain.hierarchy.levels import Integers
 from sfumato.engine.port import ROWS, Recode, SparseTable
@@ -28,17 +30,18 @@ KEY_BITS = 62
 class Recount:
     """Classes that would be published, by their labels.
 
-    ``table`` has the labels and rows of each class, in order.  ``people`` and ``cells``, the rows of each sensitive
-    cell, go with it; where rows of a tuple are dealt to several classes, only their number is known, so there are no
-    cells.  ``unpublished`` are the people of each class that has people and no row.  ``everyone`` has the cells of all
-    rows.
+    ``table`` has the labels and rows of each class, in order.  ``people`` and ``values``, how many have each sensitive
+    value, go with it; where rows of a tuple are dealt to several classes, only their number is known, so there are no
+    values.  ``unpublished`` are the people of each class that has people and no row.  ``everyone`` has the values of
+    all rows.  ``units`` are the different units of each class, None where criteria count rows.
     """
 
     table: pa.Table
     people: Integers | None
-    cells: Mapping[str, Integers]
-    everyone: Mapping[str, Integers]
+    values: Mapping[str, Sequence[Tallied]]
+    everyone: Mapping[str, Tallied]
     unpublished: Integers
+    units: Integers | None = None
 
     @property
     def counts(self) -> Integers:
@@ -47,29 +50,35 @@ class Recount:
         return counts
 
     @property
+    def sizes(self) -> Integers:
+        """What criteria count of each class: its units, or else its rows."""
+        return self.counts if self.units is None else self.units
+
+    @property
     def rows(self) -> int:
         """Number of rows."""
         return int(self.counts.sum())
 
     def tallies(self, declared: Mapping[str, int]) -> Iterator[ClassTally]:
         """The classes one by one, those without a row last."""
-        everyone = {name: cells.tolist() for name, cells in self.everyone.items()}
-        values = {name: declared.get(name, len(cells)) for name, cells in everyone.items()}
-        columns = {name: cells.tolist() for name, cells in self.cells.items()}
+        everyone = self.everyone
+        most = {name: declared.get(name, len(held.cells)) for name, held in everyone.items()}
         people = [None] * len(self.table) if self.people is None else self.people.tolist()
-        for number, (rows, around) in enumerate(zip(self.counts.tolist(), people, strict=True)):
-            cells = {name: column[number] for name, column in columns.items()}
-            yield ClassTally(rows, around, cells, everyone, values)
-        nothing = {name: [0] * len(cells) for name, cells in everyone.items()}
+        numbers = zip(self.counts.tolist(), self.sizes.tolist(), people, strict=True)
+        for number, (rows, size, around) in enumerate(numbers):
+            held = {name: classes[number] for name, classes in self.values.items()}
+            yield ClassTally(rows, size, around, held, everyone, most)
+        nothing = {name: Tallied([0] * len(held.cells)) for name, held in everyone.items()}
         for around in self.unpublished.tolist():
-            yield ClassTally(0, around, nothing, everyone, values)
+            yield ClassTally(0, 0, around, nothing, everyone, most)
 
 
 def count(source: CountedTable, recode: Recode) -> Recount:
     """Recount what a rewriting would publish.  Classes with the same labels are one.
 
     Raises:
-        InfeasibleError: more rows of a tuple are dealt than there are, or a tuple is listed twice undealt.
+        InfeasibleError: more rows of a tuple are dealt than there are, a tuple is listed twice undealt, or part of the
+            rows of a tuple are dealt where units are counted and one of its units has several rows.
     """
     table, population = source.table, source.population
     if population is not None:
@@ -90,7 +99,9 @@ def count(source: CountedTable, recode: Recode) -> Recount:
         if np.any(dealt > there_are) or np.any(recode.rows <= 0):
             raise InfeasibleError("the rewriting deals rows that are not there; nothing was released", culprit=recode)
         counts = _sums(label, recode.rows, len(names))
-        return Recount(_sorted(names, counts)[0], None, {}, {}, np.zeros(0, dtype=np.int64))
+        ordered, order = _sorted(names, counts)
+        units = None if table.units is None else _dealt_units(table, recode, here, there, label)[order]
+        return Recount(ordered, None, {}, {}, np.zeros(0, dtype=np.int64), units)
     if len(np.unique(there)) != len(there):
         raise InfeasibleError("the rewriting lists a class twice; nothing was released", culprit=recode)
     place = np.full(keys, -1)
@@ -98,15 +109,16 @@ def count(source: CountedTable, recode: Recode) -> Recount:
     published = place[here] >= 0
     counts = _sums(place[here][published], table.counts[published], len(names))
     ordered, order = _sorted(names, counts)
-    cells = {name: _cells(table, name, place[here], len(names))[order] for name in sensitive}
-    everyone = {name: _cells(table, name, np.zeros(len(here), dtype=np.int64), 1)[0] for name in sensitive}
+    units = None if table.units is None else _different(place[here], table.units, len(names))[order]
+    tallied = {name: _tallied(table, name, place[here], len(names)) for name in sensitive}
+    values = {name: [classes[number] for number in order.tolist()] for name, classes in tallied.items()}
+    everyone = {name: _tallied(table, name, np.zeros(len(here), dtype=np.int64), 1)[0] for name in sensitive}
     if population is None:
-        return Recount(ordered, None, cells, everyone, np.zeros(0, dtype=np.int64))
-    in_class = place[around] >= 0
-    joined = _sums(place[around][in_class], population.counts[in_class], len(names))[order]
+        return Recount(ordered, None, values, everyone, np.zeros(0, dtype=np.int64), units)
+    joined = _people(population, place[around], len(names))[order]
     nobody = np.bincount(here, weights=table.counts, minlength=keys) == 0
-    alone = np.bincount(around, weights=population.counts, minlength=keys).astype(np.int64)[nobody]
-    return Recount(ordered, joined, cells, everyone, alone[alone > 0])
+    alone = _people(population, around, keys)[nobody]
+    return Recount(ordered, joined, values, everyone, alone[alone > 0], units)
 
 
 def refuse_unsafe(counted: Recount, criteria: Sequence[Criterion], declared: Mapping[str, int]) -> None:
@@ -120,7 +132,7 @@ def refuse_unsafe(counted: Recount, criteria: Sequence[Criterion], declared: Map
     Raises:
         InfeasibleError: a class does not, or nothing is known of its sensitive values.
     """
-    known = {*counted.cells, None}
+    known = {*counted.values, None}
     looked_at = all(criterion.sensitive in known for criterion in criteria)
     unsafe = sum(
         not (looked_at and all(criterion.recounted(tally) for criterion in criteria))
@@ -136,7 +148,8 @@ def refuse_unsafe(counted: Recount, criteria: Sequence[Criterion], declared: Map
 def homogeneous(table: SparseTable, recode: Recode, declared: int) -> int:
     """Rows that would be published in classes with at most one declared value of the last attribute of ``table``.
 
-    Where rows of a tuple are dealt to several classes, at least so many.
+    If units are counted, rows of classes that have a declared value of all units which have any.  Where rows of a
+    tuple are dealt to several classes, at least so many.
     """
     listed = recode.classes.astype(np.int64)
     every, _ = _numbered(np.concatenate([_coarse(table, recode), listed]))
@@ -147,6 +160,13 @@ def homogeneous(table: SparseTable, recode: Recode, declared: int) -> int:
     counts = _sums(label, rows, len(first))
     codes = table.codes[:, -1].astype(np.int64)
     which = codes < declared
+    if table.units is not None:
+        classes, entries = _pairs(label, there, here[which])
+        units, held = table.units[which][entries], codes[which][entries]
+        _, values = _numbered(np.stack([classes, units, held], axis=1))
+        having = np.zeros((len(first), max(declared, 1)), dtype=np.int64)
+        np.add.at(having, (classes[values], held[values]), 1)
+        return int(counts[having.max(axis=1) >= _different(classes, units, len(first))].sum())
     least, most = np.full(keys, declared), np.full(keys, -1)
     np.minimum.at(least, here[which], codes[which])
     np.maximum.at(most, here[which], codes[which])
@@ -247,7 +267,8 @@ def _any_of(groups: SparseTable, codes: Mapping[str, Collection[int]]) -> NDArra
 
 
 def _part(groups: SparseTable, which: NDArray[np.bool_]) -> SparseTable:
-    return SparseTable(groups.attributes, groups.codes[which], groups.counts[which])
+    units = None if groups.units is None else groups.units[which]
+    return SparseTable(groups.attributes, groups.codes[which], groups.counts[which], units)
 
 
 def _coarse(groups: SparseTable, recode: Recode) -> Integers:
@@ -276,12 +297,74 @@ def _dictionary_codes(table: pa.Table) -> Integers:
     return np.stack([column.indices.to_numpy(zero_copy_only=False) for column in encoded], axis=1).astype(np.int64)
 
 
-def _cells(table: SparseTable, name: str, place: Integers, classes: int) -> Integers:
-    """Rows of each cell of an attribute in each class, shape ``(classes, cells)``; place -1 is in none."""
+def _tallied(table: SparseTable, name: str, place: Integers, classes: int) -> list[Tallied]:
+    """How many have each value of an attribute in each class; place -1 is in none."""
     codes = table.codes[:, table.attributes.index(name)].astype(np.int64)
     result = np.zeros((classes, int(codes.max(initial=-1)) + 1), dtype=np.int64)
-    np.add.at(result, (place[place >= 0], codes[place >= 0]), table.counts[place >= 0])
-    return result
+    inside = place >= 0
+    if table.units is None:
+        np.add.at(result, (place[inside], codes[inside]), table.counts[inside])
+        return [Tallied(cells) for cells in result.tolist()]
+    listed = np.stack([place, table.units, codes], axis=1)[inside]
+    held = listed[np.sort(_numbered(listed)[1])] if len(listed) else listed
+    unit, _ = _numbered(held[:, :2])
+    single = np.bincount(unit)[unit] == 1 if len(unit) else np.zeros(0, dtype=bool)
+    np.add.at(result, (held[single, 0], held[single, 2]), 1)
+    sets: dict[int, tuple[int, set[int]]] = {}
+    for number, (here, _, code) in zip(unit[~single].tolist(), held[~single].tolist(), strict=True):
+        sets.setdefault(number, (here, set()))[1].add(code)
+    several: list[Counter[frozenset[int]]] = [Counter() for _ in range(classes)]
+    for here, codes_held in sets.values():
+        several[here][frozenset(codes_held)] += 1
+    return [Tallied(cells, more) for cells, more in zip(result.tolist(), several, strict=True)]
+
+
+def _different(place: Integers, units: Integers, classes: int) -> Integers:
+    """Different units of each class; place -1 is in none."""
+    pairs = np.stack([place, units], axis=1)[place >= 0]
+    if not len(pairs):
+        return np.zeros(classes, dtype=np.int64)
+    _, first = _numbered(pairs)
+    return np.bincount(pairs[first, 0], minlength=classes)
+
+
+def _people(population: SparseTable, place: Integers, classes: int) -> Integers:
+    """People of each class: different units, or rows where the population names none; place -1 is in no class."""
+    if population.units is not None:
+        return _different(place, population.units, classes)
+    return _sums(place[place >= 0], population.counts[place >= 0], classes)
+
+
+def _dealt_units(table: SparseTable, recode: Recode, here: Integers, there: Integers, label: Integers) -> Integers:
+    """Different units of each class, where rows are dealt: at random, so only of tuples whose units have no other row.
+
+    ``here`` are the tuples of the groups of ``table``, ``there`` those of the listed classes, ``label`` their classes.
+
+    Raises:
+        InfeasibleError: part of a tuple is dealt, and one of its units has several rows.
+    """
+    assert table.units is not None
+    assert recode.rows is not None
+    rows = np.bincount(here, weights=table.counts, minlength=int(there.max(initial=-1)) + 1)
+    published = np.isin(here, there)
+    of_unit = np.bincount(table.units[published], weights=table.counts[published], minlength=int(table.units.max()) + 1)
+    part = recode.rows < rows[there]
+    if np.any(of_unit[table.units[published & np.isin(here, there[part])]] > 1):
+        raise InfeasibleError(
+            "the rewriting deals rows of units that have several; nothing was released", culprit=recode
+        )
+    classes, entries = _pairs(label[~part], there[~part], here)
+    size = int(label.max(initial=-1)) + 1
+    return _different(classes, table.units[entries], size) + _sums(label[part], recode.rows[part], size)
+
+
+def _pairs(label: Integers, there: Integers, here: Integers) -> tuple[Integers, Integers]:
+    """Each class beside each entry of its tuples: class ``label[i]`` has the entries where ``here`` is ``there[i]``."""
+    order = np.argsort(here, kind="stable")
+    begin = np.searchsorted(here[order], there)
+    many = np.searchsorted(here[order], there, side="right") - begin
+    listed = np.repeat(np.arange(len(there)), many)
+    return label[listed], order[np.arange(len(listed)) - np.repeat(np.cumsum(many) - many - begin, many)]
 
 
 def _sums(place: Integers, rows: Integers, classes: int) -> Integers:

@@ -23,15 +23,15 @@ from sfumato.anonymize.criteria.closeness import (
     GroundDistance,
     TCloseness,
 )
-from sfumato.anonymize.criteria.criterion import Criterion, DeltaPresence, KAnonymity, KMap
+from sfumato.anonymize.criteria.criterion import CountedIn, Criterion, DeltaPresence, KAnonymity, KMap
 from sfumato.anonymize.criteria.diversity import AlphaK, DistinctDiversity, EntropyDiversity, RecursiveDiversity
-from sfumato.anonymize.microdata import Microdata, from_groups
+from sfumato.anonymize.microdata import Microdata, from_groups, group, pack
 from sfumato.anonymize.release.kept_columns import NOTHING_KEPT, KeepList
 from sfumato.anonymize.search.lattice import sufficient_share
 from sfumato.arguments import expect, expect_all, listed, whole
 from sfumato.domain import Attribute, Categorical, Domain, Integer, Real, Unit, Unknown
 from sfumato.domain.hierarchy.builders import draft
-from sfumato.domain.hierarchy.levels import Hierarchy, Level
+from sfumato.domain.hierarchy.levels import Hierarchy, Integers, Level
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import Encoded, ProtectedTable, Recodable, SparseTable
 from sfumato.errors import InputError, TableError
@@ -193,16 +193,40 @@ class AnonymizationRequest:
         """What is promised instead of differential privacy."""
         names = ", ".join(each.name for each in self.quasi)
         attackers = "; ".join(dict.fromkeys(criterion.attacker for criterion in self.criteria))
-        people = (
-            "" if unit.column is None else f", where one {unit.column} may have up to {unit.rows} rows{unit.by_groups}"
-        )
         # only full-domain searches are held to a limit; how many rows are suppressed is said with the rows
         limited = self.method in ("optimal", "samarati")
         limit = f"; at most a share {self.suppression} of the rows is suppressed" if limited else ""
         return (
-            f"{' and '.join(map(str, self.criteria))} over the quasi-identifiers {names}, counted in rows{people};"
-            f" attacker: {attackers}{limit}"
+            f"{' and '.join(map(str, self.criteria))} over the quasi-identifiers {names},"
+            f" {_counted_in(counting(self.criteria), unit)}; attacker: {attackers}{limit}"
         )
+
+
+def counting(criteria: Sequence[Criterion]) -> CountedIn:
+    """What all these criteria count.
+
+    Raises:
+        InputError: some count units and some count rows.
+    """
+    found = {criterion.count for criterion in criteria}
+    if len(found) > 1:
+        raise InputError("all criteria of a release count units, or all count rows", culprit=criteria)
+    return min(found, default=CountedIn.UNITS)
+
+
+def counts_units(criteria: Sequence[Criterion], domain: Domain) -> bool:
+    """Whether these criteria count something else than rows: units that the domain names by an id."""
+    return counting(criteria) is CountedIn.UNITS and domain.unit.column is not None
+
+
+def _counted_in(count: CountedIn, unit: Unit) -> str:
+    """What classes are counted in, in words."""
+    if unit.column is None:
+        return "counted in rows"
+    several = f"one {unit.column} may have up to {unit.rows} rows{unit.by_groups}"
+    if count is CountedIn.ROWS:
+        return f"counted in rows (--count rows), so that all rows of a class may be of one {unit.column}, as {several}"
+    return f"counted in units: one {unit.column} counts once in a class, where {several}"
 
 
 CRITERIA: tuple[type[Criterion], ...] = (
@@ -225,6 +249,7 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
     "str": str,
     "Fraction": Fraction,
     "GroundDistance": GroundDistance,
+    "CountedIn": CountedIn,
     "int | None": int,
 }
 
@@ -249,10 +274,13 @@ def parse_criterion(text: str) -> Criterion:
         raise InputError(f"{name} needs a population; use it from Python", culprit=text)
     given = dict(part.strip().partition("=")[::2] for part in rest.split(",") if part.strip())
     strange = sorted(set(given) - set(wanted))
-    absent = [key for key, kind_ in wanted.items() if key not in given and "None" not in kind_]
+    optional = {key for key, kind_ in wanted.items() if key == "count" or "None" in kind_}
+    absent = [key for key in wanted if key not in given and key not in optional]
     if strange or absent:
         what = f"does not know {strange[0]!r}" if strange else f"needs {absent[0]!r}"
-        raise InputError(f"{name} {what}; write {name}:{','.join(f'{key}=...' for key in wanted)}", culprit=text)
+        raise InputError(
+            f"{name} {what}; write {name}:{','.join(f'{key}=...' for key in wanted if key != 'count')}", culprit=text
+        )
     try:
         values = {key: _READERS[wanted[key]](value) for key, value in given.items()}
     except (ValueError, ZeroDivisionError):
@@ -267,14 +295,15 @@ def microdata(encoded: Recodable, quasi: Sequence[Quasi], criteria: Sequence[Cri
     suppressed all the same: they are counted beside, as excluded.
 
     Raises:
-        InputError: a sensitive attribute that is a quasi-identifier, or populations that differ.
+        InputError: a sensitive attribute that is a quasi-identifier, populations that differ, or criteria of which
+            some count units and some rows.
         DomainError: an attribute that the domain does not have.
     """
     domain = encoded.domain
     names = tuple(each.name for each in quasi)
     sensitive = tuple(dict.fromkeys(c.sensitive for c in criteria if c.sensitive is not None))
     check_sensitive(sensitive, names, domain)
-    groups = reveal(encoded.groups((*names, *sensitive)))
+    groups = counted_groups(encoded, (*names, *sensitive), criteria)
     sizes = {name: domain[name].size for name in (*names, *sensitive)}
     declared = {name: domain[name].declared for name in sensitive}
     data = from_groups(groups, names, sizes=sizes, declared=declared)
@@ -284,8 +313,17 @@ def microdata(encoded: Recodable, quasi: Sequence[Quasi], criteria: Sequence[Cri
     if len(populations) > 1:
         raise InputError("all criteria must be about the same population", culprit=criteria)
     for population in populations.values():
-        data = data.with_population(population)
+        data = data.with_population(population if groups.units is not None else replace(population, units=None))
+    if data.units is not None and data.units.people is None and data.holders == data.rows - data.excluded:
+        data = replace(data, units=None)  # each unit has one row, so that rows are units
     return data.without([suppressed_codes(each, domain[each.name]) for each in quasi])
+
+
+def counted_groups(encoded: Recodable, attributes: tuple[str, ...], criteria: Sequence[Criterion]) -> SparseTable:
+    """The table counted over attributes, its groups told apart by unit where the criteria count units."""
+    if counts_units(criteria, encoded.domain):
+        return reveal(encoded.unit_groups(attributes))
+    return reveal(encoded.groups(attributes))
 
 
 def share_of_rows(encoded: Recodable, limit: RowLimit) -> str:
@@ -341,6 +379,52 @@ def raw_classes(table: ProtectedTable, quasi: Sequence[str]) -> pa.Table:
     return reveal(_as_it_stands(table).keys(tuple(quasi)))
 
 
+@dataclass(frozen=True, eq=False)
+class UnitsOfClasses:
+    """Which units are in which classes: unit ``units[i]`` is in class ``classes[i]``, said once; ``rows`` in all."""
+
+    classes: Integers
+    units: Integers
+    rows: int
+
+
+def units_of_classes(table: ProtectedTable, quasi: Sequence[str], unit: str) -> tuple[pa.Table, UnitsOfClasses]:
+    """Distinct values of columns as they stand, as text, and the units of each, the different values of a column.
+
+    For the owner of the table, as :func:`raw_classes` is.  Rows with a missing value or unit are left out.
+
+    Raises:
+        InputError: the units are a column among those named, or as :func:`raw_classes` says.
+        TableError: a column that is not there.
+    """
+    if unit in quasi:
+        raise InputError(f"{unit!r} tells units apart, so that it is no quasi-identifier", culprit=unit)
+    found = raw_classes(table, (*quasi, unit))
+    codes = [column.combine_chunks().dictionary_encode() for column in found.columns[:-1]]
+    columns = [column.indices.to_numpy().astype(np.int64) for column in codes]
+    grouping = group(pack(columns[:-1], [len(column.dictionary) for column in codes[:-1]]))
+    classes = found.select(list(quasi)).take(pa.array(grouping.members))
+    rows = int(found["units"].to_numpy().sum())
+    return classes, UnitsOfClasses(grouping.classes, columns[-1], rows)
+
+
+def cells_of_units(encoded: Recodable, quasi: Sequence[str]) -> pa.Table:
+    """The quasi-identifiers of the rows of a view by the labels of their cells, missing ones NULL, beside its units."""
+    domain = encoded.domain
+    groups = reveal(encoded.unit_groups(tuple(quasi)))
+    found = {}
+    for place, name in enumerate(quasi):
+        attribute = domain[name]
+        labels = [
+            None if attribute.nullable and code == attribute.declared else label
+            for code, label in enumerate(attribute.labels())
+        ]
+        codes = np.repeat(groups.codes[:, place], groups.counts)
+        found[name] = pa.array(labels, pa.string()).take(pa.array(codes))
+    assert groups.units is not None
+    return pa.table({**found, str(domain.unit.column): pa.array(np.repeat(groups.units, groups.counts))})
+
+
 def raw_rows(table: ProtectedTable) -> int:
     """Rows of a table as it stands, those with missing values included; for its owner."""
     return reveal(cast(Recodable, _as_it_stands(table)).whole())
@@ -352,9 +436,11 @@ def _as_it_stands(table: ProtectedTable) -> Encoded:
     return table.encode(Domain((Categorical(name=name, values=("",), unknown=Unknown.CATEGORY),)))
 
 
-def population(encoded: Encoded, quasi: Sequence[str]) -> SparseTable:
+def population(encoded: Recodable, quasi: Sequence[str]) -> SparseTable:
     """A larger table counted over the quasi-identifiers, for k-map, delta-presence and the journalist's risk.
 
-    It must be encoded with the same cells as the table.
+    It must be encoded with the same cells as the table.  Its people are told apart by the id that its domain names, and
+    without one each of its rows is one of them.
     """
-    return reveal(encoded.groups(tuple(quasi)))
+    names = tuple(quasi)
+    return reveal(encoded.groups(names) if encoded.domain.unit.column is None else encoded.unit_groups(names))

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from sfumato.anonymize.criteria.criterion import Classes, KAnonymity
+from sfumato.anonymize.criteria.classes import Classes
+from sfumato.anonymize.criteria.criterion import KAnonymity
 from sfumato.anonymize.microdata import Keys, group
 from sfumato.anonymize.search.lattice import Lattice, Vector
 from sfumato.domain.hierarchy.levels import Integers
@@ -25,7 +26,7 @@ class BucketHashes:
         self.lattice = lattice
         problem = lattice.problem
         sizes_alone = all(isinstance(each, KAnonymity) for each in problem.prunable)
-        self.least = max(each.least_rows for each in problem.prunable) if sizes_alone else None  # rows of a class
+        self.least = max(each.least_rows for each in problem.prunable) if sizes_alone else None  # in a class
         rng = np.random.default_rng(0)  # any numbers are right: they decide which classes share a bucket
         self.leaves: list[list[Integers]] = [
             [rng.integers(0, 1 << MOST_BITS, size=level.size)[level.cells] for level in hierarchy.levels]
@@ -46,6 +47,7 @@ class BucketCounts:
         self._hashes = hashes
         self._classes = classes
         self._rows = classes.counts.astype(np.float64)
+        self._sizes = self._rows if classes.units is None else classes.sizes.astype(np.float64)
         self._bits = min((BUCKETS * len(classes)).bit_length(), MOST_BITS)
         self._levels = list(vector)
         codes = hashes.lattice.problem.data.codes.take(classes.members, axis=0)  # (classes, attributes)
@@ -74,6 +76,8 @@ class BucketCounts:
         lattice, least = self._hashes.lattice, self._hashes.least
         if least is None:
             return lattice.hopeless(self._classes.merge(group(Keys(buckets, 1 << self._bits))))
-        rows = np.bincount(buckets, weights=self._rows)
-        failing = rows[rows < least].sum()
+        rows = sizes = np.bincount(buckets, weights=self._rows)
+        if self._sizes is not self._rows:  # a unit of several classes counts too often, so that too few seem to fail
+            sizes = np.bincount(buckets, weights=self._sizes)
+        failing = rows[sizes < least].sum()
         return float(failing) + lattice.problem.data.excluded > lattice.problem.allowed

@@ -9,12 +9,13 @@ import math
 from bisect import bisect
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.anonymize.criteria.criterion import Classes, Criterion, KAnonymity, finest, safe
+from sfumato.anonymize.criteria.classes import Classes, finest
+from sfumato.anonymize.criteria.criterion import Criterion, KAnonymity, safe
 from sfumato.anonymize.microdata import Microdata, group, pack
 from sfumato.domain.hierarchy.levels import Hierarchy, Reals
 from sfumato.errors import InfeasibleError, InputError, counted
@@ -60,12 +61,31 @@ class Problem:
         """Number of generalisation steps of each quasi-identifier."""
         return tuple(hierarchy.height for hierarchy in self.hierarchies)
 
-    @property
+    @cached_property
+    def bottom(self) -> Classes:
+        """Each tuple its own class."""
+        return finest(self.data)
+
+    @cached_property
     def prunable(self) -> tuple[Criterion, ...]:
         """The criteria that a search may prune with: declared monotone, under suppression where some is allowed."""
         if self.allowed == self.data.excluded:
-            return tuple(criterion for criterion in self.criteria if criterion.monotone)
-        return tuple(criterion for criterion in self.criteria if criterion.monotone_with_suppression)
+            return tuple(criterion for criterion in self.criteria if criterion.monotone and self._adds_up(criterion))
+        return self.monotone_with_suppression
+
+    @property
+    def monotone_with_suppression(self) -> tuple[Criterion, ...]:
+        """The criteria that hold of whatever a class that holds is merged into."""
+        return tuple(each for each in self.criteria if each.monotone_with_suppression and self._adds_up(each))
+
+    def _adds_up(self, criterion: Criterion) -> bool:
+        """Whether what a criterion declares is true of these units: see :mod:`sfumato.anonymize.criteria.criterion`."""
+        units = self.bottom.units
+        return (
+            units is None
+            or criterion.monotone_with_spread
+            or not units.spread(criterion.sensitive, population=criterion.population is not None)
+        )
 
     @property
     def monotone(self) -> bool:
@@ -90,20 +110,20 @@ def check_criteria(criteria: tuple[Criterion, ...], data: Microdata, *, allowed:
             raise InputError(f"{criterion} needs the sensitive attribute {criterion.sensitive!r}", culprit=criterion)
         if criterion.population is not None and data.population is None:
             raise InputError(f"{criterion} needs a population to compare with", culprit=criterion)
-        if criterion.least_rows > data.rows - data.excluded:
+        if criterion.least_rows > data.holders:
             reason = _why_too_few(criteria, data, allowed)
             raise InfeasibleError(f"{criterion} cannot hold: {reason}", culprit=criterion)
 
 
 def _why_too_few(criteria: tuple[Criterion, ...], data: Microdata, allowed: int | None) -> str:
-    rows, left = data.rows, data.rows - data.excluded
+    rows, left = data.rows, data.holders
     if not left:
         return f"all {rows} rows are left out, by the domain, its unit or for a missing quasi-identifier"
     alone = all(isinstance(criterion, KAnonymity) for criterion in criteria)
     largest = (
         f"the largest k that this table can meet is {left}"
         if alone
-        else f"no class has more than {counted(left, 'row')}"
+        else f"no class has more than {counted(left, 'row' if data.units is None else 'unit')}"
     )
     if allowed is None or data.excluded <= allowed:
         return largest
@@ -207,7 +227,7 @@ class Lattice:
         self.top: Vector = problem.heights  # generalises everything away
         self._nodes: dict[Vector, Node] = {}
         data = problem.data
-        self._bottom = finest(data)
+        self._bottom = problem.bottom
         self._known = KnownClasses((0,) * len(data.quasi), self._bottom)
         self._digit = cache(self._digits)
         self._weight = float(sum(problem.weights))

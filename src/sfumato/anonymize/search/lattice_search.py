@@ -256,7 +256,8 @@ def lowest_height(lattice: Lattice, *, order: TieBreak) -> Node | None:
     """
     if not lattice.problem.monotone:
         raise InputError(
-            "samarati needs criteria that are monotone with suppression; use the optimal search, or suppress nothing",
+            "samarati needs criteria that are monotone with suppression, and where units have rows of several tuples, "
+            "or several sensitive values, only k-anonymity is; use the optimal search, suppress nothing, or count rows",
             culprit=lattice.problem.criteria,
         )
     low, high = 0, sum(lattice.top)
@@ -350,7 +351,7 @@ def nearest(lattice: Lattice, *, height: int | None = None, largest: int = LARGE
         height: look only at vectors whose levels sum to this.
         largest: stop after so many distinct tuples were looked at, as if each vector had those of the bottom.
     """
-    sound = tuple(each for each in lattice.problem.criteria if each.monotone_with_suppression)
+    sound = lattice.problem.monotone_with_suppression
     left = max(largest // max(len(lattice.problem.data.counts), 1), 1)
     best: int | None = None
     heap: list[tuple[int, Vector]] = [(0, lattice.top)]

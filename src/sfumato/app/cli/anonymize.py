@@ -37,12 +37,10 @@ from sfumato.app.cli.conventions import (
     working,
 )
 from sfumato.app.cli.schema_options import PerOption, SchemaOption, TableView, UnitRowsOption, ViewOption, read_view
-from sfumato.app.requests.methods import AnonymizationMethod, CutOption, MissingValues
+from sfumato.app.requests.methods import AnonymizationMethod, CountOption, CutOption, MissingValues
 from sfumato.errors import InputError, counted
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from sfumato.anonymize import Anonymized
 
 hierarchies = typer.Typer(no_args_is_help=True, help="Describe how values of a quasi-identifier may be generalised.")
@@ -56,6 +54,9 @@ KeepAnywayOption = Annotated[
     list[str] | None,
     typer.Option(help="A column to publish as it is even if --keep refuses it; the statement names it."),
 ]
+CountOptions = Annotated[
+    CountOption, typer.Option(help="What classes are counted in: units that the domain names by an id, or rows.")
+]
 NearDomainOption = Annotated[
     Path | None,
     typer.Option("--domain", help="Accepted domain of the table; without, the YAML file named like the table."),
@@ -66,7 +67,7 @@ def anonymize(
     table: TableArgument,
     quasi: QuasiOption,
     out: RecodedRowsOption,
-    k: Annotated[int, typer.Option(help="k of k-anonymity: least rows of an equivalence class, 1 or more.")],
+    k: Annotated[int, typer.Option(help="k of k-anonymity: least units (or rows) of a class, 1 or more.")],
     suppression: Annotated[
         str | None, typer.Option(help="Largest share of rows to suppress, 0 to 1; none without.")
     ] = None,
@@ -90,6 +91,7 @@ def anonymize(
     hierarchies: Annotated[Path | None, typer.Option(help="Folder of hierarchies, one file an attribute.")] = None,
     seconds: Annotated[float | None, typer.Option(min=0, help="Stop optimal or k-member after this long.")] = None,
     cut: Annotated[CutOption | None, typer.Option(help="Where mondrian cuts; greedy, of least loss, without.")] = None,
+    count: CountOptions = CountOption.UNITS,
     ledger: LedgerOption = None,
     dataset: DatasetOption = "default",
     limit: LimitOption = None,
@@ -129,6 +131,7 @@ def anonymize(
         "missing": missing,
         "seconds": seconds,
         "cut": cut,
+        "count": count,
     }
     wanted = filled(AnonymizeRequest, asked | more).read_with(found)
     for each in wanted.criteria:
@@ -204,7 +207,8 @@ def report(release: Anonymized, out: Path, *, as_json: bool) -> None:
                 f" such as distinct-diversity:l=2,sensitive={name}."
             )
     losses = [{"attribute": name, "loss": loss} for name, loss in facts["loss_metric"].items()]
-    lines = [f"Guarantee: {release.guarantee}", f"Classes: {facts['classes']}, smallest {facts['smallest_class']}"]
+    smallest = f"{facts['smallest_class']} {facts['counted']}"
+    lines = [f"Guarantee: {release.guarantee}", f"Classes: {facts['classes']}, the smallest of {smallest}"]
     if "certificate" in facts:
         lines.append(_certificate(facts["certificate"]))
     if facts.get("search", {}).get("stopped"):
@@ -284,11 +288,15 @@ def apply(
 def risk(
     table: TableArgument,
     quasi: QuasiOption,
+    domain: Annotated[
+        Path | None, typer.Option(help="Domain that names the units; without, the YAML file named like the table.")
+    ] = None,
     schema: SchemaOption = None,
     view: ViewOption = None,
     unit_rows: UnitRowsOption = None,
     per: PerOption = None,
-    threshold: Annotated[float, typer.Option(help="A row is at risk when its risk is above this.")] = 0.2,
+    count: CountOptions = CountOption.UNITS,
+    threshold: Annotated[float, typer.Option(help="A unit (or row) is at risk when its risk is above this.")] = 0.2,
     population_table: Annotated[
         str | None, typer.Option(help="A larger table with the same columns, for the journalist.")
     ] = None,
@@ -308,34 +316,44 @@ def risk(
     The figures are exact: they are for the owner of the table.
     """
     from sfumato.anonymize.reidentification import assess_table, estimate_uniques
+    from sfumato.anonymize.release.request import cells_of_units
     from sfumato.engine.table_files import shown
 
     known, options = names(quasi), CsvOptions(delimiter, decimal, thousands, encoding, trim)
     viewed = read_view(schema, view, rows=unit_rows, per=per)
     if viewed is not None and options != CsvOptions():
         raise InputError("a schema says how its files are written; leave that to it")
-    if viewed is not None and viewed.view.unit.rows > 1:
-        remark(f"Rows of the view are matched one by one; one {viewed.view.unit.column} may have several.")
+    unit = None if count is CountOption.ROWS else unit_column(table, domain, viewed)
     with working(f"Reading {shown(table)}"):
-        opened: object = options.open(table) if viewed is None else cells_of(viewed, table, known)
+        opened: object = options.open(table) if viewed is None else cells_of_units(viewed.encoded(table), known)
         people: object | None = None
         if population_table is not None and viewed is None:
             people = options.of_csv(population_table).open(population_table)
         elif population_table is not None and viewed is not None:
-            people = cells_of(viewed, population_table, known)
-        found = assess_table(opened, quasi=known, threshold=threshold, population=people)
-        uniques = None if population is None else estimate_uniques(opened, quasi=known, population=population)
+            people = cells_of_units(viewed.encoded(population_table), known)
+        if domain is None and unit is not None and not has_column(opened, unit):  # such as a released table
+            unit = None
+        found = assess_table(opened, quasi=known, threshold=threshold, population=people, unit=unit)
+        uniques = (
+            None if population is None else estimate_uniques(opened, quasi=known, population=population, unit=unit)
+        )
+    if unit is None:
+        remark("Classes are counted in rows. If a domain names units by an id, they are counted in units (--domain).")
     remark("Exact figures, for the owner of the table.")
     lines = [{"attacker": "prosecutor", **asdict(found.prosecutor)}]
     if found.journalist is not None:
         lines.append({"attacker": "journalist", **asdict(found.journalist)})
-    unique = f"{counted(found.sample_uniques, 'row')} {'is' if found.sample_uniques == 1 else 'are'} unique"
+    what = "row" if unit is None else "unit"
+    unique = f"{counted(found.sample_uniques, what)} {'is' if found.sample_uniques == 1 else 'are'} unique"
+    held = "" if found.units is None else f" of {counted(found.units, what)}"
     text = (
-        f"{counted(found.rows, 'row')} in {counted(found.classes, 'class')}, the smallest of {found.smallest_class};"
-        f" {unique}.\nMarketer: {found.marketer:.6g} of the rows\n{columns(lines)}"
+        f"{counted(found.rows, 'row')}{held} in {counted(found.classes, 'class')}, the smallest of"
+        f" {counted(found.smallest_class, what)}; {unique}.\nMarketer: {found.marketer:.6g} of the {what}s\n"
+        f"{columns(lines)}"
     )
     if found.left_out:
-        text += f"\n{counted(found.left_out, 'row')} with a missing quasi-identifier left out: in no class above."
+        missing = "a missing quasi-identifier" if unit is None else f"a missing quasi-identifier or no {unit}"
+        text += f"\n{counted(found.left_out, 'row')} with {missing} left out: in no class above."
     if uniques is not None:
         text += (
             f"\nPopulation uniques: about {uniques.believed:.6g}, by {uniques.model.title()}'s model: {uniques.why}."
@@ -345,23 +363,25 @@ def risk(
     result(value, text, as_json=as_json)
 
 
-def cells_of(view: TableView, tables: str, quasi: tuple[str, ...]) -> pa.Table:
-    """The quasi-identifiers of the rows of a view, by the labels of their cells; what is missing is NULL."""
-    import pyarrow as pa
+def unit_column(table: str, domain: Path | None, view: TableView | None) -> str | None:
+    """The column whose values are units: of a view, or of the domain that is given, or named like the table."""
+    from sfumato.domain import load
 
-    from sfumato.evaluate.released import encoded_rows
+    if view is not None:
+        return view.domain.unit.column
+    if domain is not None:
+        return load(domain).unit.column
+    near = Path(table.removeprefix("spark:"))
+    if "://" in table or not near.name or not near.with_suffix(".yaml").is_file():
+        return None
+    return load(near.with_suffix(".yaml")).unit.column
 
-    rows = encoded_rows(view.encoded(tables))
-    found = {}
-    for name in quasi:
-        attribute = view.domain[name]
-        labels = [
-            None if attribute.nullable and code == attribute.declared else label
-            for code, label in enumerate(attribute.labels())
-        ]
-        codes = pa.array(rows.codes[:, view.domain.index(name)])
-        found[name] = pa.array(labels, pa.string()).take(codes)
-    return pa.table(found)
+
+def has_column(table: object, name: str) -> bool:
+    """Whether a table has a column of this name."""
+    from sfumato.engine.open import open_table
+
+    return any(column.name == name for column in open_table(table).schema())
 
 
 @hierarchies.command("draft")

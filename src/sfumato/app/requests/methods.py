@@ -30,6 +30,13 @@ class AnonymizationMethod(StrEnum):
     K_MEMBER = "k-member"
 
 
+class CountOption(StrEnum):
+    """What classes are counted in."""
+
+    UNITS = "units"
+    ROWS = "rows"
+
+
 class CutOption(StrEnum):
     """Where Mondrian cuts; the published variant tries attributes in their order."""
 

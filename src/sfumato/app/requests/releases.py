@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -13,7 +13,7 @@ from pydantic import Field
 
 from sfumato.app.requests.fields import LossFields, Name, NumberText, StrictModel
 from sfumato.app.requests.linked_tables import ChildFields, linked_tables
-from sfumato.app.requests.methods import AnonymizationMethod, CutOption, MissingValues, SynthesisMethod
+from sfumato.app.requests.methods import AnonymizationMethod, CountOption, CutOption, MissingValues, SynthesisMethod
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:
@@ -216,7 +216,8 @@ class AnonymizeRequest(StrictModel):
     ``hierarchies`` are documents with ``attribute`` and ``rows``, leaf first and top last; ``criteria`` go beyond
     k-anonymity and are spelled as on the command line; ``suppression`` is a share, ``suppress_rows`` the same limit
     in rows; ``keep`` are columns to publish as they are, ``keep_anyway`` those to publish although ``keep`` refuses
-    them; ``seconds`` end optimal or k-member early; ``cut`` says where Mondrian cuts.
+    them; ``seconds`` end optimal or k-member early; ``cut`` says where Mondrian cuts; ``count`` says
+    what criteria count, the units that the domain names or their rows.
     """
 
     method: Annotated[AnonymizationMethod, Field(strict=False)]
@@ -231,6 +232,7 @@ class AnonymizeRequest(StrictModel):
     hierarchies: Annotated[list[dict[str, Any]], Field(max_length=64, default_factory=list)]
     seconds: Annotated[float, Field(ge=0, le=_MOST_SECONDS, allow_inf_nan=False)] | None = None
     cut: Annotated[CutOption, Field(strict=False)] | None = None
+    count: Annotated[CountOption, Field(strict=False)] = CountOption.UNITS
 
     def read(self) -> Anonymization:
         """What is asked of the method, with the hierarchies that the request holds.
@@ -251,16 +253,19 @@ class AnonymizeRequest(StrictModel):
         Raises:
             SfumatoError: what no table could be anonymised by, or the method has no use for.
         """
-        from sfumato.anonymize import KAnonymity, Missing, Quasi, RowLimit, parse_criterion
+        from sfumato.anonymize import CountedIn, KAnonymity, Missing, Quasi, RowLimit, parse_criterion
 
         if self.suppression is not None and self.suppress_rows is not None:
             raise InputError("say how much may be suppressed as a share or in rows, not both")
         share = "0" if self.suppression is None else self.suppression
         missing = Missing(self.missing.value)
+        criteria = [KAnonymity(self.k), *(parse_criterion(text) for text in self.criteria)]
+        if self.count is CountOption.ROWS:
+            criteria = [replace(each, count=CountedIn.ROWS) for each in criteria]
         wanted = Anonymization(
             method=self.method,
             quasi=[Quasi(name=name, hierarchy=hierarchies.get(name), missing=missing) for name in self.quasi],
-            criteria=[KAnonymity(self.k), *(parse_criterion(text) for text in self.criteria)],
+            criteria=criteria,
             suppression=share if self.suppress_rows is None else RowLimit(self.suppress_rows),
             keep=kept_columns(self.keep, self.keep_anyway),
             seconds=self.seconds,
@@ -337,5 +342,6 @@ class Anonymization:
                 return methods.mondrian(vault, quasi=quasi, criteria=criteria, keep=keep, cut=cut)
             case AnonymizationMethod.K_MEMBER:
                 search = methods.Search(seconds=math.inf if self.seconds is None else self.seconds)
-                k = criteria[0].least_rows
-                return methods.k_member(vault, quasi=quasi, k=k, keep=keep, search=search, watch=watch)
+                (k_anonymity,) = criteria
+                assert isinstance(k_anonymity, methods.KAnonymity)
+                return methods.k_member(vault, quasi=quasi, k=k_anonymity, keep=keep, search=search, watch=watch)

@@ -25,7 +25,7 @@ from sfumato.app.http.stewards import PAGE, entry
 from sfumato.app.http.table_reading import Loaded
 from sfumato.app.requests.fields import LossFields, filled
 from sfumato.app.requests.linked_tables import linked_tables
-from sfumato.app.requests.methods import AnonymizationMethod
+from sfumato.app.requests.methods import AnonymizationMethod, CountOption
 from sfumato.app.requests.queries import AskRequest, CostRequest
 from sfumato.app.requests.releases import AnonymizeRequest, SynthesisFields
 from sfumato.app.ui.charts import charts, files, share_of, steps, telling
@@ -108,11 +108,12 @@ class AnonymizationForm(BaseModel):
     k: Annotated[int, Field(ge=1, le=10**9)]
     suppression: Short = "0"
     criteria: Annotated[str, Field(max_length=5000)] = ""
+    count: CountOption = CountOption.UNITS
 
     def read(self) -> AnonymizeRequest:
         """The request as HTTP takes it."""
         criteria = [line.strip() for line in self.criteria.splitlines() if line.strip()]
-        told = self.model_dump(include={"method", "quasi", "k", "suppression"})
+        told = self.model_dump(include={"method", "quasi", "k", "suppression", "count"})
         return AnonymizeRequest.model_validate({**told, "criteria": criteria})
 
 

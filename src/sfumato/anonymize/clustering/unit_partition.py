@@ -1,0 +1,146 @@
+"""Classes of a least number of different units, from methods that gather rows and may deal those of one tuple.
+
+Each unit is at home at one of its tuples.  A method that divides homes into classes of k gives classes of at least k
+units, as nobody is at home twice.  But which rows of a tuple go where is drawn when they are written, so a tuple may
+be dealt to several classes only if each of its rows is the only row of its unit.  Any other tuple goes to one class,
+as a whole; then classes that are left with too few units join others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from sfumato.anonymize.clustering.space import Group, Partition, Space
+from sfumato.domain.hierarchy.levels import Integers
+
+CHUNK = 1 << 20  # boxes that are compared at once
+
+
+@dataclass(frozen=True, eq=False)
+class Homes:
+    """Where units are at home, and what may be dealt.
+
+    The unit ``units[i]`` has rows of ``tuples[i]``; pairs are different, and in order of their tuple.  ``weights`` are
+    the units at home at each tuple, ``dealable`` the tuples whose units have no other row.
+    """
+
+    tuples: Integers
+    units: Integers
+    weights: Integers
+    dealable: Integers
+
+    @classmethod
+    def of(cls, tuples: Integers, units: Integers, counts: Integers, sole: Integers) -> Homes:
+        """The homes of units: each at the first of its tuples.
+
+        Args:
+            tuples: of each pair of a tuple and a unit that has rows of it.
+            units: of each pair, numbered from 0.
+            counts: rows of each tuple.
+            sole: whether each unit has one row only, in the whole table.
+        """
+        pairs = np.unique(np.stack([tuples, units], axis=1), axis=0)
+        tuples, units = pairs[:, 0], pairs[:, 1]
+        _, first = np.unique(units, return_index=True)
+        weights = np.bincount(tuples[first], minlength=len(counts))
+        alone = np.bincount(tuples[sole[units]], minlength=len(counts))
+        return cls(tuples, units, weights, alone == counts)
+
+
+def partition_units(space: Space, homes: Homes, *, k: int, divide: Callable[[Space], Partition]) -> Partition:
+    """Classes of at least k different units.
+
+    Args:
+        space: the points; at least k units have rows of them.
+        homes: of the units of these rows.
+        k: least units of a class.
+        divide: makes classes of at least k of what ``counts`` of a space are.
+    """
+    at_home = np.flatnonzero(homes.weights)
+    found = divide(space.part(at_home, homes.weights[at_home]))
+    tuples, classes, rows = _whole(space, homes, at_home[found.tuples], found)
+    tuples, classes, rows = _with_the_homeless(space, homes, tuples, classes, rows)
+    numbers = _joined(space, homes, Partition.of(_groups(tuples, classes, rows)), k)
+    return Partition.of(_groups(tuples, numbers[np.unique(classes, return_inverse=True)[1]], rows))
+
+
+def _whole(space: Space, homes: Homes, tuples: Integers, found: Partition) -> tuple[Integers, Integers, Integers]:
+    """The parts of all classes, where only what is dealable is dealt: tuples, classes and rows."""
+    dealt = homes.dealable[tuples]
+    order = np.lexsort((-found.rows, tuples))  # the largest part of a tuple first
+    _, first = np.unique(tuples[order], return_index=True)
+    largest = np.zeros(len(tuples), dtype=bool)
+    largest[order[first]] = True
+    kept = dealt | largest
+    return tuples[kept], found.classes[kept], np.where(dealt, found.rows, space.counts[tuples])[kept]
+
+
+def _with_the_homeless(
+    space: Space, homes: Homes, tuples: Integers, classes: Integers, rows: Integers
+) -> tuple[Integers, Integers, Integers]:
+    """The same with the tuples at which no unit is at home, each in the class whose box then costs least."""
+    homeless = np.flatnonzero(homes.weights == 0)
+    present, numbers = np.unique(classes, return_inverse=True)
+    low, high = Partition.of(_groups(tuples, classes, rows)).boxes(space)
+    sizes = np.bincount(numbers, weights=rows)
+    before = sizes * space.cost(low, high)
+    chosen = []
+    for some in np.array_split(homeless, max(len(homeless) * len(present) // CHUNK, 1)):
+        points = space.points[some][:, None]  # (tuples, 1, quasi)
+        costs = space.cost(np.minimum(points, low), np.maximum(points, high))
+        added = (sizes + space.counts[some][:, None]) * costs - before
+        chosen.append(present[added.argmin(axis=1)])
+    return (
+        np.concatenate([tuples, homeless]),
+        np.concatenate([classes, *chosen]),
+        np.concatenate([rows, space.counts[homeless]]),
+    )
+
+
+def _groups(tuples: Integers, classes: Integers, rows: Integers) -> list[Group]:
+    """Tuples and rows of each class, in order of its number."""
+    order = np.argsort(classes, kind="stable")
+    ends = np.flatnonzero(np.diff(classes[order])) + 1
+    return list(zip(np.split(tuples[order], ends), np.split(rows[order], ends), strict=True))
+
+
+def _joined(space: Space, homes: Homes, partition: Partition, k: int) -> Integers:
+    """The class that each becomes, when those of less than k units have joined what costs least."""
+    units, dealt = _units_of(homes, partition)
+    low, high = partition.boxes(space)
+    sizes = partition.counts().astype(np.float64)
+    alive = np.ones(partition.size, dtype=bool)
+    becomes = np.arange(partition.size)
+    waiting = [number for number in range(partition.size) if len(units[number]) + dealt[number] < k]
+    while waiting:
+        small = waiting.pop()
+        if not alive[small] or len(units[small]) + dealt[small] >= k:
+            continue
+        costs = space.cost(np.minimum(low[small], low), np.maximum(high[small], high))
+        added = (sizes + sizes[small]) * costs - sizes * space.cost(low, high)
+        added[~alive] = np.inf
+        added[small] = np.inf
+        other = int(added.argmin())
+        low[other], high[other] = np.minimum(low[small], low[other]), np.maximum(high[small], high[other])
+        sizes[other] += sizes[small]
+        units[other] |= units[small]
+        dealt[other] += dealt[small]
+        alive[small] = False
+        becomes[becomes == small] = other
+        waiting.append(other)
+    return becomes
+
+
+def _units_of(homes: Homes, partition: Partition) -> tuple[list[set[int]], list[int]]:
+    """The units of the tuples that lie in each class as a whole, and how many others are dealt to it."""
+    once = np.bincount(partition.tuples)[partition.tuples] == 1
+    units: list[set[int]] = [set() for _ in range(partition.size)]
+    begin = np.searchsorted(homes.tuples, partition.tuples)
+    end = np.searchsorted(homes.tuples, partition.tuples, side="right")
+    for number, first, last in zip(partition.classes[once].tolist(), begin[once], end[once], strict=True):
+        units[number].update(homes.units[first:last].tolist())
+    dealt = np.bincount(partition.classes[~once], weights=partition.rows[~once], minlength=partition.size)
+    return units, dealt.astype(np.int64).tolist()

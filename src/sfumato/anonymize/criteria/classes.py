@@ -1,0 +1,157 @@
+"""Classes of equal quasi-identifiers with all that a criterion may ask about them, for the search."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.anonymize.microdata import KeyClasses, Microdata, TupleUnits
+from sfumato.anonymize.unit_classes import UnitClasses, UnitCounts, UnitValues
+from sfumato.domain.hierarchy.levels import Integers, Reals
+
+
+@dataclass(frozen=True, eq=False)
+class Classes:
+    """Classes with all that a criterion may ask about them.
+
+    A criterion asks for :attr:`sizes`, :attr:`people` and the values of sensitive attributes, which are those of rows,
+    or of units where there are ``units``.  Losses and suppressed shares are of rows, ``counts``, in either case.
+
+    ``members`` names one tuple of the microdata in each class; ``counts``, ``population`` and the
+    ``sensitive`` histograms, shape ``(classes, cells)``, are sums over the class; ``overall`` has the histograms,
+    shape ``(cells,)``, that closeness compares to: of all rows that count, suppressed ones included.  The first
+    ``declared[name]`` cells of a histogram are values, those after them stand for missing and unknown ones; without
+    an entry all cells are values.
+    """
+
+    members: Integers
+    counts: Integers
+    population: Integers | None
+    sensitive: Mapping[str, Integers]
+    overall: Mapping[str, Integers]
+    declared: Mapping[str, int] = field(default_factory=dict)
+    units: UnitClasses | None = None
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    @property
+    def sizes(self) -> Integers:
+        """Rows, or different units, of each class."""
+        return self.counts if self.units is None else self.units.sizes.counts
+
+    @property
+    def people(self) -> Integers | None:
+        """The same of the population."""
+        units = self.units
+        return self.population if units is None or units.people is None else units.people.counts
+
+    def or_empty(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """``mask``, or true for a class without rows: nothing of it is published."""
+        result: NDArray[np.bool_] = mask | (self.counts == 0)
+        return result
+
+    def having(self, name: str) -> Integers:
+        """How many of each class have each value of a sensitive attribute, shape ``(classes, cells)``.
+
+        A unit with several values counts for each.
+        """
+        return self.sensitive[name] if self.units is None else self.units.values[name].having
+
+    def declaring(self, name: str) -> Integers:
+        """How many of each class have a declared value of a sensitive attribute."""
+        most = self.values(name)
+        if self.units is None:
+            return np.asarray(self.sensitive[name][:, :most].sum(axis=1))
+        return self.units.values[name].among(most).holders
+
+    def dealt(self, name: str) -> tuple[Integers, Integers]:
+        """How many of each class count under each value, over all cells and over the declared values alone.
+
+        A unit with several values counts under one of them: see :attr:`UnitValues.dealt`.
+        """
+        most = self.values(name)
+        if self.units is None:
+            return self.sensitive[name], self.sensitive[name][:, :most]
+        values = self.units.values[name]
+        return values.dealt, values.among(most).dealt
+
+    def shares(self, name: str) -> tuple[Reals, Reals]:
+        """The share of each class that has each value, shape ``(classes, cells)``, and of all that count: ``(cells,)``.
+
+        Shares of units that have several values come to more than one.
+        """
+        if self.units is None:
+            return _shares(self.sensitive[name]), _shares(self.overall[name][None])[0]
+        values, overall = self.units.values[name], self.units.overall[name]
+        whole = overall.having / np.maximum(overall.holders[:, None], 1)
+        return values.having / np.maximum(values.holders[:, None], 1), whole[0]
+
+    def distributions(self, name: str) -> tuple[Reals, Reals]:
+        """The same where a unit is divided equally over its values, so that the shares of a class come to one."""
+        if self.units is None:
+            return self.shares(name)
+        return _shares(self.units.values[name].divided), _shares(self.units.overall[name].divided)[0]
+
+    def values(self, name: str) -> int:
+        """The number of declared values of a sensitive attribute, the first of its cells."""
+        return self.declared.get(name, self.sensitive[name].shape[1])
+
+    def part(self, which: Integers) -> Classes:
+        """Some of the classes."""
+        return replace(
+            self,
+            members=self.members[which],
+            counts=self.counts[which],
+            population=None if self.population is None else self.population[which],
+            sensitive={name: histogram[which] for name, histogram in self.sensitive.items()},
+            units=None if self.units is None else self.units.part(which),
+        )
+
+    def merge(self, grouping: KeyClasses) -> Classes:
+        """The classes that these become, one for each group of them."""
+        return replace(
+            self,
+            members=self.members[grouping.members],
+            counts=grouping.sums(self.counts),
+            population=None if self.population is None else grouping.sums(self.population),
+            sensitive={name: grouping.sums(histogram) for name, histogram in self.sensitive.items()},
+            units=None if self.units is None else self.units.merge(grouping),
+        )
+
+
+def finest(data: Microdata) -> Classes:
+    """Each tuple its own class: the table as it is."""
+    return Classes(
+        members=np.arange(len(data.counts)),
+        counts=data.counts,
+        population=data.population,
+        sensitive=data.sensitive,
+        overall=data.overall,
+        declared=data.declared,
+        units=None if data.units is None else _finest_units(data, data.units),
+    )
+
+
+def _finest_units(data: Microdata, held: TupleUnits) -> UnitClasses:
+    tuples, (everybody, codes) = len(data.counts), held.every
+    cells = {name: histogram.shape[1] for name, histogram in data.sensitive.items()}
+    one_class = np.zeros(len(everybody), dtype=np.int64)
+    return UnitClasses(
+        sizes=UnitCounts.of(held.tuples, held.units, tuples),
+        people=None if held.people is None else UnitCounts.of(*held.people, tuples),
+        values={
+            name: UnitValues.of(held.tuples, held.units, held.cells[name], (tuples, size))
+            for name, size in cells.items()
+        },
+        overall={name: UnitValues.of(one_class, everybody, codes[name], (1, size)) for name, size in cells.items()},
+    )
+
+
+def _shares(histogram: Integers | Reals) -> Reals:
+    """Shares of the cells of each row of a histogram; zeros where it is empty."""
+    whole = histogram.sum(axis=1, keepdims=True)
+    return np.asarray(histogram / np.where(whole > 0, whole, 1))

@@ -1,0 +1,80 @@
+"""One class counted again in whole numbers, by the definitions; shares nothing with what the search counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+ValueSets = Mapping[frozenset[int], int]
+"""How many units have just these several values."""
+
+
+@dataclass(frozen=True)
+class Tallied:
+    """How many rows or units have each value of a sensitive attribute, counted again.
+
+    ``cells`` count those with one value, and ``several`` the units with more.
+    """
+
+    cells: Sequence[int]
+    several: ValueSets = field(default_factory=dict)
+
+    @property
+    def whole(self) -> int:
+        """How many there are in all."""
+        return sum(self.cells) + sum(self.several.values())
+
+    @property
+    def having(self) -> list[int]:
+        """How many have each value."""
+        sets = self.several.items()
+        return [alone + sum(many for held, many in sets if cell in held) for cell, alone in enumerate(self.cells)]
+
+    @property
+    def divided(self) -> list[Fraction | int]:
+        """How many have each value, where a unit is divided equally over its values."""
+        sets = self.several.items()
+        return [
+            alone + sum(Fraction(many, len(held)) for held, many in sets if cell in held)
+            for cell, alone in enumerate(self.cells)
+        ]
+
+    def among(self, most: int) -> Tallied:
+        """The same of the first ``most`` cells alone."""
+        cells, several = list(self.cells[:most]), dict[frozenset[int], int]()
+        for held, many in self.several.items():
+            left = frozenset(cell for cell in held if cell < most)
+            if len(left) == 1:
+                cells[min(left)] += many
+            elif left:
+                several[left] = several.get(left, 0) + many
+        return Tallied(cells, several)
+
+    @property
+    def dealt(self) -> list[int]:
+        """How many count under each value: the most frequent takes all units that have it, and so on."""
+        result, rest = list(self.cells), self
+        while rest.several:
+            frequent = rest.having
+            taken = frequent.index(max(frequent))
+            result[taken] += frequent[taken] - rest.cells[taken]
+            cells = [0 if cell == taken else alone for cell, alone in enumerate(rest.cells)]
+            rest = Tallied(cells, {held: many for held, many in rest.several.items() if taken not in held})
+        return result
+
+
+@dataclass(frozen=True)
+class ClassTally:
+    """One class, counted again: its rows, its units, its people in the population, and its sensitive values.
+
+    ``table`` has the same values over all rows that count; the first ``declared[name]`` of the cells are declared.
+    Where rows are counted, ``size`` is their number.
+    """
+
+    rows: int
+    size: int
+    people: int | None
+    values: Mapping[str, Tallied]
+    table: Mapping[str, Tallied]
+    declared: Mapping[str, int]

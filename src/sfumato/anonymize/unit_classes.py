@@ -1,0 +1,230 @@
+"""Classes counted in units: how many different units each has, and how many have each sensitive value.
+
+A unit with several rows in one class counts once there, and one with rows in several classes counts in each of them.
+So classes that merge do not add up: a unit that was in both counts once afterwards.  Units that lie in one class alone
+are numbers that add up; the others are listed by number, so that a merge can tell which of them meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.anonymize.microdata import KeyClasses
+from sfumato.domain.hierarchy.levels import Integers, Reals
+
+
+@dataclass(frozen=True, eq=False)
+class UnitCounts:
+    """The different units of each class.
+
+    ``alone`` counts the units that have rows in no other class, shape ``(classes,)``.  Of the others, the unit
+    ``units[i]`` has rows in class ``classes[i]``; pairs are different, and in order of their class.
+    """
+
+    alone: Integers
+    classes: Integers
+    units: Integers
+
+    @classmethod
+    def of(cls, classes: Integers, units: Integers, size: int) -> UnitCounts:
+        """The sizes of ``size`` classes; ``units[i]`` has rows in ``classes[i]``, said once or more often."""
+        return cls._settled(np.zeros(size, dtype=np.int64), *_distinct(classes, units))
+
+    @classmethod
+    def _settled(cls, alone: Integers, classes: Integers, units: Integers) -> UnitCounts:
+        """Count the units that are left in one class alone."""
+        settled = _once(units)
+        alone = alone + np.bincount(classes[settled], minlength=len(alone))
+        return cls(alone, classes[~settled], units[~settled])
+
+    @cached_property
+    def counts(self) -> Integers:
+        """Different units of each class, shape ``(classes,)``."""
+        counts: Integers = self.alone + np.bincount(self.classes, minlength=len(self.alone))
+        return counts
+
+    @property
+    def spread(self) -> bool:
+        """Whether a unit has rows in several classes."""
+        return bool(len(self.units))
+
+    def part(self, which: Integers) -> UnitCounts:
+        """Some of the classes."""
+        places, numbers = _runs(self.classes, which)
+        return UnitCounts(self.alone[which], numbers, self.units[places])
+
+    def merge(self, grouping: KeyClasses) -> UnitCounts:
+        """The classes that these become, one for each group of them."""
+        pairs = _distinct(grouping.classes[self.classes], self.units)
+        return UnitCounts._settled(grouping.sums(self.alone), *pairs)
+
+
+@dataclass(frozen=True, eq=False)
+class UnitValues:
+    """The different units of each class that have each value of a sensitive attribute.
+
+    ``single`` counts the units that have rows in no other class, and one value: shape ``(classes, cells)``.  Of the
+    others, the unit ``units[i]`` has the value ``cells[i]`` in class ``classes[i]``; these are different, and in order.
+    """
+
+    single: Integers
+    classes: Integers
+    units: Integers
+    cells: Integers
+
+    @classmethod
+    def of(cls, classes: Integers, units: Integers, cells: Integers, shape: tuple[int, int]) -> UnitValues:
+        """The values of ``shape[0]`` classes; ``units[i]`` has ``cells[i]`` in ``classes[i]``, once or more often."""
+        return cls._settled(np.zeros(shape, dtype=np.int64), *_distinct(classes, units, cells))
+
+    @classmethod
+    def _settled(cls, single: Integers, classes: Integers, units: Integers, cells: Integers) -> UnitValues:
+        """Count the units that are left in one class, with one value."""
+        settled = _once(units)
+        single = single.copy()
+        np.add.at(single, (classes[settled], cells[settled]), 1)
+        return cls(single, classes[~settled], units[~settled], cells[~settled])
+
+    @property
+    def spread(self) -> bool:
+        """Whether a unit has rows in several classes, or several values."""
+        return bool(len(self.units))
+
+    def part(self, which: Integers) -> UnitValues:
+        """Some of the classes."""
+        places, numbers = _runs(self.classes, which)
+        return UnitValues(self.single[which], numbers, self.units[places], self.cells[places])
+
+    def merge(self, grouping: KeyClasses) -> UnitValues:
+        """The classes that these become, one for each group of them."""
+        listed = _distinct(grouping.classes[self.classes], self.units, self.cells)
+        return UnitValues._settled(grouping.sums(self.single), *listed)
+
+    def among(self, most: int) -> UnitValues:
+        """The same of the first ``most`` cells alone: units without such a value are left out."""
+        kept = self.cells < most
+        return UnitValues(self.single[:, :most], self.classes[kept], self.units[kept], self.cells[kept])
+
+    @cached_property
+    def having(self) -> Integers:
+        """Units that have each value; one with several values counts for each: shape ``(classes, cells)``."""
+        result = self.single.copy()
+        np.add.at(result, (self.classes, self.cells), 1)
+        return result
+
+    @cached_property
+    def holders(self) -> Integers:
+        """Units that have any value, shape ``(classes,)``."""
+        first = self._first
+        return np.asarray(self.single.sum(axis=1) + np.bincount(self.classes[first], minlength=len(self.single)))
+
+    @cached_property
+    def divided(self) -> Reals:
+        """Units by value, each divided equally over its values: shape ``(classes, cells)``."""
+        first = self._first
+        values = np.diff(np.append(np.flatnonzero(first), len(first)))  # of each unit in each class
+        result = self.single.astype(np.float64)
+        np.add.at(result, (self.classes, self.cells), 1 / np.repeat(values, values))
+        return result
+
+    @cached_property
+    def dealt(self) -> Integers:
+        """Units by value, each under one of its values: shape ``(classes, cells)``.
+
+        The value that most units of the class have takes them all, then the value that most of the rest have takes
+        these, and so on; of equally frequent values the first takes its units first.
+        """
+        result, left = self.single.copy(), self
+        while len(left.units):
+            used, numbers = np.unique(left.classes, return_inverse=True)
+            frequent = replace(left, single=left.single[used], classes=numbers).having
+            taken = frequent.argmax(axis=1)
+            result[used, taken] += frequent[np.arange(len(used)), taken] - left.single[used, taken]
+            left = left._without(used, taken)
+        return result
+
+    def _without(self, classes: Integers, cells: Integers) -> UnitValues:
+        """The units that do not have these values, one for each of these classes."""
+        single = self.single.copy()
+        single[classes, cells] = 0
+        taken = np.full(len(single), -1)
+        taken[classes] = cells
+        unit = np.cumsum(self._first) - 1  # of each entry
+        gone = np.zeros(int(unit[-1]) + 1, dtype=bool)
+        gone[unit[taken[self.classes] == self.cells]] = True
+        kept = ~gone[unit]
+        return UnitValues(single, self.classes[kept], self.units[kept], self.cells[kept])
+
+    @cached_property
+    def _first(self) -> NDArray[np.bool_]:
+        """Whether an entry is the first of its unit in its class."""
+        first = np.ones(len(self.units), dtype=bool)
+        first[1:] = (self.classes[1:] != self.classes[:-1]) | (self.units[1:] != self.units[:-1])
+        return first
+
+
+@dataclass(frozen=True, eq=False)
+class UnitClasses:
+    """Classes with the units that a criterion may ask about.
+
+    ``people`` are the units of the population in each class; ``overall`` has the values of all rows that count, as
+    those of one class.
+    """
+
+    sizes: UnitCounts
+    people: UnitCounts | None = None
+    values: Mapping[str, UnitValues] = field(default_factory=dict)
+    overall: Mapping[str, UnitValues] = field(default_factory=dict)
+
+    def part(self, which: Integers) -> UnitClasses:
+        """Some of the classes."""
+        return replace(
+            self,
+            sizes=self.sizes.part(which),
+            people=None if self.people is None else self.people.part(which),
+            values={name: values.part(which) for name, values in self.values.items()},
+        )
+
+    def merge(self, grouping: KeyClasses) -> UnitClasses:
+        """The classes that these become, one for each group of them."""
+        return replace(
+            self,
+            sizes=self.sizes.merge(grouping),
+            people=None if self.people is None else self.people.merge(grouping),
+            values={name: values.merge(grouping) for name, values in self.values.items()},
+        )
+
+    def spread(self, sensitive: str | None, *, population: bool) -> bool:
+        """Whether merged classes may not add up: for a criterion on a sensitive attribute, or on the population."""
+        people = population and self.people is not None and self.people.spread
+        return people or (self.sizes.spread if sensitive is None else self.values[sensitive].spread)
+
+
+def _distinct(*columns: Integers) -> tuple[Integers, ...]:
+    """Different rows of columns, in lexicographic order."""
+    if not len(columns[0]):
+        return columns
+    sizes = [int(column.max()) + 1 for column in columns]
+    keys = np.unique(np.ravel_multi_index(columns, sizes)) if np.prod(np.array(sizes, dtype=object)) < 1 << 62 else None
+    if keys is None:
+        return tuple(np.unique(np.stack(columns, axis=1), axis=0).T)
+    return tuple(column.astype(np.int64) for column in np.unravel_index(keys, sizes))
+
+
+def _once(numbers: Integers) -> NDArray[np.bool_]:
+    """Whether each number stands there once."""
+    return np.asarray(np.bincount(numbers)[numbers] == 1) if len(numbers) else np.zeros(0, dtype=bool)
+
+
+def _runs(classes: Integers, which: Integers) -> tuple[Integers, Integers]:
+    """Places of the entries of some classes, which are in order of their class, and the number of each in ``which``."""
+    begin = np.searchsorted(classes, which)
+    lengths = np.searchsorted(classes, which, side="right") - begin
+    before = np.cumsum(lengths) - lengths
+    numbers = np.repeat(np.arange(len(which)), lengths)
+    return np.arange(len(numbers)) + (begin - before)[numbers], numbers
