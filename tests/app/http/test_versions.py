@@ -391,6 +391,20 @@ def test_a_missing_or_changed_snapshot_pauses_its_dataset(server, tmp_path, spoi
     assert len(snapshots(tmp_path)) == 1
 
 
+def test_a_version_that_a_command_declares_pauses_the_dataset(server):
+    steward, analyst = server.client("stew", Scope.STEWARD), server.client("ana")
+    analyst.ask("people", COUNT, epsilon="1")
+    with server.ledger("people") as ledger:
+        assert ledger.declare_version("other content", by="operator", new=True).number == 2
+    time.sleep(FOLLOWED)
+    for _ in range(TRIES):
+        assert problem(lambda: analyst.ask("people", COUNT, epsilon="1"))["type"] == "/problems/dataset-paused"
+    assert steward.reading("people")["paused"] is True
+    assert steward.read_again("people") == {"dataset": "people", "version": 3, "changed": True}
+    time.sleep(FOLLOWED)
+    assert analyst.ask("people", f"{COUNT} WHERE age < 50", epsilon="1").rows
+
+
 def killed(url, table):
     """A steward's reading in a process that dies after the snapshot was written and before its version is declared."""
 
