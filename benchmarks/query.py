@@ -120,6 +120,7 @@ def _sfumato(seconds: float, url: str) -> dict:
     from sfumato.domain import Categorical, Domain, Real, Unknown
     from sfumato.engine.open import open_table
     from sfumato.ledger import open_ledger
+    from sfumato.ledger.data_versions import UNDECLARED
     from sfumato.privacy.loss import Epsilon
     from sfumato.query import ask, choose_quantile
     from sfumato.query.hierarchical_histogram import Quantile
@@ -146,7 +147,7 @@ def _sfumato(seconds: float, url: str) -> dict:
     def fresh():
         encoded = table.encode(domain)
         _ = encoded.version  # as opening a table does
-        return Vault(encoded, journal())
+        return Vault(encoded, journal(), UNDECLARED)
 
     def again(vault):
         """The vault with all that it counted, and a journal that knows of no question."""

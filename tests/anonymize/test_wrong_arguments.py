@@ -57,9 +57,9 @@ def test_arguments_of_the_wrong_kind_are_refused(name: str, key: str, vault: Vau
     for odd in ODD[key]:
         with pytest.raises(InputError):
             method(vault, **{**terms, key: odd})
-    assert not list(vault.ledger.journal())
+    assert not list(vault.ledger.journal(after=1))  # the first entry is of the table's version
     method(vault, **terms)
-    assert len(list(vault.ledger.journal())) == 1
+    assert len(list(vault.ledger.journal(after=1))) == 1
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -96,7 +96,8 @@ def test_a_release_writes_rows_page_and_journal(workspace: Path) -> None:
     assert page.startswith("<!doctype html>")
     assert "http://" not in page.replace("http://www.w3.org", "")
     journal = json.loads(sfumato("ledger", "show", "people.ledger", "--json", cwd=workspace).stdout)
-    assert [entry["family"] for entry in journal["entries"]] == ["synthesize"]
+    assert [entry["family"] for entry in journal["entries"]] == ["ledger", "synthesize"]
+    assert [version["number"] for version in journal["versions"]] == [1]
     assert sfumato("ledger", "verify", "people.ledger", cwd=workspace).returncode == 0
 
 
@@ -371,13 +372,15 @@ def test_the_journal_shows_what_was_asked_and_its_costs_add_up(workspace: Path) 
     assert "epsilon = 0.167 left of epsilon = 1" in shown
     entries = json.loads(sfumato("ledger", "show", "people.ledger", "--json", cwd=workspace).stdout)["entries"]
     assert [entry["cost"] for entry in entries] == [
+        "no cost",
         "epsilon 0.25",
         "nothing; the analyst's account: epsilon 0.25",
         "no cost",
         "epsilon 0.333",
         "epsilon 0.25",
     ]
-    assert entries[2]["asked"] == "cap of ann: epsilon = 0.5"
+    assert entries[0]["asked"].startswith("version 1 of the data, declared by ")
+    assert entries[3]["asked"] == "cap of ann: epsilon = 0.5"
 
 
 @pytest.mark.parametrize("loss", ["1/3", "0.1234567890123456789", "1e-19", "1/1000000000000000000000000007"])
@@ -434,7 +437,7 @@ def test_who_accepted_a_domain_is_in_its_file_and_in_the_journal(workspace: Path
     asked("3")  # written by hand, and accepted by nobody
     journal = json.loads(sfumato("ledger", "show", "asked.ledger", "--json", cwd=workspace).stdout)
     who = [entry["accepted"] for entry in journal["entries"]]
-    assert who == [f"Ann, {told['at']}", f"Ann, {told['at']}", "nobody"]
+    assert who == [None, f"Ann, {told['at']}", f"Ann, {told['at']}", "nobody"]
     sfumato("domain", "accept", "asked.yaml", "--by", " ", cwd=workspace, code=2)
     assert json.loads(sfumato("domain", "check", "asked.yaml", "--json", cwd=workspace).stdout)["accepted"] is None
 

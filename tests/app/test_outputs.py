@@ -124,7 +124,7 @@ def test_a_ledger_is_the_file_of_its_name_whatever_characters_it_has(tmp_path: P
     sfumato("data", "zoo", cwd=tmp_path)
     sfumato("query", *COUNTED, "--limit", "1", "--create", "--ledger", name, cwd=tmp_path)
     assert (tmp_path / name).stat().st_size
-    assert "epsilon = 1 spent" in sfumato("ledger", "show", name, cwd=tmp_path).stdout
+    assert "Guarantee of all releases together: epsilon = 1" in sfumato("ledger", "show", name, cwd=tmp_path).stdout
     again = ("query", *COUNTED, "--ledger", name, "--out", name + ".csv")
     sfumato(*again, cwd=tmp_path)
     sfumato("ledger", "backup", name, f"copy of {name}", cwd=tmp_path)

@@ -61,7 +61,7 @@ def test_a_word_changed_after_it_was_accepted_is_refused_by_releases(hospital: P
     path.write_text(accepted.replace("# of the hospital's system", "# of whomever"))
     first = json.loads(sfumato(*ASKED, "--create", cwd=hospital).stdout)
     told = json.loads(sfumato("ledger", "show", "hospital.ledger", "--json", cwd=hospital).stdout)["entries"]
-    assert [entry["accepted"].partition(",")[0] for entry in told] == ["Ann"]
+    assert [entry["accepted"].partition(",")[0] for entry in told[1:]] == ["Ann"]
     for changed in (
         accepted.replace("rows: 6", "rows: 7"),
         accepted.replace('"by": "Ann"', '"by": "Bob"'),
@@ -72,7 +72,7 @@ def test_a_word_changed_after_it_was_accepted_is_refused_by_releases(hospital: P
         refused = sfumato(*ASKED, cwd=hospital, code=2)
         assert "accepted it; look at it and accept it again" in refused.stderr
         assert "releases refuse it" in sfumato("schema", "show", "hospital.yaml", cwd=hospital).stdout
-    assert len(json.loads(sfumato("ledger", "show", "hospital.ledger", "--json", cwd=hospital).stdout)["entries"]) == 1
+    assert len(json.loads(sfumato("ledger", "show", "hospital.ledger", "--json", cwd=hospital).stdout)["entries"]) == 2
     path.write_text(accepted)
     assert json.loads(sfumato(*ASKED, cwd=hospital).stdout)["rows"] == first["rows"]
 

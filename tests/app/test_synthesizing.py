@@ -89,7 +89,7 @@ def test_bounds_of_pairs_are_said_where_they_were_asked_for(workspace: Path) -> 
     sfumato("sample", "b.model", "--out", "c.parquet", "--copies", "2", cwd=workspace)
     books = [read_codebook(workspace / name) for name in ("b.parquet", "c-1.parquet", "c-2.parquet")]
     assert len({(book.journal_entry, book.guarantee.text, book.domain, book.measured) for book in books}) == 1
-    assert books[0].journal_entry == 1
+    assert books[0].journal_entry == 2
 
 
 def test_auto_says_which_method_it_took_and_why(workspace: Path) -> None:
@@ -225,7 +225,7 @@ def test_a_file_describes_itself_and_anything_else_is_refused_in_a_sentence(work
     assert json.loads(sfumato("describe", "out.parquet", "--json", cwd=workspace).stdout) == told["codebook"]
     assert "Stated by the file alone" in described.stderr
     for page in (beside, (workspace / "again.html").read_text()):
-        assert "1, which confirms what stands here" in page
+        assert "2, which confirms what stands here" in page
     assert b"synthetic" in pq.read_schema(workspace / "out.parquet").metadata[b"sfumato.notice"]
 
     release(workspace, *RHO[:2], "--out", "c.csv", "--json")

@@ -121,7 +121,7 @@ def test_files_that_cannot_be_written_are_read_with_nothing_beside_them(tmp_path
     try:
         encoded = open_table(place).encode(OF_PEOPLE)
         assert _counts(encoded)[5] == 20
-        assert encoded.version_with(("person",))
+        assert reveal(encoded.keys(("person",))).num_rows == 10
         assert [each.name for each in tmp_path.iterdir()] == ["people.parquet"]
     finally:
         tmp_path.chmod(0o700)

@@ -35,6 +35,7 @@ from sfumato.engine.port import ROWS, Recode
 from sfumato.engine.spark.spark_session import fold
 from sfumato.errors import EngineError, InputError, TableError
 from sfumato.ledger import open_ledger
+from sfumato.ledger.data_versions import UNDECLARED
 from sfumato.privacy.loss import Epsilon, EpsilonDelta
 from sfumato.synthesize import NoisyTotal, aim, all_marginals, read_zeros
 from sfumato.vault.questions import Marginal
@@ -287,7 +288,7 @@ def test_files_that_change_are_noticed_before_a_charge_and_a_new_opening_reads_t
     pq.write_table(pa.table({"word": ["a", "b"]}), place)
     table = open_table(f"spark:{place}")
     with open_ledger(f"sqlite:///{tmp_path / 't.ledger'}", dataset="t", limit=Epsilon(1), create=True) as ledger:
-        vault = Vault(table.encode(domain), ledger)
+        vault = Vault(table.encode(domain), ledger, UNDECLARED)
         pq.write_table(pa.table({"word": ["a", "a", "b"]}), place)
         stamp_later(place)
         with pytest.raises(EngineError, match="was written"):
@@ -339,7 +340,7 @@ def test_an_executor_killed_in_the_middle_of_a_release_is_charged_once(spark, la
     cliques = [Marginal(clique) for clique in itertools.combinations(NAMES, 3)]
     loss, limit = Epsilon("100000"), Epsilon("300000")  # noise that is not zero has probability below 1e-600
     with open_ledger(f"sqlite:///{tmp_path / 'large.ledger'}", dataset="large", limit=limit, create=True) as ledger:
-        vault = Vault(open_table(f"spark:{folder}").encode(LARGE), ledger)
+        vault = Vault(open_table(f"spark:{folder}").encode(LARGE), ledger, UNDECLARED)
         before = vault.encoded.version  # counted before the job that is hit
         released = killed_in_the_middle(spark, lambda: vault.measure(cliques, loss))
         (entry,) = ledger.journal()

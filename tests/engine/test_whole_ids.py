@@ -1,10 +1,10 @@
 """Ids that are whole numbers, and dates of the DATE type, are read as they are: they come to what text gives."""
 
-# ruff: noqa: S608, DTZ001 - statements are put together here, and times of no zone are meant
+# ruff: noqa: S608 - statements are put together here, and times of no zone are meant
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import date
 
 import pyarrow as pa
 import pytest
@@ -14,7 +14,6 @@ from tests.hospital import database, frames
 from sfumato.domain import Date, Domain, Grain, Unknown
 from sfumato.domain.view import BoundedView
 from sfumato.engine.encoded import EncodedRows
-from sfumato.engine.encoding import any_attribute
 from sfumato.engine.joined import open_tables
 from sfumato.engine.open import open_table
 from sfumato.errors import TableError
@@ -74,31 +73,6 @@ def test_days_of_the_date_type_are_those_of_text(by: Grain, unknown: Unknown) ->
         assert isinstance(encoded, EncodedRows)
         codes.append(sorted(encoded.store.query(f"SELECT c0 FROM {encoded.store.relation}")["c0"].to_pylist()))
     assert codes[0] == codes[1]
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        pa.array([0.5, None, float("nan")]),
-        pa.array([datetime(2024, 2, 29, 1), None, datetime(1, 1, 1)], pa.timestamp("us")),
-        pa.array([datetime(2024, 2, 29, 1), None, datetime(1970, 1, 1)], pa.timestamp("us", tz="UTC")),
-        pa.array([date(2024, 2, 29), None, None]),
-        pa.array([1, None, 2]),
-        pa.array([True, None, False]),
-        pa.array(["a", None, ""]),
-    ],
-    ids=lambda values: str(values.type),
-)
-def test_a_column_of_any_kind_is_read_as_it_is(values: pa.Array) -> None:
-    versions = []
-    for last in (values, values.take([0, 0, 1])):
-        table = open_table(pa.table({"a": last, "b": ["x", "y", "z"]}))
-        (first, _) = table.schema()
-        encoded = table.encode(Domain((any_attribute(first),)))
-        assert isinstance(encoded, EncodedRows)
-        assert encoded.store.query(f"SELECT COUNT(*) AS n FROM {encoded.store.relation}")["n"].to_pylist() == [3]
-        versions.append(encoded.version_with(("a", "b")))
-    assert versions[0] != versions[1]
 
 
 def test_ids_beyond_signed_numbers_are_told_apart() -> None:

@@ -19,8 +19,8 @@ TENTH = Epsilon("0.1").charge
 FROZEN = ("ledger_entry", "ledger_answer", "ledger_retry", "ledger_dataset", "service_action", "service_action_head")
 
 
-def question(number: int = 0) -> Question:
-    return Question("query", "count", {"number": number}, "v1")
+def question(number: int = 0, version: int = 0) -> Question:
+    return Question("query", "count", {"number": number}, str(version))
 
 
 def ask(ledger: Ledger, number: int = 0, charge: Charge | None = TENTH, **terms: str | None) -> Receipt:

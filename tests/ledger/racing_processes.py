@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import secrets
+import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,7 +15,7 @@ from multiprocessing.synchronize import Barrier
 
 from tests.ledger.asking import ROW, ask, question, release
 
-from sfumato.errors import BudgetError, SfumatoError
+from sfumato.errors import BudgetError, SfumatoError, VersionError
 from sfumato.ledger import open_ledger
 from sfumato.ledger.ledger import Ledger
 from sfumato.privacy.loss import Charge, Epsilon
@@ -54,6 +56,26 @@ def declare_once(url: str, content: str, everybody: Barrier, results: Connection
         everybody.abort()
         results.send((content, f"{type(error).__name__}: {error}"))
     results.close()
+
+
+def declare_and_release(url: str, delivered: Connection) -> None:
+    """Declare the next version and release something of it, again and again, until killed."""
+    charge = Epsilon("0.000001").charge
+    with open_ledger(url, dataset="people", limit=None) as ledger:
+        for turn in itertools.count():
+            with suppress(VersionError):
+                version = ledger.declare_version(secrets.token_hex(8), by="ann", new=True).number
+                for number in (turn, turn, turn + 1):
+                    asked = question(number, version)
+                    found = release(ledger, asked, charge, compute, statement="pure", unit=ROW)
+                    delivered.send((version, number, found.answer))
+
+
+def declare_and_die(url: str, content: str) -> None:
+    """Declare the next version, and die before anything is charged for it."""
+    with open_ledger(url, dataset="people", limit=None) as ledger:
+        ledger.declare_version(content, by="ann", new=True)
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def price(number: int) -> Charge:

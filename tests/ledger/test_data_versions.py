@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
+import time
+from contextlib import suppress
+from functools import partial
 
 import pytest
-from tests.ledger.asking import ask, behind_its_back, unfreeze
-from tests.ledger.racing_processes import declare_once
+from tests.ledger.asking import ROW, TENTH, ask, behind_its_back, question, release, spent_epsilon, unfreeze
+from tests.ledger.racing_processes import chance, declare_and_die, declare_and_release, declare_once
 from tests.processes import processes
 
 from sfumato.errors import InputError, LedgerError, VersionError
-from sfumato.ledger import Kind, Question, open_ledger
+from sfumato.ledger import DeferredLedger, Kind, Question, open_ledger
 from sfumato.privacy.loss import Epsilon
 
 RACING = 6
@@ -69,11 +72,11 @@ def test_a_version_needs_a_name(ledger):
 
 
 def test_charges_and_versions_stand_in_one_journal(ledger):
-    ledger.declare_version("a", by="ann", new=False)
     ask(ledger)
+    ledger.declare_version("a", by="ann", new=False)
     ledger.declare_version("b", by="ann", new=True)
     ledger.set_cap("bob", Epsilon("0.5"))
-    assert [entry.kind for entry in ledger.journal()] == [Kind.VERSION, Kind.RELEASE, Kind.VERSION, Kind.CAP]
+    assert [entry.kind for entry in ledger.journal()] == [Kind.RELEASE, Kind.VERSION, Kind.VERSION, Kind.CAP]
     ledger.verify()
     assert ledger.check().number == 4
 
@@ -130,7 +133,7 @@ def test_the_number_of_the_last_version_never_goes_back(url, ledger):
         behind_its_back(url, "UPDATE ledger_dataset SET version = 0")
 
 
-def test_of_processes_that_declare_different_first_contents_at_once_one_wins(url, ledger):
+def test_of_processes_that_declare_first_contents_at_once_one_wins(url, ledger):
     context = processes()
     barrier, receiving, children = context.Barrier(RACING), [], []
     for number in range(RACING):
@@ -148,3 +151,115 @@ def test_of_processes_that_declare_different_first_contents_at_once_one_wins(url
     assert {number for content, number in told if content not in won} == {"VersionError"}
     assert [version.number for version in ledger.data_versions()] == [1]
     ledger.verify()
+
+
+def test_a_question_about_another_version_is_refused_before_it_is_charged(ledger):
+    ask(ledger)
+    ledger.declare_version("a", by="ann", new=False)
+    head = ledger.verify()
+    for version in (0, 2):
+        with pytest.raises(VersionError, match=r"version 1 of the data was declared.*nothing was charged"):
+            ledger.reserve(question(1, version), TENTH, statement="pure", unit=ROW)
+    assert ledger.verify() == head
+    assert ledger.reserve(question(0, 1), TENTH, statement="pure", unit=ROW).charged
+
+
+def test_a_repeat_is_free_within_a_version_and_charged_in_the_next_one(ledger):
+    for version, content in enumerate(("a", "b", "a"), start=1):
+        ledger.declare_version(content, by="ann", new=True)
+        for turn in range(3):
+            made = partial(str(version).encode)
+            answered = release(ledger, question(0, version), TENTH, made, statement="pure", unit=ROW)
+            assert (answered.answer, answered.charged) == (str(version).encode(), turn == 0)
+    assert spent_epsilon(ledger) == 3 * TENTH.epsilon
+
+
+def test_a_death_between_a_version_and_its_first_charge_charges_nothing(url, ledger):
+    ledger.declare_version("a", by="ann", new=False)
+    child = processes().Process(target=declare_and_die, args=(url, "b"))
+    child.start()
+    child.join()
+    assert child.exitcode == -9
+    ledger.verify()
+    assert (ledger.data_version().number, spent_epsilon(ledger)) == (2, 0)
+    assert ledger.declare_version("b", by="ann", new=False).number == 2
+    assert ledger.reserve(question(0, 2), TENTH, statement="pure", unit=ROW).charged
+
+
+def test_releases_are_of_the_last_version_while_processes_declare_and_die(url, ledger):
+    context, delivered = processes(), []
+    for _ in range(2):
+        children = []
+        for _ in range(2):
+            receiver, sender = context.Pipe(duplex=False)
+            child = context.Process(target=declare_and_release, args=(url, sender))
+            child.start()
+            sender.close()
+            children.append((child, receiver))
+        for child, receiver in children:
+            assert receiver.poll(120)
+            time.sleep(chance.uniform(0, 0.3))
+            child.kill()
+            child.join()
+            with suppress(EOFError, OSError):
+                while True:
+                    delivered.append(receiver.recv())
+            receiver.close()
+    ledger.verify()
+    last, of_versions, entries = "0", {}, list(ledger.journal())
+    for entry in entries:
+        match entry.kind:
+            case Kind.VERSION:
+                last = str(entry.question.parameters["number"])
+            case Kind.RELEASE:
+                assert entry.question.dataset_version == last
+                of_versions[entry.question.dataset_version, entry.question.parameters["number"]] = entry.number
+    assert delivered
+    for version, number, answer in delivered:
+        stored = ledger.answers([("query", "count")], str(version), analyst=None)
+        held = {each.question.parameters["number"]: each.body for each in stored}
+        assert held[number] == answer
+        assert (str(version), number) in of_versions
+
+
+@pytest.fixture
+def place(tmp_path):
+    return f"sqlite:///{tmp_path / 'late.ledger'}"
+
+
+def deferred(place, *, create=False):
+    return DeferredLedger(place, "people", Epsilon(1), Epsilon(1), create=create)
+
+
+def test_a_deferred_ledger_declares_with_its_first_release(place, tmp_path):
+    late = deferred(place, create=True).of_content("a", new=False)
+    assert (late.version, list(tmp_path.iterdir())) == ("1", [])
+    with late.releasing(question(0, 1), TENTH, statement="pure", unit=ROW) as reserved:
+        reserved.settle(b"first")
+    with open_ledger(place, dataset="people", limit=None) as opened:
+        assert [entry.kind for entry in opened.journal()] == [Kind.VERSION, Kind.RELEASE]
+
+
+def test_a_deferred_ledger_refuses_other_content_and_writes_nothing(place):
+    with open_ledger(place, dataset="people", limit=Epsilon(1), create=True) as opened:
+        opened.declare_version("a", by="ann", new=False)
+        head = opened.verify()
+        with pytest.raises(VersionError, match="differ from version 1"):
+            deferred(place).of_content("b", new=False)
+        late = deferred(place).of_content("b", new=True)
+        assert (late.version, opened.verify()) == ("2", head), "only its first release declares it"
+        with late.releasing(question(0, 2), TENTH, statement="pure", unit=ROW) as reserved:
+            reserved.settle(b"first")
+        assert opened.data_version().number == 2
+
+
+def test_a_deferred_ledger_whose_version_was_passed_declares_no_other(place):
+    with open_ledger(place, dataset="people", limit=Epsilon(1), create=True) as opened:
+        opened.declare_version("a", by="ann", new=False)
+        late = deferred(place).of_content("b", new=True)
+        opened.declare_version("c", by="bob", new=True)
+        opened.declare_version("d", by="bob", new=True)
+        head = opened.verify()
+        with pytest.raises(VersionError), late.releasing(question(0, 2), TENTH, statement="pure", unit=ROW):
+            pytest.fail("nothing may be computed")
+        assert opened.verify() == head

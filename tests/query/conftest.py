@@ -9,6 +9,7 @@ import pytest
 from sfumato.domain import Categorical, Domain, Integer, Real, Unit, Unknown
 from sfumato.engine.open import open_table
 from sfumato.ledger import open_ledger
+from sfumato.ledger.data_versions import UNDECLARED
 from sfumato.privacy.loss import Epsilon
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.vault.vault import Vault
@@ -61,7 +62,7 @@ def simulated(encoded):
 @pytest.fixture
 def vault(encoded, tmp_path):
     with open_ledger(f"sqlite:///{tmp_path}/q.ledger", dataset="people", limit=Epsilon(3), create=True) as ledger:
-        yield Vault(encoded, ledger)
+        yield Vault(encoded, ledger, UNDECLARED)
 
 
 @pytest.fixture(scope="session")

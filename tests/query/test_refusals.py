@@ -16,6 +16,7 @@ from sfumato.domain.predicate import All, Among, Any, Not
 from sfumato.engine.open import open_table
 from sfumato.errors import BudgetError, DomainError, LossError, QueryError, SfumatoError, SizeError, TableError
 from sfumato.ledger import open_ledger
+from sfumato.ledger.data_versions import UNDECLARED
 from sfumato.privacy.loss import NOTHING, Epsilon, EpsilonDelta, Rho
 from sfumato.query import Adaptive, Session, accuracy, answer_batch, ask, choose_quantile, cost, count, sql
 from sfumato.query.aggregate import Average, Count, Distinct, Total, Variance
@@ -35,7 +36,7 @@ def people(tmp_path_factory):
     """Without end to the budget, so that only the question can be refused."""
     path = tmp_path_factory.mktemp("refusals") / "people.ledger"
     with open_ledger(f"sqlite:///{path}", dataset="people", limit=EpsilonDelta(10**9, "0.5"), create=True) as ledger:
-        yield Vault(open_table(rows(300)).encode(PEOPLE), ledger)
+        yield Vault(open_table(rows(300)).encode(PEOPLE), ledger, UNDECLARED)
 
 
 def rarely(junk, sound):

@@ -20,6 +20,7 @@ from sfumato.domain import Categorical, Date, Domain, Grain, Integer, Real, Unit
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import BudgetError, LossError, QueryError
 from sfumato.ledger import open_ledger
+from sfumato.ledger.data_versions import UNDECLARED
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.query import linear_regression
 from sfumato.vault.simulated import SimulatedVault
@@ -270,7 +271,7 @@ def test_losses_and_confidences_are_checked_first() -> None:
 
 def test_the_same_question_costs_nothing_and_the_journal_says_what_was_asked(tmp_path) -> None:
     with open_ledger(f"sqlite:///{tmp_path / 'a.ledger'}", dataset="people", limit=Rho(1), create=True) as ledger:
-        vault = Vault(ArrayTable(DOMAIN, people()), ledger)
+        vault = Vault(ArrayTable(DOMAIN, people()), ledger, UNDECLARED)
         first = linear_regression(vault, "hours", ["age"], loss=Rho("0.6"))
         again = linear_regression(vault, "hours", ["age"], loss=Rho("0.6"), confidence=Fraction(9, 10))
         assert [each.table.estimate for each in first.coefficients] == [e.table.estimate for e in again.coefficients]

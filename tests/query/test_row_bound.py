@@ -16,6 +16,7 @@ from sfumato.domain import Domain, GroupBound, Integer, Unit, Unknown, dump, loa
 from sfumato.engine.open import open_table
 from sfumato.errors import BudgetError, DomainError, LossError, QueryError
 from sfumato.ledger import open_ledger
+from sfumato.ledger.data_versions import UNDECLARED
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.query import suggest_bound
@@ -116,7 +117,7 @@ def test_a_suggestion_is_charged_before_anything_is_counted_and_repeats_are_free
         f"sqlite:///{tmp_path}/it.ledger", dataset="default", limit=Epsilon(1), unit=DOMAIN.unit, create=True
     )
     with ledger:
-        vault = Vault(encoded, ledger)
+        vault = Vault(encoded, ledger, UNDECLARED)
         monkeypatch.setattr(type(encoded), "unit_sizes", lambda *_: pytest.fail("counted before it was charged"))
         with pytest.raises(BudgetError):
             suggest_bound(vault, loss=Epsilon(2), cells=1)

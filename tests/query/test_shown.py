@@ -14,6 +14,7 @@ import pytest
 from sfumato import query
 from sfumato.errors import MissingLedgerError
 from sfumato.ledger import DeferredLedger
+from sfumato.ledger.data_versions import UNDECLARED
 from sfumato.privacy.loss import Epsilon
 from sfumato.query import answer
 from sfumato.vault.release import ReleasedRows
@@ -49,7 +50,7 @@ def test_a_vault_shows_its_attributes_unit_and_budget_and_no_rows(vault, table) 
 
 def test_a_vault_without_its_ledger_is_shown_all_the_same(vault, tmp_path) -> None:
     ledger = DeferredLedger(f"sqlite:///{tmp_path}/none.ledger", "default", limit=None, limit_if_new=None)
-    shown = Vault(vault.encoded, ledger)
+    shown = Vault(vault.encoded, ledger, UNDECLARED)
     assert "not open" in repr(shown)
     assert "not open" in shown._repr_html_()
     with pytest.raises(MissingLedgerError):

@@ -7,6 +7,7 @@ from tests.synthesize.conftest import integer, table_of
 from sfumato import synthesize
 from sfumato.domain import Domain
 from sfumato.ledger import open_ledger
+from sfumato.ledger.data_versions import UNDECLARED
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize import PublicTotal, all_marginals, binning
 from sfumato.synthesize.mwem import Schedule
@@ -44,12 +45,12 @@ RELEASES = {
 def test_the_journal_names_the_columns_and_what_the_rows_are_for(words, release, tmp_path):
     encoded = table_of(DOMAIN, np.ones(DOMAIN.shape))
     with open_ledger(f"sqlite:///{tmp_path / 'a.ledger'}", dataset="people", limit=Rho(1), create=True) as ledger:
-        release(Vault(encoded, ledger))
+        release(Vault(encoded, ledger, UNDECLARED))
         assert [entry.asked for entry in ledger.journal()] == [words]
 
 
 def test_private_edges_name_their_attribute(tmp_path):
     encoded = table_of(DOMAIN, np.ones(DOMAIN.shape))
     with open_ledger(f"sqlite:///{tmp_path / 'a.ledger'}", dataset="people", limit=Epsilon(1), create=True) as ledger:
-        binning.private_edges(Vault(encoded, ledger), "a", loss=Epsilon(1), bins=2)
+        binning.private_edges(Vault(encoded, ledger, UNDECLARED), "a", loss=Epsilon(1), bins=2)
         assert [entry.asked for entry in ledger.journal()] == ["edges of 2 bins of a"]

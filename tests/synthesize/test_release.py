@@ -10,6 +10,7 @@ import pytest
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import BudgetError, InputError
 from sfumato.ledger import open_ledger
+from sfumato.ledger.data_versions import UNDECLARED
 from sfumato.privacy.loss import Epsilon
 from sfumato.synthesize import NoisyTotal, PublicTotal, Schedule, all_marginals, auto, histogram, marginals, mwem
 from sfumato.vault.vault import Vault
@@ -31,7 +32,7 @@ def vault(tmp_path, domain, counts):
     codes = np.indices(domain.shape).reshape(len(domain), -1).T
     encoded = ArrayTable(domain, codes, weights=counts.ravel())
     with open_ledger(f"sqlite:///{tmp_path / 'ledger'}", dataset="people", limit=Epsilon(1), create=True) as ledger:
-        yield Vault(encoded, ledger)
+        yield Vault(encoded, ledger, UNDECLARED)
 
 
 @pytest.mark.parametrize("method", METHODS)

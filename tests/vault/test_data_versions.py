@@ -1,83 +1,146 @@
-"""Whatever a question read is in the version of its data: an answer never outlives what it is about."""
+"""A version is of the whole dataset: a repeat is free within it and charged in the next one, whatever changed."""
 
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sfumato.domain import Categorical, Domain, Unit, Unknown
-from sfumato.engine.open import open_table
-from sfumato.ledger import open_ledger
+import sfumato as sf
+from sfumato.domain import Categorical, Domain, Unit, Unknown, parse
+from sfumato.errors import VersionError
+from sfumato.ledger import Kind, open_ledger
 from sfumato.privacy.loss import Epsilon, EpsilonDelta
 from sfumato.query.aggregate import Distinct
 from sfumato.query.ask import ask
 from sfumato.query.question import Query
 from sfumato.vault.dropped_rows import Dropped
 from sfumato.vault.questions import Marginal
-from sfumato.vault.vault import Vault
 
 DOMAIN = Domain((Categorical(name="sex", values=("f", "m"), unknown=Unknown.DROP),), unit=Unit("person", rows=2))
 LOSS = EpsilonDelta("0.5", "1e-7")
+TENTH = Epsilon("0.1")
 
 
-@pytest.fixture
-def ledger(tmp_path):
-    with open_ledger(
-        f"sqlite:///{tmp_path / 'x.ledger'}", dataset="people", limit=EpsilonDelta(20, "1e-3"), create=True
-    ) as opened:
-        yield opened
-
-
-def vault(ledger, folder, *, towns=("Ulm", "Bonn"), rows=2):
+def people(*, towns: tuple[str, str] = ("Ulm", "Bonn"), rows: int = 2) -> pa.Table:
     """300 people, each with some rows, all in one town of two; the town is not in the domain."""
-    people = [number for number in range(300) for _ in range(rows)]
-    table = pa.table(
+    who = [number for number in range(300) for _ in range(rows)]
+    sexes, places = (["fm"[number % 2] for number in who], [towns[number % 2] for number in who])
+    return pa.table({"person": who, "sex": sexes, "town": places})
+
+
+def opened(folder: Path, table: pa.Table, *, new_version: bool = False) -> Any:
+    path, ledger = folder / "people.parquet", folder / "people.ledger"
+    pq.write_table(table, path)
+    terms = {"limit": EpsilonDelta(20, "1e-3"), "create": not ledger.exists(), "new_version": new_version}
+    return sf.open(str(path), domain=DOMAIN, ledger=f"sqlite:///{ledger}", **terms)
+
+
+def releases(vault: Any) -> int:
+    return [entry.kind for entry in vault.ledger.journal()].count(Kind.RELEASE)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        people(towns=("Ulm", "Trier")),  # a column outside the domain
+        people(rows=3),  # rows beyond the bound
+        people().slice(0, 598),  # one person left
+        people().append_column("more", pa.array([1] * 600)),
+        people().rename_columns(["person", "sex", "place"]),
+    ],
+    ids=["unused column", "beyond the bound", "one person", "a column more", "a name"],
+)
+def test_a_changed_table_is_refused_and_charged_once_it_is_declared(tmp_path, changed):
+    first = opened(tmp_path, people())
+    (before,) = first.measure([Marginal(("sex",))], TENTH)
+    with pytest.raises(VersionError, match=r"differ from version 1 .*new_version=True"):
+        opened(tmp_path, changed)
+    assert first.ledger.data_version().number == 1
+    second = opened(tmp_path, changed, new_version=True)
+    second.measure([Marginal(("sex",))], TENTH)
+    second.measure([Marginal(("sex",))], TENTH)
+    assert (releases(second), second.ledger.data_version().number) == (2, 2)
+    third = opened(tmp_path, people(), new_version=True)
+    (after,) = third.measure([Marginal(("sex",))], TENTH)
+    assert releases(third) == 3
+    assert before is not after
+
+
+@pytest.mark.parametrize("same", [lambda table: table, lambda table: table.take(list(range(599, -1, -1)))])
+def test_the_same_rows_in_any_order_are_the_same_version(tmp_path, same):
+    for table in (people(), same(people()), same(people()).select(["town", "sex", "person"])):
+        vault = opened(tmp_path, table)
+        vault.measure([Marginal(("sex",))], TENTH)
+    assert releases(vault) == 1
+    assert len(vault.ledger.data_versions()) == 1
+
+
+def test_a_vault_of_an_older_version_is_refused_before_it_is_charged(tmp_path):
+    old = opened(tmp_path, people())
+    old.measure([Marginal(("sex",))], TENTH)
+    new = sf.open(people(rows=1), domain=DOMAIN, ledger=f"sqlite:///{tmp_path / 'people.ledger'}", new_version=True)
+    before = new.ledger.verify()
+    with pytest.raises(VersionError, match=r"version 2 of the data was declared.*nothing was charged"):
+        old.measure([Marginal(())], TENTH)
+    assert new.ledger.verify() == before
+
+
+def test_values_that_are_found_are_of_the_declared_version(tmp_path):
+    query = Query((Distinct(),), discovered=("town",))
+    found = []
+    for towns in (("Ulm", "Bonn"), ("Ulm", "Trier")):
+        vault = opened(tmp_path, people(towns=towns), new_version=True)
+        threshold = vault.threshold(("town",), LOSS)
+        assert vault.threshold(("town",), LOSS).equals(threshold)
+        asked = sorted(key for (key,) in ask(vault, query, loss=LOSS).keys)
+        assert set(threshold["town"].to_pylist()) == set(asked)
+        found.append(asked)
+    assert found == [["Bonn", "Ulm"], ["Trier", "Ulm"]]
+    assert releases(vault) == 4
+
+
+def test_what_counts_rows_beyond_the_bound_is_charged_like_any_question(tmp_path):
+    for rows in (3, 5):  # of which two count
+        vault = opened(tmp_path, people(rows=rows), new_version=True)
+        for asked in (Dropped(most=8, where=None), Marginal(("sex",))):
+            vault.measure([asked], TENTH)
+            vault.measure([asked], TENTH)
+    assert vault.ledger.remaining().spent.rho == 4 * TENTH.charge.rho
+
+
+def test_one_row_outside_a_condition_changes_no_identity(tmp_path):
+    """Whether a repeated question is free told whether anybody came or left, also outside its condition."""
+    domain = parse(
         {
-            "person": people,
-            "sex": ["fm"[number % 2] for number in people],
-            "town": [towns[number % 2] for number in people],
+            "sfumato": 1,
+            "unit": "row",
+            "attributes": {"age": {"type": "integer", "minimum": 0, "maximum": 9, "unknown": "clamp"}},
         }
     )
-    path = folder / "people.parquet"
-    pq.write_table(table, path)
-    return Vault(open_table(str(path)).encode(DOMAIN), ledger)
+    costs = []
+    for day, rows in enumerate(([1, 2, 3], [1, 2, 3], [1, 2, 3, 9], [1, 2, 3])):
+        vault = sf.open(
+            pa.table({"age": rows}),
+            domain=domain,
+            ledger=f"sqlite:///{tmp_path / 'one.ledger'}",
+            limit=Epsilon(1),
+            create=not day,
+            new_version=True,
+        )
+        costs.append(sf.query.ask(vault, sf.query.count("age < 5"), loss=Epsilon("0.001")).cost)
+    assert [cost.startswith("nothing") for cost in costs] == [False, True, False, False]
 
 
-def test_values_that_are_found_anew_in_a_changed_column_are_charged_and_true(ledger, tmp_path):
-    first = vault(ledger, tmp_path).threshold(("town",), LOSS)
-    again = vault(ledger, tmp_path).threshold(("town",), LOSS)
-    assert first.equals(again)
-    assert len(list(ledger.journal())) == 1
-    changed = vault(ledger, tmp_path, towns=("Ulm", "Trier")).threshold(("town",), LOSS)
-    assert set(first["town"].to_pylist()) == {"Bonn", "Ulm"}
-    assert set(changed["town"].to_pylist()) == {"Trier", "Ulm"}
-    assert len(list(ledger.journal())) == 2
-
-
-def test_a_query_by_found_values_is_of_the_column_as_it_is(ledger, tmp_path):
-    query = Query((Distinct(),), discovered=("town",))
-    towns = [
-        sorted(key for (key,) in ask(vault(ledger, tmp_path, towns=pair), query, loss=LOSS).keys)
-        for pair in [("Ulm", "Bonn"), ("Ulm", "Trier")]
-    ]
-    assert towns == [["Bonn", "Ulm"], ["Trier", "Ulm"]]
-
-
-def test_a_question_of_the_domain_does_not_see_other_columns(ledger, tmp_path):
-    for towns in [("Ulm", "Bonn"), ("Ulm", "Trier")]:
-        vault(ledger, tmp_path, towns=towns).measure([Marginal(("sex",))], Epsilon("0.1"))
-    assert ledger.remaining().spent.epsilon == Fraction(1, 10)
-
-
-def test_what_counts_rows_beyond_the_bound_is_of_the_table_with_them(ledger, tmp_path):
-    for rows in (3, 5):  # of which two count
-        vault(ledger, tmp_path, rows=rows).measure([Dropped(most=8, where=None)], Epsilon("0.1"))
-    assert ledger.remaining().spent.epsilon == Fraction(2, 10)
-    for rows in (3, 5):
-        vault(ledger, tmp_path, rows=rows).measure([Marginal(("sex",))], Epsilon("0.1"))
-    assert ledger.remaining().spent.epsilon in (Fraction(3, 10), Fraction(4, 10)), (
-        "the kept rows are named by their content"
-    )
+def test_a_ledger_without_a_version_takes_the_first_one(tmp_path):
+    with open_ledger(
+        f"sqlite:///{tmp_path / 'people.ledger'}", dataset="default", limit=EpsilonDelta(20, "1e-3"), create=True
+    ) as ledger:
+        assert ledger.data_version() is None
+    vault = opened(tmp_path, people())
+    assert vault.version == "1"
+    assert vault.ledger.remaining().spent.rho == Fraction(0)

@@ -16,6 +16,7 @@ from sfumato.domain.predicate import All, Among, Any, Not
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
 from sfumato.ledger import open_ledger
+from sfumato.ledger.data_versions import UNDECLARED
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.loss import Epsilon
 from sfumato.vault import exact_tables
@@ -162,7 +163,7 @@ def journal(folder, largest, monkeypatch):
     monkeypatch.setattr(exact_tables, "CUBE_CELLS", largest)
     with open_ledger(f"sqlite:///{folder}/{largest}.ledger", dataset="people", limit=Epsilon(9), create=True) as ledger:
         monkeypatch.setattr("sfumato.vault.vault._Computing._entropy", SimulatedEntropy(4))
-        vault = Vault(ENCODED, ledger)
+        vault = Vault(ENCODED, ledger, UNDECLARED)
         said = [[each.values.tolist() for each in vault.measure(questions, Epsilon(1))] for questions in ASKED]
         lines = [(each.question.parameters, each.charge, each.event.statement) for each in ledger.journal()]
         return said, lines, ledger.remaining().spent

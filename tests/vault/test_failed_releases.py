@@ -16,6 +16,7 @@ from tests.vault.tables import table
 from sfumato.domain import Unit
 from sfumato.errors import BudgetError, EngineError, InputError, QueryError, TableError
 from sfumato.ledger import Kind, open_ledger
+from sfumato.ledger.data_versions import UNDECLARED
 from sfumato.ledger.store import Store
 from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta
 from sfumato.vault.interface import Request
@@ -43,7 +44,7 @@ def vault(tmp_path: Path):
     with open_ledger(
         f"sqlite:///{tmp_path / 'tiny.ledger'}", dataset="tiny", limit=EpsilonDelta(6, "1e-3"), create=True
     ) as ledger:
-        yield Vault(table(ROWS), ledger)
+        yield Vault(table(ROWS), ledger, UNDECLARED)
 
 
 def kinds(vault):
@@ -252,7 +253,7 @@ def draw_and_die(url, attributes):
             mechanisms.measure([Marginal(())], LOSS / 2)
             os.kill(os.getpid(), 9)
 
-        Vault(table(ROWS), ledger).release(Request("test", "killed", {}), LOSS, run)
+        Vault(table(ROWS), ledger, UNDECLARED).release(Request("test", "killed", {}), LOSS, run)
 
 
 def test_after_a_kill_the_next_process_may_spend_all_that_was_reserved_once(tmp_path) -> None:
@@ -263,7 +264,7 @@ def test_after_a_kill_the_next_process_may_spend_all_that_was_reserved_once(tmp_
     child.join()
     assert child.exitcode == -9
     with open_ledger(url, dataset="tiny", limit=Epsilon(1), create=True) as ledger:
-        vault = Vault(table(ROWS), ledger)
+        vault = Vault(table(ROWS), ledger, UNDECLARED)
         request = Request("test", "killed", {})
         payload = vault.release(
             request, LOSS, lambda mechanisms: {"n": mechanisms.measure([Marginal(("b",))], LOSS)[0].values}
@@ -279,7 +280,7 @@ def test_the_retry_of_a_killed_process_may_spend_no_more_than_it(tmp_path) -> No
     child.start()
     child.join()
     with open_ledger(url, dataset="tiny", limit=Epsilon(1), create=True) as ledger:
-        vault = Vault(table(ROWS), ledger)
+        vault = Vault(table(ROWS), ledger, UNDECLARED)
 
         def greedy(mechanisms):
             mechanisms.measure([Marginal(("b",))], LOSS)

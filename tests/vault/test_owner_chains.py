@@ -138,7 +138,7 @@ def test_a_release_records_every_step_of_its_chains(tmp_path: Path) -> None:
     _, told = vault.ledger.told_owners()
     assert told == [{"patients": "of the unit that patient_id names"}]
     ask(vault, STATEMENTS["three links"])
-    _, told = vault.ledger.told_owners(after=1)
+    _, told = vault.ledger.told_owners(after=2)
     assert told == [
         {
             "doses": "of the row of drugs whose 'rx' is in 'rx'",

@@ -15,6 +15,7 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.engine.open import open_table
 from sfumato.errors import BudgetError, InputError, QueryError, SfumatoError
 from sfumato.ledger import open_ledger
+from sfumato.ledger.data_versions import UNDECLARED
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize import PublicTotal, Schedule
 from sfumato.synthesize.mwem import iterate
@@ -45,7 +46,7 @@ def simulated(rows: int = 1, seed: int = 5) -> SimulatedVault:
 def vault(tmp_path):
     table = open_table(pa.table({"cell": CODES})).encode(domain())
     with open_ledger(f"sqlite:///{tmp_path}/p.ledger", dataset="d", limit=Epsilon(9), create=True) as ledger:
-        yield Vault(table, ledger)
+        yield Vault(table, ledger, UNDECLARED)
 
 
 def steps(prepared, part):

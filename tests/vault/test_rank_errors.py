@@ -16,6 +16,7 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.engine.cell_statements import even_width
 from sfumato.errors import BudgetError, QueryError, SizeError
 from sfumato.ledger import open_ledger
+from sfumato.ledger.data_versions import UNDECLARED
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.loss import NOTHING, Epsilon, Rho
 from sfumato.privacy.selection import Exponential
@@ -154,5 +155,5 @@ def test_the_mechanism_charges_what_it_was_given(loss):
 def test_what_cannot_be_chosen_is_refused_before_the_charge(tmp_path, asked, error):
     with open_ledger(f"sqlite:///{tmp_path}/x.ledger", dataset="x", limit=Epsilon(1), create=True) as ledger:
         with pytest.raises(error):
-            Vault(table([1.0]), ledger).select(asked, Epsilon(1))
+            Vault(table([1.0]), ledger, UNDECLARED).select(asked, Epsilon(1))
         assert ledger.remaining().spent == NOTHING

@@ -11,6 +11,7 @@ from tests.vault.tables import neighbours, table
 
 from sfumato.errors import BudgetError, QueryError
 from sfumato.ledger import open_ledger
+from sfumato.ledger.data_versions import UNDECLARED
 from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Rho
 from sfumato.privacy.selection import Exponential
 from sfumato.vault.questions import Counting, Distance
@@ -70,7 +71,7 @@ def test_a_selection_on_its_own_is_charged_what_it_costs(name, tmp_path) -> None
     with open_ledger(
         f"sqlite:///{tmp_path / 'x.ledger'}", dataset="x", limit=EpsilonDelta(2, "1e-6"), create=True
     ) as ledger:
-        vault = Vault(table([(0, 0)] * 9), ledger)
+        vault = Vault(table([(0, 0)] * 9), ledger, UNDECLARED)
         vault.select(SCORES[name], Epsilon("0.2"))
         assert ledger.remaining().spent == Charge(Fraction(1, 5), Fraction(1, 200), Fraction(0))
         vault.select(SCORES[name], Rho("0.01"))

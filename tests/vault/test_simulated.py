@@ -18,6 +18,7 @@ from sfumato.app.cli.main import app
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.ledger import open_ledger
+from sfumato.ledger.data_versions import UNDECLARED
 from sfumato.privacy.entropy import SIMULATED, SimulatedEntropy
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.report.release_page import release_page
@@ -85,11 +86,11 @@ def test_no_real_vault_is_made_with_a_seed(make) -> None:
 def test_the_words_of_a_real_vault_cannot_be_replaced(tmp_path: Path) -> None:
     table = pa.table({name: CODES[:, place] for place, name in enumerate(NAMES)})
     with open_ledger(f"sqlite:///{tmp_path}/a.ledger", dataset="a", limit=Epsilon(1), create=True) as ledger:
-        vault = Vault(sf.open_table(table).encode(DOMAIN), ledger)
+        vault = Vault(sf.open_table(table).encode(DOMAIN), ledger, UNDECLARED)
         with pytest.raises(TypeError):
             replace(vault, entropy=SimulatedEntropy(7))
         with pytest.raises(TypeError):
-            Vault(vault.encoded, ledger, entropy=SimulatedEntropy(7))
+            Vault(vault.encoded, ledger, UNDECLARED, entropy=SimulatedEntropy(7))
 
 
 def simulated(seed: int = 1) -> SimulatedVault:

@@ -28,13 +28,22 @@ DOMAIN = {
 }
 
 
-def opened(folder: Path, *, seed: int = 0, analyst: str | None = None, domain=None, create: bool = False):
+def opened(
+    folder: Path,
+    *,
+    seed: int = 0,
+    analyst: str | None = None,
+    domain=None,
+    create: bool = False,
+    new_version: bool = False,
+):
     random = np.random.default_rng(seed)
     table = folder / f"people{seed}.parquet"
     if not table.exists():
         pq.write_table(pa.table({"age": random.integers(0, 10, 400), "town": random.choice(list("abc"), 400)}), table)
     ledger = f"sqlite:///{folder / 'people.ledger'}"
-    vault = sf.open(str(table), domain=parse(domain or DOMAIN), ledger=ledger, limit=sf.Rho(5), create=create)
+    terms = {"limit": sf.Rho(5), "create": create, "new_version": new_version}
+    vault = sf.open(str(table), domain=parse(domain or DOMAIN), ledger=ledger, **terms)
     return vault if analyst is None else vault.asked_by(analyst)
 
 
@@ -99,11 +108,12 @@ def test_an_analyst_sees_what_was_charged_to_that_name(tmp_path: Path) -> None:
 def test_other_data_and_another_domain_have_none(tmp_path: Path) -> None:
     vault = opened(tmp_path, create=True)
     query.ask(vault, query.table("town"), loss=sf.Rho("0.5"))
-    assert stored(opened(tmp_path, seed=1)) == ()
     longer = {**DOMAIN, "attributes": {**DOMAIN["attributes"]}}
     longer["attributes"]["age"] = {**DOMAIN["attributes"]["age"], "maximum": 10}
     assert stored(opened(tmp_path, domain=longer)) == ()
     assert len(stored(opened(tmp_path))) == 1
+    assert stored(opened(tmp_path, seed=1, new_version=True)) == ()
+    assert stored(opened(tmp_path, new_version=True)) == (), "the old content again is a version of its own"
 
 
 def test_an_analyst_is_not_shown_what_was_made_of_answers_to_others(tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ from tests.vault.tables import TINY, table
 
 from sfumato.engine.arrays import ArrayTable
 from sfumato.engine.exact import reveal
-from sfumato.errors import BudgetError, DomainError, LedgerError, QueryError
+from sfumato.errors import BudgetError, DomainError, LedgerError, QueryError, VersionError
 from sfumato.ledger import open_ledger
+from sfumato.ledger.data_versions import UNDECLARED
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.vault.exact_tables import ExactAnswers
 from sfumato.vault.interface import Request, decode, encode
@@ -29,7 +30,7 @@ from sfumato.vault.vault import Vault
 @pytest.fixture
 def vault(tmp_path: Path):
     with open_ledger(f"sqlite:///{tmp_path / 'tiny.ledger'}", dataset="tiny", limit=Epsilon(1), create=True) as ledger:
-        yield Vault(table([(0, 0)] * 30 + [(1, 1)] * 12), ledger)
+        yield Vault(table([(0, 0)] * 30 + [(1, 1)] * 12), ledger, UNDECLARED)
 
 
 def test_a_mechanism_is_charged_once_and_its_repetition_is_free_and_the_same(vault) -> None:
@@ -60,7 +61,7 @@ def test_candidates_that_cannot_be_compared_cost_nothing(vault) -> None:
 def test_select_and_threshold_are_journalled(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'approximate.ledger'}"
     with open_ledger(url, dataset="tiny", limit=EpsilonDelta(8, "1e-3"), create=True) as ledger:
-        vault = Vault(table([(0, 0)] * 300), ledger)
+        vault = Vault(table([(0, 0)] * 300), ledger, UNDECLARED)
         scores = AbsoluteErrors(Counting(("a",), np.eye(2, dtype=bool)), np.zeros(2, dtype=np.int64))
         assert vault.select(scores, Epsilon(1)) == vault.select(scores, Epsilon(1)) == 0
         keys = vault.threshold(("a",), EpsilonDelta("0.5", "1e-6"))
@@ -139,8 +140,10 @@ def test_analysts_pay_their_own_caps(vault) -> None:
 
 def test_another_version_of_the_data_is_another_question(vault) -> None:
     vault.measure([Marginal(())], Epsilon("0.1"))
-    changed = dataclasses.replace(vault, encoded=table([(0, 1)]))
-    changed.measure([Marginal(())], Epsilon("0.1"))
+    number = vault.ledger.declare_version("content", by="ann", new=False).number
+    with pytest.raises(VersionError, match="nothing was charged"):
+        vault.measure([Marginal(("a",))], Epsilon("0.1"))
+    dataclasses.replace(vault, version=str(number)).measure([Marginal(())], Epsilon("0.1"))
     assert vault.ledger.remaining().spent.epsilon == Fraction(1, 5)
 
 
@@ -150,7 +153,7 @@ def test_a_draft_is_refused(vault) -> None:
 
     draft = ArrayTable(Domain(TINY.attributes, draft=True), np.zeros((1, 2), dtype=np.int64))
     with pytest.raises(DomainError, match="draft"):
-        Vault(draft, vault.ledger)
+        Vault(draft, vault.ledger, UNDECLARED)
 
 
 def test_exact_results_are_sealed() -> None:

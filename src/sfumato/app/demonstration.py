@@ -26,7 +26,7 @@ from sfumato.report.page import Page, Plot, Row, ShownTable
 from sfumato.synthesize import NoisyTotal, aim, all_marginals, auto
 from sfumato.synthesize.synthetic import Synthetic
 from sfumato.vault.release import ReleasedRows
-from sfumato.vault.vault import Vault
+from sfumato.vault.vault import Vault, declared
 
 CHILDREN_LOSS = Epsilon(1)
 CellCounts: TypeAlias = NDArray[np.int64]
@@ -55,7 +55,8 @@ def demonstrate_children(folder: Path) -> Demonstration:
     with open_ledger(
         file_address(folder / "demo.ledger"), dataset="child mental health", limit=CHILDREN_LOSS, create=True
     ) as ledger:
-        vault = Vault(open_table(table).encode(described), ledger)
+        encoded, content = open_table(table).encode_with_content(described)
+        vault = Vault(encoded, ledger, declared(ledger, content, new=False))
         release = auto(vault, loss=CHILDREN_LOSS, total=NoisyTotal(), workload=all_marginals(2))
         account = str(ledger.remaining())
     counts = np.bincount(
@@ -174,7 +175,8 @@ def demonstrate_census(folder: Path) -> Demonstration:
     with open_ledger(
         file_address(folder / "census.ledger"), dataset="census", limit=CENSUS_LOSS, create=True
     ) as ledger:
-        vault = Vault(open_table(real_path).encode(described), ledger)
+        encoded, content = open_table(real_path).encode_with_content(described)
+        vault = Vault(encoded, ledger, declared(ledger, content, new=False))
         release = aim(vault, loss=CENSUS_LOSS, total=NoisyTotal(), workload=all_marginals(max(_WAYS)))
         account = str(ledger.remaining())
     release.rows.to_parquet(synthetic_path, overwrite=True)

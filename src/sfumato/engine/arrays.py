@@ -346,9 +346,8 @@ class ArrayTable:
             digest.update(column[order].tobytes())
         return digest.hexdigest()
 
-    def version_with(self, columns: tuple[str, ...]) -> str:
-        """See :meth:`sfumato.engine.port.Encoded.version_with`: all columns are in the version already."""
-        return hashlib.sha256(f"{self.version} {list(columns)}".encode()).hexdigest()
+    def ready(self) -> None:
+        """Refuse nothing: what is in memory is at hand."""
 
     def marginals(
         self, cliques: Sequence[tuple[str, ...]], where: p.Predicate | None = None

@@ -70,6 +70,10 @@ class Dialect(Protocol):
         """A column as text that differs wherever its values do, in the engine's own spelling."""
         ...
 
+    def exact(self, column: Column) -> str:
+        """A column of any type as text that differs if its values do, in whatever spelling is cheap."""
+        ...
+
     def timestamp(self, column: Column) -> str:
         """A column of time stamps as text of ISO 8601; with its distance to UTC where it holds moments."""
         ...

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -148,11 +147,6 @@ class EncodedStore(Protocol):
         """How large the tables should be over which marginals are tallied together."""
         ...
 
-    @property
-    def lasting(self) -> bool:
-        """Whether raw columns stay what they were as long as :meth:`ready` does not refuse."""
-        ...
-
     def ready(self) -> None:
         """Refuse where the rows can no longer be counted as they were encoded.
 
@@ -175,10 +169,6 @@ class EncodedStore(Protocol):
 
     def fingerprint(self) -> str:
         """Names the rows, in whatever order they stand."""
-        ...
-
-    def content(self, columns: Sequence[str]) -> Sequence[object]:
-        """Number of rows and two sums that name them, with raw columns and before a unit is bounded, read again."""
         ...
 
     def dropped(self, most: int, where: Predicate | None) -> int:
@@ -246,7 +236,6 @@ class EncodedRows:
         self._derived = derived or {}
         self._table = table
         self._columns = columns
-        self._contents: dict[tuple[str, ...], str] = {}
 
     @property
     def domain(self) -> Domain:
@@ -260,12 +249,10 @@ class EncodedRows:
 
     @property
     def version(self) -> str:
-        """Names the content: derived from the protected rows, so for the ledger's keys and no one's eyes.
-
-        A release asks for it before it charges, so this is where a lost table is found out.
+        """Names the encoded rows: derived from the protected rows, so for no one's eyes.
 
         Raises:
-            EngineError: the rows can no longer be counted, as their connection is lost or their files changed.
+            EngineError: as for :meth:`ready`.
         """
         self.store.ready()
         return self._fingerprint
@@ -277,6 +264,14 @@ class EncodedRows:
             return own
         parts = [own, *(table.version for _, table in sorted(self._derived.items()))]
         return hashlib.sha256(" ".join(parts).encode()).hexdigest()
+
+    def ready(self) -> None:
+        """Refuse rows that can no longer be counted; a release asks before it charges.
+
+        Raises:
+            EngineError: their connection is lost, or their files were written since.
+        """
+        self._store.ready()
 
     def deriving(self, tables: Mapping[str, Encoded]) -> EncodedRows:
         """The same rows, with tables derived of the same units, which are part of what the version names."""
@@ -291,21 +286,6 @@ class EncodedRows:
         if name not in self._derived:
             raise TableError(f"no table {name!r} was derived of these rows", culprit=name)
         return self._derived[name]
-
-    def version_with(self, columns: tuple[str, ...]) -> str:
-        """Names the content with raw columns, and with the rows beyond the bound of a unit.
-
-        Raises:
-            EngineError: as for :attr:`version`.
-            TableError: a column that the table does not have.
-        """
-        version = self.version
-        found = self._contents.get(columns)
-        if found is None:
-            found = " ".join(str(int(str(number or 0))) for number in self.store.content(columns))
-            if self.store.lasting:
-                self._contents[columns] = found
-        return hashlib.sha256(json.dumps([version, list(columns), found]).encode()).hexdigest()
 
     def marginals(
         self, cliques: Sequence[tuple[str, ...]], where: Predicate | None = None
@@ -414,6 +394,10 @@ class EncodedRows:
         _refuse_repeats(columns)
         if not columns or "units" in columns:
             raise QueryError("keys are one or more columns, none of them called 'units'", culprit=columns)
+        self.refuse_missing(columns)
+
+    def refuse_missing(self, columns: Sequence[str]) -> None:
+        """Refuse what is no column of the table; reads no row."""
         known = {column.name for column in self._table.schema()}
         for column in columns:
             if column not in known:

@@ -16,11 +16,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 from typing import Protocol
 
 from sfumato.arguments import listed
-from sfumato.domain import Attribute, Categorical, Date, Domain, Grain, Integer, Numeric, Real, Timestamp, Unknown
+from sfumato.domain import Attribute, Categorical, Date, Domain, Integer, Numeric, Real, Timestamp, Unknown
 from sfumato.domain.attribute import null_code, unknown_code
 from sfumato.engine import date_encoding
 from sfumato.engine.dialect import Dialect, canonical_text, identity, missing, number
@@ -204,22 +203,6 @@ class Encoding:
         return bin_number(value, [float(edge) for edge in edges or ()])
 
 
-_NOTHING = "\ufffd"
-
-
-def any_attribute(column: Column) -> Attribute:
-    """An attribute that a column of any kind is read under, for whoever wants its rows and not their cells."""
-    name, unknown = column.name, Unknown.CATEGORY
-    match column.kind:
-        case ColumnKind.REAL:
-            return Real(name=name, edges=(0.0, 1.0), unknown=unknown, nullable=True)
-        case ColumnKind.TIMESTAMP:
-            day = date(2000, 1, 1)
-            return Timestamp(name=name, first=day, last=day, by=Grain.DAY, zone="UTC", unknown=unknown, nullable=True)
-        case _:
-            return Categorical(name=name, values=(_NOTHING,), unknown=unknown, nullable=True)
-
-
 def stored_values(attributes: Iterable[Attribute]) -> tuple[int, ...]:
     """Positions of the attributes of which the code alone does not say the number."""
     return tuple(
@@ -227,25 +210,6 @@ def stored_values(attributes: Iterable[Attribute]) -> tuple[int, ...]:
         for place, attribute in enumerate(attributes)
         if isinstance(attribute, Real) or (isinstance(attribute, Integer) and attribute.edges is not None)
     )
-
-
-def content(encoding: RowEncoding, select: str, raw: int) -> str:
-    """Number of rows, and two sums that name them in whatever order they stand.
-
-    Args:
-        encoding: of the rows.
-        select: the encoded rows, with raw columns as text.
-        raw: how many these are, ``r0, r1, …``.
-    """
-    dialect = encoding.dialect
-    numbers = [name for name in encoding.stored if name != "u"]
-    # codes and numbers hold no blanks; what may hold anything is hashed first, so that no two rows are spelled alike
-    texts = [f"COALESCE({dialect.text(name)}, '')" for name in numbers]
-    words = [*(["u"] if "u" in encoding.stored else []), *(f"r{place}" for place in range(raw))]
-    texts += [f"COALESCE({dialect.digest(dialect.text(name))}, '')" for name in words]
-    row = dialect.digest("CONCAT(" + ", ' ', ".join(texts) + ")")
-    sums = ", ".join(f"SUM(CAST({word} AS DECIMAL(38, 0)))" for word in dialect.words("digest"))
-    return f"SELECT COUNT(*), {sums} FROM (SELECT {row} AS digest FROM ({select}) AS carried) AS hashed"
 
 
 def bin_number(value: str, starts: Sequence[float], cells: Sequence[int] | None = None) -> str:

@@ -249,6 +249,14 @@ class JoinedTables:
 def open_tables(schema: Schema, source: object) -> JoinedTables:
     """Open the tables of a schema where they lie; for their owner, as messages tell about their keys.
 
+    Args are those of :func:`open_tables_with_content`, which may raise the same.
+    """
+    return JoinedTables(schema, _join_engine(schema, source))
+
+
+def open_tables_with_content(schema: Schema, source: object) -> tuple[JoinedTables, str]:
+    """Open the tables of a schema, and name the content of all their columns, both of one state of the tables.
+
     Args:
         schema: accepted.
         source: a folder with a file for each table, called by its name, as ``visits.csv`` or ``visits.parquet``; the
@@ -258,7 +266,13 @@ def open_tables(schema: Schema, source: object) -> JoinedTables:
     Raises:
         InputError: nothing of these.
         TableError: as of :func:`open_schema_table`, or its keys are none.
+        EngineError: a table was written while it was read.
     """
+    engine = _join_engine(schema, source)
+    return engine.with_content(lambda: JoinedTables(schema, engine))
+
+
+def _join_engine(schema: Schema, source: object) -> JoinEngine:
     from sfumato.engine.duckdb.duck_table import DuckTable
     from sfumato.engine.sql.sql_table import SqlTable
 
@@ -267,19 +281,19 @@ def open_tables(schema: Schema, source: object) -> JoinedTables:
     if len(files) == len(tables):
         from sfumato.engine.duckdb.duck_join import DuckJoin
 
-        return JoinedTables(schema, DuckJoin(files))
+        return DuckJoin(files)
     from sfumato.engine.spark.spark_table import SparkTable
 
     clustered = {name: table for name, table in tables.items() if isinstance(table, SparkTable)}
     if len(clustered) == len(tables):
         from sfumato.engine.spark.spark_join import SparkJoin
 
-        return JoinedTables(schema, SparkJoin(clustered))
+        return SparkJoin(clustered)
     relational = {name: table for name, table in tables.items() if isinstance(table, SqlTable)}
     if len(relational) == len(tables) and len({table.address for table in relational.values()}) == 1:
         from sfumato.engine.sql.sql_join import SqlJoin
 
-        return JoinedTables(schema, SqlJoin(relational))
+        return SqlJoin(relational)
     raise InputError(
         "several tables are opened together from files and frames, from one database, or on Spark", culprit=source
     )

@@ -192,6 +192,22 @@ class ProtectedTable(Protocol):
         """
         ...
 
+    def content(self) -> str:
+        """Name all rows and columns as they are now, hexadecimal.
+
+        The name is the same for the same rows and columns in any order and any layout of files.
+        """
+        ...
+
+    def encode_with_content(self, domain: Domain) -> tuple[Recodable, str]:
+        """Encode, and name the content, both of one state of the table.
+
+        Raises:
+            TableError: as for :meth:`encode`.
+            EngineError: the table was written while it was read.
+        """
+        ...
+
     def encode(self, domain: Domain) -> Recodable:
         """Read the table once: codes in the smallest unsigned integers, numbers clamped to their declared
         bounds, at most ``domain.unit.rows`` rows a unit; all rows of a missing id are dropped.
@@ -216,15 +232,14 @@ class Encoded(Protocol):
 
     @property
     def version(self) -> str:
-        """Names the content: the same rows under the same domain give the same version, hexadecimal."""
+        """Names the encoded rows: the same rows under the same domain give the same name, hexadecimal."""
         ...
 
-    def version_with(self, columns: tuple[str, ...]) -> str:
-        """Names the content together with raw columns, which need not be in the domain, and with the rows that the
-        bound of a unit leaves out.  Reads the table again.
+    def ready(self) -> None:
+        """Refuse rows that can no longer be counted as they were encoded.
 
         Raises:
-            TableError: a column that the table does not have.
+            EngineError: their connection is lost, or their files were written since.
         """
         ...
 
@@ -341,6 +356,14 @@ class Recodable(Encoded, Protocol):
         """Distinct values of a raw column as text, with column ``units``: the number of different units that hold each.
 
         No bound on the rows of a unit applies.  Reads the table again.
+
+        Raises:
+            TableError: a column that the table does not have.
+        """
+        ...
+
+    def refuse_missing(self, columns: Sequence[str]) -> None:
+        """Refuse what is no column of the table; reads no row.
 
         Raises:
             TableError: a column that the table does not have.

@@ -333,6 +333,12 @@ class _Profiled:
         del out
         raise TableError("the values of columns are not kept", culprit=(*attributes, *ids))
 
+    def content(self) -> str:
+        raise TableError("the rows are not kept")
+
+    def encode_with_content(self, domain: object) -> tuple[Recodable, str]:
+        raise TableError("the rows are not kept", culprit=domain)
+
     def encode(self, domain: object) -> Recodable:
         raise TableError("the rows are not kept", culprit=domain)
 

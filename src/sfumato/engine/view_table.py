@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -19,6 +19,7 @@ from sfumato.engine.view_sql import ViewEncoding
 from sfumato.errors import TableError
 
 _UNBOUNDED = 1 << 40
+FromTables = TypeVar("FromTables")
 
 
 class JoinEngine(Protocol):
@@ -47,6 +48,14 @@ class JoinEngine(Protocol):
 
     def rows(self, statement: str) -> Sequence[Sequence[Any]]:
         """The rows of a small result."""
+        ...
+
+    def with_content(self, make: Callable[[], FromTables]) -> tuple[FromTables, str]:
+        """Make something of the raw tables, and name the content of all of them, both of one state of the tables.
+
+        Raises:
+            EngineError: a table was written meanwhile.
+        """
         ...
 
     def ready(self) -> None:
@@ -94,6 +103,18 @@ class ViewTable:
         """
         del out
         raise TableError("a view has no raw columns to write", culprit=(*attributes, *ids))
+
+    def content(self) -> str:
+        """Refuse: the content of raw tables is named where they are opened.
+
+        Raises:
+            TableError: always.
+        """
+        raise TableError("a view has no content of its own")
+
+    def encode_with_content(self, domain: Domain) -> tuple[Recodable, str]:
+        """Refuse, as :meth:`content` does."""
+        return self.encode(domain), self.content()
 
     def encode(self, domain: Domain) -> Recodable:
         """All rows of the view under the unit of a domain; without one no bound takes any of them away."""

@@ -390,10 +390,11 @@ def _on_disk(rows: Rows, folder: Path) -> Vault:
     """A vault over the same codes with a journal that is thrown away; k-anonymity charges nothing."""
     from sfumato.engine.open import open_table
     from sfumato.ledger import open_ledger
+    from sfumato.ledger.data_versions import UNDECLARED
     from sfumato.ledger.dbapi import file_address
     from sfumato.synthesize.product import to_arrow
     from sfumato.vault.vault import Vault
 
     encoded = open_table(to_arrow(rows.domain, rows.codes, generator())).encode(rows.domain)
     journal = open_ledger(file_address(folder / "frontier.ledger"), dataset="frontier", limit=Epsilon(1), create=True)
-    return Vault(encoded, journal)
+    return Vault(encoded, journal, UNDECLARED)

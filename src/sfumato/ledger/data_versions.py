@@ -8,8 +8,6 @@ tables differ from the last version; it decides nothing else.
 
 from __future__ import annotations
 
-import getpass
-
 from sfumato.errors import VersionError
 from sfumato.ledger.dbapi import Driver
 from sfumato.ledger.entry import DataVersion, Event, Kind, Question
@@ -28,6 +26,29 @@ def data_versions(driver: Driver, name: str, *, most: int | None = None) -> list
     return [DataVersion.of(entry_from(row)) for row in driver.records(query, {"dataset": name, "most": most})]
 
 
+def number_of(digest: str, last: tuple[int, str | None], *, new: bool) -> int:
+    """Return the number of the version that has some content.
+
+    Args:
+        digest: of the content, under the ledger's secret.
+        last: number and digest of the last declared version; 0 and None before the first.
+        new: whether it may be another content than the last one.
+
+    Raises:
+        VersionError: it is another content, and ``new`` is not set.
+    """
+    number, known = last
+    if digest == known:
+        return number
+    if number and not new:
+        raise VersionError(
+            f"the tables differ from version {number} of the data, the last declared one; put them back, or declare "
+            "the next version by --new-version (new_version=True in Python), in which every question is charged again",
+            culprit=number,
+        )
+    return number + 1
+
+
 def declare(transaction: Transaction, digest: str, *, by: str, new: bool) -> DataVersion:
     """Enter a version in the journal, unless the last one has the same content.
 
@@ -43,16 +64,9 @@ def declare(transaction: Transaction, digest: str, *, by: str, new: bool) -> Dat
     Raises:
         VersionError: it is another content, and ``new`` is not set.
     """
-    if digest == transaction.version_digest:
+    number = number_of(digest, (transaction.version, transaction.version_digest), new=new)
+    if number == transaction.version:
         return transaction.declared or data_versions(transaction.driver, transaction.name, most=1)[0]
-    if transaction.version and not new:
-        raise VersionError(
-            f"the tables differ from version {transaction.version} of the data, the last declared one; put them back, "
-            "or declare the next version by --new-version (new_version=True in Python), in which every question is "
-            "charged again",
-            culprit=transaction.version,
-        )
-    number = transaction.version + 1
     question = Question("ledger", "version", {"number": number, "digest": digest, "by": by}, "")
     statement = f"version {number} of the data, declared by {by}"
     transaction.append(Event(Kind.VERSION, question, None, None, statement, None))
@@ -77,11 +91,3 @@ def declare_within(driver: Driver, name: str, digest: str, *, by: str) -> DataVe
     found = declare(transaction, digest, by=by, new=True)
     transaction.close()
     return found
-
-
-def operator() -> str:
-    """Return the name of the user who runs this process, as the journal names who declares a version."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container may run under a number without a name
-        return "unknown"

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
-from sfumato.bounded_cache import cached
 from sfumato.domain import Unit
 from sfumato.errors import LossError
 from sfumato.ledger.account import charge_text, kept, unit_text
@@ -35,15 +34,15 @@ def _digest_of(*parts: str) -> str:
 class Question:
     """A question to one version of one dataset.
 
-    ``parameters`` hold everything that decides what the answer is distributed like, the loss included,
-    in canonical form (sorted attributes, a normalised predicate).  They are copied: later changes to the
-    mapping that was handed over do not change the question.
+    ``dataset_version`` is the number of a declared version of the data.  ``parameters`` hold everything that decides
+    what the answer is distributed like, the loss included, in canonical form (sorted attributes, a normalised
+    predicate).  They are copied: later changes to the mapping that was handed over do not change the question.
 
     Raises:
         InputError: a parameter that is no JSON value.
 
-    >>> question = Question("query", "count", {"where": None, "epsilon": "1/10"}, "v1")
-    >>> question == Question("query", "count", {"epsilon": "1/10", "where": None}, "v1")
+    >>> question = Question("query", "count", {"where": None, "epsilon": "1/10"}, "1")
+    >>> question == Question("query", "count", {"epsilon": "1/10", "where": None}, "1")
     True
     >>> len(question.key)
     64
@@ -67,14 +66,6 @@ class Question:
         """Read what :attr:`to_json` wrote."""
         return cls(**json.loads(text))
 
-    def of_version(self, dataset_version: str) -> Question:
-        """The same question to another version of the data."""
-        other = object.__new__(Question)  # parameters are canonical already, and never change
-        other.__dict__.update(self.__dict__, dataset_version=dataset_version)
-        for name in ("to_json", "key"):
-            other.__dict__.pop(name, None)
-        return other
-
     @cached_property
     def to_json(self) -> str:
         """The canonical spelling of the whole question."""
@@ -89,17 +80,16 @@ class Question:
         return hashlib.sha256(self.to_json.encode()).hexdigest()
 
 
-@cached(1_000)  # one a dataset, and every question asks
-def journalled_version(secret: str, fingerprint: str) -> str:
-    """What the journal calls a version of the data: the same for the same, but nobody else can recompute it.
+def journalled_version(secret: str, content: str) -> str:
+    """Digest the content of a version under a secret: nobody else can recompute it.
 
-    A bare fingerprint would confirm a guess of the whole table to whoever sees a hash of the journal.
+    A bare name of the content would confirm a guess of the whole table to whoever sees the journal.
 
     Args:
         secret: of the dataset, drawn when the dataset was entered.
-        fingerprint: of the data.
+        content: a name of all rows and columns.
     """
-    return hmac.digest(bytes.fromhex(secret), fingerprint.encode(), "sha256").hex()
+    return hmac.digest(bytes.fromhex(secret), content.encode(), "sha256").hex()
 
 
 class Kind(StrEnum):

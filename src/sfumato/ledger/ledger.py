@@ -22,7 +22,7 @@ from sfumato.ledger.account import Account
 from sfumato.ledger.answer_cache import AnswerCache
 from sfumato.ledger.attempts import Attempt, attempts_at
 from sfumato.ledger.audit_log import Actor
-from sfumato.ledger.data_versions import data_versions, declare
+from sfumato.ledger.data_versions import data_versions, declare, number_of
 from sfumato.ledger.entry import (
     Answered,
     DataVersion,
@@ -158,7 +158,6 @@ class Ledger:
             raise InputError("the statement of a guarantee is one line of printable text", culprit=statement)
         if charge is not None and unit is None:
             raise LossError("state the unit for which the charge holds, as it will stand in the journal")
-        question = question.of_version(journalled_version(self._secret, question.dataset_version))
         event = Event(Kind.RELEASE, question, charge, analyst, statement, terms.get("details"), unit)
         return Order(event, retry_key, terms.get("admission"), at_once)
 
@@ -253,6 +252,12 @@ class Ledger:
             return found
         return self._writer.run(Work(Wanted(), partial(declare, digest=digest, by=by, new=new)))
 
+    def number_of(self, content: str, *, new: bool) -> int:
+        """Return the number of the version that :meth:`declare_version` would return; nothing is written."""
+        last = self.data_version()
+        known = (0, None) if last is None else (last.number, last.digest)
+        return number_of(journalled_version(self._secret, content), known, new=new)
+
     def data_version(self) -> DataVersion | None:
         """Return the last declared version of the data; None before the first."""
         with self._store.reading() as driver:
@@ -285,14 +290,11 @@ class Ledger:
         with self._store.reading() as driver:
             return journal.newest(driver, self.dataset, before=before, most=most, analyst=analyst)
 
-    def answers(
-        self, methods: Collection[tuple[str, str]], fingerprint: str, *, analyst: str | None
-    ) -> list[StoredAnswer]:
-        """Stored answers by some methods about the data of a fingerprint; charges nothing.
+    def answers(self, methods: Collection[tuple[str, str]], version: str, *, analyst: str | None) -> list[StoredAnswer]:
+        """Stored answers by some methods about a version of the data; charges nothing.
 
         Of an analyst, only what that account was charged for.
         """
-        version = journalled_version(self._secret, fingerprint)
         with self._store.reading() as driver:
             return journal.answers(driver, self.dataset, methods=methods, version=version, analyst=analyst)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Unpack
 
 from sfumato.arguments import expect
@@ -13,6 +13,8 @@ from sfumato.domain import Unit
 from sfumato.errors import InputError, LedgerError, LimitError, MissingLedgerError, OtherDatasetsError
 from sfumato.ledger import journal
 from sfumato.ledger.account import Account, limit_units, loss_from, loss_text, refuse_unit, unit_from, unit_text
+from sfumato.ledger.audit_log import Actor
+from sfumato.ledger.data_versions import UNDECLARED
 from sfumato.ledger.dbapi import Driver
 from sfumato.ledger.entry import Question, StoredAnswer, genesis
 from sfumato.ledger.ledger import Ledger, Reserved, Terms, refuse_name
@@ -167,9 +169,40 @@ class DeferredLedger:
     limit: Loss | None
     limit_if_new: Loss | None
     create: bool = False
+    content: str | None = None
+    version: str = UNDECLARED
+
+    def of_content(self, content: str, *, new: bool) -> DeferredLedger:
+        """Return the same ledger for tables of some content, which the first release declares.
+
+        ``version`` of what is returned is the one that they have then: the last one, or the next one.
+
+        Args:
+            content: as for :meth:`Ledger.declare_version`.
+            new: as there.
+
+        Raises:
+            VersionError: the content differs from that of the last version, and ``new`` is not set.
+        """
+        number = 1
+        if held(self.url, self.dataset):
+            with open_ledger(self.url, dataset=self.dataset, limit=self.limit) as ledger:
+                number = ledger.number_of(content, new=new)
+        return replace(self, content=content, version=str(number))
 
     def open(self, unit: Unit | None = None) -> Ledger:
-        """Open the ledger, or make it for losses of a unit."""
+        """Open the ledger, or make it for losses of a unit, and declare the version of the tables."""
+        ledger = self._opened(unit)
+        try:
+            # a version that others declared meanwhile stays the last one, so that the charge is refused
+            if self.content is not None and str(ledger.number_of(self.content, new=True)) == self.version:
+                ledger.declare_version(self.content, by=Actor.of_machine().name, new=True)
+        except BaseException:
+            ledger.close()
+            raise
+        return ledger
+
+    def _opened(self, unit: Unit | None) -> Ledger:
         try:
             return open_ledger(self.url, dataset=self.dataset, limit=self.limit, unit=unit, create=self.create)
         except MissingLedgerError:
@@ -218,14 +251,12 @@ class DeferredLedger:
         with open_ledger(self.url, dataset=self.dataset, limit=self.limit) as ledger:
             return ledger.remaining(analyst)
 
-    def answers(
-        self, methods: Collection[tuple[str, str]], fingerprint: str, *, analyst: str | None
-    ) -> list[StoredAnswer]:
+    def answers(self, methods: Collection[tuple[str, str]], version: str, *, analyst: str | None) -> list[StoredAnswer]:
         """See :meth:`Ledger.answers`; of a ledger that is still to be made there are none."""
         if not held(self.url, self.dataset):
             return []
         with open_ledger(self.url, dataset=self.dataset, limit=self.limit) as ledger:
-            return ledger.answers(methods, fingerprint, analyst=analyst)
+            return ledger.answers(methods, version, analyst=analyst)
 
     def told_owners(self, *, after: int = 0) -> tuple[int, list[dict[str, str]]]:
         """See :meth:`Ledger.told_owners`; of a ledger that is still to be made there is nothing."""

@@ -117,9 +117,11 @@ def reserve(transaction: Transaction, order: Order, attempt: Attempt | None) -> 
         RetryKeyError: the retry key stands for another question.
         UnitError: the ledger adds up losses of another unit, or for other owners of a table's rows.
         LossError: the limit does not have the measure of the charge.
+        VersionError: the question is of another version of the data than the last declared one.
         BrokenLedgerError: the answer was changed by other hands, or may have been taken away.
     """
     event, key = order.event, order.event.key
+    transaction.refuse_other_version(event.question.dataset_version)
     known = None if order.retry_key is None else transaction.retried(order.retry_key, event.analyst)
     if known is not None and known != key:
         raise RetryKeyError("this retry key was used for another question; use a new one", culprit=order.retry_key)

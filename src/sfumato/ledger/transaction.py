@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sfumato.bounded_cache import cached
-from sfumato.errors import LedgerError
+from sfumato.errors import LedgerError, VersionError
 from sfumato.ledger.account import (
     Account,
     charge_from,
@@ -286,6 +286,19 @@ class Transaction:
     def driver(self) -> Driver:
         """The connection, for what is looked at beside the journal."""
         return self._driver
+
+    def refuse_other_version(self, version: str) -> None:
+        """Refuse a question about another version of the data than the last declared one.
+
+        Raises:
+            VersionError: it is.
+        """
+        if version != str(self.version):
+            raise VersionError(
+                f"version {self.version} of the data was declared, and this question is about version {version}; open "
+                "the tables again, and ask about what they hold now; nothing was charged",
+                culprit=version,
+            )
 
     def refuse_other_owners(self, owners: Mapping[str, str]) -> None:
         """Refuse owners of tables' rows other than releases were charged for, here or in this transaction.

@@ -29,7 +29,6 @@ from sfumato.query.hierarchical_histogram import Quantile, leaves
 from sfumato.query.question import Query, QueryPlan, plan, refuse_no_query
 from sfumato.vault.interface import Mechanisms, Payload, Request, Settled, VaultInterface, refuse_no_vault
 from sfumato.vault.mechanisms import Additive, QuestionTally, selection, selection_charge
-from sfumato.vault.questions import beyond_bounds
 from sfumato.vault.release import Release, loss_json
 from sfumato.vault.scores import RankErrors
 
@@ -184,7 +183,7 @@ def price(query: Query, domain: Domain, loss: Loss) -> Charge:
 
 def request(planned: QueryPlan) -> Request:
     """What the release of a plan is called in the journal."""
-    return Request("query", "tally", planned.parameters, planned.words, raw=beyond_bounds(planned.questions))
+    return Request("query", "tally", planned.parameters, planned.words)
 
 
 def _read(
@@ -273,7 +272,6 @@ def _discover(vault: VaultInterface, query: Query, loss: Loss, certainty: Certai
             "threshold",
             {"columns": list(columns), "of": loss_json(loss)},
             query.describe(vault.domain),
-            raw=columns,
         ),
         mechanism.charge,
         run,

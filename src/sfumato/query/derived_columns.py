@@ -212,7 +212,7 @@ def check_derived(schema: Schema) -> None:
         _facts(schema, fact, fact.name)
 
 
-def open_schema(
+def open_schema(  # noqa: PLR0913  (keywords, each of which is one line of a call)
     tables: object,
     *,
     schema: Schema | str | Path,
@@ -220,6 +220,7 @@ def open_schema(
     limit: Loss | None = None,
     dataset: str = DATASET,
     create: bool = False,
+    new_version: bool = False,
 ) -> SchemaVault:
     """Open the tables of a schema for release, as :func:`sfumato.vault.schema_vault.open_schema` does.
 
@@ -233,12 +234,15 @@ def open_schema(
         limit: the most that may ever be released of all tables together, for one unit.
         dataset: name of the journal, where one ledger keeps several.
         create: whether to make the ledger, with ``limit``, where there is none.
+        new_version: whether any table may differ from the last version that the ledger knows.  They are then declared
+            as the next version, in which every question is charged again.
 
     Raises:
         DomainError: the description is wrong, derives what cannot be computed, or is a draft that nobody accepted.
         TableError: a table cannot be read, does not fit it, or its keys are none.
         LedgerError: there is no ledger and none is to be made; or it cannot be opened, has another limit, or adds up
             losses of another unit.
+        VersionError: the tables differ from the last version, and ``new_version`` is not set.
         UnitError: earlier releases say of a table that its rows are somebody else's than this schema does.
     """
     if isinstance(schema, str | Path):
@@ -246,7 +250,9 @@ def open_schema(
         schema = load_schema(schema)
     if isinstance(schema, Schema):  # else the vault says what a schema is
         check_derived(schema)
-    return schema_vault.open_schema(tables, schema=schema, ledger=ledger, limit=limit, dataset=dataset, create=create)
+    return schema_vault.open_schema(
+        tables, schema=schema, ledger=ledger, limit=limit, dataset=dataset, create=create, new_version=new_version
+    )
 
 
 def words_in(text: str) -> set[str]:

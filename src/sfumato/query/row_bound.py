@@ -28,7 +28,6 @@ from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Epsilon, Loss, Number, exact
 from sfumato.vault.interface import Mechanisms, Payload, Request, VaultInterface, refuse_no_vault
 from sfumato.vault.mechanisms import noises
-from sfumato.vault.questions import beyond_bounds
 from sfumato.vault.release import Release
 from sfumato.vault.unit_sizes import UnitSizes
 
@@ -169,7 +168,7 @@ def suggest_bound(
 
     parameters = {"questions": [question.canonical() for question in asked]}
     words = "how many units have how many rows" + "".join(f", and how many by {group.name}" for group in groups)
-    request = Request("query", "sizes", parameters, words, raw=beyond_bounds(asked))
+    request = Request("query", "sizes", parameters, words)
     settled = vault.release(request, loss, run, retry_key=retry_key)
     deviation, balance = math.sqrt(noise.variance), cells * noise_a_row(loss, part)
     sizes = []

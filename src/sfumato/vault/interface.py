@@ -126,16 +126,13 @@ class Request:
     """What a release is called in the journal: the same request of the same data is the same question.
 
     ``parameters`` are JSON values that hold everything that shapes the answer, except the loss.  ``words`` say what
-    is asked to whoever reads the journal; they are no part of the question.  ``raw`` names the columns that are read
-    as they stand in the table, which then belong to the version of the data; where it is not None, so do the rows that
-    the bound of a unit leaves out.
+    is asked to whoever reads the journal; they are no part of the question.
     """
 
     family: str
     method: str
     parameters: Mapping[str, Any]
     words: str = field(default="", compare=False, repr=False)
-    raw: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -372,11 +372,6 @@ def check_size(domain: Domain, questions: Sequence[Measurable]) -> None:
         )
 
 
-def beyond_bounds(questions: Sequence[Measurable]) -> tuple[str, ...] | None:
-    """What is read of the table beside its encoded rows, as :class:`sfumato.vault.interface.Request` takes it."""
-    return () if any(not question.table().encoded_rows for question in questions) else None
-
-
 def cells(domain: Domain, attributes: tuple[str, ...]) -> int:
     """Number of cells of a marginal."""
     return math.prod(shape_of(domain, attributes))

@@ -12,13 +12,14 @@ from sfumato.domain import Unit
 from sfumato.domain.related_tables import RelatedTables
 from sfumato.domain.table_schema import Schema, SchemaTable, load_schema
 from sfumato.domain.view import BoundedView
-from sfumato.engine.joined import JoinedTables, open_tables
+from sfumato.engine.joined import JoinedTables, open_tables_with_content
 from sfumato.engine.port import Encoded
 from sfumato.errors import LedgerError, QueryError
 from sfumato.ledger import Account
+from sfumato.ledger.data_versions import UNDECLARED
 from sfumato.ledger.owners import refuse_other_owners
 from sfumato.privacy.loss import Loss
-from sfumato.vault.vault import DATASET, Journal, Vault, beside
+from sfumato.vault.vault import DATASET, Journal, Vault, beside, declared
 
 _KEPT = 8  # encoded views
 
@@ -29,6 +30,7 @@ class SchemaVault:
 
     tables: JoinedTables
     ledger: Journal
+    version: str  # of the data that the tables are of: its number in the ledger
     analyst: str | None = None
     _views: OrderedDict[str, Encoded] = field(default_factory=OrderedDict, repr=False, compare=False)
     _told: list[int] = field(default_factory=lambda: [0], repr=False, compare=False)
@@ -101,7 +103,9 @@ class SchemaVault:
     def _vault(self, encoded: Encoded, of: Iterable[SchemaTable], view: BoundedView | None = None) -> Vault:
         accepted = self.schema.accepted_by
         owners = tuple(sorted(self.schema.owners(of).items()))
-        return Vault(encoded, self.ledger, analyst=self.analyst, view=view, owners=owners, acceptance=accepted)
+        return Vault(
+            encoded, self.ledger, self.version, analyst=self.analyst, view=view, owners=owners, acceptance=accepted
+        )
 
     def refuse_other_owners(self) -> None:
         """Refuse where earlier releases say of a table that its rows are somebody else's than this schema does.
@@ -126,7 +130,7 @@ class SchemaVault:
         return f"<SchemaVault of {tables}; unit: one {self.schema.id} of {self.schema.name}>"
 
 
-def open_schema(
+def open_schema(  # noqa: PLR0913  (keywords, each of which is one line of a call)
     tables: object,
     *,
     schema: Schema | str | Path,
@@ -134,6 +138,7 @@ def open_schema(
     limit: Loss | None = None,
     dataset: str = DATASET,
     create: bool = False,
+    new_version: bool = False,
 ) -> SchemaVault:
     """Open the tables of a schema for release, under one ledger.
 
@@ -145,12 +150,15 @@ def open_schema(
         limit: the most that may ever be released of all tables together, for one unit.
         dataset: name of the journal, where one ledger keeps several.
         create: whether to make the ledger, with ``limit``, where there is none.
+        new_version: whether any table may differ from the last version that the ledger knows.  They are then declared
+            as the next version, in which every question is charged again.
 
     Raises:
         DomainError: the description is wrong, or a draft that nobody accepted.
         TableError: a table cannot be read, does not fit its description, or its keys are none.
         LedgerError: there is no ledger and none is to be made; or it cannot be opened, has another limit, or adds up
             losses of another unit, such as that of a single table.
+        VersionError: the tables differ from the last version, and ``new_version`` is not set.
         UnitError: earlier releases say of a table that its rows are somebody else's than this schema does.
     """
     from sfumato.ledger import open_ledger  # here, as whoever only asks for errors needs no database's library
@@ -159,13 +167,13 @@ def open_schema(
     place = schema if isinstance(schema, str | Path) else None
     described = schema if isinstance(schema, Schema) else load_schema(schema)
     described.refuse_draft()
-    opened = open_tables(described, tables)
+    opened, content = open_tables_with_content(described, tables)
     if ledger is None:
         if place is None:
             raise LedgerError("name a ledger: a schema that is not a file has no ledger beside it", culprit=described)
         ledger = beside(place)
     unit = Unit(described.id, schema=described.name)
     journal = open_ledger(ledger, dataset=dataset, limit=limit, unit=unit, create=create)
-    vault = SchemaVault(opened, journal)
-    vault.refuse_other_owners()
-    return vault
+    vault = SchemaVault(opened, journal, UNDECLARED)
+    vault.refuse_other_owners()  # before the tables are declared as anything
+    return replace(vault, version=declared(journal, content, new=new_version))

@@ -27,19 +27,20 @@ from sfumato.engine.port import Encoded
 from sfumato.errors import BudgetError, EngineError, LedgerError, SfumatoError, TableError
 from sfumato.ledger import JSON, Account, Answered, Question, StoredAnswer
 from sfumato.ledger.dbapi import file_address
+from sfumato.ledger.entry import digest
 from sfumato.privacy.entropy import DrawnEntropy, OsEntropy
 from sfumato.privacy.loss import Charge, EpsilonDelta, Loss
 from sfumato.privacy.selection import StabilityThreshold
 from sfumato.vault.exact_tables import ExactAnswers
 from sfumato.vault.interface import Mechanisms, Payload, Request, Settled, decode, encode
 from sfumato.vault.mechanisms import PrivacyFilter, QuestionTally, TableMechanisms, noises, selection, selection_charge
-from sfumato.vault.questions import Measurable, Measurement, StoredMarginal, beyond_bounds
+from sfumato.vault.questions import Measurable, Measurement, StoredMarginal
 from sfumato.vault.release import charged_text, cost, guarantee_text, loss_json
 from sfumato.vault.scores import Scores
 from sfumato.vault.stored_marginals import REUSED, REUSING, STORED, stored_marginals
 
 if TYPE_CHECKING:
-    from sfumato.ledger import DeferredLedger
+    from sfumato.ledger import DeferredLedger, Ledger
     from sfumato.ledger.ledger import Reserved, Terms
     from sfumato.ledger.reservation import Admission
 
@@ -60,9 +61,7 @@ class Journal(Protocol):
         """See :meth:`sfumato.ledger.Ledger.remaining`."""
         ...
 
-    def answers(
-        self, methods: Collection[tuple[str, str]], fingerprint: str, *, analyst: str | None
-    ) -> list[StoredAnswer]:
+    def answers(self, methods: Collection[tuple[str, str]], version: str, *, analyst: str | None) -> list[StoredAnswer]:
         """See :meth:`sfumato.ledger.Ledger.answers`."""
         ...
 
@@ -87,6 +86,7 @@ class Vault:
 
     encoded: Encoded
     ledger: Journal
+    version: str  # of the data that the rows are of: its number in the ledger
     analyst: str | None = None
     view: BoundedView | None = None  # of several tables, where the rows are those of one
     owners: tuple[tuple[str, str], ...] = ()  # of several tables: whose the rows of each are
@@ -239,7 +239,7 @@ class Vault:
             "shares": None if shares is None else [str(share) for share in shares],
         }
         settled = self.release(
-            Request("vault", "measure", parameters, raw=beyond_bounds(questions)),
+            Request("vault", "measure", parameters),
             loss,
             lambda mechanisms: {
                 str(index): measurement.values
@@ -265,7 +265,7 @@ class Vault:
         """See :meth:`sfumato.vault.interface.Mechanisms.threshold`; one journal entry."""
         self.refuse_keys(columns)
         asked = {"columns": list(columns), "of": loss_json(loss)}
-        request = Request("vault", "threshold", asked, raw=columns)
+        request = Request("vault", "threshold", asked)
         charge = StabilityThreshold(loss, keys_per_unit=self.domain.unit.rows).charge
 
         def run(mechanisms: Mechanisms) -> Payload:
@@ -281,7 +281,7 @@ class Vault:
 
     def _stored(self) -> tuple[StoredMarginal, ...]:
         """The marginals that were released before, to whoever asks where analysts are told apart."""
-        answers = self.ledger.answers(STORED, self.encoded.version, analyst=self.analyst)
+        answers = self.ledger.answers(STORED, self.version, analyst=self.analyst)
         return stored_marginals(self.domain, answers)
 
     def _refuse_answered(self, question: Question) -> None:
@@ -298,7 +298,7 @@ class Vault:
             BudgetError: it was; its charge alone would not cover what it tells.
         """
         made_of = set(payload.get(REUSED, ()))
-        charged = self.ledger.answers(STORED, self.encoded.version, analyst=self.analyst) if made_of else []
+        charged = self.ledger.answers(STORED, self.version, analyst=self.analyst) if made_of else []
         if made_of - {answer.number for answer in charged}:
             raise BudgetError(
                 "this release was made of marginals that your account was not charged for; ask for these marginals "
@@ -306,13 +306,15 @@ class Vault:
             )
 
     def _question(self, request: Request, parameters: Mapping[str, Any]) -> Question:
-        """The request as the journal knows it: of this domain, and of this version of what is read of the table."""
-        raw = request.raw
-        version = self.encoded.version if raw is None else self.encoded.version_with(raw)
-        view = (
-            {} if self.view is None else {"view": self.view.hash}
-        )  # two views are two, also where their rows are equal
-        return Question(request.family, request.method, {**parameters, "domain": self.domain.hash, **view}, version)
+        """The request as the journal knows it: of this domain and view, of these owners, and of a version of the data.
+
+        Nothing of it depends on the rows: a repeat is free within a version and charged in the next one.
+        """
+        self.encoded.ready()
+        view = {} if self.view is None else {"view": self.view.hash}
+        owners = {"owners": digest(dict(self.owners))} if self.owners else {}
+        parameters = {**parameters, "domain": self.domain.hash, **view, **owners}
+        return Question(request.family, request.method, parameters, self.version)
 
     def _terms(self, request: Request, statement: str, retry_key: str | None) -> Terms:
         accepted = self.acceptance or self.domain.accepted_by  # None: nobody
@@ -421,7 +423,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_LISTED]) + more
 
 
-def open_vault(
+def open_vault(  # noqa: PLR0913  (keywords, each of which is one line of a call)
     table: object,
     *,
     domain: Domain | str | Path,
@@ -429,6 +431,7 @@ def open_vault(
     limit: Loss | None = None,
     dataset: str = DATASET,
     create: bool = False,
+    new_version: bool = False,
 ) -> Vault:
     """Open a protected table for release; :meth:`Vault.asked_by` names who asks, where the ledger caps analysts.
 
@@ -443,29 +446,61 @@ def open_vault(
         dataset: name of the journal, where one ledger keeps several.
         create: whether to make the ledger, with ``limit``, where there is none.  Say so once: a program that
             goes on saying so begins a fresh budget on the day on which the ledger is lost.
+        new_version: whether the table may differ from the last version that the ledger knows.  It is then declared as
+            the next version, in which every question is charged again.
 
     Raises:
         DomainError: the description is wrong, or a draft that nobody accepted.
         TableError: the table cannot be read or does not fit the description.
         LedgerError: there is no ledger and none is to be made; or it cannot be opened, has another limit, or adds up
             losses of another unit.
+        VersionError: the table differs from the last version, and ``new_version`` is not set.
+        EngineError: the table was written while it was read.
     """
     from sfumato.ledger import open_ledger  # here, as whoever only asks for errors needs no database's library
 
     expect(domain, Domain | str | Path, "a domain is a Domain or the path of its file")
     described = _accepted(domain)
-    encoded = open_table(table, csv=described.csv).encode(described)
-    _ = encoded.version  # which reads the rows once more: now, not within the first question
+    encoded, content = open_table(table, csv=described.csv).encode_with_content(described)
     journal = open_ledger(ledger or beside(domain), dataset=dataset, limit=limit, unit=described.unit, create=create)
-    return Vault(encoded, journal)
+    return Vault(encoded, journal, declared(journal, content, new=new_version))
+
+
+def declared(journal: Ledger, content: str, *, new: bool) -> str:
+    """Declare what the tables of a ledger that was just opened hold; it is closed again if that is refused.
+
+    Returns:
+        The version, as questions carry it.
+
+    Raises:
+        VersionError: the content differs from that of the last version, and ``new`` is not set.
+    """
+    from sfumato.ledger.audit_log import Actor
+
+    try:
+        return str(journal.declare_version(content, by=Actor.of_machine().name, new=new).number)
+    except BaseException:
+        journal.close()
+        raise
 
 
 def open_vault_later(
-    table: object, *, domain: Domain | str | Path, ledger: DeferredLedger, analyst: str | None = None
+    table: object,
+    *,
+    domain: Domain | str | Path,
+    ledger: DeferredLedger,
+    analyst: str | None = None,
+    new_version: bool = False,
 ) -> Vault:
-    """Open a protected table whose ledger is opened by its first release, and made then if need be."""
+    """Open a protected table whose ledger is opened by its first release, and made then if need be.
+
+    Raises:
+        VersionError: the table differs from the last version, and ``new_version`` is not set.
+    """
     described = _accepted(domain)
-    return Vault(open_table(table, csv=described.csv).encode(described), ledger, analyst=analyst)
+    encoded, content = open_table(table, csv=described.csv).encode_with_content(described)
+    journal = ledger.of_content(content, new=new_version)
+    return Vault(encoded, journal, journal.version, analyst=analyst)
 
 
 def beside(domain: Domain | str | Path) -> str:

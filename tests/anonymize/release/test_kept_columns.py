@@ -51,7 +51,7 @@ def opened(folder: Path, source: pa.Table | None = None, domain: Domain = DOMAIN
 
 def entries(folder: Path) -> list[str]:
     with open_ledger(f"sqlite:///{folder / 'people.ledger'}", dataset="default", limit=None) as ledger:
-        return [entry.statement for entry in ledger.journal()]
+        return [entry.statement for entry in ledger.journal(after=1)]  # the first is of the version
 
 
 def mondrian(source: Vault, *keep: str | Keep, quasi: tuple[str, ...] = ("age",)) -> Anonymized:

@@ -61,7 +61,7 @@ def test_the_journal_holds_the_share_that_it_is(vault: Vault) -> None:
     assert "at most a share 0.005665 of the rows is suppressed" in str(release.guarantee)
     same = anonymize.optimal(vault, quasi=["race"], criteria=[KAnonymity(14)], suppression="0.005665")
     assert same.provenance == release.provenance
-    assert len(list(vault.ledger.journal())) == 1
+    assert len(list(vault.ledger.journal(after=1))) == 1  # the first entry is of the table's version
 
 
 @pytest.mark.parametrize("rows", [0, 1, 7, 1000, ROWS - 1, ROWS])
@@ -73,7 +73,7 @@ def test_each_number_of_rows_allows_itself_and_not_one_more(rows: int, vault: Va
 def test_more_rows_than_the_table_has_are_refused_and_nothing_is_journalled(vault: Vault) -> None:
     with pytest.raises(InputError, match="at most 3001 can be suppressed"):
         released(anonymize.optimal, vault, ROWS + 1)
-    assert not list(vault.ledger.journal())
+    assert not list(vault.ledger.journal(after=1))
 
 
 @pytest.mark.parametrize("rows", [-1, 1.5, "3", True, None])

@@ -70,7 +70,7 @@ def receiving(status=204, tls=None):
 
 def spend(service, epsilon, number, analyst=None):
     ledger = service.loaded("people").ledger
-    ledger.reserve(question(number), Epsilon(epsilon).charge, statement="x", unit=ROW, analyst=analyst)
+    ledger.reserve(question(number, version=1), Epsilon(epsilon).charge, statement="x", unit=ROW, analyst=analyst)
 
 
 def test_a_low_budget_is_told_once_and_again_when_it_changed(service):

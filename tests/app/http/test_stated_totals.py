@@ -85,7 +85,7 @@ def write(ledger: Ledger, loss: type[Epsilon | Rho], steps) -> tuple[Expected, d
             number = last
         else:
             number = entry + 1
-        question = Question("anonymize", "optimal", {"number": number}, "v1")
+        question = Question("anonymize", "optimal", {"number": number}, "1")
         charge = loss(Fraction(tenths, 10)).charge if kind == "private" else None
         ledger.settle(ledger.reserve(question, charge, statement="drawn", unit=ROW, analyst=analyst), b"x")
         entry += 1
@@ -157,13 +157,13 @@ def test_a_vault_states_no_guarantee_after_the_whole_table_was_published(tmp_pat
     vault = sf.open(pa.table({"age": list(range(10))}), domain=domain, ledger=ledger, limit=Epsilon(1), create=True)
     optimal(vault, quasi=["age"], criteria=[KAnonymity(1)], suppression="0")
     card = vault._repr_html_()
-    assert "none: 1 release has no differential privacy (entry 1)" in card
+    assert "none: 1 release has no differential privacy (entry 2)" in card
     assert "epsilon = 0" not in card
-    assert "1 release has no differential privacy (entry 1)" in repr(vault)
+    assert "1 release has no differential privacy (entry 2)" in repr(vault)
     sf.query.sql(vault, "SELECT COUNT(*) FROM t", loss=Epsilon("0.4"))
-    assert "none: 1 release has no differential privacy (entry 1); the others together: epsilon = 0.4<" in (
+    assert "none: 1 release has no differential privacy (entry 2); the others together: epsilon = 0.4<" in (
         vault._repr_html_()
     )
-    assert vault.asked_by("ana").remaining.exact == (1,)
+    assert vault.asked_by("ana").remaining.exact == (2,)
     with open_ledger(ledger, dataset="default", limit=None) as opened:
         assert opened.remaining("ana").exact == ()

@@ -168,7 +168,7 @@ class Slow:
     """A question whose answer is not computed with its charge."""
 
     def __init__(self, ledger, number):
-        self.reserving = ledger.releasing(numbered(number), CHARGE, statement="pure", unit=ROW)
+        self.reserving = ledger.releasing(numbered(number, version=1), CHARGE, statement="pure", unit=ROW)
 
     def response(self):
         with self.reserving as reserved:

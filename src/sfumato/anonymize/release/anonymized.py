@@ -92,6 +92,7 @@ def disclose(vault: Vault, request: AnonymizationRequest, keep: KeepList, decide
     if ROWS in (*names, *raw.names):
         raise InputError(f"no published column can be called {ROWS!r}; rename it", culprit=ROWS)
     source = cast(Recodable, vault.encoded)
+    source.refuse_missing(raw.names)
     raw.refuse_telling(source)
     decision = decide()
     more = {

@@ -186,7 +186,6 @@ class AnonymizationRequest:
                 **self.options,
             },
             f"rows by {', '.join(each.name for each in self.quasi)}: {' and '.join(map(str, self.criteria))}",
-            raw=tuple(sorted(keep.names)) or None,
         )
 
     def statement(self, unit: Unit) -> str:

@@ -19,6 +19,7 @@ from sfumato.app.cli.conventions import (
     JsonOption,
     LedgerOption,
     LimitOption,
+    NewVersionOption,
     OneDomainOption,
     OverwriteOption,
     RhoOption,
@@ -68,6 +69,7 @@ def bound(
     dataset: DatasetOption = "default",
     limit: LimitOption = None,
     create: CreateOption = False,
+    new_version: NewVersionOption = False,
     analyst: AnalystOption = None,
     out: Annotated[
         Path | None,
@@ -104,6 +106,7 @@ def bound(
         dataset=dataset,
         limit=limit,
         create=create,
+        new_version=new_version,
         analyst=analyst,
         view=viewed,
     )

@@ -60,6 +60,14 @@ AnalystOption = Annotated[str | None, typer.Option("--analyst", help="Who asks, 
 CreateOption = Annotated[
     bool, typer.Option("--create", help="Begin the ledger, with --limit or the loss of this release as its limit.")
 ]
+NewVersionOption = Annotated[
+    bool,
+    typer.Option(
+        "--new-version",
+        help="Declare the tables as the next version of the data, if they differ from the last: every question is "
+        "charged again.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace an output file that exists.")]
 
@@ -134,6 +142,7 @@ class Source:
     dataset: str
     limit: str | None
     create: bool
+    new_version: bool
     analyst: str | None
     view: TableView | None = None
     charge: Charge | None = None
@@ -156,18 +165,26 @@ class Source:
             return self.schema(self.view.schema, first=first).over(self.view.view)
         deferred = self._ledger(first)
         with working(f"Reading {shown(self.table)}"):
-            return open_vault_later(self.table, domain=described or self.domain, ledger=deferred, analyst=self.analyst)
+            return open_vault_later(
+                self.table,
+                domain=described or self.domain,
+                ledger=deferred,
+                analyst=self.analyst,
+                new_version=self.new_version,
+            )
 
     def schema(self, schema: Schema, *, first: Loss | None) -> SchemaVault:
         """Open several tables; ``domain`` is the file of their schema, beside which the ledger lies."""
-        from sfumato.engine.joined import open_tables
+        from sfumato.engine.joined import open_tables_with_content
         from sfumato.engine.table_files import shown
         from sfumato.vault.schema_vault import SchemaVault
 
         schema.refuse_draft()
         deferred = self._ledger(first)
         with working(f"Reading {shown(self.table)}"):
-            return SchemaVault(open_tables(schema, self.table), deferred, analyst=self.analyst)
+            opened, content = open_tables_with_content(schema, self.table)
+            journal = deferred.of_content(content, new=self.new_version)
+            return SchemaVault(opened, journal, journal.version, analyst=self.analyst)
 
     def _ledger(self, first: Loss | None) -> DeferredLedger:
         """The ledger, which the first release opens, and makes if need be."""

@@ -18,6 +18,7 @@ from sfumato.app.cli.conventions import (
     JsonOption,
     LedgerOption,
     LimitOption,
+    NewVersionOption,
     OneDomainOption,
     OverwriteOption,
     RhoOption,
@@ -98,6 +99,7 @@ def query(
     dataset: DatasetOption = "default",
     limit: LimitOption = None,
     create: CreateOption = False,
+    new_version: NewVersionOption = False,
     analyst: AnalystOption = None,
     out: Annotated[
         Path | None,
@@ -130,7 +132,12 @@ def query(
         )
     if cost is not None or accuracy:
         _refuse_unused(
-            limit=limit is not None, create=create, analyst=analyst is not None, whole=whole, out=out is not None
+            **{"new-version": new_version},
+            limit=limit is not None,
+            create=create,
+            analyst=analyst is not None,
+            whole=whole,
+            out=out is not None,
         )
     if cost is not None:
         if accuracy or any(part is not None for part in (epsilon, delta, rho)):
@@ -168,6 +175,7 @@ def query(
         dataset=dataset,
         limit=limit,
         create=create,
+        new_version=new_version,
         analyst=analyst,
     )
     if out is not None:
@@ -291,6 +299,7 @@ def regress(
     dataset: DatasetOption = "default",
     limit: LimitOption = None,
     create: CreateOption = False,
+    new_version: NewVersionOption = False,
     analyst: AnalystOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -310,6 +319,7 @@ def regress(
         dataset=dataset,
         limit=limit,
         create=create,
+        new_version=new_version,
         analyst=analyst,
         view=read_view(schema, view, rows=unit_rows, per=per),
     )

@@ -115,7 +115,7 @@ def looked_at(found: Described, source: str, places: TablePlaces) -> tuple[str, 
         if isinstance(found, Schema):
             return schema_risks(found, source)
         table = open_table(source, csv=found.csv)
-        assert table.encode(found).version  # which reads it
+        table.encode(found)
         return risks(found, table)
     except (TableError, EngineError) as error:
         raise unreadable(error) from error

@@ -36,6 +36,7 @@ from sfumato.errors import (
     SfumatoError,
     SizeError,
     TableError,
+    VersionError,
 )
 from sfumato.ledger import Ledger
 from sfumato.query.sql_condition import Place
@@ -110,6 +111,7 @@ _KINDS: tuple[tuple[type[SfumatoError], tuple[str, str, int, bool, bool | None]]
     (InfeasibleError, ("infeasible", "Nothing meets what was asked", 422, True, False)),
     (BrokenLedgerError, ("ledger-broken", "The ledger was changed by other hands", 500, False, False)),
     (MovedLedgerError, ("ledger-moved", "The ledger was moved, replaced or set back", 503, False, False)),
+    (VersionError, ("version-declared", "Another version of the data was declared", 503, False, False)),
     (LedgerError, ("ledger-unavailable", "The ledger does not answer", 503, False, None)),
     (EngineError, ("data-unavailable", "The data cannot be read now", 503, False, None)),
 )
@@ -117,6 +119,7 @@ _FIXED = {
     "idempotency-key-reused": "Use a new key for a new question.",
     "ledger-unavailable": "Ask the same question again: it is never charged twice.",
     "ledger-moved": "Nothing is charged until the operator of the server has put the ledger back.",
+    "version-declared": "Nothing was charged. Ask the same question again: it is then about that version.",
     "ledger-broken": "What is stored of this does not fit the ledger's chain of hashes, so that it is not handed out; "
     "nothing was charged. Its steward can find what was changed by verifying the ledger.",
     "data-unavailable": "What was charged stands; the same question asked again is free.",

@@ -6,16 +6,17 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from sfumato.app.http.registry import Dataset
 from sfumato.domain import Domain, Unit, parse
 from sfumato.domain.table_schema import VERSION, Schema, SchemaTable, parse_schema
-from sfumato.engine.encoding import any_attribute
+from sfumato.engine.content import content_of_tables
 from sfumato.engine.joined import JoinedTables, open_schema_table, open_tables, table_place
 from sfumato.engine.open import open_table, same_place
-from sfumato.engine.port import ColumnKind, ProtectedTable, Recodable
+from sfumato.engine.port import ProtectedTable, Recodable
 from sfumato.engine.table_copy import TableCopy, copy_table
 from sfumato.engine.table_files import Stamps, stamps
 from sfumato.errors import EngineError, InputError, QueryError, TableError
@@ -23,7 +24,6 @@ from sfumato.ledger import Ledger
 from sfumato.vault.schema_vault import SchemaVault
 from sfumato.vault.vault import Vault
 
-_AND = " "
 _TABLE = "table"  # the name of the one table of a dataset that has no schema
 
 Described: TypeAlias = Domain | Schema
@@ -73,16 +73,20 @@ class SourceTables:
     tables: Mapping[str, ProtectedTable]
     files: Stamps
 
-    @property
+    @cached_property
     def content(self) -> str:
-        """What names all columns of all tables, however a description spells, bins or leaves them out.
+        """A name of all rows and columns of all tables, as commands that open the same ledger name them.
 
         Raises:
             TableError, EngineError: a table cannot be read, or its files were written since they were opened.
         """
-        found = _AND.join(sorted(map(_content, self.tables.values())))
+        found = self._named()
         self._refuse_written()
         return found
+
+    def _named(self) -> str:
+        contents = {name: table.content() for name, table in self.tables.items()}
+        return content_of_tables(contents) if isinstance(self.described, Schema) else contents[_TABLE]
 
     def copied(self, folder: Path) -> tuple[TableCopy, ...]:
         """Copy the described columns of all tables to a folder.
@@ -102,6 +106,8 @@ class SourceTables:
             for name, (attributes, ids) in terms.items()
         )
         self._refuse_written()
+        if not self.files and self._named() != self.content:
+            raise EngineError("the table was written while it was copied; have it read again later")
         return copies
 
     def _refuse_written(self) -> None:
@@ -210,18 +216,13 @@ def _open(found: Described, tables: Mapping[str, ProtectedTable]) -> Opened:
     return open_tables(found, tables) if isinstance(found, Schema) else tables[_TABLE].encode(found)
 
 
-def vault_of(opened: Opened, ledger: Ledger) -> Vault | SchemaVault:
-    """The vault of rows that were opened."""
-    return SchemaVault(opened, ledger) if isinstance(opened, JoinedTables) else Vault(opened, ledger)
+def vault_of(opened: Opened, ledger: Ledger, number: int) -> Vault | SchemaVault:
+    """The vault of rows that were opened, of the version with a number."""
+    if isinstance(opened, JoinedTables):
+        return SchemaVault(opened, ledger, str(number))
+    return Vault(opened, ledger, str(number))
 
 
 def fingerprint(files: Stamps) -> str:
     """A digest of the state of files; empty if a table is not made of files on this machine."""
     return hashlib.sha256(repr(files).encode()).hexdigest() if files else ""
-
-
-def _content(table: ProtectedTable) -> str:
-    """What names all columns of a table, which is read under a domain that its columns alone decide."""
-    columns = {column.name: column for column in table.schema() if column.kind is not ColumnKind.OTHER}
-    names = sorted(columns)
-    return table.encode(Domain((any_attribute(columns[names[0]]),))).version_with(tuple(names))

@@ -128,7 +128,7 @@ class ServedTables:
         with self._locks[name]:
             declared = self.snapshots.declared(name)
             if declared.snapshot == snapshot:
-                self._keep(name, Held(vault_of(opened, loaded.ledger), declared), declared)
+                self._keep(name, Held(vault_of(opened, loaded.ledger, declared.number), declared), declared)
 
     def read_again(self, loaded: Loaded, *, by: Actor | None = None) -> tuple[DataVersion, bool]:
         """Read the source and declare what it holds now; also tells whether that is another version than the last one.
@@ -152,7 +152,7 @@ class ServedTables:
             raise unwritable(error, self.snapshots.folder) from error
         with self._locks[name]:
             declared = ServedVersion(version.number, snapshot)
-            self._keep(name, Held(vault_of(opened, loaded.ledger), declared), declared)
+            self._keep(name, Held(vault_of(opened, loaded.ledger, declared.number), declared), declared)
         return version, version.number != before.number
 
     def written(self, loaded: Loaded) -> bool | None:
@@ -197,7 +197,7 @@ class ServedTables:
         held, declared = self._held.get(name), self.snapshots.declared(name)
         while held is None or held.declared != declared or not _answers(held):
             try:
-                held = Held(vault_of(self._opened(loaded, declared.snapshot), loaded.ledger), declared)
+                held = Held(vault_of(self._opened(loaded, declared.snapshot), loaded.ledger, declared.number), declared)
             except RefusalError:
                 last, declared = declared, self.snapshots.declared(name)
                 if declared == last:  # otherwise the next version was declared, and this snapshot deleted
@@ -248,7 +248,8 @@ def _answers(held: Held) -> bool:
     try:
         if isinstance(held.vault, SchemaVault):
             held.vault.tables.ready()
-            return True
-        return bool(held.vault.encoded.version)
+        else:
+            held.vault.encoded.ready()
     except EngineError:
         return False
+    return True

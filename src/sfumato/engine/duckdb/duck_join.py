@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from sfumato.engine.content import content_of_tables
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.duckdb.duck_session import DIALECT
 from sfumato.engine.duckdb.duck_table import DuckStore, DuckTable
@@ -14,7 +15,7 @@ from sfumato.engine.encoded import EncodedRows, LaterStore
 from sfumato.engine.encoding import RowEncoding
 from sfumato.engine.port import Column
 from sfumato.engine.table_files import Stamps
-from sfumato.engine.view_table import ViewTable
+from sfumato.engine.view_table import FromTables, ViewTable
 from sfumato.errors import EngineError
 
 
@@ -54,6 +55,13 @@ class DuckJoin:
         """Fetched at once."""
         with self._session.cursor(self.title) as cursor:
             return list(cursor.sql(statement).fetchall())
+
+    def with_content(self, make: Callable[[], FromTables]) -> tuple[FromTables, str]:
+        """See :class:`sfumato.engine.view_table.JoinEngine`: of files that were not written meanwhile."""
+        made = make()
+        contents = {name: table.content() for name, table in self._tables.items()}
+        self.ready()
+        return made, content_of_tables(contents)
 
     def ready(self) -> None:
         """See :class:`sfumato.engine.view_table.JoinEngine`."""

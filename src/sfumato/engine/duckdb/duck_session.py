@@ -227,6 +227,13 @@ class DuckDialect:
         """Its text: numbers are spelled with all digits that they have."""
         return self.text(self.name(column.name))
 
+    def exact(self, column: Column) -> str:
+        """The bits of doubles, and moments as numbers, which no session's clock spells otherwise; others as text."""
+        name = self.name(column.name)
+        if column.type in ("DOUBLE", "FLOAT"):  # both zeros alike; spelling bits takes a third of spelling digits
+            return self.text(f"CAST(CAST({self.double(name)} + 0.0 AS BIT) AS UBIGINT)")
+        return self.text(f"EPOCH_US({name})" if column.moments else name)
+
     def timestamp(self, column: Column) -> str:
         """Its text, which says how far from UTC the session's clock is where it holds moments."""
         return self.text(self.name(column.name))

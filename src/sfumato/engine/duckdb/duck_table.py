@@ -20,12 +20,13 @@ from sfumato.domain.unit import SizeOf
 from sfumato.engine.arrays import KeptColumns
 from sfumato.engine.bounding import beyond_bounds, bounded_keys, dropped, unit_sizes
 from sfumato.engine.cell_statements import condition
+from sfumato.engine.content import content_name, content_statement
 from sfumato.engine.contingency import COVER_CELLS, CoverCounts, CoverPlan
 from sfumato.engine.csv_file import CsvFile
 from sfumato.engine.duckdb.duck_bounding import drop_beyond
 from sfumato.engine.duckdb.duck_session import DIALECT, DuckSession, column, shared_session
 from sfumato.engine.encoded import EncodedRows, Fingerprint
-from sfumato.engine.encoding import Encoding, RowEncoding, content
+from sfumato.engine.encoding import Encoding, RowEncoding
 from sfumato.engine.port import Column, Counts, Profile, Recodable, Recode
 from sfumato.engine.profile import Profiler
 from sfumato.engine.rewriting import relabelled
@@ -34,6 +35,8 @@ from sfumato.engine.view_sql import ViewEncoding
 from sfumato.errors import EngineError, TableError
 
 BATCH_ROWS = 1 << 16
+_HALF = "CAST(digest {} AS UBIGINT)"
+_HASHED = ("MD5_NUMBER({})", _HALF.format(f"& {(1 << 64) - 1}"), _HALF.format(">> 64"))
 
 
 class DuckSource(Protocol):
@@ -141,6 +144,20 @@ class DuckTable:
         store = DuckStore(self, encoding, name, stamps)
         return EncodedRows(store, self, KeptColumns(domain, rows, store.column))
 
+    def encode_with_content(self, domain: Domain) -> tuple[Recodable, str]:
+        """Read the table twice, from files that were not written meanwhile."""
+        encoded = self.encode(domain)
+        content = self.content()
+        encoded.ready()
+        return encoded, content
+
+    def content(self) -> str:
+        """Name all rows and columns as they are now."""
+        with self.reading() as cursor:
+            statement = content_statement(self.source.relation(cursor), self._columns, DIALECT, hashed=_HASHED)
+            (found,) = cursor.sql(statement).fetchall()
+        return content_name(self._columns, found)
+
     def store(self, cursor: Any, encoding: RowEncoding, name: str, raw: Sequence[str]) -> None:  # noqa: ANN401
         """Make table ``name`` of encoded, bounded rows that carry ``raw`` columns along."""
         select = encoding.select(self.source.relation(cursor), raw)
@@ -173,7 +190,6 @@ class DuckStore:
     """Implements :class:`sfumato.engine.encoded.EncodedStore`: one table of the database, dropped with the store."""
 
     cover_cells = COVER_CELLS
-    lasting = True
 
     def __init__(self, table: DuckTable, encoding: RowEncoding, relation: str, stamps: Stamps) -> None:
         self._table = table
@@ -232,15 +248,6 @@ class DuckStore:
         for batch in self._stream([*names, *values, *unit], "1 = 1"):
             found.add_batch(batch)
         return found.digest(encoding.named)
-
-    def content(self, columns: Sequence[str]) -> Sequence[object]:
-        """Read the source again."""
-        raw = [DIALECT.text(self._table.raw(name)) for name in columns]
-        with self._table.reading() as cursor:
-            select = self._encoding.select(self._table.source.relation(cursor), raw)
-            (found,) = cursor.sql(content(self._encoding, select, len(raw))).fetchall()
-        self.ready()
-        return cast("Sequence[object]", found)
 
     def dropped(self, most: int, where: Predicate | None) -> int:
         """Read the source again; only units above their bound are sorted."""

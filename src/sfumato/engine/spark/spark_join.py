@@ -9,13 +9,14 @@ from functools import partial
 from typing import Any
 
 from sfumato.engine.bounding import kept_rows
+from sfumato.engine.content import content_of_tables
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.encoded import EncodedRows, LaterStore
 from sfumato.engine.encoding import RowEncoding
 from sfumato.engine.port import Column
 from sfumato.engine.spark.spark_session import DIALECT, translating
 from sfumato.engine.spark.spark_table import SparkStore, SparkTable, drop_view
-from sfumato.engine.view_table import ViewTable
+from sfumato.engine.view_table import FromTables, ViewTable
 from sfumato.errors import EngineError, TableError
 
 _numbers = itertools.count()  # never again in this process, as views of a session share their names
@@ -60,6 +61,13 @@ class SparkJoin:
         """Fetched at once."""
         with translating(self.spark, self.title):
             return [tuple(row) for row in self.spark.sql(statement).collect()]
+
+    def with_content(self, make: Callable[[], FromTables]) -> tuple[FromTables, str]:
+        """See :class:`sfumato.engine.view_table.JoinEngine`: of files that were not written meanwhile."""
+        made = make()
+        contents = {name: table.content() for name, table in self._tables.items()}
+        self.ready()
+        return made, content_of_tables(contents)
 
     def ready(self) -> None:
         """See :class:`sfumato.engine.view_table.JoinEngine`."""

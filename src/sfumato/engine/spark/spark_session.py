@@ -242,6 +242,11 @@ class SparkDialect:
         """Its text: numbers are spelled with all digits that they have."""
         return self.text(self.name(column.name))
 
+    def exact(self, column: Column) -> str:
+        """Its text; moments as numbers, which no session's clock spells otherwise."""
+        name = self.name(column.name)
+        return self.text(f"UNIX_MICROS({name})" if column.moments else name)
+
     def timestamp(self, column: Column) -> str:
         """Its text; of moments as the session's clock shows them, with its distance to UTC."""
         name = self.name(column.name)

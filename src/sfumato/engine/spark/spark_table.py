@@ -31,10 +31,11 @@ from sfumato.domain.predicate import Predicate
 from sfumato.domain.unit import SizeOf
 from sfumato.engine.bounding import bounded_keys, dropped, kept_rows, unit_sizes
 from sfumato.engine.cell_statements import condition
+from sfumato.engine.content import content_name, content_statement
 from sfumato.engine.contingency import COVER_CELLS, CoverCounts, CoverPlan
 from sfumato.engine.csv_file import BLANKS, delimiter, refuse_header
 from sfumato.engine.encoded import EncodedRows, Fingerprint
-from sfumato.engine.encoding import Encoding, RowEncoding, content
+from sfumato.engine.encoding import Encoding, RowEncoding
 from sfumato.engine.port import ROWS, Column, Counts, Profile, Recodable, Recode
 from sfumato.engine.profile import Profiler
 from sfumato.engine.rewriting import SparkRewriting
@@ -116,6 +117,20 @@ class SparkTable:
             frame.count()
         return EncodedRows(SparkStore(self, encoding, frame, stamps), self)
 
+    def encode_with_content(self, domain: Domain) -> tuple[Recodable, str]:
+        """Read the table twice, from files that were not written meanwhile."""
+        encoded = self.encode(domain)
+        content = self.content()
+        encoded.ready()
+        return encoded, content
+
+    def content(self) -> str:
+        """Name all rows and columns as they are now."""
+        statement = content_statement(self.relation, self._columns, DIALECT)
+        with translating(self.spark, self.title):
+            (found,) = self.spark.sql(statement).collect()
+        return content_name(self._columns, found)
+
     def stamps(self) -> list[tuple[str, int, int]]:
         """Name, length and time of every file under the table; none where it is not made of files."""
         jvm, context = self.spark._jvm, self.spark.sparkContext  # noqa: SLF001 - the only way to Hadoop's file systems
@@ -161,7 +176,6 @@ class SparkStore:
     """Implements :class:`sfumato.engine.encoded.EncodedStore`: a cached DataFrame of codes."""
 
     cover_cells = COVER_CELLS
-    lasting = True
     dialect = DIALECT
 
     def __init__(
@@ -237,13 +251,6 @@ class SparkStore:
         for state in found["state"].to_pylist():
             total.merge(state)
         return total.digest(encoding.named)
-
-    def content(self, columns: Sequence[str]) -> Sequence[object]:
-        """Read the table again."""
-        raw = [DIALECT.text(self._table.raw(name)) for name in columns]
-        select = self._encoding.select(self._table.relation, raw)
-        found = self.query(content(self._encoding, select, len(raw)))
-        return [column[0].as_py() for column in found.columns]
 
     def dropped(self, most: int, where: Predicate | None) -> int:
         """Read the table again."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from sfumato.domain import Domain
 from sfumato.engine.dialect import LONGEST_ID, smallest_bits
-from sfumato.engine.port import Column
+from sfumato.engine.port import Column, ColumnKind
 
 
 def cases(expression: str, codes: Mapping[str, int], dialect: PostgresDialect | MariaDialect) -> str:
@@ -20,6 +20,7 @@ class PostgresDialect:
 
     whole_ids: frozenset[str] = frozenset()
     common_once = True  # a common table that is named several times is computed once
+    lasting_snapshots = True  # all statements of a transaction read one state
 
     def day(self, column: Column) -> str | None:
         """The difference to a day; its calendar is the Gregorian one throughout, as Python's is."""
@@ -65,6 +66,10 @@ class PostgresDialect:
     def telling(self, column: Column) -> str:
         """Its text: numbers are spelled with all digits that they have."""
         return self.text(self.name(column.name))
+
+    def exact(self, column: Column) -> str:
+        """Its text; of moments in UTC, which no session's clock spells otherwise."""
+        return self.timestamp(column) if column.moments else self.telling(column)
 
     def computed_once(self, select: str) -> str:
         """A subquery with OFFSET is planned by itself."""
@@ -146,6 +151,7 @@ class MariaDialect:
     whole_ids: frozenset[str] = frozenset()
 
     common_once = False
+    lasting_snapshots = False  # CREATE … SELECT reads the latest rows, and locks them
 
     def day(self, column: Column) -> str | None:
         """Read as text."""
@@ -199,6 +205,13 @@ class MariaDialect:
         """Its text, of a FLOAT as a double: as it is, a FLOAT is spelled with six digits."""
         name = self.name(column.name)
         return self.text(self.double(name) if column.type.upper().startswith("FLOAT") else name)
+
+    def exact(self, column: Column) -> str:
+        """Its text; moments by their number, and bytes and other types in hexadecimal digits."""
+        name = self.name(column.name)
+        if column.moments:
+            return self.text(f"UNIX_TIMESTAMP({name})")
+        return self.text(f"HEX({name})") if column.kind is ColumnKind.OTHER else self.telling(column)
 
     def computed_once(self, select: str) -> str:
         """A subquery with LIMIT is not merged."""

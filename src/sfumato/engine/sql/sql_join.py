@@ -11,13 +11,14 @@ from functools import partial
 from typing import Any
 
 from sfumato.engine.bounding import kept_rows, kept_rows_at_once
+from sfumato.engine.content import content_of_tables
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.encoded import EncodedRows, LaterStore
 from sfumato.engine.encoding import RowEncoding
 from sfumato.engine.port import Column
 from sfumato.engine.sql.sql_session import DatabaseSession
-from sfumato.engine.sql.sql_table import SqlStore, SqlTable
-from sfumato.engine.view_table import ViewTable
+from sfumato.engine.sql.sql_table import SqlStore, SqlTable, in_one_state
+from sfumato.engine.view_table import FromTables, ViewTable
 from sfumato.errors import TableError
 
 
@@ -58,6 +59,13 @@ class SqlJoin:
     def rows(self, statement: str) -> Sequence[Sequence[Any]]:
         """Fetched at once."""
         return self._session.rows(statement)
+
+    def with_content(self, make: Callable[[], FromTables]) -> tuple[FromTables, str]:
+        """See :class:`sfumato.engine.view_table.JoinEngine`, and :func:`in_one_state`."""
+        return in_one_state(self._session, make, self._content)
+
+    def _content(self) -> str:
+        return content_of_tables({name: table.content_in(self._session) for name, table in self._tables.items()})
 
     def ready(self) -> None:
         """See :class:`sfumato.engine.view_table.JoinEngine`: the one session has all tables."""

@@ -46,6 +46,7 @@ class DatabaseSession:
         self._title = title
         self._lock = threading.Lock()
         self._lost = False
+        self._holds = False  # a transaction of several statements is under way
         self._connection = _connected(engine, title)
         self.dialect = _dialect(self._connection)
         with self._translating():
@@ -61,8 +62,28 @@ class DatabaseSession:
             result = self._connection.exec_driver_sql(statement)
             names = list(result.keys())
             rows = result.cursor.fetchall()  # the driver's own tuples: wide covers have millions of cells
-            self._connection.commit()
+            self._commit()
             return names, rows
+
+    @contextmanager
+    def one_state(self) -> Iterator[bool]:
+        """Run a block whose statements all read one state of the tables; yields whether the database can do so."""
+        if not self.dialect.lasting_snapshots:
+            yield False
+            return
+        with self._lock, self._translating():
+            self.run(*self.dialect.read_write)  # before the transaction whose first statement takes the snapshot
+        self._holds = True
+        try:
+            yield True
+        except BaseException:
+            self._holds = False
+            if not self._lost:
+                self._connection.rollback()
+            raise
+        self._holds = False
+        with self._lock, self._translating():
+            self.run(*self.dialect.read_only)
 
     def chunks(self, statement: str) -> Iterator[Sequence[Sequence[Any]]]:
         """A result in chunks of ``BATCH_ROWS``, streamed by the server."""
@@ -153,13 +174,18 @@ class DatabaseSession:
 
     def close(self) -> None:
         """End the session, at which the server drops its temporary tables; a lost one as well, without a word."""
-        self._connection.invalidate()
-        self._connection.close()
+        if not self._connection.closed:
+            self._connection.invalidate()
+            self._connection.close()
 
     def run(self, *statements: str) -> None:
         """Run statements that return no rows, each in a transaction of its own."""
         for statement in statements:
             self._connection.exec_driver_sql(statement)
+            self._commit()
+
+    def _commit(self) -> None:
+        if not self._holds:
             self._connection.commit()
 
     @contextmanager

@@ -2,7 +2,8 @@
 
 Encoding makes a temporary table in a session of its own, in one statement and so from one snapshot: the
 tallies of one encoding agree with each other whatever happens to the table meanwhile.  The session is
-read-only but for its temporary tables.  ``keys`` and ``recoded`` read the table again, as it then is.
+read-only but for its temporary tables.  ``keys`` and ``recoded`` read the table again, as it then is, also where it is
+of another content than the version that was declared.
 """
 
 # ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
@@ -13,7 +14,7 @@ import hashlib
 import itertools
 import secrets
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,16 +28,18 @@ from sfumato.domain.predicate import Predicate
 from sfumato.domain.unit import SizeOf
 from sfumato.engine.bounding import bounded_keys, dropped, kept_rows, kept_rows_at_once, unit_sizes
 from sfumato.engine.cell_statements import CellStatements, condition
+from sfumato.engine.content import content_name, content_statement
 from sfumato.engine.contingency import CoverPlan
 from sfumato.engine.dialect import Dialect, number
 from sfumato.engine.encoded import EncodedRows
-from sfumato.engine.encoding import Encoding, RowEncoding, content
+from sfumato.engine.encoding import Encoding, RowEncoding
 from sfumato.engine.port import Column, ColumnKind, Counts, Profile, Recodable, Recode
 from sfumato.engine.profile import Profiler
 from sfumato.engine.sql.sql_dialects import MariaDialect
 from sfumato.engine.sql.sql_session import DatabaseSession
 from sfumato.engine.table_files import read_labels, shown, write_batches
-from sfumato.errors import InputError, TableError
+from sfumato.engine.view_table import FromTables
+from sfumato.errors import EngineError, InputError, TableError
 
 
 @dataclass(frozen=True)
@@ -207,13 +210,37 @@ class SqlTable:
 
     def encode(self, domain: Domain) -> Recodable:
         """Encode into a temporary table of a session that the result keeps."""
-        encoding = Encoding(domain, {column.name: column for column in self._columns}, self.dialect)
+        with self._kept_session() as session:
+            return self._encoded(domain, session)
+
+    def encode_with_content(self, domain: Domain) -> tuple[Recodable, str]:
+        """Read the table twice in one transaction, or three times where the database keeps no snapshot for one."""
+        with self._kept_session() as session:
+            return in_one_state(session, lambda: self._encoded(domain, session), lambda: self.content_in(session))
+
+    def content(self) -> str:
+        """Name all rows and columns as they are now."""
+        with self.session() as session:
+            return self.content_in(session)
+
+    def content_in(self, session: DatabaseSession) -> str:
+        """Name all rows and columns as a session sees them."""
+        (found,) = session.rows(content_statement(self.relation, self._columns, self.dialect))
+        return content_name(self._columns, found)
+
+    @contextmanager
+    def _kept_session(self) -> Iterator[DatabaseSession]:
+        """A session that a result keeps; it is closed if there is none."""
         session = DatabaseSession(self._engine, self.title)
         try:
-            session.make(ENCODED, self.selected(encoding, ()), session.dialect.definition(domain))
+            yield session
         except BaseException:
             session.close()
             raise
+
+    def _encoded(self, domain: Domain, session: DatabaseSession) -> EncodedRows:
+        encoding = Encoding(domain, {column.name: column for column in self._columns}, self.dialect)
+        session.make(ENCODED, self.selected(encoding, ()), session.dialect.definition(domain))
         store = SqlStore(self, encoding, session)
         weakref.finalize(store, session.close)
         return EncodedRows(store, self)
@@ -243,6 +270,25 @@ class SqlTable:
 ENCODED = "sfumato_encoded"
 
 
+def in_one_state(
+    session: DatabaseSession, make: Callable[[], FromTables], content: Callable[[], str]
+) -> tuple[FromTables, str]:
+    """Make something of tables, and name their content, both of one state of the tables.
+
+    MariaDB has no such snapshot.  There the content is named before and after: tables that were changed and changed
+    back in between are not noticed.
+
+    Raises:
+        EngineError: the tables were written meanwhile.
+    """
+    with session.one_state() as held:
+        before = content()
+        made = make()
+        if not held and content() != before:
+            raise EngineError("the table was written while it was read; read it again later")
+    return made, before
+
+
 class SqlSource(Protocol):
     """What encoded rows need of where they were read: one table, or several."""
 
@@ -267,7 +313,6 @@ class SqlSource(Protocol):
 class SqlStore:
     """Implements :class:`sfumato.engine.encoded.EncodedStore`: a temporary table, gone with its session."""
 
-    lasting = False  # others write the table while it is open
     cover_cells = 1 << 16  # measured on PostgreSQL: a GROUP BY costs more than its cells do, up to here
 
     def __init__(
@@ -313,13 +358,6 @@ class SqlStore:
         (sums,) = self.session.rows(f"SELECT COUNT(*), SUM({first}), SUM({second}) FROM ({inner}) AS hashed")
         text = " ".join([self._encoding.named, *(str(int(number or 0)) for number in sums)])
         return hashlib.sha256(text.encode()).hexdigest()
-
-    def content(self, columns: Sequence[str]) -> Sequence[object]:
-        """Read the table again."""
-        raw = [self.dialect.telling(self._table.raw(name)) for name in columns]
-        select = self._encoding.select(self._table.relation, raw)
-        (found,) = self.session.rows(content(self._encoding, select, len(raw)))
-        return found
 
     def dropped(self, most: int, where: Predicate | None) -> int:
         """Read the table again."""
