@@ -1,9 +1,9 @@
-"""What this process remembers so as not to compute it again: all caches together hold at most so many bytes.
+"""Caches of computed values: all caches of a process together hold a bounded number of bytes.
 
 A cache that counts entries holds whatever its callers make of an entry, and some callers are analysts.  Here each entry
 is weighed when it is kept.  Entries that were not used for long make room, in whichever cache they are.
 
-Nothing here is needed: an entry that was dropped is computed again, to the same value.
+No result depends on a cache: an entry that was dropped is computed again, to the same value.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Shared:
 
 
 class _Entry:
-    """A value that is kept, what it weighs, and whether it was ``used`` since room was last made."""
+    """A kept value, its weight in bytes, and whether it was ``used`` since room was last made."""
 
     __slots__ = ("key", "shared", "used", "value", "weight", "within")
 
@@ -109,7 +109,7 @@ def held_bytes() -> int:
 
 
 class BoundedCache(Generic[K, V]):
-    """Some values by key, as many as there is room for.
+    """A mapping that keeps as many values as there is room for.
 
     Args:
         weight: bytes of every entry, or a function of the key and the value, shared objects aside; None: all that they

@@ -63,7 +63,7 @@ class FilteringStudy:
         return count(Among(self.column, frozenset(range(max(0, threshold - self._least), self._size))))
 
     def steps(self) -> list[int]:
-        """Return as many thresholds as an honest session answers, evenly over the domain."""
+        """Return the thresholds of an honest session, spread evenly over the domain."""
         return [self._least + (self._size - 1) * step // SPLIT for step in range(SPLIT)]
 
     def batch(self) -> Boxes:

@@ -94,7 +94,7 @@ def _starts(clock: int, asked: int) -> dict[tuple[float, int], Integers]:
 
 
 def buckets() -> Table:
-    """The second program from the seeds that its own print gives away: to the last digit, but for two misprints."""
+    """Run the second program from the seeds that its print reveals: equal to the last digit, except two misprints."""
     rows: list[Row] = []
     for (name, epsilon), published in PUBLISHED_BUCKETS.items():
         true = age_band_counts(name)
@@ -118,7 +118,7 @@ def buckets() -> Table:
 
 
 def bucket_seeds(published: Sequence[float], true: Sequence[int], epsilon: float) -> tuple[int, ...]:
-    """The states of the generator that give most of these figures exactly."""
+    """Return the states of the generator that give most of these figures exactly."""
     every = starts(np.arange(SEEDS))
     made = np.round(np.array(true) + printed_interactive.noise(every, len(true), 1 / epsilon), 6)
     hits = (np.abs(made - np.array(published)) < 1e-6).sum(axis=1)  # noqa: PLR2004  (six decimals)
@@ -222,7 +222,7 @@ def answers_by_question(study: FilteringStudy) -> Table:
 
 
 def recovered(study: FilteringStudy, epsilons: Sequence[Fraction], random: np.random.Generator) -> Table:
-    """One answer with six decimals, the seeds that it leaves, and the noise of the first record that they give away."""
+    """Return one answer with six decimals, the seeds that fit it, and the first record's noise that they reveal."""
     rows: list[Row] = []
     for epsilon in epsilons:
         scale = SPLIT / float(epsilon)
@@ -250,7 +250,7 @@ def recovered(study: FilteringStudy, epsilons: Sequence[Fraction], random: np.ra
 
 
 def flaws() -> Table:
-    """What is wrong with each printed program."""
+    """Return what is wrong with each printed program."""
     return tuple(
         {"program": program, "flaw": flaw} for program, listed in printed_interactive.FLAWS.items() for flaw in listed
     )

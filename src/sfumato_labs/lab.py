@@ -117,7 +117,7 @@ class Options:
         mu: how often HierA uses a report.
         budgets: of HierA's levels, as multiples of epsilon, the widest first.
         people: how many are made where data are made.
-        threshold: what a value must reach to be counted.
+        threshold: the least value that is counted.
         target: the column to predict.
         inputs: the columns to predict it from.
         columns: the columns that a lab is about.

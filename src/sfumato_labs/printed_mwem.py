@@ -202,8 +202,9 @@ def _update(weights: Floats, query: Floats, answer: Floats, total: float) -> Non
 
 
 def boxes(shape: tuple[int, ...], queries: int, random: np.random.Generator) -> NDArray[np.int64]:
-    """Distinct boxes as printed, shape ``(queries, attributes, 2)``: the low end of each side uniform, the high end
-    uniform from there.
+    """Return distinct boxes as printed, shape ``(queries, attributes, 2)``.
+
+    The low end of each side is uniform, and the high end is uniform from there.
     """
     found: dict[tuple[int, ...], None] = {}
     while len(found) < queries:
@@ -216,6 +217,6 @@ def boxes(shape: tuple[int, ...], queries: int, random: np.random.Generator) -> 
 
 
 def rectangles_of(domain: Domain, queries: int, random: np.random.Generator) -> Workload:
-    """So many distinct rectangles, drawn as printed."""
+    """Return distinct rectangles, drawn as printed."""
     drawn = boxes(domain.shape, queries, random)
     return rectangles(domain.names, drawn[:, :, 0], drawn[:, :, 1])

@@ -88,7 +88,7 @@ def _number(row: Row, column: str) -> float:
 
 
 def method_lesson(statistic: str, method: str) -> str:
-    """Return what a line of the index teaches."""
+    """Return the lesson of a line of the index."""
     if method.endswith("direct"):
         return "one answer has one noise however wide its range, and every further one costs as much again"
     if method.endswith("histogram"):

@@ -330,7 +330,7 @@ Divide: TypeAlias = Callable[[Integers, Space], Partition]
 
 
 def _dealing(data: Microdata, request: AnonymizationRequest, divide: Divide) -> Divide:
-    """The division into classes of k that ``divide`` makes, which may deal the rows of a tuple to several classes.
+    """Return ``divide``'s division into classes of k, which may deal the rows of a tuple to several classes.
 
     It raises an InfeasibleError where its tuples together have less than k rows, or units.
     """
@@ -367,7 +367,7 @@ def _blocks(data: Microdata, quasi: Sequence[Quasi]) -> list[Integers]:
 
 
 def _divided(space: Space, blocks: Sequence[Integers], divide: Callable[[Integers, Space], Partition]) -> Partition:
-    """The classes of all blocks; ``divide`` makes those of one, of its tuples and their part of the space."""
+    """Return the classes of all blocks; ``divide`` makes the classes of one from its tuples and part of the space."""
     groups: list[Group] = []
     stopped = False
     for tuples in blocks:

@@ -149,7 +149,7 @@ class CountedTable:
 
 @dataclass(frozen=True, eq=False)
 class TupleUnits:
-    """Which units have rows of which tuples, for criteria that count units.
+    """The units that have rows of each tuple, for criteria that count units.
 
     The unit ``units[i]`` has ``rows[i]`` rows of ``tuples[i]`` with the code ``cells[name][i]`` of each sensitive
     attribute; a unit may have several entries for a tuple.  ``every`` has units and codes of all rows that count, those

@@ -186,7 +186,7 @@ class Attacker:
 
     @classmethod
     def of(cls, risks: Reals, holders: Integers, threshold: float) -> Attacker:
-        """The figures of risks, each of so many holders."""
+        """Return the figures of risks; ``holders`` are the numbers of rows or units with each."""
         whole = holders.sum()
         return cls(
             highest=float(risks.max()),

@@ -1,4 +1,4 @@
-"""Classes counted in units: how many different units each has, and how many have each sensitive value.
+"""Classes counted in units: the different units of each class, and the units with each sensitive value.
 
 A unit with several rows in one class counts once there, and one with rows in several classes counts in each of them.
 So classes that merge do not add up: a unit that was in both counts once afterwards.  Units that lie in one class alone
@@ -170,7 +170,7 @@ class UnitValues:
 
 @dataclass(frozen=True, eq=False)
 class UnitClasses:
-    """Classes with the units that a criterion may ask about.
+    """Classes with the units that criteria count.
 
     ``people`` are the units of the population in each class; ``overall`` has the values of all rows that count, as
     those of one class.
@@ -217,7 +217,7 @@ def _distinct(*columns: Integers) -> tuple[Integers, ...]:
 
 
 def _once(numbers: Integers) -> NDArray[np.bool_]:
-    """Whether each number stands there once."""
+    """Return whether each number occurs once."""
     return np.asarray(np.bincount(numbers)[numbers] == 1) if len(numbers) else np.zeros(0, dtype=bool)
 
 

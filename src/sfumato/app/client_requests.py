@@ -214,7 +214,7 @@ def read_again(name: str) -> Exchange[JsonDocument]:
 
 
 def reading(name: str) -> Exchange[JsonDocument]:
-    """The version that is answered."""
+    """Return the request for the last declared version."""
     return _document("GET", f"/v1/datasets/{name}/reading")
 
 

@@ -19,7 +19,7 @@ _PLACE = re.compile(r" \(_ssl\.c:\d+\)$")
 def outbound(ca_file: str | Path | None, proxy: str | None) -> dict[str, Any]:
     """Return the arguments of an httpx client that trusts one authority and goes through one proxy.
 
-    Variables of the environment, such as ``HTTPS_PROXY``, decide nothing.
+    Environment variables such as ``HTTPS_PROXY`` are ignored.
 
     Args:
         ca_file: certificates in PEM of the only authorities that are trusted; None: those that come with httpx.

@@ -39,7 +39,7 @@ class _Factor:
 
 @dataclass(frozen=True)
 class _Side:
-    """A view whose joins are bounded, and what is known of the rows of one unit in it.
+    """A view whose joins are bounded, and the known bounds of the rows of one unit in it.
 
     Attributes:
         view: the view; it keeps declared rows before its joins.

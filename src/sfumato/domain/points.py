@@ -40,7 +40,7 @@ def split_edges(name: str, edges: tuple[float, ...], points: tuple[float, ...]) 
 
 
 def declared_edges(edges: tuple[float, ...], points: tuple[float, ...]) -> tuple[float, ...]:
-    """Return the edges without those that points have behind them.
+    """Return the edges without the extra edges behind points.
 
     >>> declared_edges((0.0, 5e-324, 1.0), (0.0,))
     (0.0, 1.0)

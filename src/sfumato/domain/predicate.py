@@ -162,7 +162,7 @@ class CodeRanges:
 
 
 def _swept(sets: Sequence[tuple[CodeRanges, int]], *, least: int) -> CodeRanges:
-    """The codes at which the weights of the sets that hold them add up to ``least``, or more."""
+    """Return the codes at which the weights of the sets that hold them add up to ``least`` or more."""
     starts = ((bound, weight) for each, weight in sets for bound in each.bounds[::2])
     ends = ((bound, -weight) for each, weight in sets for bound in each.bounds[1::2])
     bounds: list[int] = []
@@ -223,7 +223,7 @@ class Among(Predicate):
     codes: CodeRanges
 
     def __init__(self, attribute: str, codes: CodeRanges | Iterable[int]) -> None:
-        """Take codes as ranges, or any integers as those that they are.
+        """Take codes as ranges or as integers in any order.
 
         Raises:
             QueryError: the codes are no integers.

@@ -248,7 +248,7 @@ def _among(attribute: Attribute, codes: CodeRanges) -> str:
 
 
 def _phrases(attribute: Attribute, codes: CodeRanges) -> int:
-    """How many stretches name some cells."""
+    """Return the number of stretches that name some cells."""
     declared = codes & CodeRanges.between(0, attribute.declared - 1)
     stretches = len(declared) if isinstance(attribute, Categorical) else len(declared.bounds) // 2
     return stretches + len(codes) - len(declared)

@@ -119,7 +119,7 @@ def in_drawn_order(
 def first_rows(
     relation: str, columns: Sequence[str], attributes: Sequence[Attribute], dialect: Dialect, most: int
 ) -> str:
-    """Return at most so many rows of each unit, those that come first in the order of :func:`in_drawn_order`.
+    """Return the first ``most`` rows of each unit in the order of :func:`in_drawn_order`.
 
     Args:
         relation: what stands after FROM.

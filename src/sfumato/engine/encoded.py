@@ -193,10 +193,10 @@ class EncodedStore(Protocol):
 
 
 class LaterStore:
-    """A store that is made when its rows are counted for the first time: what is said of it before looks at no row."""
+    """A store that is made when its rows are first counted; before that, none of its facts depends on a row."""
 
     def __init__(self, domain: Domain, make: Callable[[], EncodedStore], ready: Callable[[], None]) -> None:
-        """Note how the store is made.
+        """Take the function that makes the store.
 
         Args:
             domain: of the rows.

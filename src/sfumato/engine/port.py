@@ -178,7 +178,7 @@ class ProtectedTable(Protocol):
         ...
 
     def write_columns(self, attributes: Sequence[str], ids: Sequence[str], out: Path) -> None:
-        """Write columns to a Parquet file, or to a directory of them on Spark, which encodes to what the table does.
+        """Write columns to a Parquet file (on Spark a directory of them), which encodes to the same cells as the table.
         Not private: for a copy that is protected as the table is.
 
         Args:

@@ -1,4 +1,4 @@
-"""Copies of tables that are served in their place: one Parquet file per table, with the columns that are described.
+"""Copies of tables that are served instead of the tables: one Parquet file per table, with the described columns.
 
 A copy encodes to what its table does.  DuckDB reads the copy of a table of files or of a database.  Spark writes the
 copy of its table as a directory of files, which all executors must be able to read, and reads it back.

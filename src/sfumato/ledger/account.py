@@ -87,7 +87,7 @@ class Account:
 
     @property
     def guarantee(self) -> str:
-        """What all releases of the account guarantee together, in words; losses are rounded up."""
+        """The guarantee of all releases of the account together, in words; losses are rounded up."""
         protected = self.spent.promise if self.limit is None else self.limit.guarantee(self.spent)
         if not self.exact:
             return protected

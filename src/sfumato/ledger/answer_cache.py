@@ -34,12 +34,12 @@ class AnswerCache:
         self._lock = threading.Lock()  # two threads that add a retry key to one receipt
 
     def find(self, order: Order) -> Receipt | None:
-        """The receipt of a release that this analyst has got, under this retry key where there is one."""
+        """Return the receipt of this analyst's earlier release, under this retry key if there is one."""
         kept = self._kept.get((order.event.key, order.event.analyst), None)
         return kept[0] if kept is not None and (order.retry_key is None or order.retry_key in kept[1]) else None
 
     def kept(self, order: Order, receipt: Receipt) -> Receipt:
-        """The receipt of an order that the database gave; its answer, stored and handed to the analyst, is kept."""
+        """Keep and return the receipt of an order whose answer the database stored and the analyst got."""
         if receipt.answer is not None and len(receipt.answer) <= _LARGEST:
             self._keep(order, replace(receipt, charged=False, charged_analyst=False))
         return receipt

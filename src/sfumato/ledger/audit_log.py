@@ -30,7 +30,7 @@ _LONGEST = 2000  # characters of a text that an action repeats
 
 
 class ActionKind(StrEnum):
-    """What an action changes."""
+    """A kind of subject that an action changes."""
 
     DATASET = "dataset"
     NAME = "name"
@@ -47,7 +47,7 @@ class ActionKind(StrEnum):
 
 @dataclass(frozen=True)
 class Actor:
-    """Who changes something.
+    """The actor of a change.
 
     Attributes:
         name: of the key's holder, of the identity that logged in, or of the system's user.
@@ -72,7 +72,7 @@ class Actor:
 
 @dataclass(frozen=True)
 class Change:
-    """What becomes of one subject; ``before`` and ``after`` are public facts, and None where there is nothing."""
+    """A change of one subject; ``before`` and ``after`` are public facts, or None if there is no such state."""
 
     kind: ActionKind
     subject: str
@@ -101,7 +101,7 @@ class Action:
 
     @property
     def expected_hash(self) -> str:
-        """The hash that the action has to have after everything before it."""
+        """The hash that the action must have, given all actions before it."""
         said = asdict(self)
         del said["hash"]
         return digest(said)
@@ -109,7 +109,7 @@ class Action:
 
 @dataclass(frozen=True)
 class AuditHead:
-    """How many actions there are, and the hash of the last."""
+    """The number of actions, and the hash of the last one."""
 
     number: int
     hash: str
@@ -207,7 +207,7 @@ def verify_actions(driver: Driver, *, kept: str | None = None) -> AuditHead:
 
 
 def action_hashes(driver: Driver, wanted: Collection[str]) -> set[str]:
-    """Return those of some hashes that actions have."""
+    """Return the hashes among ``wanted`` that actions have."""
     query = "SELECT COUNT(*) FROM service_action WHERE hash = :hash"
     return {each for each in wanted if driver.value(query, {"hash": each})}
 
@@ -225,7 +225,7 @@ def verified_actions(url: str, *, kept: str | None = None) -> AuditHead:
 
 
 def _action(row: dict[str, Any]) -> Action:
-    """Return an action as its row says it."""
+    """Return the action of a row."""
     try:
         action = Action(**row | {name: json.loads(row[name]) for name in _STATES})
         _ = action.expected_hash

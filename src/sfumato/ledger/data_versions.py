@@ -20,7 +20,7 @@ UNDECLARED = "0"
 
 
 def data_versions(driver: Driver, name: str, *, most: int | None = None) -> list[DataVersion]:
-    """Return the declared versions of a dataset, the last one first; at most so many."""
+    """Return the declared versions of a dataset, the last one first; at most ``most`` of them."""
     query = "SELECT * FROM ledger_entry WHERE dataset = :dataset AND kind = 'version' ORDER BY number DESC"
     query += "" if most is None else " LIMIT :most"
     return [DataVersion.of(entry_from(row)) for row in driver.records(query, {"dataset": name, "most": most})]
@@ -76,7 +76,7 @@ def declare(transaction: Transaction, digest: str, *, by: str, new: bool) -> Dat
 
 
 def declare_within(driver: Driver, name: str, digest: str, *, by: str) -> DataVersion:
-    """Enter a version, unless the last one has the same content, in a transaction that does more than that.
+    """Enter a version, unless the last one has the same content, as a part of a larger transaction.
 
     Args:
         driver: in a transaction that writes.

@@ -53,7 +53,7 @@ def analyst_account(driver: Driver, name: str, analyst: str) -> Account:
 
 
 def _exact(driver: Driver, name: str) -> list[tuple[int, str, str | None]]:
-    """Releases without differential privacy, first or shown again: number, kind and analyst, in order."""
+    """Return releases without differential privacy, first or repeated: number, kind and analyst, in order."""
     query = """
     SELECT number, kind, analyst FROM ledger_entry
     WHERE dataset = :dataset AND rho IS NULL AND kind IN (:release, :repeat) ORDER BY number"""

@@ -1,4 +1,4 @@
-"""What a program saw last of a journal: one that no longer goes through it was set back under the program."""
+"""The last position in a journal that a program saw: a journal that lacks it was set back under the program."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FIND_HASH = """
 
 @dataclass(frozen=True)
 class JournalEnd:
-    """The end of a journal at a time.
+    """The end of a journal at one time.
 
     Attributes:
         entries: how many there are.
@@ -45,14 +45,14 @@ class LastWritten:
 
     @property
     def secret(self) -> str:
-        """The secret that the dataset was founded with, which never changes, so that two may read it."""
+        """The dataset's secret from its creation, which never changes, so that two threads may read it."""
         if self._founded is None:
             with self._store.reading() as driver:
                 self._founded = journal.secret(driver, self._dataset)
         return self._founded
 
     def look(self) -> None:
-        """Look whether the journal still goes through the last position, and remember the one that it has now.
+        """Check that the journal still contains the last position, and remember its current one.
 
         Raises:
             MovedLedgerError: it does not.
@@ -67,7 +67,7 @@ class LastWritten:
             self.position = now
 
     def refuse_set_back(self, driver: Driver, founded: str, now: JournalEnd, *, before: JournalEnd | None) -> None:
-        """Refuse a journal that does not go through a position that was seen before.
+        """Refuse a journal that does not contain a position that was seen before.
 
         Args:
             driver: which reads it.

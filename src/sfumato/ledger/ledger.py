@@ -233,7 +233,7 @@ class Ledger:
         self._writer.run(Work(Wanted(analysts=frozenset([analyst])), partial(act, analyst=analyst, cap=cap)))
 
     def declare_version(self, content: str, *, by: str, new: bool) -> DataVersion:
-        """Declare what the dataset's tables hold, and return the version that this is.
+        """Declare the content of the dataset's tables, and return its version.
 
         Nothing is written if the last version has the same content.
 
@@ -361,11 +361,11 @@ class Ledger:
 
     @property
     def _secret(self) -> str:
-        """What hides the fingerprints of the data in the journal."""
+        """The secret that hides the fingerprints of the data in the journal."""
         return self._last.secret
 
     def refuse_set_back(self) -> None:
-        """Refuse a journal that no longer goes through what this ledger saw last of it.
+        """Refuse a journal that does not contain the last position that this ledger saw.
 
         Raises:
             MovedLedgerError: the dataset was founded anew, or an old copy of the ledger was restored.

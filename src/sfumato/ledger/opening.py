@@ -211,7 +211,7 @@ class DeferredLedger:
         return open_ledger(self.url, dataset=self.dataset, limit=self.limit_if_new, unit=unit, create=True)
 
     def refuse_missing(self, charge: Charge | None = None) -> Loss | None:
-        """Refuse what the release would refuse after a long search: no ledger, one too many, or too large a charge.
+        """Refuse early what the release would refuse: no ledger, a second ledger, or too large a charge.
 
         Args:
             charge: of the release, which even the whole limit has to admit; None: it is not known yet.

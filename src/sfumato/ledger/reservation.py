@@ -163,7 +163,7 @@ def fail(transaction: Transaction, event: Event, number: int) -> None:
 
 
 def set_cap(transaction: Transaction, analyst: str, cap: Loss | None, by: Actor | None) -> None:
-    """Set or lift the cap of an analyst, and say so in the journal, and in the audit log who did.
+    """Set or lift the cap of an analyst, and record this in the journal, and the actor in the audit log.
 
     Raises:
         InputError: the analyst has spent more than the cap already.
@@ -263,7 +263,7 @@ def _of_unit(transaction: Transaction, event: Event) -> Event:
 
 
 def refuse_never(account: Account, charge: Charge) -> None:
-    """Refuse a charge that even the whole limit would not admit, before any work for it.
+    """Refuse a charge that exceeds the whole limit, before any work for it.
 
     No stored answer has such a charge, so no repetition of a release is refused.
 

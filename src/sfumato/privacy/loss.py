@@ -469,7 +469,7 @@ class EpsilonDelta(Loss):
         return f"epsilon = {_six_digits(converted)}, delta = {plain(self.delta)}"
 
     def remedy(self, charge: Charge) -> str:
-        """Return that a delta makes a pure epsilon cheaper, with both rhos; empty for a charge of no pure epsilon.
+        """Return a sentence that a delta makes a pure epsilon cheaper, with both rhos; empty for other charges.
 
         >>> EpsilonDelta(1, "1e-9").remedy(Epsilon(2).charge)
         'Epsilon = 2 without a delta counts as rho = 2; with --delta 1e-09 it asks for rho = 0.0567'

@@ -93,7 +93,7 @@ def _met(kind: type[All | Any], parts: Sequence[Predicate]) -> Predicate:
 
 
 def _merged(kind: type[All | Any], parts: Sequence[Predicate]) -> tuple[dict[str, CodeRanges], list[Predicate]]:
-    """What a conjunction or disjunction says of each attribute by itself, and its other parts."""
+    """Return the codes of each attribute that has a part of its own, and the other parts."""
     cells: dict[str, list[CodeRanges]] = {}
     others: list[Predicate] = []
     for part in parts:

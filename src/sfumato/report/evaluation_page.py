@@ -90,7 +90,7 @@ def evaluation_page(
 
 
 def journal_rows(entries: Iterable[Entry], limit: Loss) -> ShownTable:
-    """Releases in order, each with its cost, the sum of the losses so far, and the guarantee of all releases so far.
+    """Return releases in order, each with its cost, the sum of losses so far, and the guarantee of all so far.
 
     Losses are summed in epsilon if all have one, otherwise in rho.
     """

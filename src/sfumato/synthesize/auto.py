@@ -43,7 +43,7 @@ COUNT_SHARE = BudgetShare(Fraction(1, 20))  # of MWEM's loss, where nothing else
 
 @dataclass(frozen=True)
 class Option:
-    """A synthesizer, and what is known of its noise without the data.
+    """A synthesizer, and the facts about its noise that need no data.
 
     Attributes:
         method: its name.
@@ -228,7 +228,7 @@ def without_delta(
 
 
 def compared(loss: Loss, noise: Callable[[Loss], tuple[float, ...]]) -> tuple[str, ...]:
-    """Return the sentence of :func:`without_delta` for the table, of some, whose noise a delta lowers most."""
+    """Return the sentence of :func:`without_delta` for the table whose noise a delta lowers most."""
     if not isinstance(loss, Epsilon):
         return ()
     with_delta = EpsilonDelta(loss.value, DELTA)
@@ -242,7 +242,7 @@ def compared(loss: Loss, noise: Callable[[Loss], tuple[float, ...]]) -> tuple[st
 
 
 def _rule(taken: Option, total: RowTotal) -> str:
-    """Return what decided for a method, in words."""
+    """Return the reason for a method, in words."""
     known = "" if isinstance(total, PublicTotal) else ", as the number of rows is not public"
     table = f"in a table of {taken.rows:,} rows{known}"
     if taken.drowned:

@@ -79,7 +79,7 @@ class SimulatedVault:
         charge: Charge | None = None,
         retry_key: str | None = None,  # noqa: ARG002  (nothing is stored, so nothing is repeated)
     ) -> Settled:
-        """Run a method with fresh mechanisms, or return what the same request got before if the vault ``repeats``."""
+        """Run a method with fresh mechanisms, or repeat the answer to an equal request if the vault ``repeats``."""
         asked = "" if self._answers is None else _asked(request, loss)
         answer = None if self._answers is None else self._answers.get(asked)
         if answer is None:
@@ -99,5 +99,5 @@ class SimulatedVault:
 
 
 def _asked(request: Request, loss: Loss | Charge) -> str:
-    """Return what names a request at a loss."""
+    """Return a name of a request at a loss."""
     return json.dumps([request.family, request.method, request.parameters, loss_json(loss)], sort_keys=True)

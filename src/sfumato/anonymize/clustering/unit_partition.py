@@ -21,7 +21,7 @@ CHUNK = 1 << 20  # boxes that are compared at once
 
 @dataclass(frozen=True, eq=False)
 class Homes:
-    """Where units are at home, and what may be dealt.
+    """The home tuple of each unit, and the tuples that may be dealt to several classes.
 
     The unit ``units[i]`` has rows of ``tuples[i]``; pairs are different, and in order of their tuple.  ``weights`` are
     the units at home at each tuple, ``dealable`` the tuples whose units have no other row.
@@ -68,7 +68,7 @@ def partition_units(space: Space, homes: Homes, *, k: int, divide: Callable[[Spa
 
 
 def _whole(space: Space, homes: Homes, tuples: Integers, found: Partition) -> tuple[Integers, Integers, Integers]:
-    """The parts of all classes, where only what is dealable is dealt: tuples, classes and rows."""
+    """Return the parts of all classes, with only dealable tuples dealt: tuples, classes and rows."""
     dealt = homes.dealable[tuples]
     order = np.lexsort((-found.rows, tuples))  # the largest part of a tuple first
     _, first = np.unique(tuples[order], return_index=True)
@@ -101,14 +101,14 @@ def _with_the_homeless(
 
 
 def _groups(tuples: Integers, classes: Integers, rows: Integers) -> list[Group]:
-    """Tuples and rows of each class, in order of its number."""
+    """Return tuples and rows of each class, in order of its number."""
     order = np.argsort(classes, kind="stable")
     ends = np.flatnonzero(np.diff(classes[order])) + 1
     return list(zip(np.split(tuples[order], ends), np.split(rows[order], ends), strict=True))
 
 
 def _joined(space: Space, homes: Homes, partition: Partition, k: int) -> Integers:
-    """The class that each becomes, when those of less than k units have joined what costs least."""
+    """Return the new class of each class, after classes of fewer than k units joined the cheapest others."""
     units, dealt = _units_of(homes, partition)
     low, high = partition.boxes(space)
     sizes = partition.counts().astype(np.float64)
@@ -135,7 +135,7 @@ def _joined(space: Space, homes: Homes, partition: Partition, k: int) -> Integer
 
 
 def _units_of(homes: Homes, partition: Partition) -> tuple[list[set[int]], list[int]]:
-    """The units of the tuples that lie in each class as a whole, and how many others are dealt to it."""
+    """Return the units of whole tuples in each class, and the number of other units dealt to it."""
     once = np.bincount(partition.tuples)[partition.tuples] == 1
     units: list[set[int]] = [set() for _ in range(partition.size)]
     begin = np.searchsorted(homes.tuples, partition.tuples)

@@ -1,4 +1,4 @@
-"""Classes of equal quasi-identifiers with all that a criterion may ask about them, for the search."""
+"""Classes of equal quasi-identifiers with the counts that criteria need, for the search."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sfumato.domain.hierarchy.levels import Integers, Reals
 
 @dataclass(frozen=True, eq=False)
 class Classes:
-    """Classes with all that a criterion may ask about them.
+    """Classes with the counts that criteria need.
 
     A criterion asks for :attr:`sizes`, :attr:`people` and the values of sensitive attributes, which are those of rows,
     or of units where there are ``units``.  Losses and suppressed shares are of rows, ``counts``, in either case.

@@ -44,7 +44,7 @@ Mask = NDArray[np.bool_]
 
 
 class CountedIn(StrEnum):
-    """What a criterion counts in a class."""
+    """The things that a criterion counts in a class."""
 
     UNITS = "units"  # different units, where the domain names them by an id; otherwise every row is a unit
     ROWS = "rows"

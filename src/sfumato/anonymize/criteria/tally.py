@@ -12,7 +12,7 @@ ValueSets = Mapping[frozenset[int], int]
 
 @dataclass(frozen=True)
 class Tallied:
-    """How many rows or units have each value of a sensitive attribute, counted again.
+    """The number of rows or units with each value of a sensitive attribute, counted again.
 
     ``cells`` count those with one value, and ``several`` the units with more.
     """

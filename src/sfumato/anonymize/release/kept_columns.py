@@ -57,7 +57,7 @@ class KeepList:
 
     @property
     def anyway(self) -> tuple[str, ...]:
-        """Names of the columns that are kept whatever they hold."""
+        """Names of the columns that are kept without a check of their content."""
         return tuple(each.name for each in self.columns if each.anyway)
 
     def besides(self, quasi: Sequence[str]) -> KeepList:
@@ -85,7 +85,7 @@ NOTHING_KEPT = KeepList(())
 
 
 def _why_telling(source: Recodable, name: str) -> str:
-    """Why a column may tell people apart, in words; nothing where it may not."""
+    """Return why a column may tell people apart, in words; empty if it may not."""
     values = reveal(source.held(name))
     distinct, held = len(values), sum(values["units"].to_pylist())
     undeclared = _undeclared(source, name, values[name].to_pylist())
@@ -107,7 +107,7 @@ def _why_telling(source: Recodable, name: str) -> str:
 
 
 def _undeclared(source: Recodable, name: str, values: Sequence[str]) -> int:
-    """How many of the values of a categorical column would be published although the domain does not declare them.
+    """Return how many values of a categorical column would be published although the domain does not declare them.
 
     Rows with such a value are dropped unless the domain makes a category of them.
     """

@@ -359,7 +359,7 @@ def _dealt_units(table: SparseTable, recode: Recode, here: Integers, there: Inte
 
 
 def _pairs(label: Integers, there: Integers, here: Integers) -> tuple[Integers, Integers]:
-    """Each class beside each entry of its tuples: class ``label[i]`` has the entries where ``here`` is ``there[i]``."""
+    """Return pairs of a class and an entry: class ``label[i]`` has the entries where ``here`` is ``there[i]``."""
     order = np.argsort(here, kind="stable")
     begin = np.searchsorted(here[order], there)
     many = np.searchsorted(here[order], there, side="right") - begin

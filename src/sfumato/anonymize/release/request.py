@@ -214,7 +214,7 @@ def counting(criteria: Sequence[Criterion]) -> CountedIn:
 
 
 def counts_units(criteria: Sequence[Criterion], domain: Domain) -> bool:
-    """Whether these criteria count something else than rows: units that the domain names by an id."""
+    """Return whether these criteria count units, which the domain names by an id, instead of rows."""
     return counting(criteria) is CountedIn.UNITS and domain.unit.column is not None
 
 
@@ -380,7 +380,7 @@ def raw_classes(table: ProtectedTable, quasi: Sequence[str]) -> pa.Table:
 
 @dataclass(frozen=True, eq=False)
 class UnitsOfClasses:
-    """Which units are in which classes: unit ``units[i]`` is in class ``classes[i]``, said once; ``rows`` in all."""
+    """The units of classes: unit ``units[i]`` is in class ``classes[i]``, each pair once; ``rows`` is the total."""
 
     classes: Integers
     units: Integers
@@ -408,7 +408,7 @@ def units_of_classes(table: ProtectedTable, quasi: Sequence[str], unit: str) -> 
 
 
 def cells_of_units(encoded: Recodable, quasi: Sequence[str]) -> pa.Table:
-    """The quasi-identifiers of the rows of a view by the labels of their cells, missing ones NULL, beside its units."""
+    """Return a view's quasi-identifiers as labels of cells, missing ones NULL, next to its units."""
     domain = encoded.domain
     groups = reveal(encoded.unit_groups(tuple(quasi)))
     found = {}

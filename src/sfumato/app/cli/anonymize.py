@@ -369,7 +369,7 @@ def risk(
 
 
 def unit_column(table: str, domain: Path | None, view: TableView | None) -> str | None:
-    """The column whose values are units: of a view, or of the domain that is given, or named like the table."""
+    """Return the column that names units: from the view, the given domain, or the YAML file named like the table."""
     from sfumato.domain import load
 
     if view is not None:
@@ -383,7 +383,7 @@ def unit_column(table: str, domain: Path | None, view: TableView | None) -> str 
 
 
 def has_column(table: object, name: str) -> bool:
-    """Whether a table has a column of this name."""
+    """Return whether a table has a column of this name."""
     from sfumato.engine.open import open_table
 
     return any(column.name == name for column in open_table(table).schema())

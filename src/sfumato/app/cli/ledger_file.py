@@ -157,7 +157,7 @@ def backup(
     out: Annotated[Path, typer.Argument(help="File of the copy, which must not exist.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Copy a ledger while it is in use, whole; prints its last hashes, to be kept elsewhere.
+    """Copy a whole ledger while it is in use, and print its last hashes: keep them elsewhere.
 
     There is one of each dataset, and one of the audit log.
     """
@@ -179,7 +179,7 @@ def heads(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check all journals and the audit log, and print their last hashes, to be kept elsewhere.
+    """Check all journals and the audit log, and print their last hashes: keep them elsewhere.
 
     Run it before 'pg_dump' copies a ledger in PostgreSQL, and with --head after the copy was restored.
     """
@@ -242,7 +242,7 @@ def cap(
 
 
 def _facts(state: JSON) -> str | None:
-    """What an action says of its subject, in one line."""
+    """Return the facts that an action states of its subject, in one line."""
     if not isinstance(state, dict):
         return None if state is None else str(state)
     return ", ".join(f"{name} {value}" for name, value in state.items() if value is not None)

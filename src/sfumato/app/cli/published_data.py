@@ -159,7 +159,7 @@ def lab(
     mu: Annotated[Numbers, typer.Option(help="How often HierA uses a report.")] = None,
     budgets: Annotated[str | None, typer.Option(help="HierA's budgets as multiples of epsilon: 5,4,3,2,1.")] = None,
     people: Annotated[int | None, typer.Option(help="How many people are made.")] = None,
-    threshold: Annotated[int | None, typer.Option(help="What a value must reach to be counted.")] = None,
+    threshold: Annotated[int | None, typer.Option(help="The least value that is counted.")] = None,
     target: Annotated[str | None, typer.Option(help="Column to predict: NAME or NAME=LOW:HIGH.")] = None,
     inputs: Annotated[Numbers, typer.Option(help="Columns to predict it from, with bounds or without.")] = None,
     columns_: Annotated[Numbers, typer.Option("--columns", help="Columns that the lab is about.")] = None,

@@ -54,7 +54,7 @@ _MOST_LISTED = 20
 _MOST_SHOWN = 100  # lines of a table of a codebook
 
 SyntheticRowsOption = Annotated[Path, typer.Option("--out", help="Where to write the rows: .parquet, .csv or .arrow.")]
-MethodOption = Annotated[SynthesisMethod, typer.Option("--method", help="How; auto takes the least noise.")]
+MethodOption = Annotated[SynthesisMethod, typer.Option("--method", help="Method; auto takes the one of least noise.")]
 
 
 def synthesize(

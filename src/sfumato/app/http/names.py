@@ -1,4 +1,4 @@
-"""Names of people and datasets: what is a name, and which spellings are one name."""
+"""Names of people and datasets: valid names, and spellings that mean the same name."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _LONGEST = 200
 
 
 def spelled(name: str, known: Iterable[str]) -> str:
-    r"""A name as somebody spelled it first who is the same, or else without blanks and in Unicode's compatible form.
+    r"""Return the known spelling of a name, or else the name without outer blanks and in Unicode's compatible form.
 
-    People are told apart by their names: compatible forms, case and blanks around make no difference.
+    Two spellings mean one person if they differ only in compatible forms, case or outer blanks.
 
     >>> spelled(" Ann ", ["bob", "ANN"]), spelled("Zoe\u0308 ", [])
     ('ANN', 'Zo\xeb')
@@ -23,13 +23,13 @@ def spelled(name: str, known: Iterable[str]) -> str:
 
 
 def _folded(name: str) -> str:
-    """Equal for names that are one; folding the case of a compatible form may leave one that has another."""
+    """Return a form that is equal for all spellings of a name; case folding may leave characters to normalize."""
     plain = unicodedata.normalize("NFKC", name).strip()
     return unicodedata.normalize("NFKC", plain.casefold()).casefold()
 
 
 def plain_name(name: str) -> str:
-    r"""A dataset's name in Unicode's compatible form, as which no other dataset may have it.
+    r"""Return a dataset's name in Unicode's compatible form, which is unique among datasets.
 
     >>> plain_name("\N{LATIN SMALL LIGATURE FI}sh")
     'fish'
@@ -38,7 +38,7 @@ def plain_name(name: str) -> str:
 
 
 def refuse_holder(name: str) -> None:
-    """Refuse what is no name of anybody.
+    """Refuse a text that cannot name a person.
 
     Raises:
         InputError: it is not 1 to 200 printable characters, not all of them blanks.
@@ -48,7 +48,7 @@ def refuse_holder(name: str) -> None:
 
 
 def refuse_name(name: str) -> None:
-    """Refuse what is no name of a dataset.
+    """Refuse a text that cannot name a dataset.
 
     Raises:
         InputError: it is not letters, digits and _, or too long.

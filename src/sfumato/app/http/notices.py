@@ -1,4 +1,4 @@
-"""What stewards are told without asking.
+"""Notices, which the server sends to stewards.
 
 A release waits for an approval, a budget is low, a table was written, a dataset is paused, or a key ends soon.
 Each is a line of the log, and goes to a webhook where the operator named one.  It is told once for each state that it

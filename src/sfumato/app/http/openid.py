@@ -107,7 +107,7 @@ class OpenIdSettings(StrictModel):
         return found
 
     def scope(self, roles: Any) -> Scope | None:  # noqa: ANN401  (whatever the claim of roles holds)
-        """Return what somebody of these roles may do; None for nothing."""
+        """Return the scope of a person with these roles; None if they may do nothing."""
         each = [roles] if isinstance(roles, str) else roles if isinstance(roles, list) else []
         held = {role for role in each if isinstance(role, str)}
         if held & set(self.stewards):
@@ -230,7 +230,7 @@ class Provider:
         return scope
 
     def _tokens(self, code: str, login: Login) -> tuple[str, str | None]:
-        """Trade a code for the token that says who somebody is, and the one that opens what else is said of them."""
+        """Trade a code for the ID token, and for the access token that opens userinfo."""
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -244,7 +244,7 @@ class Provider:
         return token, access if isinstance(access, str) else None
 
     def _userinfo(self, access: str | None, subject: str) -> Mapping[str, Any]:
-        """Return what the provider says of a person besides the token (Core 1.0, 5.3); nothing if it has no such place.
+        """Return the provider's userinfo of a person (Core 1.0, 5.3); empty if the provider has none.
 
         Raises:
             RefusalError: it does not answer, answers in another form than plain JSON, or speaks of another person.
@@ -351,7 +351,7 @@ def is_safe(address: str) -> bool:
 
 
 def claim(claims: Iterable[Mapping[str, Any]], path: str) -> Any:  # noqa: ANN401  (JSON)
-    """Return what the first of several documents that has a claim says of it; None if none has it.
+    """Return a claim from the first of several documents that has it; None if none has it.
 
     >>> claim([{"realm": {}}, {"realm": {"roles": ["a"]}}], "realm.roles"), claim([{"a.b": 1}], "a.b")
     (['a'], 1)
@@ -368,7 +368,7 @@ def claim(claims: Iterable[Mapping[str, Any]], path: str) -> Any:  # noqa: ANN40
 
 
 def _overflows(claims: Mapping[str, Any], path: str) -> bool:
-    """Whether a provider says that a claim has more than it lists, and lies elsewhere (Core 1.0, 5.6.2)."""
+    """Return whether the provider lists only a part of a claim, and keeps the rest elsewhere (Core 1.0, 5.6.2)."""
     elsewhere = claims.get("_claim_names")  # a document, or with some providers its text
     names = {path, path.partition(".")[0]}
     if isinstance(elsewhere, Mapping | str) and any(name in elsewhere for name in names):

@@ -91,7 +91,7 @@ class Registration:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the audit log says of it: no password of the table's address."""
+        """Facts for the audit log, without a password of the table's address."""
         found = self.dataset
         return {
             "source": shown(found.source),
@@ -334,7 +334,7 @@ class Registry:
 
 
 def same_content(driver: Driver, content: str) -> set[str]:
-    """Return the names of datasets whose last declared version has a content."""
+    """Return the names of datasets whose last declared version has this content."""
     joined = """
     SELECT named.name, held.secret, held.version_digest FROM service_dataset AS named
     JOIN ledger_dataset AS held ON held.name = named.name"""
@@ -378,7 +378,7 @@ def _kind_of(key: Key) -> ActionKind:
 
 
 def _facts(key: Key) -> dict[str, Any]:
-    """What the audit log says of a key."""
+    """Return the facts of a key for the audit log."""
     return {"holder": key.name, "scope": key.scope.value, "expires": key.expires.isoformat()}
 
 

@@ -236,7 +236,7 @@ class Service:
         return self.loaded(name)
 
     def tidy(self) -> None:
-        """Delete snapshots that nothing is answered from any more, and forget the tables of retired datasets."""
+        """Delete unused snapshots, and forget the tables of retired datasets."""
         self.snapshots.remove_unneeded()
         for dataset in self.registry.datasets():
             if dataset.retired:
@@ -329,7 +329,7 @@ class Service:
         return vault.asked_by(analyst, admission=self.approvals.admission(loaded.dataset.name, analyst))
 
     def refuse_set_back(self) -> None:
-        """Refuse a ledger that no longer holds what this worker saw of a journal.
+        """Refuse a ledger that lost entries which this worker saw in a journal.
 
         Raises:
             MovedLedgerError: it was founded anew, or an old copy of it was restored.

@@ -62,11 +62,11 @@ class Sessions:
         self._end("hash = :hash", {"hash": digest(secret)})
 
     def end_own(self, name: str) -> int:
-        """End the sessions of one name; tells how many did not stand ended before."""
+        """End the sessions of one name, and return how many were open."""
         return self._end("name = :name", {"name": name})
 
     def end_all(self, *, by: Actor | None = None) -> int:
-        """End the sessions of everybody; tells how many did not stand ended before."""
+        """End the sessions of everybody, and return how many were open."""
         with self._store.founding() as driver:
             ended = _end(driver, "1 = 1", {})
             record(driver, Change(ActionKind.SESSIONS, "all", {"open": ended}, {"open": 0}), by)

@@ -95,7 +95,7 @@ class Snapshots:
         return all(each.is_whole(place) for each in snapshot.copies)
 
     def declare(self, dataset: str, content: str, snapshot: Snapshot, *, by: Actor | None) -> DataVersion:
-        """Declare the version that a snapshot was taken of, as :func:`enter` does, and write so into the audit log."""
+        """Declare the version of a snapshot, as :func:`enter` does, and record this in the audit log."""
         with self._store.founding() as driver:
             former = driver.record(_DECLARED, {"dataset": dataset})
             version = enter(driver, dataset, content, snapshot, by=by)
@@ -106,7 +106,7 @@ class Snapshots:
 
     @contextmanager
     def taking(self, copied: Callable[[Path], tuple[TableCopy, ...]], files: str) -> Iterator[Snapshot]:
-        """Take a snapshot, which is to be entered within the block; otherwise it is deleted as one that is not needed.
+        """Take a snapshot; the caller enters it within the block, or it is deleted.
 
         Args:
             copied: copies all tables to a folder.
@@ -130,7 +130,7 @@ class Snapshots:
         self.remove_unneeded()
 
     def remove_unneeded(self) -> None:
-        """Delete what is not the snapshot of a dataset's last version, unless a snapshot is being taken just now."""
+        """Delete all but the snapshots of last versions, unless another process is taking a snapshot."""
         if not self.folder.is_dir():
             return
         try:
@@ -153,7 +153,7 @@ class Snapshots:
 
 
 def enter(driver: Driver, dataset: str, content: str, snapshot: Snapshot, *, by: Actor | None) -> DataVersion:
-    """Declare the version that a snapshot was taken of, in a transaction that no other of its kind overlaps.
+    """Declare the version of a snapshot, in a transaction that overlaps no other of its kind.
 
     Args:
         driver: in that transaction.
@@ -198,7 +198,7 @@ def snapshot_folder(store: Store, named: str | None = None) -> Path:
 
 
 def _make_durable(place: Path) -> None:
-    """Let the owner alone read a snapshot, and have the disk keep the names of its files."""
+    """Make a snapshot readable by its owner only, and flush the names of its files to the disk."""
     folders = [place, *(each for each in place.rglob("*") if each.is_dir())]
     for file in place.rglob("*"):
         file.chmod(_ONLY_OWNER if file.is_dir() else _ONLY_OWNERS_FILE)

@@ -1,4 +1,4 @@
-"""Databases whose tables are registered: their passwords, which lie in a file, and the one that is the ledger's own.
+"""Databases of registered tables: their passwords, which are in a file, and the check for the ledger's own database.
 
 What is registered is kept in the ledger, so that an address holds no password.  The operator writes passwords into a
 file of lines ``HOST:PORT:DATABASE:USER:PASSWORD``, as PostgreSQL's clients read them, which is read for each opening.
@@ -27,7 +27,7 @@ _OF_TABLES = ("table",)  # which no database knows
 
 
 def has_password(source: str) -> bool:
-    """Whether the address of a table holds a password, before its host or among its options.
+    """Return whether the address of a table holds a password, before its host or among its options.
 
     >>> has_password("postgresql://ann@db.example/census?table=people"), has_password("people.csv")
     (False, False)
@@ -41,7 +41,7 @@ def has_password(source: str) -> bool:
 
 
 def with_password(source: str, passwords: Path) -> str:
-    """Return the address of a table with the password that a file has for it; as it is where the file has none.
+    """Return the address of a table with its password from a file; unchanged if the file has none.
 
     Raises:
         InputError: the file cannot be read, or a line of it is no such line.
@@ -84,7 +84,7 @@ def read_passwords(file: Path) -> list[list[str]]:
 
 
 def is_own_database(source: str, ledger: str) -> bool:
-    """Whether an address leads to the PostgreSQL database of the ledger, by whatever names.
+    """Return whether an address leads to the PostgreSQL database of the ledger, whichever names it uses.
 
     A lock that is taken through one address is seen through the other if, and only if, both lead to one database.
 

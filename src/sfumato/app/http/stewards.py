@@ -43,14 +43,14 @@ router = APIRouter(prefix="/v1", tags=["stewards"], route_class=StrictRoute)
 
 @router.post("/datasets", status_code=201)
 def register(form: DatasetRequest, key: Steward, worker: Worker) -> dict[str, Any]:
-    """Register a dataset; its table is read and its first version declared, and its limit never changes."""
+    """Register a dataset: read its table, declare its first version, and fix its limit for good."""
     more = {"rows": form.rows, "discoverable": form.discoverable, "second_budget": form.second_budget, "by": key.actor}
     return summary(worker.register(form.name, source=form.source, domain=form.domain, limit=form.limit, more=more))
 
 
 @router.post("/datasets/{name}/reading")
 def read_again(name: str, key: Steward, worker: Worker) -> dict[str, Any]:
-    """Read a table again and declare what it holds now, for every worker.
+    """Read a table again and declare its content, for every worker.
 
     Until then every question is answered of the version that was declared last.  If the content differs from that, it
     is the next version, in which every question is new and is charged.  If it does not, nothing is declared; a dataset
@@ -63,7 +63,7 @@ def read_again(name: str, key: Steward, worker: Worker) -> dict[str, Any]:
 
 @router.get("/datasets/{name}/reading")
 def reading(name: str, _: Steward, worker: Worker) -> dict[str, Any]:
-    """The last declared version, whether its dataset is paused, and whether the table's files were written since.
+    """Return the last declared version, and whether the dataset is paused and the table's files were written since.
 
     ``written`` is null where the table is not made of files.  Analysts learn nothing of it.
     """

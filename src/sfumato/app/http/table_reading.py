@@ -217,12 +217,12 @@ def _open(found: Described, tables: Mapping[str, ProtectedTable]) -> Opened:
 
 
 def vault_of(opened: Opened, ledger: Ledger, number: int) -> Vault | SchemaVault:
-    """The vault of rows that were opened, of the version with a number."""
+    """Return the vault of opened rows, of the version with this number."""
     if isinstance(opened, JoinedTables):
         return SchemaVault(opened, ledger, str(number))
     return Vault(opened, ledger, str(number))
 
 
 def fingerprint(files: Stamps) -> str:
-    """A digest of the state of files; empty if a table is not made of files on this machine."""
+    """Return a digest of the state of files; empty if a table is not made of files on this machine."""
     return hashlib.sha256(repr(files).encode()).hexdigest() if files else ""

@@ -2,7 +2,7 @@
 
 A snapshot is read when the first question comes after a start or a new version, and its tables are kept.  No question
 looks at the source of a dataset: its reply, and the time that it takes, are the same whether the source changed or not.
-Only an act of a steward reads the source.
+Only an action of a steward reads the source.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class ServedTables:
         return held.vault
 
     def _is_current(self, held: Held, name: str) -> bool:
-        """Whether tables are of the version that is declared by now, unless a thread is at finding out."""
+        """Return whether tables are of the last declared version; False while another thread works on the dataset."""
         if not self._locks[name].acquire(blocking=False):
             return False
         try:
@@ -131,7 +131,7 @@ class ServedTables:
                 self._keep(name, Held(vault_of(opened, loaded.ledger, declared.number), declared), declared)
 
     def read_again(self, loaded: Loaded, *, by: Actor | None = None) -> tuple[DataVersion, bool]:
-        """Read the source and declare what it holds now; also tells whether that is another version than the last one.
+        """Read the source and declare its content; return the version, and whether it is a new one.
 
         Raises:
             RefusalError: the source cannot be read, does not fit its description, or lies where none is served by now,
@@ -173,11 +173,11 @@ class ServedTables:
         return self._spoiled.get(loaded.dataset.name) == snapshot
 
     def forget(self, name: str) -> None:
-        """Forget the tables of a dataset, which is retired."""
+        """Forget the tables of a retired dataset."""
         self._held.pop(name, None)
 
     def _answering(self, loaded: Loaded) -> Held:
-        """Tables of the last declared version, read where they are not held."""
+        """Return the tables of the last declared version, reading them if they are not held."""
         name = loaded.dataset.name
         held = self._held.get(name)
         if held is None or not self._fits(held, name):
@@ -188,7 +188,7 @@ class ServedTables:
         return held
 
     def _fits(self, held: Held, name: str) -> bool:
-        """Whether tables are of the version that was declared a moment ago, and can still be counted."""
+        """Return whether tables are of the version that was just looked up, and can still be counted."""
         seen, declared = self._declared.get(name, (0.0, None))
         return held.declared == declared and time.monotonic() - seen <= _REMEMBERED and _answers(held)
 
@@ -244,7 +244,7 @@ def _unread() -> RefusalError:
 
 
 def _answers(held: Held) -> bool:
-    """Whether what is held, in this process or on a cluster, can still be counted."""
+    """Return whether held tables, in this process or on a cluster, can still be counted."""
     try:
         if isinstance(held.vault, SchemaVault):
             held.vault.tables.ready()

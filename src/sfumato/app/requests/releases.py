@@ -276,7 +276,7 @@ class AnonymizeRequest(StrictModel):
 
 
 def kept_columns(keep: Sequence[str], anyway: Sequence[str]) -> tuple[Keep, ...]:
-    """Columns to publish as they are, and those of them that are published whatever they hold."""
+    """Return the columns to publish as they are; the columns of ``anyway`` skip the check of their content."""
     from sfumato.anonymize import Keep
 
     only = tuple(name for name in dict.fromkeys(anyway) if name not in keep)

@@ -195,13 +195,13 @@ def _entered(request: Request, worker: Worker, holder: Key, by: str) -> Response
 
 
 def _turned_away(request: Request, reason: str, name: str | None = None) -> Response:
-    """Show the entrance again, and log why and whose key it was, where that is known."""
+    """Show the login page again, and log the reason and, if it is known, the holder of the key."""
     log("login refused", reason=reason, name=name, client=_client(request))
     return entrance(request, wrong=True, status=403)
 
 
 def _log_login(request: Request, holder: Key, by: str) -> None:
-    """Log who has entered, as what, and by what: a key, a link or the provider of identities."""
+    """Log the name and scope of a person who logged in, and the means: a key, a link or the identity provider."""
     scope = Scope.STEWARD if holder.scope is Scope.LINK else holder.scope
     log("login", name=holder.name, scope=scope.value, by=by, id=holder.id, client=_client(request))
 

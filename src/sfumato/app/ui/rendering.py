@@ -78,7 +78,7 @@ def _json(value: object) -> Markup:
 
 @dataclass(frozen=True)
 class Gauge:
-    """The share that is left, 0 to 1 (None: no limit), the exact amounts in words, and what all releases guarantee."""
+    """The share that is left, 0 to 1 (None: no limit), exact amounts in words, and the guarantee of all releases."""
 
     share: float | None
     words: str

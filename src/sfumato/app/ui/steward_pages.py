@@ -212,7 +212,7 @@ def journal(
 
 @router.post("/steward/{name}/reading", response_class=HTMLResponse)
 def read_again(request: Request, name: str, key: Steward, worker: Worker) -> Response:
-    """Read the table again, and declare what it holds now."""
+    """Read the table again, and declare its content."""
     try:
         version, changed = worker.tables.read_again(worker.loaded(name), by=key.actor)
     except REFUSALS as error:

@@ -60,7 +60,7 @@ def drop_beyond(cursor: Any, relation: str, encoding: RowEncoding) -> None:  # n
 
 
 def _beyond_of_large(relation: str, encoding: RowEncoding) -> str:
-    """The places of rows that a bound takes away, of units that are too large for an array."""
+    """Return SQL for the places of rows that a bound takes away, of units that are too large for an array."""
     of = f"FROM {relation} WHERE u IN (SELECT u FROM {relation}_over WHERE part < 0)"
     kept = bounded(f"(SELECT *, rowid AS row_at {of}) AS large", encoding, ["row_at", "u"])
     return f"SELECT rowid {of} AND rowid NOT IN (SELECT row_at FROM ({kept}) AS kept_rows)"
