@@ -1,4 +1,4 @@
-"""Charges and refusals of views: they depend on public facts alone, and no refusal looks at a row."""
+"""A view is charged before its rows are looked at: by whatever question, and before every refusal."""
 
 # ruff: noqa: S608 - statements are written out here
 
@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ import pytest
 import sfumato as sf
 from sfumato.domain.table_schema import Schema, parse_schema
 from sfumato.engine.duckdb.duck_session import DuckSession
-from sfumato.errors import QueryError, SfumatoError
+from sfumato.engine.duckdb.duck_table import DuckTable
+from sfumato.errors import BudgetError, EngineError, QueryError, SfumatoError
 from sfumato.ledger.ledger import Ledger
 from sfumato.privacy.loss import Epsilon
 from sfumato.vault.schema_vault import SchemaVault
@@ -110,6 +112,33 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return happened
 
 
+@pytest.mark.parametrize("ask", QUESTIONS.values(), ids=QUESTIONS)
+def test_no_row_is_looked_at_before_the_charge_is_committed(
+    tmp_path: Path, events: list[str], ask: Callable[[SchemaVault], object]
+) -> None:
+    vault = opened(tmp_path)
+    del events[:]
+    ask(vault)
+    assert events[0] == "commit"
+    assert "engine" in events
+    assert vault.remaining.spent.epsilon == Fraction(1, 4)
+
+
+@pytest.mark.parametrize("ask", QUESTIONS.values(), ids=QUESTIONS)
+def test_no_row_is_looked_at_for_a_refusal(
+    tmp_path: Path, events: list[str], ask: Callable[[SchemaVault], object]
+) -> None:
+    """The budget of the dataset is used up, or the cap of an analyst is."""
+    vault = opened(tmp_path, limit="0.2")
+    vault.ledger.set_cap("ann", Epsilon("0.1"))  # type: ignore[attr-defined]
+    del events[:]
+    for asked in (vault, vault.asked_by("ann")):
+        with pytest.raises(BudgetError):
+            ask(asked)
+    assert "engine" not in events
+    assert vault.remaining.spent.epsilon == 0
+
+
 def test_no_row_is_looked_at_for_a_join_that_is_too_large(tmp_path: Path, events: list[str]) -> None:
     vault = opened(tmp_path)
     del events[:]
@@ -118,6 +147,14 @@ def test_no_row_is_looked_at_for_a_join_that_is_too_large(tmp_path: Path, events
         sf.query.sql(vault, f"SELECT COUNT(*) FROM visits v {nine}", loss=LOSS)
     assert events == []
     assert vault.remaining.spent.epsilon == 0
+
+
+def test_a_repeated_question_looks_at_no_row(tmp_path: Path, events: list[str]) -> None:
+    first = QUESTIONS["groups"](opened(tmp_path))
+    again = opened(tmp_path)
+    del events[:]
+    assert QUESTIONS["groups"](again).values == first.values  # type: ignore[attr-defined]
+    assert "engine" not in events
 
 
 def test_charges_and_refusals_are_the_same_for_three_rows_and_for_four_thousand(tmp_path: Path) -> None:
@@ -134,3 +171,25 @@ def test_charges_and_refusals_are_the_same_for_three_rows_and_for_four_thousand(
         seen.append(found)
     assert seen[0] == seen[1]
     assert any("nothing was spent" in each for each in seen[0])
+
+
+@pytest.mark.parametrize(
+    "error", [EngineError("DuckDB ran out of memory over 4,000 rows"), sf.errors.TableError("line 7 is no record")]
+)
+def test_a_failure_after_the_charge_tells_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: SfumatoError
+) -> None:
+    vault = opened(tmp_path)
+
+    def fails(*_: object) -> None:
+        raise error
+
+    with monkeypatch.context() as broken:
+        broken.setattr(DuckTable, "store", fails)
+        with pytest.raises(EngineError, match="the engine failed while it computed this release") as caught:
+            QUESTIONS["count"](vault)
+    assert str(error) not in str(caught.value)
+    assert caught.value.__cause__ is error
+    assert vault.remaining.spent.epsilon == Fraction(1, 4)
+    QUESTIONS["count"](vault)
+    assert vault.remaining.spent.epsilon == Fraction(1, 4), "no noise was drawn, so that it is computed for its charge"
