@@ -30,11 +30,12 @@ from tests.engine import cluster
 
 from sfumato.app.client import ServerError
 from sfumato.app.http.asked_question import read_question
-from sfumato.app.http.problems import RefusalError
+from sfumato.app.http.problems import RefusalError, reply
 from sfumato.app.http.registry import Scope
 from sfumato.app.http.service import Service
 from sfumato.app.http.snapshots import Snapshots
 from sfumato.app.requests.queries import AskRequest
+from sfumato.errors import VersionError
 from sfumato.ledger.entry import Kind
 
 COUNT = "SELECT COUNT(*) FROM people"
@@ -313,6 +314,56 @@ def test_content_that_is_written_in_another_way_is_no_new_version(server, table)
     assert steward.reading("people")["written"] is False
     assert [analyst.ask("people", COUNT, epsilon="1").rows for _ in range(TRIES)] == [first] * TRIES
     assert spent(server) == 1
+
+
+def test_a_content_that_comes_back_is_another_version(server, table):
+    steward, analyst = server.client("stew", Scope.STEWARD), server.client("ana")
+    former = table.read_bytes()
+    analyst.ask("people", COUNT, epsilon="1")
+    doubled(table)
+    assert steward.read_again("people")["version"] == 2
+    table.write_bytes(former)
+    assert steward.read_again("people")["version"] == 3
+    time.sleep(FOLLOWED)
+    analyst.ask("people", COUNT, epsilon="1")
+    assert spent(server) == 2
+
+
+@pytest.mark.parametrize("change", ["one visit of somebody more", "one row of a public table more"])
+def test_a_view_whose_rows_did_not_change_is_charged_in_the_next_version(tmp_path, change):
+    server = Server(f"sqlite:///{tmp_path}/s.ledger", workers=2).start()
+    try:
+        steward, analyst = server.client("stew", Scope.STEWARD), server.client("ana")
+        tables = written(tmp_path / "tables")
+        steward.register("people", source=str(tables / "hospital"), domain=SCHEMA, limit="10")
+        statement = "SELECT sex, COUNT(*) FROM patients WHERE region < 2 GROUP BY sex"
+        analyst.ask("people", statement, epsilon="1")
+        CHANGES[change](tables)
+        assert "nothing" in analyst.ask("people", statement, epsilon="1").cost
+        assert steward.read_again("people")["version"] == 2
+        assert analyst.ask("people", statement, epsilon="1").cost == "epsilon 1"
+        assert spent(server) == 2
+    finally:
+        server.stop()
+
+
+def test_a_worker_that_has_not_heard_of_a_version_charges_nothing(tmp_path, table, monkeypatch):
+    monkeypatch.setattr(Snapshots, "remove_unneeded", lambda _: None)  # without its rows it would fail otherwise
+    url = f"sqlite:///{tmp_path}/s.ledger"
+    form = AskRequest(sql=COUNT, loss={"epsilon": "1"})
+    with closing(Service(url, create=True)) as service, closing(Service(url)) as other:
+        service.register("people", source=str(table), domain=DOMAIN, limit="10", more={})
+        query = form.read(service.loaded("people").domain, ())
+        late = other.vault("people", "ana")
+        doubled(table)
+        service.tables.read_again(service.loaded("people"))
+        with pytest.raises(VersionError) as refused:
+            form.answer(late, query)
+        told = reply(refused.value)
+        assert (told.status_code, told.headers["Retry-After"]) == (503, "1")
+        assert service.loaded("people").ledger.remaining().spent.epsilon == 0
+        time.sleep(FOLLOWED)
+        assert form.answer(other.vault("people", "ana"), query).values[0][0].estimate > 1.5 * ROWS
 
 
 def test_a_source_that_cannot_be_read_leaves_the_last_version(server, table, tmp_path):

@@ -154,6 +154,8 @@ def reply(error: Exception) -> JSONResponse:
     headers = {"WWW-Authenticate": "Bearer"} if found["status"] == 401 else None  # noqa: PLR2004
     if isinstance(error, RefusalError) and error.after is not None:
         headers = {"Retry-After": str(error.after)}
+    if isinstance(error, VersionError):  # the worker looks the version up again within this time
+        headers = {"Retry-After": "1"}
     return JSONResponse(found, found["status"], headers, MEDIA)
 
 
