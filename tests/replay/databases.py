@@ -143,7 +143,9 @@ def one_table(chance: random.Random) -> History:
         extreme = chance.random() < 0.5
         return {"people": [_person(chance, person, extreme=extreme) for _ in range(most)]}
 
-    return _history(chance, document, {"people": COLUMNS}, rows_of, loose={"people": [_person(chance, None)]})
+    loose = _person(chance, None)
+    moved = {**loose, "town": "Kiel"}  # of a column that no question counts
+    return _history(chance, document, {"people": COLUMNS}, rows_of, ({"people": [loose]}, {"people": [moved]}))
 
 
 def _person(chance: random.Random, person: int | None, *, extreme: bool = False) -> Row:
@@ -192,7 +194,8 @@ def linked_tables(chance: random.Random) -> History:
         "drugs": [{"drug": 1, "visit": 2, "dose": 1.0}],  # of no visit
         "codes": CODES,
     }
-    return _history(chance, SCHEMA, LINKED, rows_of, loose=loose)
+    more = {**loose, "codes": [*CODES, {"code": "c9", "chapter": 0}]}  # a public table has a row more
+    return _history(chance, SCHEMA, LINKED, rows_of, (loose, more))
 
 
 def _history(
@@ -200,11 +203,19 @@ def _history(
     document: Mapping[str, Any],
     types: Mapping[str, Any],
     rows_of: Any,
-    *,
-    loose: Rows,
+    nobody: tuple[Rows, Rows],
 ) -> History:
+    """Draw two versions of a database and of its neighbor.
+
+    Args:
+        chance: draws.
+        document: describes the tables.
+        types: the columns of each table.
+        rows_of: draws the rows of a unit.
+        nobody: rows of nobody and public ones, in the first version and as they may be in the second.
+    """
     others = [rows_of(person) for person in (*range(OTHERS), KEPT)]
-    later = [*others[1:], rows_of(OTHERS)]  # the second version has other people as well, or only the first one's rows
+    later = [*others[1:], rows_of(OTHERS)]
     before, after = rows_of(TARGET), rows_of(TARGET)
     absent: Rows = {name: [] for name in types}
     kind = chance.choice(["add", "remove", "change"])
@@ -212,15 +223,16 @@ def _history(
     different = pairs[kind]
     same = (before, before) if chance.random() < 0.5 else (absent, absent)
     in_first, in_second = chance.choice([(True, True), (True, False), (False, True)])
-    public = chance.random() < 0.5  # whether anything else changes between the versions
+    loose, moved = nobody
+    second_version = chance.choice([(others, moved), (others, moved), (later, loose)])
     first, second = (different if here else same for here in (in_first, in_second))
-    versions = [(others, first), (later if public else others, second)]
+    versions = [(others, loose, first), (*second_version, second)]
     left, right = (
-        [_together(types, [*parts, target[side], loose], chance.random) for parts, target in versions]
+        [_together(types, [*parts, of_nobody, target[side]]) for parts, of_nobody, target in versions]
         for side in (0, 1)
     )
     return History(document, types, left, right, units=2 if kind == "change" else 1)
 
 
-def _together(types: Mapping[str, Any], parts: Sequence[Rows], _: Any) -> Rows:
+def _together(types: Mapping[str, Any], parts: Sequence[Rows]) -> Rows:
     return {name: [row for part in parts for row in part.get(name, [])] for name in types}

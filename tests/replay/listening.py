@@ -35,8 +35,11 @@ SILENT = {  # methods of ports that read no row
     *("bytes_in_all", "columns", "derived", "deriving", "dialect", "domain", "joined", "raw", "ready", "reading"),
     *("refuse_keys", "relation", "schema", "stamps", "title", "version"),
 }
-# acts of an owner, for whom keys are checked
-OPENING = {"DuckTable.__init__", "DuckTable.encode", "JoinedTables.__init__"}
+OPENING = {  # acts of an owner, for whom keys are checked and versions of the data are told apart
+    *("DuckTable.__init__", "DuckTable.encode", "DuckTable.encode_with_content", "DuckTable.content"),
+    "DuckTable.write_columns",  # to the snapshot of a server
+    *("DuckJoin.with_content", "JoinedTables.__init__"),
+}
 
 
 @contextmanager

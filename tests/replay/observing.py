@@ -10,7 +10,7 @@ from typing import Any
 
 _NAMED = re.compile(
     r"(?P<digest>\b[0-9a-f]{64}\b)"  # keyed by a secret of the ledger, or of other entries
-    r"|(?P<identifier>\b(?:[0-9a-f]{32}|[0-9a-f]{24})\b)"
+    r"|(?P<identifier>\b(?:[0-9a-f]{32}|[0-9a-f]{24}|[0-9a-f]{12})\b)"
     r"|(?P<table>\b(?:encoded|registered)_[0-9]+)"
     r"|(?P<time>\b20[0-9]{2}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.][0-9]+)?(?:[+]00:00|Z)?)"
 )
@@ -31,7 +31,7 @@ class Names:
 
     def __init__(self, folder: Path) -> None:
         self._folder = str(folder)
-        self._known: dict[str, str] = {}
+        self._known: dict[str, dict[str, str]] = {}
 
     def of(self, text: str) -> str:
         """The text with such names."""
@@ -41,7 +41,8 @@ class Names:
         kind = str(found.lastgroup)
         if kind == "time":
             return "<time>"
-        return self._known.setdefault(found[0], f"<{kind} {len(self._known)}>")
+        known = self._known.setdefault(kind, {})
+        return known.setdefault(found[0], f"<{kind} {len(known)}>")
 
 
 def files(folder: Path, names: Names) -> dict[str, str]:

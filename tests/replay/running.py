@@ -122,7 +122,7 @@ class PythonWay(Way):
             case "new version":
                 self.version = 1
                 self.vault.ledger.close()
-                return self._open()
+                return self._open(new_version=True)
             case "cap":
                 self.vault.ledger.set_cap(step.given["analyst"], _loss(step.given["loss"]))
                 return repr(self.vault.ledger.caps())
@@ -137,11 +137,12 @@ class PythonWay(Way):
                 return _released(self.vault.asked_by(step.by), step)
 
     def _asked_with_other_owners(self, step: Step) -> str:
-        """By another schema of the same tables, in which other people own the visits."""
-        own = self.vault
+        """By the schema, and then by another one of the same tables, in which other people own the visits."""
+        own, asked = self.vault, replace(step, does="ask")
+        said = _released(own.asked_by(step.by), asked)
         try:
             self._open(schema=OTHER_OWNERS)
-            return _released(self.vault.asked_by(step.by), replace(step, does="ask"))
+            return said + _released(self.vault.asked_by(step.by), asked)
         finally:
             self.vault = own
 
@@ -195,7 +196,7 @@ _RELEASES: Mapping[str, Callable[[Any, Mapping[str, Any], Loss], str]] = {
     "batch": _batch,
     "fail": _broken,
     "preview": lambda vault, given, loss: str(
-        query.accuracy(vault.domain, read_statement(given["sql"], vault.domain), loss=loss)
+        query.accuracy(vault.domain, read_statement(given["sql"], vault.domain), loss=loss, confidence=0.95)
     ),
     "quantile": lambda vault, _, loss: str(
         query.choose_quantile(vault, query.median("income").aggregates[0], loss=loss).statement()
@@ -316,6 +317,8 @@ def _body(said: str) -> Any:
 class CommandWay(Way):
     """The command line, in this process."""
 
+    new: tuple[str, ...] = ()  # declares the next version, once
+
     def begin(self) -> str:
         self.write_tables()
         self.described = "schema" if self.linked else "domain"
@@ -326,7 +329,7 @@ class CommandWay(Way):
         loss = _options(step.given.get("loss", {}))
         table = "tables" if self.linked else "tables/people.parquet"
         by = [] if step.by is None else ["--analyst", step.by]
-        released = [f"--{self.described}", f"{self.described}.yaml", "--ledger", "people.ledger", *by, *loss]
+        released = [f"--{self.described}", f"{self.described}.yaml", "--ledger", "people.ledger", *by, *loss, *self.new]
         match step.does:
             case "open" | "look":
                 return self._run("ledger", "show", "people.ledger", "--json", "--all")
@@ -335,7 +338,7 @@ class CommandWay(Way):
             case "cap":
                 return self._run("ledger", "cap", "people.ledger", step.given["analyst"], *loss)
             case "new version":
-                self.version = 1
+                self.version, self.new = 1, ("--new-version",)
                 self.write_tables()
                 return ""
             case "preview":
@@ -343,13 +346,16 @@ class CommandWay(Way):
                 return self._run("query", table, step.given["sql"], *stated, "--accuracy")
             case "ask":
                 more = _options({name: step.given[name] for name in ("discover", "truncation") if name in step.given})
+                self.new = ()
                 return self._run("query", table, step.given["sql"], *released, *more, "--json")
             case "synthesize":
                 method = step.given["method"]
                 more = {"histogram": ["--marginals", "age,sex"], "mwem": ["--rounds", "2"], "mst": []}[method]
                 out = ["--out", "rows.csv", "--save", "model", "--overwrite"]
+                self.new = ()
                 return self._run("synthesize", table, "--method", method, *more, *released, *out)
             case "synthesize tables":
+                self.new = ()
                 return self._run("synthesize", table, *released, "--out", "made", "--overwrite")
         raise ValueError(step.does)
 

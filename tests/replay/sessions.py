@@ -177,8 +177,7 @@ class _Drawing:
         if kind < 0.04:
             return Step("synthesize tables", by, {"loss": loss})
         if kind < 0.14 and self._way == "python":
-            does = self._chance.choice(["ask", "ask with other owners", "ask with other owners"])
-            return Step(does, by, {"sql": OF_DRUGS, "loss": loss}, 3)
+            return Step("ask with other owners", by, {"sql": OF_DRUGS, "loss": LOSSES[self._measure][0]}, 3)
         statement, bound = self._chance.choice(LINKED)
         return Step("ask", by, {"sql": statement, "loss": loss}, bound)
 
