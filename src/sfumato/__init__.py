@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
     from sfumato.query.derived_columns import open_schema
     from sfumato.synthesize import all_marginals
-    from sfumato.vault.vault import open_vault as open  # noqa: A004  (``sf.open`` reads like ``open``)
+    from sfumato.vault.vault_opening import open_vault as open  # noqa: A004  (``sf.open`` reads like ``open``)
 
 _FAMILIES = ("anonymize", "data", "evaluate", "local", "query", "synthesize")
 _NAMES = {
@@ -30,7 +30,7 @@ _NAMES = {
     "Unit": ("sfumato.domain", "Unit"),
     "all_marginals": ("sfumato.synthesize", "all_marginals"),
     "load_domain": ("sfumato.domain", "load"),
-    "open": ("sfumato.vault.vault", "open_vault"),
+    "open": ("sfumato.vault.vault_opening", "open_vault"),
     "open_schema": ("sfumato.query.derived_columns", "open_schema"),
     "open_table": ("sfumato.engine.open", "open_table"),
 }

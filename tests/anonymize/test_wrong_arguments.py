@@ -12,7 +12,8 @@ from sfumato.anonymize import KAnonymity, Quasi, RowLimit
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.errors import InputError
 from sfumato.privacy.loss import Epsilon
-from sfumato.vault.vault import Vault, open_vault
+from sfumato.vault.vault import Vault
+from sfumato.vault.vault_opening import open_vault
 
 DOMAIN = Domain((Integer(name="age", minimum=0, maximum=9, unknown=Unknown.CLAMP),))
 K = [KAnonymity(3)]

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.conftest import ADAPTERS, SPARK, Adapter, odd_rows
 
-from sfumato.domain import Categorical, Domain, Unknown
+from sfumato.domain import Categorical, CsvFormat, Domain, Unknown
 from sfumato.domain.table_schema import parse_schema
 from sfumato.engine.duckdb.duck_table import DuckTable
 from sfumato.engine.exact import reveal
@@ -35,11 +35,11 @@ NAMES = {  # they stay: ledgers hold digests of them
 
 def named(adapter: Adapter, rows: list[dict[str, Any]], folder: Path) -> str:
     folder.mkdir()
-    return adapter.open(rows, folder).encode_with_content(DOMAIN)[1]
+    return adapter.open(rows, folder).encode_with_content(DOMAIN)[1].name
 
 
 def of_table(table: object, domain: Domain = DOMAIN) -> str:
-    return open_table(table).encode_with_content(domain)[1]
+    return open_table(table).encode_with_content(domain)[1].name
 
 
 @pytest.mark.parametrize("adapter", [*ADAPTERS, SLOW], ids=repr)
@@ -125,8 +125,9 @@ def test_files_that_are_written_while_they_are_read_have_no_name(
         return content(self)
 
     monkeypatch.setattr(DuckTable, "content", write_first)
+    _, read = open_table(file).encode_with_content(DOMAIN)
     with pytest.raises(EngineError, match="was written since"):
-        of_table(file)
+        _ = read.name
 
 
 WORD = {"type": "categorical", "values": ["a"], "unknown": "drop"}
@@ -158,13 +159,49 @@ def test_all_tables_of_a_schema_are_in_the_name_the_public_ones_too() -> None:
         "buys": ({"id": [1, 2, 2], "kind": ["x", "y", "x"]}, {"id": [1, 2], "kind": ["x", "y"]}),
         "kinds": ({"kind": ["x", "z"]}, {"kind": ["x", "y", "z"]}),
     }
-    found = {open_tables_with_content(SCHEMA, SHOP)[1]}
-    assert found == {open_tables_with_content(SCHEMA, dict(reversed(SHOP.items())))[1]}
+    found = {open_tables_with_content(SCHEMA, SHOP)[1].name}
+    assert found == {open_tables_with_content(SCHEMA, dict(reversed(SHOP.items())))[1].name}
     for name, tables in changes.items():
-        found |= {open_tables_with_content(SCHEMA, {**SHOP, name: pa.table(each)})[1] for each in tables}
+        found |= {open_tables_with_content(SCHEMA, {**SHOP, name: pa.table(each)})[1].name for each in tables}
     assert len(found) == 7
 
 
 def test_the_encoded_rows_are_those_that_are_named() -> None:
     encoded, _ = open_table(pa.table({"word": ["a", "a", "b"]})).encode_with_content(DOMAIN)
     assert reveal(encoded.marginals([("word",)])[0]).tolist() == [2, 1, 0, 0]
+
+
+def test_the_bytes_of_files_are_named_whatever_the_files_are_called(tmp_path: Path) -> None:
+    def files(place: Path | pa.Table, csv: CsvFormat | None = None) -> str:
+        return open_table(place, csv=csv).encode_with_content(DOMAIN)[1].files
+
+    for name in ("one.csv", "other.csv", "tabs.tsv"):
+        (tmp_path / name).write_text("word\na\nb\n")
+    assert files(tmp_path / "one.csv") == files(tmp_path / "other.csv") != ""
+    found = {files(tmp_path / "one.csv"), files(tmp_path / "tabs.tsv")}
+    found.add(files(tmp_path / "one.csv", CsvFormat(trim=True)))
+    (tmp_path / "one.csv").write_text("word\na\na\n")
+    found.add(files(tmp_path / "one.csv"))
+    assert len(found) == 4
+    assert files(pa.table({"word": ["a"]})) == ""
+
+
+def test_the_files_of_a_schema_have_a_name_if_all_tables_are_files(tmp_path: Path) -> None:
+    for name, table in SHOP.items():
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    first = open_tables_with_content(SCHEMA, tmp_path)[1]
+    assert first.files == open_tables_with_content(SCHEMA, str(tmp_path))[1].files != ""
+    assert first.name == open_tables_with_content(SCHEMA, SHOP)[1].name
+    mixed = {**SHOP, "kinds": str(tmp_path / "kinds.parquet")}
+    assert open_tables_with_content(SCHEMA, mixed)[1].files == ""
+    pq.write_table(pa.table({"kind": ["x", "z"]}), tmp_path / "kinds.parquet")
+    assert open_tables_with_content(SCHEMA, tmp_path)[1].files != first.files
+
+
+def test_a_file_that_is_written_before_its_content_is_asked_for_has_none(tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text("word\na\n")
+    _, content = open_table(file).encode_with_content(DOMAIN)
+    file.write_text("word\nb\n")
+    with pytest.raises(EngineError, match="was written since"):
+        _ = content.name

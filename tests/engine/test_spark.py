@@ -39,7 +39,8 @@ from sfumato.ledger.data_versions import UNDECLARED
 from sfumato.privacy.loss import Epsilon, EpsilonDelta
 from sfumato.synthesize import NoisyTotal, aim, all_marginals, read_zeros
 from sfumato.vault.questions import Marginal
-from sfumato.vault.vault import Vault, open_vault
+from sfumato.vault.vault import Vault
+from sfumato.vault.vault_opening import open_vault
 
 C, D, K = Unknown.CATEGORY, Unknown.DROP, Unknown.CLAMP
 KINDS = [

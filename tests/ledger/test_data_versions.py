@@ -34,9 +34,16 @@ def test_the_first_content_is_version_1(ledger):
 def test_the_same_content_is_the_same_version_and_writes_nothing(ledger):
     first = ledger.declare_version("content", by="ann", new=False)
     head = ledger.verify()
-    assert ledger.declare_version("content", by="bob", new=True) == first
     assert ledger.declare_version("content", by="bob", new=False) == first
     assert ledger.verify() == head
+
+
+def test_a_new_version_begins_whatever_its_content(ledger):
+    """Otherwise whoever sees the number sees whether any row changed."""
+    for content in ("a", "a", "b", "a"):
+        ledger.declare_version(content, by="ann", new=True)
+    assert [version.number for version in ledger.data_versions()] == [1, 2, 3, 4]
+    ledger.verify()
 
 
 def test_other_content_is_refused_unless_it_is_declared(ledger):
@@ -84,7 +91,8 @@ def test_charges_and_versions_stand_in_one_journal(ledger):
 def test_threads_that_declare_at_once_agree(ledger):
     found = []
     threads = [
-        threading.Thread(target=lambda: found.append(ledger.declare_version("a", by="ann", new=True))) for _ in range(8)
+        threading.Thread(target=lambda: found.append(ledger.declare_version("a", by="ann", new=False)))
+        for _ in range(8)
     ]
     for thread in threads:
         thread.start()
@@ -227,12 +235,52 @@ def place(tmp_path):
     return f"sqlite:///{tmp_path / 'late.ledger'}"
 
 
+class Named:
+    """A content, of files or not."""
+
+    def __init__(self, name, files=""):
+        self.name = name
+        self.files = files
+
+
+class Unread:
+    """A content whose rows must not be read."""
+
+    def __init__(self, files):
+        self.files = files
+
+    @property
+    def name(self):
+        pytest.fail("the rows were read")
+
+
+def test_files_with_the_bytes_of_the_last_version_are_not_read_again(ledger):
+    first = ledger.declare_version(Named("a", "bytes"), by="ann", new=False)
+    assert "bytes" not in str(first)
+    head = ledger.verify()
+    assert ledger.declare_version(Unread("bytes"), by="ann", new=False) == first
+    assert ledger.number_of(Unread("bytes"), new=False) == 1
+    assert ledger.declare_version(Named("a", "other bytes"), by="ann", new=False) == first
+    assert ledger.declare_version(Named("a"), by="ann", new=False) == first
+    assert ledger.verify() == head, "the same rows in other files are the same version"
+    second = ledger.declare_version(Unread("bytes"), by="ann", new=True)
+    assert (second.number, second.digest) == (2, first.digest)
+
+
+def test_the_bytes_of_an_earlier_version_are_not_those_of_the_last_one(ledger):
+    for content in (Named("a", "bytes"), Named("b", "more"), Named("a", "bytes")):
+        ledger.declare_version(content, by="ann", new=True)
+    assert [version.number for version in ledger.data_versions()] == [1, 2, 3]
+    with pytest.raises(VersionError):
+        ledger.declare_version(Named("b", "more"), by="ann", new=False)
+
+
 def deferred(place, *, create=False):
     return DeferredLedger(place, "people", Epsilon(1), Epsilon(1), create=create)
 
 
 def test_a_deferred_ledger_declares_with_its_first_release(place, tmp_path):
-    late = deferred(place, create=True).of_content("a", new=False)
+    late = deferred(place, create=True).of_content(Named("a"), new=False)
     assert (late.version, list(tmp_path.iterdir())) == ("1", [])
     with late.releasing(question(0, 1), TENTH, statement="pure", unit=ROW) as reserved:
         reserved.settle(b"first")
@@ -245,18 +293,33 @@ def test_a_deferred_ledger_refuses_other_content_and_writes_nothing(place):
         opened.declare_version("a", by="ann", new=False)
         head = opened.verify()
         with pytest.raises(VersionError, match="differ from version 1"):
-            deferred(place).of_content("b", new=False)
-        late = deferred(place).of_content("b", new=True)
+            deferred(place).of_content(Named("b"), new=False)
+        late = deferred(place).of_content(Named("b"), new=True)
         assert (late.version, opened.verify()) == ("2", head), "only its first release declares it"
         with late.releasing(question(0, 2), TENTH, statement="pure", unit=ROW) as reserved:
             reserved.settle(b"first")
         assert opened.data_version().number == 2
 
 
+def test_a_deferred_ledger_declares_once_for_all_its_releases(place):
+    with open_ledger(place, dataset="people", limit=Epsilon(1), create=True) as opened:
+        opened.declare_version("a", by="ann", new=False)
+    for content, new, version in (("a", True, 2), ("a", False, 2), ("b", True, 3)):
+        late = deferred(place).of_content(Named(content), new=new)
+        assert late.version == str(version)
+        for number in range(3):
+            with late.releasing(question(number, version), TENTH, statement="pure", unit=ROW) as reserved:
+                if reserved.answer is None:
+                    reserved.settle(b"a")
+    with open_ledger(place, dataset="people", limit=None) as opened:
+        kinds = [entry.kind for entry in opened.journal()]
+    assert kinds == [Kind.VERSION, *[Kind.VERSION, *[Kind.RELEASE] * 3] * 2]
+
+
 def test_a_deferred_ledger_whose_version_was_passed_declares_no_other(place):
     with open_ledger(place, dataset="people", limit=Epsilon(1), create=True) as opened:
         opened.declare_version("a", by="ann", new=False)
-        late = deferred(place).of_content("b", new=True)
+        late = deferred(place).of_content(Named("b"), new=True)
         opened.declare_version("c", by="bob", new=True)
         opened.declare_version("d", by="bob", new=True)
         head = opened.verify()

@@ -20,7 +20,7 @@ from sfumato.synthesize.marginal_selection import Limits
 from sfumato.synthesize.structural_zeros import Zeros
 from sfumato.synthesize.synthetic import save
 from sfumato.vault.simulated import SimulatedVault
-from sfumato.vault.vault import open_vault
+from sfumato.vault.vault_opening import open_vault
 
 NONE = np.zeros((3, 3), dtype=bool)
 DOMAIN = Domain(tuple(Categorical(name=name, values=("x", "y", "z"), unknown=Unknown.DROP) for name in "ab"))

@@ -25,7 +25,8 @@ from sfumato.report.release_page import release_page
 from sfumato.synthesize import NoisyTotal, all_marginals, auto, histogram, load, mst, read_codebook, save
 from sfumato.vault.schema_vault import SchemaVault, open_schema
 from sfumato.vault.simulated import SimulatedVault
-from sfumato.vault.vault import Vault, open_vault, open_vault_later
+from sfumato.vault.vault import Vault
+from sfumato.vault.vault_opening import open_vault, open_vault_later
 
 SOURCE = Path(sf.__file__).parent
 NAMES = ("age", "size")

@@ -26,7 +26,8 @@ from sfumato.report.page import Page, Plot, Row, ShownTable
 from sfumato.synthesize import NoisyTotal, aim, all_marginals, auto
 from sfumato.synthesize.synthetic import Synthetic
 from sfumato.vault.release import ReleasedRows
-from sfumato.vault.vault import Vault, declared
+from sfumato.vault.vault import Vault
+from sfumato.vault.vault_opening import declared
 
 CHILDREN_LOSS = Epsilon(1)
 CellCounts: TypeAlias = NDArray[np.int64]

@@ -11,12 +11,27 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.port import Column, ColumnKind
 
 _FIXED = {ColumnKind.BOOLEAN, ColumnKind.INTEGER, ColumnKind.REAL, ColumnKind.DATE}  # without blanks in their text
+
+
+def bytes_name(files: Iterable[str], form: str) -> str:
+    """Name the bytes of files, in whatever order and under whatever names.
+
+    Args:
+        files: their paths.
+        form: how the bytes are read.
+    """
+    digests = []
+    for file in files:
+        with Path(file).open("rb") as opened:
+            digests.append(hashlib.file_digest(opened, "sha256").hexdigest())
+    return _digest([form, sorted(digests)]) if digests else ""
 
 
 def content_statement(
@@ -51,8 +66,8 @@ def content_name(columns: Sequence[Column], found: Sequence[object]) -> str:
 
 
 def content_of_tables(contents: Mapping[str, str]) -> str:
-    """Name several tables by the content of each, whatever their order."""
-    return _digest(sorted(contents.items()))
+    """Name several tables by a name of each, whatever their order; empty if one of them is."""
+    return _digest(sorted(contents.items())) if all(contents.values()) else ""
 
 
 def _digest(value: object) -> str:

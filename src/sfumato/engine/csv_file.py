@@ -52,6 +52,11 @@ class CsvFile:
         """The path."""
         return str(self.path)
 
+    @property
+    def form(self) -> str:
+        """How the bytes are read: as its domain says, or as usual for its name."""
+        return repr(("csv", delimiter(self.path, self.format), self.format))
+
     def relation(self, connection: Any) -> str:  # noqa: ANN401, ARG002 - part of the protocol
         """A ``read_csv`` that leaves nothing to guess."""
         path, packed = (self.path, is_gzip(self.path)) if is_utf8(self.format) else (self._in_utf8, False)

@@ -22,7 +22,7 @@ from sfumato.domain.view import BoundedView
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import Encoding
 from sfumato.engine.open import open_table
-from sfumato.engine.port import ColumnKind, ProtectedTable, Recodable
+from sfumato.engine.port import ColumnKind, Content, ProtectedTable, Recodable
 from sfumato.engine.related_sql import DerivedEncoding
 from sfumato.engine.table_files import CSV_SUFFIXES, shown, table_files
 from sfumato.engine.view_sql import ViewEncoding, found_owners, own_owners, own_rows, owned_rows
@@ -254,7 +254,7 @@ def open_tables(schema: Schema, source: object) -> JoinedTables:
     return JoinedTables(schema, _join_engine(schema, source))
 
 
-def open_tables_with_content(schema: Schema, source: object) -> tuple[JoinedTables, str]:
+def open_tables_with_content(schema: Schema, source: object) -> tuple[JoinedTables, Content]:
     """Open the tables of a schema, and name the content of all their columns, both of one state of the tables.
 
     Args:

@@ -91,7 +91,7 @@ def same_place(one: str, other: str) -> bool:
     schemes = {each.partition("://")[0] for each in (one, other) if "://" in each}
     if len(schemes) == 0 or not schemes <= set(_DATABASES) or not all("://" in each for each in (one, other)):
         return False
-    from sfumato.engine.sql.sql_table import place_of
+    from sfumato.engine.sql.addresses import place_of
 
     places = [place_of(each) for each in (one, other)]
     return places[0] is not None and places[0] == places[1]
@@ -109,6 +109,11 @@ class ParquetFiles:
         """The pattern."""
         return self.pattern
 
+    @property
+    def form(self) -> str:
+        """Parquet says of itself how it is read."""
+        return "parquet"
+
     def relation(self, connection: Any) -> str:  # noqa: ANN401, ARG002 - part of the protocol
         """A ``read_parquet`` without columns made from directory names."""
         return f"read_parquet({quoted(self.pattern)}, hive_partitioning=false)"
@@ -125,6 +130,11 @@ class Frame:
     table: pa.Table
     title: str
     format: CsvFormat | None = None
+
+    @property
+    def form(self) -> str:
+        """None: it has no bytes of a file."""
+        return ""
 
     def relation(self, connection: Any) -> str:  # noqa: ANN401 - a duckdb connection, imported lazily
         """A view of the table, without copying it."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from sfumato.domain import CsvFormat
 from sfumato.engine.domain_fit import MOST_VALUES, draft_domain
-from sfumato.engine.port import Column, ColumnKind, Profile, ProtectedTable, Recodable
+from sfumato.engine.port import Column, ColumnKind, Content, Profile, ProtectedTable, Recodable
 from sfumato.engine.profile import named_like_people
 from sfumato.errors import InputError, TableError
 
@@ -336,7 +336,7 @@ class _Profiled:
     def content(self) -> str:
         raise TableError("the rows are not kept")
 
-    def encode_with_content(self, domain: object) -> tuple[Recodable, str]:
+    def encode_with_content(self, domain: object) -> tuple[Recodable, Content]:
         raise TableError("the rows are not kept", culprit=domain)
 
     def encode(self, domain: object) -> Recodable:

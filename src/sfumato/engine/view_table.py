@@ -14,7 +14,7 @@ from sfumato.domain.view import BoundedView
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import RowEncoding
-from sfumato.engine.port import Column, Profile, Recodable
+from sfumato.engine.port import Column, Content, Profile, Recodable
 from sfumato.engine.view_sql import ViewEncoding
 from sfumato.errors import TableError
 
@@ -50,7 +50,7 @@ class JoinEngine(Protocol):
         """The rows of a small result."""
         ...
 
-    def with_content(self, make: Callable[[], FromTables]) -> tuple[FromTables, str]:
+    def with_content(self, make: Callable[[], FromTables]) -> tuple[FromTables, Content]:
         """Make something of the raw tables, and name the content of all of them, both of one state of the tables.
 
         Raises:
@@ -112,9 +112,9 @@ class ViewTable:
         """
         raise TableError("a view has no content of its own")
 
-    def encode_with_content(self, domain: Domain) -> tuple[Recodable, str]:
+    def encode_with_content(self, domain: Domain) -> tuple[Recodable, Content]:
         """Refuse, as :meth:`content` does."""
-        return self.encode(domain), self.content()
+        return self.encode(domain), Content(self.content)
 
     def encode(self, domain: Domain) -> Recodable:
         """All rows of the view under the unit of a domain; without one no bound takes any of them away."""

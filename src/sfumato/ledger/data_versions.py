@@ -8,12 +8,16 @@ tables differ from the last version; it decides nothing else.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Protocol
+
 from sfumato.errors import VersionError
 from sfumato.ledger.dbapi import Driver
-from sfumato.ledger.entry import DataVersion, Event, Kind, Question
+from sfumato.ledger.entry import DataVersion, Event, Kind, Question, journalled_version
 from sfumato.ledger.journal import entry_from
 from sfumato.ledger.owners import ToldOwners
 from sfumato.ledger.transaction import Transaction, Wanted
+from sfumato.strict_documents import JSON
 
 UNDECLARED = "0"
 """The version that questions carry as long as none is declared."""
@@ -27,67 +31,112 @@ def data_versions(driver: Driver, name: str, *, most: int | None = None) -> list
 
 
 def number_of(digest: str, last: tuple[int, str | None], *, new: bool) -> int:
-    """Return the number of the version that has some content.
+    """Return the number of the version that some content has, or gets.
+
+    A new version is counted whatever its content.  Otherwise whether a version begins would tell whether the rows of
+    anybody changed.
 
     Args:
         digest: of the content, under the ledger's secret.
         last: number and digest of the last declared version; 0 and None before the first.
-        new: whether it may be another content than the last one.
+        new: whether the next version is to be declared.
 
     Raises:
-        VersionError: it is another content, and ``new`` is not set.
+        VersionError: the content differs from that of the last version, and ``new`` is not set.
     """
     number, known = last
-    if digest == known:
-        return number
-    if number and not new:
+    if new or number == 0:
+        return number + 1
+    if digest != known:
         raise VersionError(
             f"the tables differ from version {number} of the data, the last declared one; put them back, or declare "
             "the next version by --new-version (new_version=True in Python), in which every question is charged again",
             culprit=number,
         )
-    return number + 1
+    return number
 
 
-def declare(transaction: Transaction, digest: str, *, by: str, new: bool) -> DataVersion:
-    """Enter a version in the journal, unless the last one has the same content.
+class NamedContent(Protocol):
+    """What tables hold, as an engine names it."""
+
+    @property
+    def files(self) -> str:
+        """A name of the bytes of all their files; empty if they are not made of files."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """A name of all rows and columns, for which the tables may be read once more."""
+        ...
+
+
+@dataclass(frozen=True)
+class ContentDigests:
+    """Digests of a content under a ledger's secret.
+
+    Attributes:
+        digest: of all rows and columns.
+        files: of the bytes of files; empty if there are none.
+    """
+
+    digest: str
+    files: str = ""
+
+    @classmethod
+    def of(cls, content: NamedContent | str, secret: str, last: DataVersion | None) -> ContentDigests:
+        """Digest a content, or a name of one.
+
+        Files with the bytes of the last version have its content, so that their rows are not read again.
+        """
+        if isinstance(content, str):
+            return cls(journalled_version(secret, content))
+        files = journalled_version(secret, f"files {content.files}") if content.files else ""
+        if last is not None and files and files == last.files:
+            return cls(last.digest, files)
+        return cls(journalled_version(secret, content.name), files)
+
+
+def declare(transaction: Transaction, content: ContentDigests, *, by: str, new: bool) -> DataVersion:
+    """Enter a version in the journal: the next one, the first one, or none if the last one has the same content.
 
     Args:
         transaction: of the dataset.
-        digest: of the content, under the ledger's secret.
+        content: of its tables.
         by: the name of who declares it.
-        new: whether it may be another content than the last one.
+        new: whether the next version is declared, whatever the content.
 
     Returns:
         The version that the content has then.
 
     Raises:
-        VersionError: it is another content, and ``new`` is not set.
+        VersionError: the content differs from that of the last version, and ``new`` is not set.
     """
+    digest = content.digest
     number = number_of(digest, (transaction.version, transaction.version_digest), new=new)
     if number == transaction.version:
         return transaction.declared or data_versions(transaction.driver, transaction.name, most=1)[0]
-    question = Question("ledger", "version", {"number": number, "digest": digest, "by": by}, "")
+    files: dict[str, JSON] = {"files": content.files} if content.files else {}
+    question = Question("ledger", "version", {"number": number, "digest": digest, "by": by, **files}, "")
     statement = f"version {number} of the data, declared by {by}"
     transaction.append(Event(Kind.VERSION, question, None, None, statement, None))
     transaction.version, transaction.version_digest = number, digest
-    transaction.declared = DataVersion(number, transaction.time, by, digest)
+    transaction.declared = DataVersion(number, transaction.time, by, digest, content.files)
     return transaction.declared
 
 
 def declare_within(driver: Driver, name: str, digest: str, *, by: str) -> DataVersion:
-    """Enter a version, unless the last one has the same content, as a part of a larger transaction.
+    """Enter the next version, whatever its content, as a part of a larger transaction.
 
     Args:
         driver: in a transaction that writes.
         name: of the dataset.
-        digest: as for :func:`declare`.
-        by: as there.
+        digest: of the content, under the ledger's secret.
+        by: as for :func:`declare`.
 
     Returns:
-        The version that the content has then.
+        The version.
     """
     transaction = Transaction(driver, name, Wanted(), told=ToldOwners())
-    found = declare(transaction, digest, by=by, new=True)
+    found = declare(transaction, ContentDigests(digest), by=by, new=True)
     transaction.close()
     return found

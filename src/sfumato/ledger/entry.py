@@ -302,19 +302,22 @@ class DataVersion:
         time: when it was declared, UTC in ISO 8601.
         declared_by: the name of who declared it.
         digest: a digest of the content under the ledger's secret, hexadecimal.
+        files: such a digest of the bytes of the files in which it was; empty if there were no files.
     """
 
     number: int
     time: str
     declared_by: str
     digest: str
+    files: str
 
     @classmethod
     def of(cls, entry: Entry) -> DataVersion:
         """Read the version that an entry declares."""
         said = entry.question.parameters
         with kept("an entry"):
-            return cls(int(str(said["number"])), entry.time, str(said["by"]), str(said["digest"]))
+            number, files = int(str(said["number"])), str(said.get("files", ""))
+            return cls(number, entry.time, str(said["by"]), str(said["digest"]), files)
 
 
 def _short_parameters(question: Question) -> str:

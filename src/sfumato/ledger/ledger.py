@@ -22,7 +22,7 @@ from sfumato.ledger.account import Account
 from sfumato.ledger.answer_cache import AnswerCache
 from sfumato.ledger.attempts import Attempt, attempts_at
 from sfumato.ledger.audit_log import Actor
-from sfumato.ledger.data_versions import data_versions, declare, number_of
+from sfumato.ledger.data_versions import ContentDigests, NamedContent, data_versions, declare, number_of
 from sfumato.ledger.entry import (
     Answered,
     DataVersion,
@@ -32,7 +32,6 @@ from sfumato.ledger.entry import (
     Question,
     Receipt,
     StoredAnswer,
-    journalled_version,
 )
 from sfumato.ledger.last_written import LastWritten
 from sfumato.ledger.owners import ToldOwners
@@ -232,31 +231,32 @@ class Ledger:
             raise LossError(f"a cap under the limit {self.limit} is stated in the same measure", culprit=cap)
         self._writer.run(Work(Wanted(analysts=frozenset([analyst])), partial(act, analyst=analyst, cap=cap)))
 
-    def declare_version(self, content: str, *, by: str, new: bool) -> DataVersion:
+    def declare_version(self, content: NamedContent | str, *, by: str, new: bool) -> DataVersion:
         """Declare the content of the dataset's tables, and return its version.
 
-        Nothing is written if the last version has the same content.
+        Without ``new`` nothing is written if the last version has the same content.
 
         Args:
-            content: a name of all rows and columns of all tables of the dataset.
+            content: of all tables of the dataset, or a name of all their rows and columns.
             by: the name of who declares it.
-            new: whether the content may differ from that of the last version; it is then the next version.
+            new: whether the next version is declared, whatever the content: that a version begins must not tell
+                whether any row changed.
 
         Raises:
             VersionError: the content differs from that of the last version, and ``new`` is not set.
         """
         refuse_name(by, "who declares a version")
-        digest = journalled_version(self._secret, content)
-        found = self.data_version()
-        if found is not None and found.digest == digest:
-            return found
-        return self._writer.run(Work(Wanted(), partial(declare, digest=digest, by=by, new=new)))
+        last = self.data_version()
+        found = ContentDigests.of(content, self._secret, last)
+        if last is not None and last.digest == found.digest and not new:
+            return last
+        return self._writer.run(Work(Wanted(), partial(declare, content=found, by=by, new=new)))
 
-    def number_of(self, content: str, *, new: bool) -> int:
+    def number_of(self, content: NamedContent | str, *, new: bool) -> int:
         """Return the number of the version that :meth:`declare_version` would return; nothing is written."""
         last = self.data_version()
         known = (0, None) if last is None else (last.number, last.digest)
-        return number_of(journalled_version(self._secret, content), known, new=new)
+        return number_of(ContentDigests.of(content, self._secret, last).digest, known, new=new)
 
     def data_version(self) -> DataVersion | None:
         """Return the last declared version of the data; None before the first."""

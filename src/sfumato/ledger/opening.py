@@ -14,7 +14,7 @@ from sfumato.errors import InputError, LedgerError, LimitError, MissingLedgerErr
 from sfumato.ledger import journal
 from sfumato.ledger.account import Account, limit_units, loss_from, loss_text, refuse_unit, unit_from, unit_text
 from sfumato.ledger.audit_log import Actor
-from sfumato.ledger.data_versions import UNDECLARED
+from sfumato.ledger.data_versions import UNDECLARED, NamedContent
 from sfumato.ledger.dbapi import Driver
 from sfumato.ledger.entry import Question, StoredAnswer, genesis
 from sfumato.ledger.ledger import Ledger, Reserved, Terms, refuse_name
@@ -169,13 +169,14 @@ class DeferredLedger:
     limit: Loss | None
     limit_if_new: Loss | None
     create: bool = False
-    content: str | None = None
+    content: NamedContent | None = None
     version: str = UNDECLARED
+    new_version: bool = False
 
-    def of_content(self, content: str, *, new: bool) -> DeferredLedger:
-        """Return the same ledger for tables of some content, which the first release declares.
+    def of_content(self, content: NamedContent, *, new: bool) -> DeferredLedger:
+        """Return the same ledger for tables of some content, whose version the first release declares.
 
-        ``version`` of what is returned is the one that they have then: the last one, or the next one.
+        ``version`` of what is returned is the last version, or the next one.
 
         Args:
             content: as for :meth:`Ledger.declare_version`.
@@ -188,15 +189,16 @@ class DeferredLedger:
         if held(self.url, self.dataset):
             with open_ledger(self.url, dataset=self.dataset, limit=self.limit) as ledger:
                 number = ledger.number_of(content, new=new)
-        return replace(self, content=content, version=str(number))
+        return replace(self, content=content, version=str(number), new_version=new)
 
     def open(self, unit: Unit | None = None) -> Ledger:
         """Open the ledger, or make it for losses of a unit, and declare the version of the tables."""
         ledger = self._opened(unit)
         try:
-            # a version that others declared meanwhile stays the last one, so that the charge is refused
-            if self.content is not None and str(ledger.number_of(self.content, new=True)) == self.version:
-                ledger.declare_version(self.content, by=Actor.of_machine().name, new=True)
+            if self.content is not None:  # once: later releases are of the version that the first one declared
+                last = ledger.data_version()
+                new = self.new_version and (0 if last is None else last.number) < int(self.version)
+                ledger.declare_version(self.content, by=Actor.of_machine().name, new=new)
         except BaseException:
             ledger.close()
             raise

@@ -37,7 +37,7 @@ from sfumato.privacy.loss import Loss
 from sfumato.query.sql_condition import Place, read_condition
 from sfumato.vault import schema_vault
 from sfumato.vault.schema_vault import SchemaVault
-from sfumato.vault.vault import DATASET, beside
+from sfumato.vault.vault_opening import DATASET, beside
 
 _WORDS = re.compile(r"\w+")
 _PICKS = {
@@ -234,8 +234,8 @@ def open_schema(  # noqa: PLR0913  (keywords, each of which is one line of a cal
         limit: the most that may ever be released of all tables together, for one unit.
         dataset: name of the journal, where one ledger keeps several.
         create: whether to make the ledger, with ``limit``, where there is none.
-        new_version: whether any table may differ from the last version that the ledger knows.  They are then declared
-            as the next version, in which every question is charged again.
+        new_version: whether the tables are declared as the next version, in which every question is charged again.
+            Without it, tables that differ from the last version are refused.
 
     Raises:
         DomainError: the description is wrong, derives what cannot be computed, or is a draft that nobody accepted.

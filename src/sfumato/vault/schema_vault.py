@@ -19,7 +19,8 @@ from sfumato.ledger import Account
 from sfumato.ledger.data_versions import UNDECLARED
 from sfumato.ledger.owners import refuse_other_owners
 from sfumato.privacy.loss import Loss
-from sfumato.vault.vault import DATASET, Journal, Vault, beside, declared
+from sfumato.vault.vault import Journal, Vault
+from sfumato.vault.vault_opening import DATASET, beside, declared
 
 _KEPT = 8  # encoded views
 
@@ -150,8 +151,8 @@ def open_schema(  # noqa: PLR0913  (keywords, each of which is one line of a cal
         limit: the most that may ever be released of all tables together, for one unit.
         dataset: name of the journal, where one ledger keeps several.
         create: whether to make the ledger, with ``limit``, where there is none.
-        new_version: whether any table may differ from the last version that the ledger knows.  They are then declared
-            as the next version, in which every question is charged again.
+        new_version: whether the tables are declared as the next version, in which every question is charged again.
+            Without it, tables that differ from the last version are refused.
 
     Raises:
         DomainError: the description is wrong, or a draft that nobody accepted.

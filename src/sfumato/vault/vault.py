@@ -1,4 +1,4 @@
-"""The vault: a protected table, its public description and its ledger; and how one is opened."""
+"""The vault: a protected table, its public description and its ledger."""
 
 from __future__ import annotations
 
@@ -11,22 +11,18 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 import numpy as np
 import pyarrow as pa
 
-from sfumato.arguments import expect
-from sfumato.domain import Domain, load
+from sfumato.domain import Domain
 from sfumato.domain.domain import Acceptance
 from sfumato.domain.view import BoundedView
 from sfumato.domain.view_words import describe_view
-from sfumato.engine.open import open_table
 from sfumato.engine.port import Encoded
-from sfumato.errors import BudgetError, EngineError, LedgerError, SfumatoError, TableError
+from sfumato.errors import BudgetError, EngineError, SfumatoError, TableError
 from sfumato.ledger import JSON, Account, Answered, Question, StoredAnswer
-from sfumato.ledger.dbapi import file_address
 from sfumato.ledger.entry import digest
 from sfumato.privacy.entropy import DrawnEntropy, OsEntropy
 from sfumato.privacy.loss import Charge, EpsilonDelta, Loss
@@ -40,13 +36,10 @@ from sfumato.vault.scores import Scores
 from sfumato.vault.stored_marginals import REUSED, REUSING, STORED, stored_marginals
 
 if TYPE_CHECKING:
-    from sfumato.ledger import DeferredLedger, Ledger
     from sfumato.ledger.ledger import Reserved, Terms
     from sfumato.ledger.reservation import Admission
 
-DATASET = "default"
 _LISTED = 6  # attributes that a vault is shown with
-_MOST_LINKS = 40  # that lead to one another
 
 
 class Journal(Protocol):
@@ -421,115 +414,3 @@ def _listed(names: Sequence[str]) -> str:
     """The first names, and how many more there are."""
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return ", ".join(names[:_LISTED]) + more
-
-
-def open_vault(  # noqa: PLR0913  (keywords, each of which is one line of a call)
-    table: object,
-    *,
-    domain: Domain | str | Path,
-    ledger: str | None = None,
-    limit: Loss | None = None,
-    dataset: str = DATASET,
-    create: bool = False,
-    new_version: bool = False,
-) -> Vault:
-    """Open a protected table for release; :meth:`Vault.asked_by` names who asks, where the ledger caps analysts.
-
-    Args:
-        table: path of a CSV or Parquet file, a pandas, polars or Arrow frame, or the URL of a table in a
-            database or on Spark.
-        domain: the accepted description, or the path of its YAML file.
-        ledger: database URL of the journal (``sqlite:///people.ledger``, ``postgresql://...``).  Without
-            one, a SQLite file beside the domain file, so that one description has one budget.
-        limit: the most that may ever be released; fixed with the unit when the ledger is made, and from then on
-            only compared.
-        dataset: name of the journal, where one ledger keeps several.
-        create: whether to make the ledger, with ``limit``, where there is none.  Say so once: a program that
-            goes on saying so begins a fresh budget on the day on which the ledger is lost.
-        new_version: whether the table may differ from the last version that the ledger knows.  It is then declared as
-            the next version, in which every question is charged again.
-
-    Raises:
-        DomainError: the description is wrong, or a draft that nobody accepted.
-        TableError: the table cannot be read or does not fit the description.
-        LedgerError: there is no ledger and none is to be made; or it cannot be opened, has another limit, or adds up
-            losses of another unit.
-        VersionError: the table differs from the last version, and ``new_version`` is not set.
-        EngineError: the table was written while it was read.
-    """
-    from sfumato.ledger import open_ledger  # here, as whoever only asks for errors needs no database's library
-
-    expect(domain, Domain | str | Path, "a domain is a Domain or the path of its file")
-    described = _accepted(domain)
-    encoded, content = open_table(table, csv=described.csv).encode_with_content(described)
-    journal = open_ledger(ledger or beside(domain), dataset=dataset, limit=limit, unit=described.unit, create=create)
-    return Vault(encoded, journal, declared(journal, content, new=new_version))
-
-
-def declared(journal: Ledger, content: str, *, new: bool) -> str:
-    """Declare what the tables of a ledger that was just opened hold; it is closed again if that is refused.
-
-    Returns:
-        The version, as questions carry it.
-
-    Raises:
-        VersionError: the content differs from that of the last version, and ``new`` is not set.
-    """
-    from sfumato.ledger.audit_log import Actor
-
-    try:
-        return str(journal.declare_version(content, by=Actor.of_machine().name, new=new).number)
-    except BaseException:
-        journal.close()
-        raise
-
-
-def open_vault_later(
-    table: object,
-    *,
-    domain: Domain | str | Path,
-    ledger: DeferredLedger,
-    analyst: str | None = None,
-    new_version: bool = False,
-) -> Vault:
-    """Open a protected table whose ledger is opened by its first release, and made then if need be.
-
-    Raises:
-        VersionError: the table differs from the last version, and ``new_version`` is not set.
-    """
-    described = _accepted(domain)
-    encoded, content = open_table(table, csv=described.csv).encode_with_content(described)
-    journal = ledger.of_content(content, new=new_version)
-    return Vault(encoded, journal, journal.version, analyst=analyst)
-
-
-def beside(domain: Domain | str | Path) -> str:
-    """URL of the ledger that belongs to a domain file: beside the file itself, by whatever link it is named.
-
-    Raises:
-        LedgerError: the domain is not a file, so there is no place beside it; or it is a link with a ledger of its
-            own beside it.
-    """
-    if isinstance(domain, Domain):
-        raise LedgerError("name a ledger: a domain that is not a file has no ledger beside it", culprit=domain)
-    named = Path(domain)
-    file = named
-    for _ in range(_MOST_LINKS):
-        if not file.is_symlink():
-            break
-        file = file.parent / file.readlink()
-    ledger, other = file.with_suffix(".ledger"), named.with_suffix(".ledger")
-    if file != named and other.exists() and not (ledger.exists() and other.samefile(ledger)):
-        raise LedgerError(
-            f"{named} is a link to {file}, whose ledger is {ledger}, but there is a ledger beside the link as well; "
-            "name the right one by --ledger, or move it beside the file",
-            culprit=domain,
-        )
-    return file_address(ledger)
-
-
-def _accepted(domain: Domain | str | Path) -> Domain:
-    described = domain if isinstance(domain, Domain) else load(domain)
-    described.refuse_draft()
-    described.refuse_changed()
-    return described

@@ -64,8 +64,8 @@ NewVersionOption = Annotated[
     bool,
     typer.Option(
         "--new-version",
-        help="Declare the tables as the next version of the data, if they differ from the last: every question is "
-        "charged again.",
+        help="Declare the tables as the next version of the data, whether they differ from the last or not: every "
+        "question is charged again.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -149,7 +149,7 @@ class Source:
 
     def files(self) -> tuple[str | Path, ...]:
         """What no output may take the place of."""
-        from sfumato.vault.vault import beside
+        from sfumato.vault.vault_opening import beside
 
         return self.table, self.domain, self.ledger or beside(self.domain)
 
@@ -159,7 +159,7 @@ class Source:
         With ``create``, the release makes it, limited to ``limit`` or ``first``.
         """
         from sfumato.engine.table_files import shown
-        from sfumato.vault.vault import open_vault_later
+        from sfumato.vault.vault_opening import open_vault_later
 
         if self.view is not None:
             return self.schema(self.view.schema, first=first).over(self.view.view)
@@ -191,7 +191,7 @@ class Source:
         from sfumato.app.requests.fields import limit_of
         from sfumato.ledger import DeferredLedger
         from sfumato.privacy.loss import Epsilon, plain
-        from sfumato.vault.vault import beside
+        from sfumato.vault.vault_opening import beside
 
         url = beside(self.domain) if self.ledger is None else database(self.ledger)
         remark_log(url)

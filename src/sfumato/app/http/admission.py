@@ -15,7 +15,7 @@ from threading import Lock
 
 from sfumato.app.http.problems import RefusalError, unreadable
 from sfumato.app.http.sources import has_password, is_own_database, with_password
-from sfumato.engine.sql.sql_table import server_of
+from sfumato.engine.sql.addresses import server_of
 from sfumato.engine.table_files import shown
 from sfumato.errors import EngineError
 

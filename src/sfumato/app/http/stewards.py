@@ -52,9 +52,9 @@ def register(form: DatasetRequest, key: Steward, worker: Worker) -> dict[str, An
 def read_again(name: str, key: Steward, worker: Worker) -> dict[str, Any]:
     """Read a table again and declare its content, for every worker.
 
-    Until then every question is answered of the version that was declared last.  If the content differs from that, it
-    is the next version, in which every question is new and is charged.  If it does not, nothing is declared; a dataset
-    that was paused goes on.
+    Until then every question is answered of the version that was declared last.  The content is the next version, in
+    which every question is new and is charged, whether it differs or not: otherwise analysts would see whether any row
+    changed.
     """
     loaded = worker.loaded(name)
     found, changed = worker.tables.read_again(loaded, by=key.actor)

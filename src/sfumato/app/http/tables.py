@@ -131,7 +131,7 @@ class ServedTables:
                 self._keep(name, Held(vault_of(opened, loaded.ledger, declared.number), declared), declared)
 
     def read_again(self, loaded: Loaded, *, by: Actor | None = None) -> tuple[DataVersion, bool]:
-        """Read the source and declare its content; return the version, and whether it is a new one.
+        """Read the source and declare the next version; return it, and whether its content differs from the last one.
 
         Raises:
             RefusalError: the source cannot be read, does not fit its description, or lies where none is served by now,
@@ -144,7 +144,7 @@ class ServedTables:
             content = source.content
             with self.snapshots.taking(source.copied, fingerprint(source.files)) as snapshot:
                 opened = open_copies(found, snapshot.copies, self.snapshots.place(snapshot))
-                before = self.snapshots.declared(name)
+                before = loaded.ledger.data_version()
                 version = self.snapshots.declare(name, content, snapshot, by=by)
         except (TableError, EngineError) as error:
             raise unreadable(error) from error
@@ -153,7 +153,7 @@ class ServedTables:
         with self._locks[name]:
             declared = ServedVersion(version.number, snapshot)
             self._keep(name, Held(vault_of(opened, loaded.ledger, declared.number), declared), declared)
-        return version, version.number != before.number
+        return version, before is None or version.digest != before.digest
 
     def written(self, loaded: Loaded) -> bool | None:
         """Whether files of the source were written, added or removed since they were read; for stewards alone.

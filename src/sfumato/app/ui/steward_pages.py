@@ -218,10 +218,10 @@ def read_again(request: Request, name: str, key: Steward, worker: Worker) -> Res
     except REFUSALS as error:
         found = problem(error)
         return _journal(name, key, worker, problem=found, status=found["status"])
-    if changed:
-        words = f"The table was read. Its content is version {version.number} now, in which every question is charged."
-    else:
-        words = f"The table was read. It is as it was: version {version.number} goes on."
+    told = "It differs from the last version" if changed else "It is as it was"
+    words = (
+        f"The table was read. {told}. Its content is version {version.number} now, in which every question is charged."
+    )
     return leave_note(request, f"{_HERE}/{name}", {"done": words})
 
 

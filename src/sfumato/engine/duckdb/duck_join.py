@@ -13,7 +13,7 @@ from sfumato.engine.duckdb.duck_session import DIALECT
 from sfumato.engine.duckdb.duck_table import DuckStore, DuckTable
 from sfumato.engine.encoded import EncodedRows, LaterStore
 from sfumato.engine.encoding import RowEncoding
-from sfumato.engine.port import Column
+from sfumato.engine.port import Column, Content
 from sfumato.engine.table_files import Stamps
 from sfumato.engine.view_table import FromTables, ViewTable
 from sfumato.errors import EngineError
@@ -56,12 +56,15 @@ class DuckJoin:
         with self._session.cursor(self.title) as cursor:
             return list(cursor.sql(statement).fetchall())
 
-    def with_content(self, make: Callable[[], FromTables]) -> tuple[FromTables, str]:
+    def with_content(self, make: Callable[[], FromTables]) -> tuple[FromTables, Content]:
         """See :class:`sfumato.engine.view_table.JoinEngine`: of files that were not written meanwhile."""
         made = make()
-        contents = {name: table.content() for name, table in self._tables.items()}
+        contents = {name: table.content_while(self.ready) for name, table in self._tables.items()}
         self.ready()
-        return made, content_of_tables(contents)
+        files = content_of_tables({name: each.files for name, each in contents.items()})
+        return made, Content(
+            lambda: content_of_tables({name: each.name for name, each in contents.items()}), files=files
+        )
 
     def ready(self) -> None:
         """See :class:`sfumato.engine.view_table.JoinEngine`."""
@@ -92,6 +95,11 @@ class DuckJoin:
     def title(self) -> str:
         """All of them."""
         return f"the tables {', '.join(self._tables)}"
+
+    @property
+    def form(self) -> str:
+        """None: it has no bytes of its own."""
+        return ""
 
     def relation(self, connection: Any) -> str:  # noqa: ANN401, ARG002 - part of the protocol
         """Nothing that could be read: a view's query names the encoded tables."""

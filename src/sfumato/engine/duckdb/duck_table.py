@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,14 +20,14 @@ from sfumato.domain.unit import SizeOf
 from sfumato.engine.arrays import KeptColumns
 from sfumato.engine.bounding import beyond_bounds, bounded_keys, dropped, unit_sizes
 from sfumato.engine.cell_statements import condition
-from sfumato.engine.content import content_name, content_statement
+from sfumato.engine.content import bytes_name, content_name, content_statement
 from sfumato.engine.contingency import COVER_CELLS, CoverCounts, CoverPlan
 from sfumato.engine.csv_file import CsvFile
 from sfumato.engine.duckdb.duck_bounding import drop_beyond
 from sfumato.engine.duckdb.duck_session import DIALECT, DuckSession, column, shared_session
 from sfumato.engine.encoded import EncodedRows, Fingerprint
 from sfumato.engine.encoding import Encoding, RowEncoding
-from sfumato.engine.port import Column, Counts, Profile, Recodable, Recode
+from sfumato.engine.port import Column, Content, Counts, Profile, Recodable, Recode
 from sfumato.engine.profile import Profiler
 from sfumato.engine.rewriting import relabelled
 from sfumato.engine.table_files import Stamps, complete, quoted, read_labels, write_batches
@@ -50,6 +50,11 @@ class DuckSource(Protocol):
     @property
     def format(self) -> CsvFormat | None:
         """How numbers are spelled in its text, where it is, or was copied from, a CSV file."""
+        ...
+
+    @property
+    def form(self) -> str:
+        """How the bytes of its files are read; empty if there are no files."""
         ...
 
     def relation(self, connection: Any) -> str:  # noqa: ANN401 - a duckdb connection, imported lazily
@@ -144,12 +149,26 @@ class DuckTable:
         store = DuckStore(self, encoding, name, stamps)
         return EncodedRows(store, self, KeptColumns(domain, rows, store.column))
 
-    def encode_with_content(self, domain: Domain) -> tuple[Recodable, str]:
-        """Read the table twice, from files that were not written meanwhile."""
+    def encode_with_content(self, domain: Domain) -> tuple[Recodable, Content]:
+        """Read the table, and the bytes of its files, which were not written meanwhile."""
         encoded = self.encode(domain)
-        content = self.content()
+        content = self.content_while(encoded.ready)
         encoded.ready()
         return encoded, content
+
+    def content_while(self, ready: Callable[[], None]) -> Content:
+        """Name the bytes of the files; rows and columns when that is asked for, unless ``ready`` refuses by then."""
+
+        def name() -> str:
+            found = self.content()
+            ready()
+            return found
+
+        try:
+            files = bytes_name((stamp[0] for stamp in self.source.stamps()), self.source.form)
+        except OSError as error:
+            raise EngineError(f"{self.source.title} was moved or removed while it was read; open it again") from error
+        return Content(name, files=files)
 
     def content(self) -> str:
         """Name all rows and columns as they are now."""

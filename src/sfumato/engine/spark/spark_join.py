@@ -13,7 +13,7 @@ from sfumato.engine.content import content_of_tables
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.encoded import EncodedRows, LaterStore
 from sfumato.engine.encoding import RowEncoding
-from sfumato.engine.port import Column
+from sfumato.engine.port import Column, Content
 from sfumato.engine.spark.spark_session import DIALECT, translating
 from sfumato.engine.spark.spark_table import SparkStore, SparkTable, drop_view
 from sfumato.engine.view_table import FromTables, ViewTable
@@ -62,12 +62,12 @@ class SparkJoin:
         with translating(self.spark, self.title):
             return [tuple(row) for row in self.spark.sql(statement).collect()]
 
-    def with_content(self, make: Callable[[], FromTables]) -> tuple[FromTables, str]:
+    def with_content(self, make: Callable[[], FromTables]) -> tuple[FromTables, Content]:
         """See :class:`sfumato.engine.view_table.JoinEngine`: of files that were not written meanwhile."""
         made = make()
-        contents = {name: table.content() for name, table in self._tables.items()}
+        content = content_of_tables({name: table.content() for name, table in self._tables.items()})
         self.ready()
-        return made, content_of_tables(contents)
+        return made, Content(lambda: content)
 
     def ready(self) -> None:
         """See :class:`sfumato.engine.view_table.JoinEngine`."""

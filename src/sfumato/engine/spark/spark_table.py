@@ -36,7 +36,7 @@ from sfumato.engine.contingency import COVER_CELLS, CoverCounts, CoverPlan
 from sfumato.engine.csv_file import BLANKS, delimiter, refuse_header
 from sfumato.engine.encoded import EncodedRows, Fingerprint
 from sfumato.engine.encoding import Encoding, RowEncoding
-from sfumato.engine.port import ROWS, Column, Counts, Profile, Recodable, Recode
+from sfumato.engine.port import ROWS, Column, Content, Counts, Profile, Recodable, Recode
 from sfumato.engine.profile import Profiler
 from sfumato.engine.rewriting import SparkRewriting
 from sfumato.engine.spark.spark_session import DIALECT, column, session, stopped, translating
@@ -117,12 +117,12 @@ class SparkTable:
             frame.count()
         return EncodedRows(SparkStore(self, encoding, frame, stamps), self)
 
-    def encode_with_content(self, domain: Domain) -> tuple[Recodable, str]:
+    def encode_with_content(self, domain: Domain) -> tuple[Recodable, Content]:
         """Read the table twice, from files that were not written meanwhile."""
         encoded = self.encode(domain)
         content = self.content()
         encoded.ready()
-        return encoded, content
+        return encoded, Content(lambda: content)
 
     def content(self) -> str:
         """Name all rows and columns as they are now."""

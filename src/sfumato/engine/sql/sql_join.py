@@ -15,7 +15,7 @@ from sfumato.engine.content import content_of_tables
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.encoded import EncodedRows, LaterStore
 from sfumato.engine.encoding import RowEncoding
-from sfumato.engine.port import Column
+from sfumato.engine.port import Column, Content
 from sfumato.engine.sql.sql_session import DatabaseSession
 from sfumato.engine.sql.sql_table import SqlStore, SqlTable, in_one_state
 from sfumato.engine.view_table import FromTables, ViewTable
@@ -60,7 +60,7 @@ class SqlJoin:
         """Fetched at once."""
         return self._session.rows(statement)
 
-    def with_content(self, make: Callable[[], FromTables]) -> tuple[FromTables, str]:
+    def with_content(self, make: Callable[[], FromTables]) -> tuple[FromTables, Content]:
         """See :class:`sfumato.engine.view_table.JoinEngine`, and :func:`in_one_state`."""
         return in_one_state(self._session, make, self._content)
 

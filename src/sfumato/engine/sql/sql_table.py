@@ -33,8 +33,9 @@ from sfumato.engine.contingency import CoverPlan
 from sfumato.engine.dialect import Dialect, number
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import Encoding, RowEncoding
-from sfumato.engine.port import Column, ColumnKind, Counts, Profile, Recodable, Recode
+from sfumato.engine.port import Column, ColumnKind, Content, Counts, Profile, Recodable, Recode
 from sfumato.engine.profile import Profiler
+from sfumato.engine.sql.addresses import database_engine
 from sfumato.engine.sql.sql_dialects import MariaDialect
 from sfumato.engine.sql.sql_session import DatabaseSession
 from sfumato.engine.table_files import read_labels, shown, write_batches
@@ -119,11 +120,7 @@ class Rewriting:
         return f"COALESCE({column}, {self.encoding.dialect.string(self.recode.suppressed)})"
 
 
-_DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql"}
-_ELSEWHERE = frozenset({"host", "hostaddr", "port", "service", "servicefile", "unix_socket", "read_default_file"})
 """Options of addresses that lead to another server than the address shows."""
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-_PATIENCE = 10  # seconds for a server to answer
 _ARROW = {
     ColumnKind.TEXT: pa.string(),
     ColumnKind.BOOLEAN: pa.bool_(),
@@ -213,7 +210,7 @@ class SqlTable:
         with self._kept_session() as session:
             return self._encoded(domain, session)
 
-    def encode_with_content(self, domain: Domain) -> tuple[Recodable, str]:
+    def encode_with_content(self, domain: Domain) -> tuple[Recodable, Content]:
         """Read the table twice in one transaction, or three times where the database keeps no snapshot for one."""
         with self._kept_session() as session:
             return in_one_state(session, lambda: self._encoded(domain, session), lambda: self.content_in(session))
@@ -272,7 +269,7 @@ ENCODED = "sfumato_encoded"
 
 def in_one_state(
     session: DatabaseSession, make: Callable[[], FromTables], content: Callable[[], str]
-) -> tuple[FromTables, str]:
+) -> tuple[FromTables, Content]:
     """Make something of tables, and name their content, both of one state of the tables.
 
     MariaDB has no such snapshot.  There the content is named before and after: tables that were changed and changed
@@ -286,7 +283,7 @@ def in_one_state(
         made = make()
         if not held and content() != before:
             raise EngineError("the table was written while it was read; read it again later")
-    return made, before
+    return made, Content(lambda: before)
 
 
 class SqlSource(Protocol):
@@ -462,74 +459,3 @@ def _refuse_bytes(columns: Sequence[Column], dialect: Dialect) -> None:
 def _batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
     columns = [pa.array([row[place] for row in rows], field.type) for place, field in enumerate(schema)]
     return pa.record_batch(columns, schema=schema)
-
-
-def database_engine(place: Any) -> Any:  # noqa: ANN401 - of SQLAlchemy, imported lazily
-    """SQLAlchemy's engine of a database.
-
-    Raises:
-        InputError: its driver is not installed.
-    """
-    import sqlalchemy as sa
-
-    patience = {} if "connect_timeout" in place.query else {"connect_timeout": _PATIENCE}
-    try:
-        return sa.create_engine(
-            place.set(drivername=_DRIVERS[place.drivername]), poolclass=sa.NullPool, connect_args=patience
-        )
-    except ModuleNotFoundError as error:
-        extra = "postgres" if place.drivername == "postgresql" else "mysql"
-        raise InputError(
-            f"{error.name} is not installed; pip install 'sfumato[{extra}]'", culprit=place.database
-        ) from None
-
-
-def server_of(url: str) -> str | None:
-    """The host, and the port if there is one, that an address leads to; None where it does not show where it leads.
-
-    >>> server_of("postgresql://ann:pw@db.example:5433/census?table=people")
-    'db.example:5433'
-    >>> server_of("postgresql://db.example/census?table=people&host=other.example")
-    """
-    import sqlalchemy as sa
-
-    try:
-        parsed = sa.make_url(url)
-    except (sa.exc.ArgumentError, ValueError):
-        return None
-    if parsed.host is None or "," in parsed.host or _ELSEWHERE & {name.lower() for name in parsed.query}:
-        return None
-    return parsed.host if parsed.port is None else f"{parsed.host}:{parsed.port}"
-
-
-def place_of(url: str) -> tuple[str, ...] | None:
-    """Server, database and table that an address leads to, in one spelling; None where it does not show where it leads.
-
-    What an address leaves out is what drivers take: this machine, the usual port, the usual schema.
-
-    >>> place_of("postgres://ann@DB.example/census?table=people")
-    ('postgresql', 'db.example', '5432', 'census', 'public', 'people')
-    >>> place_of("postgresql://bob:pw@db.example:5432/census?table=public.people")
-    ('postgresql', 'db.example', '5432', 'census', 'public', 'people')
-    >>> place_of("mariadb://db/test?table=census.people"), place_of("mysql://db/census?table=people&ssl=1")
-    (('mysql', 'db', '3306', 'census', 'people'), ('mysql', 'db', '3306', 'census', 'people'))
-    """
-    import sqlalchemy as sa
-
-    try:
-        parsed = sa.make_url(url)
-    except (sa.exc.ArgumentError, ValueError):
-        return None
-    options = {name.lower(): value for name, value in parsed.query.items()}
-    elsewhere = _ELSEWHERE - {"host", "hostaddr", "port"}
-    if elsewhere & set(options) or not all(isinstance(value, str) for value in options.values()):
-        return None
-    kind = "postgresql" if parsed.drivername.startswith("postgres") else "mysql"
-    host = str(options.get("hostaddr") or options.get("host") or parsed.host or "localhost").lower().rstrip(".")
-    port = str(options.get("port") or parsed.port or (5432 if kind == "postgresql" else 3306))
-    server = (kind, "localhost" if host in _LOOPBACK else host, port)
-    database = str(options.get("dbname") or parsed.database or parsed.username or "")
-    schema, _, table = str(options.get("table", "")).rpartition(".")
-    if kind == "mysql":  # where a schema is a database
-        return (*server, schema or database, table)
-    return (*server, database, schema or "public", table)
