@@ -258,20 +258,6 @@ def test_a_cap_is_in_the_measure_of_the_limit(ledger):
         ledger.set_cap("ann", Rho("0.1"))
 
 
-def test_the_journal_names_a_version_of_the_data_so_that_nobody_can_check_a_guess(ledger, url):
-    fingerprint = question(4).dataset_version
-    names = []
-    for dataset in ("first", "second"):
-        with open_ledger(url, dataset=dataset, limit=Epsilon(1), create=True) as other:
-            ask(other, 4)
-            ask(other, 5)
-            first, second = other.journal()
-            assert first.question.dataset_version == second.question.dataset_version
-            names.append(first.question.dataset_version)
-            other.verify()
-    assert len({fingerprint, *names}) == 3
-
-
 def test_the_journal_says_everything(ledger):
     ask(ledger, 4, analyst="ann")
     (entry,) = ledger.journal()

@@ -108,7 +108,7 @@ def test_a_server_notices_that_an_old_copy_was_restored_under_it(databases, bash
         people = write_people(tmp_path / "people.parquet")
         service.register("people", source=str(people), domain=DOMAIN, limit="2", more={})
         assert bash(dump, LEDGER=url).returncode == 0
-        ask(service.loaded("people").ledger, 0)
+        service.loaded("people").ledger.declare_version("other", by="ann", new=True)
         Readiness(service).refuse()
         done = bash('pg_restore --exit-on-error --clean --no-owner --dbname="$LEDGER" ledger.dump', LEDGER=url)
         assert done.returncode == 0, done.stderr

@@ -211,7 +211,7 @@ class HttpClient:
         )
 
     def read_again(self, name: str) -> JsonDocument:
-        """Have a table read again: if its content differs from the last version, it is the next one (stewards)."""
+        """Have a table read again: it is the next version, whether its content differs or not (stewards)."""
         return self._done(client_requests.read_again(name))
 
     def reading(self, name: str) -> JsonDocument:

@@ -384,7 +384,7 @@ def test_a_steward_renames_and_retires_a_dataset_on_its_page(server, post, tmp_p
         asked = {"how": "sql", "sql": "SELECT COUNT(*) FROM t"}
         eventually(lambda: post("/datasets/latter/ask", **asked, epsilon="0.5")[0] == 503)
         assert "The dataset is paused" in get(server, "/steward/latter")[1]
-        assert "It is as it was: version 1 goes on." in post("/steward/latter/reading")[1]
+        assert "It is as it was. It is version 2 now" in post("/steward/latter/reading")[1]
         eventually(lambda: post("/datasets/latter/ask", **asked, epsilon="0.5")[0] == 200)
         status, text = post("/datasets/latter/ask", **asked, epsilon="0.1")
         assert (status, "nothing was spent" in text.lower()) == (403, True)

@@ -219,9 +219,7 @@ def read_again(request: Request, name: str, key: Steward, worker: Worker) -> Res
         found = problem(error)
         return _journal(name, key, worker, problem=found, status=found["status"])
     told = "It differs from the last version" if changed else "It is as it was"
-    words = (
-        f"The table was read. {told}. Its content is version {version.number} now, in which every question is charged."
-    )
+    words = f"The table was read. {told}. It is version {version.number} now, in which every question is charged."
     return leave_note(request, f"{_HERE}/{name}", {"done": words})
 
 
