@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sfumato.anonymize.release.request import Quasi
@@ -102,6 +102,7 @@ def test_an_interval_stands_for_the_cells_that_share_a_point_with_it(data, low, 
         )
     )
     closed = (opening == "[", closing == "]")
+    assume(low != high or all(closed))  # an interval such as (1, 1] is empty, and no release writes one
     expected = {code for code in range(attribute.declared) if shares_a_point(attribute, code, low, high, closed)}
     found = compatible(attribute, f"{opening}{low}, {high}{closing}", {})
     assert (found or frozenset()) == expected
