@@ -208,7 +208,8 @@ def test_counts_are_made_whole_on_request_and_it_is_said(simulated):
 def test_an_answer_states_itself(simulated):
     answer = ask(simulated, median("age", by=("sex",)), loss=LOSS)
     stated = answer.to_json()
-    assert stated["guarantee"] == "differential privacy with epsilon = 4 for adding or removing one row"
+    promise = "differential privacy with epsilon = 4 for adding or removing one row"
+    assert stated["guarantee"] == f"SIMULATED, no guarantee: {promise}, if the noise had no seed"
     assert [row["key"] for row in stated["rows"]] == [["F"], ["M"], ["(missing)"], ["(other)"]]
     assert "<table>" in answer.to_html()
     assert "(missing)" in answer.to_html()

@@ -217,7 +217,7 @@ def test_a_steward_confirms_a_second_budget_lifts_a_cap_and_has_a_table_read_aga
         steward.goto(f"{started.address}/steward/{name}")
         expect(steward.get_by_role("alert")).to_contain_text("The files of the table were written since")
         steward.get_by_role("button", name="Read the table again").click()
-        expect(steward.get_by_role("status")).to_contain_text("Its content is version 2 now")
+        expect(steward.get_by_role("status")).to_contain_text("It is version 2 now")
         accessible(steward)
     statement.get_by_role("button", name="Ask").click()
     expect(bea.get_by_label("Budget and history")).to_contain_text("epsilon = 0.8 left of epsilon = 1")
