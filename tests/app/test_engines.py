@@ -225,7 +225,7 @@ def judged(workspace: Workspace, released: Path) -> tuple[list[list[float]], lis
     release = ("TABLE", str(released), "--domain", "people.yaml", "--holdout", "HOLDOUT", "--claim", "none")
     made = workspace.json("evaluate", *release, "--out", "page.html", "--target", "town")
     assert (workspace.folder / "page.html").stat().st_size > 0
-    attacks = [line["attack"] for line in workspace.json("attack", *release, "--people", "40")]
+    attacks = [line["attack"] for line in workspace.json("attack", *release, "--people", "40")["attacks"]]
     return [release["marginals"] for release in made["releases"]], attacks
 
 

@@ -81,7 +81,7 @@ CLAIMS = ["--claim", "epsilon=1", "--claim", "none", "--hierarchy", "town=towns.
 
 def test_attack_tells_a_copy_from_protection(workspace: Path) -> None:
     out, _ = sfumato("attack", *FILES, *CLAIMS, "--json", cwd=workspace)
-    lines = {(line["release"], line["attack"]): line for line in json.loads(out)}
+    lines = {(line["release"], line["attack"]): line for line in json.loads(out)["attacks"]}
     assert len(lines) == 10
     copied = lines["copy.parquet", "membership"]
     assert copied["low"] > copied["bound"] > 0  # it does not keep what it promises
@@ -98,6 +98,7 @@ def test_evaluate_writes_one_page(workspace: Path) -> None:
     assert page.count("<figure") == 10
     assert "[5/5]" in err
     value = json.loads(out)
+    assert value["notice"].endswith("they are for its owner alone.")
     assert [each["name"] for each in value["releases"]][3:] == ["copy.parquet", "coarse.csv"]
     assert value["releases"][3]["marginals"] == [1, 1, 1]
     assert all(each["real_columns"] == {} for each in value["releases"])
@@ -222,6 +223,7 @@ def test_frontier_runs_every_family_and_goes_on(workspace: Path) -> None:
     arguments = ["frontier", "people.csv", "--domain", "people.yaml", "--holdout", "others.csv", "--quasi", "age,town"]
     out, err = sfumato(*arguments, "--cache", "kept", "--out", "one.html", "--json", cwd=workspace)
     assert len(json.loads(out)["releases"]) == 19
+    assert json.loads(out)["notice"].endswith("they are for its owner alone.")
     assert "[19/19]" in err
     again, _ = sfumato(*arguments, "--cache", "kept", "--out", "two.html", "--json", cwd=workspace)
     assert json.loads(again)["releases"] == json.loads(out)["releases"]

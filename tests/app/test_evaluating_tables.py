@@ -40,6 +40,7 @@ def test_its_page_and_json(place: Path) -> None:
     found = json.loads(sfumato(*JUDGE, *arguments, cwd=place)[0])
     assert [edge["children"] for edge in found["edges"]] == ["visits", "drugs"]
     assert found["claim"] is None
+    assert found["notice"].endswith("they are for its owner alone.")
     assert {each["attack"] for each in found["attacks"]} >= {"membership of a family (visits)"}
     page = (place / "page.html").read_text()
     for words in ("Internal:", "How many visits", "Two of one parent: visits", "One and the next: visits"):

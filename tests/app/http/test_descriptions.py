@@ -46,6 +46,7 @@ def test_a_table_is_drafted_with_how_it_is_written_accepted_and_registered(serve
     rows = [f"{n % 40};{n % 90};{'ABC'[n % 3]};{n},5" for n in range(400)]
     table.write_text("\n".join(["person;age;ward;cost", *rows]) + "\n")
     found = steward.draft(str(table))
+    assert found["notice"].endswith("they are for its owner alone.")
     assert found["domain"]["draft"] is True
     assert found["domain"]["csv"] == {"delimiter": ";", "decimal": ","}
     assert any(each.startswith("Left out person: its values seem to be people") for each in found["remarks"])

@@ -31,6 +31,7 @@ from sfumato.app.cli.conventions import (
     TrimOption,
     columns,
     domain_or_schema,
+    exact_result,
     folder,
     refuse_clashes,
     remark,
@@ -344,7 +345,6 @@ def risk(
         )
     if unit is None:
         remark("Classes are counted in rows. If a domain names units by an id, they are counted in units (--domain).")
-    remark("Exact figures, for the owner of the table.")
     lines = [{"attacker": "prosecutor", **asdict(found.prosecutor)}]
     if found.journalist is not None:
         lines.append({"attacker": "journalist", **asdict(found.journalist)})
@@ -365,7 +365,7 @@ def risk(
             f"\nBoth models: {uniques.zayatz:.6g} (Zayatz), {uniques.pitman:.6g} (Pitman)"
         )
     value = {**found.to_json(), "population_uniques": None if uniques is None else asdict(uniques)}
-    result(value, text, as_json=as_json)
+    exact_result(value, text, as_json=as_json)
 
 
 def unit_column(table: str, domain: Path | None, view: TableView | None) -> str | None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sfumato.app.requests.methods import EXACT_FIGURES
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:
@@ -254,6 +255,11 @@ def database(ledger: str) -> str:
 def result(value: Mapping[str, Any] | Sequence[Any], text: str, *, as_json: bool) -> None:
     """Print a result: ``value`` as JSON, or ``text`` for people."""
     typer.echo(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False, default=str) if as_json else text)
+
+
+def exact_result(value: Mapping[str, Any], text: str, *, as_json: bool) -> None:
+    """Print figures that were read off the rows without noise, and that they are for the owner of the table alone."""
+    result({"notice": EXACT_FIGURES, **value}, f"{text}\n\n{EXACT_FIGURES}", as_json=as_json)
 
 
 def remark(text: str) -> None:

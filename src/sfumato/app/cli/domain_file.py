@@ -18,6 +18,7 @@ from sfumato.app.cli.conventions import (
     ThousandsOption,
     TrimOption,
     columns,
+    exact_result,
     refuse_clashes,
     remark,
     result,
@@ -102,7 +103,8 @@ def accept(
     told = "".join(f"Risky: {risk}.\n" for risk in found)
     if table is None:
         told += "Without --table nothing tells what was read off the data.\n"
-    result(value, f"{told}{path} is accepted by {acceptance.by}, {acceptance.at}.", as_json=as_json)
+    show_result = result if table is None else exact_result
+    show_result(value, f"{told}{path} is accepted by {acceptance.by}, {acceptance.at}.", as_json=as_json)
 
 
 @app.command()
@@ -152,7 +154,8 @@ def check(
             )
             if cut.without_id:
                 text += f" {cut.without_id:,} more rows have no {domain.unit.column}, and are left out of everything."
-        text += "\n\nThese counts are exact: they are for the owner of the table only."
+        exact_result(value, text, as_json=as_json)
+        return
     result(value, text, as_json=as_json)
 
 

@@ -19,6 +19,7 @@ from sfumato.app.cli.conventions import (
     RhoOption,
     columns,
     domain_or_schema,
+    exact_result,
     existing,
     refuse_clashes,
     remark,
@@ -195,7 +196,7 @@ def evaluate(
         }
         for each in found.results
     ]
-    result(
+    exact_result(
         {"page": str(out), "releases": [told(each) for each in found.results]},
         f"{columns(lines)}\n\n{_sample_lines(found.results)}\n\nPage: {out}",
         as_json=as_json,
@@ -238,7 +239,7 @@ def attack(
         with working(f"Attacking {each.name}"):
             found = attack_rows(each.release, split.members, split.controls, claim=each.claim, people=people, seed=seed)
         lines += _attack_lines(each.name, found.results, found.headline)
-    result(lines, columns(lines), as_json=as_json)
+    exact_result({"attacks": lines}, columns(lines), as_json=as_json)
 
 
 def audit(
@@ -371,7 +372,7 @@ def frontier(
         }
         for each in found.results
     ]
-    result({"page": str(out), "releases": lines}, f"{columns(lines)}\n\nPage: {out}", as_json=as_json)
+    exact_result({"page": str(out), "releases": lines}, f"{columns(lines)}\n\nPage: {out}", as_json=as_json)
 
 
 def _described(path: Path, viewed: TableView | None) -> Domain:

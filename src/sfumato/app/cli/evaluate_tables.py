@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sfumato.app.cli.conventions import columns, refuse_clashes, remark, result, working
+from sfumato.app.cli.conventions import columns, exact_result, refuse_clashes, remark, working
 from sfumato.errors import InputError, counted
 from sfumato.extras import require
 
@@ -71,7 +71,7 @@ def evaluate_tables(given: TablesToJudge, *, overwrite: bool, as_json: bool) -> 
             given.out, render_interactive(family_page(title, found, internal=given.internal)), overwrite=overwrite
         )
     value = found.to_json(internal=given.internal) | ({} if given.out is None else {"page": str(given.out)})
-    result(value, _told(found) + page, as_json=as_json)
+    exact_result(value, _told(found) + page, as_json=as_json)
 
 
 def _given(orders: Sequence[str]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from sfumato.app.cli.conventions import (
     JsonOption,
     OverwriteOption,
     columns,
+    exact_result,
     refuse_clashes,
     remark,
     result,
@@ -155,9 +156,10 @@ def check_schema(
         shares = [{"view of": each.view, "rows": each.rows, "cut": each.cut, "of units": each.units} for each in cut]
         text += (
             f"\n\nKeys name one row each.\n\n{columns(lines)}\n\nWhat the bounds on the rows of one {schema.id} leave "
-            f"out:\n{columns(shares)}\nAnswers are of the rest, and their intervals say nothing of what is cut.\n\n"
-            "These counts are exact and as secret as the tables: they are for their owner only."
+            f"out:\n{columns(shares)}\nAnswers are of the rest, and their intervals say nothing of what is cut."
         )
+        exact_result(value, text, as_json=as_json)
+        return
     result(value, text, as_json=as_json)
 
 
@@ -208,7 +210,8 @@ def accept_file(
     told = "".join(f"Risky: {risk}.\n" for risk in found)
     if tables is None:
         told += "Without --tables nothing tells whether keys name one row each, and what was read off the data.\n"
-    result(value, f"{told}{path} is accepted by {acceptance.by}, {acceptance.at}.", as_json=as_json)
+    show_result = result if tables is None else exact_result
+    show_result(value, f"{told}{path} is accepted by {acceptance.by}, {acceptance.at}.", as_json=as_json)
 
 
 def _state(schema: Schema) -> str:

@@ -19,6 +19,7 @@ from sfumato.app.http.admission import TablePlaces
 from sfumato.app.http.problems import unreadable, unusable
 from sfumato.app.http.table_reading import Described, described
 from sfumato.app.requests.administration import AcceptanceRequest, DraftRequest
+from sfumato.app.requests.methods import EXACT_FIGURES
 from sfumato.domain.domain import Acceptance
 from sfumato.domain.table_schema import Schema
 from sfumato.engine.csv_file import how_written
@@ -45,7 +46,7 @@ class DescriptionDraft:
 def draft(form: DraftRequest, _: Steward, worker: Worker) -> dict[str, Any]:
     """Draft the domain of a table, or the schema of the tables of a folder or database; nothing is registered."""
     found = drafted(form.source, worker.places, unit=form.unit, name=form.name)
-    return {"domain": found.document, "remarks": list(found.remarks)}
+    return {"notice": EXACT_FIGURES, "domain": found.document, "remarks": list(found.remarks)}
 
 
 @router.post("/acceptances")
@@ -56,7 +57,8 @@ def accept(form: AcceptanceRequest, key: Steward, worker: Worker) -> dict[str, A
     """
     found = read_described(form.domain)
     told = () if form.source is None else looked_at(found, form.source, worker.places)
-    return {"domain": accepted(found, by=key.name), "risks": list(told)}
+    notice = {} if form.source is None else {"notice": EXACT_FIGURES}
+    return {**notice, "domain": accepted(found, by=key.name), "risks": list(told)}
 
 
 def drafted(source: str, places: TablePlaces, *, unit: str | None = None, name: str | None = None) -> DescriptionDraft:
