@@ -14,7 +14,7 @@ from tests.services import require
 
 from sfumato import data
 from sfumato.errors import SfumatoError
-from sfumato_labs import interactive, mondrian, run
+from sfumato_labs import filtering_study, mondrian, run
 
 DRIVERS = {"SFUMATO_TEST_POSTGRES": "postgresql+psycopg", "SFUMATO_TEST_MARIADB": "mysql+pymysql"}
 PEOPLE = 1300  # the least of which gradient descent makes a step
@@ -61,7 +61,7 @@ def expected(file):
 @pytest.fixture
 def quick(monkeypatch):
     monkeypatch.setattr(mondrian, "EFFORT", 0)
-    monkeypatch.setattr(interactive, "MOST_RECORDS", 100)
+    monkeypatch.setattr(filtering_study, "MOST_RECORDS", 100)
 
 
 def compared(result):
