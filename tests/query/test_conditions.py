@@ -359,7 +359,12 @@ def from_journal(said: Any, domain: Domain) -> NDArray[np.bool_]:
     ((kind, value),) = said.items()
     if kind == "among":
         name, ranges = value
-        codes = [code for first, last in ranges for code in range(first, last + 1)]
+        codes = [
+            code + step * place
+            for first, last, step, number in ((*each, 0, 1)[:4] if len(each) == 2 else each for each in ranges)
+            for place in range(number)
+            for code in range(first, last + 1)
+        ]
         held = np.isin(np.arange(domain[name].size), codes)
         return held.reshape([-1 if each == name else 1 for each in domain.names])
     parts = [from_journal(part, domain) for part in value] if kind != "not" else [from_journal(value, domain)]

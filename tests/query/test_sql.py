@@ -219,7 +219,7 @@ REFUSED = [
     ("SELECT COUNT(* FROM t", 1, 16, "not SQL"),
     ('SELECT COUNT(*) FROM t WHERE "AGE" = 1', 1, 30, "no attribute"),
     ("SELECT COUNT(*) FROM t WHERE " + "(" * 3000 + "age = 1" + ")" * 3000, 1, 1, "deeply"),
-    ("SELECT COUNT(*) FROM t -- " + "x" * 10_000, 1, 1, "characters"),
+    ("SELECT COUNT(*) FROM t -- " + "x" * 1_000_000, 1, 1, "characters"),
 ]
 
 

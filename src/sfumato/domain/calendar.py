@@ -11,9 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import MAXYEAR, UTC, date, datetime, timedelta
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from sfumato.bounded_cache import cached
 from sfumato.errors import DomainError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 DAY = 86_400
 HOUR = 3_600
@@ -130,7 +135,7 @@ EXTRACTED = {part.sql: name for name, part in _PARTS.items()} | {"YEAR": "year"}
 """What ``EXTRACT`` calls the maps."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CalendarMap:
     """A public map of the periods of a grain: coarser periods, or a part of the date such as its weekday.
 
@@ -139,14 +144,14 @@ class CalendarMap:
     Attributes:
         name: such as ``month`` or ``weekday``.
         labels: one a cell, in order.
-        cells: of each period, in order, its cell.
-        numbers: of each cell what it is compared by.
+        cells: of each period, in order, its cell; shape ``(periods,)``.
+        numbers: of each cell what it is compared by; they increase.
         grain: of the coarser periods; None of a part.
     """
 
     name: str
     labels: tuple[str, ...]
-    cells: tuple[int, ...]
+    cells: NDArray[np.int32]
     numbers: tuple[int, ...]
     grain: Grain | None
 
@@ -179,27 +184,40 @@ def calendar_map(name: str, by: Grain, first: int, last: int) -> CalendarMap:
         DomainError: the periods have no such map.
 
     >>> first, last = Grain.DAY.of(date(2023, 1, 30)), Grain.DAY.of(date(2023, 2, 2))
-    >>> calendar_map("month", Grain.DAY, first, last).cells
-    (0, 0, 1, 1)
+    >>> calendar_map("month", Grain.DAY, first, last).cells.tolist()
+    [0, 0, 1, 1]
     """
     if name not in maps(by):
         raise DomainError(f"a date by {by} has no {name}; it has {', '.join(maps(by))}", culprit=name)
-    days = [(by.first_day(period), period % _HOURS if by is Grain.HOUR else 0) for period in range(first, last + 1)]
+    import numpy as np  # here, as most domains can do without
+
     if name in _PARTS:
-        numbers = [_PARTS[name].number(day, hour) for day, hour in days]
-        found = sorted(set(numbers))
-        labels = tuple(WEEKDAYS[number - 1] if name == "weekday" else str(number) for number in found)
-        place = {number: cell for cell, number in enumerate(found)}
-        return CalendarMap(name, labels, tuple(place[number] for number in numbers), tuple(found), None)
+        values = _numbers(_PARTS[name].number, by, first, last)
+        found, cells = np.unique(values, return_inverse=True)
+        numbers = tuple(found.tolist())
+        labels = tuple(WEEKDAYS[number - 1] if name == "weekday" else str(number) for number in numbers)
+        return CalendarMap(name, labels, cells.astype(np.int32), numbers, None)
     grain = Grain(name)
-    periods = [grain.of(day, hour) for day, hour in days]
-    every = range(periods[0], periods[-1] + 1)
+    periods = _numbers(grain.of, by, first, last)
+    every = range(int(periods[0]), int(periods[-1]) + 1)
     starts = tuple(
         period * HOUR if grain is Grain.HOUR else grain.first_day(period).toordinal() * DAY for period in every
     )
-    return CalendarMap(
-        grain.value, tuple(map(grain.label, every)), tuple(period - periods[0] for period in periods), starts, grain
-    )
+    labels = tuple(map(grain.label, every))
+    return CalendarMap(grain.value, labels, (periods - every[0]).astype(np.int32), starts, grain)
+
+
+def _numbers(number: Callable[[date, int], int], by: Grain, first: int, last: int) -> NDArray[np.int64]:
+    """A number of each of some periods, by its first day and, of hours, by its hour."""
+    import numpy as np
+
+    if by is not Grain.HOUR:
+        return np.array([number(by.first_day(period), 0) for period in range(first, last + 1)], dtype=np.int64)
+    days = range(first // _HOURS, last // _HOURS + 1)
+    opening = np.array([[number(date.fromordinal(day), hour) for hour in (0, 1)] for day in days], dtype=np.int64)
+    step = opening[0, 1] - opening[0, 0]  # an hour counts the same on all days, or not at all
+    every: NDArray[np.int64] = (opening[:, :1] + step * np.arange(_HOURS)).reshape(-1)
+    return every[first % _HOURS :][: last - first + 1]
 
 
 def known_part(by: Grain, part: str) -> str:

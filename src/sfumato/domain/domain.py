@@ -13,13 +13,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sfumato.arguments import expect_all, listed
-from sfumato.bounded_cache import Shared
+from sfumato.bounded_cache import Shared, cached
 from sfumato.domain.attribute import Attribute, Categorical, Date, Dated, Integer, Numeric, Real, Role, Timestamp
 from sfumato.domain.calendar import CalendarMap, calendar_map, maps
 from sfumato.domain.unit import Unit
 from sfumato.errors import DomainError, QueryError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from sfumato.domain.hierarchy.levels import Hierarchy
 
 SCHEMA_VERSION = 1
@@ -97,6 +100,13 @@ class Grouping:
     groups: tuple[int, ...] | None = None
     calendar: CalendarMap | None = None
 
+    @cached_property
+    def cell_of_code(self) -> NDArray[np.int32]:
+        """The cell of each code, as an array; of an attribute the codes themselves."""
+        import numpy as np  # here, as most domains can do without
+
+        return np.array(range(len(self.labels)) if self.groups is None else self.groups, dtype=np.int32)
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -145,13 +155,9 @@ def _calendar_grouping(attribute: Dated, name: str) -> Grouping:
     """The cells of a calendar map, after which those for missing and unknown values stay as they are."""
     found = calendar_map(name, attribute.by, *attribute.periods)
     beside = range(len(found.labels), len(found.labels) + attribute.size - attribute.declared)
-    return Grouping(
-        f"{name}({attribute.name})",
-        attribute.name,
-        (*found.labels, *attribute.labels()[attribute.declared :]),
-        (*found.cells, *beside),
-        found,
-    )
+    more = map(attribute.label, range(attribute.declared, attribute.size))
+    groups = (*found.cells.tolist(), *beside)
+    return Grouping(f"{name}({attribute.name})", attribute.name, (*found.labels, *more), groups, found)
 
 
 @dataclass(frozen=True)
@@ -293,6 +299,9 @@ class Domain(Shared):
         Raises:
             DomainError: no such attribute, or none of its levels or calendar maps is called so.
         """
+        return _grouping(self, name)
+
+    def _grouping(self, name: str) -> Grouping:
         if name in self:
             return Grouping(name, name, self[name].labels())
         asked = _LEVEL_OF.fullmatch(name)
@@ -398,6 +407,11 @@ class Domain(Shared):
         return {
             name: {key: value for key, value in said.items() if key != "attribute"} for name, said in described.items()
         }
+
+
+@cached(lambda _, found: 500 + 70 * len(found.labels) + 20 * len(found.groups or ()))
+def _grouping(domain: Domain, name: str) -> Grouping:
+    return domain._grouping(name)  # noqa: SLF001  (its own)
 
 
 def numeric(domain: Domain, name: str) -> Numeric:

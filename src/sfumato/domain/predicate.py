@@ -6,11 +6,13 @@ by ranges of their codes, so that a comparison takes as much room for a million 
 
 from __future__ import annotations
 
+import hashlib
+import json
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import chain, groupby
 from operator import index, itemgetter
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -132,6 +134,22 @@ class CodeRanges:
         """The greatest code of a set that is not empty."""
         return self.bounds[-1] - 1
 
+    def to_json(self) -> list[list[int]]:
+        """Return the first and the last code of each range; of three and more in equal steps also step and number.
+
+        >>> CodeRanges.of([0, 1, 2, 7, 14, 21, 30]).to_json()
+        [[0, 2], [7, 7, 7, 3], [30, 30]]
+        """
+        runs: list[list[int]] = []  # first, last, step to the next, number
+        for first, last in self.ranges:
+            if runs:
+                latest, step = runs[-1], first - runs[-1][0]
+                if last - first == latest[1] - latest[0] and (latest[3] == 1 or step == latest[2] * latest[3]):
+                    runs[-1] = [*latest[:2], latest[2] or step, latest[3] + 1]
+                    continue
+            runs.append([first, last, 0, 1])
+        return [each for run in runs for each in _spelled(*run)]
+
     def within(self, size: int) -> bool:
         """Return whether all codes are from 0 to below ``size``."""
         return not self.bounds or (self.bounds[0] >= 0 and self.bounds[-1] <= size)
@@ -159,6 +177,12 @@ class CodeRanges:
             return self.mask(size).take(codes)
         inside: NDArray[np.bool_] = np.searchsorted(np.array(self.bounds), codes, side="right") % 2 == 1
         return inside
+
+
+def _spelled(first: int, last: int, step: int, number: int) -> list[list[int]]:
+    if number > 2:  # noqa: PLR2004  (two are spelled one by one)
+        return [[first, last, step, number]]
+    return [[first + place * step, last + place * step] for place in range(number)]
 
 
 def _swept(sets: Sequence[tuple[CodeRanges, int]], *, least: int) -> CodeRanges:
@@ -207,8 +231,18 @@ class Predicate(ABC):
 
     @property
     def held_bytes(self) -> int:
-        """About how many bytes it holds."""
+        """About how many bytes it holds, with its form in the journal."""
         return self.fold(_BYTES)
+
+    @cached_property
+    def to_json(self) -> dict[str, Anything]:
+        """JSON values for the journal: equal conditions in normal form have equal JSON.  Nobody may change them."""
+        return self.fold(_JSON)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of :attr:`to_json`, hexadecimal."""
+        return hashlib.sha256(json.dumps(self.to_json, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, init=False)
@@ -299,10 +333,18 @@ _ATTRIBUTES = Fold(
 
 
 _BYTES = Fold[int](
-    among=lambda part: 400 + 40 * len(part.codes.bounds),
+    among=lambda part: 800 + 160 * len(part.codes.bounds),
     every=lambda parts: 200 + sum(parts),
     some=lambda parts: 200 + sum(parts),
     negated=lambda part: 100 + part,
+)
+
+
+_JSON = Fold[dict[str, Anything]](
+    among=lambda part: {"among": [part.attribute, part.codes.to_json()]},
+    every=lambda parts: {"all": sorted(parts, key=repr)},
+    some=lambda parts: {"any": sorted(parts, key=repr)},
+    negated=lambda part: {"not": part},
 )
 
 

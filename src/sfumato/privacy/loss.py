@@ -62,6 +62,8 @@ def exact(value: Number, *, name: str = "number") -> Fraction:
                 number = None
             case float():
                 number = Fraction(repr(float(value)))
+            case str() if value.isascii() and value.isdigit() and len(value) <= _DIGITS:
+                number = Fraction(int(value))
             case str():
                 number = _spelled(value)
             case Decimal():

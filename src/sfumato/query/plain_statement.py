@@ -19,9 +19,9 @@ from sfumato.errors import SfumatoError
 from sfumato.privacy.loss import exact
 from sfumato.query.aggregate import Aggregate, Average, Count, Distinct, Total, Variance
 from sfumato.query.hierarchical_histogram import Extreme, Quantile
-from sfumato.query.three_valued import Comparison, Condition, Literal, compare, either, every, missing
+from sfumato.query.three_valued import Comparison, Condition, Literal, among, compare, either, every, missing
 
-LONGEST = 2_000  # characters; a longer text has other things to wait for
+LONGEST = 1_000_000  # characters
 _Found = TypeVar("_Found")
 _TOKEN = re.compile(
     r"""[ \t\r\n]*(?:
@@ -178,11 +178,11 @@ class _PlainReader:
         negated = self._has("NOT")
         if self._has("IN"):
             self._need("(")
-            listed = [self._compared(name, Comparison.EQUAL, self._value())]
+            listed = [self._value()]
             while self._has(","):
-                listed.append(self._compared(name, Comparison.EQUAL, self._value()))
+                listed.append(self._value())
             self._need(")")
-            found = either(listed)
+            found = among(self._domain, name, listed)
             return ~found if negated else found
         if self._has("BETWEEN"):
             low = self._compared(name, Comparison.AT_LEAST, self._value())

@@ -26,11 +26,11 @@ from sfumato.query.hierarchical_histogram import Quantile
 from sfumato.query.three_valued import normal
 from sfumato.vault.dropped_rows import Dropped
 from sfumato.vault.mechanisms import Additive, noises
-from sfumato.vault.questions import Marginal, Measurable
+from sfumato.vault.questions import Marginal, Measurable, questions_json
 from sfumato.vault.reach import Groups
 from sfumato.vault.value_questions import Bins, Moments, Sum, Units
 
-MOST_AGGREGATES = 32
+MOST_AGGREGATES = 200
 MOST_CONDITIONS = 4096
 DEEPEST = 200
 MOST_GROUPS = 1 << 20
@@ -160,8 +160,12 @@ class NoisyTables:
 
     @property
     def key(self) -> str:
-        """The canonical form."""
-        return json.dumps([question.canonical() for question in self.questions], sort_keys=True)
+        """The canonical form, of a condition its digest."""
+        said = [question.canonical() for question in self.questions]
+        for question, each in zip(self.questions, said, strict=True):
+            where = question.table().where
+            each["where"] = None if where is None else where.digest
+        return json.dumps(said, sort_keys=True)
 
 
 @dataclass(frozen=True)
@@ -179,9 +183,9 @@ class QueryPlan:
 
     @property
     def held_bytes(self) -> int:
-        """About how many bytes it holds, with its parameters, which say a condition in each question."""
-        where = self.questions[0].table().where
-        return len(self.questions) * (3_000 + 4 * (0 if where is None else where.held_bytes))
+        """About how many bytes it holds with its parameters."""
+        conditions = {id(where): where for each in self.questions if (where := each.table().where) is not None}
+        return 3_000 * len(self.questions) + sum(where.held_bytes for where in conditions.values())
 
     @cached_property
     def questions(self) -> tuple[Measurable, ...]:
@@ -197,10 +201,7 @@ class QueryPlan:
     @cached_property
     def parameters(self) -> Mapping[str, Json]:
         """What shapes the answer, in canonical form, as the journal has it."""
-        return {
-            "questions": [question.canonical() for question in self.questions],
-            "shares": [str(share) for share in self.shares],
-        }
+        return {**questions_json(self.questions), "shares": [str(share) for share in self.shares]}
 
     def places(self, table: int) -> range:
         """Places of a table's questions."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from sfumato.domain import Date, Domain, Timestamp
@@ -14,9 +15,9 @@ from sfumato.domain.predicate import Predicate
 from sfumato.errors import LossError, QueryError, SfumatoError
 from sfumato.privacy.loss import exact
 from sfumato.query.plain_statement import plain_condition
-from sfumato.query.three_valued import Comparison, Condition, Literal, compare, either, every, missing
+from sfumato.query.three_valued import Comparison, Condition, Literal, among, compare, either, every, missing
 
-LONGEST = 10_000  # characters of a statement, or of a condition
+LONGEST = 1_000_000  # characters of a statement, or of a condition
 _QUOTED = re.compile(
     r"""'(?:[^']|'')*+' | "(?:[^"]|"")*+" | --[^\n]* | /\*.*?\*/ | \$(\w*)\$.*?\$\1\$ | (?P<open>['"]|/\*|\$\w*\$)""",
     re.DOTALL | re.VERBOSE,
@@ -199,7 +200,7 @@ def parsed(text: str) -> Any:  # noqa: ANN401  (sqlglot's own)
     import sqlglot
 
     if len(text) > LONGEST:
-        raise QueryError(f"a statement has at most {LONGEST} characters", culprit=Place(1, 1))
+        raise QueryError(f"a statement has at most {LONGEST:,} characters", culprit=Place(1, 1))
     try:
         trees = sqlglot.parse(text, read="duckdb")
     except sqlglot.errors.ParseError as error:
@@ -236,7 +237,7 @@ def condition(text: str, node: Any, domain: Domain) -> Condition:  # noqa: ANN40
                 text, column, Comparison.AT_MOST, high, domain
             )
         case exp.In(this=column, expressions=[_, *_] as listed) if not node.args.get("query"):
-            return either([_compared(text, column, Comparison.EQUAL, item, domain) for item in listed])
+            return _among(text, column, listed, domain)
         case exp.Is(this=column, expression=exp.Null()):
             return _checked(text, column, lambda: missing(domain, _column(text, column, domain)))
         case exp.Column():
@@ -326,6 +327,17 @@ def _compared(text: str, column: Any, how: Comparison, value: Any, domain: Domai
     wanted = literal(text, value)
     at = column if name not in domain and level_of(text, column, domain) is None else value
     return _checked(text, at, lambda: compare(domain, name, how, wanted))
+
+
+def _among(text: str, column: Any, listed: Sequence[Any], domain: Domain) -> Condition:  # noqa: ANN401
+    name, values = _column(text, column, domain), [literal(text, item) for item in listed]
+    try:
+        return among(domain, name, values)
+    except SfumatoError:  # one of them cannot be compared with: say which
+        known = name in domain or level_of(text, column, domain) is not None
+        for item, value in zip(listed, values, strict=True):
+            _checked(text, item if known else column, partial(compare, domain, name, Comparison.EQUAL, value))
+        raise
 
 
 def _is_named(text: str, node: Any, domain: Domain) -> bool:  # noqa: ANN401

@@ -12,6 +12,7 @@ differ.  They are then charged twice, never confused.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,8 +20,6 @@ from datetime import MAXYEAR, date, datetime, time
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any as Anything
-
-import numpy as np
 
 from sfumato.domain import (
     Attribute,
@@ -136,22 +135,66 @@ def compare(domain: Domain, name: str, how: Comparison, literal: Literal) -> Con
             so that the table cannot say how many rows of the cell meet the condition.
     """
     attribute, level = _attribute(domain, name)
-    if level is not None and level.calendar is not None:
-        return _in_map(attribute, level, level.calendar, how, literal)
+    negated = how in _NEGATED
+    cells = _cells(attribute, level, _NEGATED[how] if negated else how, literal)
+    found = _condition(attribute, level, cells)
+    return ~found if negated else found
+
+
+def among(domain: Domain, name: str, literals: Sequence[Literal]) -> Condition:
+    """``name IN (literals)``, of which there is one at least.
+
+    Raises:
+        DomainError, QueryError: as of a comparison with one of them.
+    """
+    attribute, level = _attribute(domain, name)
+    cells = [_cells(attribute, level, Comparison.EQUAL, literal) for literal in literals]
+    return _condition(attribute, level, CodeRanges.union(cells))
+
+
+def _condition(attribute: Attribute, level: Grouping | None, cells: CodeRanges) -> Condition:
+    """Where a value lies in some cells: of the attribute, or of a level of its hierarchy or of the calendar."""
+    true = cells if level is None else _codes_in(level, cells)
+    return Condition(Among(attribute.name, true), Among(attribute.name, _known(attribute, level) - true))
+
+
+def _codes_in(level: Grouping, cells: CodeRanges) -> CodeRanges:
+    """The codes of the attribute that lie in some cells of a level."""
+    return CodeRanges.where(cells.holds(level.cell_of_code, len(level.labels)))
+
+
+def _known(attribute: Attribute, level: Grouping | None) -> CodeRanges:
+    """The codes of which every comparison is true or false.
+
+    A missing value is unknown.  Another value that the domain does not declare differs from all declared values and
+    cells of categories, but nobody knows on which side of a number it lies.
+    """
+    if not isinstance(attribute, Categorical) and (level is None or level.calendar is not None):
+        return CodeRanges.between(0, attribute.declared - 1)
+    if level is None:
+        code = null_code(attribute)
+        return _every_code(attribute) - (CodeRanges() if code is None else CodeRanges.between(code, code))
+    known = _every_code(attribute) - _cells_of(level, "(missing)")
+    return known if isinstance(attribute, Categorical) else known - _cells_of(level, "(other)")
+
+
+def _cells(attribute: Attribute, level: Grouping | None, how: Comparison, literal: Literal) -> CodeRanges:
+    """The cells, of the attribute or of the level, that are equal to a literal, less than it, or at most it.
+
+    Raises:
+        QueryError: as :func:`compare` says.
+    """
     if level is not None:
-        return _in_level(attribute, level, how, literal)
+        return (
+            _in_level(level, how, literal) if level.calendar is None else _in_map(level, level.calendar, how, literal)
+        )
     if isinstance(attribute, Categorical):
         return _categorical(attribute, how, literal)
     if isinstance(attribute, Date | Timestamp):
-        literal = _moment(attribute, name, literal)
-    elif isinstance(literal, bool) or not isinstance(literal, Fraction):
-        raise QueryError(f"{name!r} holds numbers; compare it with a number", culprit=literal)
-    elif isinstance(attribute, Real):
-        literal = _double(literal)
-    negated = how in _NEGATED
-    met = _ordered(attribute, _NEGATED[how] if negated else how, literal)
-    true, false = Among(name, met), Among(name, CodeRanges.between(0, attribute.declared - 1) - met)
-    return Condition(false, true) if negated else Condition(true, false)
+        return _ordered(attribute, how, _moment(attribute, literal))
+    if isinstance(literal, bool) or not isinstance(literal, Fraction):
+        raise QueryError(f"{attribute.name!r} holds numbers; compare it with a number", culprit=literal)
+    return _ordered(attribute, how, _double(literal) if isinstance(attribute, Real) else literal)
 
 
 def _ordered(attribute: Numeric | Dated, how: Comparison, literal: Fraction) -> CodeRanges:
@@ -162,8 +205,12 @@ def _ordered(attribute: Numeric | Dated, how: Comparison, literal: Fraction) -> 
     Raises:
         QueryError: the comparison holds for some values of a cell only.
     """
-    begun = bisect_left if how is Comparison.LESS else bisect_right
-    last = begun(range(attribute.declared), literal, key=lambda code: _start(attribute, code)) - 1
+    if isinstance(attribute, Integer) and attribute.edges is None:  # each number is a cell
+        begun = math.ceil(literal) if how is Comparison.LESS else math.floor(literal) + 1
+        last = min(begun - attribute.minimum, attribute.declared) - 1
+    else:
+        bisect = bisect_left if how is Comparison.LESS else bisect_right
+        last = bisect(range(attribute.declared), literal, key=lambda code: _start(attribute, code)) - 1
     if last < 0:
         return CodeRanges()
     holds = _decided(attribute, last, how, literal)
@@ -179,7 +226,7 @@ def _start(attribute: Numeric | Dated, code: int) -> Anything:  # noqa: ANN401  
     return attribute.span(code)[0] if isinstance(attribute, Date | Timestamp) else attribute.bounds(code)[0]
 
 
-def _moment(attribute: Dated, name: str, literal: Literal) -> Fraction:
+def _moment(attribute: Dated, literal: Literal) -> Fraction:
     """A date as Python counts days, or a time stamp as seconds: what the cells of the attribute are of.
 
     Raises:
@@ -189,11 +236,12 @@ def _moment(attribute: Dated, name: str, literal: Literal) -> Fraction:
     if shown is None:
         form = "a date, such as DATE '2023-03-01'"
         form += " or TIMESTAMP '2023-03-01 08:00', without a zone" if isinstance(attribute, Timestamp) else ""
-        raise QueryError(f"{name!r} holds dates; compare it with {form}", culprit=literal)
+        raise QueryError(f"{attribute.name!r} holds dates; compare it with {form}", culprit=literal)
     if isinstance(attribute, Timestamp):
         return _seconds(shown)
     if shown.time() != time():
-        raise QueryError(f"{name!r} holds days, which are compared with dates without a time", culprit=literal)
+        reason = f"{attribute.name!r} holds days, which are compared with dates without a time"
+        raise QueryError(reason, culprit=literal)
     return Fraction(shown.toordinal())
 
 
@@ -205,8 +253,8 @@ def _double(literal: Fraction) -> Fraction:
         return literal
 
 
-def _in_map(attribute: Attribute, level: Grouping, found: CalendarMap, how: Comparison, literal: Literal) -> Condition:
-    """What a calendar map says, by its labels or numbers; of a missing or unknown date nothing is known.
+def _in_map(level: Grouping, found: CalendarMap, how: Comparison, literal: Literal) -> CodeRanges:
+    """The cells of a calendar map that are so, by their labels or numbers.
 
     Longer periods are compared by their first moment, as ``DATE_TRUNC`` makes them, years by their number too.
     """
@@ -216,12 +264,9 @@ def _in_map(attribute: Attribute, level: Grouping, found: CalendarMap, how: Comp
         wanted = _beginning(level, found.grain, how, literal)
     else:
         wanted = _part(level, found.parts, how, literal)
-    negated = how in _NEGATED
-    holds = _HOLDS[_NEGATED[how] if negated else how]
-    met = np.array([holds(Fraction(number), wanted) != negated for number in found.numbers])
-    true = CodeRanges.where(met.take(found.cells))
-    declared = CodeRanges.between(0, attribute.declared - 1)
-    return Condition(Among(attribute.name, true), Among(attribute.name, declared - true))
+    before, after = bisect_left(found.numbers, wanted), bisect_right(found.numbers, wanted)
+    first = before if how is Comparison.EQUAL else 0
+    return CodeRanges.between(first, (before if how is Comparison.LESS else after) - 1)
 
 
 def _part(level: Grouping, parts: Mapping[str, int], how: Comparison, literal: Literal) -> Fraction:
@@ -291,41 +336,29 @@ def _attribute(domain: Domain, name: str) -> tuple[Attribute, Grouping | None]:
 def _cells_of(level: Grouping, label: str) -> CodeRanges:
     """Codes of the attribute in the cell of a level that is called so; none where no cell is."""
     cells = [cell for cell, each in enumerate(level.labels) if each == label]
-    return CodeRanges.where(np.isin(np.array(level.groups or (), dtype=np.intp), cells)) if cells else CodeRanges()
+    return _codes_in(level, CodeRanges.of(cells)) if cells else CodeRanges()
 
 
-def _in_level(attribute: Attribute, level: Grouping, how: Comparison, literal: Literal) -> Condition:
-    """Whether a value lies in a cell of a level: as of a categorical attribute of these cells.
-
-    Missing values for which the level has no cell are unknown.  Other values for which it has none differ from all
-    its cells, but of a number that is out of bounds it is not known where it lies.
-    """
-    if how not in (Comparison.EQUAL, Comparison.UNEQUAL):
+def _in_level(level: Grouping, how: Comparison, literal: Literal) -> CodeRanges:
+    """The cells of a level of a hierarchy that are called so."""
+    if how is not Comparison.EQUAL:
         raise QueryError(f"the cells of {level.name} have no order; use =, <> or IN", culprit=level.name)
-    codes = _cells_of(level, literal) if isinstance(literal, str) else CodeRanges()
-    if not codes or literal in EXTRA:
+    found = [cell for cell, label in enumerate(level.labels) if label == literal]
+    if literal in EXTRA or not found:
         shown = ", ".join(repr(label) for label in level.labels[:20] if label not in EXTRA)
         raise QueryError(f"this is not a cell of {level.name}, which are {shown}", culprit=literal)
-    left_out = _cells_of(level, "(missing)")
-    if not isinstance(attribute, Categorical):
-        left_out |= _cells_of(level, "(other)")
-    others = _every_code(attribute) - codes - left_out
-    equal = Condition(Among(attribute.name, codes), Among(attribute.name, others))
-    return equal if how is Comparison.EQUAL else ~equal
+    return CodeRanges.of(found)
 
 
-def _categorical(attribute: Categorical, how: Comparison, literal: Literal) -> Condition:
-    if how not in (Comparison.EQUAL, Comparison.UNEQUAL):
+def _categorical(attribute: Categorical, how: Comparison, literal: Literal) -> CodeRanges:
+    """The cell of a declared value."""
+    if how is not Comparison.EQUAL:
         raise QueryError(f"the values of {attribute.name!r} have no order; use =, <> or IN", culprit=attribute.name)
     code = attribute.code_of(literal)
     if code is None:
         shown = ", ".join(repr(value) for value in attribute.values[:20])
         raise QueryError(f"this is not a declared value of {attribute.name!r}, which are {shown}", culprit=literal)
-    absent, this = null_code(attribute), CodeRanges.between(code, code)
-    unlike = _every_code(attribute) - this
-    unlike = unlike if absent is None else unlike - CodeRanges.between(absent, absent)
-    equal = Condition(Among(attribute.name, this), Among(attribute.name, unlike))
-    return equal if how is Comparison.EQUAL else ~equal
+    return CodeRanges.between(code, code)
 
 
 _HOLDS: dict[Comparison, Callable[[Fraction, Fraction], bool]] = {

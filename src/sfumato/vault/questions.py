@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domain import Domain
-from sfumato.domain import predicate as p
 from sfumato.domain.predicate import Predicate
 from sfumato.engine.cell_statements import FIXED_POINT_LIMIT, check_condition
 from sfumato.engine.contingency import TOTAL_CELLS
@@ -37,6 +36,7 @@ IntegerArray = NDArray[np.int64]
 
 _LARGEST = 1 << 62
 _MATRIX = 2
+WRITTEN = 64  # codes of a coarsening, or edges of bins, that stand in the journal one by one
 
 
 class Measurable(ABC):
@@ -443,15 +443,23 @@ def public_integers(values: IntegerArray, count: int) -> None:
 
 def where_json(condition: Predicate | None) -> Any:  # noqa: ANN401  (JSON)
     """Return a condition as JSON values: ranges of codes, parts of conjunctions and disjunctions in a fixed order."""
-    return None if condition is None else condition.fold(_JSON)
+    return None if condition is None else condition.to_json
 
 
-_JSON: p.Fold[dict[str, Any]] = p.Fold(
-    among=lambda part: {"among": [part.attribute, [list(ends) for ends in part.codes.ranges]]},
-    every=lambda parts: {"all": sorted(parts, key=repr)},
-    some=lambda parts: {"any": sorted(parts, key=repr)},
-    negated=lambda part: {"not": part},
-)
+def questions_json(questions: Sequence[Measurable]) -> dict[str, Any]:
+    """Return questions as JSON values for the journal.
+
+    Conditions stand beside the questions, each once, and a question names the place of its own: many questions of one
+    statement have the same, and it may be long.
+    """
+    said, conditions = [question.canonical() for question in questions], list[Any]()
+    for each in said:
+        where = each.get("where")
+        if where is not None:
+            if where not in conditions:
+                conditions.append(where)
+            each["where"] = conditions.index(where)
+    return {"questions": said, **({"conditions": conditions} if conditions else {})}
 
 
 def digest(array: NDArray[Any]) -> dict[str, Any]:
@@ -463,7 +471,11 @@ def digest(array: NDArray[Any]) -> dict[str, Any]:
 
 def groups_json(groups: Groups | None) -> Any:  # noqa: ANN401  (JSON)
     """A coarsening as JSON values."""
-    return None if groups is None else [None if group is None else list(group) for group in groups]
+    return None if groups is None else [None if group is None else _group_json(group) for group in groups]
+
+
+def _group_json(group: tuple[int, ...]) -> Any:  # noqa: ANN401  (JSON)
+    return list(group) if len(group) <= WRITTEN else digest(np.array(group, dtype=np.int64))
 
 
 def _check_rows(

@@ -19,6 +19,7 @@ from sfumato.engine.port import Counts, Encoded
 from sfumato.errors import QueryError, SizeError
 from sfumato.privacy.loss import plain
 from sfumato.vault.questions import (
+    WRITTEN,
     ExactTable,
     Measurable,
     coarse_cells,
@@ -31,7 +32,6 @@ from sfumato.vault.questions import (
 )
 from sfumato.vault.reach import Groups, reach_of
 
-_WRITTEN = 64  # edges of bins that stand in the journal one by one
 _MOST_PASSES = 1000  # over the rows, for distinct units of coarser cells
 
 
@@ -424,7 +424,7 @@ def steps(domain: Domain, value: str, unit: Fraction) -> int:
 
 def edges_json(edges: tuple[float, ...]) -> Any:  # noqa: ANN401  (JSON)
     """Edges as JSON values: one by one, or their digest."""
-    return list(edges) if len(edges) <= _WRITTEN else digest(np.array(edges))
+    return list(edges) if len(edges) <= WRITTEN else digest(np.array(edges))
 
 
 def _check_cells(domain: Domain, by: tuple[str, ...], where: Predicate | None, groups: Groups | None) -> None:

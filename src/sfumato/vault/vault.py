@@ -30,7 +30,7 @@ from sfumato.privacy.selection import StabilityThreshold
 from sfumato.vault.exact_tables import ExactAnswers
 from sfumato.vault.interface import Mechanisms, Payload, Request, Settled, decode, encode
 from sfumato.vault.mechanisms import PrivacyFilter, QuestionTally, TableMechanisms, noises, selection, selection_charge
-from sfumato.vault.questions import Measurable, Measurement, StoredMarginal
+from sfumato.vault.questions import Measurable, Measurement, StoredMarginal, questions_json
 from sfumato.vault.release import charged_text, cost, guarantee_text, loss_json
 from sfumato.vault.scores import Scores
 from sfumato.vault.stored_marginals import REUSED, REUSING, STORED, stored_marginals
@@ -228,7 +228,7 @@ class Vault:
         """See :meth:`sfumato.vault.interface.Mechanisms.measure`; one journal entry."""
         added = noises(self.domain, questions, loss, shares)
         parameters = {
-            "questions": [asked.canonical() for asked in questions],
+            **questions_json(questions),
             "shares": None if shares is None else [str(share) for share in shares],
         }
         settled = self.release(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sfumato.query.three_valued import Condition
     from sfumato.vault.vault import Vault
 
-LONGEST = 10_000
+LONGEST = 1_000_000
 """Characters of a statement; the parser refuses longer ones as well."""
 StatementField = Annotated[str, Field(max_length=LONGEST)]
 TruncationField = Annotated[int, Field(ge=1, le=10**6)] | None
@@ -77,11 +77,11 @@ class ConditionFields(StrictModel):
 
     attribute: Name
     comparison: Literal["=", "<>", "<", "<=", ">", ">=", "in", "missing", "present"]
-    values: Annotated[list[Annotated[str, Field(max_length=500)] | bool | int | float], Field(max_length=1000)] = []
+    values: Annotated[list[Annotated[str, Field(max_length=500)] | bool | int | float], Field(max_length=10_000)] = []
 
     def read(self, domain: Domain) -> Condition:
         """Where it is true and false."""
-        from sfumato.query.three_valued import Comparison, compare, missing
+        from sfumato.query.three_valued import Comparison, among, compare, missing
 
         if self.comparison in ("missing", "present"):
             if self.values:
@@ -90,17 +90,16 @@ class ConditionFields(StrictModel):
             return found if self.comparison == "missing" else ~found
         if not self.values or (self.comparison != "in" and len(self.values) != 1):
             raise QueryError("a comparison takes one value, and 'in' one or more")
-        how = Comparison.EQUAL if self.comparison == "in" else Comparison(self.comparison)
-        first, *more = (compare(domain, self.attribute, how, _literal(value)) for value in self.values)
-        for other in more:
-            first |= other
-        return first
+        wanted = [_literal(value) for value in self.values]
+        if self.comparison == "in":
+            return among(domain, self.attribute, wanted)
+        return compare(domain, self.attribute, Comparison(self.comparison), wanted[0])
 
 
 class QueryFields(StrictModel):
     """A question without SQL."""
 
-    aggregates: Annotated[list[AggregateFields], Field(min_length=1, max_length=32)]
+    aggregates: Annotated[list[AggregateFields], Field(min_length=1, max_length=200)]
     by: Annotated[list[Name], Field(max_length=32)] = []
     where: Annotated[list[ConditionFields], Field(max_length=64)] = []
 
