@@ -97,8 +97,8 @@ class Published:
         return title if self.is_adult else title.replace(ADULT, self.title)
 
     def marked(self, lines: Table) -> Table:
-        """Return lines of an index that name the table if it is not the source's."""
-        mark = "" if self.is_adult else f" (of {self.title})"
+        """Return lines of an index that name the census if it stands in for the source's table."""
+        mark = f" (of {CENSUS})" if self.stand_in else ""
         return tuple({**line, "as_printed": f"{line['as_printed']}{mark}"} for line in lines)
 
     def people(self) -> int:
