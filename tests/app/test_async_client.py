@@ -99,7 +99,7 @@ def test_all_methods_reach_the_server(served):  # noqa: PLR0915  (there are as m
             await steward.refuse_approval(waiting["id"])
             assert len(await steward.verify("people")) == len((await steward.journal("people"))[-1]["hash"])
             assert (await steward.read_again("people"))["changed"] is False
-            assert (await steward.reading("people"))["version"] == 1
+            assert (await steward.reading("people"))["version"] == 2
             await steward.shut_out("people", "ana")
             assert (await steward.rename("people", "folk"))["name"] == "folk"
             assert (await steward.retire("folk"))["retired"] is True

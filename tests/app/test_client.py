@@ -39,7 +39,7 @@ from sfumato.app.client import HttpClient
 assert len(absent) > 8, absent
 HttpClient("http://127.0.0.1:9", "key").close()
 loaded = {name.split(".")[1] for name in sys.modules if name.startswith("sfumato.")}
-assert loaded == {"app", "errors", "extras", "privacy"}, loaded
+assert loaded == {"app", "bounded_cache", "errors", "extras", "privacy"}, loaded
 """
 
 
