@@ -21,7 +21,8 @@ _PROBLEM = {
         "detail": {"type": "string"},
         "charged": {
             "type": ["boolean", "null"],
-            "description": "Whether something was spent; null: unknown, and the same question asked again is free.",
+            "description": "Whether something was spent; null: unknown, and the same question asked again is free "
+            "unless noise was drawn.",
         },
         "line": {"type": "integer", "description": "Of a refused statement."},
         "column": {"type": "integer", "description": "Of a refused statement."},

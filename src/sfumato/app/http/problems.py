@@ -115,6 +115,7 @@ _KINDS: tuple[tuple[type[SfumatoError], tuple[str, str, int, bool, bool | None]]
     (LedgerError, ("ledger-unavailable", "The ledger does not answer", 503, False, None)),
     (EngineError, ("data-unavailable", "The data cannot be read now", 503, False, None)),
 )
+_STANDS = "What was charged stands. The same question asked again is free, unless noise was drawn before it failed."
 _FIXED = {
     "idempotency-key-reused": "Use a new key for a new question.",
     "ledger-unavailable": "Ask the same question again: it is never charged twice.",
@@ -122,9 +123,9 @@ _FIXED = {
     "version-declared": "Nothing was charged. Ask the same question again: it is then about that version.",
     "ledger-broken": "What is stored of this does not fit the ledger's chain of hashes, so that it is not handed out; "
     "nothing was charged. Its steward can find what was changed by verifying the ledger.",
-    "data-unavailable": "What was charged stands; the same question asked again is free.",
+    "data-unavailable": _STANDS,
     "table-unusable": "The table cannot be read or does not fit its domain; the steward can tell why.",
-    "internal": "Something failed inside; what was charged stands, and the same question asked again is free.",
+    "internal": f"Something failed inside. {_STANDS}",
 }
 
 
