@@ -474,13 +474,13 @@ class EpsilonDelta(Loss):
         """Return a sentence that a delta makes a pure epsilon cheaper, with both rhos; empty for other charges.
 
         >>> EpsilonDelta(1, "1e-9").remedy(Epsilon(2).charge)
-        'Epsilon = 2 without a delta counts as rho = 2; with --delta 1e-09 it asks for rho = 0.0567'
+        'Epsilon = 2 without a delta counts as rho = 2; with --delta 1e-09 it asks for rho = 0.0561005'
         """
         if not charge.epsilon or charge.delta:
             return ""
         cheaper = EpsilonDelta(charge.epsilon, self.delta).as_rho()
         said = f"Epsilon = {decimals(charge.epsilon, up=True)} without a delta counts as {self.in_words(charge)}; "
-        said += f"with --delta {plain(self.delta)} it asks for rho = {decimals(cheaper.value, up=True)}"
+        said += f"with --delta {plain(self.delta)} it asks for rho = {_six_digits(cheaper.value)}"
         return said if cheaper.value < charge.rho else ""
 
     @property
