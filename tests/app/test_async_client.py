@@ -82,12 +82,13 @@ def test_all_methods_reach_the_server(served):  # noqa: PLR0915  (there are as m
                 answer = await ana.ask("people", sql, epsilon=6)
                 fields = {"aggregates": [{"aggregate": "count"}], "by": ["sex"]}
                 assert (await ana.query("people", fields, epsilon=6)).rows == answer.rows
+                file = io.BytesIO(await ana.ask_parquet("people", sql, epsilon=6))
+                assert parquet.read_table(file).to_pylist() == answer.records
                 assert "44" in str(await ana.budget("people"))
                 job = await ana.release("people", method="histogram", attributes=["age"], epsilon=1)
                 assert await finished(ana, job) == "done"
                 assert (await ana.rows(job)).startswith('"age"')
-                held = parquet.read_table(io.BytesIO(await ana.parquet(job)))
-                assert held.column_names == ["age"]
+                assert parquet.read_table(io.BytesIO(await ana.parquet(job))).column_names == ["age"]
                 job = await ana.release("wards", method="related", children=[{"table": "visits"}], epsilon=10)
                 assert await finished(ana, job) == "done"
                 names = zipfile.ZipFile(io.BytesIO(await ana.tables(job))).namelist()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 from dataclasses import replace
 from fractions import Fraction
 
@@ -10,15 +12,19 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from sfumato import query
 from sfumato.errors import MissingLedgerError
 from sfumato.ledger import DeferredLedger
 from sfumato.ledger.data_versions import UNDECLARED
 from sfumato.privacy.loss import Epsilon
-from sfumato.query import answer
+from sfumato.query import answer_formats
+from sfumato.query.answer_formats import STATEMENT, arrow_pieces, json_pieces, parquet_pieces
 from sfumato.vault.release import ReleasedRows
 from sfumato.vault.vault import Vault
+
+NUMBER = r"-?\d+(\.\d+)?(e[+-]?\d+)?"
 
 
 def test_a_vault_tells_what_is_left(vault) -> None:
@@ -69,17 +75,20 @@ def test_an_answer_shows_its_numbers_its_guarantee_and_its_cost(vault) -> None:
     assert len(repr(groups)) < 600
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
-        query.count(),
-        query.table("band", "sex"),
-        query.table("age", "member", where="age >= 40"),
-        query.Query((query.Count(), query.Average("income")), by=("sex",)),
-    ],
-)
-def test_the_text_of_an_answer_in_json_is_that_of_its_values(asked, vault, monkeypatch) -> None:
-    monkeypatch.setattr(answer, "_PIECE", 7)  # groups
+ASKED = [
+    query.count(),
+    query.table("band", "sex"),
+    query.table("age", "member", where="age >= 40"),
+    query.Query((query.Count(), query.Average("income")), by=("sex",)),
+]
+
+
+@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize(("indent", "separators"), [(2, None), (None, (",", ":"))])
+@pytest.mark.parametrize("few", [0, 1 << 10])
+def test_the_text_of_an_answer_in_json_is_that_of_its_values(asked, indent, separators, few, vault, monkeypatch):
+    monkeypatch.setattr(answer_formats, "_PIECE", 7)  # estimates
+    monkeypatch.setattr(answer_formats, "_FEW", few)
     odd = pa.array(['"rows": []', "50 %s", "\\ \n \u00e9"])
     given = query.ask(vault, asked, loss=Epsilon(1))
     if len(given.groups) == 1:
@@ -88,11 +97,28 @@ def test_the_text_of_an_answer_in_json_is_that_of_its_values(asked, vault, monke
     assert len(first.value)
     signed = replace(first, value=np.where(np.arange(len(first.value)) % 2, -0.0, first.value))
     for each in (given, replace(given, estimates=(signed, *given.estimates[1:]))):
-        expected = json.dumps(each.to_json(), ensure_ascii=False, indent=2, allow_nan=False, default=str)
-        assert "".join(each.json_text()) == expected
+        text = b"".join(json_pieces(each, indent=indent)).decode()
+        expected = json.dumps(each.to_json(), ensure_ascii=False, indent=indent, separators=separators, default=str)
+        assert repr(json.loads(text)) == repr(json.loads(expected))  # 1 is not 1.0, and 0.0 not -0.0
+        assert re.sub(NUMBER, "", text) == re.sub(NUMBER, "", expected)
     infinite = replace(first, high=np.full(len(first.value), np.inf))
     with pytest.raises(ValueError, match="JSON"):
-        _ = list(replace(given, estimates=(infinite,)).json_text())
+        _ = list(json_pieces(replace(given, estimates=(infinite,)), indent=indent))
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_an_answer_in_arrow_and_in_parquet_holds_what_it_holds_in_json(asked, vault, monkeypatch) -> None:
+    monkeypatch.setattr(answer_formats, "_BLOCK", 7)  # groups
+    given = query.ask(vault, asked, loss=Epsilon(1))
+    found = json.loads(json.dumps(given.to_json()))
+    numbers = [[value[name] for value in row["values"] for name in value] for row in found["rows"]]
+    keys = [row["key"] for row in found["rows"]]
+    streamed = pa.ipc.open_stream(b"".join(arrow_pieces(given))).read_all()
+    for table in (streamed, parquet.read_table(io.BytesIO(b"".join(parquet_pieces(given))))):
+        rows = [list(row.values()) for row in table.to_pylist()]
+        assert [row[len(keys[0]) :] for row in rows] == numbers
+        assert [["missing" if each is None else str(each) for each in row[: len(keys[0])]] for row in rows] == keys
+        assert json.loads(table.schema.metadata[STATEMENT]) == found | {"rows": []}
 
 
 def test_a_batch_and_a_chosen_quantile_are_shown_by_what_they_are(vault) -> None:

@@ -74,6 +74,12 @@ class AsyncHttpClient:
         """As :meth:`HttpClient.ask`."""
         return await self._done(client_requests.ask(name, sql, retry_key=retry_key, **terms))
 
+    async def ask_parquet(
+        self, name: str, sql: str, *, retry_key: str | None = None, **terms: Unpack[AskTerms]
+    ) -> bytes:
+        """As :meth:`HttpClient.ask_parquet`."""
+        return await self._done(client_requests.ask_parquet(name, sql, retry_key=retry_key, **terms))
+
     async def query(
         self, name: str, query: Mapping[str, Any], *, retry_key: str | None = None, **terms: Unpack[AskTerms]
     ) -> Reply:

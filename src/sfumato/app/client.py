@@ -83,6 +83,10 @@ class HttpClient:
         """Answer a statement for a loss (``epsilon=``, ``delta=``, ``rho=``)."""
         return self._done(client_requests.ask(name, sql, retry_key=retry_key, **terms))
 
+    def ask_parquet(self, name: str, sql: str, *, retry_key: str | None = None, **terms: Unpack[AskTerms]) -> bytes:
+        """Answer a statement as :meth:`ask` does; returns a Parquet file, which suits an answer of many groups."""
+        return self._done(client_requests.ask_parquet(name, sql, retry_key=retry_key, **terms))
+
     def query(
         self, name: str, query: Mapping[str, Any], *, retry_key: str | None = None, **terms: Unpack[AskTerms]
     ) -> Reply:

@@ -150,17 +150,19 @@ class AskTerms(LossTerms, total=False):
 
 @dataclass(frozen=True)
 class Call:
-    """A request; ``retry_key`` makes it safe to send again."""
+    """A request; ``retry_key`` makes it safe to send again, and ``accept`` is the kind of reply that it asks for."""
 
     method: str
     path: str
     body: Mapping[str, Any] | None = None
     retry_key: str | None = None
+    accept: str | None = None
 
     @property
     def headers(self) -> dict[str, str]:
         """Those of its own."""
-        return {} if self.retry_key is None else {"Idempotency-Key": self.retry_key}
+        found = {"Idempotency-Key": self.retry_key, "Accept": self.accept}
+        return {name: value for name, value in found.items() if value is not None}
 
     @property
     def safe(self) -> bool:

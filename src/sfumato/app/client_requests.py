@@ -7,12 +7,13 @@ unsent.  The clients have a method of the same name and terms for each, and say 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, Unpack, cast
 
 import httpx
 
 from sfumato.app.client_exchange import (
+    PARQUET,
     AskTerms,
     Call,
     Cost,
@@ -114,6 +115,12 @@ def cost(name: str, sql: str, *, error: Exact, **terms: Unpack[CostTerms]) -> Ex
 def ask(name: str, sql: str, *, retry_key: str | None = None, **terms: Unpack[AskTerms]) -> Exchange[Reply]:
     """The answer to a statement."""
     return _ask(name, stated(AskRequest, {"sql": sql, **with_loss(terms)}), retry_key)
+
+
+def ask_parquet(name: str, sql: str, *, retry_key: str | None = None, **terms: Unpack[AskTerms]) -> Exchange[bytes]:
+    """The answer to a statement as a Parquet file."""
+    asked = _ask(name, stated(AskRequest, {"sql": sql, **with_loss(terms)}), retry_key)
+    return Exchange(replace(asked.call, accept=PARQUET), parquet_bytes)
 
 
 def query(

@@ -7,13 +7,10 @@ counts forced above zero are too large where there is nobody.
 from __future__ import annotations
 
 import html
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from itertools import islice
-from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,9 +27,9 @@ from sfumato.vault.release import Release, ReleasedRows
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_NUMBERS = ("estimate", "standard_error", "low", "high")
-_PIECE = 1 << 12  # groups written at a time as JSON
-_BLOCK = 1 << 18  # and as Arrow tables
+NUMBERS = ("estimate", "standard_error", "low", "high")
+"""The fields of an estimate in JSON."""
+_BLOCK = 1 << 18  # groups in an Arrow table
 _SHOWN = 3  # values that an answer is shown with
 POSTPROCESSED = (
     "counts were made non-negative integers that sum to their rounded noisy total; intervals are of the noisy counts"
@@ -206,36 +203,13 @@ class Answer(Release):
 
     def to_json(self) -> dict[str, Any]:
         """The answer and its statement as plain JSON values."""
-        columns = ([dict(zip(_NUMBERS, parts, strict=True)) for parts in _parts(each)] for each in self.estimates)
-        return self._around(
+        columns = ([dict(zip(NUMBERS, parts, strict=True)) for parts in _parts(each)] for each in self.estimates)
+        return self.around(
             [{"key": list(key), "values": list(values)} for key, *values in zip(self.keys, *columns, strict=True)]
         )
 
-    def json_text(self) -> Iterator[str]:
-        """The text of :meth:`to_json`, indented by two, in pieces: of a million groups nothing else is held.
-
-        Raises:
-            ValueError: a number that JSON does not have.
-        """
-        text = json.dumps(self._around([]), ensure_ascii=False, indent=2, allow_nan=False, default=str)
-        before, rows, after = text.partition('"rows": []')  # quotes within texts are escaped
-        yield before
-        if not len(self):
-            yield rows + after
-            return
-        template = _row_template(len(self.labels), len(self.estimates))
-        columns = [
-            *map(_label_texts, self.labels),
-            *(_number_texts(each) for one in self.estimates for each in one.arrays),
-        ]
-        lines = map(template.__mod__, zip(*columns, strict=True))
-        separator = '"rows": [\n'
-        while piece := list(islice(lines, _PIECE)):
-            yield separator + ",\n".join(piece)
-            separator = ",\n"
-        yield "\n  ]" + after
-
-    def _around(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    def around(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return the answer as plain JSON values with ``rows`` as its rows."""
         return {
             "groups": list(self.groups),
             "columns": list(self.columns),
@@ -304,29 +278,6 @@ def _whole_numbers(labels: pa.Array) -> pa.Array:
     spelled = np.array([0 if text == EXTRA[0] else int(text) for text in texts], dtype=np.int64)
     places = coded.indices.to_numpy()  # by NumPy, as Arrow's functions take longer to load than this takes
     return pa.array(spelled[places], mask=missing[places] if missing.any() else None)
-
-
-def _row_template(labels: int, aggregates: int) -> str:
-    """A row of ``to_json``, indented by two, with a place for each label and each number."""
-    numbers = dict.fromkeys(_NUMBERS, "%s")
-    row = json.dumps({"key": ["%s"] * labels, "values": [numbers] * aggregates}, indent=2).replace('"%s"', "%s")
-    return indent(row, "    ")
-
-
-def _label_texts(labels: pa.Array) -> Iterator[str]:
-    import pyarrow as pa
-
-    coded = labels if isinstance(labels, pa.DictionaryArray) else labels.dictionary_encode()
-    texts = [json.dumps(label, ensure_ascii=False) for label in coded.dictionary.to_pylist()]
-    return map(texts.__getitem__, coded.indices.to_pylist())
-
-
-def _number_texts(numbers: FloatArray) -> Iterator[str]:
-    """Each distinct number is written once: noisy counts and their errors are few."""
-    bits = np.ascontiguousarray(numbers, dtype=np.float64).view(np.int64)  # -0.0 is not 0.0
-    distinct, places = np.unique(bits, return_inverse=True)
-    texts = json.dumps(distinct.view(np.float64).tolist(), allow_nan=False)[1:-1].split(", ")
-    return map(texts.__getitem__, places.tolist())
 
 
 def non_negative_integers(answer: Answer) -> Answer:

@@ -243,7 +243,9 @@ def _of_tables(
 
 
 def _print(answer: Answer, *, as_json: bool) -> None:
-    for piece in answer.json_text() if as_json else [_text(answer)]:
+    from sfumato.query.answer_formats import json_pieces
+
+    for piece in (each.decode() for each in json_pieces(answer, indent=2)) if as_json else [_text(answer)]:
         typer.echo(piece, nl=False)
     typer.echo()
 

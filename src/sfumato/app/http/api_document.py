@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from sfumato.app.http.problems import MEDIA
+from sfumato.query.answer_formats import ARROW, PARQUET
 
 _PROBLEM = {
     "title": "Problem",
@@ -51,7 +52,8 @@ _TEXTS = {
     "/v1/releases/{job_id}/rows": "text/csv",
     "/v1/actions": "application/x-ndjson",
 }
-_PARQUET = {"application/vnd.apache.parquet": {"schema": {"type": "string", "format": "binary"}}}
+_BINARY = {"schema": {"type": "string", "format": "binary"}}
+_QUERY = "/v1/datasets/{name}/query"
 _MEANINGS = {
     401: "No key, or one that opens nothing",
     403: "A budget that does not admit this, or something for stewards only",
@@ -91,7 +93,9 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
                 operation["security"] = [{"key": []}]
             if path in _TEXTS:
                 text = {_TEXTS[path]: {"schema": {"type": "string"}}}
-                operation["responses"]["200"]["content"] = text | (_PARQUET if path.endswith("/rows") else {})
+                operation["responses"]["200"]["content"] = text | ({PARQUET: _BINARY} if path.endswith("/rows") else {})
+            if path == _QUERY:
+                operation["responses"]["200"]["content"] |= {ARROW: _BINARY, PARQUET: _BINARY}
             for status in _statuses(path, method):
                 operation["responses"][str(status)] = _response(status)
     return document

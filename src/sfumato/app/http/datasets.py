@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Response
 
 from sfumato.app.http.access import Anyone, StrictRoute, Worker
+from sfumato.app.http.answer_reply import Accept, answer_reply
 from sfumato.app.http.asked_question import OrderedQuestion, read_question
 from sfumato.app.http.periods import read_periods
 from sfumato.app.http.problems import explained, spent_by
@@ -24,10 +24,8 @@ from sfumato.domain.table_schema import Schema
 from sfumato.ledger import Account, Ledger
 from sfumato.ledger.ledger import Releasing
 from sfumato.privacy.loss import decimals, plain
-from sfumato.query import Answer
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"], route_class=StrictRoute)
-_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))  # made once: it takes as long
 _SHORT = 2000  # characters of a statement that others may wait for
 RetryKey = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
 
@@ -74,17 +72,24 @@ def preview(name: str, form: CostRequest, key: Anyone, worker: Worker) -> dict[s
 
 
 @router.post("/{name}/query", response_model=dict[str, Any])
-def answer(name: str, form: AskRequest, key: Anyone, worker: Worker, retry_key: RetryKey = None) -> Response:
-    """Answer a question; charged before the data is touched, durable before the reply leaves."""
+def answer(  # noqa: PLR0917  (the framework hands over what a request has)
+    name: str, form: AskRequest, key: Anyone, worker: Worker, retry_key: RetryKey = None, accept: Accept = None
+) -> Response:
+    """Answer a question; charged before the data is touched, durable before the reply leaves.
+
+    The answer is JSON, or an Arrow stream or a Parquet file if the request accepts that.
+    """
     loaded = worker.open_to(name, key)
     asked = read_question(loaded, form)
     worker.admit(name, key, form.loss.loss())
     with timed("query"), explained(loaded.ledger, key):
         found = asked.answer(form, loaded, key, worker, retry_key)
-    return _shown(found)
+    return answer_reply(found, accept)
 
 
-def begin(name: str, form: AskRequest, key: Key, worker: Service, retry_key: str | None) -> BegunQuestion | None:
+def begin(  # noqa: PLR0917  (as :func:`answer`)
+    name: str, form: AskRequest, key: Key, worker: Service, retry_key: str | None, accept: str | None
+) -> BegunQuestion | None:
     """Begin to answer a question, of which nothing is charged yet; None where :func:`answer` may take long.
 
     Raises:
@@ -97,7 +102,7 @@ def begin(name: str, form: AskRequest, key: Key, worker: Service, retry_key: str
     asked = read_question(loaded, form)
     worker.admit_to(loaded, key, form.loss.loss())
     ordered = asked.order(form, loaded, key, worker, retry_key)
-    return None if ordered is None else BegunQuestion(loaded.ledger, key, ordered, started)
+    return None if ordered is None else BegunQuestion(loaded.ledger, key, ordered, started, accept)
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,7 @@ class BegunQuestion:
     _key: Key
     _ordered: OrderedQuestion
     _started: float
+    _accept: str | None
 
     @property
     def reserving(self) -> Releasing:
@@ -118,11 +124,7 @@ class BegunQuestion:
         """Its answer; charged before the data is touched, durable before the reply leaves."""
         with timed("query", since=self._started), explained(self._ledger, self._key):
             found = self._ordered.answer()
-        return _shown(found)
-
-
-def _shown(found: Answer) -> Response:
-    return Response(_ENCODER.encode(found.to_json()), media_type="application/json")
+        return answer_reply(found, self._accept)
 
 
 def summary(loaded: Loaded) -> dict[str, Any]:

@@ -30,8 +30,8 @@ QUESTIONS: Final = "/v1/datasets/{name}/query"
 _LONGEST = 200  # characters of an Idempotency-Key
 _JSON: Final = b"application/json"
 
-Beginning = Callable[[str, AskRequest, Key, Service, str | None], Begun | None]
-Answering = Callable[[str, AskRequest, Key, Service, str | None], Response]
+Beginning = Callable[[str, AskRequest, Key, Service, str | None, str | None], Begun | None]
+Answering = Callable[[str, AskRequest, Key, Service, str | None, str | None], Response]
 
 
 class QuestionRoute:
@@ -69,7 +69,8 @@ class QuestionRoute:
         try:
             key = await anyone(await holder(request))
             retry_key = retry_keys[0].decode("latin-1") if retry_keys else None
-            response = await self._together.answer(named[1], form, key, request.app.state.service, retry_key)
+            worker, accept = request.app.state.service, request.headers.get("accept")
+            response = await self._together.answer(named[1], form, key, worker, retry_key, accept)
         except (SfumatoError, RefusalError) as error:
             response = refused(request, error)
         await response(scope, receive, send)

@@ -28,7 +28,7 @@ MOST: Final = 64  # questions of one group
 _GROUPS: Final = 2  # at a time: one is begun while the other is made durable; more would be smaller
 _THREADS: Final = 40  # as many questions at a time as the framework's own threads would answer
 
-RouteArguments = tuple[str, AskRequest, Key, Service, str | None]
+RouteArguments = tuple[str, AskRequest, Key, Service, str | None, str | None]
 
 
 class Begun(Protocol):

@@ -1,0 +1,45 @@
+"""Replies that hold an answer: as JSON, an Arrow stream or a Parquet file; in pieces if the answer is large.
+
+One thread of a worker writes the pieces of all large answers.  So small questions get the interpreter soon, and a large
+answer is never held as text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, Final
+
+from fastapi import Header
+from starlette.responses import Response, StreamingResponse
+
+from sfumato.query import Answer
+from sfumato.query.answer_formats import FORMATS, JSON
+
+LARGE: Final = 10_000
+"""Estimates of an answer from which on it is large."""
+_WRITING: Final = ThreadPoolExecutor(1, "reply")
+
+Accept = Annotated[str | None, Header(alias="Accept", include_in_schema=False)]
+
+
+def answer_reply(answer: Answer, accept: str | None) -> Response:
+    """Return the reply that holds an answer.
+
+    Args:
+        answer: what it holds.
+        accept: the header of the request: the first kind in it that the server writes is taken, else JSON.
+    """
+    kinds = (each.partition(";")[0].strip().lower() for each in (accept or "").split(","))
+    kind = next((each for each in kinds if each in FORMATS), JSON)
+    pieces = FORMATS[kind](answer)
+    if len(answer) * len(answer.columns) < LARGE:
+        return Response(b"".join(pieces), media_type=kind)
+    return StreamingResponse(_written(pieces), media_type=kind)
+
+
+async def _written(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    loop = asyncio.get_running_loop()
+    while (piece := await loop.run_in_executor(_WRITING, next, pieces, None)) is not None:
+        yield piece
