@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 _MOST_CELLS = 1 << 53  # that a bound tells apart
+_MOST_LISTED = 1 << 22  # of an attribute by which rows are grouped, as each has a label
 _LEVEL_OF = re.compile(r"\s*(?P<level>\w+)\s*\(\s*(?P<of>.*?\S)\s*\)\s*")
 
 
@@ -144,6 +145,16 @@ class Axis:
     def size(self) -> int:
         """Number of cells."""
         return len(self.cells[0])
+
+
+def _refuse_many(attribute: Attribute) -> None:
+    """Refuse an attribute whose cells would take too much memory one by one."""
+    if attribute.size > _MOST_LISTED:
+        raise DomainError(
+            f"{attribute.name!r} has {attribute.size:,} cells, and rows are grouped by at most {_MOST_LISTED:,}; "
+            "declare fewer cells",
+            culprit=attribute,
+        )
 
 
 def _maps(attribute: Dated, level: str, names: tuple[str, ...]) -> bool:
@@ -297,18 +308,21 @@ class Domain(Shared):
         """What ``diag``, ``chapter(diag)`` or ``month(admitted)`` group by; names of levels in upper or lower case.
 
         Raises:
-            DomainError: no such attribute, or none of its levels or calendar maps is called so.
+            DomainError: no such attribute, or none of its levels or calendar maps is called so, or it has more than
+                2^22 cells.
         """
         return _grouping(self, name)
 
     def _grouping(self, name: str) -> Grouping:
         if name in self:
+            _refuse_many(self[name])
             return Grouping(name, name, self[name].labels())
         asked = _LEVEL_OF.fullmatch(name)
         if asked is None:
             self.index(name)
         assert asked is not None
         level, of = asked["level"], asked["of"]
+        _refuse_many(self[of])
         hierarchy = self.hierarchy(of)
         names = () if hierarchy is None else hierarchy.level_names
         place = next((n for n, each in enumerate(names, start=1) if each.casefold() == level.casefold()), None)

@@ -166,9 +166,11 @@ class KeptColumns:
         codes = self._codes(place)
         if codes is None:
             return None
-        number = np.full(attribute.size, np.nan)
-        number[: attribute.declared] = np.arange(attribute.declared) + float(attribute.minimum)
-        return number.take(codes)
+        numbers = codes.astype(np.float64)  # as many as there are rows, not cells
+        numbers += attribute.minimum
+        if attribute.size > attribute.declared:
+            numbers[codes >= attribute.declared] = np.nan
+        return numbers
 
     def _steps(self, value: str, unit: Fraction, bounds: tuple[int, int]) -> Steps | None:
         place = self._domain.index(value)

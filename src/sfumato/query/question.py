@@ -225,11 +225,14 @@ def _checked_groups(query: Query, domain: Domain) -> tuple[str, ...]:
     for leaf in _leaves(query.where):
         if not leaf.codes.within(domain[leaf.attribute].size):
             raise QueryError(f"a condition names a cell that {leaf.attribute!r} does not have", culprit=leaf)
+    too_many = f"this groups into more than {MOST_GROUPS:,} cells; group by fewer attributes"
+    if any(domain[name].size > MOST_GROUPS for name in query.by if name in domain):
+        raise QueryError(too_many)  # before its labels are listed
     by = tuple(domain.grouping(name).name for name in query.by)
     if len(set(by)) != len(by):
         raise QueryError("a group stands twice in the groups", culprit=query.by)
     if math.prod(each.size for each in domain.axes(by)) > MOST_GROUPS:
-        raise QueryError(f"this groups into more than {MOST_GROUPS:,} cells; group by fewer attributes")
+        raise QueryError(too_many)
     for aggregate in query.aggregates:
         aggregate.check(domain)
     return by

@@ -178,8 +178,8 @@ def show(
             "attribute": attribute.name,
             "type": type(attribute).__name__.lower(),
             "cells": attribute.size,
-            "first": attribute.labels()[0],
-            "last": attribute.labels()[attribute.declared - 1],
+            "first": attribute.label(0),
+            "last": attribute.label(attribute.declared - 1),
             "missing": "own cell" if attribute.nullable else "as unknown",
             "unknown": attribute.unknown.value,
         }

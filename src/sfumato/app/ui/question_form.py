@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -37,6 +38,7 @@ AGGREGATES = {
 }
 _TICKED = 24  # values that have a box each; more are in one list
 _LISTED = 400  # ends of ranges that are in a list; of more they are typed
+_SHOWN = 40  # cells whose labels are in the description of the table
 _MOST_ENDS = 600  # attributes of which ends are sent
 
 
@@ -165,7 +167,7 @@ class Controls:
         typed: the kind of the field in which ends are typed, where there are too many to list.
         least: the smallest end that is typed.
         most: the greatest.
-        cells: labels of all cells.
+        cells: labels of the cells in words, shortened if there are many.
     """
 
     name: str
@@ -177,7 +179,7 @@ class Controls:
     typed: Literal["number", "date", "text"] | None = None
     least: str = ""
     most: str = ""
-    cells: tuple[str, ...] = ()
+    cells: str = ""
 
     @property
     def ranged(self) -> bool:
@@ -200,7 +202,7 @@ class Controls:
     def of(attribute: Attribute) -> Controls:
         """Those of an attribute."""
         missing = ((_pair(attribute.name, None), "(missing)"),) if attribute.nullable else ()
-        cells, name = attribute.labels(), attribute.name
+        cells, name = _shown(attribute.label, attribute.size), attribute.name
         match attribute:
             case Categorical():
                 values = tuple((_pair(name, value), str(value)) for value in attribute.values)
@@ -219,7 +221,8 @@ class Controls:
         """Those of a level of a hierarchy."""
         labels = domain.grouping(name).labels
         offered = [(None if label == EXTRA[0] else label, label) for label in labels if label != EXTRA[1]]
-        return Controls(name, boxes=tuple((_pair(name, value), label) for value, label in offered), cells=labels)
+        boxes = tuple((_pair(name, value), label) for value, label in offered)
+        return Controls(name, boxes=boxes, cells=_shown(labels.__getitem__, len(labels)))
 
 
 def controls(domain: Domain) -> tuple[list[Controls], list[Controls]]:
@@ -239,14 +242,21 @@ def _of_numbers(attribute: Integer | Real) -> tuple[tuple[Choice, ...], tuple[Ch
     return tuple(zip(begins, words, strict=True)), tuple(zip(begins, until, strict=True))
 
 
-def _of_dates(attribute: Date | Timestamp, missing: tuple[Choice, ...], cells: tuple[str, ...]) -> Controls:
+def _shown(label: Callable[[int], str], size: int) -> str:
+    """Return the labels of cells in words: of many the first and the last."""
+    first = ", ".join(map(label, range(min(size, _SHOWN))))
+    return first if size <= _SHOWN else f"{first}, .. {label(size - 1)}"
+
+
+def _of_dates(attribute: Date | Timestamp, missing: tuple[Choice, ...], cells: str) -> Controls:
     if attribute.declared > _LISTED:
         kind: Literal["date", "text"] = "date" if isinstance(attribute, Date) else "text"
         least, most = attribute.first.isoformat(), attribute.last.isoformat()
         return Controls(attribute.name, False, missing, typed=kind, least=least, most=most, cells=cells)
     begins = [attribute.bounds(code)[0].isoformat() for code in range(attribute.declared)]
-    low = tuple(zip(begins, cells, strict=False))
-    return Controls(attribute.name, False, missing, low, tuple(zip(begins[1:], cells, strict=False)), cells=cells)
+    labels = attribute.labels()
+    low = tuple(zip(begins, labels, strict=False))
+    return Controls(attribute.name, False, missing, low, tuple(zip(begins[1:], labels, strict=False)), cells=cells)
 
 
 def _pair(name: str, value: object) -> str:
