@@ -104,6 +104,7 @@ class Server:
     folder: Path | None = None
     mutant: str | None = None  # the application of tests.app.http.mutants that runs in its place
     more: tuple[str, ...] = ()  # options of the command
+    log: Path | None = None  # where a fresh one writes its log
     fresh: bool = False  # begun as users begin it, and its workers as it does, not forked
 
     @property
@@ -132,14 +133,15 @@ class Server:
         return Forked(program, ["server", *self._arguments], environment=self._environment, folder=self.folder)
 
     def _fresh(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [Path(sys.executable).parent / ("sfumato" if self.mutant is None else "uvicorn"), *self._arguments],
-            env=self._environment,
-            start_new_session=True,
-            cwd=self.folder,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        with Path(os.devnull if self.log is None else self.log).open("wb") as written:
+            return subprocess.Popen(
+                [Path(sys.executable).parent / ("sfumato" if self.mutant is None else "uvicorn"), *self._arguments],
+                env=self._environment,
+                start_new_session=True,
+                cwd=self.folder,
+                stdout=subprocess.DEVNULL,
+                stderr=written,
+            )
 
     @property
     def _environment(self) -> dict[str, str]:

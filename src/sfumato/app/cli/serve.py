@@ -44,6 +44,18 @@ def serve(
     rate: Annotated[
         int, typer.Option(min=0, help="Requests a minute that a worker takes of one key; 0 for any number.")
     ] = 3000,
+    answer_cells: Annotated[
+        int, typer.Option(min=0, help="Cells of one answer, groups times aggregates, at most; 0 for any number.")
+    ] = 1_000_000,
+    large_questions: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Questions of 10,000 cells and more that a worker takes of one key at a time; 0 for any number."
+        ),
+    ] = 2,
+    reply_rate: Annotated[
+        int, typer.Option(min=0, help="MiB of replies a minute that a worker sends to one key; 0 for any number.")
+    ] = 256,
     snapshots: Annotated[
         str | None,
         typer.Option(
@@ -132,6 +144,8 @@ def serve(
         bytes_kept = table_memory << 20
         settings = Settings(tuple(tables or ()), rate, address, base, provider, origins, webhook, bytes_kept, snapshots)
         settings = replace(settings, source_passwords=passwords, webhook_ca_file=ca_file, webhook_proxy=webhook_proxy)
+        cells, at_once = answer_cells, large_questions
+        settings = replace(settings, answer_cells=cells, large_questions=at_once, reply_bytes=reply_rate << 20)
         settings.to_environment()
         if workers > 1:  # a single worker is this process, which counts in its own memory
             os.environ[SHARED] = shared

@@ -98,6 +98,8 @@ async def holder(request: Request) -> Key:
     request.state.key = known.id
     pace: Pace = request.app.state.pace
     pace.take(known.id)
+    worker: Service = request.app.state.service
+    worker.quotas.refuse_bytes(known.id)
     return known
 
 

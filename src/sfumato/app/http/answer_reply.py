@@ -13,30 +13,46 @@ from typing import Annotated, Final
 
 from fastapi import Header
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
+from sfumato.app.http.quotas import LARGE, Permit
 from sfumato.query import Answer
 from sfumato.query.answer_formats import FORMATS, JSON
 
-LARGE: Final = 10_000
-"""Estimates of an answer from which on it is large."""
 _WRITING: Final = ThreadPoolExecutor(1, "reply")
 
 Accept = Annotated[str | None, Header(alias="Accept", include_in_schema=False)]
 
 
-def answer_reply(answer: Answer, accept: str | None) -> Response:
+def answer_reply(answer: Answer, accept: str | None, permit: Permit | None = None) -> Response:
     """Return the reply that holds an answer.
 
     Args:
         answer: what it holds.
         accept: the header of the request: the first kind in it that the server writes is taken, else JSON.
+        permit: of a large question, which is closed when the reply is sent or lost.
     """
     kinds = (each.partition(";")[0].strip().lower() for each in (accept or "").split(","))
     kind = next((each for each in kinds if each in FORMATS), JSON)
     pieces = FORMATS[kind](answer)
     if len(answer) * len(answer.columns) < LARGE:
+        if permit is not None:
+            permit.close()
         return Response(b"".join(pieces), media_type=kind)
-    return StreamingResponse(_written(pieces), media_type=kind)
+    return _InPieces(_written(pieces), permit, kind)
+
+
+class _InPieces(StreamingResponse):
+    def __init__(self, pieces: AsyncIterator[bytes], permit: Permit | None, kind: str) -> None:
+        super().__init__(pieces, media_type=kind)
+        self._permit = permit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            if self._permit is not None:
+                self._permit.close()
 
 
 async def _written(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:

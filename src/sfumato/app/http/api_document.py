@@ -61,9 +61,10 @@ _MEANINGS = {
     409: "A name or key that is taken, or a release that is not ready",
     413: "A body that is too large",
     422: "A request, question or loss that is refused",
-    429: "Too many requests of a key, or releases of yours that are not done yet; Retry-After says when to come again",
+    429: "Too many requests, large questions or bytes of a key, or releases of yours that are not done yet; "
+    "Retry-After says when to come again",
     500: "The server failed",
-    503: "The dataset is paused, or the ledger or the data cannot be reached now",
+    503: "The dataset is paused, the server is busy, or the ledger or the data cannot be reached now",
 }
 
 

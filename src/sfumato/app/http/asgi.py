@@ -19,6 +19,7 @@ from sfumato.app.http.openid import Provider
 from sfumato.app.http.porter import Porter
 from sfumato.app.http.processes import end_with_parent, to_standard_error
 from sfumato.app.http.question_route import QuestionRoute
+from sfumato.app.http.quotas import Quotas
 from sfumato.app.http.service import Service
 from sfumato.app.http.settings import Settings
 from sfumato.app.outbound import outbound
@@ -39,6 +40,7 @@ def application() -> FastAPI:
         table_bytes=settings.table_bytes,
         snapshots=settings.snapshots,
     )
+    service.quotas = Quotas(settings.limits)
     reached = outbound(settings.webhook_ca_file, settings.webhook_proxy)
     made = create(service, settings, notices=Notices(service, webhook=settings.webhook, reached=reached))
     gc.collect()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from sfumato.app.http.quotas import LARGE
 from sfumato.app.http.registry import Key
 from sfumato.app.http.service import Service
 from sfumato.app.http.table_reading import Loaded
@@ -19,7 +20,7 @@ from sfumato.query.question import Query
 from sfumato.query.table_statement import TableStatement, parse_tables
 from sfumato.vault.vault import OrderedRelease
 
-_FEW = 1000  # groups of an answer that others may wait for
+_FEW = 1000  # estimates of an answer that others may wait for
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class AskedQuestion:
         Raises:
             SfumatoError: it cannot be asked so; nothing was charged.
         """
-        if self.statement is not None or self.query.discovered or self._groups() > _FEW:
+        if self.statement is not None or self.cells > _FEW:
             return None
         vault = worker.vault_at_hand(loaded, key.name)
         if vault is None:
@@ -55,8 +56,14 @@ class AskedQuestion:
         reserving = ordered.reserving
         return OrderedQuestion(request, planned, ordered, reserving) if isinstance(reserving, Releasing) else None
 
-    def _groups(self) -> int:
-        return math.prod(axis.size for axis in self.domain.axes(self.query.by)) if self.query.by else 1
+    @property
+    def cells(self) -> int:
+        """The estimates of its answer: groups times aggregates.
+
+        How many values are found in the data is not known beforehand, so such a question counts as a large one.
+        """
+        groups = math.prod(axis.size for axis in self.domain.axes(self.query.by)) if self.query.by else 1
+        return max(groups * len(self.query.aggregates), LARGE if self.query.discovered else 1)
 
     def answer(self, request: AskRequest, loaded: Loaded, key: Key, worker: Service, retry_key: str | None) -> Answer:
         """Ask it: charged before the data is touched.

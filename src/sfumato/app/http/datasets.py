@@ -82,9 +82,9 @@ def answer(  # noqa: PLR0917  (the framework hands over what a request has)
     loaded = worker.open_to(name, key)
     asked = read_question(loaded, form)
     worker.admit(name, key, form.loss.loss())
-    with timed("query"), explained(loaded.ledger, key):
+    with worker.quotas.turn(key.id, asked.cells) as permit, timed("query"), explained(loaded.ledger, key):
         found = asked.answer(form, loaded, key, worker, retry_key)
-    return answer_reply(found, accept)
+    return answer_reply(found, accept, permit)
 
 
 def begin(  # noqa: PLR0917  (as :func:`answer`)
@@ -102,6 +102,8 @@ def begin(  # noqa: PLR0917  (as :func:`answer`)
     asked = read_question(loaded, form)
     worker.admit_to(loaded, key, form.loss.loss())
     ordered = asked.order(form, loaded, key, worker, retry_key)
+    if ordered is not None:
+        worker.quotas.refuse_cells(asked.cells)
     return None if ordered is None else BegunQuestion(loaded.ledger, key, ordered, started, accept)
 
 

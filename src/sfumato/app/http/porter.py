@@ -50,6 +50,8 @@ class Porter:
                 message["headers"] = [*message["headers"], *added, *parting, (b"x-request-id", number.encode())]
             elif headless:
                 message = {**message, "body": b""}
+            if (key := state.get("key")) is not None and (size := len(message.get("body", b""))):
+                scope["app"].state.service.quotas.sent(key, size)
             await send(message)
 
         # A proxy may believe the other of two lengths: what follows on the connection is then anybody's request.

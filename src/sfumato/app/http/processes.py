@@ -1,5 +1,7 @@
 """Worker processes of uvicorn behind one address, none of which outlives its parent, and what their operator sees.
 
+A worker that dies is replaced, and the log has the reason.
+
 Logs are one JSON object a line on standard error; figures have no labels that could name a person or a question.
 Neither ever holds a value of a table, a question or an answer.
 """
@@ -12,29 +14,34 @@ import logging
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from multiprocessing import parent_process
 from pathlib import Path
 
 import uvicorn
+import uvicorn.config
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest, multiprocess
 from prometheus_client.registry import Collector
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 _PARTING = 40  # seconds that requests under way get when the server is to end: more than a ledger waits for a lock
 _SILENCE = 15  # seconds for which a worker may not answer its parent, which then kills it
 
 _LOGGER = logging.getLogger("sfumato.http")
+_REPLACES = "SFUMATO_REPLACES"  # is set for a worker that takes the place of one that died
 ARRIVAL = "SFUMATO_ARRIVAL"  # names the seconds within which a request has to arrive
 SHARED = "PROMETHEUS_MULTIPROC_DIR"  # names the folder by which several workers add up their figures
 REQUESTS = Counter("sfumato_requests_total", "Requests by status class.", ["status"])
 SECONDS = Histogram("sfumato_work_seconds", "Seconds of work on a request.", ["work"])
 LATENCY = Histogram("sfumato_request_seconds", "Seconds until a reply is sent, by route.", ["route"])
 REFUSALS = Counter("sfumato_refusals_total", "Refusals and failures by kind of problem.", ["kind"])
+REPLACED = Counter("sfumato_workers_replaced_total", "Workers that took the place of one that died.")
 LEDGER_FAILURES = Counter("sfumato_ledger_failures_total", "Requests that failed as the ledger did not answer.")
 
 
@@ -127,7 +134,7 @@ def run(
         proxies: addresses and networks whose word on who asks, and by which scheme, is taken.
         tls: a certificate and its key; None for plain HTTP.
     """
-    uvicorn.run(
+    config = uvicorn.Config(
         application,
         factory=True,
         http=_Prompt,
@@ -144,10 +151,61 @@ def run(
         timeout_graceful_shutdown=_PARTING,  # without it, a client who never finishes a request keeps it from ending
         timeout_worker_healthcheck=_SILENCE,  # of 5 seconds, a busy machine takes more to start a worker
     )
+    if workers > 1:
+        to_standard_error()
+        _Supervisor(config, sockets=[config.bind_socket()]).run()
+        return
+    server = uvicorn.Server(config)
+    with suppress(KeyboardInterrupt):
+        server.run()
+    if not server.started:
+        sys.exit(uvicorn.config.STARTUP_FAILURE)
+
+
+class _Supervisor(Multiprocess):
+    """The parent of workers, which replaces one that dies and logs why it died."""
+
+    def keep_subprocess_alive(self) -> None:
+        for place, worker in enumerate(self.processes):
+            if self.should_exit.is_set():
+                return
+            if worker.is_alive(timeout=_SILENCE):
+                continue
+            silent = worker.process.is_alive()
+            worker.kill()
+            worker.join()
+            log("worker died", worker=worker.pid, reason=_death(worker.exitcode, silent=silent))
+            if SHARED in os.environ:
+                multiprocess.mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
+            if worker.exitcode == uvicorn.config.STARTUP_FAILURE:  # the next one would fail in the same way
+                self.should_exit.set()
+                return
+            os.environ[_REPLACES] = "1"
+            self.processes[place] = Process(self.config, self.sockets)
+            self.processes[place].start()
+            del os.environ[_REPLACES]
+
+
+def _death(code: int | None, *, silent: bool) -> str:
+    """Return why a worker died, in words.
+
+    >>> _death(-9, silent=False)
+    'killed by signal 9 (Killed); the system kills so when memory runs out'
+    >>> _death(1, silent=False)
+    'ended by itself with exit code 1'
+    """
+    if silent:
+        return f"killed by its parent, because it did not answer for {_SILENCE} seconds"
+    if code is None or code >= 0:
+        return f"ended by itself with exit code {code}"
+    named = f"killed by signal {-code} ({signal.strsignal(-code)})"
+    return f"{named}; the system kills so when memory runs out" if -code == signal.SIGKILL else named
 
 
 def end_with_parent() -> None:
     """Tell this process to end once the process that started it as a worker is gone; a process of its own stays."""
+    if os.environ.pop(_REPLACES, None):
+        REPLACED.inc()
     parent = parent_process()
     if parent is None:
         return

@@ -25,6 +25,7 @@ from sfumato.app.http.jobs import LEASE
 from sfumato.app.http.names import plain_name, refuse_name, spelled
 from sfumato.app.http.periods import total_of
 from sfumato.app.http.problems import RefusalError, UnknownDatasetError, unreadable, unusable, unwritable
+from sfumato.app.http.quotas import Quotas
 from sfumato.app.http.registry import (
     Dataset,
     Key,
@@ -82,6 +83,7 @@ class Service:
         snapshots: str | None = None,
     ) -> None:
         self.url = url
+        self.quotas = Quotas()
         self._store = Store(url)
         self._store.prepare(create=create)
         self.registry = Registry(self._store, lease=lease)

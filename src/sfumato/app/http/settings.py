@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from sfumato.app.http.admission import TablePlaces
 from sfumato.app.http.openid import OpenIdSettings
+from sfumato.app.http.quotas import KeyLimits
 from sfumato.errors import InputError
 
 _SETTINGS = "SFUMATO_SETTINGS"
@@ -27,6 +28,7 @@ class Settings:
         address: of the server, without a slash at its end.
         base_url: the same, where people reach it under that address alone, maybe by a proxy.
         table_bytes: that the tables of a worker may hold; 0 for any number.
+        answer_cells, large_questions, reply_bytes: the limits of a key, see :class:`.quotas.KeyLimits`.
         snapshots: a folder for snapshots; None for the usual place.
         source_passwords: a file of passwords of databases whose tables are registered.
         webhook: where notices are sent; None for the log alone.
@@ -47,6 +49,9 @@ class Settings:
     source_passwords: str | None = None
     webhook_ca_file: str | None = None
     webhook_proxy: str | None = None
+    answer_cells: int = KeyLimits.cells
+    large_questions: int = KeyLimits.at_once
+    reply_bytes: int = KeyLimits.bytes_a_minute
 
     @classmethod
     def of_environment(cls) -> Settings:
@@ -62,6 +67,11 @@ class Settings:
     def places(self) -> TablePlaces:
         """Where tables may lie."""
         return TablePlaces(self.tables, self.source_passwords)
+
+    @property
+    def limits(self) -> KeyLimits:
+        """What a key may ask for."""
+        return KeyLimits(self.answer_cells, self.large_questions, self.reply_bytes)
 
     @property
     def provider(self) -> OpenIdSettings | None:

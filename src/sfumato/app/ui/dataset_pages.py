@@ -150,6 +150,7 @@ def ask(name: str, request: Request, form: Annotated[QuestionForm, Form()], key:
         with explained(loaded.ledger, key):
             request_of = _request(form, loaded)
             asked = read_question(loaded, request_of)
+            worker.quotas.refuse_page(asked.cells)
             worker.admit(name, key, request_of.loss.loss())
             answer = asked.answer(request_of, loaded, key, worker, None)
     except REFUSALS as error:
