@@ -68,7 +68,8 @@ def test_classes_are_counted_in_the_units_of_the_domain_or_in_rows_on_request(wo
     assert (risk["rows"], risk["units"], risk["smallest_class"], risk["sample_uniques"]) == (45, 41, 1, 1)
     by_row = sfumato("risk", "visits.csv", "--quasi", "age", "--count", "rows", "--json", cwd=workspace)
     assert json.loads(by_row.stdout)["smallest_class"] == 5
-    assert "Classes are counted in rows." in by_row.stderr
+    assert "Classes are counted in rows, as --count rows asks.\n" in by_row.stderr
+    assert "--domain" not in by_row.stderr
     released = sfumato("risk", "u.csv", "--quasi", "age", "--json", cwd=workspace)
     assert json.loads(released.stdout)["units"] is None
     named = sfumato("risk", "u.csv", "--quasi", "age", "--domain", "visits.yaml", cwd=workspace, code=2)

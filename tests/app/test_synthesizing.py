@@ -347,6 +347,27 @@ def test_a_pure_ledger_says_that_it_takes_no_delta_before_any_work(workspace: Pa
     assert kept_spent(workspace) == before
 
 
+OTHERS = [
+    ("query", "people.csv", "SELECT COUNT(*) FROM people"),
+    ("bound", "people.csv", "--cells", "4"),
+    ("regress", "people.csv", "age", "--by", "income"),
+]
+
+
+@pytest.mark.parametrize("asked", OTHERS, ids=[asked[0] for asked in OTHERS])
+def test_other_commands_refuse_before_any_work_too(workspace: Path, asked: tuple[str, ...]) -> None:
+    told = sfumato("ledger", "create", "pure.ledger", "--limit", "1", cwd=workspace).stderr
+    assert "it will never take --delta or --rho. One with --limit 1,1e-9 takes pure epsilon as well." in told
+    told = sfumato("ledger", "create", "both.ledger", "--limit", "1,1e-9", cwd=workspace).stderr
+    assert "never" not in told
+    asked = (*asked, "--domain", "people.yaml")
+    never = sfumato(*asked, "--ledger", "pure.ledger", "--epsilon", "0.1", "--delta", "1e-9", cwd=workspace, code=2)
+    assert "can never take --delta or --rho; leave them out" in never.stderr
+    much = sfumato(*asked, "--ledger", "both.ledger", "--epsilon", "1", cwd=workspace, code=3)
+    assert "with --delta 1e-09 it asks for rho = 0.01496" in much.stderr
+    assert "Reading" not in never.stderr + much.stderr
+
+
 def test_a_refusal_of_a_pure_epsilon_names_delta_and_both_rhos_before_any_work(workspace: Path) -> None:
     release(workspace, "--epsilon", "0.1", "--delta", "1e-9", *SMALL, "--out", "a.csv", "--limit", "1,1e-9")
     before = kept_spent(workspace)

@@ -122,6 +122,7 @@ def anonymize(
         create=create,
         new_version=new_version,
         analyst=analyst,
+        charge=None,
         view=read_view(schema, view, rows=unit_rows, per=per),
     )
     refuse_clashes([out, recoding], inputs=[*source.files(), view], overwrite=overwrite)
@@ -280,6 +281,7 @@ def apply(
         create=create,
         new_version=new_version,
         analyst=analyst,
+        charge=None,
         view=read_view(schema, view, rows=unit_rows, per=per),
     )
     refuse_clashes([out], inputs=[recoding, view, *source.files()], overwrite=overwrite)
@@ -343,7 +345,9 @@ def risk(
         uniques = (
             None if population is None else estimate_uniques(opened, quasi=known, population=population, unit=unit)
         )
-    if unit is None:
+    if count is CountOption.ROWS:
+        remark("Classes are counted in rows, as --count rows asks.")
+    elif unit is None:
         remark("Classes are counted in rows. If a domain names units by an id, they are counted in units (--domain).")
     lines = [{"attacker": "prosecutor", **asdict(found.prosecutor)}]
     if found.journalist is not None:

@@ -108,6 +108,7 @@ def bound(
         create=create,
         new_version=new_version,
         analyst=analyst,
+        charge=loss.charge,
         view=viewed,
     )
     if out is not None:

@@ -134,7 +134,8 @@ class Source:
     """A table with its domain, and the ledger that its releases go to, as a command names them.
 
     With ``view`` the rows are those of a view of several tables, and ``domain`` is the file of their schema.
-    ``charge`` is what the command charges at once, if that is known: the ledger must be able to take it.
+    ``charge`` is what the command charges, which the ledger must be able to take; None for a release that charges
+    nothing.
     """
 
     table: str
@@ -145,8 +146,8 @@ class Source:
     create: bool
     new_version: bool
     analyst: str | None
+    charge: Charge | None
     view: TableView | None = None
-    charge: Charge | None = None
 
     def files(self) -> tuple[str | Path, ...]:
         """What no output may take the place of."""
@@ -191,7 +192,6 @@ class Source:
         """The ledger, which the first release opens, and makes if need be."""
         from sfumato.app.requests.fields import limit_of
         from sfumato.ledger import DeferredLedger
-        from sfumato.privacy.loss import Epsilon, plain
         from sfumato.vault.vault_opening import beside
 
         url = beside(self.domain) if self.ledger is None else database(self.ledger)
@@ -201,11 +201,8 @@ class Source:
         most = deferred.refuse_missing(self.charge)
         if most is not None and self.charge is not None and (cheaper := most.remedy(self.charge)):
             remark(f"Before it is charged: {cheaper}.")
-        if self.create and isinstance(most, Epsilon):
-            remark(
-                "The new ledger promises pure epsilon: it will never take --delta or --rho. One with --limit "
-                f"{plain(most.value)},1e-9 takes pure epsilon as well."
-            )
+        if self.create and most is not None:
+            remark_limit(most)
         return deferred
 
 
@@ -231,6 +228,17 @@ def existing(ledger: str, dataset: str) -> Ledger:
     url = database(ledger)
     remark_log(url)
     return open_ledger(url, dataset=dataset, limit=None)
+
+
+def remark_limit(limit: Loss) -> None:
+    """Say what a new ledger with this limit never takes."""
+    from sfumato.privacy.loss import Epsilon, plain
+
+    if isinstance(limit, Epsilon):
+        remark(
+            "The new ledger promises pure epsilon: it will never take --delta or --rho. One with --limit "
+            f"{plain(limit.value)},1e-9 takes pure epsilon as well."
+        )
 
 
 def remark_log(url: str) -> None:

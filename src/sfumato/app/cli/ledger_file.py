@@ -18,6 +18,7 @@ from sfumato.app.cli.conventions import (
     database,
     existing,
     remark,
+    remark_limit,
     result,
 )
 from sfumato.errors import BrokenLedgerError, InputError, LedgerError
@@ -47,6 +48,8 @@ def create(
 
     with open_ledger(database(ledger), dataset=dataset, limit=limit_of(limit), create=True) as opened:
         remark(f"{shown(ledger)} keeps {dataset!r} within {opened.limit}.")
+        if opened.limit is not None:
+            remark_limit(opened.limit)
 
 
 @app.command()

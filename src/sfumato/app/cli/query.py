@@ -177,6 +177,7 @@ def query(
         create=create,
         new_version=new_version,
         analyst=analyst,
+        charge=first.charge,
     )
     if out is not None:
         writable(out, overwrite=overwrite)
@@ -323,6 +324,7 @@ def regress(
         create=create,
         new_version=new_version,
         analyst=analyst,
+        charge=loss.charge,
         view=read_view(schema, view, rows=unit_rows, per=per),
     )
     vault = source.vault(first=loss)
