@@ -337,7 +337,7 @@ SAID = [
         "rows of no patient_id are left out",
         "rows of visits with an undeclared admitted are left out, as the schema says",
         "values of cost beyond the declared bounds count as the bounds",
-        "n counts at most 6 rows",
+        "n counts rows of one patient_id: more than 6 count as 6",
         "values of spend beyond the declared bounds count as the bounds",
     ),
     (
@@ -351,6 +351,12 @@ SAID = [
         "SELECT dear, COUNT(*) FROM t GROUP BY dear",
         "rows of no patient_id are left out",
         "rows of visits with an undeclared admitted are left out, as the schema says",
+    ),
+    (
+        "SELECT COUNT(DISTINCT patient_id) FROM visits",
+        "rows of no patient_id are left out",
+        "rows of visits with an undeclared admitted are left out, as the schema says",
+        "several rows of one patient_id count once",
     ),
 ]
 

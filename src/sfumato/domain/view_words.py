@@ -18,7 +18,7 @@ from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Real
 from sfumato.domain.domain import Domain
 from sfumato.domain.expression import Arithmetic, Cases, Clamp, Constant, DaysBetween, Expression, Field, Labels
 from sfumato.domain.predicate import CodeRanges, Fold, Predicate
-from sfumato.domain.unit import GroupBound
+from sfumato.domain.unit import GroupBound, Unit
 from sfumato.domain.unit_views import AtMost, Declared, WithFacts, WithGap
 from sfumato.domain.view import (
     AnyRow,
@@ -200,7 +200,7 @@ def left_out(bounded: BoundedView) -> tuple[str, ...]:
                 if isinstance(scan, Scan):
                     tables.setdefault(scan.table.name, []).append(view.declared.name.rpartition(".")[2])
             case PerUnit():
-                clamped |= dict.fromkeys(_clamped(view))
+                clamped |= dict.fromkeys(_clamped(view, bounded.unit))
             case AtMost():
                 of = " and ".join(sorted(each.name for each in view.tables if not each.public))
                 most = f"at most {counted(view.rows, 'row')} of {of}"
@@ -212,11 +212,14 @@ def left_out(bounded: BoundedView) -> tuple[str, ...]:
     return (*([f"rows {each_of} are left out, as the schema says"] if named else []), *clamped)
 
 
-def _clamped(view: PerUnit) -> Iterator[str]:
-    """What is counted or added up of a unit is moved to its bounds, and so is each value that is added."""
+def _clamped(view: PerUnit, unit: Unit) -> Iterator[str]:
+    """Say how what is counted or added up of a unit is moved to its bounds, and each value that is added."""
     for name, value in view.values:
         if isinstance(value, RowCount):
-            yield f"{name} counts at most {counted(value.maximum, 'row')}"
+            most = f"{value.maximum:,}"
+            once = f"several rows of one {unit.column} count once"
+            many = f"{name} counts rows of one {unit.column}: more than {most} count as {most}"
+            yield once if value.maximum == 1 else many
         elif isinstance(value, UnitSum) and view.source.domain[value.of].unknown is Unknown.CLAMP:
             yield f"values of {value.of} beyond the declared bounds count as the bounds"
 

@@ -246,7 +246,7 @@ def _rule(taken: Option, total: RowTotal) -> str:
     known = "" if isinstance(total, PublicTotal) else ", as the number of rows is not public"
     table = f"in a table of {taken.rows:,} rows{known}"
     if taken.drowned:
-        return f"noise drowns every method {table}; this one needs the fewest rows"
+        return f"noise drowns every method {table}; none needs fewer rows than this one"
     if math.isinf(taken.error):
         return (
             f"no method with a figure is left: noise drowns it {table}, or it cannot hold the cells, or it keeps no "

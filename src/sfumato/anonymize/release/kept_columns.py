@@ -100,9 +100,8 @@ def _why_telling(source: Recodable, name: str) -> str:
     ]
     if not reasons:
         return ""
-    unit = source.domain.unit.column
-    holders = "row" if unit is None else unit
-    shared = f", held by {held / distinct:.3g} of {holders} each on average" if distinct else ""
+    holders = "rows" if source.domain.unit.column is None else "units"
+    shared = f", {holders} per value: {held / distinct:.3g} on average" if distinct else ""
     return f"{' and '.join(reasons)} (for the owner alone: {counted(distinct, 'distinct value')}{shared})"
 
 
