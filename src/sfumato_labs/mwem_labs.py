@@ -192,6 +192,10 @@ class _Simulation:
     def limit(self) -> None:
         return None
 
+    @property
+    def view(self) -> None:
+        return None
+
     def refuse_keys(self, columns: tuple[str, ...]) -> None:
         self._vault.refuse_keys(columns)
 

@@ -143,3 +143,33 @@ def test_an_output_never_takes_the_place_of_a_ledger_of_any_name(tmp_path: Path,
     with pytest.raises(InputError, match="is read, or written already"):
         refuse_clashes([place], inputs=[database(str(place))], overwrite=True)
     refuse_clashes([tmp_path / "b.csv"], inputs=[database(str(place))], overwrite=True)
+
+
+def test_groups_that_a_condition_excludes_are_not_printed_nor_written(workspace: Path) -> None:
+    statement = "SELECT carrots, COUNT(*) AS n FROM t WHERE carrots > 97 GROUP BY carrots"
+    asked = ("query", "zoo.parquet", statement, "--domain", "zoo.yaml", "--epsilon", "1")
+    said = json.loads(sfumato(*asked, "--json", cwd=workspace).stdout)
+    assert [row["key"] for row in said["rows"]] == [["98"], ["99"], ["100"]]
+    printed = sfumato(*asked, cwd=workspace).stdout
+    assert [line.split()[0] for line in printed.split("\n\n")[0].splitlines()] == [
+        "carrots",
+        "-------",
+        "98",
+        "99",
+        "100",
+    ]
+    assert "Cost: nothing" in printed  # the same question
+    sfumato(*asked, "--out", "after.csv", cwd=workspace)
+    assert read(workspace / "after.csv").column("carrots").to_pylist() == [98, 99, 100]
+
+
+@pytest.mark.parametrize("more", [(), ("--accuracy",)])
+def test_a_condition_that_leaves_no_group_is_refused_before_a_ledger_is_begun(
+    workspace: Path, more: tuple[str, ...]
+) -> None:
+    statement = "SELECT carrots, COUNT(*) AS n FROM t WHERE carrots > 97 AND carrots < 9 GROUP BY carrots"
+    begun = () if more else ("--ledger", "sqlite:///new.ledger", "--limit", "2", "--create")
+    asked = ("query", "zoo.parquet", statement, "--domain", "zoo.yaml", "--epsilon", "1", *begun, *more)
+    refused = sfumato(*asked, cwd=workspace, code=2)
+    assert "no group can hold a row that meets the condition: change the condition" in refused.stderr
+    assert not (workspace / "new.ledger").exists()

@@ -39,6 +39,7 @@ class Catcher:
 
     domain = DOMAIN
     limit = None
+    view = None
 
     def refuse_keys(self, columns: tuple[str, ...]) -> None:
         """Every column is there."""

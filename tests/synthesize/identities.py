@@ -57,6 +57,7 @@ class Catcher:
 
     domain = DOMAIN
     limit = None
+    view = None
 
     def refuse_keys(self, columns: tuple[str, ...]) -> None:
         """Every column is there."""

@@ -84,7 +84,8 @@ class Answer(Release):
 
     Attributes:
         query: what was asked.
-        labels: of the groups, one array of text a grouping attribute, all declared cells in their order.
+        labels: of the groups, one array of text a grouping attribute: declared cells that can hold a row which meets
+            the condition, in their order.
         integers: the grouping attributes whose cells are whole numbers, and at most missing values.
         estimates: one an aggregate, of arrays of shape ``(groups,)``.
         confidence: with which an interval holds the exact answer, each on its own.
@@ -196,6 +197,14 @@ class Answer(Release):
             self,
             labels=tuple(each[groups] for each in self.labels),
             estimates=tuple(each.part(groups) for each in self.estimates),
+        )
+
+    def at(self, places: NDArray[np.intp]) -> Answer:
+        """The same of some groups, in the order given."""
+        return replace(
+            self,
+            labels=tuple(each.take(places) for each in self.labels),
+            estimates=tuple(each.at(places) for each in self.estimates),
         )
 
     def __len__(self) -> int:

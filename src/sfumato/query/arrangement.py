@@ -8,7 +8,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from sfumato.query.answer import Answer
@@ -62,14 +61,8 @@ class Arrangement:
             places = places[_compare(answer.estimates[each.column].value[places], each)]
         for by in reversed(self.order):
             places = places[_order(answer, by, places)]
-        places = places[: self.limit]
-        labels = tuple(each.take(pa.array(places)) for each in answer.labels)
-        return replace(
-            answer,
-            labels=labels,
-            estimates=tuple(each.at(places) for each in answer.estimates),
-            remarks=(*answer.remarks, _CHOSEN),
-        )
+        found = answer.at(places[: self.limit])
+        return replace(found, remarks=(*answer.remarks, _CHOSEN))
 
 
 def _compare(values: NDArray[np.float64], kept: Kept) -> NDArray[np.bool_]:

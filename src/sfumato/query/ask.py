@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.domain import Axis, Categorical, Domain, Integer
 from sfumato.domain.attribute import unknown_code
@@ -35,6 +36,7 @@ from sfumato.vault.scores import RankErrors
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sfumato.domain.view import BoundedView
     from sfumato.vault.schema_vault import SchemaVault
     from sfumato.vault.vault import Vault
 
@@ -68,7 +70,7 @@ def ask(
     certainty = Certainty.of(confidence)
     if query.discovered:
         return _discover(vault, query, loss, certainty, retry_key)
-    asked = planned_question(vault.domain, query, loss=loss, certainty=certainty)
+    asked = planned_question(vault.domain, query, loss=loss, certainty=certainty, view=vault.view)
     return asked.read(vault.release(asked.request, loss, asked.run, retry_key=retry_key))
 
 
@@ -81,12 +83,14 @@ class PlannedQuestion:
         tables: the noisy tables that it needs.
         run: measures them.
         certainty: of the intervals.
+        groups: which groups the condition leaves; None: all.
     """
 
     query: Query
     tables: QueryPlan
     run: QuestionTally
     certainty: Certainty
+    groups: NDArray[np.bool_] | None = None
 
     @property
     def request(self) -> Request:
@@ -96,20 +100,31 @@ class PlannedQuestion:
     def read(self, settled: Settled) -> Answer:
         """The answer, from what was released."""
         tables, query, domain, added = self.tables, self.query, self.run.domain, self.run.added
-        return _read(settled, tables, query, domain=domain, added=added, certainty=self.certainty)
+        answer = _read(settled, tables, query, domain=domain, added=added, certainty=self.certainty)
+        return answer if self.groups is None else answer.at(np.flatnonzero(self.groups))
 
 
-def planned_question(domain: Domain, query: Query, *, loss: Loss, certainty: Certainty) -> PlannedQuestion:
+def planned_question(
+    domain: Domain, query: Query, *, loss: Loss, certainty: Certainty, view: BoundedView | None = None
+) -> PlannedQuestion:
     """Plan a query whose values are all declared.
 
+    Args:
+        domain: of the rows.
+        query: what is asked of them.
+        loss: what its release costs in all.
+        certainty: of the intervals.
+        view: whose rows they are, if they are of several tables.
+
     Raises:
-        QueryError, DomainError, LossError: it cannot be measured.
+        QueryError, DomainError, LossError: it cannot be measured, or no group can hold a row that it is about.
     """
     query = query.check(domain)
+    groups = query.possible_groups(domain, view)
     tables = plan(query, domain)
     # refuses, for free, what cannot be measured
     run = QuestionTally(domain, tables.questions, loss, shares=tables.shares)
-    return PlannedQuestion(query, tables, run, certainty)
+    return PlannedQuestion(query, tables, run, certainty, groups)
 
 
 def sql(

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from typing import TYPE_CHECKING
 from typing import Any as Json
 
 from sfumato.bounded_cache import cached
@@ -30,6 +31,10 @@ from sfumato.vault.questions import Marginal, Measurable, questions_json
 from sfumato.vault.reach import Groups
 from sfumato.vault.value_questions import Bins, Moments, Sum, Units
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 MOST_AGGREGATES = 200
 MOST_CONDITIONS = 4096
 DEEPEST = 200
@@ -44,8 +49,8 @@ class Query:
 
     Attributes:
         aggregates: one or more.
-        by: declared attributes, or levels of their hierarchies such as ``chapter(diag)``, whose cells are all answered
-            for, empty or not.
+        by: declared attributes, or levels of their hierarchies such as ``chapter(diag)``.  Every declared cell that
+            can hold a row which meets ``where`` is answered for, empty or not.
         where: None: all rows.  A condition may be text, as it stands after WHERE.
         discovered: columns outside the domain, whose values are found in the data: those held by enough units,
             behind a stability threshold.  Only units are counted then, without ``by`` and ``where``.
@@ -107,7 +112,8 @@ class Query:
         Raises:
             DomainError: an attribute that the domain does not have.
             QueryError: a number asked of an attribute without numbers, an attribute named twice, a condition that
-                cannot be read or is on cells that an attribute does not have, or too many groups.
+                cannot be read or is on cells that an attribute does not have, too many groups, or none that can hold
+                a row which meets the condition.
         """
         if isinstance(self.where, str):
             from sfumato.query.sql_condition import read_condition
@@ -121,6 +127,23 @@ class Query:
         where = self.check(domain).where
         assert not isinstance(where, str)
         return normal(where, domain)
+
+    def possible_groups(self, domain: Domain, view: BoundedView | None = None) -> NDArray[np.bool_] | None:
+        """Return which groups its condition leaves, in the order of the answer; None if it leaves all.
+
+        Args:
+            domain: of the rows.
+            view: whose rows they are, if they are of several tables; its conditions count as well.
+
+        Raises:
+            QueryError: no group can hold a row that meets the condition.
+        """
+        assert not isinstance(self.where, str), "the query is checked"
+        if not self.by or (self.where is None and view is None):
+            return None
+        from sfumato.query.possible_groups import possible_groups  # other questions need none of it
+
+        return possible_groups(self.by, self.where, domain, view)
 
     def describe(self, domain: Domain) -> str:
         """What is counted, by what, and where, for whoever reads the journal; at most 300 characters.
@@ -235,6 +258,7 @@ def _checked_groups(query: Query, domain: Domain) -> tuple[str, ...]:
         raise QueryError(too_many)
     for aggregate in query.aggregates:
         aggregate.check(domain)
+    replace(query, by=by).possible_groups(domain)  # refuses a condition that leaves none
     return by
 
 

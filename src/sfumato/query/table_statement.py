@@ -98,8 +98,12 @@ def _read(text: str, select: Any, schema: Schema, bounds: Unit | None) -> TableS
         raise refuse(text, select, str(error)) from None
     query = read_select(text, asked, domain)
     arranged = arrangement(text, select, called=_called(rows, select, query.by))
-    people = _of_people(rows, view, query)
-    return TableStatement(*(people or (view, query)), arranged)
+    view, query = _of_people(rows, view, query) or (view, query)
+    try:
+        query.possible_groups(view.domain, view)
+    except QueryError as error:
+        raise refuse(text, select, str(error)) from None
+    return TableStatement(view, query, arranged)
 
 
 def _of_people(rows: UnitRows, view: BoundedView, query: Query) -> tuple[BoundedView, Query] | None:

@@ -165,6 +165,11 @@ class VaultInterface(Protocol):
         """The most that may ever be released, where it is known."""
         ...
 
+    @property
+    def view(self) -> BoundedView | None:
+        """The view whose rows the table has; None if it is one table."""
+        ...
+
     def refuse_keys(self, columns: tuple[str, ...]) -> None:
         """See :meth:`sfumato.engine.port.Encoded.refuse_keys`."""
         ...

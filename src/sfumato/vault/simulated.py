@@ -57,6 +57,11 @@ class SimulatedVault:
         self._exactly.encoded.refuse_keys(columns)
 
     @property
+    def view(self) -> None:
+        """There is none: the rows are those of one table."""
+        return
+
+    @property
     def limit(self) -> None:
         """There is none: nothing is ever released."""
         return

@@ -87,6 +87,23 @@ def test_several_conditions_of_declared_values_hold_together(server, post):
     assert "count(*) where sex in missing" in text
 
 
+def test_groups_that_a_condition_excludes_are_on_no_page_and_in_no_reply(server, post):
+    fields = {"how": "builder", "by": "age", "ranged": "age", "low": "97", "high": "98", "epsilon": "0.015"}
+    status, text = post("/datasets/people/ask", **fields)
+    assert status == 200
+    found = [re.search(rf'<th scope="?.?row"?.?>{age}</th>', text) is not None for age in (96, 97, 98, 99)]
+    assert found == [False, True, True, False]
+    with server.client("ana") as client:
+        reply = client.ask("people", "SELECT age, COUNT(*) FROM t WHERE age IN (97, 98) GROUP BY age", epsilon="0.015")
+        assert [row["key"] for row in reply.rows] == [["97"], ["98"]]
+        assert "nothing" in reply.cost
+    before = spent(server)
+    status, text = post("/datasets/people/ask", **fields | {"among": '["sex", "F"]', "low": "98", "high": "97"})
+    assert status == 422
+    assert "no group can hold a row that meets the condition" in text
+    assert spent(server) == before
+
+
 def test_an_earlier_question_opens_with_the_form_as_it_was_sent(server, post):
     fields = {"aggregate": "mean", "of": "age", "by": "sex", "among": '["sex", "F"]', "epsilon": "0.017"}
     assert post("/datasets/people/ask", how="builder", **fields)[0] == 200

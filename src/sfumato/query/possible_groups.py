@@ -1,0 +1,322 @@
+"""Groups that a condition leaves: those that can hold a row which meets it.
+
+The statement and the declared cells decide, never rows.  A condition such as ``(a = 1 AND b = 2) OR a = 3`` leaves one
+group of (a, b) and not another, although each attribute by itself would leave both: the search looks at whole groups.
+It tries the codes of an attribute that is not grouped by only if several parts of the condition share that attribute.
+Its work is bounded.  Beyond that bound it looks at the parts one by one.  A group may then stay that can hold no row.
+No group that can hold one is ever left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.bounded_cache import cached
+from sfumato.domain import Attribute, Categorical, Domain, Unknown
+from sfumato.domain.expression import Labels
+from sfumato.domain.predicate import All, Among, Any, CodeRanges, Fold, Not, Predicate
+from sfumato.domain.unit_views import Declared
+from sfumato.domain.view import BoundedView, Computed, Filter, Join, OverSource, PerUnit, Taken, View
+from sfumato.errors import QueryError
+from sfumato.query.three_valued import normal
+
+_MOST_WORK = 1 << 32  # cells, for parts that are looked at together: less than a second
+_LEAF = 1 << 19  # cells that take as long as one comparison
+_FEW = 1 << 8  # classes of codes, or cases of labels, of which each is compared with each
+
+_Mask = NDArray[np.bool_]
+
+
+def possible_groups(
+    by: tuple[str, ...], where: Predicate | None, domain: Domain, view: BoundedView | None = None
+) -> _Mask | None:
+    """Return which groups a condition leaves, in C order of the axes; None if it leaves all.
+
+    Args:
+        by: groupings of the domain.
+        where: None: all rows.
+        domain: the public description of the rows.
+        view: whose rows they are, if they are of several tables; its conditions count as well.
+
+    Raises:
+        QueryError: it leaves no group.
+    """
+    found = _possible(by, where, domain) if view is None else _possible_of_view(by, where, domain, view.view)
+    if found is not None and not found.any():
+        raise QueryError(
+            "no group can hold a row that meets the condition: change the condition, or group by something else",
+            culprit=where,
+        )
+    return found
+
+
+@cached(lambda key, found: 1_000 + (key[1].held_bytes if key[1] else 0) + (0 if found is None else found.nbytes))
+def _possible(by: tuple[str, ...], where: Predicate | None, domain: Domain) -> _Mask | None:
+    return _Search(_axes(by, domain), domain).left(normal(where, domain))
+
+
+def _possible_of_view(by: tuple[str, ...], where: Predicate | None, domain: Domain, view: View) -> _Mask | None:
+    known = _RowConditions()
+    parts = [part for part in (known.of(view), where) if part is not None]
+    if not parts:
+        return None
+    whole = Domain((*domain, *known.hidden.values()))
+    return _Search(_axes(by, domain), whole).left(normal(All(tuple(parts)), whole))
+
+
+@dataclass(frozen=True)
+class _GroupAxis:
+    """One attribute grouped by: its place, the number of cells, and the cell of each code; None: its own."""
+
+    place: int
+    size: int
+    cells: NDArray[np.int32] | None
+
+
+def _axes(by: tuple[str, ...], domain: Domain) -> dict[str, _GroupAxis]:
+    if all(name in domain for name in by):  # labels of a million cells take longer than all the rest
+        return {name: _GroupAxis(place, domain[name].size, None) for place, name in enumerate(by)}
+    return {
+        axis.attribute: _GroupAxis(
+            place, axis.size, None if axis.groups is None else np.asarray(axis.groups, dtype=np.int32)
+        )
+        for place, axis in enumerate(domain.axes(by))
+    }
+
+
+class _Search:
+    """Looks for groups in which a condition can be true.
+
+    An attribute is open if a group leaves its code open: it is not grouped by, or it is by coarser cells.
+    """
+
+    def __init__(self, axes: Mapping[str, _GroupAxis], domain: Domain) -> None:
+        self._domain = domain
+        self._axes = axes
+        self._single = {name for name, axis in axes.items() if axis.cells is None}
+        self._work = 0
+
+    def left(self, where: Predicate | None) -> _Mask | None:
+        """Return where a condition in normal form can be true, in C order; None if everywhere."""
+        found = self.groups(where)
+        return None if found.all() else np.broadcast_to(found, [axis.size for axis in self._axes.values()]).reshape(-1)
+
+    def groups(self, where: Predicate | None) -> _Mask:
+        """Return where a condition in normal form can be true: one axis per attribute grouped by, or 1 in its place."""
+        match where:
+            case None:
+                return np.ones((1,) * len(self._axes), dtype=np.bool_)
+            case Among():
+                return self._leaf(where)
+            case Any():
+                return reduce(np.logical_or, map(self.groups, where.parts), ~self.groups(None))
+            case _:
+                return reduce(np.logical_and, map(self._together, self._apart(where.inner)))
+
+    def _leaf(self, leaf: Among) -> _Mask:
+        shape = [1] * len(self._axes)
+        if leaf.attribute not in self._axes:
+            return np.full(shape, bool(leaf.codes))
+        axis = self._axes[leaf.attribute]
+        if axis.cells is None:
+            found = leaf.codes.mask(axis.size)
+        else:
+            found = np.zeros(axis.size, dtype=np.bool_)
+            for first, last in leaf.codes.ranges:
+                found[axis.cells[first : last + 1]] = True
+        shape[axis.place] = axis.size
+        return found.reshape(shape)
+
+    def _apart(self, parts: Sequence[Predicate]) -> list[list[Predicate]]:
+        """Return parts of a conjunction, those together that share an open attribute."""
+        found: list[tuple[frozenset[str], list[Predicate]]] = []
+        for part in parts:
+            names, together = part.attributes - self._single, [part]
+            others = []
+            for each in found:
+                if each[0] & names:
+                    names, together = names | each[0], [*each[1], *together]
+                else:
+                    others.append(each)
+            found = [*others, (names, together)]
+        return [together for _, together in found]
+
+    def _together(self, parts: list[Predicate]) -> _Mask:
+        """Return where all parts can be true of one row, case by case."""
+        if len(parts) == 1:
+            return self.groups(parts[0])
+        found = ~self.groups(None)
+        for case in self._cases(parts):
+            if case is not None:
+                cells = (self._axes[name].size for name in case.attributes if name in self._axes)
+                self._work += _leaves(case) * (_LEAF + math.prod(cells))
+            if self._work > _MOST_WORK:
+                return reduce(np.logical_and, map(self.groups, parts))
+            found = found | self.groups(case)
+            if found.all():
+                break
+        return found
+
+    def _cases(self, parts: list[Predicate]) -> Iterator[Predicate | None]:
+        """Return conditions of which one is true if all parts are, by what makes the fewest comparisons.
+
+        They are the alternatives of one part, or the codes of an attribute that parts share.
+        """
+        leaves = [_leaves(part) for part in parts]
+        among = [place for place, part in enumerate(parts) if isinstance(part, Any)]
+        costs = {place: leaves[place] + len(parts[place].inner) * (sum(leaves) - leaves[place]) for place in among}
+        named = [name for part in parts for name in part.attributes - self._single]
+        classes = {name: self._classes(name, parts) for name in sorted(set(named)) if named.count(name) > 1}
+        name = min(classes, key=lambda each: len(classes[each]))
+        place = min(costs, key=costs.__getitem__, default=None)
+        if place is not None and costs[place] <= len(classes[name]) * sum(leaves):
+            others = (*parts[:place], *parts[place + 1 :])
+            return (normal(All((each, *others)), self._domain) for each in parts[place].inner)
+        return (
+            normal(All((Among(name, codes), *(_fixed(part, name, codes) for part in parts))), self._domain)
+            for codes in classes[name]
+        )
+
+    def _classes(self, name: str, parts: Sequence[Predicate]) -> list[CodeRanges]:
+        """Return the codes of an attribute, those together that the parts do not tell apart.
+
+        Codes that meet no comparison more than others do are left out, unless they lie in other groups.
+        """
+        sets = {leaf.codes for part in parts for leaf in part.fold(_LEAVES) if leaf.attribute == name}
+        flips: dict[int, int] = {0: 0}
+        for number, codes in enumerate(sorted(sets, key=lambda each: each.bounds)):
+            for bound in codes.bounds:
+                flips[bound] = flips.get(bound, 0) ^ (1 << number)
+        size, met = self._domain[name].size, 0
+        edges = [*sorted(edge for edge in flips if edge < size), size]
+        found: dict[int, list[CodeRanges]] = {}
+        for first, after in pairwise(edges):
+            met ^= flips[first]
+            found.setdefault(met, []).append(CodeRanges.between(first, after - 1))
+        kept = list(found)
+        if name not in self._axes and len(kept) <= _FEW:
+            kept = [each for each in kept if not any(each != other and each & other == each for other in kept)]
+        return [CodeRanges.union(found[each]) for each in kept]
+
+
+_LEAVES = Fold[tuple[Among, ...]](
+    among=lambda part: (part,),
+    every=lambda parts: tuple(leaf for part in parts for leaf in part),
+    some=lambda parts: tuple(leaf for part in parts for leaf in part),
+    negated=lambda part: part,
+)
+
+
+def _leaves(where: Predicate) -> int:
+    return len(where.fold(_LEAVES))
+
+
+def _fixed(where: Predicate, name: str, codes: CodeRanges) -> Predicate:
+    """A condition of rows whose code is one of ``codes``, which no comparison tells apart."""
+    holds = All(()), Any(())
+    return _folded(where, lambda leaf: leaf if leaf.attribute != name else holds[codes.first not in leaf.codes])
+
+
+def _folded(where: Predicate, leaf: Callable[[Among], Predicate]) -> Predicate:
+    """The same condition of other comparisons."""
+    return where.fold(
+        Fold[Predicate](
+            among=leaf,
+            every=lambda parts: All(tuple(parts)),
+            some=lambda parts: Any(tuple(parts)),
+            negated=Not,
+        )
+    )
+
+
+class _RowConditions:
+    """Reads what every row of a view meets, by its conditions and by what it computes of its rows.
+
+    Attributes:
+        hidden: attributes that conditions name and the view has no more, such as those that a row per unit aggregates.
+    """
+
+    def __init__(self) -> None:
+        self.hidden: dict[str, Attribute] = {}
+
+    def of(self, view: View) -> Predicate | None:
+        """Return a condition on attributes of the view and on hidden ones; None if nothing is known."""
+        match view:
+            case Filter():
+                return _met(self.of(view.source), view.where)
+            case Join():
+                return self._joined(view)
+            case Computed(value=Labels() as labels):
+                return _met(self.of(view.source), _labelled(view.name, labels))
+            case Declared() if not isinstance(view.declared, Categorical):
+                where = self.of(view.source)
+                names = {name: name for name in view.source.names[:-1]}
+                return None if where is None else self._renamed(where, view.source, names)
+            case OverSource():
+                return self.of(view.source)
+            case PerUnit():
+                return self._per_unit(view)
+        return None
+
+    def _joined(self, view: Join) -> Predicate | None:
+        left, right = self.of(view.left), self.of(view.right)
+        if right is None or not view.outer:
+            return _met(left, right)
+        within = view.right.attributes
+        if any(each.unknown is Unknown.CATEGORY and not each.nullable for each in within):
+            return left  # the cell for unknown values moves behind the new one for missing values
+        absent = All(tuple(Among(each.name, [each.declared]) for each in within))
+        return _met(left, Any((absent, right)))
+
+    def _per_unit(self, view: PerUnit) -> Predicate | None:
+        """Return that some row of the unit has the keys, and some row each value that is taken of a row."""
+        where = self.of(view.source)
+        if where is None:
+            return None
+        found = self._renamed(where, view.source, {name: name for name in view.by})
+        for name, value in view.values:
+            if isinstance(value, Taken):
+                found = All((found, self._taken(name, value, where, view)))
+        return found
+
+    def _taken(self, name: str, value: Taken, where: Predicate, view: PerUnit) -> Predicate:
+        keys = {key: key for key in view.by}
+        held = view.source.domain[value.of]
+        present = Among(name, CodeRanges.between(0, held.declared - 1))
+        absent: Predicate = Among(name, [held.declared])
+        if value.by is None and value.of not in keys:
+            lacking = Among(value.of, CodeRanges.between(held.declared, held.size - 1))
+            absent = All((absent, self._renamed(All((where, lacking)), view.source, keys)))
+        return Any((All((present, self._renamed(where, view.source, keys | {value.of: name}))), absent))
+
+    def _renamed(self, where: Predicate, source: View, names: Mapping[str, str]) -> Predicate:
+        """A condition in which attributes have other names, hidden ones if no other is said."""
+        names = dict(names)
+        for name in sorted(where.attributes - names.keys()):
+            before = self.hidden[name] if name in self.hidden else source.domain[name]
+            names[name] = f"\0{len(self.hidden)}"  # no column is called so
+            self.hidden[names[name]] = replace(before, name=names[name], role=None)
+        return _folded(where, lambda leaf: Among(names[leaf.attribute], leaf.codes))
+
+
+def _met(first: Predicate | None, second: Predicate | None) -> Predicate | None:
+    return first if second is None else second if first is None else All((first, second))
+
+
+def _labelled(name: str, labels: Labels) -> Predicate:
+    """What rows of each label meet: its condition, and none before it if there are few."""
+    code = {label: place for place, label in enumerate(labels.values)}
+    wheres = tuple(where for where, _ in labels.cases)
+    found: list[Predicate] = []
+    for place, (where, label) in enumerate(labels.cases):
+        before = wheres[:place] if len(wheres) <= _FEW else ()
+        found.append(All((Among(name, [code[label]]), where, Not(Any(before)))))
+    rest = len(code) if labels.otherwise is None else code[labels.otherwise]
+    return Any((*found, All((Among(name, [rest]), Not(Any(wheres))))))
