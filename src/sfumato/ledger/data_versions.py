@@ -2,12 +2,14 @@
 
 A version is a public event of the whole dataset: of all its tables and all their columns.  A question carries the
 number of its version and nothing finer.  So a repeated question is free within a version and is charged in the next
-one, whatever changed.  The journal also keeps a keyed digest of the content.  The digest tells the owner that the
-tables differ from the last version; it decides nothing else.
+one, whatever changed.  The ledger also keeps a keyed digest of the last version's content.  The digest tells the
+owner that the tables differ from this version; it decides nothing else.  The journal seals the digest with the number
+of the version, because equal digests of two versions would tell its readers that no row changed in between.
 """
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -28,6 +30,17 @@ def data_versions(driver: Driver, name: str, *, most: int | None = None) -> list
     query = "SELECT * FROM ledger_entry WHERE dataset = :dataset AND kind = 'version' ORDER BY number DESC"
     query += "" if most is None else " LIMIT :most"
     return [DataVersion.of(entry_from(row)) for row in driver.records(query, {"dataset": name, "most": most})]
+
+
+def last_version(driver: Driver, name: str) -> tuple[DataVersion | None, str | None]:
+    """Return the last declared version of a dataset, and the digest of its content; None twice before the first."""
+    digest = driver.value("SELECT version_digest FROM ledger_dataset WHERE name = :dataset", {"dataset": name})
+    return next(iter(data_versions(driver, name, most=1)), None), digest
+
+
+def sealed(number: int, digest: str) -> str:
+    """Return what the journal says of a digest: something else in each version, so that it tells no two alike."""
+    return hashlib.sha256(f"{number} {digest}".encode()).hexdigest()
 
 
 def number_of(digest: str, last: tuple[int, str | None], *, new: bool) -> int:
@@ -83,16 +96,20 @@ class ContentDigests:
     files: str = ""
 
     @classmethod
-    def of(cls, content: NamedContent | str, secret: str, last: DataVersion | None) -> ContentDigests:
+    def of(
+        cls, content: NamedContent | str, secret: str, last: tuple[DataVersion | None, str | None], *, new: bool
+    ) -> ContentDigests:
         """Digest a content, or a name of one.
 
-        Files with the bytes of the last version have its content, so that their rows are not read again.
+        Files with the bytes of the last version have its content, so that their rows are not read again.  If the next
+        version is to be declared, they are read in any case: the time that it takes must not tell what changed.
         """
+        version, known = (None, None) if new else last
         if isinstance(content, str):
             return cls(journalled_version(secret, content))
         files = journalled_version(secret, f"files {content.files}") if content.files else ""
-        if last is not None and files and files == last.files:
-            return cls(last.digest, files)
+        if version is not None and known is not None and files and sealed(version.number, files) == version.files:
+            return cls(known, files)
         return cls(journalled_version(secret, content.name), files)
 
 
@@ -115,12 +132,13 @@ def declare(transaction: Transaction, content: ContentDigests, *, by: str, new: 
     number = number_of(digest, (transaction.version, transaction.version_digest), new=new)
     if number == transaction.version:
         return transaction.declared or data_versions(transaction.driver, transaction.name, most=1)[0]
-    files: dict[str, JSON] = {"files": content.files} if content.files else {}
-    question = Question("ledger", "version", {"number": number, "digest": digest, "by": by, **files}, "")
+    shown, files = sealed(number, digest), sealed(number, content.files) if content.files else ""
+    of_files: dict[str, JSON] = {"files": files} if files else {}
+    question = Question("ledger", "version", {"number": number, "digest": shown, "by": by, **of_files}, "")
     statement = f"version {number} of the data, declared by {by}"
     transaction.append(Event(Kind.VERSION, question, None, None, statement, None))
     transaction.version, transaction.version_digest = number, digest
-    transaction.declared = DataVersion(number, transaction.time, by, digest, content.files)
+    transaction.declared = DataVersion(number, transaction.time, by, shown, files)
     return transaction.declared
 
 

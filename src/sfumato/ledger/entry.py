@@ -301,7 +301,7 @@ class DataVersion:
         number: counts the versions of the dataset from 1.
         time: when it was declared, UTC in ISO 8601.
         declared_by: the name of who declared it.
-        digest: a digest of the content under the ledger's secret, hexadecimal.
+        digest: a digest of the content under the ledger's secret and the number, hexadecimal.
         files: such a digest of the bytes of the files in which it was; empty if there were no files.
     """
 

@@ -22,7 +22,7 @@ from sfumato.ledger.account import Account
 from sfumato.ledger.answer_cache import AnswerCache
 from sfumato.ledger.attempts import Attempt, attempts_at
 from sfumato.ledger.audit_log import Actor
-from sfumato.ledger.data_versions import ContentDigests, NamedContent, data_versions, declare, number_of
+from sfumato.ledger.data_versions import ContentDigests, NamedContent, data_versions, declare, last_version, number_of
 from sfumato.ledger.entry import (
     Answered,
     DataVersion,
@@ -246,22 +246,25 @@ class Ledger:
             VersionError: the content differs from that of the last version, and ``new`` is not set.
         """
         refuse_name(by, "who declares a version")
-        last = self.data_version()
-        found = ContentDigests.of(content, self._secret, last)
-        if last is not None and last.digest == found.digest and not new:
+        last, known = self._last_version()
+        found = ContentDigests.of(content, self._secret, (last, known), new=new)
+        if last is not None and known == found.digest and not new:
             return last
         return self._writer.run(Work(Wanted(), partial(declare, content=found, by=by, new=new)))
 
     def number_of(self, content: NamedContent | str, *, new: bool) -> int:
         """Return the number of the version that :meth:`declare_version` would return; nothing is written."""
-        last = self.data_version()
-        known = (0, None) if last is None else (last.number, last.digest)
-        return number_of(ContentDigests.of(content, self._secret, last).digest, known, new=new)
+        last, known = self._last_version()
+        found = ContentDigests.of(content, self._secret, (last, known), new=new)
+        return number_of(found.digest, (0 if last is None else last.number, known), new=new)
 
     def data_version(self) -> DataVersion | None:
         """Return the last declared version of the data; None before the first."""
+        return self._last_version()[0]
+
+    def _last_version(self) -> tuple[DataVersion | None, str | None]:
         with self._store.reading() as driver:
-            return next(iter(data_versions(driver, self.dataset, most=1)), None)
+            return last_version(driver, self.dataset)
 
     def data_versions(self) -> list[DataVersion]:
         """Return all declared versions of the data, in order."""

@@ -22,6 +22,7 @@ from sfumato.errors import BrokenLedgerError, InputError, LedgerError, SfumatoEr
 from sfumato.ledger.account import charge_from, charge_text, counted, limit_units, loss_from, spent_units, unit_from
 from sfumato.ledger.answer_chain import UNBOUND, answers_after, follows
 from sfumato.ledger.audit_log import action_hashes, verify_actions
+from sfumato.ledger.data_versions import sealed
 from sfumato.ledger.dbapi import Driver, file_address
 from sfumato.ledger.entry import DataVersion, Entry, Event, Kind, entry_hash, genesis
 from sfumato.ledger.journal import (
@@ -123,7 +124,8 @@ class _Sums:
             raise LedgerError(f"the account of {name!r} is not the sum of its journal", culprit=name)
         if _units(row, "limit") != limit_units(limit):
             raise LedgerError(f"the limit of {name!r} is not the one that its journal began with", culprit=name)
-        if (row["version"], row["version_digest"]) != self._version:
+        number, known = row["version"], row["version_digest"]
+        if (number, None if known is None else sealed(number, known)) != self._version:
             raise LedgerError(f"the version of {name!r} is not the last one of its journal", culprit=name)
         for each in analysts:
             analyst, account = each["name"], account_of(each)

@@ -33,7 +33,7 @@ _NAME = re.compile(r"[0-9a-f]{32}")
 _LOCK = "lock"
 _ONLY_OWNER, _ONLY_OWNERS_FILE = 0o700, 0o600
 _DECLARED = """
-    SELECT held.version, kept.folder, kept.copies, kept.files FROM ledger_dataset AS held
+    SELECT held.version, held.version_digest, kept.folder, kept.copies, kept.files FROM ledger_dataset AS held
     LEFT JOIN service_snapshot AS kept ON kept.dataset = held.name AND kept.version = held.version_digest
     WHERE held.name = :dataset"""
 _NEEDED = """
@@ -94,15 +94,21 @@ class Snapshots:
         place = self.place(snapshot)
         return all(each.is_whole(place) for each in snapshot.copies)
 
-    def declare(self, dataset: str, content: str, snapshot: Snapshot, *, by: Actor | None) -> DataVersion:
-        """Declare the version of a snapshot, as :func:`enter` does, and record this in the audit log."""
+    def declare(self, dataset: str, content: str, snapshot: Snapshot, *, by: Actor | None) -> tuple[DataVersion, bool]:
+        """Declare the version of a snapshot, as :func:`enter` does, and record this in the audit log.
+
+        Returns:
+            The version, and whether its content differs from that of the last one.
+        """
         with self._store.founding() as driver:
             former = driver.record(_DECLARED, {"dataset": dataset})
             version = enter(driver, dataset, content, snapshot, by=by)
+            row = driver.record(_DECLARED, {"dataset": dataset})
             before: JSON = None if former is None else {"version": former["version"], "snapshot": former["folder"]}
             after: JSON = {"version": version.number, "snapshot": snapshot.folder}
             record(driver, Change(ActionKind.TABLE, dataset, before, after), by)
-        return version
+        changed = former is None or row is None or former["version_digest"] != row["version_digest"]
+        return version, changed
 
     @contextmanager
     def taking(self, copied: Callable[[Path], tuple[TableCopy, ...]], files: str) -> Iterator[Snapshot]:

@@ -144,8 +144,7 @@ class ServedTables:
             content = source.content
             with self.snapshots.taking(source.copied, fingerprint(source.files)) as snapshot:
                 opened = open_copies(found, snapshot.copies, self.snapshots.place(snapshot))
-                before = loaded.ledger.data_version()
-                version = self.snapshots.declare(name, content, snapshot, by=by)
+                version, changed = self.snapshots.declare(name, content, snapshot, by=by)
         except (TableError, EngineError) as error:
             raise unreadable(error) from error
         except OSError as error:
@@ -153,7 +152,7 @@ class ServedTables:
         with self._locks[name]:
             declared = ServedVersion(version.number, snapshot)
             self._keep(name, Held(vault_of(opened, loaded.ledger, declared.number), declared), declared)
-        return version, before is None or version.digest != before.digest
+        return version, changed
 
     def written(self, loaded: Loaded) -> bool | None:
         """Whether files of the source were written, added or removed since they were read; for stewards alone.
