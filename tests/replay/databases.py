@@ -9,6 +9,7 @@ import random
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import pyarrow as pa
@@ -19,13 +20,22 @@ Rows = dict[str, list[Row]]
 OTHERS = 3
 TARGET, KEPT = 7, 9  # ids: of the unit in which neighbors differ, and of one that is always there
 TOWNS = ["Ulm", "Trier", "Essen", None]
+DAYS = [date(2023, 1, 1), date(2023, 2, 11), date(2023, 6, 30), date(2023, 12, 31), date(1999, 1, 1), None]
 
 ATTRIBUTES: dict[str, Any] = {
     "age": {"type": "integer", "minimum": 0, "maximum": 9},
     "sex": {"type": "categorical", "values": ["F", "M"], "nullable": True},
     "income": {"type": "real", "edges": [0, 10, 50]},
+    "since": {"type": "date", "first": "2023-01-01", "last": "2023-12-31", "by": "month", "nullable": True},
 }
-COLUMNS = {"person": pa.int64(), "age": pa.int64(), "sex": pa.string(), "income": pa.float64(), "town": pa.string()}
+COLUMNS = {
+    "person": pa.int64(),
+    "age": pa.int64(),
+    "sex": pa.string(),
+    "income": pa.float64(),
+    "since": pa.date32(),
+    "town": pa.string(),
+}
 
 SCHEMA: dict[str, Any] = {
     "sfumato": 2,
@@ -49,6 +59,13 @@ SCHEMA: dict[str, Any] = {
                 "kind": {"type": "integer", "minimum": 0, "maximum": 2, "unknown": "category"},
                 "cost": {"type": "integer", "minimum": 0, "maximum": 20, "unknown": "clamp", "nullable": True},
                 "code": {"type": "categorical", "values": ["c0", "c1", "c2"], "unknown": "drop"},
+                "day": {
+                    "type": "date",
+                    "first": "2023-01-01",
+                    "last": "2023-12-31",
+                    "by": "quarter",
+                    "unknown": "clamp",
+                },
             },
         },
         "drugs": {
@@ -73,6 +90,7 @@ LINKED: dict[str, dict[str, pa.DataType]] = {
         "kind": pa.int64(),
         "cost": pa.int64(),
         "code": pa.string(),
+        "day": pa.date32(),
     },
     "drugs": {"drug": pa.int64(), "visit": pa.int64(), "dose": pa.float64()},
     "codes": {"code": pa.string(), "chapter": pa.int64()},
@@ -130,7 +148,7 @@ class History:
 def one_table(chance: random.Random) -> History:
     """A table of rows, or of units with bounds on their rows."""
     attributes = deepcopy(ATTRIBUTES)
-    for name, unknown in (("age", "clamp"), ("sex", "category"), ("income", "clamp")):
+    for name, unknown in (("age", "clamp"), ("sex", "category"), ("income", "clamp"), ("since", "category")):
         attributes[name]["unknown"] = chance.choice([unknown, unknown, "drop"])
     bounded: dict[str, Any] = {"id": "person", "rows": chance.choice([1, 2, 3])}
     if chance.random() < 0.3:
@@ -154,6 +172,7 @@ def _person(chance: random.Random, person: int | None, *, extreme: bool = False)
         "age": 9 if extreme else chance.choice([*range(10), -3, 40, None]),
         "sex": chance.choice(["F", "F", "M", "X", None]),
         "income": 50.0 if extreme else chance.choice([chance.random() * 50, -7.0, 99.0, None]),
+        "since": chance.choice(DAYS),
         "town": chance.choice(TOWNS),
     }
 
@@ -176,10 +195,11 @@ def linked_tables(chance: random.Random) -> History:
                 {
                     "visit": visit,
                     "person": person,
-                    "doctor": chance.choice([0, 1, KEPT]),
+                    "doctor": chance.choice([0, 1, KEPT, visit]),
                     "kind": own,
                     "cost": cost,
                     "code": chance.choice(["c0", "c1", "c2", "zz", None]),
+                    "day": chance.choice(DAYS[:-1]),
                 }
             )
             for _ in range(chance.choice([0, 0, 1, 5])):
@@ -190,7 +210,7 @@ def linked_tables(chance: random.Random) -> History:
 
     loose: Rows = {
         "people": [],
-        "visits": [{"visit": 1, "person": None, "doctor": 0, "kind": 0, "cost": 1, "code": "c0"}],
+        "visits": [{"visit": 1, "person": None, "doctor": 0, "kind": 0, "cost": 1, "code": "c0", "day": None}],
         "drugs": [{"drug": 1, "visit": 2, "dose": 1.0}],  # of no visit
         "codes": CODES,
     }
@@ -224,7 +244,7 @@ def _history(
     same = (before, before) if chance.random() < 0.5 else (absent, absent)
     in_first, in_second = chance.choice([(True, True), (True, False), (False, True)])
     loose, moved = nobody
-    second_version = chance.choice([(others, moved), (others, moved), (later, loose)])
+    second_version = chance.choice([(others, moved), (others, loose), (later, loose)])
     first, second = (different if here else same for here in (in_first, in_second))
     versions = [(others, loose, first), (*second_version, second)]
     left, right = (

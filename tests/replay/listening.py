@@ -10,17 +10,19 @@ from functools import wraps
 from typing import Any
 from unittest.mock import patch
 
+import duckdb
 import numpy as np
 from tests.replay.tape import Declared, Tape
 
 from sfumato.engine.arrays import KeptColumns
 from sfumato.engine.duckdb.duck_join import DuckJoin
-from sfumato.engine.duckdb.duck_session import DuckSession
+from sfumato.engine.duckdb.duck_session import DuckSession, shared_session
 from sfumato.engine.duckdb.duck_table import DuckStore, DuckTable
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.joined import JoinedTables
+from sfumato.errors import EngineError
 from sfumato.ledger import ledger as ledger_module
-from sfumato.ledger.ledger import Ledger
+from sfumato.ledger.ledger import Ledger, Releasing
 from sfumato.model.row_sampling import generator
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.noise import IntegerNoise
@@ -40,6 +42,10 @@ OPENING = {  # acts of an owner, for whom keys are checked and versions of the d
     "DuckTable.write_columns",  # to the snapshot of a server
     *("DuckJoin.with_content", "JoinedTables.__init__"),
 }
+
+
+class KilledError(BaseException):
+    """The process that computes a release dies here."""
 
 
 @contextmanager
@@ -66,6 +72,7 @@ def listening(tape: Tape, *, seed: int) -> Iterator[None]:
         (TableMechanisms, "generator", choices.rows),
         (ledger_module, "reserve", ledger.reserve),
         (Ledger, "_transact", ledger.transact),
+        (Releasing, "__exit__", ledger.leave),
         (DuckSession, "cursor", engine.cursor),
         (DuckTable, "__init__", engine.port("DuckTable.__init__")),
         (JoinedTables, "__init__", engine.port("JoinedTables.__init__")),
@@ -76,6 +83,7 @@ def listening(tape: Tape, *, seed: int) -> Iterator[None]:
             if not name.startswith("_") and name not in SILENT and callable(found)
         ),
     ]
+    alive = shared_session()  # else it ends when garbage is collected, and tables are numbered anew
     with ExitStack() as stack:
         stack.enter_context(patch("sfumato.vault.vault._Computing._entropy", SimulatedEntropy(seed)))
         stack.enter_context(patch("secrets.token_bytes", lambda size=32: secret.randbytes(size)))
@@ -83,6 +91,7 @@ def listening(tape: Tape, *, seed: int) -> Iterator[None]:
             found = getattr(owner, name)
             stack.enter_context(patch.object(owner, name, wraps(found)(made(found))))
         yield
+    del alive
 
 
 class _Noise:
@@ -114,7 +123,10 @@ class _Noise:
             noisy = found(own, counts, entropy)
             if self._threshold is not None:
                 return noisy
-            return self._tape.draw(own, counts.copy(), noisy, self._declared.pop(0) if self._declared else None)
+            drawn = self._tape.draw(own, counts.copy(), noisy, self._declared.pop(0) if self._declared else None)
+            if self._tape.fails == "process":
+                raise KilledError
+            return drawn
 
         return adding
 
@@ -172,7 +184,8 @@ class _Ledger:
     def reserve(self, found: Call) -> Call:
         def reserving(*given: Any, **named: Any) -> Any:
             receipt = found(*given, **named)
-            self._charged = self._charged or receipt.charged or receipt.charged_analyst
+            pending = receipt.answer is None  # it was charged, now or by an attempt that failed
+            self._charged = self._charged or receipt.charged or receipt.charged_analyst or pending
             self._tape.calls.append(
                 f"reserve entry {receipt.number}: charged {receipt.charged}, the analyst {receipt.charged_analyst}, "
                 f"answered {receipt.answer is not None}"
@@ -189,6 +202,16 @@ class _Ledger:
             self._tape.calls.append("commit")
 
         return transacting
+
+    def leave(self, found: Call) -> Call:
+        def leaving(own: Releasing, kind: type[BaseException] | None, *more: Any) -> None:
+            if kind is KilledError:  # the dead close no release; the system takes their locks
+                own._attempt.touched = True  # noqa: SLF001
+                own._attempt.end()  # noqa: SLF001
+            else:
+                found(own, kind, *more)
+
+        return leaving
 
 
 class _Engine:
@@ -209,6 +232,8 @@ class _Engine:
                 self._tape.calls.append(call := f"{place}({', '.join(said)})")
                 if place.startswith(KeptColumns.__name__):
                     self._tape.read(call)
+                    if reason := self._tape.failure():
+                        raise EngineError(reason)
                 self._tape.opening = place in OPENING
                 try:
                     return found(own, *given, **named)
@@ -247,6 +272,8 @@ class _Cursor:
             if not statement.startswith("DROP"):  # which comes whenever garbage is collected, and reads nothing
                 self._pending = True
                 self._tape.read(statement)
+                if reason := self._tape.failure():
+                    raise duckdb.OutOfMemoryException(reason)
             return found(statement, *more)
 
         return telling

@@ -1,10 +1,11 @@
 """Replay: run a session on a database, record its noise, run it on a neighbor with that noise, and compare.
 
 **What is replayed.**  A drawn session (:mod:`sessions`): commands, a Python program, or requests of several analysts to
-a server, with repeats, refusals, an exhausted budget, caps, approvals, broken methods, synthetic tables, and a new
-version of the data.  Its database (:mod:`databases`) has a neighbor, in which one unit's rows are added, removed or
-changed in any or all versions.  The first run records the output of every mechanism (:mod:`tape`, :mod:`listening`).
-The second run is on the neighbor, and each mechanism returns the recorded output.
+a server.  It has repeats, refusals, an exhausted budget, caps, approvals, broken methods, an engine that fails, a
+process that is killed, synthetic tables, and a new version of the data.  Its database (:mod:`databases`) has a
+neighbor, in which one unit's rows are added, removed or changed in any or all versions.  The first run records the
+output of every mechanism (:mod:`tape`, :mod:`listening`).  The second run is on the neighbor, and each mechanism
+returns the recorded output.
 
 **What is observable** and has to be equal: exit codes, output, replies with their headers, refusals, charges, the rows
 of the ledger and of the server's tables, written files, and the sequence of calls at the port of the engine with their
@@ -67,7 +68,7 @@ def observed(session: Session, side: str, forced: Tape | None = None) -> Observe
         try:
             found.shown.append(names.of(way.begin()))
             for at, step in enumerate(session.steps):
-                tape.step(at)
+                tape.step(at, fails=step.fails)
                 found.shown.append(names.of(way.do(step)))
         finally:
             way.end()

@@ -30,10 +30,11 @@ SELECTS = [
     *("COUNT(*)", "SUM(age)", "AVG(income)", "COUNT(*), SUM(income)", "MEDIAN(age)", "MAX(age)", "VAR_POP(age)"),
     *("MEDIAN(income)", "COUNT(sex)"),
     *("sex, COUNT(*)", "age, SUM(income)", "sex, age, COUNT(*)", "sex, AVG(age)"),
+    *("month(since), COUNT(*)", "quarter(since), SUM(age)", "MAX(since)", "COUNT(since)"),
 ]
 CONDITIONS = [
     *("age >= 5", "sex = 'F'", "income < 10 AND age <> 3", "sex IS NULL", "NOT (age < 2 OR sex = 'M')"),
-    "age IN (1, 9)",
+    *("age IN (1, 9)", "since >= DATE '2023-06-01'", "EXTRACT(QUARTER FROM since) = 1 OR since IS NULL"),
 ]
 REFUSED = [
     "SELECT COUNT(*) FROM people WHERE town = 'Ulm'",
@@ -57,10 +58,11 @@ LINKED = [  # with the most rows that joins make of one unit: of people 1, of vi
     ("SELECT COUNT(*) FROM people WHERE person IN (SELECT person FROM visits WHERE kind = 1)", 2),
     ("SELECT COUNT(*) FROM people WHERE person NOT IN (SELECT person FROM visits JOIN codes USING (code))", 2),
     ("SELECT n, COUNT(*) FROM (SELECT person, LEAST(COUNT(*), 4) AS n FROM visits GROUP BY person) AS t GROUP BY n", 2),
+    ("SELECT quarter(day), COUNT(*) FROM visits WHERE day >= DATE '2023-04-01' GROUP BY quarter(day)", 2),
     ("SELECT COUNT(*) FROM visits WHERE nowhere = 1", 2),
     ("SELECT person, COUNT(*) FROM visits GROUP BY person", 2),
 ]
-OF_DRUGS = "SELECT COUNT(*), SUM(dose) FROM drugs"
+OF_DRUGS = ("SELECT SUM(dose) FROM drugs", "SELECT COUNT(*) FROM drugs")
 
 
 @dataclass(frozen=True)
@@ -72,15 +74,18 @@ class Step:
         by: the analyst; None: the owner, or the steward of a server.
         given: everything else.
         bound: the most rows that the joins of its question make of one unit, at the declared bounds.
+        fails: what fails once the step is charged: "engine", "process" (which is killed after its first draw), or "".
     """
 
     does: str
     by: str | None = None
     given: Mapping[str, Any] = field(default_factory=dict)
     bound: int = 1
+    fails: str = ""
 
     def __str__(self) -> str:
-        return f"{self.by or 'owner'}: {self.does} {dict(self.given) or ''}".strip()
+        failing = f"; the {self.fails} fails" if self.fails else ""
+        return f"{self.by or 'owner'}: {self.does} {dict(self.given) or ''}".strip() + failing
 
 
 @dataclass(frozen=True)
@@ -136,6 +141,10 @@ class _Drawing:
             return Step("new version")
         question = self._of_tables() if self._linked else self._of_one_table()
         self._asked.append(question)
+        if self._chance.random() < 0.1:
+            return replace(
+                question, fails=self._chance.choice(["engine", "process"] if self._way == "python" else ["engine"])
+            )
         return question
 
     def _act(self) -> Step:
@@ -177,7 +186,7 @@ class _Drawing:
         if kind < 0.04:
             return Step("synthesize tables", by, {"loss": loss})
         if kind < 0.14 and self._way == "python":
-            return Step("ask with other owners", by, {"sql": OF_DRUGS, "loss": LOSSES[self._measure][0]}, 3)
+            return Step("ask with other owners", by, {"loss": LOSSES[self._measure][0]}, 3)
         statement, bound = self._chance.choice(LINKED)
         return Step("ask", by, {"sql": statement, "loss": loss}, bound)
 

@@ -51,6 +51,7 @@ class Tape:
         early: statements that read rows in a step in which nothing was charged yet.
         opening: whether tables are being opened, which is an act of their owner and reads them.
         charged: whether this step has a charge that is durable.
+        fails: what fails once this step is charged.
         at: the step; before the first one nothing is looked at but draws and calls.
     """
 
@@ -61,11 +62,12 @@ class Tape:
     early: list[str] = field(default_factory=list)
     opening: bool = False
     charged: bool = False
+    fails: str = ""
     at: int | None = None
 
-    def step(self, at: int) -> None:
+    def step(self, at: int, *, fails: str = "") -> None:
         """Begin a step."""
-        self.at, self.charged = at, False
+        self.at, self.charged, self.fails = at, False, fails
         self.calls.append(f"-- step {at}")
 
     def draw(self, mechanism: Any, exact: Sized, output: Any, declared: Declared | None = None) -> Any:
@@ -93,6 +95,12 @@ class Tape:
         """Record that rows are read."""
         if self.at is not None and not self.opening and not self.charged:
             self.early.append(f"step {self.at}: {statement}")
+
+    def failure(self) -> str | None:
+        """Return the reason for which the engine fails here, which differs in the two runs; None: it works."""
+        if self.fails != "engine" or self.opening or not self.charged:
+            return None
+        return f"a row of the {'left' if self.forced is None else 'right'} database does not fit"
 
 
 def losses(left: Tape, right: Tape, *, units: int) -> Iterator[str]:
