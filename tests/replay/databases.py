@@ -177,6 +177,16 @@ def _person(chance: random.Random, person: int | None, *, extreme: bool = False)
     }
 
 
+def whole_unit() -> History:
+    """Histories that differ in a person with as many rows as are declared, all at one end of every column."""
+    kept: Row = {"person": KEPT, "age": 0, "sex": "M", "income": 0.0, "since": DAYS[0], "town": None}
+    target: Row = {"person": TARGET, "age": 9, "sex": "F", "income": 50.0, "since": DAYS[3], "town": None}
+    attributes = {name: {**each, "unknown": "drop"} for name, each in ATTRIBUTES.items()}
+    document = {"sfumato": 1, "unit": {"id": "person", "rows": 3}, "attributes": attributes}
+    one, other = {"people": [kept]}, {"people": [kept, *[target] * 3]}
+    return History(document, {"people": COLUMNS}, [one, one], [other, other], units=1)
+
+
 def linked_tables(chance: random.Random) -> History:
     """People with their visits, the drugs given at them, and public codes."""
     numbers = iter(range(1000, 10_000))
@@ -216,6 +226,20 @@ def linked_tables(chance: random.Random) -> History:
     }
     more = {**loose, "codes": [*CODES, {"code": "c9", "chapter": 0}]}  # a public table has a row more
     return _history(chance, SCHEMA, LINKED, rows_of, (loose, more))
+
+
+def many_doctors() -> History:
+    """Histories that differ in a person with twelve visits to twelve doctors, none of whom sees anybody else."""
+    kept: Row = {"person": KEPT, "sex": "F", "region": 0}
+    nobody: Rows = {"people": [kept], "visits": [], "drugs": [], "codes": CODES}
+    visit: Row = {"person": TARGET, "kind": 0, "cost": 1, "code": "c0", "day": DAYS[0]}
+    target: Rows = {
+        "people": [{**kept, "person": TARGET}],
+        "visits": [{**visit, "visit": number, "doctor": number} for number in range(12)],
+        "drugs": [{"drug": number, "visit": number, "dose": 3.0} for number in range(12)],
+    }
+    one, other = _together(LINKED, [nobody]), _together(LINKED, [nobody, target])
+    return History(SCHEMA, LINKED, [one, one], [other, other], units=1)
 
 
 def _history(

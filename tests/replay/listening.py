@@ -20,6 +20,9 @@ from sfumato.engine.duckdb.duck_session import DuckSession, shared_session
 from sfumato.engine.duckdb.duck_table import DuckStore, DuckTable
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.joined import JoinedTables
+from sfumato.engine.sql.sql_join import SqlJoin
+from sfumato.engine.sql.sql_session import DatabaseSession
+from sfumato.engine.sql.sql_table import SqlStore, SqlTable
 from sfumato.errors import EngineError
 from sfumato.ledger import ledger as ledger_module
 from sfumato.ledger.ledger import Ledger, Releasing
@@ -32,7 +35,7 @@ from sfumato.vault.mechanisms import PrivacyFilter, TableMechanisms
 
 Call = Callable[..., Any]
 
-PORTS = (EncodedRows, DuckStore, DuckTable, DuckJoin, JoinedTables, KeptColumns)
+PORTS = (EncodedRows, DuckStore, DuckTable, DuckJoin, JoinedTables, KeptColumns, SqlStore, SqlTable, SqlJoin)
 SILENT = {  # methods of ports that read no row
     *("bytes_in_all", "columns", "derived", "deriving", "dialect", "domain", "joined", "raw", "ready", "reading"),
     *("refuse_keys", "relation", "schema", "stamps", "title", "version"),
@@ -40,7 +43,8 @@ SILENT = {  # methods of ports that read no row
 OPENING = {  # acts of an owner, for whom keys are checked and versions of the data are told apart
     *("DuckTable.__init__", "DuckTable.encode", "DuckTable.encode_with_content", "DuckTable.content"),
     "DuckTable.write_columns",  # to the snapshot of a server
-    *("DuckJoin.with_content", "JoinedTables.__init__"),
+    *("DuckJoin.with_content", "JoinedTables.__init__", "SqlJoin.with_content"),
+    *("SqlTable.__init__", "SqlTable.encode", "SqlTable.encode_with_content", "SqlTable.content"),
 }
 
 
@@ -76,6 +80,8 @@ def listening(tape: Tape, *, seed: int) -> Iterator[None]:
         (DuckSession, "cursor", engine.cursor),
         (DuckTable, "__init__", engine.port("DuckTable.__init__")),
         (JoinedTables, "__init__", engine.port("JoinedTables.__init__")),
+        (SqlTable, "__init__", engine.port("SqlTable.__init__")),
+        *((DatabaseSession, name, engine.statement) for name in ("named_rows", "chunks", "make")),
         *(
             (port, name, engine.port(f"{port.__name__}.{name}"))
             for port in PORTS
@@ -243,6 +249,18 @@ class _Engine:
             return hearing
 
         return made
+
+    def statement(self, found: Call) -> Call:
+        """What hears the statements that are sent to a database."""
+
+        def hearing(own: DatabaseSession, *given: Any, **named: Any) -> Any:
+            if given != ("SELECT 1",):  # which asks whether the database is there
+                self._tape.read(" ".join(map(str, given)))
+            if reason := self._tape.failure():
+                raise EngineError(reason)
+            return found(own, *given, **named)
+
+        return hearing
 
     def cursor(self, found: Call) -> Call:
         @contextmanager

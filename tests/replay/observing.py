@@ -11,7 +11,8 @@ from typing import Any
 _NAMED = re.compile(
     r"(?P<digest>\b[0-9a-f]{64}\b)"  # keyed by a secret of the ledger, or of other entries
     r"|(?P<identifier>\b(?:[0-9a-f]{32}|[0-9a-f]{24}|[0-9a-f]{12})\b)"
-    r"|(?P<table>\b(?:encoded|registered)_[0-9]+)"
+    r"|(?P<table>\b(?:encoded_|registered_|sfumato_table|sfumato_view)[0-9]+)"
+    r"|(?P<address>\b0x[0-9a-f]{8,16}\b)"
     r"|(?P<time>\b20[0-9]{2}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.][0-9]+)?(?:[+]00:00|Z)?)"
 )
 
@@ -26,7 +27,8 @@ class Names:
     """Gives what differs between any two runs the name of its place: the first digest, the second, and so on.
 
     Equal ones get equal names, so that it is seen where a digest is that of before in one run and a new one in the
-    other.  All times are called alike.
+    other.  All times are called alike, and so are
+    addresses of objects.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -39,8 +41,8 @@ class Names:
 
     def _name(self, found: re.Match[str]) -> str:
         kind = str(found.lastgroup)
-        if kind == "time":
-            return "<time>"
+        if kind in ("time", "address"):
+            return f"<{kind}>"
         known = self._known.setdefault(kind, {})
         return known.setdefault(found[0], f"<{kind} {len(known)}>")
 

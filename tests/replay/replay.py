@@ -18,9 +18,9 @@ charged in it, except by whoever opens the tables.  The largest result within a 
 a few times the public bound of its joins and the rows by which the databases differ.
 
 **What it cannot see.**  Time and memory.  How often a choice by scores rejects a candidate (the coins are forced, too).
-What follows from rows and is the same in these two runs.  Engines other than DuckDB.  What several requests do at the
-same time.  Whether noise has the right distribution: that is for the tests of mechanisms.  What is exact by design, as
-anonymization and an owner's checks.  What stewards alone see, as whether the source changed.
+What follows from rows and is the same in these two runs.  Engines other than DuckDB and PostgreSQL.  What several
+requests do at the same time.  Whether noise has the right distribution: that is for the tests of mechanisms.  What is
+exact by design, as anonymization and an owner's checks.  What stewards alone see, as whether the source changed.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class PythonWay(Way):
         return self._open(create=True)
 
     def _open(self, *, schema: Mapping[str, Any] | None = None, **more: Any) -> str:
-        frames = self.session.history.frames(self.side, self.version)
+        tables = self.tables()
         stated = {
             "ledger": f"sqlite:///{self.folder}/python.ledger",
             "limit": _loss(LIMITS[self.session.measure]),
@@ -102,10 +102,14 @@ class PythonWay(Way):
         }
         if self.linked:
             described = parse_schema(deepcopy(self.document if schema is None else schema))
-            self.vault = sf.open_schema(frames, schema=described, **stated)
+            self.vault = sf.open_schema(tables, schema=described, **stated)
         else:
-            self.vault = sf.open(frames["people"], domain=parse(self.document), **stated)
+            self.vault = sf.open(tables["people"], domain=parse(self.document), **stated)
         return repr(self.vault)
+
+    def tables(self) -> Any:
+        """The tables of the version, as the program names them."""
+        return self.session.history.frames(self.side, self.version)
 
     def do(self, step: Step) -> str:
         try:

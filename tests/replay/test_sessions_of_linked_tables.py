@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.replay.replay import replayed
+from tests.replay.databases import many_doctors
+from tests.replay.replay import differences, replayed
+from tests.replay.sessions import LOSSES, Session, Step
 
 SHORT, LONG = range(40), range(1000)
 
@@ -11,6 +13,12 @@ SHORT, LONG = range(40), range(1000)
 @pytest.mark.parametrize("seed", SHORT)
 def test_a_neighbor_shows_nothing_else(seed: int) -> None:
     replayed(seed, linked=True)
+
+
+def test_whose_the_rows_of_a_table_are_is_fixed_with_the_tables_above_it() -> None:
+    """A drug is of the person of its visit; asked by a schema in which it is of the doctor, one person moves twelve."""
+    asked = Step("ask with other owners", "ana", {"loss": LOSSES["pure"][0]}, bound=3)
+    assert differences(Session(0, "python", "pure", many_doctors(), (asked,))) == []
 
 
 @pytest.mark.slow
