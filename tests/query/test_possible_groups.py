@@ -290,6 +290,19 @@ STATEMENTS: list[tuple[str, set[tuple[str, ...]]]] = [
         {("cheap",)},
     ),
     ("SELECT price, COUNT(*) FROM visits WHERE cost >= 500 GROUP BY price", {("dear",)}),
+    ("SELECT region, COUNT(*) FROM patients WHERE 2 * region + 1 > 2 GROUP BY region", {("1",), ("2",)}),
+    ("SELECT LEAST(region, 1) AS r, COUNT(*) FROM patients WHERE region <> 0 GROUP BY r", {("1",)}),
+    ("SELECT kind - 1 AS k, COUNT(*) FROM visits WHERE kind >= 1 GROUP BY k", {("0",), ("1",)}),
+    (
+        "SELECT CASE WHEN spend > 100 THEN 'more' WHEN spend > 50 THEN 'some' ELSE 'few' END AS s, COUNT(*) "
+        "FROM patients WHERE spend > 75 GROUP BY s",
+        {("more",), ("some",)},
+    ),
+    (
+        "SELECT CASE WHEN 2 * doses > 10.5 THEN 'more' ELSE 'few' END AS s, COUNT(*) FROM patients "
+        "WHERE 2 * doses < 7.25 GROUP BY s",
+        {("few",)},
+    ),
     ("SELECT soon, COUNT(*) FROM visits WHERE price = 'dear' GROUP BY soon", {("both",), ("no",)}),
     ("SELECT price, COUNT(*) FROM visits WHERE soon = 'both' GROUP BY price", {("dear",)}),
     (

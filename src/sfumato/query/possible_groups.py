@@ -10,8 +10,10 @@ No group that can hold one is ever left out.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import reduce
 from itertools import pairwise
 
@@ -19,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.bounded_cache import cached
-from sfumato.domain import Attribute, Categorical, Domain, Unknown
-from sfumato.domain.expression import Labels
+from sfumato.domain import Attribute, Domain, Integer, Real, Unknown
+from sfumato.domain.expression import Arithmetic, Clamp, Constant, Expression, Field, Labels
 from sfumato.domain.predicate import All, Among, Any, CodeRanges, Fold, Not, Predicate
 from sfumato.domain.unit_views import Declared
 from sfumato.domain.view import BoundedView, Computed, Filter, Join, OverSource, PerUnit, Taken, View
@@ -29,9 +31,11 @@ from sfumato.query.three_valued import normal
 
 _MOST_WORK = 1 << 32  # cells, for parts that are looked at together: less than a second
 _LEAF = 1 << 19  # cells that take as long as one comparison
+_MANY = 1 << 10  # cells of a number of which each is compared with those of another
 _FEW = 1 << 8  # classes of codes, or cases of labels, of which each is compared with each
 
 _Mask = NDArray[np.bool_]
+_Number = int | float | Fraction
 
 
 def possible_groups(
@@ -255,10 +259,12 @@ class _RowConditions:
                 return self._joined(view)
             case Computed(value=Labels() as labels):
                 return _met(self.of(view.source), _labelled(view.name, labels))
-            case Declared() if not isinstance(view.declared, Categorical):
-                where = self.of(view.source)
-                names = {name: name for name in view.source.names[:-1]}
-                return None if where is None else self._renamed(where, view.source, names)
+            case Computed() if isinstance(view.added, Integer | Real):
+                return _met(self.of(view.source), _numbered(view.added, view))
+            case Declared(source=Computed() as made) if isinstance(view.declared, Integer | Real):
+                return _met(self.of(made.source), _numbered(view.declared, made))
+            case Declared() if isinstance(view.declared, Integer | Real) and isinstance(view.source, OverSource):
+                return self.of(view.source.source)
             case OverSource():
                 return self.of(view.source)
             case PerUnit():
@@ -320,3 +326,67 @@ def _labelled(name: str, labels: Labels) -> Predicate:
         found.append(All((Among(name, [code[label]]), where, Not(Any(before)))))
     rest = len(code) if labels.otherwise is None else code[labels.otherwise]
     return Any((*found, All((Among(name, [rest]), Not(Any(wheres))))))
+
+
+def _numbered(attribute: Integer | Real, made: Computed) -> Predicate | None:
+    """The cells that a computed number has together: those that it is computed of, and others of the same number."""
+    if attribute.declared == 1 or attribute.unknown is Unknown.CATEGORY:
+        return None
+    found = _computed_of(attribute, made)
+    at = made.source
+    while isinstance(at, OverSource):
+        if isinstance(at, Declared) and isinstance(at.source, Computed) and at.source.value == made.value:
+            other = at.declared
+            if isinstance(other, Integer | Real) and other.unknown is not Unknown.CATEGORY and other.declared <= _MANY:
+                ends = [-math.inf, *(other.bounds(code)[0] for code in range(1, other.declared)), math.inf]
+                found = _met(found, _tied(other, list(pairwise(ends)), attribute))
+        at = at.source
+    return found
+
+
+def _computed_of(attribute: Integer | Real, made: Computed) -> Predicate | None:
+    """What is known of a number that is computed of one other: exact arithmetic tells in which cells it can be."""
+    names, value = _fields(made.value), made.value
+    one = made.source.domain[min(names)] if names is not None and len(names) == 1 else None
+    if not isinstance(one, Integer | Real) or one.declared > _MANY:
+        return None
+    spans: list[tuple[_Number, _Number]] = [one.bounds(code) for code in range(one.declared)]
+    if not isinstance(value, Field):
+        if not isinstance(one, Integer) or not value.interval(made.source.domain).whole:
+            return None  # doubles are rounded
+        within = (
+            Integer(name=one.name, minimum=int(low), maximum=int(high), unknown=Unknown.CLAMP) for low, high in spans
+        )
+        found = [value.interval(Domain((each,))) for each in within]
+        spans = [(each.low, each.high) for each in found]
+    return _tied(one, spans, attribute)
+
+
+def _fields(value: Expression) -> frozenset[str] | None:
+    """The attributes of which a number is missing exactly if one of them is; None if it is computed otherwise."""
+    match value:
+        case Field():
+            return frozenset((value.name,))
+        case Constant():
+            return frozenset()
+        case Clamp():
+            return _fields(value.value)
+        case Arithmetic():
+            left, right = _fields(value.left), _fields(value.right)
+            return None if left is None or right is None else left | right
+    return None
+
+
+def _tied(one: Integer | Real, spans: Sequence[tuple[_Number, _Number]], other: Integer | Real) -> Predicate:
+    """Which cells of one number go with which of another that lies within ``spans``, by cells of the first."""
+    starts = [other.bounds(code)[0] for code in range(other.declared)]
+    found: dict[CodeRanges, list[int]] = {}
+    for code, (low, high) in enumerate(spans):
+        first = bisect_left(starts, low)
+        first -= first == len(starts) or starts[first] != low  # a point and the cell above it begin alike
+        last = bisect_right(starts, high) - 1
+        found.setdefault(CodeRanges.between(max(first, 0), max(last, 0)), []).append(code)
+    missing = [Among(each.name, CodeRanges.between(each.declared, each.size - 1)) for each in (one, other)]
+    return Any(
+        (*(All((Among(one.name, codes), Among(other.name, met))) for met, codes in found.items()), All(tuple(missing)))
+    )
