@@ -59,6 +59,25 @@ def test_it_is_charged_once_filtered_and_free_when_repeated(vault):
     assert vault.ledger.remaining().spent.epsilon == 2
 
 
+def test_a_chosen_value_is_one_that_rows_which_meet_the_condition_can_have(encoded):
+    """At so small a loss any of the declared values is chosen."""
+    vault = SimulatedVault(encoded, seed=4)
+    for where, low, high in [("age BETWEEN 30 AND 40", 30, 40), ("age >= 30 AND band < 18 OR age = 7", 7, 99)]:
+        found = [
+            choose_quantile(vault, Quantile("age", Fraction(1, 2)), loss=Epsilon("1e-7"), where=where).value
+            for _ in range(30)
+        ]
+        assert low <= min(found) <= max(found) <= high
+    found = [choose_quantile(vault, MEDIAN, loss=Epsilon("1e-7"), where="income < 1000").value for _ in range(30)]
+    assert max(found) < 1000
+
+
+def test_a_quantile_of_values_that_no_row_can_have_is_refused_for_free(vault):
+    with pytest.raises(QueryError, match="no row that meets this condition has a value of 'income'"):
+        choose_quantile(vault, MEDIAN, loss=Epsilon(1), where="income IS NULL")
+    assert vault.ledger.remaining().spent == NOTHING
+
+
 def test_what_has_no_quantile_is_refused_for_free(vault):
     for quantile, error in [
         (Quantile("sex", Fraction(1, 2)), QueryError),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.domain import Axis, Categorical, Domain, Integer
+from sfumato.domain import Axis, Categorical, Domain, Integer, Real
 from sfumato.domain.attribute import unknown_code
 from sfumato.domain.domain import numeric
 from sfumato.domain.predicate import Predicate
@@ -358,7 +358,8 @@ def choose_quantile(
         retry_key: the same for all attempts at one request.
 
     Raises:
-        QueryError, DomainError: the question does not fit the domain; nothing was spent.
+        QueryError, DomainError: the question does not fit the domain, or no row that meets the condition can have a
+            value; nothing was spent.
         LossError: no loss; nothing was spent.
         BudgetError: the ledger refuses the charge; nothing was spent.
     """
@@ -367,7 +368,9 @@ def choose_quantile(
         raise LossError("state a loss: Epsilon, Rho or EpsilonDelta", culprit=loss)
     domain = vault.domain
     query = Query((quantile,), where=where).check(domain)
-    asked = rank_errors(domain, quantile, query.condition(domain))
+    where = query.condition(domain)
+    least, greatest = _possible_ends(quantile.of, where, domain, vault.view)
+    asked = rank_errors(domain, quantile, where)
     mechanism = selection(domain, asked, loss)  # refuses what cannot be chosen, for free
 
     def run(mechanisms: Mechanisms) -> Payload:
@@ -388,9 +391,32 @@ def choose_quantile(
         cost=settled.cost,
         expected_error={f"{quantile}, in rows of rank": missed / quantile.probability.denominator},
         provenance=settled.provenance,
-        value=float(min(max(value, attribute.minimum), attribute.maximum)),
+        value=float(min(max(value, least), greatest)),
         quantile=quantile,
     )
+
+
+def _possible_ends(name: str, where: Predicate | None, domain: Domain, view: BoundedView | None) -> tuple[float, float]:
+    """Return the least and the greatest value of an attribute that rows which meet a condition can have.
+
+    Raises:
+        QueryError: they can have none.
+    """
+    attribute = numeric(domain, name)
+    if where is None and view is None:
+        return attribute.minimum, attribute.maximum
+    from sfumato.query.possible_groups import possible_cells
+
+    cells = possible_cells((name,), where, domain, view)
+    codes = range(attribute.declared) if cells is None else np.flatnonzero(cells[: attribute.declared]).tolist()
+    if not codes:
+        raise QueryError(
+            f"no row that meets this condition has a value of {name!r}; change the condition", culprit=where
+        )
+    greatest: float = attribute.bounds(codes[-1])[1]
+    if isinstance(attribute, Real) and not attribute.is_closed(codes[-1]):
+        greatest = math.nextafter(greatest, -math.inf)
+    return attribute.bounds(codes[0])[0], greatest
 
 
 def rank_errors(domain: Domain, quantile: Quantile, where: Predicate | None) -> RankErrors:

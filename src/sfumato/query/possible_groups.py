@@ -52,13 +52,20 @@ def possible_groups(
     Raises:
         QueryError: it leaves no group.
     """
-    found = _possible(by, where, domain) if view is None else _possible_of_view(by, where, domain, view.view)
+    found = possible_cells(by, where, domain, view)
     if found is not None and not found.any():
         raise QueryError(
             "no group can hold a row that meets the condition: change the condition, or group by something else",
             culprit=where,
         )
     return found
+
+
+def possible_cells(
+    by: tuple[str, ...], where: Predicate | None, domain: Domain, view: BoundedView | None = None
+) -> _Mask | None:
+    """Return what :func:`possible_groups` returns, also if a condition leaves nothing."""
+    return _possible(by, where, domain) if view is None else _possible_of_view(by, where, domain, view.view)
 
 
 @cached(lambda key, found: 1_000 + (key[1].held_bytes if key[1] else 0) + (0 if found is None else found.nbytes))
