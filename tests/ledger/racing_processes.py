@@ -13,10 +13,10 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
 
-from tests.ledger.asking import ROW, ask, question, release
+from tests.ledger.asking import ROW, TENTH, ask, question, release
 
 from sfumato.errors import BudgetError, SfumatoError, VersionError
-from sfumato.ledger import open_ledger
+from sfumato.ledger import DeferredLedger, open_ledger
 from sfumato.ledger.ledger import Ledger
 from sfumato.privacy.loss import Charge, Epsilon
 
@@ -42,6 +42,20 @@ def ask_once(url: str, number: int, everybody: Barrier, results: Connection) -> 
     except Exception as error:  # noqa: BLE001  # whatever it is, the test is to say it
         everybody.abort()  # nobody need wait for one who does not come
         results.send(f"{type(error).__name__}: {error}")
+    results.close()
+
+
+def release_first(url: str, content: str, everybody: Barrier, results: Connection) -> None:
+    """Begin the ledger with the first release when all others do, and report what came of it."""
+    late = DeferredLedger(url, "people", Epsilon(1), Epsilon(1), create=True).of_content(content, new=True)
+
+    def first() -> None:
+        with late.releasing(question(0, 1), TENTH, statement="pure", unit=ROW) as reserved:
+            if reserved.answer is None:
+                reserved.settle(content.encode())
+
+    everybody.wait(_PATIENCE)
+    results.send((content, type(outcome(first)).__name__))
     results.close()
 
 

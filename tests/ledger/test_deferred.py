@@ -1,10 +1,12 @@
 """A ledger that is made by the first release that fits it."""
 
 import pytest
-from tests.ledger.asking import ROW, question
+from tests.ledger.asking import ROW, TENTH, question, spent_epsilon
+from tests.ledger.racing_processes import release_first
+from tests.processes import processes
 
-from sfumato.errors import BudgetError
-from sfumato.ledger import DeferredLedger
+from sfumato.errors import BudgetError, VersionError
+from sfumato.ledger import DeferredLedger, Kind, Ledger, open_ledger
 from sfumato.privacy.loss import Epsilon, EpsilonDelta
 
 
@@ -34,3 +36,46 @@ def test_what_fits_makes_it(tmp_path):
     with made.open() as ledger:
         assert ledger.limit == Epsilon("0.3")
         assert len(list(ledger.journal())) == 1
+
+
+def test_of_two_programs_that_begin_with_different_tables_one_releases(tmp_path):
+    for turn in range(4):
+        url, context, told = f"sqlite:///{tmp_path / f'{turn}.ledger'}", processes(), []
+        barrier = context.Barrier(2)
+        pipes = [context.Pipe(duplex=False) for _ in range(2)]
+        children = [
+            context.Process(target=release_first, args=(url, content, barrier, sender))
+            for content, (_, sender) in zip(("mine", "theirs"), pipes, strict=True)
+        ]
+        for child in children:
+            child.start()
+        told = dict(receiver.recv() for receiver, _ in pipes)
+        for child in children:
+            child.join()
+        assert sorted(told.values()) == ["NoneType", "VersionError"]
+        with open_ledger(url, dataset="people", limit=None) as ledger:
+            ledger.verify()
+            assert [entry.kind for entry in ledger.journal()] == [Kind.VERSION, Kind.RELEASE]
+            assert spent_epsilon(ledger) == TENTH.epsilon
+
+
+def test_a_program_that_another_one_overtakes_begins_no_version(tmp_path, monkeypatch):
+    """The other one declares its tables after this one looked for the last version."""
+    mine = deferred(tmp_path, Epsilon(1)).of_content("mine", new=True)
+    look = Ledger._last_version  # noqa: SLF001  (where the other one comes in between)
+
+    def overtaken(ledger):
+        found = look(ledger)
+        monkeypatch.setattr(Ledger, "_last_version", look)
+        with open_ledger(mine.url, dataset="people", limit=None) as other:
+            other.declare_version("theirs", by="bob", new=False)
+        return found
+
+    monkeypatch.setattr(Ledger, "_last_version", overtaken)
+    with (
+        pytest.raises(VersionError, match="differ from version 1"),
+        mine.releasing(question(0, 1), TENTH, statement="pure", unit=ROW),
+    ):
+        pytest.fail("nothing may be computed")
+    with open_ledger(mine.url, dataset="people", limit=None) as ledger:
+        assert [version.number for version in ledger.data_versions()] == [1]

@@ -113,7 +113,9 @@ class ContentDigests:
         return cls(journalled_version(secret, content.name), files)
 
 
-def declare(transaction: Transaction, content: ContentDigests, *, by: str, new: bool) -> DataVersion:
+def declare(
+    transaction: Transaction, content: ContentDigests, *, by: str, new: bool, most: int | None = None
+) -> DataVersion:
     """Enter a version in the journal: the next one, the first one, or none if the last one has the same content.
 
     Args:
@@ -121,6 +123,7 @@ def declare(transaction: Transaction, content: ContentDigests, *, by: str, new: 
         content: of its tables.
         by: the name of who declares it.
         new: whether the next version is declared, whatever the content.
+        most: the largest number that ``new`` may begin, so that a program which others overtook begins none; None: any.
 
     Returns:
         The version that the content has then.
@@ -129,6 +132,7 @@ def declare(transaction: Transaction, content: ContentDigests, *, by: str, new: 
         VersionError: the content differs from that of the last version, and ``new`` is not set.
     """
     digest = content.digest
+    new = new and (most is None or transaction.version < most)
     number = number_of(digest, (transaction.version, transaction.version_digest), new=new)
     if number == transaction.version:
         return transaction.declared or data_versions(transaction.driver, transaction.name, most=1)[0]

@@ -231,7 +231,9 @@ class Ledger:
             raise LossError(f"a cap under the limit {self.limit} is stated in the same measure", culprit=cap)
         self._writer.run(Work(Wanted(analysts=frozenset([analyst])), partial(act, analyst=analyst, cap=cap)))
 
-    def declare_version(self, content: NamedContent | str, *, by: str, new: bool) -> DataVersion:
+    def declare_version(
+        self, content: NamedContent | str, *, by: str, new: bool, most: int | None = None
+    ) -> DataVersion:
         """Declare the content of the dataset's tables, and return its version.
 
         Without ``new`` nothing is written if the last version has the same content.
@@ -241,6 +243,7 @@ class Ledger:
             by: the name of who declares it.
             new: whether the next version is declared, whatever the content: that a version begins must not tell
                 whether any row changed.
+            most: the largest number that ``new`` may begin; None: any.
 
         Raises:
             VersionError: the content differs from that of the last version, and ``new`` is not set.
@@ -250,7 +253,7 @@ class Ledger:
         found = ContentDigests.of(content, self._secret, (last, known), new=new)
         if last is not None and known == found.digest and not new:
             return last
-        return self._writer.run(Work(Wanted(), partial(declare, content=found, by=by, new=new)))
+        return self._writer.run(Work(Wanted(), partial(declare, content=found, by=by, new=new, most=most)))
 
     def number_of(self, content: NamedContent | str, *, new: bool) -> int:
         """Return the number of the version that :meth:`declare_version` would return; nothing is written."""

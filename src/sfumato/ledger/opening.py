@@ -196,9 +196,8 @@ class DeferredLedger:
         ledger = self._opened(unit)
         try:
             if self.content is not None:  # once: later releases are of the version that the first one declared
-                last = ledger.data_version()
-                new = self.new_version and (0 if last is None else last.number) < int(self.version)
-                ledger.declare_version(self.content, by=Actor.of_machine().name, new=new)
+                by = Actor.of_machine().name
+                ledger.declare_version(self.content, by=by, new=self.new_version, most=int(self.version))
         except BaseException:
             ledger.close()
             raise
