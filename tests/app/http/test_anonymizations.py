@@ -47,6 +47,7 @@ def test_a_nearly_unique_column_is_kept_on_the_steward_s_word_alone(steward):
     assert state["state"] == "failed"
     assert "'income' is not published as it is: it is nearly unique" in state["note"]
     assert "for the owner alone: 1,000 distinct values" in state["note"]
+    assert "publish it knowingly with 'keep_anyway' income" in state["note"], "a field of the request, and no option"
     state = finished(steward, steward.anonymize("people", **asked, keep=["sex"], keep_anyway=["income"]))
     assert state["state"] == "done", state
     assert "by the owner's decision (--keep-anyway): income" in state["statement"]["guarantee"]

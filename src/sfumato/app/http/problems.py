@@ -7,6 +7,7 @@ who spent it, and an analyst only what is left.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -115,6 +116,7 @@ _KINDS: tuple[tuple[type[SfumatoError], tuple[str, str, int, bool, bool | None]]
     (LedgerError, ("ledger-unavailable", "The ledger does not answer", 503, False, None)),
     (EngineError, ("data-unavailable", "The data cannot be read now", 503, False, None)),
 )
+_OPTION = re.compile(r"(?<![\w-])--(no-)?([a-z]+(?:-[a-z]+)*)")
 _STANDS = "What was charged stands. The same question asked again is free, unless noise was drawn before it failed."
 _FIXED = {
     "idempotency-key-reused": "Use a new key for a new question.",
@@ -145,8 +147,21 @@ def problem(error: Exception) -> dict[str, Any]:
                 more["spent_by"] = error.spent_by
             if isinstance(error.culprit, Place):
                 more |= {"line": error.culprit.line, "column": error.culprit.column}
-            return document(name, title, status, detail=str(error) if shown else _FIXED[name], more=more)
+            return document(name, title, status, detail=_by_fields(str(error)) if shown else _FIXED[name], more=more)
     return document("internal", "The server failed", 500, detail=_FIXED["internal"], more={"charged": None})
+
+
+def _by_fields(said: str) -> str:
+    """Return a message with the fields of requests in place of the command line's options.
+
+    A message that quotes a whole command stays as it is.
+
+    >>> _by_fields("publish it with --keep-anyway town; --no-reuse is for mst")
+    "publish it with 'keep_anyway' town; 'reuse' (false) is for mst"
+    """
+    if "sfumato " in said:
+        return said
+    return _OPTION.sub(lambda found: f"'{found[2].replace('-', '_')}'{' (false)' if found[1] else ''}", said)
 
 
 def reply(error: Exception) -> JSONResponse:
