@@ -1,4 +1,7 @@
-"""Caches of computed values: all caches of a process together hold a bounded number of bytes.
+"""Caches of computed values: all caches of this kind in a process together hold a bounded number of bytes.
+
+What is kept of a protected table has bounds of its own: its columns as arrays (``engine.arrays``), its exact tables
+(``vault.exact_tables``) and, while a release is evaluated, its marginals (``evaluate.released``).
 
 A cache that counts entries holds whatever its callers make of an entry, and some callers are analysts.  Here each entry
 is weighed when it is kept.  Entries that were not used for long make room, in whichever cache they are.
@@ -104,7 +107,7 @@ if sys.platform != "win32":
 
 
 def held_bytes() -> int:
-    """Return what all caches of this process hold together, at most ``MOST_BYTES``."""
+    """Return how many bytes all instances of :class:`BoundedCache` hold together, at most ``MOST_BYTES``."""
     return _ROOM.held
 
 
@@ -201,5 +204,5 @@ def weigh(thing: object) -> tuple[int, tuple[Shared, ...]]:
             waiting += one.values()
         else:
             waiting += getattr(one, "__dict__", {}).values()
-            waiting += [getattr(one, name) for name in getattr(kind, "__slots__", ()) if hasattr(one, name)]
+            waiting += [getattr(one, name, None) for name in getattr(kind, "__slots__", ())]
     return weight, tuple(shared)
