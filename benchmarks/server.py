@@ -141,20 +141,27 @@ def cpu(group: int) -> float:
 
 
 def serve(folder: Path, url: str, workers: int):
-    """A server over a database, with its tables in ``folder``; its port and a key."""
+    """A server of the bundled tables; its port and a key."""
+    from sfumato import data
+
+    return serve_tables(
+        folder, url, workers, {name: (getattr(data, each)(), data.domain(each)) for name, each in TABLES.items()}
+    )
+
+
+def serve_tables(folder: Path, url: str, workers: int, tables: dict):
+    """A server over a database, with tables and their domains by name, in ``folder``; its port and a key."""
     from pyarrow import parquet
 
-    from sfumato import data
     from sfumato.app.http.asgi import LEDGER
     from sfumato.app.http.registry import Scope
     from sfumato.app.http.service import Service
 
     with closing(Service(url, create=True)) as service:
-        for name, bundled in TABLES.items():
-            parquet.write_table(getattr(data, bundled)(), folder / f"{name}.parquet")
-            described = data.domain(bundled).describe()
+        for name, (table, domain) in tables.items():
             source = str(folder / f"{name}.parquet")
-            service.register(name, source=source, domain=described, limit="1000000", more={})
+            parquet.write_table(table, source)
+            service.register(name, source=source, domain=domain.describe(), limit="1000000", more={})
         _, secret = service.registry.issue("bench", Scope.ANALYST, timedelta(hours=1))
     with closing(socket.socket()) as found:
         found.bind(("127.0.0.1", 0))
