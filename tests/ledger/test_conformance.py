@@ -254,7 +254,7 @@ def test_a_cap_below_what_was_spent_is_refused(ledger):
 
 
 def test_a_cap_is_in_the_measure_of_the_limit(ledger):
-    with pytest.raises(LossError, match="same measure"):
+    with pytest.raises(LossError, match="state a cap in the same measure, by epsilon"):
         ledger.set_cap("ann", Rho("0.1"))
 
 

@@ -228,7 +228,8 @@ class Ledger:
     def _set_cap(self, act: Callable[..., None], analyst: str, cap: Loss | None) -> None:
         refuse_name(analyst, "an analyst")
         if cap is not None and type(cap) is not type(self.limit):
-            raise LossError(f"a cap under the limit {self.limit} is stated in the same measure", culprit=cap)
+            measure = " and ".join(self.limit.amounts)
+            raise LossError(f"the limit is {self.limit}: state a cap in the same measure, by {measure}", culprit=cap)
         self._writer.run(Work(Wanted(analysts=frozenset([analyst])), partial(act, analyst=analyst, cap=cap)))
 
     def declare_version(

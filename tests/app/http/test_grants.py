@@ -118,6 +118,8 @@ def test_one_question_costs_at_most_what_the_terms_say(server, steward):
 def test_limits_in_another_measure_are_refused_and_change_nothing(steward):
     for terms in ({"default_cap": "rho=0.1"}, {"most": "1,1e-9"}, {"most": "much"}, {"approval_above": "rho=1"}):
         assert refusal(steward.set_terms, "people", **terms) == "loss-refused"
+    with pytest.raises(ServerError, match="state other limits in the same measure, by epsilon"):
+        steward.set_terms("people", most="1,1e-9")
     assert steward.terms("people") == {
         "granted_only": False,
         "default_cap": None,

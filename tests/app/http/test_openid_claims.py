@@ -206,6 +206,7 @@ def test_a_server_logs_people_in_by_a_provider_of_its_own_authority(tmp_path):
         (tmp_path / "openid.yaml").write_text(yaml.safe_dump(settings))
         there.person, there.userinfo = {"sub": "s1", "preferred_username": "Stew"}, {"sub": "s1", "groups": ["owner"]}
         server = Server(f"sqlite:///{tmp_path}/s.ledger", workers=1, more=("--openid", str(tmp_path / "openid.yaml")))
+        server.log, server.fresh = tmp_path / "log", True  # a log is written by a fresh process
         there.redirect = f"{server.address}/login/back"
         try:
             server.start()
@@ -214,6 +215,19 @@ def test_a_server_logs_people_in_by_a_provider_of_its_own_authority(tmp_path):
                 back = httpx.get(to_provider, verify=by, trust_env=False).headers["Location"]
                 assert browser.get(back).cookies[COOKIE]
                 assert browser.get("/steward").status_code == 200
+            with httpx.Client(base_url=server.address, trust_env=False) as other:
+                there.person, there.userinfo = (
+                    {"sub": "s2", "preferred_username": "STEW"},
+                    {"sub": "s2", "groups": ["owner"]},
+                )
+                back = httpx.get(other.get("/login").headers["Location"], verify=by, trust_env=False).headers[
+                    "Location"
+                ]
+                assert other.get(back).json()["type"] == "/problems/name-taken"
+                assert other.get(back).json()["type"] == "/problems/login-refused"
+            told = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines() if line.startswith("{")]
+            refused = [(each["reason"], each["name"]) for each in told if each["event"] == "login refused"]
+            assert refused == [("name-taken", "STEW"), ("state", None)]
         finally:
             server.stop()
 

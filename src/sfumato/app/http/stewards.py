@@ -270,7 +270,8 @@ def refuse_measure(limit: Loss, found: Loss | None) -> None:
         LossError: it is not.
     """
     if found is not None and type(found) is not type(limit):
-        raise LossError(f"under the limit {limit}, other limits are stated in the same measure", culprit=found)
+        measure = " and ".join(limit.amounts)
+        raise LossError(f"the limit is {limit}: state other limits in the same measure, by {measure}", culprit=found)
 
 
 def own(key: Key) -> str | None:

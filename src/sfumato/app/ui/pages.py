@@ -132,10 +132,15 @@ def come_back(
     provider = _provider(request)
     login = worker.identities.take(state, request.cookies.get(_LOGIN_COOKIE, ""))
     if login is None or not code:
+        log("login refused", reason="no code" if login else "state", name=None, client=_client(request))
         reason = "it is over, or not of this browser, or the provider refused it; begin anew"
         raise RefusalError("login-refused", "The login was refused", 403, reason)
     found = provider.identified(code, login, issuer=iss)
-    name = worker.identities.named(found.id, found.name, names_of_keys=provider.settings.names_of_keys)
+    try:
+        name = worker.identities.named(found.id, found.name, names_of_keys=provider.settings.names_of_keys)
+    except RefusalError as refusal:
+        log("login refused", reason=refusal.kind, name=found.name, client=_client(request))
+        raise
     now = datetime.now(UTC)
     holder = Key(found.id, name, found.scope, now, now + LONGEST, revoked=False)
     # a page and no redirect: browsers send a strict cookie only with what this site led them to
