@@ -27,7 +27,7 @@ _REMEMBERED = 4096  # keys
 _MINUTE = 60.0  # seconds
 
 UNDER_WAY = Gauge("sfumato_large_questions", "Large questions under way.", multiprocess_mode="livesum")
-CELLS = Counter("sfumato_answer_cells_total", "Estimates of the questions that quotas let in.")
+CELLS = Counter("sfumato_answer_cells_total", "Estimates of answers that were asked for within the limit.")
 BYTES = Counter("sfumato_reply_bytes_total", "Bytes of the replies to requests with a key.")
 
 
