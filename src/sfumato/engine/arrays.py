@@ -449,7 +449,7 @@ class ArrayTable:
     def _groups(self, attributes: tuple[str, ...], weights: Counts) -> SparseTable:
         kept = weights > 0
         codes, inverse = np.unique(self.codes[kept][:, self._index(attributes)], axis=0, return_inverse=True)
-        return SparseTable(attributes, codes.astype(np.uint32), totals(inverse.ravel(), len(codes), weights[kept]))
+        return SparseTable(attributes, codes.astype(np.uint64), totals(inverse.ravel(), len(codes), weights[kept]))
 
     def _numbers(self, value: str) -> NDArray[np.float64]:
         """Clamped numbers, NaN for missing; an integer attribute without edges is its own code."""

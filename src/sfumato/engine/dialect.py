@@ -177,5 +177,5 @@ def _real(dialect: Dialect, column: Column) -> str:
 
 
 def smallest_bits(cells: int) -> int:
-    """Bits of the smallest unsigned integer that holds ``0 .. cells - 1``: 8, 16 or 32."""
-    return 8 if cells <= 1 << 8 else 16 if cells <= 1 << 16 else 32
+    """Bits of the smallest integer that holds ``0 .. cells - 1``: unsigned of 8, 16 or 32, else signed of 64."""
+    return next((bits for bits in (8, 16, 32) if cells <= 1 << bits), 64)

@@ -190,7 +190,7 @@ _KINDS = {
     **dict.fromkeys(("FLOAT", "DOUBLE", "DECIMAL"), ColumnKind.REAL),
     "BOOLEAN": ColumnKind.BOOLEAN,
 }
-_CODE_TYPES = {8: "UTINYINT", 16: "USMALLINT", 32: "UINTEGER"}
+_CODE_TYPES = {8: "UTINYINT", 16: "USMALLINT", 32: "UINTEGER", 64: "BIGINT"}
 
 
 class DuckDialect:
@@ -251,7 +251,7 @@ class DuckDialect:
         return f"CAST({expression} AS BIGINT)"
 
     def code(self, expression: str, cells: int) -> str:
-        """The smallest unsigned integer."""
+        """The smallest unsigned integer, or a signed one of 64 bits."""
         return f"CAST({expression} AS {_CODE_TYPES[smallest_bits(cells)]})"
 
     def matches(self, expression: str, pattern: str) -> str:

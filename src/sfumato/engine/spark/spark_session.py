@@ -266,7 +266,9 @@ class SparkDialect:
 
     def code(self, expression: str, cells: int) -> str:
         """The smallest integer: there are no unsigned types."""
-        return f"CAST({expression} AS {'TINYINT' if cells <= 1 << 7 else 'SMALLINT' if cells <= 1 << 15 else 'INT'})"
+        types = {"TINYINT": 7, "SMALLINT": 15, "INT": 31}
+        kind = next((name for name, bits in types.items() if cells <= 1 << bits), "BIGINT")
+        return f"CAST({expression} AS {kind})"
 
     def matches(self, expression: str, pattern: str) -> str:
         r"""Whole text, with ``\z``: ``$`` also matches before a last line end."""

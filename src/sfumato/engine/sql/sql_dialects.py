@@ -84,8 +84,9 @@ class PostgresDialect:
         return f"CAST({expression} AS BIGINT)"
 
     def code(self, expression: str, cells: int) -> str:
-        """SMALLINT where it fits: there are no unsigned types."""
-        return f"CAST({expression} AS {'SMALLINT' if cells <= 1 << 15 else 'INTEGER'})"
+        """The smallest integer: there are no unsigned types."""
+        kind = "SMALLINT" if cells <= 1 << 15 else "INTEGER" if cells <= 1 << 31 else "BIGINT"
+        return f"CAST({expression} AS {kind})"
 
     def definition(self, domain: Domain) -> str:
         """Columns of the encoded table: their types follow from the query."""
@@ -232,7 +233,7 @@ class MariaDialect:
 
     def definition(self, domain: Domain) -> str:
         """Columns of the encoded table whose types the query cannot give."""
-        types = {8: "TINYINT UNSIGNED", 16: "SMALLINT UNSIGNED", 32: "INT UNSIGNED"}
+        types = {8: "TINYINT UNSIGNED", 16: "SMALLINT UNSIGNED", 32: "INT UNSIGNED", 64: "BIGINT"}
         sizes = enumerate(domain.shape)
         return "(" + ", ".join(f"c{place} {types[smallest_bits(size)]} NOT NULL" for place, size in sizes) + ")"
 
