@@ -14,7 +14,7 @@ from tests.ledger.racing_processes import chance, declare_and_die, declare_and_r
 from tests.processes import processes
 
 from sfumato.engine.port import Content
-from sfumato.errors import InputError, LedgerError, VersionError
+from sfumato.errors import BudgetError, InputError, LedgerError, VersionError
 from sfumato.ledger import DeferredLedger, Kind, Question, open_ledger
 from sfumato.privacy.loss import Epsilon
 
@@ -333,6 +333,21 @@ def test_a_deferred_ledger_declares_once_for_all_its_releases(place):
     with open_ledger(place, dataset="people", limit=None) as opened:
         kinds = [entry.kind for entry in opened.journal()]
     assert kinds == [Kind.VERSION, *[Kind.VERSION, *[Kind.RELEASE] * 3] * 2]
+
+
+def test_a_release_that_is_refused_for_its_charge_begins_no_version(place):
+    with open_ledger(place, dataset="people", limit=Epsilon(1), create=True) as opened:
+        opened.declare_version("a", by="ann", new=False)
+        for number in range(10):
+            release(opened, question(number, 1), TENTH, lambda: b"a", statement="pure", unit=ROW)
+        head = opened.verify()
+        late = deferred(place).of_content(Named("a"), new=True)
+        with (
+            pytest.raises(BudgetError, match="epsilon = 0 left"),
+            late.releasing(question(0, 2), TENTH, statement="pure", unit=ROW),
+        ):
+            pytest.fail("nothing may be computed")
+        assert opened.verify() == head
 
 
 def test_a_deferred_ledger_whose_version_was_passed_declares_no_other(place):

@@ -267,9 +267,16 @@ class DeferredLedger:
             return ledger.told_owners(after=after)
 
     def _refuse_beyond(self, charge: Charge | None) -> None:
-        """Refuse what a new ledger could never take, before it is made with a limit that stays."""
-        if charge is not None and self.limit is not None:
+        """Refuse what the ledger cannot take, before it is made with a limit that stays, or before a version begins."""
+        if charge is None:
+            return
+        if self.limit is not None:
             afford(Account(self.limit, NOTHING), charge, "a new ledger")
+        if self.new_version and held(self.url, self.dataset):
+            with open_ledger(self.url, dataset=self.dataset, limit=self.limit) as ledger:
+                last = ledger.data_version()
+                if last is None or last.number < int(self.version):  # no stored answer is of the next version
+                    afford(ledger.remaining(), charge, "the ledger")
 
     @contextmanager
     def releasing(
