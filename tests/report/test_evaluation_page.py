@@ -4,12 +4,14 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import altair as alt
 import pytest
 import vl_convert
 
+from sfumato.domain import Unit
 from sfumato.evaluate.audit.audit import Finding
 from sfumato.evaluate.frontier import BASELINES
 from sfumato.report.evaluation_page import evaluation_page
@@ -103,6 +105,13 @@ def test_a_page_without_any_release_shows_no_column_of_the_table(judged, breakin
     assert "columns-0" in charts(
         render_interactive(evaluation_page("Inside", baselines, breaking_domain, internal=True))
     )
+
+
+def test_a_page_says_that_it_counts_rows_where_one_person_has_several(judged, breaking_domain):
+    said = "Scores, classes and attacks count rows, and one patient has up to 5 of them"
+    several = replace(breaking_domain, unit=Unit("patient", rows=5))
+    assert said in render_interactive(evaluation_page("Visits", judged.results, several))
+    assert said not in render_interactive(evaluation_page("People", judged.results, breaking_domain))
 
 
 def _values(panel, layer):

@@ -40,6 +40,7 @@ from sfumato.privacy.loss import Epsilon, EpsilonDelta, plain
 from sfumato.vault.questions import Marginal
 
 if TYPE_CHECKING:
+    from sfumato.domain import Unit
     from sfumato.vault.simulated import SimulatedVault
     from sfumato.vault.vault import Vault
 
@@ -164,6 +165,14 @@ def without_exact_shares(result: EvaluationResult) -> EvaluationResult:
         association_gap=_rounded_gap(result.association_gap),
         correlation_gap=None if result.correlation_gap is None else _rounded_gap(result.correlation_gap),
         point_gap=None if result.point_gap is None else _rounded_gap(result.point_gap),
+    )
+
+
+def judged_by_rows(unit: Unit) -> str:
+    """Return what scores, classes and attacks count in a table whose unit has several rows."""
+    return (
+        f"Scores, classes and attacks count rows, and one {unit.column} has up to {unit.rows} of them: a class of k "
+        "rows may be of fewer people, and an attack on all rows of one person may succeed more often."
     )
 
 

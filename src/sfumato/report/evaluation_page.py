@@ -9,7 +9,7 @@ from fractions import Fraction
 from sfumato.domain import Domain
 from sfumato.evaluate.audit.audit import Finding
 from sfumato.evaluate.evaluation_result import EvaluationResult
-from sfumato.evaluate.frontier import CEILING, FLOOR, baseline, without_exact_shares
+from sfumato.evaluate.frontier import CEILING, FLOOR, baseline, judged_by_rows, without_exact_shares
 from sfumato.evaluate.utility.marginal_scores import rescaled
 from sfumato.ledger import Account, Entry, Kind
 from sfumato.privacy.loss import NOTHING, Loss
@@ -81,6 +81,7 @@ def evaluation_page(
                 "Attacks give what these attackers achieved, not what the best attacker could: only a guarantee "
                 "bounds that."
             ),
+            *([judged_by_rows(domain.unit)] if domain.unit.rows > 1 else []),
         ),
         overview={"What it is good for": _utility(results), "What can be stolen from it": _risk(results)},
         details={"What comes from a sample, and its standard error": _samples(results)},

@@ -378,14 +378,13 @@ def frontier(
 def _described(path: Path, viewed: TableView | None) -> Domain:
     """What is publicly known of the rows that are judged, one by one."""
     from sfumato.domain import Unit, load
+    from sfumato.evaluate.frontier import judged_by_rows
 
-    if viewed is None:
-        return load(path)
-    if viewed.view.unit.rows > 1:
-        unit = viewed.view.unit
-        remark(f"Rows are judged one by one, and one {unit.column} has up to {unit.rows} of them in this view.")
-        return viewed.domain
-    return replace(viewed.domain, unit=Unit.row())  # a row is a person
+    described = load(path) if viewed is None else viewed.domain
+    if described.unit.rows > 1:
+        remark(judged_by_rows(described.unit))
+        return described
+    return described if viewed is None else replace(described, unit=Unit.row())  # a row is a person
 
 
 def _split(
