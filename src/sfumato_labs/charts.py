@@ -51,6 +51,13 @@ class Panel:
     size: tuple[int, int] = (520, 300)
 
 
+def headed(chart: Chart, title: str, *, under: str) -> Chart:
+    """A figure under a title, and a smaller line below the title, so that it can be read without its page."""
+    import altair as alt
+
+    return chart.properties(title=alt.TitleParams(title, subtitle=under, anchor="start", offset=12))
+
+
 def lines(rows: Sequence[Row], x: ChartAxis, y: ChartAxis, *, series: str, panel: Panel) -> Chart:
     """One line for each value of the column ``series``, told apart by colour, dashes and (on short lines) marks.
 

@@ -465,7 +465,7 @@ def _plot(name: str, caption: str, rows: Sequence[Row], *, by: ChartAxis) -> Plo
         charts.lines(
             [row for row in rows if row["data"] == data],
             by,
-            ChartAxis(column="mae", title="mean absolute error", log=True),
+            ChartAxis(column="mae", title="mean absolute error, values from -1 to 1", log=True),
             series="method",
             panel=Panel(title=str(data), size=(300, 240)),
         )

@@ -261,7 +261,7 @@ def _neighbours_plot(study: FilteringStudy) -> Plot:
     ]
     chart = charts.lines(
         values,
-        ChartAxis(column="answer", title="answer", zero=False),
+        ChartAxis(column="answer", title="answer, rows counted", zero=False),
         ChartAxis(column="probability", title="probability"),
         series="table",
         panel=Panel(),

@@ -117,7 +117,7 @@ def danger_plot(rows: Table) -> Plot:
     chart = charts.lines(
         [{**row, "line": f"epsilon {row['epsilon']:g}"} for row in rows],
         ChartAxis(column="queries", title="answers averaged", log=True),
-        ChartAxis(column="exact_percent", title="within one half of the count, %"),
+        ChartAxis(column="exact_percent", title="averages within one half of the count, %"),
         series="line",
         panel=Panel(),
     )
@@ -178,7 +178,7 @@ def averages_plot(rows: Table) -> Plot:
     chart = charts.lines(
         rows,
         ChartAxis(column="queries", title="answers averaged", log=True),
-        ChartAxis(column="mean_distance", title="distance of the average from the count", log=True),
+        ChartAxis(column="mean_distance", title="distance of the average from the count, rows", log=True),
         series="regime",
         panel=Panel(size=(480, 300)),
     )

@@ -184,6 +184,21 @@ class Options:
             if each.name not in {"progress", *_ALWAYS} and getattr(self, each.name) is not None
         )
 
+    def in_words(self, runs: int) -> str:
+        """The runs, the seed and the options that were given, but for the address of a table.
+
+        >>> Options.of(epsilon=["0.5", 1], seed=7).in_words(3)
+        'runs 3, seed 7, epsilon 0.5, 1; other options as in the source'
+        """
+        said = [
+            f"{each.name.replace('_', ' ')} {_in_words(getattr(self, each.name))}"
+            for each in fields(self)
+            if each.name in self.given() - {"data"}
+        ]
+        return (
+            f"{', '.join([f'runs {self.repeated(runs)}', f'seed {self.seed}', *said])}; other options as in the source"
+        )
+
     def repeated(self, runs: int) -> int:
         """How often to run where the lab's own number is ``runs``."""
         return self.runs if self.runs is not None else runs
@@ -251,8 +266,13 @@ class Lab:
         Raises:
             InputError: an option that does not apply.
         """
+        from sfumato_labs import charts  # which needs this module
+
         self.refuse_others(options)
-        return self.procedure(options)
+        found = self.procedure(options)
+        under = options.in_words(self.runs)
+        plots = [replace(plot, chart=charts.headed(plot.chart, found.title, under=under)) for plot in found.plots]
+        return replace(found, plots=tuple(plots))
 
     def refuse_others(self, options: Options) -> None:
         """Refuse options that do not apply.
@@ -463,6 +483,15 @@ def _span(text: str, what: str) -> tuple[float, float]:
     if not found[0] < found[1]:
         raise InputError(f"{what} must be LOW:HIGH with LOW below HIGH, not {text!r}", culprit=text)
     return found
+
+
+def _in_words(value: object) -> str:
+    """An option's value, or values, in words."""
+    if isinstance(value, NamedColumn):
+        return value.name
+    if isinstance(value, tuple):
+        return ", ".join(map(_in_words, value))
+    return plain(value) if isinstance(value, Fraction) else str(value)
 
 
 def _spelt(name: str) -> str:

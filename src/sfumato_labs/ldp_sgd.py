@@ -452,7 +452,7 @@ def _plot(errors: Table) -> Plot:
         panel = charts.lines(
             drawn,
             ChartAxis(column="epsilon", title="epsilon", zero=False),
-            ChartAxis(column="mse", title="mean squared error", log=True),
+            ChartAxis(column="mse", title="mean squared error, outcomes from -1 to 1", log=True),
             series="line",
             panel=Panel(title=str(data), size=(330, 320)),
         )
@@ -467,7 +467,7 @@ def _equal_plot(rows: Table) -> Plot:
         charts.lines(
             [row for row in rows if row["data"] == data],
             ChartAxis(column="real_epsilon", title="real epsilon of every method", zero=False),
-            ChartAxis(column="mse", title="mean squared error", log=True),
+            ChartAxis(column="mse", title="mean squared error, outcomes from -1 to 1", log=True),
             series="method",
             panel=Panel(title=str(data), size=(330, 320)),
         )

@@ -270,8 +270,8 @@ def _weighted(rows: Published, names: Sequence[str], k: int) -> Table:
 def _plot(by_k: Table) -> Plot:
     chart = charts.lines(
         by_k,
-        ChartAxis(column="k", title="k", labels=True),
-        ChartAxis(column="lm", title="Loss Metric", log=True),
+        ChartAxis(column="k", title="k, least rows of a class", labels=True),
+        ChartAxis(column="lm", title="Loss Metric, summed over columns", log=True),
         series="method",
         panel=Panel(),
     )
@@ -289,8 +289,8 @@ def _gender_plot(gender: Table) -> Plot:
     rows = [{**row, "line": f"{row['order']}; {row['coding']}"} for row in gender if row["method"] == "published"]
     chart = charts.lines(
         rows,
-        ChartAxis(column="k", title="k", labels=True),
-        ChartAxis(column="lm", title="Loss Metric", log=True),
+        ChartAxis(column="k", title="k, least rows of a class", labels=True),
+        ChartAxis(column="lm", title="Loss Metric, summed over columns", log=True),
         series="line",
         panel=Panel(),
     )

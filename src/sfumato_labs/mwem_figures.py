@@ -57,7 +57,7 @@ def differences(counts: Table, first: str) -> Plot:
             charts.lines(
                 minus,
                 ChartAxis(column=first, title=first, labels=True),
-                ChartAxis(column="people", title="synthetic minus real"),
+                ChartAxis(column="people", title="synthetic minus real, people"),
                 series="table",
                 panel=Panel(title=f"epsilon {epsilon:g}", size=(420, 220)),
             )
@@ -79,10 +79,11 @@ def heat_maps(counts: Table, first: str, second: str) -> Plot:
     for epsilon in dict.fromkeys(row["epsilon"] for row in counts):
         rows = [row for row in counts if row["epsilon"] == epsilon]
         for name in ("real", "printed", "auto"):
-            title = f"{name}, epsilon {epsilon:g}"
-            panels.append(_cells(rows, name, first, second, title=title, limits=(0.0, most)))
-        minus = [{**row, "minus": _people(row, "printed") - _people(row, "real")} for row in rows]
-        panels.append(_cells(minus, "minus", first, second, title="printed minus real", limits=(-reach, reach)))
+            cells = [{**row, "people": row[name]} for row in rows]
+            panels.append(_cells(cells, first, second, title=f"{name}, epsilon {epsilon:g}", limits=(0.0, most)))
+        cells = [{**row, "people": _people(row, "printed") - _people(row, "real")} for row in rows]
+        title = f"printed minus real, epsilon {epsilon:g}"
+        panels.append(_cells(cells, first, second, title=title, limits=(-reach, reach)))
     caption = (
         f"People by {first} and {second}, a row for each epsilon: real, printed, noise on the cells (auto), and what "
         f"the printed program has too many or too few of, at most {reach:.0f}."
@@ -109,14 +110,12 @@ def errors(rows: Table) -> Plot:
     return Plot("errors", f"Mean absolute error by epsilon. The least has {', '.join(said)}.{beyond}", chart)
 
 
-def _cells(
-    rows: Sequence[Row], value: str, first: str, second: str, *, title: str, limits: tuple[float, float]
-) -> charts.Chart:
+def _cells(rows: Sequence[Row], first: str, second: str, *, title: str, limits: tuple[float, float]) -> charts.Chart:
     across, down = (
         ChartAxis(column=second, title=second, labels=True),
         ChartAxis(column=first, title=first, labels=True),
     )
-    return charts.heat_map(rows, across, down, value=value, title=title, limits=limits)
+    return charts.heat_map(rows, across, down, value="people", title=title, limits=limits)
 
 
 def _along(counts: Table, first: str) -> dict[float, list[Row]]:

@@ -296,7 +296,7 @@ def _plot(rows: Iterable[Row]) -> Plot:
     chart = charts.lines(
         values,
         ChartAxis(column="max_suppression", title="rows that may be suppressed", zero=False),
-        ChartAxis(column="loss", title="Loss Metric"),
+        ChartAxis(column="loss", title="Loss Metric, summed over columns"),
         series="search",
         panel=Panel(),
     )

@@ -46,7 +46,7 @@ def widths(rows: Table) -> Plot:
     chart = charts.lines(
         charts.tall(rows, series, key="method", value="percent"),
         ChartAxis(column="width", title=f"values in the range, from {rows[0]['from']}", log=True),
-        ChartAxis(column="percent", title="percent error", log=True),
+        ChartAxis(column="percent", title="error, % of the true count", log=True),
         series="method",
         panel=Panel(),
     )
@@ -62,7 +62,7 @@ def heat_maps(rows: Table, name: str, category: str) -> Plot:
         charts.heat_map(
             [{first: row[first], category: row[category], "rows": row[table]} for row in rows],
             ChartAxis(column=first, title=f"{name} from", labels=True),
-            ChartAxis(column=category, title="", labels=True),
+            ChartAxis(column=category, title=category, labels=True),
             value="rows",
             title=table,
             limits=(0.0, most),

@@ -178,6 +178,31 @@ def test_the_page_is_whole_without_a_network(result, tmp_path):
     assert json.loads((page.parent / "tables.json").read_text()) == result.to_json()
 
 
+def test_every_picture_names_its_table_and_options_and_both_axes(result):
+    for plot in result.plots:
+        drawn = plot.chart.to_dict()
+        assert drawn["title"]["text"] == result.title
+        assert drawn["title"]["subtitle"] == (
+            "runs 1, seed 1, epsilon 0.1, 1, rounds 20; other options as in the source"
+        )
+        assert all(axis_titles(drawn)), plot.name
+
+
+def axis_titles(drawn):
+    """The title of every axis and of every legend of amounts."""
+    if isinstance(drawn, list):
+        for each in drawn:
+            yield from axis_titles(each)
+    elif isinstance(drawn, dict):
+        for channel, each in drawn.get("encoding", {}).items():
+            if channel in {"x", "y"} and "title" in each:
+                yield each["title"] not in {"", None}
+            if channel == "color" and each.get("type") == "quantitative":
+                yield each.get("title") == "people"
+        for each in drawn.values():
+            yield from axis_titles(each)
+
+
 def test_legends_show_whole_names(result):
     for plot in result.plots:
         text = plot.chart.to_json()
