@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.replay.databases import many_doctors
 from tests.replay.replay import differences, replayed
-from tests.replay.sessions import LOSSES, Session, Step
+from tests.replay.running import WAYS
+from tests.replay.sessions import LINKED, LOSSES, Session, Step
 
 SHORT, LONG = range(40), range(1000)
 
@@ -19,6 +22,16 @@ def test_whose_the_rows_of_a_table_are_is_fixed_with_the_tables_above_it() -> No
     """A drug is of the person of its visit; asked by a schema in which it is of the doctor, one person moves twelve."""
     asked = Step("ask with other owners", "ana", {"loss": LOSSES["pure"][0]}, bound=3)
     assert differences(Session(0, "python", "pure", many_doctors(), (asked,))) == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_question_is_charged_again_in_the_next_version_whatever_changed(way: str) -> None:
+    """One history stays as it is; in the other one, a person arrives with the second version."""
+    history = many_doctors()
+    history = replace(history, right=[history.left[0], history.right[1]])
+    loss = LOSSES["pure"][0]
+    asked = [Step("ask", "ana", {"sql": sql, "loss": loss}, bound) for sql, bound in (LINKED[1], LINKED[4])]
+    assert differences(Session(0, way, "pure", history, (*asked, Step("new version"), *asked))) == []
 
 
 @pytest.mark.slow
