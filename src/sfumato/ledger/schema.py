@@ -240,7 +240,7 @@ _ACTIONS = (  # the audit log, and its last number and hash: one row
     CONSTRAINT one_head CHECK (id = 1)
 )""",
 )
-# version: the digest of its content; copies: of its tables, with the digests of their files; files: of its source
+# version: its number; copies: of its tables, with the digests of their files; files: of its source
 _SNAPSHOTS = """CREATE TABLE service_snapshot (
     dataset TEXT NOT NULL,
     version TEXT NOT NULL,

@@ -28,6 +28,7 @@ from tests.app.http.hospital import SCHEMA, write_hospital
 from tests.app.http.serving import DOMAIN, ROWS, Server, serving, with_source_passwords, write_people
 from tests.engine import cluster
 
+import sfumato as sf
 from sfumato.app.client import ServerError
 from sfumato.app.http.asked_question import read_question
 from sfumato.app.http.problems import RefusalError, reply
@@ -35,6 +36,7 @@ from sfumato.app.http.registry import Scope
 from sfumato.app.http.service import Service
 from sfumato.app.http.snapshots import Snapshots
 from sfumato.app.requests.queries import AskRequest
+from sfumato.domain import parse
 from sfumato.errors import VersionError
 from sfumato.ledger.entry import Kind
 
@@ -446,16 +448,21 @@ def test_a_missing_or_changed_snapshot_pauses_its_dataset(server, tmp_path, spoi
     assert len(snapshots(tmp_path)) == 1
 
 
-def test_a_version_that_a_command_declares_pauses_the_dataset(server):
+@pytest.mark.parametrize("changed", [True, False])
+def test_a_version_that_a_command_declares_pauses_the_dataset_whatever_changed(server, table, changed):
+    """Otherwise an analyst who sees a version declared sees whether any row changed."""
     steward, analyst = server.client("stew", Scope.STEWARD), server.client("ana")
     analyst.ask("people", COUNT, epsilon="1")
-    with server.ledger("people") as ledger:
-        assert ledger.declare_version("other content", by="operator", new=True).number == 2
+    if changed:
+        with server.ledger("people") as ledger:
+            assert ledger.declare_version("other content", by="operator", new=True).number == 2
+    else:
+        sf.open(str(table), domain=parse(DOMAIN), ledger=server.url, dataset="people", new_version=True)
     time.sleep(FOLLOWED)
     for _ in range(TRIES):
         assert problem(lambda: analyst.ask("people", COUNT, epsilon="1"))["type"] == "/problems/dataset-paused"
     assert steward.reading("people")["paused"] is True
-    assert steward.read_again("people") == {"dataset": "people", "version": 3, "changed": True}
+    assert steward.read_again("people") == {"dataset": "people", "version": 3, "changed": changed}
     time.sleep(FOLLOWED)
     assert analyst.ask("people", f"{COUNT} WHERE age < 50", epsilon="1").rows
 

@@ -34,11 +34,11 @@ _LOCK = "lock"
 _ONLY_OWNER, _ONLY_OWNERS_FILE = 0o700, 0o600
 _DECLARED = """
     SELECT held.version, held.version_digest, kept.folder, kept.copies, kept.files FROM ledger_dataset AS held
-    LEFT JOIN service_snapshot AS kept ON kept.dataset = held.name AND kept.version = held.version_digest
+    LEFT JOIN service_snapshot AS kept ON kept.dataset = held.name AND kept.version = CAST(held.version AS TEXT)
     WHERE held.name = :dataset"""
 _NEEDED = """
     SELECT kept.folder FROM service_snapshot AS kept
-    JOIN ledger_dataset AS held ON held.name = kept.dataset AND held.version_digest = kept.version
+    JOIN ledger_dataset AS held ON held.name = kept.dataset AND CAST(held.version AS TEXT) = kept.version
     JOIN service_dataset AS named ON named.name = kept.dataset WHERE named.retired IS NULL"""
 
 
@@ -169,19 +169,20 @@ def enter(driver: Driver, dataset: str, content: str, snapshot: Snapshot, *, by:
         by: who declares it; None for the system's user.
 
     Returns:
-        The version: a new one, or the last one if its content is the same.
+        The version, which is a new one whatever the content.
     """
     digest = journalled_version(journal.secret(driver, dataset), content)
+    version = declare_within(driver, dataset, digest, by=(by or Actor.of_machine()).name)
     row = {
         "dataset": dataset,
-        "version": digest,
+        "version": str(version.number),  # not its content: whether a dataset is paused must not tell if rows changed
         "folder": snapshot.folder,
         "copies": json.dumps([each.describe() for each in snapshot.copies]),
         "files": snapshot.files,
     }
     driver.run("DELETE FROM service_snapshot WHERE dataset = :dataset", {"dataset": dataset})
     driver.insert("service_snapshot", [row])
-    return declare_within(driver, dataset, digest, by=(by or Actor.of_machine()).name)
+    return version
 
 
 def snapshot_folder(store: Store, named: str | None = None) -> Path:
