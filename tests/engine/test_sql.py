@@ -437,6 +437,41 @@ def test_numbers_that_vanish_when_divided_do_not_fail_a_question(database):
         database.run(f"DROP TABLE {table}")
 
 
+# per type: numbers, how many of them are in the cells [-10, 0), [0, 1) and [1, 10], and twice their clamped sum
+EXTREMES = {
+    "NUMERIC": (("1e1000", "-1e1000", "1e-1000", "-1e-1000", "1.8e308", "'NaN'", "2.5"), [1, 2, 3], 25),
+    "DECIMAL(65, 30)": (("-" + "9" * 35 + ".5", "9" * 35, "1e-30", "2.5"), [1, 1, 2], 5),
+    "DOUBLE PRECISION": (("1.7976931348623157e308", "-1.7976931348623157e308", "5e-324", "2.5"), [1, 1, 2], 5),
+}
+
+
+@pytest.mark.parametrize("kind", EXTREMES)
+def test_a_number_beyond_the_range_of_doubles_is_clamped_and_fails_nothing(database, kind):
+    if kind == "NUMERIC" and not database.postgres:
+        pytest.skip("a decimal of MariaDB has at most 65 digits")
+    table, (values, cells, total) = f"{database.name}_extreme", EXTREMES[kind]
+    database.run(
+        f"CREATE TABLE {table} (word VARCHAR(20), x {kind})",
+        f"INSERT INTO {table} VALUES " + ", ".join(f"('a', {value})" for value in values),
+    )
+    numbers = Real(name="x", edges=(-10.0, 0.0, 1.0, 10.0), unknown=Unknown.CLAMP, nullable=True)
+    category = Categorical(name="x", values=(5, 6), unknown=Unknown.CATEGORY, nullable=True)
+    recode = Recode(("word",), (np.zeros(3, np.uint8),), np.array([[0]], np.uint8), pa.table({"word": ["any"]}))
+    try:
+        opened = open_table(database.at(table))
+        encoded = opened.encode(Domain((numbers,)))
+        missing = int("'NaN'" in values)
+        assert reveal(encoded.marginals([("x",)])[0]).tolist() == [*cells, missing]
+        assert reveal(encoded.sums("x", (), unit=Fraction(1, 2))).item() == total
+        found = reveal(opened.encode(Domain((category,))).marginals([("x",)])[0])
+        assert found.tolist() == [0, 0, missing, len(values) - missing]
+        assert opened.profile(9)[1].held == len(values) - missing
+        assert reveal(opened.encode(DOMAIN).recoded(recode, ("x",))).num_rows == len(values)
+        assert len(opened.values("x")) == len(values)
+    finally:
+        database.run(f"DROP TABLE {table}")
+
+
 def written_while_it_is_read(database, monkeypatch):
     """The table, which another connection writes once its content was named the first time."""
     table = open_table(database.at(database.name))

@@ -86,6 +86,13 @@ class Dialect(Protocol):
         """The expression as a 64-bit float, correctly rounded."""
         ...
 
+    def decimal(self, name: str) -> str:
+        """A decimal column as a double, by way of text, as engines convert it directly with an error.
+
+        A number beyond all doubles is infinite.  A number that is too small for a double is 0.
+        """
+        ...
+
     def integer(self, expression: str) -> str:
         """A whole double, or any integer, as a signed 64-bit integer."""
         ...
@@ -128,7 +135,7 @@ def number(dialect: Dialect, column: Column) -> str:
             known = dialect.matches(text, numeral(column.decimal, column.thousands))
             return f"CASE WHEN {known} THEN {dialect.double(plain(dialect, column))} END"
         case ColumnKind.REAL:
-            value = _real(dialect, column)
+            value = as_double(dialect, column)
             return f"CASE WHEN NOT {dialect.is_nan(value)} THEN {value} END"
         case _:
             return dialect.double(name)
@@ -146,7 +153,7 @@ def missing(dialect: Dialect, column: Column) -> str:
     """Whether a column is NULL or, for real numbers, NaN."""
     name = dialect.name(column.name)
     if column.kind is ColumnKind.REAL:
-        return f"({name} IS NULL OR {dialect.is_nan(_real(dialect, column))})"
+        return f"({name} IS NULL OR {dialect.is_nan(as_double(dialect, column))})"
     return f"({name} IS NULL)"
 
 
@@ -169,11 +176,11 @@ def canonical_text(dialect: Dialect, column: Column) -> str:
     return f"CASE WHEN {whole} THEN {dialect.text(dialect.integer(value))} END"
 
 
-def _real(dialect: Dialect, column: Column) -> str:
-    """A real column as a double; decimals by way of text, as engines convert them directly with an error."""
+def as_double(dialect: Dialect, column: Column) -> str:
+    """Return a real column as a double, infinite or 0 if its number is beyond the range of doubles."""
     name = dialect.name(column.name)
     decimal = column.type.upper().startswith(("DECIMAL", "NUMERIC"))
-    return dialect.double(dialect.text(name) if decimal else name)
+    return dialect.decimal(name) if decimal else dialect.double(name)
 
 
 def smallest_bits(cells: int) -> int:

@@ -260,6 +260,10 @@ class SparkDialect:
         """A double."""
         return f"TRY_CAST({expression} AS DOUBLE)"
 
+    def decimal(self, name: str) -> str:
+        """A double, by way of text: no decimal has more than 38 digits."""
+        return self.double(self.text(name))
+
     def integer(self, expression: str) -> str:
         """A signed 64-bit integer."""
         return f"CAST({expression} AS BIGINT)"

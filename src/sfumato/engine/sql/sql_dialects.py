@@ -15,6 +15,10 @@ def cases(expression: str, codes: Mapping[str, int], dialect: PostgresDialect | 
     return f"CASE {expression} {branches} END"
 
 
+_MOST = "1.7976931348623157e308"  # the greatest double
+_LEAST = "2.4703282292062328e-324"  # what is less is rounded to 0
+
+
 class PostgresDialect:
     """PostgreSQL with ``standard_conforming_strings``, which the session sets."""
 
@@ -78,6 +82,18 @@ class PostgresDialect:
     def double(self, expression: str) -> str:
         """A double."""
         return f"CAST({expression} AS DOUBLE PRECISION)"
+
+    def decimal(self, name: str) -> str:
+        """A double; the cast fails on a number that is infinite or 0 as a double, so that these are told apart first.
+
+        NaN comes first because it is greater than every number here.
+        """
+        return (
+            f"CASE WHEN {name} = 'NaN' THEN {self.double(self.string('NaN'))} "
+            f"WHEN {name} > {_MOST} THEN {self.double(self.string('Infinity'))} "
+            f"WHEN {name} < -{_MOST} THEN {self.double(self.string('-Infinity'))} "
+            f"WHEN ABS({name}) < {_LEAST} THEN 0e0 ELSE {self.double(self.text(name))} END"
+        )
 
     def integer(self, expression: str) -> str:
         """A signed 64-bit integer."""
@@ -221,6 +237,10 @@ class MariaDialect:
     def double(self, expression: str) -> str:
         """A double."""
         return f"CAST({expression} AS DOUBLE)"
+
+    def decimal(self, name: str) -> str:
+        """A double, by way of text: no decimal has more than 65 digits."""
+        return self.double(self.text(name))
 
     def integer(self, expression: str) -> str:
         """A signed 64-bit integer."""

@@ -30,7 +30,7 @@ from sfumato.engine.bounding import bounded_keys, dropped, kept_rows, kept_rows_
 from sfumato.engine.cell_statements import CellStatements, condition
 from sfumato.engine.content import content_name, content_statement
 from sfumato.engine.contingency import CoverPlan
-from sfumato.engine.dialect import Dialect, number
+from sfumato.engine.dialect import Dialect, as_double, number
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import Encoding, RowEncoding
 from sfumato.engine.port import Column, ColumnKind, Content, Counts, Profile, Recodable, Recode
@@ -428,7 +428,7 @@ def as_arrow(column: Column, dialect: Dialect) -> str:
     name = dialect.name(column.name)
     match column.kind:
         case ColumnKind.REAL:
-            return dialect.double(name)
+            return as_double(dialect, column)
         case ColumnKind.TEXT | ColumnKind.DATE | ColumnKind.TIMESTAMP | ColumnKind.OTHER:
             return dialect.text(name)  # by the server: drivers have no value for some dates
         case _:
