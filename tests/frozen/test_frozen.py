@@ -1,0 +1,42 @@
+"""The journal, its stored answers, and what identifies a question keep the bytes that ``saved`` holds.
+
+If a test fails here, a question that somebody was charged for would be charged again, or an old ledger would not be
+read.  See :mod:`tests.frozen.releases`.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.frozen.releases import LEDGERS, SAVED, journal, release_all, write_tables
+
+
+def restore(ledger: str, folder: Path) -> Path:
+    file = folder / ledger
+    with closing(sqlite3.connect(file)) as database:
+        database.executescript((SAVED / f"{ledger}.sql").read_text(encoding="utf-8"))
+        database.execute("PRAGMA journal_mode = WAL")
+    return file
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_tables(tmp_path)
+    return tmp_path
+
+
+def test_every_stored_answer_is_returned_for_nothing(folder: Path) -> None:
+    before = [journal(restore(ledger, folder)) for ledger in LEDGERS]
+    assert release_all(folder, create=False) == json.loads((SAVED / "printed.json").read_text(encoding="utf-8"))
+    assert [journal(folder / ledger) for ledger in LEDGERS] == before
+
+
+def test_a_new_ledger_gets_the_same_entries(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    release_all(folder, create=True)
+    old = tmp_path_factory.mktemp("saved")
+    for ledger in LEDGERS:
+        assert journal(folder / ledger) == journal(restore(ledger, old))
