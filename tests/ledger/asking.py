@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from fractions import Fraction
 from typing import Any
 
 from sfumato.domain import Unit
-from sfumato.ledger import Question, Receipt
-from sfumato.ledger.entry import Answered
+from sfumato.ledger import Event, Kind, Question
 from sfumato.ledger.ledger import Ledger
+from sfumato.ledger.reservation import Reservation
 from sfumato.ledger.store import Store
 from sfumato.privacy.loss import Charge, Epsilon
 
@@ -23,18 +23,49 @@ def question(number: int = 0, version: int = 0) -> Question:
     return Question("query", "count", {"number": number}, str(version))
 
 
-def ask(ledger: Ledger, number: int = 0, charge: Charge | None = TENTH, **terms: str | None) -> Receipt:
-    return ledger.reserve(question(number), charge, statement="pure", unit=ROW, **terms)
+class UnansweredError(Exception):
+    """Leaves a reservation without an answer."""
+
+
+def ask(ledger: Ledger, number: int = 0, charge: Charge | None = TENTH, **terms: Any) -> Reservation:
+    return reserve(ledger, question(number), charge, **{"statement": "pure", "unit": ROW} | terms)
+
+
+def reserve(ledger: Ledger, asked: Question, charge: Charge | None, **terms: Any) -> Reservation:
+    """Charge for a release, and leave it as it is, before any noise is drawn for it."""
+    with suppress(UnansweredError), reservation(ledger, asked, charge, noise_drawn=lambda: False, **terms) as reserved:
+        if reserved.answer is None:
+            raise UnansweredError
+    return reserved
+
+
+def answered(ledger: Ledger, number: int = 0, *, answer: bytes = b"x", **terms: Any) -> Reservation:
+    return release(ledger, question(number), TENTH, lambda: answer, statement="pure", unit=ROW, **terms)
 
 
 def release(
     ledger: Ledger, asked: Question, charge: Charge | None, compute: Callable[[], bytes], **terms: Any
-) -> Answered:
-    """Reserve, compute if there is no stored answer, settle: what the vault does, around one function."""
-    with ledger.releasing(asked, charge, **terms) as reserved:
+) -> Reservation:
+    """Charge for a release, compute it if there is no stored answer, and store it, as the vault does."""
+    with reservation(ledger, asked, charge, **terms) as reserved:
         if reserved.answer is None:
-            reserved.settle(compute())
-    return reserved.answered()
+            reserved.store(compute())
+    return reserved
+
+
+def reservation(
+    ledger: Ledger,
+    asked: Question,
+    charge: Charge | None,
+    *,
+    statement: str,
+    unit: Unit | None = None,
+    analyst: str | None = None,
+    details: Any = None,
+    **terms: Any,
+) -> Any:
+    event = Event(Kind.RELEASE, asked, charge, analyst, statement, details, unit)
+    return ledger.reserve(event, **terms)
 
 
 def spent_epsilon(ledger: Ledger) -> Fraction | None:

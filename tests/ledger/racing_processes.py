@@ -13,7 +13,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
 
-from tests.ledger.asking import ROW, TENTH, ask, question, release
+from tests.ledger.asking import ROW, TENTH, answered, question, release, reservation
 
 from sfumato.errors import BudgetError, SfumatoError, VersionError
 from sfumato.ledger import DeferredLedger, open_ledger
@@ -33,12 +33,12 @@ def outcome(call: Callable[[], object]) -> object:
 
 
 def ask_once(url: str, number: int, everybody: Barrier, results: Connection) -> None:
-    """Open the ledger when all others do, ask when all others do, and report what came of it."""
+    """Open the ledger when all others do, release when all others do, and report what came of it."""
     try:
         everybody.wait(_PATIENCE)
         with open_ledger(url, dataset="people", limit=Epsilon(1), create=True) as ledger:
             everybody.wait(_PATIENCE)
-            results.send(type(outcome(lambda: ask(ledger, number))).__name__)
+            results.send(type(outcome(lambda: answered(ledger, number))).__name__)
     except Exception as error:  # noqa: BLE001  # whatever it is, the test is to say it
         everybody.abort()  # nobody need wait for one who does not come
         results.send(f"{type(error).__name__}: {error}")
@@ -50,9 +50,9 @@ def release_first(url: str, content: str, everybody: Barrier, results: Connectio
     late = DeferredLedger(url, "people", Epsilon(1), Epsilon(1), create=True).of_content(content, new=True)
 
     def first() -> None:
-        with late.releasing(question(0, 1), TENTH, statement="pure", unit=ROW) as reserved:
+        with reservation(late, question(0, 1), TENTH, statement="pure", unit=ROW) as reserved:
             if reserved.answer is None:
-                reserved.settle(content.encode())
+                reserved.store(content.encode())
 
     everybody.wait(_PATIENCE)
     results.send((content, type(outcome(first)).__name__))
@@ -108,20 +108,12 @@ def compute() -> bytes:
 
 def answer(ledger: Ledger, number: int, analyst: str) -> bytes:
     """The stored answer."""
-    receipt = ask(ledger, number, price(number), analyst=analyst)
-    return ledger.settle(receipt, compute()) if receipt.answer is None else receipt.answer
+    found = release(ledger, question(number), price(number), compute, statement="pure", unit=ROW, analyst=analyst)
+    return found.stored()
 
 
-def answer_at_once(ledger: Ledger, number: int, analyst: str) -> bytes:
-    """The stored answer, computed in the transaction that charges; of every other question after it."""
-    if number % 2:
-        return answer(ledger, number, analyst)
-    terms = {"statement": "pure", "unit": ROW, "analyst": analyst, "at_once": compute}
-    return release(ledger, question(number), price(number), compute, **terms).answer
-
-
-def answer_before_the_commit(ledger: Ledger, number: int, analyst: str) -> bytes:
-    """A mutant: hands out what was computed while its charge is not durable yet, as a kill here shows for certain."""
+def answer_before_it_is_stored(ledger: Ledger, number: int, analyst: str) -> bytes:
+    """A mutant: hands out an answer that is not stored yet, as a kill here shows for certain."""
     known: list[bytes] = []
 
     def computed() -> bytes:
@@ -129,19 +121,9 @@ def answer_before_the_commit(ledger: Ledger, number: int, analyst: str) -> bytes
         raise KeyboardInterrupt
 
     with suppress(KeyboardInterrupt):
-        terms = {"statement": "pure", "unit": ROW, "analyst": analyst, "at_once": computed}
-        return release(ledger, question(number), price(number), compute, **terms).answer
+        terms = {"statement": "pure", "unit": ROW, "analyst": analyst, "noise_drawn": lambda: False}
+        return release(ledger, question(number), price(number), computed, **terms).stored()
     return known[0]
-
-
-def answer_with_what_was_computed(ledger: Ledger, number: int, analyst: str) -> bytes:
-    """A mutant: what is handed out is what was computed, not what the ledger holds."""
-    receipt = ask(ledger, number, price(number), analyst=analyst)
-    if receipt.answer is not None:
-        return receipt.answer
-    computed = compute()
-    ledger.settle(receipt, computed)
-    return computed
 
 
 def answer_on_credit(ledger: Ledger, number: int, analyst: str) -> bytes:

@@ -25,12 +25,12 @@ CLOSED_UP = (
 @pytest.fixture
 def answered(url, ledger):
     """Six releases: answered with their charge (1, 2, 6), later and out of order (4, 3), and not at all (5)."""
-    at_once(ledger, 1)
-    at_once(ledger, 2, analyst="ann")
+    store(ledger, 1)
+    store(ledger, 2, analyst="ann")
     receipts = {number: ask(ledger, number) for number in (3, 4, 5)}
     for number in (4, 3):
-        ledger.settle(receipts[number], body(number))
-    at_once(ledger, 6)
+        receipts[number].store(body(number))
+    store(ledger, 6)
     assert ask(ledger, 2, analyst="bob").charged_analyst
     assert [row["number"] for row in rows(url)] == [1, 2, 4, 3, 6]
     ledger.verify()
@@ -42,10 +42,8 @@ def body(number):
     return b"answer %d" % number
 
 
-def at_once(ledger, number, **terms):
-    return release(
-        ledger, question(number), TENTH, pytest.fail, at_once=lambda: body(number), statement="pure", unit=ROW, **terms
-    )
+def store(ledger, number, **terms):
+    return release(ledger, question(number), TENTH, lambda: body(number), statement="pure", unit=ROW, **terms)
 
 
 def rows(url):
@@ -154,7 +152,7 @@ def test_answers_that_are_read_to_be_used_again_are_refused_as_well(answered, le
 
 
 def test_an_answer_that_was_cut_off_at_the_end_is_found_by_a_hash_that_was_kept(answered, ledger):
-    ledger.settle(ask(ledger, 5), body(5))
+    store(ledger, 5)
     kept, last = ledger.verify(), rows(answered)[-1]
     behind_its_back(
         answered,
@@ -171,7 +169,7 @@ def test_an_answer_that_was_cut_off_at_the_end_is_found_by_a_hash_that_was_kept(
 
 def test_a_look_at_the_end_finds_what_was_changed_since_the_last(answered, ledger):
     assert (ledger.check().number, ledger.check().answers) == (7, 5)
-    ledger.settle(ask(ledger, 5), body(5))
+    store(ledger, 5)
     assert (ledger.check().answers, ledger.check().head) == (6, ledger.verify())
     behind_its_back(answered, HAVING.format(number=1, other=2))
     assert ledger.check().answers == 6  # what was found whole is not read again

@@ -13,7 +13,8 @@ from tests.ledger.asking import ROW, TENTH, question, release, spent_epsilon
 from tests.processes import processes
 
 from sfumato.errors import BudgetError
-from sfumato.ledger import Kind, Ledger, open_ledger
+from sfumato.ledger import Kind, open_ledger
+from sfumato.ledger.reservation import Reservation
 from sfumato.privacy.loss import Epsilon
 
 POINTS = ["before it draws", "after it drew", "before it stores", "after it stored"]
@@ -29,12 +30,12 @@ def open_people(url):
 
 def release_and_die(url, point):
     """One attempt at the question, which ends in a kill at the given point."""
-    settle = Ledger.settle
+    store = Reservation.store
 
-    def storing(self, receipt, answer):
+    def storing(self, answer):
         if point == "before it stores":
             die()
-        settle(self, receipt, answer)
+        store(self, answer)
         die()
 
     def compute():
@@ -42,10 +43,16 @@ def release_and_die(url, point):
             die()
         return b"never seen"
 
-    Ledger.settle = storing
+    Reservation.store = storing
     with open_people(url) as ledger:
         release(
-            ledger, question(), TENTH, compute, drawn=lambda: point != "before it draws", statement="pure", unit=ROW
+            ledger,
+            question(),
+            TENTH,
+            compute,
+            noise_drawn=lambda: point != "before it draws",
+            statement="pure",
+            unit=ROW,
         )
 
 

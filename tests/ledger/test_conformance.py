@@ -5,7 +5,18 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from tests.ledger.asking import ROW, TENTH, ask, behind_its_back, question, release, spent_epsilon, unfreeze
+from tests.ledger.asking import (
+    ROW,
+    TENTH,
+    answered,
+    ask,
+    behind_its_back,
+    question,
+    release,
+    reserve,
+    spent_epsilon,
+    unfreeze,
+)
 
 from sfumato.errors import BudgetError, InputError, LedgerError, LossError, RetryKeyError
 from sfumato.ledger import Kind, open_ledger
@@ -101,20 +112,21 @@ def test_a_pending_release_is_joined_and_the_first_answer_stands(ledger):
     assert (first.charged, second.charged) == (True, False)
     assert first.number == second.number
     assert second.answer is None
-    assert ledger.settle(second, b"second") == b"second"
-    assert ledger.settle(first, b"first") == b"second"
+    second.store(b"second")
+    first.store(b"first")
+    assert (first.answer, second.answer) == (b"second", b"second")
     assert ask(ledger).answer == b"second"
 
 
 def test_an_empty_answer_is_an_answer(ledger):
-    assert ledger.settle(ask(ledger), b"") == b""
-    assert ledger.settle(ask(ledger), b"late") == b""
+    assert answered(ledger, answer=b"").answer == b""
+    assert answered(ledger, answer=b"late").answer == b""
 
 
 def test_a_failure_before_the_draw_stays_charged_and_is_completed_for_free(ledger):
     for _ in range(3):
         with pytest.raises(ZeroDivisionError):
-            release(ledger, question(), TENTH, fail, drawn=lambda: False, statement="pure", unit=ROW)
+            release(ledger, question(), TENTH, fail, noise_drawn=lambda: False, statement="pure", unit=ROW)
     assert spent_epsilon(ledger) == Fraction(1, 10)
     completed = release(ledger, question(), TENTH, lambda: b"now", statement="pure", unit=ROW)
     assert (completed.answer, completed.charged) == (b"now", False)
@@ -154,7 +166,7 @@ def test_what_was_closed_as_failed_takes_no_answer(ledger):
         release(ledger, question(), TENTH, fail, statement="pure", unit=ROW)
     for _ in range(2):
         with pytest.raises(LedgerError, match="closed as failed"):
-            ledger.settle(receipt, b"late")
+            receipt.store(b"late")
         release(ledger, question(), TENTH, lambda: b"now", statement="pure", unit=ROW)
 
 
@@ -216,8 +228,8 @@ def test_a_cap_holds_an_analyst_and_nobody_else(ledger):
 
 def test_a_new_analyst_pays_their_own_cap_for_a_stored_answer(ledger):
     ledger.set_cap("bob", Epsilon("0.1"))
-    ledger.settle(ask(ledger, 0, analyst="ann"), b"x")
-    ledger.settle(ask(ledger, 1, analyst="ann"), b"y")
+    answered(ledger, 0, analyst="ann")
+    answered(ledger, 1, analyst="ann")
     shown = ask(ledger, 0, analyst="bob")
     assert (shown.answer, shown.charged, shown.charged_analyst) == (b"x", False, True)
     with pytest.raises(BudgetError, match="your cap"):
@@ -278,7 +290,7 @@ def test_a_journal_of_many_pages_is_read_in_order(ledger, monkeypatch):
 
 def test_datasets_share_a_database_and_nothing_else(url, ledger):
     with open_ledger(url, dataset="cars", limit=Epsilon("0.1"), create=True) as other:
-        ledger.settle(ask(ledger), b"people")
+        answered(ledger, answer=b"people")
         mine = ask(other)
         assert (mine.answer, mine.charged) == (None, True)
         assert spent_epsilon(ledger) == spent_epsilon(other) == Fraction(1, 10)
@@ -320,8 +332,8 @@ def test_names_are_short_and_printable(url, ledger, name):
 def test_text_that_no_database_stores_is_refused(ledger):
     for statement in ("a\0b", "a\ud800b"):
         with pytest.raises(InputError, match="statement"):
-            ledger.reserve(question(), TENTH, statement=statement, unit=ROW)
-    ledger.reserve(question(), TENTH, statement="ρ ≤ ½", unit=ROW, details={"null": "\0", "half": "\ud800"})
+            reserve(ledger, question(), TENTH, statement=statement, unit=ROW)
+    reserve(ledger, question(), TENTH, statement="ρ ≤ ½", unit=ROW, details={"null": "\0", "half": "\ud800"})
     ledger.verify()
 
 
@@ -346,7 +358,7 @@ def test_text_that_no_database_stores_is_refused(ledger):
 )
 def test_the_database_itself_keeps_journal_and_accounts(url, ledger, statement):
     ledger.set_cap("ann", Epsilon("0.5"))
-    ledger.settle(ask(ledger, analyst="ann", retry_key="r"), b"x")
+    answered(ledger, analyst="ann", retry_key="r")
     with pytest.raises(LedgerError):
         behind_its_back(url, statement)
     ledger.verify()

@@ -9,7 +9,18 @@ from functools import partial
 from unittest.mock import Mock
 
 import pytest
-from tests.ledger.asking import ROW, TENTH, ask, behind_its_back, question, release, spent_epsilon, unfreeze
+from tests.ledger.asking import (
+    ROW,
+    TENTH,
+    ask,
+    behind_its_back,
+    question,
+    release,
+    reservation,
+    reserve,
+    spent_epsilon,
+    unfreeze,
+)
 from tests.ledger.racing_processes import chance, declare_and_die, declare_and_release, declare_once
 from tests.processes import processes
 
@@ -179,9 +190,9 @@ def test_a_question_about_another_version_is_refused_before_it_is_charged(ledger
     head = ledger.verify()
     for version in (0, 2):
         with pytest.raises(VersionError, match=r"version 1 of the data was declared.*nothing was charged"):
-            ledger.reserve(question(1, version), TENTH, statement="pure", unit=ROW)
+            reserve(ledger, question(1, version), TENTH, statement="pure", unit=ROW)
     assert ledger.verify() == head
-    assert ledger.reserve(question(0, 1), TENTH, statement="pure", unit=ROW).charged
+    assert reserve(ledger, question(0, 1), TENTH, statement="pure", unit=ROW).charged
 
 
 def test_a_repeat_is_free_within_a_version_and_charged_in_the_next_one(ledger):
@@ -203,7 +214,7 @@ def test_a_death_between_a_version_and_its_first_charge_charges_nothing(url, led
     ledger.verify()
     assert (ledger.data_version().number, spent_epsilon(ledger)) == (2, 0)
     assert ledger.declare_version("b", by="ann", new=False).number == 2
-    assert ledger.reserve(question(0, 2), TENTH, statement="pure", unit=ROW).charged
+    assert reserve(ledger, question(0, 2), TENTH, statement="pure", unit=ROW).charged
 
 
 def test_releases_are_of_the_last_version_while_processes_declare_and_die(url, ledger):
@@ -301,8 +312,8 @@ def deferred(place, *, create=False):
 def test_a_deferred_ledger_declares_with_its_first_release(place, tmp_path):
     late = deferred(place, create=True).of_content(Named("a"), new=False)
     assert (late.version, list(tmp_path.iterdir())) == ("1", [])
-    with late.releasing(question(0, 1), TENTH, statement="pure", unit=ROW) as reserved:
-        reserved.settle(b"first")
+    with reservation(late, question(0, 1), TENTH, statement="pure", unit=ROW) as reserved:
+        reserved.store(b"first")
     with open_ledger(place, dataset="people", limit=None) as opened:
         assert [entry.kind for entry in opened.journal()] == [Kind.VERSION, Kind.RELEASE]
 
@@ -315,8 +326,8 @@ def test_a_deferred_ledger_refuses_other_content_and_writes_nothing(place):
             deferred(place).of_content(Named("b"), new=False)
         late = deferred(place).of_content(Named("b"), new=True)
         assert (late.version, opened.verify()) == ("2", head), "only its first release declares it"
-        with late.releasing(question(0, 2), TENTH, statement="pure", unit=ROW) as reserved:
-            reserved.settle(b"first")
+        with reservation(late, question(0, 2), TENTH, statement="pure", unit=ROW) as reserved:
+            reserved.store(b"first")
         assert opened.data_version().number == 2
 
 
@@ -327,9 +338,9 @@ def test_a_deferred_ledger_declares_once_for_all_its_releases(place):
         late = deferred(place).of_content(Named(content), new=new)
         assert late.version == str(version)
         for number in range(3):
-            with late.releasing(question(number, version), TENTH, statement="pure", unit=ROW) as reserved:
+            with reservation(late, question(number, version), TENTH, statement="pure", unit=ROW) as reserved:
                 if reserved.answer is None:
-                    reserved.settle(b"a")
+                    reserved.store(b"a")
     with open_ledger(place, dataset="people", limit=None) as opened:
         kinds = [entry.kind for entry in opened.journal()]
     assert kinds == [Kind.VERSION, *[Kind.VERSION, *[Kind.RELEASE] * 3] * 2]
@@ -344,7 +355,7 @@ def test_a_release_that_is_refused_for_its_charge_begins_no_version(place):
         late = deferred(place).of_content(Named("a"), new=True)
         with (
             pytest.raises(BudgetError, match="epsilon = 0 left"),
-            late.releasing(question(0, 2), TENTH, statement="pure", unit=ROW),
+            reservation(late, question(0, 2), TENTH, statement="pure", unit=ROW),
         ):
             pytest.fail("nothing may be computed")
         assert opened.verify() == head
@@ -357,6 +368,6 @@ def test_a_deferred_ledger_whose_version_was_passed_declares_no_other(place):
         opened.declare_version("c", by="bob", new=True)
         opened.declare_version("d", by="bob", new=True)
         head = opened.verify()
-        with pytest.raises(VersionError), late.releasing(question(0, 2), TENTH, statement="pure", unit=ROW):
+        with pytest.raises(VersionError), reservation(late, question(0, 2), TENTH, statement="pure", unit=ROW):
             pytest.fail("nothing may be computed")
         assert opened.verify() == head

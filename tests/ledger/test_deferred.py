@@ -1,7 +1,7 @@
 """A ledger that is made by the first release that fits it."""
 
 import pytest
-from tests.ledger.asking import ROW, TENTH, question, spent_epsilon
+from tests.ledger.asking import ROW, TENTH, question, reservation, spent_epsilon
 from tests.ledger.racing_processes import release_first
 from tests.processes import processes
 
@@ -22,7 +22,7 @@ def deferred(folder, limit):
     ],
 )
 def test_what_a_new_ledger_cannot_take_is_refused_in_its_measure_and_makes_none(limit, says, tmp_path):
-    asked = deferred(tmp_path, limit).releasing(question(), Epsilon("0.3").charge, statement="x", unit=ROW)
+    asked = reservation(deferred(tmp_path, limit), question(), Epsilon("0.3").charge, statement="x", unit=ROW)
     with pytest.raises(BudgetError, match=says), asked:
         pytest.fail("nothing may be computed")
     assert not list(tmp_path.iterdir())
@@ -30,9 +30,9 @@ def test_what_a_new_ledger_cannot_take_is_refused_in_its_measure_and_makes_none(
 
 def test_what_fits_makes_it(tmp_path):
     made = deferred(tmp_path, Epsilon("0.3"))
-    with made.releasing(question(), Epsilon("0.3").charge, statement="x", unit=ROW) as reserved:
-        reserved.settle(b"a")
-    assert reserved.answered().charged
+    with reservation(made, question(), Epsilon("0.3").charge, statement="x", unit=ROW) as reserved:
+        reserved.store(b"a")
+    assert reserved.charged
     with made.open() as ledger:
         assert ledger.limit == Epsilon("0.3")
         assert len(list(ledger.journal())) == 1
@@ -74,7 +74,7 @@ def test_a_program_that_another_one_overtakes_begins_no_version(tmp_path, monkey
     monkeypatch.setattr(Ledger, "_last_version", overtaken)
     with (
         pytest.raises(VersionError, match="differ from version 1"),
-        mine.releasing(question(0, 1), TENTH, statement="pure", unit=ROW),
+        reservation(mine, question(0, 1), TENTH, statement="pure", unit=ROW),
     ):
         pytest.fail("nothing may be computed")
     with open_ledger(mine.url, dataset="people", limit=None) as ledger:

@@ -50,7 +50,7 @@ def is_sound(ledger, outcomes):
     """Exactly one got the last tenth, the others were told so, and the journal agrees."""
     ledger.verify()
     return (
-        outcomes == {"Receipt": 1, "BudgetError": WRITERS - 1}
+        outcomes == {"Reservation": 1, "BudgetError": WRITERS - 1}
         and spent_epsilon(ledger) == 1
         and len(list(ledger.journal())) == 2
     )
@@ -71,7 +71,7 @@ def test_sixteen_processes_race_for_the_last_tenth(url, tenth_left):
 
 
 def test_sixteen_processes_make_one_ledger_and_pay_once_for_one_question(url):
-    assert race_of_processes(url, [7] * WRITERS) == {"Receipt": WRITERS}
+    assert race_of_processes(url, [7] * WRITERS) == {"Reservation": WRITERS}
     with open_people(url) as ledger:
         assert spent_epsilon(ledger) == TENTH.epsilon
         ledger.verify()
@@ -123,11 +123,11 @@ class CheckThenSpend(Ledger):
 
     everybody_looked = threading.Barrier(WRITERS)
 
-    def reserve(self, question, charge, **terms):
-        if not self.limit.admits(self.remaining().spent, charge):
+    def reserve(self, event, **terms):
+        if not self.limit.admits(self.remaining().spent, event.charge):
             raise BudgetError("refused")
         self.everybody_looked.wait()
-        return super().reserve(question, charge, **terms)
+        return super().reserve(event, **terms)
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def test_the_race_catches_a_mutant_without_lock_and_check(url, unlocked, monkeyp
 
 
 def test_the_check_of_the_database_stops_a_mutant_without_lock(unlocked):
-    assert race([unlocked] * WRITERS, range(WRITERS)) == {"Receipt": 1, "LedgerError": WRITERS - 1}
+    assert race([unlocked] * WRITERS, range(WRITERS)) == {"Reservation": 1, "LedgerError": WRITERS - 1}
     assert spent_epsilon(unlocked) == 1
     unlocked.verify()
 

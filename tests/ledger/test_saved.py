@@ -7,7 +7,7 @@ from contextlib import closing
 from fractions import Fraction
 
 import pytest
-from tests.ledger.asking import question, release
+from tests.ledger.asking import question, release, reserve
 from tests.ledger.conftest import SAVED
 
 import sfumato as sf
@@ -50,7 +50,7 @@ def test_a_saved_ledger_is_whole_and_goes_on_charging(saved, dataset):
         terms = {"statement": "three", "unit": UNIT, "analyst": analyst}
         assert ledger.data_version() is None
         with pytest.raises(RetryKeyError):
-            ledger.reserve(question(9), loss.charge, **terms, retry_key="r3")
+            reserve(ledger, question(9), loss.charge, **terms, retry_key="r3")
         assert ledger.remaining().spent == before
         assert ledger.unit is None
         assert release(ledger, question(9), loss.charge, lambda: b"new", **terms).charged
@@ -60,7 +60,7 @@ def test_a_saved_ledger_is_whole_and_goes_on_charging(saved, dataset):
         assert after.rho == before.rho + loss.charge.rho
         assert dataset != "pure" or after.epsilon == before.epsilon + Fraction(1, 4)
         with pytest.raises(BudgetError):
-            ledger.reserve(question(10), type(loss)(100).charge, **terms)
+            reserve(ledger, question(10), type(loss)(100).charge, **terms)
         assert ledger.verify() != told["head"]
 
 
@@ -71,8 +71,8 @@ def test_an_analysts_cap_goes_on_holding(saved):
             "bob": Epsilon("0.3"),
         }
         with pytest.raises(BudgetError, match="your cap"):
-            ledger.reserve(question(9), Epsilon("0.06").charge, statement="x", unit=UNIT, analyst="bob")
-        assert ledger.reserve(question(9), Epsilon("0.05").charge, statement="x", unit=UNIT, analyst="bob").charged
+            reserve(ledger, question(9), Epsilon("0.06").charge, statement="x", unit=UNIT, analyst="bob")
+        assert reserve(ledger, question(9), Epsilon("0.05").charge, statement="x", unit=UNIT, analyst="bob").charged
         assert [entry.kind for entry in ledger.journal()].count(Kind.REPEAT) == 1
         ledger.verify()
 
@@ -93,7 +93,7 @@ def test_an_account_that_was_as_long_as_was_allowed_works_for_everybody(saved):
         assert ledger.remaining().spent.epsilon.denominator > 10**400
         for number, analyst in enumerate(("eve", "ann", None)):
             charge = Epsilon(Fraction(1, 10**27 + 99 + 2 * number)).charge
-            assert ledger.reserve(question(100 + number), charge, statement="x", unit=UNIT, analyst=analyst).charged
+            assert reserve(ledger, question(100 + number), charge, statement="x", unit=UNIT, analyst=analyst).charged
         entry = list(ledger.journal())[-1]
         assert entry.charge == charge, "the exact value stands beside what is counted"
         assert entry.charge.epsilon < entry.event.counted.epsilon < entry.charge.epsilon + Fraction(1, 10**18)
@@ -129,10 +129,10 @@ def goes_on(url, head):
     with open_ledger(url, dataset="old", limit=None) as ledger:
         assert last(ledger) == head
         with pytest.raises(RetryKeyError):
-            ledger.reserve(question(1), Epsilon("0.5").charge, statement="x", unit=UNIT, analyst="ann", retry_key="r")
-        assert ledger.reserve(question(2), Epsilon("0.5").charge, statement="new", unit=UNIT).charged
+            reserve(ledger, question(1), Epsilon("0.5").charge, statement="x", unit=UNIT, analyst="ann", retry_key="r")
+        assert reserve(ledger, question(2), Epsilon("0.5").charge, statement="new", unit=UNIT).charged
         with pytest.raises(BudgetError):
-            ledger.reserve(question(3), Epsilon("0.1").charge, statement="new", unit=UNIT)
+            reserve(ledger, question(3), Epsilon("0.1").charge, statement="new", unit=UNIT)
         ledger.verify()
     with closing(Store(url)) as store:
         assert Registry(store).datasets() == ()
@@ -149,7 +149,7 @@ def test_what_a_server_kept_in_postgresql(saved_in_postgres):
         assert registry.jobs.rows(told["job"]) == b"rows"
     with open_ledger(url, dataset="people", limit=Epsilon(3)) as ledger:
         assert last(ledger) == told["server"]
-        assert ledger.reserve(question(1), Epsilon("0.5").charge, statement="new", unit=UNIT).charged
+        assert reserve(ledger, question(1), Epsilon("0.5").charge, statement="new", unit=UNIT).charged
         ledger.verify()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.ledger.asking import ROW, TENTH, behind_its_back, question, unfreeze
+from tests.ledger.asking import ROW, TENTH, behind_its_back, question, reserve, unfreeze
 from tests.ledger.asking import release as released
 
 from sfumato.domain import Unit
@@ -81,7 +81,7 @@ def test_a_ledger_founded_without_a_unit_gets_that_of_its_first_charge(url):
 def test_a_refused_first_charge_fixes_no_unit(url):
     with of_unit(url, None) as ledger:
         with pytest.raises(BudgetError):
-            ledger.reserve(question(), Epsilon(2).charge, statement="x", unit=PATIENT)
+            reserve(ledger, question(), Epsilon(2).charge, statement="x", unit=PATIENT)
         assert ledger.unit is None
         assert release(ledger, 1, ROW).charged
         ledger.verify()
@@ -89,7 +89,7 @@ def test_a_refused_first_charge_fixes_no_unit(url):
 
 def test_a_charge_without_a_unit_is_refused(ledger):
     with pytest.raises(LossError, match="state the unit"):
-        ledger.reserve(question(), TENTH, statement="pure")
+        reserve(ledger, question(), TENTH, statement="pure")
     assert list(ledger.journal()) == []
 
 
@@ -144,7 +144,7 @@ def test_tampering_with_limits_caps_and_what_the_database_checks_is_found(url, t
         for analyst in ("ann", "bob", "eve"):
             ledger.set_cap(analyst, Epsilon("0.2"))
         ledger.set_cap("bob", None)
-        ledger.reserve(question(), TENTH, statement="pure", unit=PATIENT, analyst="ann")
+        reserve(ledger, question(), TENTH, statement="pure", unit=PATIENT, analyst="ann")
         ledger.verify()
         unfreeze(url)
         behind_its_back(url, tampering)

@@ -19,7 +19,7 @@ from sfumato.engine.open import open_table
 from sfumato.errors import InputError, QueryError
 from sfumato.evaluate.release_files import compatible
 from sfumato.privacy.loss import Epsilon
-from sfumato.query.question import plan
+from sfumato.query.plan import plan
 from sfumato.query.select_statement import parse
 from sfumato.query.sql_condition import read_condition
 from sfumato.query.three_valued import normal

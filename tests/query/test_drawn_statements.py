@@ -20,7 +20,7 @@ from sfumato.domain.unit import GroupBound
 from sfumato.engine.exact import reveal
 from sfumato.engine.joined import JoinedTables, open_tables
 from sfumato.errors import SfumatoError
-from sfumato.query.question import plan
+from sfumato.query.plan import plan
 from sfumato.query.table_statement import TableStatement, parse_tables
 
 HOSPITAL = derived_schema()

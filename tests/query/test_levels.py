@@ -18,7 +18,8 @@ from sfumato.privacy.loss import Epsilon
 from sfumato.query import ask, sql, table
 from sfumato.query.aggregate import Average, Count, Distinct, Total, Variance
 from sfumato.query.hierarchical_histogram import Quantile
-from sfumato.query.question import Query, count, plan
+from sfumato.query.plan import plan
+from sfumato.query.question import Query, count
 from sfumato.query.select_statement import parse as statement
 from sfumato.vault.simulated import SimulatedVault
 

@@ -19,7 +19,8 @@ from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
 from sfumato.errors import QueryError
 from sfumato.query import sql
-from sfumato.query.question import Query, plan
+from sfumato.query.plan import plan
+from sfumato.query.question import Query
 from sfumato.query.select_statement import parse
 from sfumato.query.sql_condition import LONGEST
 from sfumato.vault.questions import where_json

@@ -22,7 +22,7 @@ from sfumato.engine.exact import reveal
 from sfumato.engine.joined import JoinedTables, open_tables
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import Epsilon
-from sfumato.query.question import plan
+from sfumato.query.plan import plan
 from sfumato.query.table_statement import TableStatement, parse_tables
 from sfumato.vault.schema_vault import SchemaVault, open_schema
 

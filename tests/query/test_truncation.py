@@ -16,7 +16,8 @@ from sfumato.errors import QueryError
 from sfumato.privacy.loss import Epsilon
 from sfumato.query import accuracy, ask, count, drowned_queries, mean, sql, table, total
 from sfumato.query.aggregate import Count
-from sfumato.query.question import Query, plan
+from sfumato.query.plan import plan
+from sfumato.query.question import Query
 from sfumato.query.select_statement import parse
 from sfumato.vault.simulated import SimulatedVault
 

@@ -24,8 +24,8 @@ from sfumato.engine.sql.sql_join import SqlJoin
 from sfumato.engine.sql.sql_session import DatabaseSession
 from sfumato.engine.sql.sql_table import SqlStore, SqlTable
 from sfumato.errors import EngineError
-from sfumato.ledger import ledger as ledger_module
-from sfumato.ledger.ledger import Ledger, Releasing
+from sfumato.ledger.ledger import Ledger
+from sfumato.ledger.reservation import Reservation
 from sfumato.model.row_sampling import generator
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.noise import IntegerNoise
@@ -65,7 +65,6 @@ def listening(tape: Tape, *, seed: int) -> Iterator[None]:
     heard: list[tuple[Any, str, Callable[[Call], Call]]] = [
         (PrivacyFilter, "spend", noise.spend),
         (TableMechanisms, "measure", noise.measure),
-        (TableMechanisms, "tally", noise.measure),
         (TableMechanisms, "threshold", noise.threshold),
         (IntegerNoise, "add", noise.add),
         (StabilityThreshold, "apply", noise.apply),
@@ -74,9 +73,9 @@ def listening(tape: Tape, *, seed: int) -> Iterator[None]:
         (Exponential, "choose_among", choices.choose),
         (Exponential, "keeps", choices.keeps),
         (TableMechanisms, "generator", choices.rows),
-        (ledger_module, "reserve", ledger.reserve),
-        (Ledger, "_transact", ledger.transact),
-        (Releasing, "__exit__", ledger.leave),
+        (Reservation, "__enter__", ledger.reserve),
+        (Reservation, "__exit__", ledger.leave),
+        (Ledger, "write", ledger.write),
         (DuckSession, "cursor", engine.cursor),
         (DuckTable, "__init__", engine.port("DuckTable.__init__")),
         (JoinedTables, "__init__", engine.port("JoinedTables.__init__")),
@@ -91,7 +90,7 @@ def listening(tape: Tape, *, seed: int) -> Iterator[None]:
     ]
     alive = shared_session()  # else it ends when garbage is collected, and tables are numbered anew
     with ExitStack() as stack:
-        stack.enter_context(patch("sfumato.vault.vault._Computing._entropy", SimulatedEntropy(seed)))
+        stack.enter_context(patch("sfumato.vault.vault._ENTROPY", SimulatedEntropy(seed)))
         stack.enter_context(patch("secrets.token_bytes", lambda size=32: secret.randbytes(size)))
         for owner, name, made in heard:
             found = getattr(owner, name)
@@ -117,10 +116,9 @@ class _Noise:
         return spending
 
     def measure(self, found: Call) -> Call:
-        def measuring(own: TableMechanisms, asked: Any, *more: Any, **named: Any) -> Any:
-            questions = getattr(asked, "questions", asked)
+        def measuring(own: TableMechanisms, questions: Any, *more: Any, **named: Any) -> Any:
             self._declared = [question.sensitivity(own.domain) for question in questions]
-            return found(own, asked, *more, **named)
+            return found(own, questions, *more, **named)
 
         return measuring
 
@@ -185,32 +183,30 @@ class _Ledger:
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
-        self._charged = False
 
     def reserve(self, found: Call) -> Call:
-        def reserving(*given: Any, **named: Any) -> Any:
-            receipt = found(*given, **named)
-            pending = receipt.answer is None  # it was charged, now or by an attempt that failed
-            self._charged = self._charged or receipt.charged or receipt.charged_analyst or pending
+        def reserving(own: Reservation) -> Reservation:
+            found(own)
+            pending = own.answer is None  # it was charged, now or by an attempt that failed
+            self._tape.charged = self._tape.charged or own.charged or own.charged_analyst or pending
             self._tape.calls.append(
-                f"reserve entry {receipt.number}: charged {receipt.charged}, the analyst {receipt.charged_analyst}, "
-                f"answered {receipt.answer is not None}"
+                f"reserve entry {own.number}: charged {own.charged}, the analyst {own.charged_analyst}, "
+                f"answered {own.answer is not None}"
             )
-            return receipt
+            return own
 
         return reserving
 
-    def transact(self, found: Call) -> Call:
-        def transacting(own: Ledger, tickets: Any) -> None:
-            self._charged = False
-            found(own, tickets)
-            self._tape.charged = self._tape.charged or self._charged
+    def write(self, found: Call) -> Call:
+        def writing(own: Ledger, *given: Any) -> Any:
+            result = found(own, *given)
             self._tape.calls.append("commit")
+            return result
 
-        return transacting
+        return writing
 
     def leave(self, found: Call) -> Call:
-        def leaving(own: Releasing, kind: type[BaseException] | None, *more: Any) -> None:
+        def leaving(own: Reservation, kind: type[BaseException] | None, *more: Any) -> None:
             if kind is KilledError:  # the dead close no release; the system takes their locks
                 own._attempt.touched = True  # noqa: SLF001
                 own._attempt.end()  # noqa: SLF001

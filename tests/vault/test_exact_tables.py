@@ -162,7 +162,7 @@ def journal(folder, largest, monkeypatch):
     """Everything that leaves: noisy values at fixed coins, the journal, and what is spent."""
     monkeypatch.setattr(exact_tables, "CUBE_CELLS", largest)
     with open_ledger(f"sqlite:///{folder}/{largest}.ledger", dataset="people", limit=Epsilon(9), create=True) as ledger:
-        monkeypatch.setattr("sfumato.vault.vault._Computing._entropy", SimulatedEntropy(4))
+        monkeypatch.setattr("sfumato.vault.vault._ENTROPY", SimulatedEntropy(4))
         vault = Vault(ENCODED, ledger, UNDECLARED)
         said = [[each.values.tolist() for each in vault.measure(questions, Epsilon(1))] for questions in ASKED]
         lines = [(each.question.parameters, each.charge, each.event.statement) for each in ledger.journal()]

@@ -13,14 +13,11 @@ import pytest
 from tests.processes import processes
 from tests.vault.tables import table
 
-from sfumato.domain import Unit
-from sfumato.errors import BudgetError, EngineError, InputError, QueryError, TableError
+from sfumato.errors import BudgetError, EngineError, InputError, TableError
 from sfumato.ledger import Kind, open_ledger
 from sfumato.ledger.data_versions import UNDECLARED
-from sfumato.ledger.store import Store
 from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta
 from sfumato.vault.interface import Request
-from sfumato.vault.mechanisms import QuestionTally
 from sfumato.vault.questions import Counting, Marginal
 from sfumato.vault.scores import AbsoluteErrors
 from sfumato.vault.vault import Vault
@@ -291,56 +288,27 @@ def test_the_retry_of_a_killed_process_may_spend_no_more_than_it(tmp_path) -> No
         assert kinds(vault) == [Kind.RELEASE, Kind.RETRY, Kind.FAILED]
 
 
-def tallied(vault, name="tallied"):
-    """A release that only measures, as questions do: of a table that is kept, within the transaction that charges."""
-    run = QuestionTally(vault.domain, [Marginal(())], LOSS, shares=[Fraction(1)])
+def counted(vault, name="counted"):
+    """A release that counts the rows."""
+
+    def run(mechanisms):
+        return {"0": mechanisms.measure([Marginal(())], LOSS)[0].values}
+
     return vault.release(Request("test", name, {}), LOSS, run).payload["0"]
 
 
-def test_what_is_measured_off_a_kept_table_reads_no_rows_and_is_one_commit(vault, monkeypatch) -> None:
-    begun, writing = [], Store.writing
-    monkeypatch.setattr(Store, "writing", lambda store: begun.append(1) or writing(store))
-    tallied(vault)
-    assert len(begun) == 2  # rows are counted after the charge is durable
-    monkeypatch.setattr("sfumato.engine.arrays.ArrayTable.marginals", lambda *_: 1 / 0)
-    assert tallied(vault, "other").shape == (1,)
-    assert len(begun) == 3
-    assert kinds(vault) == [Kind.RELEASE] * 2
-    assert vault.ledger.remaining().spent.epsilon == Fraction(1, 2)
-
-
 def test_what_is_measured_off_a_kept_table_and_raises_is_charged_each_time(vault, monkeypatch) -> None:
-    tallied(vault)
+    counted(vault)
     monkeypatch.setattr("sfumato.vault.vault.encode", lambda _: 1 / 0)
     for times in range(2, 5):
         with pytest.raises(ZeroDivisionError):
-            tallied(vault, "other")
+            counted(vault, "other")
         assert vault.ledger.remaining().spent.epsilon == Fraction(times, 4)
     assert kinds(vault) == [Kind.RELEASE] + [Kind.RELEASE, Kind.FAILED] * 3
 
 
-def test_a_method_of_ones_own_is_never_run_while_it_is_charged(vault) -> None:
-    """It could note what it measured and end the process, or call it off, before anything is charged."""
-    tallied(vault)
-    for times in range(2, 4):
-        with pytest.raises(KeyboardInterrupt):
-            vault.release(Request("test", "noted", {}), LOSS, note_and_leave)
-        assert vault.ledger.remaining().spent.epsilon == Fraction(times, 4)
-
-
-def note_and_leave(mechanisms):
-    mechanisms.measure([Marginal(())], LOSS)
-    raise KeyboardInterrupt
-
-
-def test_noise_that_was_scaled_for_another_unit_is_not_added(vault) -> None:
-    other = table(ROWS, Unit("person", rows=3)).domain
-    run = QuestionTally(other, [Marginal(())], LOSS, shares=[Fraction(1)])
-    with pytest.raises(QueryError, match="scaled for one domain"):
-        vault.release(Request("test", "other", {}), LOSS, run)
-
-
 def test_what_questions_measure_is_spent_of_what_their_release_reserved(vault) -> None:
-    run = QuestionTally(vault.domain, [Marginal(())], LOSS, shares=[Fraction(1)])
     with pytest.raises(BudgetError, match="more than it reserved"):
-        vault.release(Request("test", "dearer", {}), Epsilon("0.125"), run)
+        vault.release(
+            Request("test", "dearer", {}), Epsilon("0.125"), lambda mechanisms: mechanisms.measure([Marginal(())], LOSS)
+        )

@@ -142,12 +142,12 @@ def test_a_release_that_came_in_between_is_not_shown_either(tmp_path: Path, monk
     query.ask(owner, query.table("town"), loss=sf.Rho("0.5"))
     request, (marginal,) = Request("synthesize", "reusing", {}), stored(owner)
     bob = opened(tmp_path, analyst="bob")
-    releasing = bob.ledger.releasing
+    reserve = bob.ledger.reserve
 
     def meanwhile(*question, **terms):  # what is asked of the ledger once nothing was found to refuse
         owner.release(request, sf.Rho("0.1"), lambda _: {"reused": [marginal.entry]})
-        return releasing(*question, **terms)
+        return reserve(*question, **terms)
 
-    monkeypatch.setattr(bob.ledger, "releasing", meanwhile)
+    monkeypatch.setattr(bob.ledger, "reserve", meanwhile)
     with pytest.raises(BudgetError, match="not charged for"):
         bob.release(request, sf.Rho("0.1"), lambda _: {})

@@ -94,7 +94,7 @@ QUESTIONS: dict[str, Callable[[SchemaVault], object]] = {
 def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Every use of the engine, and every commit of the ledger, in their order."""
     happened: list[str] = []
-    cursor, transact = DuckSession.cursor, Ledger._transact  # noqa: SLF001 - where both pass through
+    cursor, transact = DuckSession.cursor, Ledger.write
 
     @contextmanager
     def used(self: DuckSession, title: str) -> Iterator[Any]:
@@ -103,12 +103,13 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         with cursor(self, title) as found:
             yield found
 
-    def committed(self: Ledger, tickets: Any) -> None:
-        transact(self, tickets)
+    def committed(self: Ledger, *given: Any) -> Any:
+        result = transact(self, *given)
         happened.append("commit")
+        return result
 
     monkeypatch.setattr(DuckSession, "cursor", used)
-    monkeypatch.setattr(Ledger, "_transact", committed)
+    monkeypatch.setattr(Ledger, "write", committed)
     return happened
 
 

@@ -6,7 +6,7 @@ The ledger itself is loaded when it is first named: what is said of a loss or an
 from typing import TYPE_CHECKING, Any
 
 from sfumato.ledger.account import Account
-from sfumato.ledger.entry import Answered, DataVersion, Entry, Kind, Question, Receipt, StoredAnswer
+from sfumato.ledger.entry import DataVersion, Entry, Event, Kind, Question, StoredAnswer
 from sfumato.strict_documents import JSON
 
 if TYPE_CHECKING:
@@ -16,14 +16,13 @@ if TYPE_CHECKING:
 __all__ = [
     "JSON",
     "Account",
-    "Answered",
     "DataVersion",
     "DeferredLedger",
     "Entry",
+    "Event",
     "Kind",
     "Ledger",
     "Question",
-    "Receipt",
     "StoredAnswer",
     "open_ledger",
 ]

@@ -104,32 +104,6 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Receipt:
-    """What :meth:`Ledger.reserve` hands out.
-
-    Attributes:
-        number: the entry of the release in the journal.
-        key: names the release, see :attr:`Event.key`.
-        answer: the stored answer, or None where the answer is still to be computed and settled.
-        charged: whether this call charged the dataset.
-        charged_analyst: whether this call charged the analyst.
-    """
-
-    number: int
-    key: str
-    answer: bytes | None
-    charged: bool
-    charged_analyst: bool
-
-
-@dataclass(frozen=True)
-class Answered(Receipt):
-    """A receipt whose answer is stored."""
-
-    answer: bytes
-
-
-@dataclass(frozen=True)
 class StoredAnswer:
     """What was answered to a question: the number of the release in the journal, and the bytes that were stored."""
 

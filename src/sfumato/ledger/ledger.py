@@ -2,106 +2,33 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+import threading
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
-from types import TracebackType
-from typing import Any, NotRequired, Self, TypedDict, Unpack
+from typing import Self, TypeVar
 
 from sfumato.domain import Unit
-from sfumato.errors import (
-    InputError,
-    LedgerError,
-    LossError,
-    SfumatoError,
-)
+from sfumato.errors import InputError, LedgerError, LossError, SfumatoError
 from sfumato.ledger import journal, verification
 from sfumato.ledger.account import Account
 from sfumato.ledger.answer_cache import AnswerCache
-from sfumato.ledger.attempts import Attempt, attempts_at
+from sfumato.ledger.attempts import Attempts, attempts_at
 from sfumato.ledger.audit_log import Actor
 from sfumato.ledger.data_versions import ContentDigests, NamedContent, data_versions, declare, last_version, number_of
-from sfumato.ledger.entry import (
-    Answered,
-    DataVersion,
-    Entry,
-    Event,
-    Kind,
-    Question,
-    Receipt,
-    StoredAnswer,
-)
+from sfumato.ledger.entry import DataVersion, Entry, Event, StoredAnswer
 from sfumato.ledger.last_written import LastWritten
 from sfumato.ledger.owners import ToldOwners
-from sfumato.ledger.reservation import Admission, AtOnce, Order, fail, reserve, set_cap, set_first_cap, settle
+from sfumato.ledger.reservation import Admission, Reservation, set_cap, set_first_cap
 from sfumato.ledger.store import Store
-from sfumato.ledger.transaction import Transaction, Wanted, together
+from sfumato.ledger.transaction import Transaction, Wanted
 from sfumato.ledger.verification import Checkpoint
-from sfumato.ledger.writer import Ticket, Work, Writer
-from sfumato.privacy.loss import Charge, Loss
-from sfumato.strict_documents import JSON
+from sfumato.privacy.loss import Loss
 
 _LONGEST_NAME = 200
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1  # seconds between looking whether another's answer is there
 _BETWEEN_CHECKPOINTS = 20  # entries or answers: about as many are read again for each look at a journal
 _LARGE = 1 << 20  # bytes of answers: they are not read again for the next look
 
-
-class Terms(TypedDict):
-    """How a release is asked for: the keyword arguments of :meth:`Ledger.reserve`.
-
-    Attributes:
-        statement: the guarantee in words, as it will stand in the journal.
-        unit: whom the charge is stated for, under adding or removing one; needed wherever something is charged.
-        details: anything public worth keeping with the entry; not part of the question's identity.
-        analyst: who asks, where analysts are told apart.
-        retry_key: chosen by the caller, the same for all attempts at one request.
-        admission: looks at more than the budget in the transaction that charges, and raises a :class:`SfumatoError`
-            before anything is charged where it does not admit the release.
-        at_once: computes the answer of a new release in the transaction that charges, under the terms of
-            :class:`sfumato.ledger.reservation.AtOnce`; None where it cannot.
-    """
-
-    statement: str
-    unit: NotRequired[Unit | None]
-    details: NotRequired[JSON]
-    analyst: NotRequired[str | None]
-    retry_key: NotRequired[str | None]
-    admission: NotRequired[Admission | None]
-    at_once: NotRequired[Callable[[], bytes | None] | None]
-
-
-@dataclass
-class Reserved:
-    """A release that is charged: its stored answer, or the right to compute one and store it.
-
-    Attributes:
-        receipt: of the reservation, with the answer as soon as one is stored.
-    """
-
-    receipt: Receipt
-    _store: Callable[[Receipt, bytes], bytes]
-
-    @property
-    def answer(self) -> bytes | None:
-        """The stored answer; None where it is still to be computed."""
-        return self.receipt.answer
-
-    def settle(self, answer: bytes) -> None:
-        """Store an answer, unless one is stored: only what :attr:`answer` then is may be handed out."""
-        self.receipt = replace(self.receipt, answer=self._store(self.receipt, answer))
-
-    def answered(self) -> Answered:
-        """The receipt with its answer.
-
-        Raises:
-            LedgerError: none was stored.
-        """
-        if self.receipt.answer is None:
-            raise LedgerError("a release was left without its answer", culprit=self.receipt.number)
-        return Answered(**vars(self.receipt))
+T = TypeVar("T")
 
 
 class Ledger:
@@ -115,88 +42,41 @@ class Ledger:
         self.dataset = dataset
         self.limit = limit
         self._store = store
-        self._answers = AnswerCache()
+        self.answers_kept = AnswerCache()
         self._last = LastWritten(store, dataset)
         self._told = ToldOwners()
-        self._writer = Writer(self._transact)
+        self._writing = threading.Lock()  # threads of a process take turns here, processes at the dataset's row
 
-    def reserve(self, question: Question, charge: Charge | None, **terms: Unpack[Terms]) -> Receipt:
-        """Charge for a release before any data is touched; durable when this returns.
-
-        A release that is in the journal (same question, same charge) costs the dataset nothing: the
-        receipt brings its stored answer, or none while it is pending, and then whoever holds the receipt
-        may compute and settle it.  An analyst who has not asked for it before is charged to their own cap.
-
-        Args:
-            question: what is asked, in canonical form, loss included.
-            charge: what it costs; None for a release without a differential privacy guarantee.
-            terms: see :class:`Terms`.
-
-        Raises:
-            BudgetError: the limit or the analyst's cap does not admit the charge; nothing was spent.
-            RetryKeyError: the retry key was used for another question.
-            LossError: the limit does not have the measure of the charge, or no unit is stated for it.
-            UnitError: the ledger adds up losses of another unit.
-            MovedLedgerError: the ledger was moved, deleted, replaced or set back since it was opened.
-            LedgerError: the database failed; whether the charge was made is then unknown, and asking the
-                same question again is never charged twice.
-        """
-        order = self._order(question, charge, terms)
-        return self._answers.find(order) or self._answers.kept(order, self._writer.run(_reservation(order, None)))
-
-    def _order(
-        self, question: Question, charge: Charge | None, terms: Terms, *, at_once: AtOnce | None = None
-    ) -> Order:
-        statement, analyst, retry_key = terms["statement"], terms.get("analyst"), terms.get("retry_key")
-        unit = terms.get("unit")
-        refuse_name(analyst, "an analyst")
-        refuse_name(retry_key, "a retry key")
-        refuse_name(question.family, "a family")
-        refuse_name(question.method, "a method")
-        if not statement.isprintable():
-            raise InputError("the statement of a guarantee is one line of printable text", culprit=statement)
-        if charge is not None and unit is None:
-            raise LossError("state the unit for which the charge holds, as it will stand in the journal")
-        event = Event(Kind.RELEASE, question, charge, analyst, statement, terms.get("details"), unit)
-        return Order(event, retry_key, terms.get("admission"), at_once)
-
-    def settle(self, receipt: Receipt, answer: bytes) -> bytes:
-        """Store the answer of a reserved release, unless one is stored: the first wins.
-
-        Returns:
-            The stored answer, durable: the only one that may be handed out.
-
-        Raises:
-            LedgerError: the release was closed as failed; nothing was stored.
-        """
-        wanted = Wanted(keys=frozenset([receipt.key]))
-        return self._writer.run(Work(wanted, partial(settle, receipt=receipt, answer=answer)))
-
-    def releasing(
+    def reserve(
         self,
-        question: Question,
-        charge: Charge | None,
+        event: Event,
         *,
-        drawn: Callable[[], bool] = lambda: True,
-        **terms: Unpack[Terms],
-    ) -> Releasing:
-        """Reserve a release for a block, which computes and settles it if there is no stored answer.
-
-        One at a time computes a release; whoever else asks for it waits for the answer.  Whatever the block raises
-        is passed on, and the charge stands.  If noise was drawn by then, the release is closed as failed, as nobody
-        knows what was made of the noise: asking again is a new release at a new charge.  If the process dies, nothing
-        was let out: the next one computes the release again for its charge, once.
+        noise_drawn: Callable[[], bool] = lambda: True,
+        retry_key: str | None = None,
+        admission: Admission | None = None,
+    ) -> Reservation:
+        """Return the reservation of a release; entering it charges for the release before any data is touched.
 
         Args:
-            question: as for :meth:`reserve`.
-            charge: as there.
-            drawn: whether the block has drawn noise so far.
-            terms: as there.
+            event: the release.  Its charge is None if it has no differential privacy; any other charge needs a unit.
+            noise_drawn: whether the caller has drawn noise for the release so far.
+            retry_key: chosen by the caller, the same for all attempts at one request.
+            admission: looks at more than the budget in the transaction that charges, and raises a
+                :class:`SfumatoError` if it does not admit the release.
+
+        Raises:
+            InputError: a name or the statement is not printable text.
+            LossError: no unit is stated for the charge.
         """
-        compute = terms.get("at_once")
-        at_once = None if compute is None else AtOnce(compute, drawn)
-        order, attempt = self._order(question, charge, terms, at_once=at_once), Attempt(attempts_at(self._store))
-        return Releasing(order, attempt, drawn, writer=self._writer, answers=self._answers, settle=self.settle)
+        refuse_name(event.analyst, "an analyst")
+        refuse_name(retry_key, "a retry key")
+        refuse_name(event.question.family, "a family")
+        refuse_name(event.question.method, "a method")
+        if not event.statement.isprintable():
+            raise InputError("the statement of a guarantee is one line of printable text", culprit=event.statement)
+        if event.charge is not None and event.unit is None:
+            raise LossError("state the unit for which the charge holds, as it will stand in the journal")
+        return Reservation(self, event, retry_key=retry_key, admission=admission, noise_drawn=noise_drawn)
 
     def remaining(self, analyst: str | None = None) -> Account:
         """What is left of the dataset's limit, or of an analyst's cap: ``.left`` exactly, ``str()`` in words."""
@@ -230,7 +110,7 @@ class Ledger:
         if cap is not None and type(cap) is not type(self.limit):
             measure = " and ".join(self.limit.amounts)
             raise LossError(f"the limit is {self.limit}: state a cap in the same measure, by {measure}", culprit=cap)
-        self._writer.run(Work(Wanted(analysts=frozenset([analyst])), partial(act, analyst=analyst, cap=cap)))
+        self.write(Wanted(analysts=frozenset([analyst])), partial(act, analyst=analyst, cap=cap))
 
     def declare_version(
         self, content: NamedContent | str, *, by: str, new: bool, most: int | None = None
@@ -254,7 +134,7 @@ class Ledger:
         found = ContentDigests.of(content, self._secret, (last, known), new=new)
         if last is not None and known == found.digest and not new:
             return last
-        return self._writer.run(Work(Wanted(), partial(declare, content=found, by=by, new=new, most=most)))
+        return self.write(Wanted(), partial(declare, content=found, by=by, new=new, most=most))
 
     def number_of(self, content: NamedContent | str, *, new: bool) -> int:
         """Return the number of the version that :meth:`declare_version` would return; nothing is written."""
@@ -355,16 +235,34 @@ class Ledger:
         with self._store.reading() as driver:
             return journal.dataset_unit(driver, self.dataset)
 
-    def _transact(self, tickets: Sequence[Ticket[Any]]) -> None:
-        _ = self._secret  # which is looked up by another connection than the transaction's
-        with self._store.writing() as driver:
-            wanted = together(ticket.wanted for ticket in tickets)
-            transaction = Transaction(driver, self.dataset, wanted, told=self._told)
-            self._last.refuse_set_back(driver, transaction.founded, transaction.position, before=self._last.position)
-            for ticket in tickets:
-                ticket.attempt(transaction)
-            transaction.close()
-        self._last.position = transaction.position
+    def write(self, wanted: Wanted, act: Callable[[Transaction], T]) -> T:
+        """Run ``act`` in a transaction, and return what it returns once that is durable.
+
+        If ``act`` refuses by a :class:`SfumatoError`, nothing is written to the journal.  What an :class:`Admission`
+        wrote next to the journal before it refused stands.
+
+        Args:
+            wanted: the rows that ``act`` looks at.
+            act: see above.
+        """
+        _ = self._secret  # another connection looks it up
+        with self._writing:
+            with self._store.writing() as driver:
+                transaction = Transaction(driver, self.dataset, wanted, told=self._told)
+                seen = self._last.position
+                self._last.refuse_set_back(driver, transaction.founded, transaction.position, before=seen)
+                result = _outcome(act, transaction)
+                if not isinstance(result, SfumatoError):
+                    transaction.close()
+            if isinstance(result, SfumatoError):
+                raise result
+            self._last.position = transaction.position
+        return result
+
+    @property
+    def attempts(self) -> Attempts:
+        """The releases that this process computes at the moment."""
+        return attempts_at(self._store)
 
     @property
     def _secret(self) -> str:
@@ -391,105 +289,11 @@ class Ledger:
         self.close()
 
 
-class Releasing:
-    """A block for one release, which is reserved when the block is entered, unless that was done before with others."""
-
-    def __init__(
-        self,
-        order: Order,
-        attempt: Attempt,
-        drawn: Callable[[], bool],
-        *,
-        writer: Writer,
-        answers: AnswerCache,
-        settle: Callable[[Receipt, bytes], bytes],
-    ) -> None:
-        """Take an order; see :meth:`Ledger.releasing`."""
-        self.writer = writer
-        self._order = order
-        self._attempt = attempt
-        self._drawn = drawn
-        self._answers = answers
-        self._settle = settle
-        self._ticket: Ticket[Receipt] | None = None
-        self._reserved: Reserved | None = None
-        self._computing = False
-
-    def ticket(self) -> Ticket[Receipt] | None:
-        """The reservation, to be written before the block is entered; None: the answer is known already."""
-        if self._answers.find(self._order) is None:
-            self._ticket = Ticket(_reservation(self._order, self._attempt))
-        return self._ticket
-
-    @property
-    def waits(self) -> bool:
-        """Whether the block, once it is reserved, still has to compute its answer, or to wait for somebody else's."""
-        ticket = self._ticket
-        return ticket is not None and not ticket.failed and ticket.result().answer is None
-
-    @property
-    def holds(self) -> bool:
-        """Whether others wait until the block, which is reserved, has computed its answer."""
-        return self._attempt.holds
-
-    def __enter__(self) -> Reserved:
-        """Reserve it, and wait for whoever computes it at the moment."""
-        try:
-            receipt = self._receipt()
-        except BaseException:
-            self._attempt.end()
-            raise
-        self._computing = receipt.answer is None
-        self._reserved = Reserved(receipt, self._settle)
-        return self._reserved
-
-    def _receipt(self) -> Receipt:
-        order, ticket, pause = self._order, self._ticket, _FIRST_PAUSE
-        while True:
-            receipt = self._answers.find(order) if ticket is None else self._answers.kept(order, ticket.result())
-            if receipt is None:
-                work = _reservation(order, self._attempt)
-                receipt = self._answers.kept(order, self.writer.run(work))
-            if order.at_once is not None and order.at_once.error is not None:
-                raise order.at_once.error
-            if receipt.answer is not None or order.event.charge is None or self._attempt.holds:
-                return receipt
-            time.sleep(pause)
-            ticket, pause = None, min(2 * pause, _LONGEST_PAUSE)
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Leave it to others, answered, or closed as failed where noise was drawn for no answer."""
-        order, reserved = self._order, self._reserved
-        assert reserved is not None
-        try:
-            if error is None:
-                self._attempt.touched = self._computing
-                return
-            self._attempt.touched = self._computing and (reserved.answer is not None or self._drawn())
-            if order.event.charge is not None and self._attempt.touched and reserved.answer is None:
-                closing = partial(fail, event=order.event, number=reserved.receipt.number)
-                with suppress(SfumatoError):  # what was raised first is what the caller has to know
-                    self.writer.run(Work(order.wanted, closing))
-        finally:
-            self._attempt.end()
-
-
-def _reservation(order: Order, attempt: Attempt | None) -> Work[Receipt]:
-    return Work(order.wanted, partial(reserve, order=order, attempt=attempt))
-
-
-def reserve_together(asked: Iterable[Releasing]) -> None:
-    """Reserve releases before their blocks are entered, those of one ledger in one transaction.
-
-    Each is charged, found or refused as if it had been asked for alone; its block tells which.
-    """
-    tickets: dict[Writer, list[Ticket[Receipt]]] = {}
-    for each in asked:
-        ticket = each.ticket()
-        if ticket is not None:
-            tickets.setdefault(each.writer, []).append(ticket)
-    for writer, party in tickets.items():
-        writer.run_together(party)
+def _outcome(act: Callable[[Transaction], T], transaction: Transaction) -> T | SfumatoError:
+    try:
+        return act(transaction)
+    except SfumatoError as error:
+        return error
 
 
 def refuse_name(name: str | None, what: str) -> None:

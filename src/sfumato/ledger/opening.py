@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Unpack
 
 from sfumato.arguments import expect
 from sfumato.domain import Unit
@@ -16,9 +15,9 @@ from sfumato.ledger.account import Account, limit_units, loss_from, loss_text, r
 from sfumato.ledger.audit_log import Actor
 from sfumato.ledger.data_versions import UNDECLARED, NamedContent
 from sfumato.ledger.dbapi import Driver
-from sfumato.ledger.entry import Question, StoredAnswer, genesis
-from sfumato.ledger.ledger import Ledger, Reserved, Terms, refuse_name
-from sfumato.ledger.reservation import afford, refuse_never
+from sfumato.ledger.entry import Event, StoredAnswer, genesis
+from sfumato.ledger.ledger import Ledger, refuse_name
+from sfumato.ledger.reservation import Admission, Reservation, afford, refuse_never
 from sfumato.ledger.store import Store
 from sfumato.ledger.transaction import now, spent_columns
 from sfumato.privacy.loss import NOTHING, Charge, Loss
@@ -279,15 +278,18 @@ class DeferredLedger:
                     afford(ledger.remaining(), charge, "the ledger")
 
     @contextmanager
-    def releasing(
+    def reserve(
         self,
-        question: Question,
-        charge: Charge | None,
+        event: Event,
         *,
-        drawn: Callable[[], bool] = lambda: True,
-        **terms: Unpack[Terms],
-    ) -> Iterator[Reserved]:
-        """See :meth:`Ledger.releasing`."""
-        self._refuse_beyond(charge)
-        with self.open(terms.get("unit")) as ledger, ledger.releasing(question, charge, drawn=drawn, **terms) as found:
-            yield found
+        noise_drawn: Callable[[], bool] = lambda: True,
+        retry_key: str | None = None,
+        admission: Admission | None = None,
+    ) -> Iterator[Reservation]:
+        """See :meth:`Ledger.reserve`."""
+        self._refuse_beyond(event.charge)
+        with (
+            self.open(event.unit) as ledger,
+            ledger.reserve(event, noise_drawn=noise_drawn, retry_key=retry_key, admission=admission) as reservation,
+        ):
+            yield reservation

@@ -1,25 +1,44 @@
-"""Spend first: what happens in the ledger when somebody asks, before any data is touched."""
+"""A release from its charge to its stored answer: one transaction charges it, and a later one stores the answer.
+
+The charge is durable before any data is touched.  Three rules hold whenever a process dies or a database fails:
+
+1. A charge is never lost: a process that dies before the first commit leaves neither charge nor answer.
+2. No answer is free: nothing of an answer leaves the process before the commit that stores it.  If the news of a
+   commit is lost, the caller gets an error, and asking again finds which of the two it was.
+3. A death is retried once: a charged release without an answer was left by a process that died, and nothing of it
+   was released.  It is computed again for its charge, and the journal counts this.  The next death closes it as
+   failed.  If noise was drawn and the computation raised, the release is closed as failed at once.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Protocol
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from types import TracebackType
+from typing import Protocol, Self, TypeVar
 
-from sfumato.errors import BudgetError, InputError, LedgerError, RetryKeyError
+from sfumato.errors import BudgetError, InputError, LedgerError, RetryKeyError, SfumatoError
 from sfumato.ledger.account import Account, counted, loss_text, refuse_unit
-from sfumato.ledger.attempts import Attempt
+from sfumato.ledger.answer_cache import AnswerCache
+from sfumato.ledger.attempts import Attempt, Attempts
 from sfumato.ledger.audit_log import ActionKind, Actor
 from sfumato.ledger.dbapi import Driver
-from sfumato.ledger.entry import ADD_REMOVE, Event, Kind, Question, Receipt
+from sfumato.ledger.entry import ADD_REMOVE, Event, Kind, Question
 from sfumato.ledger.transaction import Stored, Transaction, Wanted
 from sfumato.privacy.loss import NOTHING, Charge, Loss
 
+T = TypeVar("T")
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1  # seconds between looks for an answer that another caller computes
+
 
 class Admission(Protocol):
-    """What else has to hold when a release is charged, looked at in the transaction that charges.
+    """A further condition on a charge, checked in the transaction that charges.
 
-    It may write to tables beside the journal; what it raises is a refusal, before which nothing is charged.
+    It may write to tables next to the journal.  It raises to refuse; nothing is charged then.
     """
 
     def __call__(self, driver: Driver, event: Event, account: Account) -> None:
@@ -27,139 +46,245 @@ class Admission(Protocol):
         ...
 
 
-class AtOnce:
-    """Computes the answer of a new release in the transaction that charges for it: one commit makes both durable.
-
-    The charge is written before anything is computed, and nothing of the answer leaves this process before the commit:
-
-    1. Who dies before the commit leaves neither charge nor answer.  What was drawn was seen by nobody, and asking again
-       is charged, and drawn anew.  The same holds where the database refuses the commit.
-    2. Who dies after it leaves both, and asking again brings the stored answer.  Where the news of a commit is lost,
-       nobody is handed the answer, and asking again finds which of the two it was.
-    3. What raises stays charged: the release is closed as failed if noise was drawn, and is else still to be computed.
-
-    That a death is free must not tell anything either.  So only that is computed here whose time and memory do not
-    depend on the rows, by code of the vault alone: sums over exact tables that are kept already, and noise.  It must
-    not come back to the ledger, whose transaction it is in.
-
-    Attributes:
-        error: what computing raised; None where it did not.
-    """
-
-    def __init__(self, compute: Callable[[], bytes | None], drawn: Callable[[], bool]) -> None:
-        """Be ready to compute.
-
-        Args:
-            compute: the answer; None where it cannot be computed here, but has to be after the commit.
-            drawn: whether noise was drawn for it so far.
-        """
-        self._compute = compute
-        self._drawn = drawn
-        self.error: Exception | None = None
-
-    def answer(self, transaction: Transaction, event: Event) -> bytes | None:
-        """Compute the answer of a release that was just opened and charged, and store it; None: there is none."""
-        self.error = None  # of an attempt that was not committed
-        try:
-            answer = self._compute()
-        except Exception as error:  # noqa: BLE001  # handed to who asked, after the commit
-            self.error = error
-            if self._drawn():
-                transaction.fail(event)
-            return None
-        if answer is not None:
-            transaction.store(event.key, answer)
-        return answer
-
-
-@dataclass(frozen=True)
-class Order:
-    """A release that somebody asks for.
-
-    Attributes:
-        event: as it will stand in the journal.
-        retry_key: marks repetitions of one request.
-        admission: see :class:`Admission`; None where the budget alone decides.
-        at_once: computes the answer with the charge, where it can.
-    """
-
-    event: Event
-    retry_key: str | None
-    admission: Admission | None = None
-    at_once: AtOnce | None = None
+class ReleaseLedger(Protocol):
+    """The operations of a ledger that a reservation uses."""
 
     @property
-    def wanted(self) -> Wanted:
-        """What reserving looks at."""
+    def attempts(self) -> Attempts:
+        """See :attr:`sfumato.ledger.Ledger.attempts`."""
+        ...
+
+    @property
+    def answers_kept(self) -> AnswerCache:
+        """The answers that this process keeps."""
+        ...
+
+    def write(self, wanted: Wanted, act: Callable[[Transaction], T]) -> T:
+        """See :meth:`sfumato.ledger.Ledger.write`."""
+        ...
+
+
+class Reservation:
+    """One release: a context manager that charges it when it is entered, and takes its answer.
+
+    One caller at a time computes a release.  Other callers who ask for it wait for its answer.
+
+    Args:
+        ledger: of the dataset.
+        event: the release, as the journal records it.
+        retry_key: the same for all attempts at one request; None: there is none.
+        admission: a further condition; None: the budget alone decides.
+        noise_drawn: whether the caller has drawn noise for the release so far.
+
+    Attributes:
+        event: see above.
+        number: the release's entry in the journal; 0 before it is charged.
+        answer: the stored answer; None while it is still to be computed.
+        charged: whether this reservation charged the dataset.
+        charged_analyst: whether this reservation charged the analyst.
+    """
+
+    def __init__(
+        self,
+        ledger: ReleaseLedger,
+        event: Event,
+        *,
+        retry_key: str | None,
+        admission: Admission | None,
+        noise_drawn: Callable[[], bool],
+    ) -> None:
+        self.event = event
+        self.number = 0
+        self.answer: bytes | None = None
+        self.charged = self.charged_analyst = False
+        self._ledger = ledger
+        self._retry_key = retry_key
+        self._admission = admission
+        self._noise_drawn = noise_drawn
+        self._attempt = Attempt(ledger.attempts)
+        self._computing = False
+
+    def __enter__(self) -> Self:
+        """Charge the release, or find its answer; wait if another caller computes it.
+
+        Raises:
+            BudgetError: the limit or the analyst's cap does not admit the charge; nothing was charged.
+            RetryKeyError: the retry key was used for another question.
+            LossError: the limit does not have the measure of the charge.
+            UnitError: the ledger adds up losses of another unit, or for other owners of a table's rows.
+            VersionError: the question is of another version of the data than the last declared one.
+            MovedLedgerError: the ledger was moved, deleted, replaced or set back since it was opened.
+            BrokenLedgerError: the answer was changed outside the program, or may have been taken away.
+            LedgerError: the database failed.  It is then unknown whether the charge was made; asking the same
+                question again is never charged twice.
+        """
+        pause = _FIRST_PAUSE
+        try:
+            while not self._reserve():
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+        except BaseException:
+            self._attempt.end()
+            raise
+        self._computing = self.answer is None
+        return self
+
+    def store(self, answer: bytes) -> None:
+        """Store the answer, unless one is stored: only :attr:`answer` may be handed out afterwards.
+
+        Raises:
+            LedgerError: the release was closed as failed, or the database failed; nothing was stored.
+        """
+        self.answer = self._ledger.write(Wanted(keys=frozenset([self.event.key])), partial(self._store, answer=answer))
+
+    def stored(self) -> bytes:
+        """Return the stored answer.
+
+        Raises:
+            LedgerError: none was stored.
+        """
+        if self.answer is None:
+            raise LedgerError("a release was left without its answer", culprit=self.number)
+        return self.answer
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Let other callers go on; close the release as failed if noise was drawn and no answer was stored."""
+        try:
+            if error is None:
+                self._attempt.touched = self._computing
+                return
+            self._attempt.touched = self._computing and (self.answer is not None or self._noise_drawn())
+            if self.event.charge is not None and self._attempt.touched and self.answer is None:
+                with suppress(SfumatoError):  # the caller has to see the first error
+                    self._ledger.write(self._wanted, self._fail)
+        finally:
+            self._attempt.end()
+
+    def _reserve(self) -> bool:
+        """Charge the release, or find its answer; False: another caller is computing it."""
+        event, answers = self.event, self._ledger.answers_kept
+        kept = answers.find(event, self._retry_key)
+        if kept is not None:
+            self.number, self.answer = kept
+            return True
+        self._ledger.write(self._wanted, self._charge)
+        if self.answer is not None:
+            answers.keep(event, self._retry_key, (self.number, self.answer))
+        return self.answer is not None or event.charge is None or self._attempt.holds
+
+    @property
+    def _wanted(self) -> Wanted:
+        """The rows that charging looks at."""
         analyst = self.event.analyst
         return Wanted(
             keys=frozenset([self.event.key]),
             analysts=frozenset() if analyst is None else frozenset([analyst]),
-            retries=frozenset() if self.retry_key is None else frozenset([(analyst or "", self.retry_key)]),
+            retries=frozenset() if self._retry_key is None else frozenset([(analyst or "", self._retry_key)]),
         )
 
+    def _charge(self, transaction: Transaction) -> None:
+        """Charge the release in a transaction, or find that it was charged before.
 
-def reserve(transaction: Transaction, order: Order, attempt: Attempt | None) -> Receipt:
-    """Charge for a release, or find that it was charged before.
+        A release that is in the journal costs the dataset nothing, whether its answer is stored or still pending.  An
+        analyst who has not asked for it before is charged to their own cap.
+        """
+        self.charged = self.charged_analyst = False
+        event, key = self.event, self.event.key
+        transaction.refuse_other_version(event.question.dataset_version)
+        known = None if self._retry_key is None else transaction.retried(self._retry_key, event.analyst)
+        if known is not None and known != key:
+            raise RetryKeyError("this retry key was used for another question; use a new one", culprit=self._retry_key)
+        stored = transaction.stored_release(key)
+        if stored is None:
+            self._release(transaction)
+        elif stored.answer is not None:
+            self._repeat(transaction, stored)
+        elif event.charge is not None and not self._attempt.begin(stored.hash, retried=stored.retried):
+            self.number = stored.number
+            return
+        else:
+            transaction.refuse_lost(stored)
+            self._go_on(transaction, stored)
+        if self._retry_key is not None and known is None:
+            transaction.remember(self._retry_key, event.analyst, key)
 
-    A release that is in the journal costs the dataset nothing, whether its answer is stored or still
-    pending: nothing of a pending one has been released, so whoever asks may complete it.  An analyst who
-    has not asked for it before is charged to their own cap.
+    def _release(self, transaction: Transaction, *, instead: bool = False) -> None:
+        """Add a new entry and a new charge, ``instead`` of a pending one, which is closed as failed."""
+        event = _stated(transaction, self.event)
+        if event.charge is not None:
+            afford(transaction.account, event.charge, "the ledger")
+            if event.analyst is not None:
+                afford(transaction.analyst(event.analyst), event.charge, "your cap")
+        owners = event.details.get("owners") if isinstance(event.details, dict) else None
+        if isinstance(owners, dict):
+            transaction.refuse_other_owners({name: str(owner) for name, owner in owners.items()})
+        if self._admission is not None:
+            self._admission(transaction.driver, event, transaction.account)
+        if event.charge is not None:
+            if instead:
+                transaction.fail(event)
+            transaction.charge(event.charge, dataset=True, analyst=event.analyst)
+        opened = transaction.open(event)
+        self.number, self.charged = opened.number, event.charge is not None
+        self.charged_analyst = self.charged and event.analyst is not None
+        if self.charged:
+            self._attempt.begin(opened.hash, retried=False)
+            self._attempt.journalled(retried=False)
 
-    Who is going to compute the answer hands in an ``attempt``, which holds the release afterwards unless it is
-    answered, or somebody else is computing it: then nobody is charged, and one has to ask again later.  A pending
-    release that nobody is computing was left by a process that died, and nothing of it was released: it is computed
-    again for its charge once, which the journal counts.  The next death closes it as failed, and asking again is
-    charged again.  An attempt of this process that drew no noise is not counted.
+    def _go_on(self, transaction: Transaction, pending: Stored) -> None:
+        """Take over a release that is charged and has no answer; the journal counts it once, and then closes it."""
+        if self.event.charge is None or not self._attempt.counts:
+            self._repeat(transaction, pending)
+        elif pending.retried:
+            self._release(transaction, instead=True)
+        else:
+            self._repeat(transaction, pending)
+            transaction.retry(self.event)
+            self._attempt.journalled(retried=True)
+
+    def _repeat(self, transaction: Transaction, stored: Stored) -> None:
+        """Show a release that is in the journal; an analyst who has not asked for it is charged."""
+        event = self.event
+        self.number, self.answer = stored.number, stored.answer
+        if event.analyst is None or transaction.was_shown(event.key, event.analyst):
+            return
+        analyst, event = event.analyst, _stated(transaction, event)
+        if event.charge is not None:
+            afford(transaction.analyst(analyst), event.charge, "your cap")
+            transaction.charge(event.charge, dataset=False, analyst=analyst)
+        transaction.append(replace(event, kind=Kind.REPEAT))
+        self.charged_analyst = event.charge is not None
+
+    def _store(self, transaction: Transaction, answer: bytes) -> bytes:
+        stored = transaction.stored_release(self.event.key)
+        if stored is None or stored.number != self.number:
+            raise LedgerError("this release was closed as failed meanwhile; ask again", culprit=self.number)
+        if stored.answer is not None:
+            return stored.answer
+        transaction.store(self.event.key, answer)
+        return answer
+
+    def _fail(self, transaction: Transaction) -> None:
+        stored = transaction.stored_release(self.event.key)
+        if stored is not None and stored.number == self.number and stored.answer is None:
+            transaction.fail(self.event)
+
+
+def _stated(transaction: Transaction, event: Event) -> Event:
+    """Return the event with what its entry states of the charge, under the unit of the ledger.
+
+    A ledger without a unit gets that of its next release.  A loss for all rows of one id holds whatever the bound on
+    their number: rows beyond the bound are dropped, person by person, before anything is counted.  So a changed bound
+    is no other unit; another id is one, and so are rows instead of ids.
 
     Raises:
-        BudgetError: the dataset's limit or the analyst's cap does not admit the charge.
-        RetryKeyError: the retry key stands for another question.
-        UnitError: the ledger adds up losses of another unit, or for other owners of a table's rows.
-        LossError: the limit does not have the measure of the charge.
-        VersionError: the question is of another version of the data than the last declared one.
-        BrokenLedgerError: the answer was changed by other hands, or may have been taken away.
+        UnitError: the ledger adds up losses of another unit.
     """
-    event, key = order.event, order.event.key
-    transaction.refuse_other_version(event.question.dataset_version)
-    known = None if order.retry_key is None else transaction.retried(order.retry_key, event.analyst)
-    if known is not None and known != key:
-        raise RetryKeyError("this retry key was used for another question; use a new one", culprit=order.retry_key)
-    found = transaction.stored_release(key)
-    if found is None:
-        receipt = _release(transaction, order, attempt)
-    elif found.answer is not None:
-        receipt = _repeat(transaction, event, found)
-    elif attempt is not None and event.charge is not None and not attempt.begin(found.hash, retried=found.retried):
-        return Receipt(found.number, key, None, charged=False, charged_analyst=False)
-    else:
-        transaction.refuse_lost(found)
-        receipt = _pending(transaction, order, found, attempt)
-    if order.retry_key is not None and known is None:
-        transaction.remember(order.retry_key, event.analyst, key)
-    return receipt
-
-
-def settle(transaction: Transaction, receipt: Receipt, answer: bytes) -> bytes:
-    """Store the answer of a release unless it has one; returns the one that stands.
-
-    Raises:
-        LedgerError: the release was closed as failed.
-    """
-    found = transaction.stored_release(receipt.key)
-    if found is None or found.number != receipt.number:
-        raise LedgerError("this release was closed as failed meanwhile; ask again", culprit=receipt.number)
-    if found.answer is not None:
-        return found.answer
-    transaction.store(receipt.key, answer)
-    return answer
-
-
-def fail(transaction: Transaction, event: Event, number: int) -> None:
-    """Close a release as failed, unless it has an answer or is closed."""
-    found = transaction.stored_release(event.key)
-    if found is not None and found.number == number and found.answer is None:
-        transaction.fail(event)
+    if event.charge is None:
+        return replace(event, unit=None)
+    assert event.unit is not None
+    refuse_unit(transaction.unit, event.unit)
+    return event.stating(ADD_REMOVE, counted(event.charge), fixes_unit=transaction.unit is None)
 
 
 def set_cap(transaction: Transaction, analyst: str, cap: Loss | None, by: Actor | None) -> None:
@@ -191,75 +316,6 @@ def set_first_cap(transaction: Transaction, analyst: str, cap: Loss) -> None:
     """Set the cap of an analyst who has no account; of several at once, the first is set."""
     if not transaction.knows(analyst):
         _set_cap(transaction, analyst, cap)
-
-
-def _release(transaction: Transaction, order: Order, attempt: Attempt | None, *, instead: bool = False) -> Receipt:
-    """A new entry and a new charge, ``instead`` of a pending one, which is closed as failed."""
-    event = _of_unit(transaction, order.event)
-    if event.charge is not None:
-        afford(transaction.account, event.charge, "the ledger")
-        if event.analyst is not None:
-            afford(transaction.analyst(event.analyst), event.charge, "your cap")
-    owners = event.details.get("owners") if isinstance(event.details, dict) else None
-    if isinstance(owners, dict):
-        transaction.refuse_other_owners({name: str(owner) for name, owner in owners.items()})
-    if order.admission is not None:
-        order.admission(transaction.driver, event, transaction.account)
-    if event.charge is not None:
-        if instead:
-            transaction.fail(event)
-        transaction.charge(event.charge, dataset=True, analyst=event.analyst)
-    opened = transaction.open(event)
-    charged = event.charge is not None
-    answer = order.at_once.answer(transaction, event) if charged and order.at_once is not None else None
-    if attempt is not None and charged and transaction.is_pending(event.key):
-        attempt.begin(opened.hash, retried=False)
-        attempt.journalled(retried=False)
-    return Receipt(
-        opened.number, event.key, answer, charged=charged, charged_analyst=charged and event.analyst is not None
-    )
-
-
-def _pending(transaction: Transaction, order: Order, found: Stored, attempt: Attempt | None) -> Receipt:
-    """A release that is charged and has no answer, to be computed by who asks; an ``attempt`` holds it."""
-    event = order.event
-    if attempt is None or event.charge is None or not attempt.counts:
-        return _repeat(transaction, event, found)
-    if found.retried:
-        return _release(transaction, order, attempt, instead=True)
-    receipt = _repeat(transaction, event, found)
-    transaction.retry(event)
-    attempt.journalled(retried=True)
-    return receipt
-
-
-def _repeat(transaction: Transaction, event: Event, found: Stored) -> Receipt:
-    number, answer = found.number, found.answer
-    if event.analyst is None or transaction.was_shown(event.key, event.analyst):
-        return Receipt(number, event.key, answer, charged=False, charged_analyst=False)
-    analyst, event = event.analyst, _of_unit(transaction, event)
-    if event.charge is not None:
-        afford(transaction.analyst(analyst), event.charge, "your cap")
-        transaction.charge(event.charge, dataset=False, analyst=analyst)
-    transaction.append(replace(event, kind=Kind.REPEAT))
-    return Receipt(number, event.key, answer, charged=False, charged_analyst=event.charge is not None)
-
-
-def _of_unit(transaction: Transaction, event: Event) -> Event:
-    """The event with what it has to state of its charge, under the unit of the transaction.
-
-    An old ledger gets the unit of its next release.  A loss for all rows of one id holds whatever the bound on their
-    number: rows beyond it are dropped, person by person, before anything is counted.  So a changed bound converts one
-    to one; another id, or rows in place of ids, does not.
-
-    Raises:
-        UnitError: the ledger adds up losses of another unit.
-    """
-    if event.charge is None:
-        return replace(event, unit=None)
-    assert event.unit is not None
-    refuse_unit(transaction.unit, event.unit)
-    return event.stating(ADD_REMOVE, counted(event.charge), fixes_unit=transaction.unit is None)
 
 
 def refuse_never(account: Account, charge: Charge) -> None:

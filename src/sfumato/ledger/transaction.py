@@ -338,11 +338,6 @@ class Transaction:
         if pending.number <= entries:
             refuse_lost(self._driver, self.name, pending.number, head)
 
-    def is_pending(self, key: str) -> bool:
-        """Whether the release of that key is charged, and neither answered nor closed as failed."""
-        found = self._found.releases[key]
-        return found is not None and found.answer is None
-
     def was_shown(self, key: str, analyst: str) -> bool:
         """Whether the analyst was charged for the release of that key already."""
         return (key, analyst) in self._found.shown

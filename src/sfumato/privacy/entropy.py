@@ -6,7 +6,7 @@ import os
 import secrets
 import threading
 from importlib import import_module
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,8 +114,12 @@ class DrawnEntropy:
         """See :class:`Entropy`."""
         self._source.renew()
 
-    def end(self) -> None:
-        """No more words: the release is over."""
+    def __enter__(self) -> Self:
+        """Begin the release."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the release: there are no more words."""
         with self._lock:
             self._over = True
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from typing import Any as Anything
 
 from sfumato.domain.predicate import All, Among, Any, Not
-from sfumato.query.accuracy import accuracy, cost, drowned_queries
 from sfumato.query.aggregate import Average, Count, Distinct, Total, Variance
 from sfumato.query.answer import Answer, NoisyValue, non_negative_integers
-from sfumato.query.ask import ask, choose_quantile, sql, view
+from sfumato.query.ask import ask, sql, view
 from sfumato.query.hierarchical_histogram import Extreme, Quantile
+from sfumato.query.plan import accuracy, cost, drowned_queries
+from sfumato.query.quantile_selection import choose_quantile
 from sfumato.query.question import Query, count, mean, median, table, total
 
 if TYPE_CHECKING:

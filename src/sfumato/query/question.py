@@ -1,19 +1,16 @@
-"""What can be asked: aggregates over filtered rows, by groups; and the few noisy tables that a question measures.
+"""What can be asked: aggregates over filtered rows, by groups.
 
-A closed language, so that whether a question can be answered depends on the domain alone.  Aggregates that need the
-same table share it, and two questions that need the same tables are one release.
+The language is closed, so that whether a question can be answered depends on the domain alone.
 """
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
-from typing import Any as Json
 
 from sfumato.bounded_cache import cached
 from sfumato.domain import Domain, Unknown
@@ -21,15 +18,9 @@ from sfumato.domain.predicate import Among, Predicate
 from sfumato.domain.view import BoundedView
 from sfumato.domain.view_words import describe_condition, left_out, may_cut
 from sfumato.errors import QueryError, counted
-from sfumato.privacy.loss import Loss
 from sfumato.query.aggregate import Aggregate, Average, Count, Distinct, Total
 from sfumato.query.hierarchical_histogram import Quantile
 from sfumato.query.three_valued import normal
-from sfumato.vault.dropped_rows import Dropped
-from sfumato.vault.mechanisms import Additive, noises
-from sfumato.vault.questions import Marginal, Measurable, questions_json
-from sfumato.vault.reach import Groups
-from sfumato.vault.value_questions import Bins, Moments, Sum, Units
 
 if TYPE_CHECKING:
     import numpy as np
@@ -153,7 +144,7 @@ class Query:
         >>> count("age BETWEEN 18 AND 65").describe(ages)
         'count(*) where age in 18 to 65'
         """
-        return _words(self, self.condition(domain), domain)
+        return words(self, self.condition(domain), domain)
 
     def meaning(self, domain: Domain, view: BoundedView | None = None) -> tuple[str, ...]:
         """What the exact answer is that an interval covers, where it is not simply that of the whole table, or view."""
@@ -173,71 +164,6 @@ class Query:
         if dropping and view is None and not self.discovered:
             said.append(f"rows with an undeclared {' or '.join(dropping)} are left out, as the domain says")
         return tuple(dict.fromkeys((*said, *(remark for each in self.aggregates for remark in each.remarks(domain)))))
-
-
-@dataclass(frozen=True)
-class NoisyTables:
-    """One noisy table: a question, or several levels of one, that share a part of the loss equally."""
-
-    questions: tuple[Measurable, ...]
-
-    @property
-    def key(self) -> str:
-        """The canonical form, of a condition its digest."""
-        said = [question.canonical() for question in self.questions]
-        for question, each in zip(self.questions, said, strict=True):
-            where = question.table().where
-            each["where"] = None if where is None else where.digest
-        return json.dumps(said, sort_keys=True)
-
-
-@dataclass(frozen=True)
-class QueryPlan:
-    """The tables of a query, in canonical order, and which of them each aggregate is read off.
-
-    ``shares`` has the part of the loss of every question, table by table.  ``words`` are the query's, for readers.
-    ``truncation`` is the place of the table of dropped rows, and of units with any, where they are asked for.
-    """
-
-    tables: tuple[NoisyTables, ...]
-    source: tuple[int, ...]
-    words: str = field(default="", compare=False)
-    truncation: int | None = None
-
-    @property
-    def held_bytes(self) -> int:
-        """About how many bytes it holds with its parameters."""
-        conditions = {id(where): where for each in self.questions if (where := each.table().where) is not None}
-        return 3_000 * len(self.questions) + sum(where.held_bytes for where in conditions.values())
-
-    @cached_property
-    def questions(self) -> tuple[Measurable, ...]:
-        """All questions, table by table."""
-        return tuple(question for table in self.tables for question in table.questions)
-
-    @cached_property
-    def shares(self) -> tuple[Fraction, ...]:
-        """Each table gets an equal part of the loss, and divides it equally over its questions."""
-        part = Fraction(1, len(self.tables))
-        return tuple(part / len(table.questions) for table in self.tables for _ in table.questions)
-
-    @cached_property
-    def parameters(self) -> Mapping[str, Json]:
-        """What shapes the answer, in canonical form, as the journal has it."""
-        return {**questions_json(self.questions), "shares": [str(share) for share in self.shares]}
-
-    def places(self, table: int) -> range:
-        """Places of a table's questions."""
-        first = sum(len(before.questions) for before in self.tables[:table])
-        return range(first, first + len(self.tables[table].questions))
-
-    def mechanisms(self, domain: Domain, loss: Loss) -> tuple[Additive, ...]:
-        """The noise on each question at a loss; refuses, for free, what cannot be measured.
-
-        Raises:
-            LossError: no loss, or one so small that its noise cannot be drawn.
-        """
-        return noises(domain, self.questions, loss, self.shares)
 
 
 @cached(lambda key, _: key[0].held_bytes)  # a query is checked wherever it is handed over
@@ -262,33 +188,7 @@ def _checked_groups(query: Query, domain: Domain) -> tuple[str, ...]:
     return by
 
 
-@cached(lambda key, plan: key[0].held_bytes + plan.held_bytes)  # a question is usually previewed and then asked
-def plan(query: Query, domain: Domain) -> QueryPlan:
-    """The tables that a query needs.
-
-    Raises:
-        QueryError, DomainError: the query does not fit the domain.
-    """
-    query = query.check(domain)
-    where = query.condition(domain)
-    words = _words(query, where, domain)
-    axes = domain.axes(query.by)
-    by, groups = tuple(each.attribute for each in axes), tuple(each.groups for each in axes)
-    needed = [NoisyTables(_by_groups(each.questions(by, where, domain), groups)) for each in query.aggregates]
-    if query.truncation is not None:
-        needed.append(NoisyTables((Dropped(query.truncation, where), Dropped(1, where))))
-    if len(needed) == 1:
-        return QueryPlan(tuple(needed), (0,), words)
-    distinct = sorted({tables.key: tables for tables in needed}.items())
-    places = {key: place for place, (key, _) in enumerate(distinct)}
-    source = tuple(places[tables.key] for tables in needed)
-    tables = tuple(each for _, each in distinct)
-    if query.truncation is None:
-        return QueryPlan(tables, source, words)
-    return QueryPlan(tables, source[:-1], words, truncation=source[-1])
-
-
-def _words(query: Query, where: Predicate | None, domain: Domain) -> str:
+def words(query: Query, where: Predicate | None, domain: Domain) -> str:
     """A query in words, of its condition in normal form."""
     asked = ", ".join(map(str, query.aggregates))
     asked += "" if query.truncation is None else " and rows dropped by the bound"
@@ -299,14 +199,6 @@ def _words(query: Query, where: Predicate | None, domain: Domain) -> str:
     if not shown.isprintable():
         shown = "".join(letter if letter.isprintable() else "?" for letter in shown)
     return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 4]} ..."
-
-
-def _by_groups(questions: tuple[Measurable, ...], groups: Groups) -> tuple[Measurable, ...]:
-    """The same questions of coarser cells; a question of the cells of attributes stays what it always was."""
-    if all(group is None for group in groups):
-        return questions
-    assert all(isinstance(question, Marginal | Sum | Moments | Units | Bins) for question in questions)
-    return tuple(replace(question, groups=groups) for question in questions)  # type: ignore[type-var]
 
 
 def refuse_no_query(query: object) -> None:

@@ -26,8 +26,9 @@ from sfumato.ledger.account import GRID, Account
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import NOTHING, Charge, Loss
 from sfumato.query.answer import Answer
-from sfumato.query.ask import ask, price, request
-from sfumato.query.question import Query, plan, refuse_no_query
+from sfumato.query.ask import ask, price
+from sfumato.query.plan import plan
+from sfumato.query.question import Query, refuse_no_query
 from sfumato.vault.interface import Mechanisms, Payload, Request, VaultInterface, refuse_no_vault
 from sfumato.vault.questions import Marginal
 from sfumato.vault.release import Release
@@ -153,7 +154,7 @@ class Adaptive:
 def _key(query: Query, domain: Domain, loss: Loss) -> str:
     """Names the tables of a query at a loss; values to be found in the data are named by their columns."""
     refuse_no_query(query)
-    wanted = query.discovered or request(plan(query, domain))
+    wanted = query.discovered or plan(query, domain).request
     return repr((wanted, loss_in_words(loss)))
 
 

@@ -22,7 +22,8 @@ from sfumato.query.aggregate import Count, Distinct
 from sfumato.query.arrangement import Arrangement, arrangement
 from sfumato.query.from_clause import of_units, refuse_inside, unit_rows
 from sfumato.query.per_unit import per_unit
-from sfumato.query.question import Query, plan
+from sfumato.query.plan import plan
+from sfumato.query.question import Query
 from sfumato.query.select_statement import read_select
 from sfumato.query.sql_condition import Place, parsed, refuse, refuse_clause
 from sfumato.query.unit_rows import UnitRows, bounds_of, is_value, labels_of

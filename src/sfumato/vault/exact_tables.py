@@ -27,10 +27,9 @@ _ENTRY_BYTES = 1_000  # beside the counters and the condition
 class ExactAnswers:
     """Exact answers of one encoded table.  Only the mechanisms of the vault hold one."""
 
-    def __init__(self, encoded: Encoded, kept: KeptTables | None = None) -> None:
-        """Answer of all tables, or of some that are ``kept`` alone."""
+    def __init__(self, encoded: Encoded) -> None:
         self.encoded = encoded
-        self._tables = ExactTables(encoded) if kept is None else kept
+        self._tables = ExactTables(encoded)
 
     def __repr__(self) -> str:
         return "<exact answers, sealed>"
@@ -43,15 +42,6 @@ class ExactAnswers:
         finest = _finest(questions)
         tables = self._tables.tables({_source(question, finest) for question in questions})
         return [self._answer(question, finest, tables) for question in questions]
-
-    def kept(self, questions: Sequence[Measurable]) -> ExactAnswers | None:
-        """The same answers of tables that are kept, held fast; None where one would have to be counted.
-
-        Whether they are kept follows from earlier questions, and answering off them takes as long whatever the rows.
-        """
-        finest = _finest(questions)
-        found = self._tables.kept({_source(question, finest) for question in questions})
-        return None if found is None else ExactAnswers(self.encoded, found)
 
     def looked_at(self, question: Bins) -> Counts:
         """Exact bins whose edges follow from exact answers, so nothing of them is kept."""
@@ -74,28 +64,6 @@ def _finest(questions: Sequence[Measurable]) -> dict[Bins, Bins]:
         {question.table() for question in questions if isinstance(question, Bins)}, key=lambda bins: -len(bins.edges)
     )
     return {bins: next(other for other in asked if other.holds(bins)) for bins in asked}
-
-
-class KeptTables:
-    """Exact tables that are kept, of some questions, by question: nothing is counted for them."""
-
-    def __init__(self, domain: Domain, found: Mapping[ExactTable, tuple[ExactTable, Counts]]) -> None:
-        self._domain = domain
-        self._found = found
-
-    def __repr__(self) -> str:
-        return "<exact tables, sealed>"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("exact tables cannot be pickled or copied out of the vault")
-
-    def tables(self, questions: Iterable[ExactTable]) -> dict[ExactTable, Counts]:
-        """See :meth:`ExactTables.tables`."""
-        return {question: read(self._domain, question, *self._found[question]) for question in questions}
-
-    def kept(self, questions: Iterable[ExactTable]) -> KeptTables | None:
-        """These tables themselves, where they are of all questions."""
-        return self if self._found.keys() >= set(questions) else None
 
 
 class ExactTables:
@@ -138,17 +106,6 @@ class ExactTables:
             self._keep(source, table)
             found |= {question: read(self._domain, question, source, table) for question in missing[source]}
         return found
-
-    def kept(self, questions: Iterable[ExactTable]) -> KeptTables | None:
-        """The tables of questions, where all are kept: no row is looked at."""
-        found = {}
-        for question in questions:
-            source = cube(self._domain, question)
-            table = self._held(source)
-            if table is None:
-                return None
-            found[question] = (source, table)
-        return KeptTables(self._domain, found)
 
     def _counted(self, sources: list[ExactTable]) -> Iterator[tuple[ExactTable, Counts]]:
         marginals = [source for source in sources if isinstance(source, Marginal)]

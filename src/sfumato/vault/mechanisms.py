@@ -36,8 +36,6 @@ from sfumato.vault.scores import AbsoluteErrors, Scores
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sfumato.vault.interface import Mechanisms
-
 Additive: TypeAlias = DiscreteLaplace | DiscreteGaussian
 
 MANY_ROWS = 1000  # where the number of rows is not public, noise is warned of that may outweigh more rows than this
@@ -158,19 +156,6 @@ class TableMechanisms:
         """See :meth:`sfumato.vault.interface.Mechanisms.generator`."""
         return generator(int.from_bytes(self._entropy.words(2).tobytes(), "little"))
 
-    def tally(self, tally: QuestionTally) -> list[IntegerArray]:
-        """The noisy values of :meth:`measure`, with noise that was scaled before.
-
-        Raises:
-            QueryError: it was scaled for another domain.
-            BudgetError: the loss is not left of what the release reserved.
-        """
-        if tally.domain != self.domain:
-            raise QueryError("noise that was scaled for one domain is not added to answers of another")
-        self._filter.spend(tally.loss.charge)
-        exact = self._exactly.answers(tally.questions)
-        return [noise.add(answer, self._entropy) for noise, answer in zip(tally.added, exact, strict=True)]
-
     def select(self, scores: Scores, loss: Loss) -> int:
         """See :meth:`sfumato.vault.interface.Mechanisms.select`."""
         mechanism = selection(self.domain, scores, loss)
@@ -191,38 +176,6 @@ class TableMechanisms:
         shown, units = mechanism.apply(found["units"].to_numpy(), self._entropy)
         released = found.filter(pa.array(shown)).drop_columns(["units"]).append_column("units", pa.array(units))
         return released.sort_by([(column, "ascending") for column in columns])
-
-
-class QuestionTally:
-    """A method that measures questions at one loss, and does nothing else: a vault may run it while it charges.
-
-    Its payload has the noisy values by the places of the questions.
-
-    Attributes:
-        domain: for which the noise is scaled.
-        questions: what it measures.
-        loss: what they cost together.
-        added: the noise of each.
-    """
-
-    def __init__(
-        self, domain: Domain, questions: Sequence[Measurable], loss: Loss, *, shares: Sequence[Fraction]
-    ) -> None:
-        """Scale the noise of each question; see :func:`noises` for what is refused."""
-        self.domain = domain
-        self.questions = tuple(questions)
-        self.loss = loss
-        self.added = noises(domain, questions, loss, shares)
-        self._shares = shares
-
-    def __call__(self, mechanisms: Mechanisms) -> dict[str, IntegerArray]:
-        """Measure them."""
-        if isinstance(mechanisms, TableMechanisms):
-            values = mechanisms.tally(self)
-        else:
-            measured = mechanisms.measure(self.questions, self.loss, shares=self._shares)
-            values = [measurement.values for measurement in measured]
-        return {str(place): each for place, each in enumerate(values)}
 
 
 class PreparedQueries:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sfumato.domain import Unit
 from sfumato.engine.table_files import discard
 from sfumato.errors import InputError, SfumatoError, counted
-from sfumato.ledger import Entry, Kind, Receipt
+from sfumato.ledger import Entry, Kind
 from sfumato.privacy.loss import Charge, Loss, decimals, plain
 
 if TYPE_CHECKING:
@@ -46,11 +46,11 @@ def cost(charge: Charge | None) -> str:
     return ", ".join(parts)
 
 
-def charged_text(receipt: Receipt, charge: Charge | None) -> str:
-    """What an answer cost the dataset, and whoever asked where that is something else."""
-    if charge is None or receipt.charged:
+def charged_text(charge: Charge | None, *, dataset: bool, analyst: bool) -> str:
+    """Return what an answer cost, by whether the dataset and the analyst were charged for it."""
+    if charge is None or dataset:
         return cost(charge)
-    if receipt.charged_analyst:
+    if analyst:
         return f"nothing of the dataset; your account: {cost(charge)}"
     return "nothing: asked and answered before"
 

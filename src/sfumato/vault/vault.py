@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import html
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -22,22 +22,21 @@ from sfumato.domain.view import BoundedView
 from sfumato.domain.view_words import describe_view
 from sfumato.engine.port import Encoded
 from sfumato.errors import BudgetError, EngineError, SfumatoError, TableError
-from sfumato.ledger import JSON, Account, Answered, Question, StoredAnswer
+from sfumato.ledger import JSON, Account, Event, Kind, Question, StoredAnswer
 from sfumato.ledger.entry import digest
 from sfumato.privacy.entropy import DrawnEntropy, OsEntropy
 from sfumato.privacy.loss import Charge, EpsilonDelta, Loss
 from sfumato.privacy.selection import StabilityThreshold
 from sfumato.vault.exact_tables import ExactAnswers
 from sfumato.vault.interface import Mechanisms, Payload, Request, Settled, decode, encode
-from sfumato.vault.mechanisms import PrivacyFilter, QuestionTally, TableMechanisms, noises, selection, selection_charge
+from sfumato.vault.mechanisms import PrivacyFilter, TableMechanisms, noises, selection, selection_charge
 from sfumato.vault.questions import Measurable, Measurement, StoredMarginal, questions_json
 from sfumato.vault.release import charged_text, cost, guarantee_text, loss_json
 from sfumato.vault.scores import Scores
 from sfumato.vault.stored_marginals import REUSED, REUSING, STORED, stored_marginals
 
 if TYPE_CHECKING:
-    from sfumato.ledger.ledger import Reserved, Terms
-    from sfumato.ledger.reservation import Admission
+    from sfumato.ledger.reservation import Admission, Reservation
 
 _LISTED = 6  # attributes that a vault is shown with
 
@@ -62,10 +61,15 @@ class Journal(Protocol):
         """See :meth:`sfumato.ledger.Ledger.told_owners`."""
         ...
 
-    def releasing(
-        self, question: Question, charge: Charge | None, *, drawn: Callable[[], bool], **terms: Unpack[Terms]
-    ) -> AbstractContextManager[Reserved]:
-        """See :meth:`sfumato.ledger.Ledger.releasing`."""
+    def reserve(
+        self,
+        event: Event,
+        *,
+        noise_drawn: Callable[[], bool],
+        retry_key: str | None,
+        admission: Admission | None,
+    ) -> AbstractContextManager[Reservation]:
+        """See :meth:`sfumato.ledger.Ledger.reserve`."""
         ...
 
 
@@ -169,43 +173,24 @@ class Vault:
             BudgetError: the ledger refuses the charge, the method asks for more than it reserved, or what was answered
                 before was made of marginals that the analyst was not charged for.
         """
-        return self.order(request, loss, run, charge=charge, retry_key=retry_key).settled()
-
-    def order(
-        self,
-        request: Request,
-        loss: Loss | Charge,
-        run: Callable[[Mechanisms], Payload],
-        *,
-        charge: Charge | None = None,
-        retry_key: str | None = None,
-    ) -> OrderedRelease:
-        """Fix the terms of a release, of which nothing is charged or computed before it is settled.
-
-        Args are those of :meth:`release`, which may raise the same.
-        """
         charge = charge or loss.charge
-        computing = _Computing(self._exactly, run, charge)
-        statement = guarantee_text(loss, self.domain.unit)
+        noise = DrawnEntropy(_ENTROPY)
         parameters = {**request.parameters, "loss": loss_json(loss)}
-        question = self._question(request, parameters)
-        terms = self._terms(request, statement, retry_key)
+        event = self._event(request, parameters, charge, guarantee_text(loss, self.domain.unit))
         reusing = request.family == REUSING
         if reusing and self.analyst is not None:
-            self._refuse_answered(question)
-        terms["at_once"] = computing.at_once if isinstance(run, QuestionTally) else None
-        reserving = self.ledger.releasing(question, charge, drawn=computing.drawn, **terms)
-
-        def settled() -> Settled:
-            with reserving as reserved:
-                if reserved.answer is None:
-                    reserved.settle(computing.answer(stored=self._stored if reusing else tuple))
-            settled = self._settled(request, parameters, reserved.answered(), charge, statement)
-            if reusing and self.analyst is not None:
-                self._refuse_made_of_others(settled.payload)  # again: somebody may have released it in between
-            return settled
-
-        return OrderedRelease(reserving, settled)
+            self._refuse_answered(event.question)
+        with self._reserve(event, lambda: noise.drawn, retry_key) as reservation:
+            if reservation.answer is None:
+                stored = self._stored if reusing else tuple
+                within = PrivacyFilter(charge)
+                with _failures_of_one_kind(), noise:
+                    payload = run(TableMechanisms(self._exactly, within=within, entropy=noise, stored=stored))
+                reservation.store(encode(payload))
+        settled = self._settled(request, parameters, reservation)
+        if reusing and self.analyst is not None:
+            self._refuse_made_of_others(settled.payload)  # again: somebody may have released it in between
+        return settled
 
     def disclose(
         self, request: Request, run: Callable[[Encoded], Payload], *, statement: str, retry_key: str | None = None
@@ -215,12 +200,16 @@ class Vault:
         ``statement`` says what is promised instead: quasi-identifiers, criterion, attacker, suppression, loss.
         """
         statement = f"no DP guarantee: {statement}"
-        question = self._question(request, request.parameters)
-        terms = self._terms(request, statement, retry_key)
-        with self.ledger.releasing(question, None, drawn=lambda: True, **terms) as reserved:
-            if reserved.answer is None:
-                reserved.settle(encode(run(self.encoded)))
-        return self._settled(request, request.parameters, reserved.answered(), None, statement)
+        event = self._event(request, request.parameters, None, statement)
+        with self._reserve(event, lambda: True, retry_key) as reservation:
+            if reservation.answer is None:
+                reservation.store(encode(run(self.encoded)))
+        return self._settled(request, request.parameters, reservation)
+
+    def _reserve(
+        self, event: Event, noise_drawn: Callable[[], bool], retry_key: str | None
+    ) -> AbstractContextManager[Reservation]:
+        return self.ledger.reserve(event, noise_drawn=noise_drawn, retry_key=retry_key, admission=self.admission)
 
     def measure(
         self, questions: Sequence[Measurable], loss: Loss, *, shares: Sequence[Fraction] | None = None
@@ -298,8 +287,8 @@ class Vault:
                 "first, or for a release on other terms"
             )
 
-    def _question(self, request: Request, parameters: Mapping[str, Any]) -> Question:
-        """The request as the journal knows it: of this domain and view, of these owners, and of a version of the data.
+    def _event(self, request: Request, parameters: Mapping[str, Any], charge: Charge | None, statement: str) -> Event:
+        """Return the release as the journal records it.
 
         Nothing of it depends on the rows: a repeat is free within a version and charged in the next one.
         """
@@ -307,102 +296,54 @@ class Vault:
         view = {} if self.view is None else {"view": self.view.hash}
         owners = {"owners": digest(dict(self.owners))} if self.owners else {}
         parameters = {**parameters, "domain": self.domain.hash, **view, **owners}
-        return Question(request.family, request.method, parameters, self.version)
+        question = Question(request.family, request.method, parameters, self.version)
+        details = self._details(request)
+        return Event(Kind.RELEASE, question, charge, self.analyst, statement, details, self.domain.unit)
 
-    def _terms(self, request: Request, statement: str, retry_key: str | None) -> Terms:
-        accepted = self.acceptance or self.domain.accepted_by  # None: nobody
+    def _details(self, request: Request) -> dict[str, JSON]:
+        accepted = self.acceptance or self.domain.accepted_by
         details: dict[str, JSON] = {"asked": request.words} if request.words else {}
         if self.view is not None:
             words = request.words or f"{request.family}, {request.method}"
             details |= {"asked": f"{words} of {describe_view(self.view)}", "view": json.loads(self.view.canonical)}
         details |= {"owners": dict(self.owners)} if self.owners else {}
         details["accepted"] = None if accepted is None else {"by": accepted.by, "at": accepted.at}
-        return {
-            "statement": statement,
-            "unit": self.domain.unit,
-            "details": details,
-            "analyst": self.analyst,
-            "retry_key": retry_key,
-            "admission": self.admission,
-        }
+        return details
 
-    def _settled(
-        self, request: Request, parameters: Mapping[str, Any], receipt: Answered, charge: Charge | None, statement: str
-    ) -> Settled:
+    def _settled(self, request: Request, parameters: Mapping[str, Any], reservation: Reservation) -> Settled:
+        event, answer = reservation.event, reservation.stored()
         return Settled(
-            payload=decode(receipt.answer),
-            digest=hashlib.sha256(receipt.answer).hexdigest(),
+            payload=decode(answer),
+            digest=hashlib.sha256(answer).hexdigest(),
             view=self.view,
-            guarantee=statement,
-            cost=charged_text(receipt, charge),
+            guarantee=event.statement,
+            cost=charged_text(event.charge, dataset=reservation.charged, analyst=reservation.charged_analyst),
             provenance={
                 "family": request.family,
                 "method": request.method,
                 "parameters": dict(parameters),
                 "domain": self.domain.hash,
                 "unit": str(self.domain.unit),
-                "journal_entry": receipt.number,
+                "journal_entry": reservation.number,
                 "sfumato": _version(),
             },
         )
 
 
-@dataclass(frozen=True)
-class OrderedRelease:
-    """A release on terms that are fixed.
-
-    Attributes:
-        reserving: its block in the ledger.
-        settled: reserves it, unless that was done already, computes it, unless it has an answer, and returns what is
-            stored; raises what :meth:`Vault.release` says.
-    """
-
-    reserving: AbstractContextManager[Reserved]
-    settled: Callable[[], Settled]
+_ENTROPY: Final = OsEntropy()
+"""The noise of all vaults.  It is no argument of any, because noise with a seed is no release."""
 
 
-class _Computing:
-    """The answer of one release, computed after its charge: usually once, again where its charge was not committed."""
-
-    _entropy = OsEntropy()  # shared by all vaults, and no argument of any: noise with a seed is no release
-
-    def __init__(self, exactly: ExactAnswers, run: Callable[[Mechanisms], Payload], charge: Charge) -> None:
-        self._exactly = exactly
-        self._run = run
-        self._charge = charge
-        self._noises: list[DrawnEntropy] = []
-
-    def drawn(self) -> bool:
-        """Whether any noise was drawn."""
-        return any(noise.drawn for noise in self._noises)
-
-    def at_once(self) -> bytes | None:
-        """The answer off kept tables, see :class:`sfumato.ledger.reservation.AtOnce`; None: rows are needed."""
-        assert isinstance(self._run, QuestionTally)
-        kept = self._exactly.kept(self._run.questions)
-        return None if kept is None else self.answer(kept=kept)
-
-    def answer(
-        self, *, kept: ExactAnswers | None = None, stored: Callable[[], tuple[StoredMarginal, ...]] = tuple
-    ) -> bytes:
-        """Run the method within the charge, off tables that are ``kept`` where they are given.
-
-        All failures of the engine raise one error with one message, because their reasons may depend on rows.
-        """
-        noise = DrawnEntropy(self._entropy)
-        self._noises.append(noise)
-        exactly, within = kept or self._exactly, PrivacyFilter(self._charge)
-        mechanisms = TableMechanisms(exactly, within=within, entropy=noise, stored=stored)
-        try:
-            payload = self._run(mechanisms)
-        except (EngineError, TableError) as error:
-            raise EngineError(
-                "the engine failed while it computed this release, and what was charged stands; see that the engine "
-                "has memory and temporary space, and ask again (SFUMATO_TRACE=1 shows the reason)"
-            ) from error
-        finally:
-            noise.end()  # before anybody decides whether noise was drawn
-        return encode(payload)
+@contextmanager
+def _failures_of_one_kind() -> Iterator[None]:
+    """Raise one error with one message for all failures of the engine, because their reasons may depend on rows."""
+    try:
+        yield
+    except (EngineError, TableError) as error:
+        raise EngineError(
+            "the engine failed while it computed this release, and what was charged stands; see that the engine "
+            "has memory and temporary space, and ask again (SFUMATO_TRACE=1 shows the reason)"
+        ) from error
 
 
 @cache  # reading a package's metadata takes as long as answering

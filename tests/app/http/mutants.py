@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,10 +16,9 @@ from fastapi import FastAPI
 from sfumato.app.http import asgi, release_jobs
 from sfumato.app.http.service import Service
 from sfumato.errors import BudgetError
-from sfumato.ledger import Ledger, Question, reservation
-from sfumato.ledger.ledger import Reserved
+from sfumato.ledger import Event, Ledger, reservation
+from sfumato.ledger.reservation import Reservation
 from sfumato.ledger.store import Store
-from sfumato.privacy.loss import Charge
 
 HALT = "SFUMATO_TEST_HALT"  # names the step at which the first release halts, and a file that gets the worker's number
 LEASE = timedelta(seconds=5)
@@ -30,17 +27,15 @@ _THINKING = 2.0  # seconds between looking and spending, in which all others loo
 
 def without_lock() -> FastAPI:
     """Looks at the budget and then spends without looking again; the database still checks what is written."""
-    releasing = Ledger.releasing
+    reserve = Ledger.reserve
 
-    @contextmanager
-    def look_then_spend(self: Ledger, question: Question, charge: Charge | None, **terms: Any) -> Iterator[Reserved]:
-        if charge is not None and not self.limit.admits(self.remaining().spent, charge):
+    def look_then_spend(self: Ledger, event: Event, **terms: Any) -> Reservation:
+        if event.charge is not None and not self.limit.admits(self.remaining().spent, event.charge):
             raise BudgetError("refused")
         time.sleep(_THINKING)
-        with releasing(self, question, charge, **terms) as reserved:
-            yield reserved
+        return reserve(self, event, **terms)
 
-    Ledger.releasing = look_then_spend  # type: ignore[method-assign]
+    Ledger.reserve = look_then_spend  # type: ignore[method-assign]
     reservation.afford = lambda *_: None
     return asgi.application()
 

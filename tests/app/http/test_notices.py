@@ -15,7 +15,7 @@ import pytest
 from tests.app.http.network import Proxy, authority
 from tests.app.http.serving import DOMAIN, write_people
 from tests.app.test_cli import sfumato
-from tests.ledger.asking import ROW, question
+from tests.ledger.asking import ROW, question, reserve
 
 from sfumato.app.http import asgi, notices, processes
 from sfumato.app.http.approvals import ApprovalNeededError
@@ -70,7 +70,7 @@ def receiving(status=204, tls=None):
 
 def spend(service, epsilon, number, analyst=None):
     ledger = service.loaded("people").ledger
-    ledger.reserve(question(number, version=1), Epsilon(epsilon).charge, statement="x", unit=ROW, analyst=analyst)
+    reserve(ledger, question(number, version=1), Epsilon(epsilon).charge, statement="x", unit=ROW, analyst=analyst)
 
 
 def test_a_low_budget_is_told_once_and_again_when_it_changed(service):

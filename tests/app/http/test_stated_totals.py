@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.app.http.serving import DOMAIN
+from tests.ledger.asking import release
 from typer.testing import CliRunner
 
 import sfumato as sf
@@ -87,7 +88,7 @@ def write(ledger: Ledger, loss: type[Epsilon | Rho], steps) -> tuple[Expected, d
             number = entry + 1
         question = Question("anonymize", "optimal", {"number": number}, "1")
         charge = loss(Fraction(tenths, 10)).charge if kind == "private" else None
-        ledger.settle(ledger.reserve(question, charge, statement="drawn", unit=ROW, analyst=analyst), b"x")
+        release(ledger, question, charge, lambda: b"x", statement="drawn", unit=ROW, analyst=analyst)
         entry += 1
         if kind == "private":
             everything.tenths += tenths

@@ -257,11 +257,9 @@ def test_no_question_looks_at_the_source_or_waits_for_whoever_does(tmp_path, tab
             monkeypatch.setattr(f"sfumato.app.http.tables.{looked}", pytest.fail)
         monkeypatch.setattr("sfumato.app.http.admission.TablePlaces.admits", pytest.fail)
         loaded = service.loaded("people")
-        assert service.vault_at_hand(loaded, "ana") is None  # nothing was read yet
         for _ in range(2):
             assert form.answer(service.vault("people", "ana"), form.read(loaded.domain, ())).values
             service.tables._declared.clear()  # noqa: SLF001  (as if it was looked up long ago)
-            assert service.vault_at_hand(loaded, "ana") is not None
 
 
 # --- what stewards see, and declare ----------------------------------------------------------------------------------

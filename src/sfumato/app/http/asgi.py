@@ -18,7 +18,6 @@ from sfumato.app.http.notices import Notices
 from sfumato.app.http.openid import Provider
 from sfumato.app.http.porter import Porter
 from sfumato.app.http.processes import end_with_parent, to_standard_error
-from sfumato.app.http.question_route import QuestionRoute
 from sfumato.app.http.quotas import Quotas
 from sfumato.app.http.service import Service
 from sfumato.app.http.settings import Settings
@@ -80,7 +79,6 @@ def create(service: Service, settings: Settings | None = None, *, notices: Notic
     pages.mount(app)
 
     describe_itself(app)
-    app.add_middleware(QuestionRoute)
     if settings.origins:
         app.add_middleware(CrossOrigin, origins=settings.origins)
     app.add_middleware(Porter)

@@ -12,15 +12,9 @@ from sfumato.app.http.table_reading import Loaded
 from sfumato.app.requests.queries import AskRequest, CostRequest
 from sfumato.domain import Domain
 from sfumato.errors import QueryError
-from sfumato.ledger.ledger import Releasing
 from sfumato.query import Answer
-from sfumato.query.aggregate import Certainty
-from sfumato.query.ask import PlannedQuestion, planned_question
 from sfumato.query.question import Query
 from sfumato.query.table_statement import TableStatement, parse_tables
-from sfumato.vault.vault import OrderedRelease
-
-_FEW = 1000  # estimates of an answer that others may wait for
 
 
 @dataclass(frozen=True)
@@ -36,25 +30,6 @@ class AskedQuestion:
     query: Query
     domain: Domain
     statement: TableStatement | None = None
-
-    def order(
-        self, request: AskRequest, loaded: Loaded, key: Key, worker: Service, retry_key: str | None
-    ) -> OrderedQuestion | None:
-        """Fix the terms of its release, of which nothing is charged yet; None where that, or its answer, may take long.
-
-        Raises:
-            SfumatoError: it cannot be asked so; nothing was charged.
-        """
-        if self.statement is not None or self.cells > _FEW:
-            return None
-        vault = worker.vault_at_hand(loaded, key.name)
-        if vault is None:
-            return None
-        loss, certainty = request.loss.loss(), Certainty.of(request.confidence)
-        planned = planned_question(self.domain, self.query, loss=loss, certainty=certainty)
-        ordered = vault.order(planned.request, loss, planned.run, retry_key=retry_key)
-        reserving = ordered.reserving
-        return OrderedQuestion(request, planned, ordered, reserving) if isinstance(reserving, Releasing) else None
 
     @property
     def cells(self) -> int:
@@ -76,24 +51,6 @@ class AskedQuestion:
             return request.answer(worker.vault(name, key.name), self.query, retry_key=retry_key)
         vault = worker.view(name, key.name, self.statement.view)
         return self.statement.arranged.of(request.answer(vault, self.query, retry_key=retry_key))
-
-
-@dataclass(frozen=True)
-class OrderedQuestion:
-    """A question whose release may be reserved with others, by ``reserving``, before it is answered."""
-
-    _request: AskRequest
-    _planned: PlannedQuestion
-    _ordered: OrderedRelease
-    reserving: Releasing
-
-    def answer(self) -> Answer:
-        """Ask it: charged before the data is touched.
-
-        Raises:
-            BudgetError: it is not admitted; nothing was charged.
-        """
-        return self._request.shown(self._planned.read(self._ordered.settled()))
 
 
 def read_question(loaded: Loaded, request: AskRequest | CostRequest) -> AskedQuestion:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -11,22 +10,19 @@ from fastapi import APIRouter, Header, Response
 
 from sfumato.app.http.access import Anyone, StrictRoute, Worker
 from sfumato.app.http.answer_reply import Accept, answer_reply
-from sfumato.app.http.asked_question import OrderedQuestion, read_question
+from sfumato.app.http.asked_question import read_question
 from sfumato.app.http.periods import read_periods
 from sfumato.app.http.problems import explained, spent_by
 from sfumato.app.http.processes import timed
 from sfumato.app.http.registry import Key, Scope
-from sfumato.app.http.service import Service
 from sfumato.app.http.table_reading import Described, Loaded
 from sfumato.app.requests.fields import limit_of
 from sfumato.app.requests.queries import AskRequest, CostRequest
 from sfumato.domain.table_schema import Schema
-from sfumato.ledger import Account, Ledger
-from sfumato.ledger.ledger import Releasing
+from sfumato.ledger import Account
 from sfumato.privacy.loss import decimals, plain
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"], route_class=StrictRoute)
-_SHORT = 2000  # characters of a statement that others may wait for
 RetryKey = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
 
 
@@ -85,48 +81,6 @@ def answer(  # noqa: PLR0917  (the framework hands over what a request has)
     with worker.quotas.turn(key.id, asked.cells) as permit, timed("query"), explained(loaded.ledger, key):
         found = asked.answer(form, loaded, key, worker, retry_key)
     return answer_reply(found, accept, permit)
-
-
-def begin(  # noqa: PLR0917  (as :func:`answer`)
-    name: str, form: AskRequest, key: Key, worker: Service, retry_key: str | None, accept: str | None
-) -> BegunQuestion | None:
-    """Begin to answer a question, of which nothing is charged yet; None where :func:`answer` may take long.
-
-    Raises:
-        SfumatoError, RefusalError: as it raises them.
-    """
-    started = time.perf_counter()
-    loaded = worker.open_to(name, key)
-    if loaded.schema is not None or len(form.sql or "") > _SHORT:
-        return None
-    asked = read_question(loaded, form)
-    worker.admit_to(loaded, key, form.loss.loss())
-    ordered = asked.order(form, loaded, key, worker, retry_key)
-    if ordered is not None:
-        worker.quotas.refuse_cells(asked.cells)
-    return None if ordered is None else BegunQuestion(loaded.ledger, key, ordered, started, accept)
-
-
-@dataclass(frozen=True)
-class BegunQuestion:
-    """A question that may be charged together with others."""
-
-    _ledger: Ledger
-    _key: Key
-    _ordered: OrderedQuestion
-    _started: float
-    _accept: str | None
-
-    @property
-    def reserving(self) -> Releasing:
-        """Its block in the ledger."""
-        return self._ordered.reserving
-
-    def response(self) -> Response:
-        """Its answer; charged before the data is touched, durable before the reply leaves."""
-        with timed("query", since=self._started), explained(self._ledger, self._key):
-            found = self._ordered.answer()
-        return answer_reply(found, self._accept)
 
 
 def summary(loaded: Loaded) -> dict[str, Any]:

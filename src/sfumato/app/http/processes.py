@@ -233,9 +233,9 @@ def to_standard_error() -> None:
 
 
 @contextmanager
-def timed(work: str, *, since: float | None = None) -> Iterator[None]:
-    """Measure a piece of work, that began now or ``since`` then."""
-    start = time.perf_counter() if since is None else since
+def timed(work: str) -> Iterator[None]:
+    """Measure how long a piece of work takes."""
+    start = time.perf_counter()
     try:
         yield
     finally:

@@ -304,11 +304,6 @@ class Service:
         assert isinstance(found, Vault), "a dataset of several tables is asked by views"
         return self._asked_by(found, loaded, analyst)
 
-    def vault_at_hand(self, loaded: Loaded, analyst: str) -> Vault | None:
-        """The vault of a table that this worker has read and looked up a moment ago; None where it may take long."""
-        found = self.tables.at_hand(loaded)
-        return self._asked_by(found, loaded, analyst) if isinstance(found, Vault) else None
-
     def view(self, name: str, analyst: str, view: BoundedView) -> Vault:
         """The vault of a view of a dataset's tables, under the terms of :meth:`vault`.
 

@@ -77,29 +77,6 @@ class ServedTables:
             self._held.move_to_end(loaded.dataset.name)
         return self._answering(loaded).vault
 
-    def at_hand(self, loaded: Loaded) -> Vault | SchemaVault | None:
-        """The same where nothing is read for it; None where it may take long, or is refused."""
-        name = loaded.dataset.name
-        held = self._held.get(name)
-        if held is None or not (self._fits(held, name) or self._is_current(held, name)):
-            return None
-        with suppress(KeyError):  # it was forgotten this moment
-            self._held.move_to_end(name)
-        return held.vault
-
-    def _is_current(self, held: Held, name: str) -> bool:
-        """Return whether tables are of the last declared version; False while another thread works on the dataset."""
-        if not self._locks[name].acquire(blocking=False):
-            return False
-        try:
-            declared = self.snapshots.declared(name)
-            if held.declared != declared or not _answers(held):
-                return False
-            self._keep(name, held, declared)
-            return True
-        finally:
-            self._locks[name].release()
-
     def view(self, loaded: Loaded, view: BoundedView) -> Vault:
         """The vault of a view of a dataset's tables, of the last declared version; one view is made at a time.
 

@@ -181,7 +181,7 @@ class CostRequest(StrictModel):
         Raises:
             QueryError: neither a loss nor an error is stated, or both.
         """
-        from sfumato.query.accuracy import accuracy, cost, drowned_queries
+        from sfumato.query.plan import accuracy, cost, drowned_queries
 
         if (self.loss is None) == (self.error is None):
             raise QueryError("state a loss, to be told the error, or an error, to be told the loss")

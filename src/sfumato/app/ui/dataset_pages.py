@@ -35,7 +35,7 @@ from sfumato.app.ui.rendering import REFUSALS, fragment, gauge, in_place, page, 
 from sfumato.errors import InputError
 from sfumato.ledger import Account
 from sfumato.privacy.loss import Epsilon, Loss, decimals, plain
-from sfumato.query.accuracy import accuracy
+from sfumato.query.plan import accuracy
 from sfumato.report.schema_page import drawing
 from sfumato.strict_documents import read_yaml, read_yaml_texts
 

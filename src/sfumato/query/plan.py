@@ -1,0 +1,338 @@
+"""The plan of a question: the few noisy tables that answer it, and how its answer is read off them.
+
+Aggregates that need the same table share it, and two questions that need the same tables are one release.  How wrong
+an answer will be is known from the plan and the loss alone, before anything is spent.  Errors of counts and sums are
+exact.  The error of a mean or a variance depends on how many rows a group has, which the table does not tell for free:
+it is bounded for the number of rows that the caller supposes.  The error of a quantile is bounded as a rank: a share
+of the rows.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.arguments import expect, whole
+from sfumato.bounded_cache import cached
+from sfumato.domain import Axis, Categorical, Domain, Integer
+from sfumato.domain.attribute import unknown_code
+from sfumato.domain.view import BoundedView
+from sfumato.errors import InfeasibleError, LossError, QueryError
+from sfumato.privacy.loss import Epsilon, Loss, Number, exact
+from sfumato.query.aggregate import Certainty, Expected
+from sfumato.query.answer import Answer, CountedTruncation, NoisyValue
+from sfumato.query.question import Query, refuse_no_query, words
+from sfumato.vault.dropped_rows import Dropped
+from sfumato.vault.interface import Mechanisms, Payload, Request, Settled
+from sfumato.vault.mechanisms import MANY_ROWS, Additive, noises
+from sfumato.vault.questions import Marginal, Measurable, questions_json
+from sfumato.vault.reach import Groups
+from sfumato.vault.value_questions import Bins, Moments, Sum, Units
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_FINEST_EPSILON = -9
+_ALL_ROWS = 1e18  # more than any table has
+_DIGITS = 1000  # an epsilon is stated with three digits
+_USUAL = Certainty(Fraction(95, 100))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The noisy tables of a query, in canonical order, and which of them each aggregate is read off.
+
+    Attributes:
+        query: as it was checked.
+        domain: of the rows.
+        tables: the questions of each table, which divide its part of the loss equally.
+        source: the place of the table of each aggregate.
+        words: the query in words, for readers of the journal.
+        truncation: the place of the table of dropped rows, and of units with any; None if the query does not ask.
+        groups: which groups the condition leaves, in the order of the answer; None: all.
+    """
+
+    query: Query
+    domain: Domain
+    tables: tuple[tuple[Measurable, ...], ...]
+    source: tuple[int, ...]
+    words: str
+    truncation: int | None
+    groups: NDArray[np.bool_] | None
+
+    @property
+    def held_bytes(self) -> int:
+        """About how many bytes it holds with its parameters."""
+        conditions = {id(where): where for each in self.questions if (where := each.table().where) is not None}
+        groups = 0 if self.groups is None else self.groups.nbytes
+        return 3_000 * len(self.questions) + sum(where.held_bytes for where in conditions.values()) + groups
+
+    @cached_property
+    def questions(self) -> tuple[Measurable, ...]:
+        """All questions, table by table."""
+        return tuple(question for table in self.tables for question in table)
+
+    @cached_property
+    def shares(self) -> tuple[Fraction, ...]:
+        """The part of the loss of each question; every table gets an equal part."""
+        part = Fraction(1, len(self.tables))
+        return tuple(part / len(table) for table in self.tables for _ in table)
+
+    @cached_property
+    def parameters(self) -> Mapping[str, Any]:
+        """What shapes the answer, in canonical form, as the journal has it."""
+        return {**questions_json(self.questions), "shares": [str(share) for share in self.shares]}
+
+    @property
+    def request(self) -> Request:
+        """What its release is called in the journal."""
+        return Request("query", "tally", self.parameters, self.words)
+
+    def noises(self, loss: Loss) -> tuple[Additive, ...]:
+        """The noise on each question at a loss; refuses, for free, what cannot be measured.
+
+        Raises:
+            LossError: no loss, or one so small that its noise cannot be drawn.
+        """
+        return noises(self.domain, self.questions, loss, self.shares)
+
+    def run(self, mechanisms: Mechanisms, loss: Loss) -> Payload:
+        """Measure the tables."""
+        measured = mechanisms.measure(self.questions, loss, shares=self.shares)
+        return {str(place): measurement.values for place, measurement in enumerate(measured)}
+
+    def answer(self, settled: Settled, loss: Loss, certainty: Certainty) -> Answer:
+        """Return the answer, from what was released at a loss."""
+        query, domain, added = self.query, self.domain, self.noises(loss)
+        columns = []
+        for aggregate, source in zip(query.aggregates, self.source, strict=True):
+            places = self._places(source)
+            tables = [settled.payload[str(place)] for place in places]
+            columns.append(aggregate.estimates(tables, added[places[0]], domain, certainty))
+        answer = Answer(
+            guarantee=settled.guarantee,
+            cost=settled.cost,
+            expected_error=self._standard_errors(loss),
+            provenance=settled.provenance,
+            query=query,
+            labels=_cells(query.by, domain.axes(query.by)),
+            estimates=tuple(columns),
+            confidence=certainty.confidence,
+            remarks=(*query.meaning(domain, settled.view), *self.warnings(loss)),
+            truncation=self._truncation(settled.payload, added, certainty),
+            integers=frozenset(name for name in query.by if _spells_integers(name, domain)),
+        )
+        return answer if self.groups is None else answer.at(np.flatnonzero(self.groups))
+
+    def expected(self, loss: Loss, certainty: Certainty, *, rows: int | None = None) -> tuple[Expected, ...]:
+        """The errors to expect at a loss; see :func:`accuracy`."""
+        added = self.noises(loss)
+        errors = [
+            aggregate.expected(name, added[self._places(source)[0]], self.domain, certainty=certainty, rows=rows)
+            for name, aggregate, source in zip(self.query.labels, self.query.aggregates, self.source, strict=True)
+        ]
+        if self.truncation is not None:
+            names = ("rows left out by the bound", "units with rows left out by the bound")
+            for place, name in zip(self._places(self.truncation), names, strict=True):
+                noise = added[place]
+                errors.append(Expected(name, math.sqrt(noise.variance), float(certainty.half_width(noise)), "units"))
+        return tuple(errors)
+
+    def warnings(self, loss: Loss, *, rows: int | None = None) -> tuple[str, ...]:
+        """Which answers noise would drown at a loss; see :func:`drowned_queries`."""
+        said, added = [], self.noises(loss)
+        for name, aggregate, source in zip(self.query.labels, self.query.aggregates, self.source, strict=True):
+            rows_hidden = aggregate.outweighed(added[self._places(source)[0]], self.domain, _USUAL)
+            most = math.ceil(min(rows_hidden, _ALL_ROWS))
+            if rows is not None and most >= rows:
+                said.append(
+                    f"{name}: at this loss noise may outweigh all of {rows:,} rows; the answer would say nothing"
+                )
+            elif rows is None and most > MANY_ROWS:
+                said.append(
+                    f"{name}: at this loss noise may outweigh {most:,} rows; of fewer rows the answer says nothing"
+                )
+        return tuple(said)
+
+    def _standard_errors(self, loss: Loss) -> dict[str, float]:
+        """Standard errors by name, for the statement of a release."""
+        names = {"units": "", "rank": ", in rows of rank", "row": ", times the rows of a group"}
+        return {error.name + names[error.measure]: error.standard_error for error in self.expected(loss, _USUAL)}
+
+    def _truncation(
+        self, payload: Payload, added: Sequence[Additive], certainty: Certainty
+    ) -> CountedTruncation | None:
+        if self.truncation is None or self.query.truncation is None:
+            return None
+        rows, units = (
+            NoisyValue(*(float(part[0]) for part in certainty.counts(payload[str(place)], added[place]).arrays))
+            for place in self._places(self.truncation)
+        )
+        return CountedTruncation(rows, units, self.query.truncation)
+
+    def _places(self, table: int) -> range:
+        """Places of a table's questions."""
+        first = sum(len(before) for before in self.tables[:table])
+        return range(first, first + len(self.tables[table]))
+
+
+@cached(lambda key, plan: key[0].held_bytes + plan.held_bytes)  # a question is usually previewed and then asked
+def plan(query: Query, domain: Domain, view: BoundedView | None = None) -> Plan:
+    """Return the plan of a query whose values are all declared.
+
+    Args:
+        query: what is asked.
+        domain: of the rows.
+        view: whose rows they are, if they are of several tables.
+
+    Raises:
+        QueryError, DomainError: the query does not fit the domain, or no group can hold a row that it is about.
+    """
+    query = query.check(domain)
+    remaining = query.possible_groups(domain, view)
+    where = query.condition(domain)
+    text = words(query, where, domain)
+    axes = domain.axes(query.by)
+    by, groups = tuple(each.attribute for each in axes), tuple(each.groups for each in axes)
+    needed = [_by_groups(each.questions(by, where, domain), groups) for each in query.aggregates]
+    if query.truncation is not None:
+        needed.append((Dropped(query.truncation, where), Dropped(1, where)))
+    if len(needed) == 1:
+        return Plan(query, domain, tuple(needed), (0,), text, None, remaining)
+    distinct = sorted({_key(table): table for table in needed}.items())
+    places = {key: place for place, (key, _) in enumerate(distinct)}
+    source = tuple(places[_key(table)] for table in needed)
+    tables = tuple(table for _, table in distinct)
+    if query.truncation is None:
+        return Plan(query, domain, tables, source, text, None, remaining)
+    return Plan(query, domain, tables, source[:-1], text, source[-1], remaining)
+
+
+def _key(table: Sequence[Measurable]) -> str:
+    """Return the canonical form of a table, of a condition its digest."""
+    forms = [question.canonical() for question in table]
+    for question, form in zip(table, forms, strict=True):
+        where = question.table().where
+        form["where"] = None if where is None else where.digest
+    return json.dumps(forms, sort_keys=True)
+
+
+def _by_groups(questions: tuple[Measurable, ...], groups: Groups) -> tuple[Measurable, ...]:
+    """The same questions of coarser cells; a question of the cells of attributes stays what it always was."""
+    if all(group is None for group in groups):
+        return questions
+    assert all(isinstance(question, Marginal | Sum | Moments | Units | Bins) for question in questions)
+    return tuple(replace(question, groups=groups) for question in questions)  # type: ignore[type-var]
+
+
+def accuracy(
+    domain: Domain, query: Query, loss: Loss, *, confidence: Number, rows: int | None = None
+) -> tuple[Expected, ...]:
+    """The errors to expect of a query at a loss.
+
+    Args:
+        domain: the public description.
+        query: what would be asked.
+        loss: what it would cost in all.
+        confidence: of the intervals.
+        rows: rows supposed in each group, from 1; without it, errors of means and variances are those of one row,
+            which shrink in proportion to the number of rows.
+
+    Raises:
+        QueryError, DomainError: the query does not fit the domain.
+    """
+    expect(domain, Domain, "errors are those of a Domain")
+    refuse_no_query(query)
+    if rows is not None:
+        rows = whole(rows, "the rows supposed in a group are a whole number")
+    if rows is not None and rows < 1:
+        raise QueryError(f"suppose at least one row in a group, not {rows}", culprit=rows)
+    if query.discovered:
+        raise QueryError("how many values are found in the data, and which, is not known beforehand", culprit=query)
+    return plan(query, domain).expected(loss, Certainty.of(confidence), rows=rows)
+
+
+def cost(domain: Domain, query: Query, half_width: Number, *, confidence: Number, rows: int | None = None) -> Epsilon:
+    """The smallest pure epsilon, of three digits, at which no interval is wider than twice ``half_width``.
+
+    ``half_width`` is in the units of the answers; for quantiles it is a number of rows.
+
+    Raises:
+        LossError: a half-width that is not positive.
+        InfeasibleError: no epsilon up to a million is enough.
+    """
+    wanted = exact(half_width, name="error")
+    if wanted <= 0:
+        raise LossError(f"an error to aim at is greater than zero, not {half_width}", culprit=half_width)
+
+    def enough(thousandths: int, exponent: int) -> bool:
+        loss = Epsilon(Fraction(thousandths) * Fraction(10) ** exponent / _DIGITS)
+        try:
+            found = accuracy(domain, query, loss, confidence=confidence, rows=rows)
+        except LossError:  # so little that its noise does not fit 64 bits
+            return False
+        return all(expected.half_width <= wanted for expected in found)
+
+    accuracy(domain, query, Epsilon(1), confidence=confidence, rows=rows)  # refuses what cannot be asked at any loss
+    for exponent in range(_FINEST_EPSILON, 7):
+        if enough(_DIGITS, exponent):
+            low, high = _DIGITS // 10, _DIGITS
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (low, middle) if enough(middle, exponent) else (middle, high)
+            return Epsilon(Fraction(high) * Fraction(10) ** exponent / _DIGITS)
+    raise InfeasibleError("no loss makes the error that small; ask for a larger one", culprit=half_width)
+
+
+def drowned_queries(domain: Domain, query: Query, loss: Loss, *, rows: int | None = None) -> tuple[str, ...]:
+    """Which answers noise would drown at a loss, in sentences, before it is charged; it looks at no data.
+
+    Args:
+        domain: the public description.
+        query: what would be asked.
+        loss: what it would cost in all.
+        rows: a public number of rows of the table; without it, only noise of more than a thousand rows is told.
+
+    Raises:
+        QueryError, DomainError, LossError: as :func:`accuracy`.
+    """
+    refuse_no_query(query)
+    if query.discovered:
+        return ()
+    return plan(query, domain).warnings(loss, rows=rows)
+
+
+def _spells_integers(name: str, domain: Domain) -> bool:
+    """Whether the cells that one groups by are single whole numbers that fit 64 bits, and at most missing values."""
+    if name not in domain or unknown_code(domain[name]) is not None:
+        return False
+    attribute = domain[name]
+    if isinstance(attribute, Integer):
+        return attribute.edges is None and max(abs(attribute.minimum), abs(attribute.maximum)) < 1 << 63
+    if not isinstance(attribute, Categorical):
+        return False
+    return all(type(value) is int and abs(value) < 1 << 63 for value in attribute.values)
+
+
+def _cells(by: Sequence[str], axes: Sequence[Axis]) -> tuple[pa.Array, ...]:
+    """Labels of all cells in C order of the axes: an array of shape ``(cells,)`` a grouping, as they were asked for."""
+    if not axes:
+        return ()
+    import pyarrow as pa
+
+    sizes = [each.size for each in axes]
+    found = {}
+    for number, axis in enumerate(axes):
+        along = [1] * number + [axis.size] + [1] * (len(axes) - number - 1)
+        for grouping, own in zip(axis.groupings, axis.cells, strict=True):
+            places = np.broadcast_to(np.asarray(own, dtype=np.int32).reshape(along), sizes).reshape(-1)
+            found[grouping.name] = pa.DictionaryArray.from_arrays(places, pa.array(grouping.labels, pa.string()))
+    return tuple(found[name] for name in by)

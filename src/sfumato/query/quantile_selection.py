@@ -1,0 +1,142 @@
+"""One quantile chosen by the exponential mechanism.
+
+Everything is spent on one number: its error is a few rows of rank, at the price of the interval and of the other
+quantiles, which :func:`sfumato.query.ask` reads off a noisy tree of counts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sfumato.domain import Domain, Integer, Real
+from sfumato.domain.domain import numeric
+from sfumato.domain.predicate import Predicate
+from sfumato.errors import LossError, QueryError
+from sfumato.privacy.loss import Loss
+from sfumato.query.ask import CONFIDENCE
+from sfumato.query.hierarchical_histogram import Quantile, leaves
+from sfumato.query.question import Query
+from sfumato.vault.interface import Mechanisms, Payload, Request, VaultInterface, refuse_no_vault
+from sfumato.vault.mechanisms import selection, selection_charge
+from sfumato.vault.release import Release
+from sfumato.vault.scores import RankErrors
+
+if TYPE_CHECKING:
+    from sfumato.domain.view import BoundedView
+
+_PARTS = 4096
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ChosenQuantile(Release):
+    """A value near a quantile; ``expected_error`` bounds, with 95 %, by how many rows it misses the rank."""
+
+    value: float
+    quantile: Quantile
+
+    @property
+    def headline(self) -> str:
+        """The value."""
+        return f"{self.quantile} {self.value:.6g}"
+
+
+def choose_quantile(
+    vault: VaultInterface,
+    quantile: Quantile,
+    *,
+    loss: Loss,
+    where: Predicate | str | None = None,
+    retry_key: str | None = None,
+) -> ChosenQuantile:
+    """Choose a value near a quantile of the rows that meet a condition.
+
+    Exponential mechanism over a grid of up to 2^24 cells between the declared bounds, single integers where they are
+    no more; exact.  Neighbours, sensitivity and scores: :class:`sfumato.vault.scores.RankErrors`.  Loss: epsilon,
+    or what rho admits (:class:`sfumato.privacy.selection.Exponential`).  Source: Smith 2011, algorithm 2, on a grid.
+
+    Args:
+        vault: the protected table.
+        quantile: of which attribute, and which.
+        loss: what the release costs in all, for the unit of the vault's domain (add/remove).
+        where: None: all rows.
+        retry_key: the same for all attempts at one request.
+
+    Raises:
+        QueryError, DomainError: the question does not fit the domain, or no row that meets the condition can have a
+            value; nothing was spent.
+        LossError: no loss; nothing was spent.
+        BudgetError: the ledger refuses the charge; nothing was spent.
+    """
+    refuse_no_vault(vault)
+    if not isinstance(loss, Loss):
+        raise LossError("state a loss: Epsilon, Rho or EpsilonDelta", culprit=loss)
+    domain = vault.domain
+    query = Query((quantile,), where=where).check(domain)
+    where = query.condition(domain)
+    least, greatest = _possible_ends(quantile.of, where, domain, vault.view)
+    asked = rank_errors(domain, quantile, where)
+    mechanism = selection(domain, asked, loss)  # refuses what cannot be chosen, for free
+
+    def run(mechanisms: Mechanisms) -> Payload:
+        return {"cell": mechanisms.select(asked, loss)}
+
+    asked_for = Request("query", "choice", {"scores": asked.canonical()}, f"chosen {query.describe(domain)}")
+    settled = vault.release(asked_for, loss, run, charge=selection_charge(mechanism, loss), retry_key=retry_key)
+    bin_, part = divmod(int(settled.payload["cell"]), asked.parts)
+    start, end = asked.edges[bin_], asked.edges[bin_ + 1]
+    attribute = numeric(domain, quantile.of)
+    low = start + part * (end - start) / asked.parts
+    value = math.ceil(low) if isinstance(attribute, Integer) else low + (end - start) / asked.parts / 2
+    cells = (len(asked.edges) - 1) * asked.parts
+    # McSherry and Talwar 2007, Theorem 6: some cell misses nothing, and the rest are no more than all
+    missed = 2 * float(mechanism.sensitivity / mechanism.epsilon.value) * math.log(cells / float(1 - CONFIDENCE))
+    return ChosenQuantile(
+        guarantee=settled.guarantee,
+        cost=settled.cost,
+        expected_error={f"{quantile}, in rows of rank": missed / quantile.probability.denominator},
+        provenance=settled.provenance,
+        value=float(min(max(value, least), greatest)),
+        quantile=quantile,
+    )
+
+
+def _possible_ends(name: str, where: Predicate | None, domain: Domain, view: BoundedView | None) -> tuple[float, float]:
+    """Return the least and the greatest value of an attribute that rows which meet a condition can have.
+
+    Raises:
+        QueryError: they can have none.
+    """
+    attribute = numeric(domain, name)
+    if where is None and view is None:
+        return attribute.minimum, attribute.maximum
+    from sfumato.query.possible_groups import possible_cells
+
+    cells = possible_cells((name,), where, domain, view)
+    codes = range(attribute.declared) if cells is None else np.flatnonzero(cells[: attribute.declared]).tolist()
+    if not codes:
+        raise QueryError(
+            f"no row that meets this condition has a value of {name!r}; change the condition", culprit=where
+        )
+    greatest: float = attribute.bounds(codes[-1])[1]
+    if isinstance(attribute, Real) and not attribute.is_closed(codes[-1]):
+        greatest = math.nextafter(greatest, -math.inf)
+    return attribute.bounds(codes[0])[0], greatest
+
+
+def rank_errors(domain: Domain, quantile: Quantile, where: Predicate | None) -> RankErrors:
+    """The scores: bins of the attribute's quantiles, divided to single integers or into 4096 cells each.
+
+    Raises:
+        QueryError, DomainError: the attribute has no numbers, or there is none.
+    """
+    attribute = numeric(domain, quantile.of)
+    edges = leaves(domain, quantile.of).edges[0]
+    width = edges[1] - edges[0]
+    parts = min(_PARTS, int(width)) if isinstance(attribute, Integer) else _PARTS
+    if parts < 1:
+        raise QueryError(f"the bins of {quantile.of!r} are too narrow to be divided", culprit=quantile)
+    return RankErrors(quantile.of, quantile.probability, edges, parts, where)
