@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from fractions import Fraction
 
 import pytest
@@ -122,6 +123,23 @@ def test_numbers_with_a_fraction_of_zero_are_whole_and_codes_in_their_order(tmp_
     assert grade == Integer(name="grade", minimum=0, maximum=3, unknown=Unknown.CLAMP)
     assert code.values == tuple(f"V{number}" for number in range(12))
     assert some == Integer(name="some", minimum=0, maximum=2, unknown=Unknown.CLAMP, nullable=True)
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (b"a,b\n1,2\r\n3,4\n", 2),
+        (b"a,b\r\n1,2\r\n3,4\n5,6\r\n", 3),
+        (b"a,b\n" + b"1,2\n" * 5000 + b"3,4\r\n", 5002),
+        (b'a,b\n"x\r\ny",2\n3,4\r5,6\n', 4),
+    ],
+)
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
+def test_a_file_of_mixed_line_ends_is_refused_by_the_line(tmp_path, content, line, name):
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    with pytest.raises(TableError, match=f"{name}: line {line} ends in another way than the lines before; write"):
+        draft_domain(open_table(path))
 
 
 def test_odd_files_are_read_as_what_they_say(tmp_path):

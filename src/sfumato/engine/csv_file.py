@@ -76,6 +76,22 @@ class CsvFile:
         """Of the one file."""
         return stamps(str(self.path))
 
+    def odd_line_end(self) -> int | None:
+        """Return the number of the first line that ends in another way than the header; None if there is none.
+
+        DuckDB tells neither: it refuses the file without a line.  A line end within quotes is part of a value.
+        """
+        usual, within_quotes = "", False
+        with suppress(UnicodeError, OSError, EOFError), opened(self.path, self.format.encoding) as text:
+            for number, line in enumerate(text, 1):
+                body = line.rstrip("\r\n")
+                within_quotes ^= body.count('"') % 2 == 1
+                end = "" if within_quotes else line[len(body) :]
+                if end and usual and end != usual:
+                    return number
+                usual = usual or end
+        return None
+
     @cached_property
     def _in_utf8(self) -> Path:
         """A copy in UTF-8 for this user only, gone with the source.

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -187,9 +187,21 @@ class DuckTable:
         cursor.execute(f"CREATE TABLE {name} AS SELECT {listed} FROM ({select}) AS every_row")
         drop_beyond(cursor, name, encoding)
 
-    def reading(self) -> AbstractContextManager[Any]:
+    @contextmanager
+    def reading(self) -> Iterator[Any]:
         """A connection of its own for one piece of work; DuckDB's errors become ours, without their data values."""
-        return self.session.cursor(self.source.title)
+        try:
+            with self.session.cursor(self.source.title) as cursor:
+                yield cursor
+        except TableError as error:
+            line = self.source.odd_line_end() if isinstance(self.source, CsvFile) else None
+            if line is None or "line" in str(error).removeprefix(self.source.title):
+                raise
+            raise TableError(
+                f"{self.source.title}: line {line} ends in another way than the lines before; write all line ends "
+                "alike, as line feeds or as carriage returns with line feeds",
+                culprit=self.source.title,
+            ) from None
 
     def _described(self, *, empty: bool) -> tuple[Column, ...]:
         with self.reading() as cursor:
