@@ -79,7 +79,12 @@ class Ledger:
         return Reservation(self, event, retry_key=retry_key, admission=admission, noise_drawn=noise_drawn)
 
     def remaining(self, analyst: str | None = None) -> Account:
-        """What is left of the dataset's limit, or of an analyst's cap: ``.left`` exactly, ``str()`` in words."""
+        """Return what is left of the dataset's limit, or of an analyst's cap: ``.left`` exactly, ``str()`` in words.
+
+        Raises:
+            MovedLedgerError: an older copy of the ledger was restored, which knows less of what was spent.
+        """
+        self.refuse_set_back()
         with self._store.reading() as driver:
             if analyst is not None:
                 return journal.analyst_account(driver, self.dataset, analyst)

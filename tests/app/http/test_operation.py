@@ -130,6 +130,9 @@ def test_a_ledger_that_was_set_back_is_named_everywhere(url, people, caplog):
             found = reply.json()
             assert (found["type"], found["status"], found["charged"]) == ("/problems/ledger-moved", 503, False)
             assert any('"reason": "ledger-moved"' in record.getMessage() for record in caplog.records)
+            for path in ("/v1/datasets", "/v1/datasets/people", "/v1/datasets/people/budget"):
+                found = ask(each, "GET", path, ana).json()
+                assert (found["type"], found["status"], "left" in found) == ("/problems/ledger-moved", 503, False)
         with closing(Service(url)) as restarted:  # by somebody who goes on with what there is
             assert ask(restarted, "GET", "/readyz").is_success
 
