@@ -8,8 +8,7 @@ Aggregates: COUNT(*), COUNT(a), COUNT(DISTINCT id of the unit), SUM, AVG, VAR_PO
 PERCENTILE_CONT(p) WITHIN GROUP (ORDER BY a), MIN, MAX.  WHERE: comparisons of declared attributes with literals,
 IN, BETWEEN, IS NULL, AND, OR, NOT.  Names that are not quoted are found in any case.  Everything that is not
 listed is refused by construction: the tree that sqlglot parses is matched node by node, and nothing is ever sent
-to an engine.  There is no expression whose failure could depend on data.  Plain statements are
-read without the parser (:mod:`sfumato.query.plain_statement`), to the same questions.
+to an engine.  There is no expression whose failure could depend on data.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from sfumato.domain.domain import numeric
 from sfumato.errors import DomainError, QueryError, SfumatoError
 from sfumato.query.aggregate import Aggregate, Average, Count, Distinct, Total, Variance
 from sfumato.query.hierarchical_histogram import Extreme, Quantile
-from sfumato.query.plain_statement import plain_statement
 from sfumato.query.question import Query
 from sfumato.query.sql_condition import Place, condition, level_of, name_of, number, parsed, refuse, refuse_clause
 
@@ -50,9 +48,6 @@ def parse(text: str, domain: Domain, *, discoverable: Sequence[str] = ()) -> Que
 
 @cached(lambda key, query: 500 + len(key[0]) + query.held_bytes)  # a statement is usually previewed and then asked
 def _parse(text: str, domain: Domain, discoverable: tuple[str, ...]) -> Query:
-    plain = None if discoverable else plain_query(text, domain)
-    if plain is not None:
-        return plain
     from sqlglot import exp
 
     select = parsed(text)
@@ -62,23 +57,6 @@ def _parse(text: str, domain: Domain, discoverable: tuple[str, ...]) -> Query:
         return _Reader(text, domain, _Columns(text, domain, discoverable)).query(select)
     except RecursionError:
         raise QueryError(f"{Place(1, 1)}: this is nested too deeply", culprit=Place(1, 1)) from None
-
-
-def plain_query(text: str, domain: Domain) -> Query | None:
-    """The question that a statement asks, where it is plain and fits the domain.
-
-    >>> from sfumato.domain import Integer, Unknown
-    >>> ages = Domain((Integer(name="age", minimum=0, maximum=3, unknown=Unknown.CLAMP),))
-    >>> plain_query("SELECT COUNT(*) FROM t WHERE age >= 2", ages).labels
-    ('count(*)',)
-    """
-    found = plain_statement(text, domain)
-    if found is None:
-        return None
-    try:
-        return Query(found.aggregates, by=found.by, where=found.where, names=found.names).check(domain)
-    except (SfumatoError, RecursionError):
-        return None  # the parser says what is wrong, and where
 
 
 def read_select(text: str, select: Any, domain: Domain) -> Query:  # noqa: ANN401  (sqlglot's own)

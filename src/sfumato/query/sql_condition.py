@@ -14,7 +14,6 @@ from sfumato.domain.calendar import known_part, known_period
 from sfumato.domain.predicate import Predicate
 from sfumato.errors import LossError, QueryError, SfumatoError
 from sfumato.privacy.loss import exact
-from sfumato.query.plain_statement import plain_condition
 from sfumato.query.three_valued import Comparison, Condition, Literal, among, compare, either, every, missing
 
 LONGEST = 1_000_000  # characters of a statement, or of a condition
@@ -179,9 +178,6 @@ def read_condition(text: str, domain: Domain) -> Predicate:
     Raises:
         QueryError: anything outside the subset, with its place.
     """
-    plain = plain_condition(text, domain)
-    if plain is not None:
-        return plain
     tree = parsed(text)
     if type(tree).__name__ in ("Select", "Union", "Alias", "Command"):
         raise refuse(text, tree, "a condition stands here, such as age >= 18")
