@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import tracemalloc
 from datetime import date
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import sfumato as sf
+from sfumato import query
 from sfumato.app.ui.question_form import Controls
 from sfumato.domain import Domain, Grain, Integer, Timestamp, Unknown
 from sfumato.errors import DomainError, QueryError
@@ -67,6 +69,13 @@ def test_conditions_on_a_billion_cells_count_rows(vault):
     for where, kept in ((f"x IN ({listed})", np.isin(ROWS, ROWS[:500])), ("NOT x < 5000000", ROWS >= 5_000_000)):
         found = sql(vault, f"SELECT COUNT(x) FROM t WHERE {where}", loss=HUGE).value.estimate
         assert round(found) == (kept & ~MISSING).sum()
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_a_quantile_is_chosen_among_a_billion_cells_that_a_condition_leaves(vault):
+    for where, low, high in (("x < 5000000", 0, 4_999_999), ("NOT x < 5000000 AND b > 2", 5_000_000, CELLS - 1)):
+        chosen = query.choose_quantile(vault, query.Quantile("x", Fraction(1, 2)), loss=sf.Epsilon(1), where=where)
+        assert low <= chosen.value <= high
 
 
 @pytest.mark.usefixtures("little_memory")

@@ -132,6 +132,14 @@ def test_a_group_is_shown_if_some_cell_in_it_meets_the_condition(simulated, wher
     assert keys(simulated, Query((query.Count(),), by=tuple(by), where=where)) == wanted
 
 
+@settings(max_examples=150, deadline=None)
+@given(where=CONDITIONS, name=st.sampled_from(DOMAIN.names))
+def test_the_span_of_an_attribute_ends_with_the_codes_that_meet_the_condition(where, name) -> None:
+    codes = [cell[name] for cell in every_cell(DOMAIN) if holds(where, cell) and cell[name] < DOMAIN[name].declared]
+    wanted = (min(codes), max(codes)) if codes else None
+    assert possible_groups.possible_span(name, where, DOMAIN) == wanted
+
+
 @settings(max_examples=60, deadline=None)
 @given(where=CONDITIONS, by=st.lists(st.sampled_from(GROUPINGS), min_size=1, max_size=2, unique=True))
 def test_beyond_the_bound_on_work_no_group_with_a_row_is_left_out(where, by) -> None:

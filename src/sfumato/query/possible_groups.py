@@ -52,7 +52,7 @@ def possible_groups(
     Raises:
         QueryError: it leaves no group.
     """
-    found = possible_cells(by, where, domain, view)
+    found = _possible(by, where, domain) if view is None else _possible_of_view(by, where, domain, view.view)
     if found is not None and not found.any():
         raise QueryError(
             "no group can hold a row that meets the condition: change the condition, or group by something else",
@@ -61,11 +61,37 @@ def possible_groups(
     return found
 
 
-def possible_cells(
-    by: tuple[str, ...], where: Predicate | None, domain: Domain, view: BoundedView | None = None
-) -> _Mask | None:
-    """Return what :func:`possible_groups` returns, also if a condition leaves nothing."""
-    return _possible(by, where, domain) if view is None else _possible_of_view(by, where, domain, view.view)
+def possible_span(
+    name: str, where: Predicate | None, domain: Domain, view: BoundedView | None = None
+) -> tuple[int, int] | None:
+    """Return the least and the greatest declared code of an attribute in rows that meet a condition; None if none.
+
+    Codes that no comparison separates are looked at as one code, so that memory does not grow with the cells.
+
+    Args:
+        name: of the attribute.
+        where: None: all rows.
+        domain: the public description of the rows.
+        view: whose rows they are, if they are of several tables; its conditions count as well.
+    """
+    met, attributes = (where, domain) if view is None else _with_view(where, domain, view.view)
+    attribute = domain[name]
+    if met is None:
+        return 0, attribute.declared - 1
+    named = (bound for leaf in met.fold(_LEAVES) if leaf.attribute == name for bound in leaf.codes.bounds)
+    edges = sorted({0, attribute.declared, attribute.size, *named})
+    run = Integer(name=name, minimum=0, maximum=len(edges) - 2, unknown=Unknown.CLAMP)
+    runs = Domain(tuple(run if each.name == name else each for each in attributes))
+
+    def of_runs(leaf: Among) -> Among:
+        if leaf.attribute != name:
+            return leaf
+        return Among(name, CodeRanges(tuple(bisect_left(edges, bound) for bound in leaf.codes.bounds)))
+
+    left = _Search(_axes((name,), runs), runs).left(normal(_folded(met, of_runs), runs))
+    declared = bisect_left(edges, attribute.declared)
+    places = range(declared) if left is None else np.flatnonzero(left[:declared])
+    return (edges[places[0]], edges[places[-1] + 1] - 1) if len(places) else None
 
 
 @cached(lambda key, found: 1_000 + (key[1].held_bytes if key[1] else 0) + (0 if found is None else found.nbytes))
@@ -74,12 +100,15 @@ def _possible(by: tuple[str, ...], where: Predicate | None, domain: Domain) -> _
 
 
 def _possible_of_view(by: tuple[str, ...], where: Predicate | None, domain: Domain, view: View) -> _Mask | None:
+    met, attributes = _with_view(where, domain, view)
+    return None if met is None else _Search(_axes(by, domain), attributes).left(normal(met, attributes))
+
+
+def _with_view(where: Predicate | None, domain: Domain, view: View) -> tuple[Predicate | None, Domain]:
+    """Return a condition together with those of a view, and the domain of all attributes that it names."""
     known = _RowConditions()
-    parts = [part for part in (known.of(view), where) if part is not None]
-    if not parts:
-        return None
-    whole = Domain((*domain, *known.hidden.values()))
-    return _Search(_axes(by, domain), whole).left(normal(All(tuple(parts)), whole))
+    met = _met(known.of(view), where)
+    return met, Domain((*domain, *known.hidden.values()))
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,6 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from sfumato.domain import Domain, Integer, Real
 from sfumato.domain.domain import numeric
 from sfumato.domain.predicate import Predicate
@@ -113,18 +111,18 @@ def _possible_ends(name: str, where: Predicate | None, domain: Domain, view: Bou
     attribute = numeric(domain, name)
     if where is None and view is None:
         return attribute.minimum, attribute.maximum
-    from sfumato.query.possible_groups import possible_cells
+    from sfumato.query.possible_groups import possible_span
 
-    cells = possible_cells((name,), where, domain, view)
-    codes = range(attribute.declared) if cells is None else np.flatnonzero(cells[: attribute.declared]).tolist()
-    if not codes:
+    span = possible_span(name, where, domain, view)
+    if span is None:
         raise QueryError(
             f"no row that meets this condition has a value of {name!r}; change the condition", culprit=where
         )
-    greatest: float = attribute.bounds(codes[-1])[1]
-    if isinstance(attribute, Real) and not attribute.is_closed(codes[-1]):
+    least, last = span
+    greatest: float = attribute.bounds(last)[1]
+    if isinstance(attribute, Real) and not attribute.is_closed(last):
         greatest = math.nextafter(greatest, -math.inf)
-    return attribute.bounds(codes[0])[0], greatest
+    return attribute.bounds(least)[0], greatest
 
 
 def rank_errors(domain: Domain, quantile: Quantile, where: Predicate | None) -> RankErrors:
