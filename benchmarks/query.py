@@ -123,7 +123,7 @@ def _sfumato(seconds: float, url: str) -> dict:
     from sfumato.ledger.data_versions import UNDECLARED
     from sfumato.privacy.loss import Epsilon
     from sfumato.query import ask, choose_quantile
-    from sfumato.query.hierarchical_histogram import Quantile
+    from sfumato.query.aggregates import Quantile
     from sfumato.query.select_statement import parse
     from sfumato.vault.simulated import SimulatedVault
     from sfumato.vault.vault import Vault

@@ -13,8 +13,7 @@ from sfumato.domain.predicate import All, Among, Not
 from sfumato.domain.predicate import Any as Either
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.query import all_ranges, answer_batch, ask, cells_of, choose_quantile, prefixes, ranges, rectangles, sql
-from sfumato.query.aggregate import Average, Count, Distinct, Total, Variance
-from sfumato.query.hierarchical_histogram import Extreme, Quantile
+from sfumato.query.aggregates import Average, Count, Distinct, Extreme, Quantile, Total, Variance
 from sfumato.query.question import Query
 from sfumato.vault.release import loss_json
 

@@ -10,8 +10,7 @@ import pytest
 from sfumato.errors import BudgetError, DomainError, LossError, QueryError
 from sfumato.privacy.loss import NOTHING, Epsilon, EpsilonDelta, Rho
 from sfumato.query import accuracy, ask, cost, count, median, non_negative_integers, sql, table
-from sfumato.query.aggregate import Average, Count, Distinct, Total, Variance
-from sfumato.query.hierarchical_histogram import Extreme, Quantile
+from sfumato.query.aggregates import Average, Count, Distinct, Extreme, Quantile, Total, Variance
 from sfumato.query.question import Query
 from sfumato.query.select_statement import parse
 from sfumato.vault.simulated import SimulatedVault

@@ -10,7 +10,7 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import DomainError, LossError, QueryError
 from sfumato.privacy.loss import NOTHING, Epsilon, Rho
 from sfumato.query import ask, choose_quantile
-from sfumato.query.hierarchical_histogram import Quantile
+from sfumato.query.aggregates import Quantile
 from sfumato.query.question import Query
 from sfumato.query.select_statement import parse
 from sfumato.vault.simulated import SimulatedVault

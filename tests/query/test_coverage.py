@@ -18,8 +18,7 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.query import accuracy, ask
-from sfumato.query.aggregate import Average, Certainty, Count, Total, Variance
-from sfumato.query.hierarchical_histogram import Extreme, Quantile
+from sfumato.query.aggregates import Average, Certainty, Count, Extreme, Quantile, Total, Variance
 from sfumato.query.question import Query
 from sfumato.vault.simulated import SimulatedVault
 

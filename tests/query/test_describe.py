@@ -9,7 +9,7 @@ from sfumato.domain import Categorical, Domain, Unknown
 from sfumato.domain.predicate import Among
 from sfumato.privacy.loss import Epsilon, EpsilonDelta
 from sfumato.query import ask, count, sql
-from sfumato.query.aggregate import Distinct
+from sfumato.query.aggregates import Distinct
 from sfumato.query.question import Query
 from sfumato.query.select_statement import parse
 

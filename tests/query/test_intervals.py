@@ -18,8 +18,8 @@ from sfumato.privacy.loss import Epsilon
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from sfumato.query import answer as answers
 from sfumato.query import ask, count, table, total
-from sfumato.query.aggregate import Average, Certainty, Count, Total, Variance
-from sfumato.query.hierarchical_histogram import outermost_bins, possible_bins
+from sfumato.query.aggregates import Average, Certainty, Count, Total, Variance
+from sfumato.query.aggregates.bins import outermost_bins, possible_bins
 from sfumato.query.select_statement import parse
 from sfumato.vault.simulated import SimulatedVault
 

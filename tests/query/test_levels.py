@@ -16,8 +16,7 @@ from sfumato.engine.open import open_table
 from sfumato.errors import DomainError, QueryError
 from sfumato.privacy.loss import Epsilon
 from sfumato.query import ask, sql, table
-from sfumato.query.aggregate import Average, Count, Distinct, Total, Variance
-from sfumato.query.hierarchical_histogram import Quantile
+from sfumato.query.aggregates import Average, Count, Distinct, Quantile, Total, Variance
 from sfumato.query.plan import plan
 from sfumato.query.question import Query, count
 from sfumato.query.select_statement import parse as statement

@@ -19,8 +19,7 @@ from sfumato.ledger import open_ledger
 from sfumato.ledger.data_versions import UNDECLARED
 from sfumato.privacy.loss import NOTHING, Epsilon, EpsilonDelta, Rho
 from sfumato.query import Adaptive, Session, accuracy, answer_batch, ask, choose_quantile, cost, count, sql
-from sfumato.query.aggregate import Average, Count, Distinct, Total, Variance
-from sfumato.query.hierarchical_histogram import Extreme, Quantile
+from sfumato.query.aggregates import FORMS, Average, Count, Distinct, Quantile, Takes, Total
 from sfumato.query.question import Query
 from sfumato.query.select_statement import parse
 from sfumato.vault.simulated import SimulatedVault
@@ -56,17 +55,17 @@ conditions = st.none() | st.recursive(
     lambda part: st.builds(lambda *parts: All(parts), part, part) | st.builds(Not, part) | st.builds(Any, st.just(())),
     max_leaves=4,
 )
+
+
+def forms_with(form):
+    """A form with what stands in its parentheses; a wrong number is refused when the aggregate is made."""
+    attribute = {Takes.NOTHING: (), Takes.ATTRIBUTE: (st.none() | names,), Takes.NUMBER: (numbers,)}[form.takes]
+    return st.tuples(st.just(form.make), st.tuples(*attribute, *(probabilities for _ in form.parameters)))
+
+
 aggregates = rarely(
     st.sampled_from(["count(*)", None, Count]),
-    st.one_of(
-        st.builds(Count, st.none() | names),
-        st.just(Distinct()),
-        st.builds(Total, numbers),
-        st.builds(Average, numbers),
-        st.builds(Variance, numbers),
-        st.builds(lambda name, at: ("quantile", name, at), numbers, probabilities),
-        st.builds(Extreme, numbers, st.booleans()),
-    ),
+    st.one_of([forms_with(form) for form in FORMS]),
 )
 losses = rarely(
     st.sampled_from([None, 1.0, "1", Epsilon("1e-40")]), st.sampled_from([Epsilon(1), Rho(1), EpsilonDelta(1, "1e-6")])
@@ -87,7 +86,7 @@ asked = st.fixed_dictionaries(
 
 
 def built(parts):
-    found = [Quantile(*each[1:]) if isinstance(each, tuple) else each for each in parts["aggregates"]]
+    found = [each[0](*each[1]) if isinstance(each, tuple) else each for each in parts["aggregates"]]
     return Query(**{**parts, "aggregates": tuple(found)})
 
 
@@ -155,7 +154,9 @@ def test_statements_that_parse_but_cannot_be_asked_are_free(people):
 
 
 BOUNDS = [(-1.7e308, 1.7e308), (0.0, 1.7e308), (0.0, 5e-324), (-5e-324, 1e-300), (1.0, 1.0000000000000002)]
-OF_NUMBERS = [Count("x"), Total("x"), Average("x"), Variance("x"), Quantile("x", Fraction(1, 2)), Extreme("x", True)]
+OF_NUMBERS = [
+    form.make("x", *(Fraction(1, 2) for _ in form.parameters)) for form in FORMS if form.takes is not Takes.NOTHING
+]
 
 
 @pytest.mark.parametrize("bounds", BOUNDS, ids=str)

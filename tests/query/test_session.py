@@ -9,7 +9,7 @@ from sfumato.errors import BudgetError, LossError, QueryError
 from sfumato.ledger.account import Account
 from sfumato.privacy.loss import NOTHING, Epsilon, EpsilonDelta, Rho
 from sfumato.query import Adaptive, Session, ask, count, mean, sql, table, total
-from sfumato.query.aggregate import Average, Total
+from sfumato.query.aggregates import Average, Total
 from sfumato.query.question import Query
 
 QUESTIONS = [count(), table("sex"), table("age"), Query((Average("age"),)), Query((Total("age"),))]

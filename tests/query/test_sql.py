@@ -17,8 +17,7 @@ from sfumato.domain.predicate import Among
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
 from sfumato.errors import QueryError
-from sfumato.query.aggregate import Average, Count, Distinct, Total, Variance
-from sfumato.query.hierarchical_histogram import Extreme, Quantile
+from sfumato.query.aggregates import Average, Count, Distinct, Extreme, Quantile, Total, Variance
 from sfumato.query.plan import plan
 from sfumato.query.select_statement import parse
 from sfumato.query.sql_condition import Place, read_condition

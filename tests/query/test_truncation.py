@@ -15,7 +15,7 @@ from sfumato.engine.open import open_table
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import Epsilon
 from sfumato.query import accuracy, ask, count, drowned_queries, mean, sql, table, total
-from sfumato.query.aggregate import Count
+from sfumato.query.aggregates import Count
 from sfumato.query.plan import plan
 from sfumato.query.question import Query
 from sfumato.query.select_statement import parse

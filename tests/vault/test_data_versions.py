@@ -15,7 +15,7 @@ from sfumato.domain import Categorical, Domain, Unit, Unknown, parse
 from sfumato.errors import VersionError
 from sfumato.ledger import Kind, open_ledger
 from sfumato.privacy.loss import Epsilon, EpsilonDelta
-from sfumato.query.aggregate import Distinct
+from sfumato.query.aggregates import Distinct
 from sfumato.query.ask import ask
 from sfumato.query.question import Query
 from sfumato.vault.dropped_rows import Dropped

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from typing import Any as Anything
 
 from sfumato.domain.predicate import All, Among, Any, Not
-from sfumato.query.aggregate import Average, Count, Distinct, Total, Variance
+from sfumato.query.aggregates import Average, Count, Distinct, Extreme, Quantile, Total, Variance
 from sfumato.query.answer import Answer, NoisyValue, non_negative_integers
 from sfumato.query.ask import ask, sql, view
-from sfumato.query.hierarchical_histogram import Extreme, Quantile
 from sfumato.query.plan import accuracy, cost, drowned_queries
 from sfumato.query.quantile_selection import choose_quantile
 from sfumato.query.question import Query, count, mean, median, table, total

@@ -20,7 +20,7 @@ from sfumato.arguments import expect
 from sfumato.domain.attribute import EXTRA
 from sfumato.errors import QueryError
 from sfumato.model.factor import FloatArray, project_to_total
-from sfumato.query.aggregate import Estimates
+from sfumato.query.aggregates import Estimates
 from sfumato.query.question import BOUNDED, Query
 from sfumato.vault.release import Release, ReleasedRows
 

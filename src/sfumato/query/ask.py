@@ -17,7 +17,7 @@ from sfumato.domain import Domain
 from sfumato.errors import LossError, QueryError
 from sfumato.privacy.loss import Charge, EpsilonDelta, Loss, Number
 from sfumato.privacy.selection import StabilityThreshold
-from sfumato.query.aggregate import Certainty
+from sfumato.query.aggregates import Certainty
 from sfumato.query.answer import Answer
 from sfumato.query.plan import plan
 from sfumato.query.question import Query, refuse_no_query

@@ -18,7 +18,7 @@ from sfumato.domain.domain import numeric
 from sfumato.domain.predicate import All, Predicate, holds_at_cells, named
 from sfumato.model.factor import FloatArray
 from sfumato.model.noisy_table import NoisyTable
-from sfumato.query.aggregate import Certainty
+from sfumato.query.aggregates import Certainty
 from sfumato.query.answer import NoisyValue
 
 _LEAST_DENOMINATOR = 5.0

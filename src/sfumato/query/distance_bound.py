@@ -18,7 +18,7 @@ import numpy as np
 from sfumato.domain import Domain
 from sfumato.model.factor import FloatArray
 from sfumato.model.noisy_table import NoisyDistance, NoisyTable, whole_counts
-from sfumato.query.aggregate import Certainty
+from sfumato.query.aggregates import Certainty
 from sfumato.query.direct_estimate import ProjectedCounts, Term, estimate, term_weights
 
 _OF_DISTANCE = Fraction(4, 5)  # of what the bound may miss: the rest is of the number of rows

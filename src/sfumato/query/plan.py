@@ -27,7 +27,7 @@ from sfumato.domain.attribute import unknown_code
 from sfumato.domain.view import BoundedView
 from sfumato.errors import InfeasibleError, LossError, QueryError
 from sfumato.privacy.loss import Epsilon, Loss, Number, exact
-from sfumato.query.aggregate import Certainty, Expected
+from sfumato.query.aggregates import Certainty, Expected
 from sfumato.query.answer import Answer, CountedTruncation, NoisyValue
 from sfumato.query.question import Query, refuse_no_query, words
 from sfumato.vault.dropped_rows import Dropped

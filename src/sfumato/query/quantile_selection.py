@@ -15,8 +15,9 @@ from sfumato.domain.domain import numeric
 from sfumato.domain.predicate import Predicate
 from sfumato.errors import LossError, QueryError
 from sfumato.privacy.loss import Loss
+from sfumato.query.aggregates import Quantile
+from sfumato.query.aggregates.bins import leaves
 from sfumato.query.ask import CONFIDENCE
-from sfumato.query.hierarchical_histogram import Quantile, leaves
 from sfumato.query.question import Query
 from sfumato.vault.interface import Mechanisms, Payload, Request, VaultInterface, refuse_no_vault
 from sfumato.vault.mechanisms import selection, selection_charge

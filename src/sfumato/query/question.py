@@ -18,8 +18,7 @@ from sfumato.domain.predicate import Among, Predicate
 from sfumato.domain.view import BoundedView
 from sfumato.domain.view_words import describe_condition, left_out, may_cut
 from sfumato.errors import QueryError, counted
-from sfumato.query.aggregate import Aggregate, Average, Count, Distinct, Total
-from sfumato.query.hierarchical_histogram import Quantile
+from sfumato.query.aggregates import Aggregate, Average, Count, Distinct, Quantile, Total
 from sfumato.query.three_valued import normal
 
 if TYPE_CHECKING:

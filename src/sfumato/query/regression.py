@@ -23,7 +23,7 @@ from sfumato.domain.view_words import describe_condition
 from sfumato.errors import QueryError
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Loss, Number
-from sfumato.query.aggregate import Certainty
+from sfumato.query.aggregates import Certainty
 from sfumato.query.answer import NoisyValue
 from sfumato.query.ask import CONFIDENCE
 from sfumato.query.question import count

@@ -24,15 +24,14 @@ from typing import Protocol, TypeAlias
 import numpy as np
 
 from sfumato.domain import Domain, Role
-from sfumato.domain.attribute import null_code
 from sfumato.domain.domain import numeric
-from sfumato.domain.predicate import All, Among, Not, Predicate, named
+from sfumato.domain.predicate import All, Predicate, named
 from sfumato.domain.view_words import describe_condition
 from sfumato.errors import LossError, QueryError, SizeError
 from sfumato.model.factor import FloatArray
 from sfumato.model.noisy_table import NoisyDistance, NoisyTable
 from sfumato.privacy.loss import Number, exact
-from sfumato.query.aggregate import Average, Certainty, Count, Total
+from sfumato.query.aggregates import Certainty
 from sfumato.query.answer import NoisyValue
 from sfumato.query.ask import CONFIDENCE
 from sfumato.query.direct_estimate import ProjectedCounts, Term, estimate, term_weights
@@ -219,21 +218,13 @@ def _term(asked: Asked, sign: int, domain: Domain) -> Term:
         raise QueryError("an interval is of one number: ask one count, sum or mean, without groups", culprit=query)
     (aggregate,) = query.aggregates
     where, words, remarks = query.condition(domain), query.describe(domain), query.meaning(domain)
-    match aggregate:
-        case Count(of=None):
-            return Term(sign, where, None, False, None, words, remarks)
-        case Count(of=str(name)):
-            code = null_code(domain[name])
-            there = where if code is None else _both(where, Not(Among(name, [code])))
-            return Term(sign, there, None, False, None, words, remarks)
-        case Total(of=name) | Average(of=name):
-            valued = _both(where, Among(name, range(domain[name].declared)))
-            ratio = isinstance(aggregate, Average)
-            return Term(sign, valued, name, ratio, valued if ratio else None, words, remarks)
-        case _:
-            raise QueryError(
-                f"there are intervals of counts, sums, means and shares, not of {aggregate}", culprit=aggregate
-            )
+    read = aggregate.on_released_tables(domain)
+    if read is None:
+        raise QueryError(
+            f"there are intervals of counts, sums, means and shares, not of {aggregate}", culprit=aggregate
+        )
+    valued = where if read.valued is None else _both(where, read.valued)
+    return Term(sign, valued, read.of, read.ratio, valued if read.ratio else None, words, remarks)
 
 
 def _query(asked: object, domain: Domain) -> Query:

@@ -4,8 +4,8 @@
 
 GROUP BY, and the attributes of WHERE, may be levels of declared hierarchies, as ``chapter(diag)``.
 
-Aggregates: COUNT(*), COUNT(a), COUNT(DISTINCT id of the unit), SUM, AVG, VAR_POP, STDDEV_POP, MEDIAN, QUANTILE(a, p),
-PERCENTILE_CONT(p) WITHIN GROUP (ORDER BY a), MIN, MAX.  WHERE: comparisons of declared attributes with literals,
+Aggregates: COUNT(*), COUNT(a), COUNT(DISTINCT id of the unit), the functions of :data:`sfumato.query.aggregates.FORMS`,
+PERCENTILE_CONT(p) WITHIN GROUP (ORDER BY a).  WHERE: comparisons of declared attributes with literals,
 IN, BETWEEN, IS NULL, AND, OR, NOT.  Names that are not quoted are found in any case.  Everything that is not
 listed is refused by construction: the tree that sqlglot parses is matched node by node, and nothing is ever sent
 to an engine.  There is no expression whose failure could depend on data.
@@ -15,18 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from sfumato.bounded_cache import cached
 from sfumato.domain import Domain
 from sfumato.domain.domain import numeric
 from sfumato.errors import DomainError, QueryError, SfumatoError
-from sfumato.query.aggregate import Aggregate, Average, Count, Distinct, Total, Variance
-from sfumato.query.hierarchical_histogram import Extreme, Quantile
+from sfumato.query.aggregates import FORMS, Aggregate, AggregateForm, Count, Distinct, Takes
 from sfumato.query.question import Query
 from sfumato.query.sql_condition import Place, condition, level_of, name_of, number, parsed, refuse, refuse_clause
 
+_NUMBERS = {form.function: form for form in FORMS if form.takes is Takes.NUMBER}
 _CLAUSES = {"expressions": "", "from_": "", "where": "", "group": ""}
 
 
@@ -133,7 +132,10 @@ class _Reader:
         names: list[str] = []
         for column in columns:
             node, name = (column.this, column.alias) if isinstance(column, exp.Alias) else (column, None)
-            if isinstance(node, exp.Column) or level_of(self.text, node, self.domain) is not None:
+            grouped = isinstance(node, exp.Column) or (
+                _form(node) is None and level_of(self.text, node, self.domain) is not None
+            )
+            if grouped:
                 if self.read.group(node) not in by:
                     raise refuse(self.text, node, "a plain attribute in SELECT also stands in GROUP BY")
                 continue
@@ -180,7 +182,7 @@ class _Columns:
             raise refuse(self.text, column, str(error)) from None
         return name
 
-    def aggregate(self, node: Any) -> Aggregate:  # noqa: ANN401, C901  (one case an aggregate)
+    def aggregate(self, node: Any) -> Aggregate:  # noqa: ANN401
         """The aggregate that a node asks for.
 
         Raises:
@@ -191,33 +193,17 @@ class _Columns:
         match node:
             case exp.Count():
                 return self._count(node)
-            case exp.Sum():
-                return Total(self._number(node, node.this))
-            case exp.Avg():
-                return Average(self._number(node, node.this))
-            case exp.VariancePop():
-                return Variance(self._number(node, node.this))
-            case exp.StddevPop():
-                return Variance(self._number(node, node.this), root=True)
-            case exp.Min() | exp.Max():
-                self._only(node, "this")
-                return Extreme(self._number(node, node.this), isinstance(node, exp.Max))
-            case exp.Median():
-                return self._quantile(node, node.this, None)
-            case exp.Quantile():
-                return self._quantile(node, node.this, node.args["quantile"])
             case exp.WithinGroup(this=exp.PercentileCont(this=share), expression=exp.Order(expressions=[ordered])):
                 if ordered.args.get("desc"):
                     raise refuse(self.text, ordered, "order ascending")
-                return self._quantile(node, ordered.this, share)
+                return self._of_number(node, _NUMBERS["QUANTILE"], [ordered.this, share])
             case exp.Variance() | exp.Stddev() | exp.StddevSamp():
                 raise refuse(self.text, node, "write VAR_POP or STDDEV_POP: the sample's own size is not known exactly")
-            case _:
-                raise refuse(
-                    self.text,
-                    node,
-                    "ask COUNT, SUM, AVG, VAR_POP, STDDEV_POP, MEDIAN, QUANTILE, MIN or MAX of an attribute",
-                )
+        form = _form(node)
+        if form is None:
+            *others, last = dict.fromkeys(each.function for each in FORMS)
+            raise refuse(self.text, node, f"ask {', '.join(others)} or {last} of an attribute")
+        return self._of_number(node, form, list(node.iter_expressions()))
 
     def _count(self, node: Any) -> Aggregate:  # noqa: ANN401
         from sqlglot import exp
@@ -240,27 +226,28 @@ class _Columns:
             case _:
                 raise refuse(self.text, node, "count *, an attribute, or DISTINCT the id of the unit of privacy")
 
-    def _quantile(self, node: Any, column: Any, share: Any) -> Aggregate:  # noqa: ANN401
-        if share is None:
-            self._only(node, "this")
-        probability = Fraction(1, 2) if share is None else number(self.text, share)
-        name = self._number(None, column)
-        try:
-            return Quantile(name, probability)
-        except QueryError as error:
-            raise refuse(self.text, share or node, str(error)) from None
-
-    def _number(self, node: Any, column: Any) -> str:  # noqa: ANN401
-        """A numeric attribute; ``node`` takes nothing else."""
-        if node is not None:
-            self._only(node, "this")
-        name = self.attribute(column)
+    def _of_number(self, node: Any, form: AggregateForm, given: Sequence[Any]) -> Aggregate:  # noqa: ANN401
+        """Build an aggregate of a numeric attribute, which is given first; its parameters follow."""
+        if len(given) != 1 + len(form.parameters):
+            takes = " and ".join(["one attribute", *(f"a {name}" for name in form.parameters)])
+            raise refuse(self.text, node, f"{form.function} takes {takes} and nothing else")
+        column, *shares = given
+        name, numbers = self.attribute(column), [number(self.text, share) for share in shares]
         try:
             numeric(self.domain, name)
         except QueryError as error:
             raise refuse(self.text, column, str(error)) from None
-        return name
+        try:
+            return form.make(name, *numbers)
+        except QueryError as error:
+            raise refuse(self.text, shares[0] if shares else node, str(error)) from None
 
-    def _only(self, node: Any, *allowed: str) -> None:  # noqa: ANN401
-        if any(value for name, value in node.args.items() if name not in allowed):
-            raise refuse(self.text, node, "an aggregate takes one attribute and nothing else")
+
+def _form(node: Any) -> AggregateForm | None:  # noqa: ANN401
+    """Return the aggregate of a number that a function of SQL is; None if it is no such function."""
+    from sqlglot import exp
+
+    if not isinstance(node, exp.Func):
+        return None
+    names = [node.name.upper()] if isinstance(node, exp.Anonymous) else node.sql_names()
+    return next((_NUMBERS[name] for name in names if name in _NUMBERS), None)

@@ -18,7 +18,7 @@ from sfumato.domain.unit import GroupBound, Unit
 from sfumato.domain.view import BoundedView, Computed, Filter, PerUnit, RowCount
 from sfumato.domain.view_words import may_cut
 from sfumato.errors import QueryError, SfumatoError
-from sfumato.query.aggregate import Count, Distinct
+from sfumato.query.aggregates import Count, Distinct
 from sfumato.query.arrangement import Arrangement, arrangement
 from sfumato.query.from_clause import of_units, refuse_inside, unit_rows
 from sfumato.query.per_unit import per_unit

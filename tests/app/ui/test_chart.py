@@ -18,8 +18,7 @@ from sfumato.engine.open import open_table
 from sfumato.ledger import Account
 from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta
 from sfumato.query import ask
-from sfumato.query.aggregate import Average, Count, Expected, Total, Variance
-from sfumato.query.hierarchical_histogram import Extreme, Quantile
+from sfumato.query.aggregates import Average, Count, Expected, Extreme, Quantile, Total, Variance
 from sfumato.query.question import Query
 from sfumato.vault.simulated import SimulatedVault
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from sfumato.domain.table_schema import Schema
     from sfumato.privacy.loss import Loss
     from sfumato.query import Answer
-    from sfumato.query.aggregate import Expected
+    from sfumato.query.aggregates import Expected
     from sfumato.query.question import Query
     from sfumato.query.table_statement import TableStatement
     from sfumato.vault.vault import Vault

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from sfumato.app.requests.fields import Confidence, LossFields, Name, NumberText, StrictModel
 from sfumato.errors import LossError, QueryError
@@ -19,7 +21,7 @@ from sfumato.privacy.loss import Epsilon, exact
 if TYPE_CHECKING:
     from sfumato.domain import Domain
     from sfumato.query import Answer
-    from sfumato.query.aggregate import Aggregate, Expected
+    from sfumato.query.aggregates import Aggregate, Expected
     from sfumato.query.question import Query
     from sfumato.query.three_valued import Condition
     from sfumato.vault.vault import Vault
@@ -31,45 +33,54 @@ TruncationField = Annotated[int, Field(ge=1, le=10**6)] | None
 """Count also what the bound on rows of a unit leaves out, at most so many rows of one unit."""
 
 
+class _AggregateName:
+    """Allows the names of the aggregates.  They are looked up late, so that loading these models loads no numpy."""
+
+    @staticmethod
+    def _names() -> list[str]:
+        from sfumato.query.aggregates import FORMS
+
+        return [form.name for form in FORMS]
+
+    def _check(self, value: str) -> str:
+        try:
+            names = self._names()
+        except ImportError:  # a client without numpy: the server checks the name
+            return value
+        if value not in names:
+            *others, last = map(repr, names)
+            raise PydanticKnownError("literal_error", {"expected": f"{', '.join(others)} or {last}"})
+        return value
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:  # noqa: ANN401
+        """Check the name after its type."""
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """List the names."""
+        return handler(schema) | {"enum": self._names()}
+
+
 class AggregateFields(StrictModel):
     """One aggregate; ``probability`` belongs to a quantile."""
 
-    aggregate: Literal[
-        "count", "distinct", "sum", "mean", "variance", "deviation", "median", "quantile", "minimum", "maximum"
-    ]
+    aggregate: Annotated[str, _AggregateName()]
     of: Name | None = None
     probability: NumberText | None = None
 
-    def read(self) -> Aggregate:  # noqa: C901  (one case an aggregate)
+    def read(self) -> Aggregate:
         """The aggregate."""
-        from sfumato.query.aggregate import Average, Count, Distinct, Total, Variance
-        from sfumato.query.hierarchical_histogram import Extreme, Quantile
+        from sfumato.query.aggregates import FORMS, Takes
 
-        if (self.probability is not None) != (self.aggregate == "quantile"):
+        (form,) = (form for form in FORMS if form.name == self.aggregate)
+        if (self.probability is not None) != ("probability" in form.parameters):
             raise QueryError("a quantile, and nothing else, has a probability")
-        match self.aggregate, self.of:
-            case "count", of:
-                return Count(of)
-            case "distinct", None:
-                return Distinct()
-            case "sum", str(of):
-                return Total(of)
-            case "mean", str(of):
-                return Average(of)
-            case "variance", str(of):
-                return Variance(of)
-            case "deviation", str(of):
-                return Variance(of, root=True)
-            case "median", str(of):
-                return Quantile(of, Fraction(1, 2))
-            case "quantile", str(of):
-                return Quantile(of, exact(self.probability or "", name="probability"))
-            case "minimum", str(of):
-                return Extreme(of, largest=False)
-            case "maximum", str(of):
-                return Extreme(of, largest=True)
-            case _:
-                raise QueryError(f"{self.aggregate} needs an attribute, and distinct takes none")
+        allowed = {Takes.NOTHING: self.of is None, Takes.ATTRIBUTE: True, Takes.NUMBER: self.of is not None}
+        if not allowed[form.takes]:
+            raise QueryError(f"{self.aggregate} needs an attribute, and distinct takes none")
+        given = [] if form.takes is Takes.NOTHING else [self.of]
+        numbers = [] if self.probability is None else [exact(self.probability, name="probability")]
+        return form.make(*given, *numbers)
 
 
 class ConditionFields(StrictModel):

@@ -14,7 +14,7 @@ from sfumato.errors import SfumatoError
 from sfumato.ledger import Account
 from sfumato.privacy.loss import Epsilon, Loss, Rho
 from sfumato.query import Answer
-from sfumato.query.aggregate import Aggregate, Expected
+from sfumato.query.aggregates import Aggregate, Expected
 from sfumato.query.answer import NoisyValue
 
 MOST_BARS = 100

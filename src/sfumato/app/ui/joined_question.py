@@ -17,16 +17,9 @@ from datetime import date
 from sfumato.app.ui.question_form import Controls
 from sfumato.domain.table_schema import Schema, SchemaTable
 from sfumato.errors import QueryError
+from sfumato.query.aggregates import FORMS, Takes
 
-_SQL = {
-    "sum": "SUM",
-    "mean": "AVG",
-    "median": "MEDIAN",
-    "variance": "VAR_POP",
-    "deviation": "STDDEV_POP",
-    "minimum": "MIN",
-    "maximum": "MAX",
-}
+FUNCTIONS = {form.name: form.function for form in FORMS if form.takes is Takes.NUMBER and not form.parameters}
 
 
 @dataclass(frozen=True)
@@ -139,9 +132,9 @@ class Picked:
             raise QueryError(f"choose the number that the {self.aggregate} is of, beside 'Of which number'")
         if self.aggregate == "count":
             return f"COUNT({_column(self.of)})"
-        if self.aggregate not in _SQL:
+        if self.aggregate not in FUNCTIONS:
             raise QueryError("choose what is asked of the rows", culprit=self.aggregate)
-        return f"{_SQL[self.aggregate]}({_column(self.of)})"
+        return f"{FUNCTIONS[self.aggregate]}({_column(self.of)})"
 
     def _ticked(self) -> list[str]:
         found = []

@@ -20,22 +20,15 @@ from sfumato.app.requests.queries import AggregateFields, AskRequest, ConditionF
 from sfumato.domain import Attribute, Categorical, Date, Domain, Integer, Real, Timestamp
 from sfumato.domain.attribute import EXTRA
 from sfumato.errors import InputError, QueryError
+from sfumato.query.aggregates import FORMS, Takes
 from sfumato.strict_documents import read_json
 
 Short = Annotated[str, Field(max_length=200)]
 Choice: TypeAlias = tuple[str, str]
 """What is sent, and what is shown."""
 
-AGGREGATES = {
-    "count": "Count",
-    "sum": "Sum",
-    "mean": "Mean",
-    "median": "Median",
-    "variance": "Variance",
-    "deviation": "Standard deviation",
-    "minimum": "Minimum",
-    "maximum": "Maximum",
-}
+AGGREGATES = {form.name: form.title for form in FORMS if form.takes is not Takes.NOTHING and not form.parameters}
+"""The aggregates that the builder offers: all that are asked by a choice and at most one attribute."""
 _TICKED = 24  # values that have a box each; more are in one list
 _LISTED = 400  # ends of ranges that are in a list; of more they are typed
 _SHOWN = 40  # cells whose labels are in the description of the table

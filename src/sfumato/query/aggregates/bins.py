@@ -1,4 +1,4 @@
-"""Quantiles, the minimum and the maximum, read off noisy counts of nested bins.
+"""Noisy counts of nested bins, which quantiles, the minimum and the maximum are read off.
 
 Every level divides the bins of the level above into ``BRANCHES``.  Any prefix is then a sum of a few bins
 of every level instead of thousands of the finest, and least squares over the tree make the levels agree.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
@@ -19,10 +18,8 @@ from sfumato.bounded_cache import cached
 from sfumato.domain import Domain, Integer, Real
 from sfumato.domain.domain import numeric
 from sfumato.domain.predicate import Predicate
-from sfumato.errors import QueryError
 from sfumato.model.factor import FloatArray
-from sfumato.privacy.loss import plain
-from sfumato.query.aggregate import Certainty, Estimates, Expected, NoisyAnswers, NumericAggregate
+from sfumato.query.aggregates.contract import Certainty, Expected
 from sfumato.vault.mechanisms import Additive
 from sfumato.vault.questions import Measurable
 from sfumato.vault.value_questions import Bins
@@ -83,111 +80,6 @@ class Ladder:
     def _edges(self, *, from_top: bool) -> FloatArray:
         edges = np.array(self.edges[0])
         return edges[::-1] if from_top else edges
-
-
-@dataclass(frozen=True)
-class Quantile(NumericAggregate):
-    """The value that a share ``probability`` of the values does not exceed."""
-
-    probability: Fraction
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.probability, Fraction):
-            raise QueryError("the probability of a quantile is a fraction, such as Fraction(1, 2)", culprit=self.of)
-        if not 0 < self.probability < 1:
-            raise QueryError("a quantile lies strictly between 0 and 1; ask for the minimum or maximum", culprit=self)
-
-    def __str__(self) -> str:
-        return f"median({self.of})" if self.probability * 2 == 1 else f"quantile({self.of}, {plain(self.probability)})"
-
-    def questions(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
-        """Counts of nested bins, level by level."""
-        return _bins(domain, self.of, by, where)
-
-    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, certainty: Certainty) -> Estimates:
-        """The value at the rank, and the bins that the noise leaves possible."""
-        bins, share = leaves(domain, self.of), float(self.probability)
-        below = bins.below_edges(tables)
-        cumulative = np.pad(increasing(below[:, 1:]), [(0, 0), (1, 0)])
-        variance = bins.variances(share) * noise.variance
-        rank = share * np.maximum(cumulative[:, -1], 0)
-        places = np.array([np.searchsorted(row, at) for row, at in zip(cumulative, rank, strict=True)])
-        deviation = np.sqrt(variance[np.clip(places, 0, bins.leaves - 1)])
-        value, under, over = (bins.values_at(cumulative, rank + move) for move in (0 * rank, -deviation, deviation))
-        gap = below - share * below[:, -1:]
-        low, high = bins.ends(*possible_bins(gap, certainty.spread(noise, variance)))
-        return Estimates(value, np.abs(over - under) / 2, np.minimum(low, value), np.maximum(high, value))
-
-    def expected(
-        self,
-        name: str,
-        noise: Additive,
-        domain: Domain,
-        *,
-        certainty: Certainty,
-        rows: int | None,  # noqa: ARG002
-    ) -> Expected:
-        """A bound on the error of the rank."""
-        return _of_rank(name, noise, certainty, leaves(domain, self.of), float(self.probability))
-
-    def outweighed(self, noise: Additive, domain: Domain, certainty: Certainty) -> float:
-        """So many rows of rank."""
-        return self.expected("", noise, domain, certainty=certainty, rows=None).half_width
-
-    def widest(self, domain: Domain) -> float:
-        """From bound to bound."""
-        attribute = numeric(domain, self.of)
-        return float(attribute.maximum - attribute.minimum)
-
-
-@dataclass(frozen=True)
-class Extreme(NumericAggregate):
-    """The innermost value that noise cannot explain away: a quantile of as few rows as the loss can tell from none."""
-
-    largest: bool
-
-    def __str__(self) -> str:
-        return f"{'max' if self.largest else 'min'}({self.of})"
-
-    def questions(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
-        """Counts of nested bins, level by level."""
-        return _bins(domain, self.of, by, where)
-
-    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, certainty: Certainty) -> Estimates:
-        """The value at the first rank that is more than noise; the interval reaches from it to the bound."""
-        bins = leaves(domain, self.of)
-        below = bins.below_edges(tables, from_top=self.largest)
-        cumulative = np.pad(increasing(below[:, 1:]), [(0, 0), (1, 0)])
-        variance = bins.variances(0.0) * noise.variance
-        margin = certainty.spread(noise, variance)
-        rank = np.full(len(below), margin[:-1].max())
-        places = np.array([np.searchsorted(row, at) for row, at in zip(cumulative, rank, strict=True)])
-        deviation = np.sqrt(variance[np.clip(places, 0, bins.leaves - 1)])
-        value, over = (bins.values_at(cumulative, at, from_top=self.largest) for at in (rank, rank + deviation))
-        low, high = bins.ends(*outermost_bins(below, margin), from_top=self.largest)
-        error = np.abs(over - (high if self.largest else low)) / 2
-        return Estimates(value, error, np.minimum(low, value), np.maximum(high, value))
-
-    def expected(
-        self,
-        name: str,
-        noise: Additive,
-        domain: Domain,
-        *,
-        certainty: Certainty,
-        rows: int | None,  # noqa: ARG002
-    ) -> Expected:
-        """A bound on the error of the rank."""
-        return _of_rank(name, noise, certainty, leaves(domain, self.of), 0.0)
-
-    def outweighed(self, noise: Additive, domain: Domain, certainty: Certainty) -> float:
-        """So many rows of rank."""
-        return self.expected("", noise, domain, certainty=certainty, rows=None).half_width
-
-    def widest(self, domain: Domain) -> float:
-        """From bound to bound."""
-        attribute = numeric(domain, self.of)
-        return float(attribute.maximum - attribute.minimum)
 
 
 def ladder(attribute: Integer | Real) -> Ladder:
@@ -293,11 +185,13 @@ def leaves(domain: Domain, name: str) -> Ladder:
     return ladder(numeric(domain, name))
 
 
-def _bins(domain: Domain, of: str, by: tuple[str, ...], where: Predicate | None) -> tuple[Measurable, ...]:
+def nested_bins(domain: Domain, of: str, by: tuple[str, ...], where: Predicate | None) -> tuple[Measurable, ...]:
+    """Return the counts of the bins of an attribute, level by level."""
     return tuple(Bins(of, edges, by, where) for edges in leaves(domain, of).edges)
 
 
-def _of_rank(name: str, noise: Additive, certainty: Certainty, bins: Ladder, share: float) -> Expected:
+def rank_error(name: str, noise: Additive, certainty: Certainty, bins: Ladder, share: float) -> Expected:
+    """Return a bound on the error of the rank of a quantile, in rows."""
     worst = bins.variances(share)[:-1].max()
     half = certainty.spread(noise, np.array(worst * noise.variance))
     return Expected(name, math.sqrt(noise.variance) * math.sqrt(worst), float(half), "rank")

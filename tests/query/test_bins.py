@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from sfumato.domain import Integer, Real, Unknown
 from sfumato.model.factor import project_to_total
-from sfumato.query import hierarchical_histogram as tree
+from sfumato.query.aggregates import bins as tree
+from sfumato.query.aggregates.bins import consistent, increasing, ladder, rank_variance
 from sfumato.query.answer import to_counts
-from sfumato.query.hierarchical_histogram import consistent, increasing, ladder, rank_variance
 
 
 @pytest.mark.parametrize(("branches", "heights", "top"), [(2, 3, 3), (3, 2, 2), (4, 1, 5)])

@@ -1,0 +1,43 @@
+"""The aggregates that can be asked for, one file a subject.  :mod:`contract` says what each has to state."""
+
+from typing import Final
+
+from sfumato.query.aggregates.contract import (
+    Aggregate,
+    AggregateForm,
+    Certainty,
+    Estimates,
+    Expected,
+    LinearTerm,
+    Takes,
+)
+from sfumato.query.aggregates.counts import Count, Distinct
+from sfumato.query.aggregates.extreme import Extreme
+from sfumato.query.aggregates.quantile import Quantile
+from sfumato.query.aggregates.sums import Average, Total
+from sfumato.query.aggregates.variance import Variance
+
+AGGREGATES: Final[tuple[type[Aggregate], ...]] = (Count, Distinct, Total, Average, Variance, Quantile, Extreme)
+"""Every aggregate.  Names in SQL, HTTP, TypeScript, on the page and in the documentation are those of their forms."""
+
+FORMS: Final[tuple[AggregateForm, ...]] = tuple(form for aggregate in AGGREGATES for form in aggregate.forms())
+"""The forms of all aggregates."""
+
+__all__ = [
+    "AGGREGATES",
+    "FORMS",
+    "Aggregate",
+    "AggregateForm",
+    "Average",
+    "Certainty",
+    "Count",
+    "Distinct",
+    "Estimates",
+    "Expected",
+    "Extreme",
+    "LinearTerm",
+    "Quantile",
+    "Takes",
+    "Total",
+    "Variance",
+]

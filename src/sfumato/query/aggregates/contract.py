@@ -1,0 +1,248 @@
+"""The contract of an aggregate: what it needs of the vault, how it is read off noisy tables, and what error to expect.
+
+A new aggregate is one file of this folder and its name in ``AGGREGATES``.  SQL, HTTP, the page, the documentation and
+intervals of releases take from its class what they need to know.
+
+Intervals hold for each number on its own, at the confidence asked for, over the noise alone: they say
+how far the exact answer of this table may be, not how well the table stands for a population.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from statistics import NormalDist
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.bounded_cache import cached
+from sfumato.domain import Domain, Unknown
+from sfumato.domain.domain import numeric
+from sfumato.domain.predicate import Predicate
+from sfumato.errors import LossError
+from sfumato.model.factor import FloatArray
+from sfumato.privacy.loss import Number, exact, plain
+from sfumato.vault.mechanisms import Additive
+from sfumato.vault.questions import Measurable
+
+_DIGITS = 10**12  # of a confidence
+
+NoisyAnswers: TypeAlias = Sequence[NDArray[np.int64]]
+"""Noisy answers to the questions of one aggregate, flat in C order."""
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """Estimate, standard error and interval for each group: arrays of shape ``(groups,)``."""
+
+    value: FloatArray
+    error: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+    @property
+    def arrays(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """All four."""
+        return self.value, self.error, self.low, self.high
+
+    def at(self, places: NDArray[np.intp]) -> Estimates:
+        """Of some groups, in the order given."""
+        return Estimates(*(each[places] for each in self.arrays))
+
+    def part(self, groups: slice) -> Estimates:
+        """Of groups that follow each other."""
+        return Estimates(*(each[groups] for each in self.arrays))
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The error to expect of each number of an aggregate.
+
+    Attributes:
+        name: what the aggregate is called.
+        standard_error: standard deviation of the noise on the answer, or a bound on it.
+        half_width: half the width of its interval.
+        measure: in what they are stated: the answer's own "units", the "rank" in rows, or what one "row" in a group
+            would have, which shrinks in proportion to their number.
+        rows: the number of rows in a group that was supposed, where the error depends on it.
+    """
+
+    name: str
+    standard_error: float
+    half_width: float
+    measure: str
+    rows: int | None = None
+
+
+@dataclass(frozen=True)
+class Certainty:
+    """How sure an interval is to be."""
+
+    confidence: Fraction
+
+    @staticmethod
+    def of(value: Number) -> Certainty:
+        """A confidence, rounded up to twelve digits.
+
+        Raises:
+            LossError: it is not a number above 0 and at most 1 - 10^-12; intervals of more would take for ever.
+        """
+        return _certainty(exact(value, name="confidence"))
+
+    def half_width(self, noise: Additive, numbers: int = 1) -> int:
+        """What the noise does not exceed on any of ``numbers`` cells, at the confidence (union bound)."""
+        return _half_width(noise, self.confidence, numbers)
+
+    def deviations(self, noise: Additive) -> float:
+        """Standard deviations within which a sum of noises lies, but for less than one step of its integers: as many as
+        one noise or the normal distribution needs, whichever are more.
+
+        Sums of independent noises lie between the two; below 90 % of confidence it is the normal one that is wider.
+        """
+        if not noise.variance:  # at a huge loss: too small for a double
+            return 0.0
+        normal = NormalDist().inv_cdf(float(1 + self.confidence) / 2)
+        return max(self.half_width(noise) / math.sqrt(noise.variance), normal)
+
+    def spread(self, noise: Additive, variance: FloatArray) -> FloatArray:
+        """Half-width for a sum of several noises, each counted once at most, of this variance.
+
+        It is one row more than the deviations: sums of integers have no values between, so that without it those of
+        small noise lie outside up to four times as often as stated.
+        """
+        return self.deviations(noise) * np.sqrt(variance) + (1.0 if noise.variance else 0.0)
+
+    def counts(self, noisy: NDArray[np.int64], noise: Additive, unit: float = 1.0) -> Estimates:
+        """Noisy integers in units, each with the same noise."""
+        half, value = self.half_width(noise) * unit, noisy.astype(np.float64) * unit
+        error = np.broadcast_to(math.sqrt(noise.variance) * unit, value.shape)  # one number for a million groups
+        return Estimates(value, error, value - half, value + half)
+
+
+class Takes(Enum):
+    """What stands in the parentheses of an aggregate."""
+
+    NOTHING = "nothing"
+    ATTRIBUTE = "an attribute, or nothing for all rows"
+    NUMBER = "an attribute with numbers"
+
+
+@dataclass(frozen=True)
+class AggregateForm:
+    """A name by which an aggregate is asked for.
+
+    Attributes:
+        name: the name in HTTP requests and in TypeScript.
+        title: the name on the page.
+        function: the name of the function in SQL.
+        takes: what stands in its parentheses.
+        make: builds the aggregate of the attribute, if there is one, and of the parameters.
+        parameters: the numbers that are stated after the attribute.
+    """
+
+    name: str
+    title: str
+    function: str
+    takes: Takes
+    make: Callable[..., Aggregate]
+    parameters: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LinearTerm:
+    """An aggregate as a weighted sum of the cells of a released table.
+
+    Attributes:
+        of: the attribute whose values are the weights; None: rows are counted.
+        valued: the rows that have a value; None: all rows.
+        ratio: whether the sum is divided by the number of rows that have a value.
+    """
+
+    of: str | None = None
+    valued: Predicate | None = None
+    ratio: bool = False
+
+
+class Aggregate(ABC):
+    """A kind of number that can be asked of the rows of each group."""
+
+    is_count = False
+
+    @classmethod
+    @abstractmethod
+    def forms(cls) -> tuple[AggregateForm, ...]:
+        """Return the names by which it is asked for."""
+
+    def check(self, domain: Domain) -> None:  # noqa: B027  (most kinds fit every domain)
+        """Refuse what does not fit the domain.
+
+        Raises:
+            DomainError: an attribute that the domain does not have.
+            QueryError: a number asked of an attribute without numbers.
+        """
+
+    @abstractmethod
+    def questions(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
+        """The noisy tables that it is read off: one, or several levels of one, that share a part of a loss equally."""
+
+    @abstractmethod
+    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, certainty: Certainty) -> Estimates:
+        """What the tables say, all with the same noise a cell."""
+
+    @abstractmethod
+    def expected(
+        self, name: str, noise: Additive, domain: Domain, *, certainty: Certainty, rows: int | None
+    ) -> Expected:
+        """The error to expect, with so many rows in each group where it depends on that; reads no data."""
+
+    @abstractmethod
+    def outweighed(self, noise: Additive, domain: Domain, certainty: Certainty) -> float:
+        """How many rows may stand behind noise alone: of fewer rows the answer says nothing."""
+
+    def widest(self, domain: Domain) -> float:  # noqa: ARG002
+        """The width of an interval that excludes nothing that anyone may know; infinite where there is none."""
+        return math.inf
+
+    def remarks(self, domain: Domain) -> tuple[str, ...]:  # noqa: ARG002
+        """What the exact answer is, where that is not simply the number of all rows."""
+        return ()
+
+    def on_released_tables(self, domain: Domain) -> LinearTerm | None:  # noqa: ARG002
+        """Return how tables of a release give it; None if they give no interval for it."""
+        return None
+
+
+@dataclass(frozen=True)
+class NumericAggregate(Aggregate):
+    """An aggregate of the clamped values of an attribute that has numbers."""
+
+    of: str
+
+    def check(self, domain: Domain) -> None:
+        """Refuse an attribute without numbers."""
+        numeric(domain, self.of)
+
+    def remarks(self, domain: Domain) -> tuple[str, ...]:
+        """Values are clamped."""
+        clamps = domain[self.of].unknown is Unknown.CLAMP
+        return (f"values of {self.of} beyond the declared bounds count as the bounds",) if clamps else ()
+
+
+@cached(2_000)  # most questions have one and the same
+def _certainty(value: Fraction) -> Certainty:
+    rounded = Fraction(math.ceil(value * _DIGITS), _DIGITS)
+    if not 0 < rounded < 1:
+        shown = plain(value)
+        raise LossError(f"a confidence lies strictly between 0 and 1, with twelve digits, not {shown}", culprit=value)
+    return Certainty(rounded)
+
+
+@cached(8_000)
+def _half_width(noise: Additive, confidence: Fraction, numbers: int) -> int:
+    return noise.quantile(1 - (1 - confidence) / numbers)

@@ -1,0 +1,100 @@
+"""Numbers of rows and of units of privacy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from sfumato.domain import Domain
+from sfumato.domain.attribute import null_code
+from sfumato.domain.predicate import All, Among, CodeRanges, Not, Predicate
+from sfumato.query.aggregates.contract import (
+    Aggregate,
+    AggregateForm,
+    Certainty,
+    Estimates,
+    Expected,
+    LinearTerm,
+    NoisyAnswers,
+    Takes,
+)
+from sfumato.query.three_valued import normal
+from sfumato.vault.mechanisms import Additive
+from sfumato.vault.questions import Marginal, Measurable
+from sfumato.vault.value_questions import Units
+
+
+class CountingAggregate(Aggregate):
+    """A noisy count, which is its own estimate."""
+
+    is_count = True
+
+    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, certainty: Certainty) -> Estimates:  # noqa: ARG002
+        """The counts themselves."""
+        return certainty.counts(tables[0], noise)
+
+    def expected(
+        self,
+        name: str,
+        noise: Additive,
+        domain: Domain,  # noqa: ARG002
+        *,
+        certainty: Certainty,
+        rows: int | None,  # noqa: ARG002
+    ) -> Expected:
+        """The noise itself."""
+        return Expected(name, math.sqrt(noise.variance), float(certainty.half_width(noise)), "units")
+
+    def outweighed(self, noise: Additive, domain: Domain, certainty: Certainty) -> float:  # noqa: ARG002
+        """The half width of the noise on one count, which is in rows already."""
+        return certainty.half_width(noise)
+
+
+@dataclass(frozen=True)
+class Count(CountingAggregate):
+    """Number of rows; of those with a value of ``of``, where it is named."""
+
+    of: str | None = None
+
+    @classmethod
+    def forms(cls) -> tuple[AggregateForm, ...]:
+        """COUNT."""
+        return (AggregateForm("count", "Count", "COUNT", Takes.ATTRIBUTE, cls),)
+
+    def __str__(self) -> str:
+        return f"count({self.of or '*'})"
+
+    def check(self, domain: Domain) -> None:
+        """Refuse an attribute that the domain does not have."""
+        if self.of is not None:
+            domain.index(self.of)
+
+    def questions(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
+        """One marginal; numbers out of bounds and other values are values."""
+        code = None if self.of is None else null_code(domain[self.of])
+        if self.of is None or code is None:
+            return (Marginal(by, where),)
+        there = Among(self.of, CodeRanges.between(0, domain[self.of].size - 1) - CodeRanges.between(code, code))
+        return (Marginal(by, normal(there if where is None else All((where, there)), domain)),)
+
+    def on_released_tables(self, domain: Domain) -> LinearTerm:
+        """Return the sum of the cells with a value."""
+        code = None if self.of is None else null_code(domain[self.of])
+        return LinearTerm(valued=None if self.of is None or code is None else Not(Among(self.of, [code])))
+
+
+@dataclass(frozen=True)
+class Distinct(CountingAggregate):
+    """Number of distinct units of privacy with a row."""
+
+    @classmethod
+    def forms(cls) -> tuple[AggregateForm, ...]:
+        """COUNT(DISTINCT unit)."""
+        return (AggregateForm("distinct", "Distinct units", "COUNT", Takes.NOTHING, cls),)
+
+    def __str__(self) -> str:
+        return "count(distinct unit)"
+
+    def questions(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:  # noqa: ARG002
+        """One table of units."""
+        return (Units(by, where),)

@@ -1,0 +1,90 @@
+"""Quantiles, and the median among them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+
+from sfumato.domain import Domain
+from sfumato.domain.domain import numeric
+from sfumato.domain.predicate import Predicate
+from sfumato.errors import QueryError
+from sfumato.privacy.loss import plain
+from sfumato.query.aggregates.bins import increasing, leaves, nested_bins, possible_bins, rank_error
+from sfumato.query.aggregates.contract import (
+    AggregateForm,
+    Certainty,
+    Estimates,
+    Expected,
+    NoisyAnswers,
+    NumericAggregate,
+    Takes,
+)
+from sfumato.vault.mechanisms import Additive
+from sfumato.vault.questions import Measurable
+
+
+@dataclass(frozen=True)
+class Quantile(NumericAggregate):
+    """The value that a share ``probability`` of the values does not exceed."""
+
+    probability: Fraction
+
+    @classmethod
+    def forms(cls) -> tuple[AggregateForm, ...]:
+        """MEDIAN and QUANTILE."""
+        return (
+            AggregateForm("median", "Median", "MEDIAN", Takes.NUMBER, partial(cls, probability=Fraction(1, 2))),
+            AggregateForm("quantile", "Quantile", "QUANTILE", Takes.NUMBER, cls, ("probability",)),
+        )
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.probability, Fraction):
+            raise QueryError("the probability of a quantile is a fraction, such as Fraction(1, 2)", culprit=self.of)
+        if not 0 < self.probability < 1:
+            raise QueryError("a quantile lies strictly between 0 and 1; ask for the minimum or maximum", culprit=self)
+
+    def __str__(self) -> str:
+        return f"median({self.of})" if self.probability * 2 == 1 else f"quantile({self.of}, {plain(self.probability)})"
+
+    def questions(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
+        """Counts of nested bins, level by level."""
+        return nested_bins(domain, self.of, by, where)
+
+    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, certainty: Certainty) -> Estimates:
+        """The value at the rank, and the bins that the noise leaves possible."""
+        bins, share = leaves(domain, self.of), float(self.probability)
+        below = bins.below_edges(tables)
+        cumulative = np.pad(increasing(below[:, 1:]), [(0, 0), (1, 0)])
+        variance = bins.variances(share) * noise.variance
+        rank = share * np.maximum(cumulative[:, -1], 0)
+        places = np.array([np.searchsorted(row, at) for row, at in zip(cumulative, rank, strict=True)])
+        deviation = np.sqrt(variance[np.clip(places, 0, bins.leaves - 1)])
+        value, under, over = (bins.values_at(cumulative, rank + move) for move in (0 * rank, -deviation, deviation))
+        gap = below - share * below[:, -1:]
+        low, high = bins.ends(*possible_bins(gap, certainty.spread(noise, variance)))
+        return Estimates(value, np.abs(over - under) / 2, np.minimum(low, value), np.maximum(high, value))
+
+    def expected(
+        self,
+        name: str,
+        noise: Additive,
+        domain: Domain,
+        *,
+        certainty: Certainty,
+        rows: int | None,  # noqa: ARG002
+    ) -> Expected:
+        """A bound on the error of the rank."""
+        return rank_error(name, noise, certainty, leaves(domain, self.of), float(self.probability))
+
+    def outweighed(self, noise: Additive, domain: Domain, certainty: Certainty) -> float:
+        """So many rows of rank."""
+        return self.expected("", noise, domain, certainty=certainty, rows=None).half_width
+
+    def widest(self, domain: Domain) -> float:
+        """From bound to bound."""
+        attribute = numeric(domain, self.of)
+        return float(attribute.maximum - attribute.minimum)

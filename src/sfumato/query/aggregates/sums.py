@@ -1,0 +1,183 @@
+"""Sums and means of clamped values, and the fixed point that both are measured in."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from sfumato.domain import Domain, Integer, Real
+from sfumato.domain.domain import numeric
+from sfumato.domain.predicate import Among, Predicate
+from sfumato.errors import QueryError
+from sfumato.model.factor import FloatArray
+from sfumato.privacy.loss import plain
+from sfumato.query.aggregates.contract import (
+    AggregateForm,
+    Certainty,
+    Estimates,
+    Expected,
+    LinearTerm,
+    NoisyAnswers,
+    NumericAggregate,
+    Takes,
+)
+from sfumato.vault.mechanisms import Additive
+from sfumato.vault.questions import Measurable
+from sfumato.vault.value_questions import Moments, Sum
+
+_MOST_STEPS = 10**8  # between zero and the farther bound: what rounding adds is far below any noise of a small loss
+_FINEST = -8  # no unit below 10^-8, which the engines do not take
+
+
+@dataclass(frozen=True)
+class Total(NumericAggregate):
+    """Sum of the clamped values."""
+
+    @classmethod
+    def forms(cls) -> tuple[AggregateForm, ...]:
+        """SUM."""
+        return (AggregateForm("sum", "Sum", "SUM", Takes.NUMBER, cls),)
+
+    def __str__(self) -> str:
+        return f"sum({self.of})"
+
+    def questions(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
+        """One table of sums in the fixed point."""
+        return (Sum(self.of, by, sum_unit(domain, self.of), where),)
+
+    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, certainty: Certainty) -> Estimates:
+        """The sums themselves."""
+        return certainty.counts(tables[0], noise, float(sum_unit(domain, self.of)))
+
+    def expected(
+        self,
+        name: str,
+        noise: Additive,
+        domain: Domain,
+        *,
+        certainty: Certainty,
+        rows: int | None,  # noqa: ARG002
+    ) -> Expected:
+        """The noise itself, in the fixed point."""
+        unit = float(sum_unit(domain, self.of))
+        return Expected(name, math.sqrt(noise.variance) * unit, certainty.half_width(noise) * unit, "units")
+
+    def outweighed(self, noise: Additive, domain: Domain, certainty: Certainty) -> float:
+        """So many rows at the farther bound."""
+        attribute, unit = numeric(domain, self.of), sum_unit(domain, self.of)
+        largest = max(abs(Fraction(attribute.minimum)), abs(Fraction(attribute.maximum)))
+        return certainty.half_width(noise) / max(1, round(largest / unit))
+
+    def remarks(self, domain: Domain) -> tuple[str, ...]:
+        """Values are clamped, and rounded."""
+        unit = sum_unit(domain, self.of)
+        rounded = () if unit == 1 else (f"{self} is of values rounded to multiples of {plain(unit)}",)
+        return (*rounded, *super().remarks(domain))
+
+    def on_released_tables(self, domain: Domain) -> LinearTerm:
+        """Return the sum of the values."""
+        return LinearTerm(self.of, Among(self.of, range(domain[self.of].declared)))
+
+
+@dataclass(frozen=True)
+class Average(NumericAggregate):
+    """Mean of the clamped values."""
+
+    @classmethod
+    def forms(cls) -> tuple[AggregateForm, ...]:
+        """AVG."""
+        return (AggregateForm("mean", "Mean", "AVG", Takes.NUMBER, cls),)
+
+    def __str__(self) -> str:
+        return f"mean({self.of})"
+
+    def questions(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
+        """Sums of the distances from both bounds."""
+        return (Moments(self.of, by, sum_unit(domain, self.of), 1, where),)
+
+    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, certainty: Certainty) -> Estimates:
+        """The share of the distance from the minimum, with error propagation and interval arithmetic."""
+        attribute = numeric(domain, self.of)
+        low, width = float(attribute.minimum), float(attribute.maximum - attribute.minimum)
+        above, below = tables[0].reshape(-1, 2).T.astype(np.float64)  # from the maximum, from the minimum
+        half, rounded = certainty.half_width(noise, 2), rounding(attribute, sum_unit(domain, self.of))
+        share = _share(below, above)
+        error = math.sqrt(noise.variance) * np.hypot(share, 1 - share) / np.maximum(below + above, 1)
+        return Estimates(
+            low + width * share,
+            np.minimum(width * error, width / 2),
+            np.maximum(low, low + width * _least_share(below - half, above + half) - rounded),
+            np.minimum(low + width, low + width * (1 - _least_share(above - half, below + half)) + rounded),
+        )
+
+    def expected(
+        self, name: str, noise: Additive, domain: Domain, *, certainty: Certainty, rows: int | None
+    ) -> Expected:
+        """A bound over all tables with so many rows in a group: the noise is largest on a mean at a bound."""
+        step = self.widest(domain) / steps_between(domain, self.of, sum_unit(domain, self.of)) / (rows or 1)
+        found = step * math.sqrt(noise.variance), step * certainty.half_width(noise, 2)
+        return error_per_row(name, *found, rows, self.widest(domain))
+
+    def outweighed(self, noise: Additive, domain: Domain, certainty: Certainty) -> float:
+        """Of so many rows the interval reaches over half of the bounds to either side."""
+        return certainty.half_width(noise, 2) / steps_between(domain, self.of, sum_unit(domain, self.of)) * 2
+
+    def widest(self, domain: Domain) -> float:
+        """From bound to bound."""
+        attribute = numeric(domain, self.of)
+        return float(attribute.maximum - attribute.minimum)
+
+    def on_released_tables(self, domain: Domain) -> LinearTerm:
+        """Return the sum of the values divided by the number of rows with a value."""
+        return LinearTerm(self.of, Among(self.of, range(domain[self.of].declared)), ratio=True)
+
+
+def sum_unit(domain: Domain, name: str) -> Fraction:
+    """The fixed point of sums and means of an attribute: 1 for integers, otherwise a power of ten."""
+    attribute = numeric(domain, name)
+    return fixed_point(attribute, max(abs(attribute.minimum), abs(attribute.maximum)), _MOST_STEPS)
+
+
+def fixed_point(attribute: Integer | Real, width: float, most: int) -> Fraction:
+    """The smallest power of ten that divides ``width`` into at most so many steps; 1 for integers where it does."""
+    if isinstance(attribute, Integer) and width <= most:
+        return Fraction(1)
+    if not math.isfinite(width):
+        raise QueryError(f"the bounds of {attribute.name!r} are too far apart for doubles; declare tighter ones")
+    return Fraction(10) ** math.ceil(math.log10(max(width / most, 10.0**_FINEST)))
+
+
+def steps_between(domain: Domain, name: str, unit: Fraction) -> int:
+    """Number of units between what the minimum and the maximum round to, at least one."""
+    attribute = numeric(domain, name)
+    low, high = (round(Fraction(bound) / unit) for bound in (attribute.minimum, attribute.maximum))
+    return max(1, high - low)
+
+
+def rounding(attribute: Integer | Real, unit: Fraction) -> float:
+    """How far rounding to the fixed point moves a value: itself and both bounds, each by half a unit."""
+    return 0.0 if unit == 1 and isinstance(attribute, Integer) else 2 * float(unit)
+
+
+def error_per_row(name: str, deviation: float, half: float, rows: int | None, widest: float) -> Expected:
+    """Errors for one row, or for the rows supposed, where estimates lie within what is possible."""
+    if rows is None:
+        return Expected(name, deviation, half, "row")
+    return Expected(name, min(deviation, widest), min(half, widest), "units", rows)
+
+
+def _share(part: FloatArray, rest: FloatArray) -> FloatArray:
+    """The quotient part / (part + rest), one half where there is nothing, always between 0 and 1."""
+    part, rest = np.maximum(part, 0), np.maximum(rest, 0)
+    whole = part + rest
+    share: FloatArray = np.divide(part, whole, out=np.full(len(part), 0.5), where=whole > 0)
+    return share
+
+
+def _least_share(part: FloatArray, rest: FloatArray) -> FloatArray:
+    """The least that part / (part + rest) can be, given lower and upper bounds: 0 where nothing is certain."""
+    least: FloatArray = np.where(part > 0, _share(part, rest), 0.0)
+    return least

@@ -1,0 +1,114 @@
+"""The variance of clamped values, and its root, the standard deviation."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+
+from sfumato.domain import Domain
+from sfumato.domain.domain import numeric
+from sfumato.domain.predicate import Predicate
+from sfumato.model.factor import FloatArray
+from sfumato.query.aggregates.contract import (
+    AggregateForm,
+    Certainty,
+    Estimates,
+    Expected,
+    NoisyAnswers,
+    NumericAggregate,
+    Takes,
+)
+from sfumato.query.aggregates.sums import error_per_row, fixed_point, rounding, steps_between
+from sfumato.vault.mechanisms import Additive
+from sfumato.vault.questions import Measurable
+from sfumato.vault.value_questions import Moments
+
+_MOST_SQUARED_STEPS = 23_000  # between the bounds: the square of one row must fit 29 bits, as the engines ask
+
+
+@dataclass(frozen=True)
+class Variance(NumericAggregate):
+    """Mean squared deviation of the clamped values from their mean; its root, where ``root`` is set."""
+
+    root: bool = False
+
+    @classmethod
+    def forms(cls) -> tuple[AggregateForm, ...]:
+        """VAR_POP and STDDEV_POP."""
+        return (
+            AggregateForm("variance", "Variance", "VAR_POP", Takes.NUMBER, cls),
+            AggregateForm("deviation", "Standard deviation", "STDDEV_POP", Takes.NUMBER, partial(cls, root=True)),
+        )
+
+    def __str__(self) -> str:
+        return f"{'deviation' if self.root else 'variance'}({self.of})"
+
+    def questions(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
+        """Sums of the products of the distances from both bounds."""
+        return (Moments(self.of, by, square_unit(domain, self.of), 2, where),)
+
+    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, certainty: Certainty) -> Estimates:
+        """(x z - y^2/4) / n^2 in squared widths, with error propagation and interval arithmetic."""
+        attribute = numeric(domain, self.of)
+        width = float(attribute.maximum - attribute.minimum)
+        # the exact sums are never negative
+        z, y, x = np.maximum(tables[0].reshape(-1, 3).T.astype(np.float64), 0)
+        rows = np.maximum(x + y + z, 1)
+        part = np.clip((x * z - y**2 / 4) / rows**2, 0, 0.25)
+        # the gradient is (z - 2 part n, -y/2 - 2 part n, x - 2 part n) / n^2
+        slope = np.sqrt((z - 2 * part * rows) ** 2 + (y / 2 + 2 * part * rows) ** 2 + (x - 2 * part * rows) ** 2)
+        error = np.minimum(math.sqrt(noise.variance) * slope / rows**2, 0.25)
+        least, most = _variance_bounds((x, y, z), certainty.half_width(noise, 3))
+        rounded = rounding(attribute, square_unit(domain, self.of))
+        lowest = np.maximum(np.sqrt(least) * width - rounded, 0)
+        highest = np.minimum(np.sqrt(most) * width + rounded, width / 2)
+        if not self.root:
+            return Estimates(part * width**2, error * width**2, lowest**2, highest**2)
+        root = np.sqrt(part)
+        half_root = (np.sqrt(most) - np.sqrt(least)) / 2
+        spread = np.minimum(error / np.maximum(2 * root, np.sqrt(error) + 1e-300), half_root)
+        return Estimates(root * width, spread * width, lowest, highest)
+
+    def expected(
+        self, name: str, noise: Additive, domain: Domain, *, certainty: Certainty, rows: int | None
+    ) -> Expected:
+        """A bound over all tables with so many rows in a group."""
+        attribute = numeric(domain, self.of)
+        width = float(attribute.maximum - attribute.minimum)
+        step = width**2 / steps_between(domain, self.of, square_unit(domain, self.of)) ** 2 / (rows or 1)
+        # the gradient of (x z - y^2/4) / n^2 is at most 1/n long, at a variance of zero at a bound
+        found = step * math.sqrt(noise.variance), step * certainty.half_width(noise, 3) * 1.5
+        if self.root:  # a root turns an error of its square into at most its root
+            found = math.sqrt(found[0]), math.sqrt(found[1])
+        return error_per_row(name, *found, rows, self.widest(domain))
+
+    def outweighed(self, noise: Additive, domain: Domain, certainty: Certainty) -> float:
+        """Of so many rows the interval reaches over half of what is possible to either side."""
+        half = 1.5 * certainty.half_width(noise, 3) / steps_between(domain, self.of, square_unit(domain, self.of)) ** 2
+        return half * (16 if self.root else 8)  # over a quarter of the width squared, over an eighth of its square
+
+    def widest(self, domain: Domain) -> float:
+        """Of values half at either bound."""
+        attribute = numeric(domain, self.of)
+        width = float(attribute.maximum - attribute.minimum)
+        return width / 2 if self.root else width**2 / 4
+
+
+def square_unit(domain: Domain, name: str) -> Fraction:
+    """The fixed point of variances, coarser because squares add up."""
+    attribute = numeric(domain, name)
+    return fixed_point(attribute, attribute.maximum - attribute.minimum, _MOST_SQUARED_STEPS)
+
+
+def _variance_bounds(terms: tuple[FloatArray, FloatArray, FloatArray], half: float) -> tuple[FloatArray, FloatArray]:
+    """Interval arithmetic on (x z - y^2/4) / n^2, in squared widths, where each term is within ``half``."""
+    low = [np.maximum(term - half, 0) for term in terms]
+    high = [np.maximum(term + half, 0) for term in terms]
+    fewest, most = (np.maximum(sum(part), 1) for part in (low, high))
+    least = np.maximum(low[0] * low[2] - high[1] ** 2 / 4, 0) / most**2
+    largest = np.maximum(high[0] * high[2] - low[1] ** 2 / 4, 0) / fewest**2
+    return np.clip(least, 0, 0.25), np.clip(largest, 0, 0.25)
