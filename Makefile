@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE # else every program that a test starts compile
 AGAIN := --reruns 1 --reruns-delay 5 -rR
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types structure bench slow mutants docs frontier clean
+.PHONY: help setup demo check test lint types structure bench slow mutants docs frontier clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -22,6 +22,9 @@ setup: .venv/.ready ## create .venv with everything pinned
 
 demo: setup ## release two bundled tables under epsilon 1, a million children and a census, and write reports
 	sfumato demo --out out/demo
+
+check: setup ## linters, types and the tests of what changed since main, or of PACKAGE=query
+	scripts/check $(PACKAGE)
 
 test: setup ## linters, types, contracts, figures of the structure and the tests
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target types lint structure
