@@ -39,7 +39,7 @@ def last_version(driver: Driver, name: str) -> tuple[DataVersion | None, str | N
 
 
 def sealed(number: int, digest: str) -> str:
-    """Return what the journal says of a digest: something else in each version, so that it tells no two alike."""
+    """Return a digest for the journal: equal contents of two versions have different ones."""
     return hashlib.sha256(f"{number} {digest}".encode()).hexdigest()
 
 

@@ -92,7 +92,7 @@ FORMATS: Final = {JSON: json_pieces, ARROW: arrow_pieces, PARQUET: parquet_piece
 
 
 class _Sink(io.RawIOBase):
-    """What was written since the last look."""
+    """A file that hands over the bytes that were written to it."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -110,7 +110,7 @@ class _Sink(io.RawIOBase):
         return self._written
 
     def taken(self) -> bytes:
-        """All of it, once."""
+        """Return the bytes that were written since the last call."""
         parts, self._parts = self._parts, []
         return b"".join(parts)
 

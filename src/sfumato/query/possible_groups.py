@@ -225,7 +225,7 @@ class _Search:
         )
 
     def _classes(self, name: str, parts: Sequence[Predicate]) -> list[CodeRanges]:
-        """Return the codes of an attribute, those together that the parts do not tell apart.
+        """Return sets of codes of an attribute: the parts treat all codes of a set alike.
 
         Codes that meet no comparison more than others do are left out, unless they lie in other groups.
         """
@@ -259,7 +259,7 @@ def _leaves(where: Predicate) -> int:
 
 
 def _fixed(where: Predicate, name: str, codes: CodeRanges) -> Predicate:
-    """A condition of rows whose code is one of ``codes``, which no comparison tells apart."""
+    """Return a condition for rows whose code is one of ``codes``, all of which the comparisons treat alike."""
     holds = All(()), Any(())
     return _folded(where, lambda leaf: leaf if leaf.attribute != name else holds[codes.first not in leaf.codes])
 
@@ -353,7 +353,7 @@ def _met(first: Predicate | None, second: Predicate | None) -> Predicate | None:
 
 
 def _labelled(name: str, labels: Labels) -> Predicate:
-    """What rows of each label meet: its condition, and none before it if there are few."""
+    """Return what ties labels to conditions: a row meets the one of its label, and none before it if there are few."""
     code = {label: place for place, label in enumerate(labels.values)}
     wheres = tuple(where for where, _ in labels.cases)
     found: list[Predicate] = []
@@ -365,7 +365,7 @@ def _labelled(name: str, labels: Labels) -> Predicate:
 
 
 def _numbered(attribute: Integer | Real, made: Computed) -> Predicate | None:
-    """The cells that a computed number has together: those that it is computed of, and others of the same number."""
+    """Return what ties the cells of a computed number to its operand, and to other cells of the same number."""
     if attribute.declared == 1 or attribute.unknown is Unknown.CATEGORY:
         return None
     found = _computed_of(attribute, made)
@@ -381,7 +381,7 @@ def _numbered(attribute: Integer | Real, made: Computed) -> Predicate | None:
 
 
 def _computed_of(attribute: Integer | Real, made: Computed) -> Predicate | None:
-    """What is known of a number that is computed of one other: exact arithmetic tells in which cells it can be."""
+    """Return what ties a computed number to its only operand, by exact arithmetic; None if that cannot be told."""
     names, value = _fields(made.value), made.value
     one = made.source.domain[min(names)] if names is not None and len(names) == 1 else None
     if not isinstance(one, Integer | Real) or one.declared > _MANY:
@@ -414,7 +414,7 @@ def _fields(value: Expression) -> frozenset[str] | None:
 
 
 def _tied(one: Integer | Real, spans: Sequence[tuple[_Number, _Number]], other: Integer | Real) -> Predicate:
-    """Which cells of one number go with which of another that lies within ``spans``, by cells of the first."""
+    """Return which cells of another number go with each cell of ``one``, given the span of its values there."""
     starts = [other.bounds(code)[0] for code in range(other.declared)]
     found: dict[CodeRanges, list[int]] = {}
     for code, (low, high) in enumerate(spans):

@@ -152,7 +152,7 @@ def problem(error: Exception) -> dict[str, Any]:
 
 
 def _by_fields(said: str) -> str:
-    """Return a message with the fields of requests in place of the command line's options.
+    """Return a message that names fields of requests instead of options of the command line.
 
     A message that quotes a whole command stays as it is.
 

@@ -33,7 +33,7 @@ BYTES = Counter("sfumato_reply_bytes_total", "Bytes of the replies to requests w
 
 @dataclass(frozen=True)
 class KeyLimits:
-    """The limits of every key; 0 stands for no limit.
+    """The limits of every key; 0 means no limit.
 
     Attributes:
         cells: estimates of one answer, groups times aggregates.
@@ -64,7 +64,7 @@ class Permit:
 
 
 class Quotas:
-    """What each key uses of its limits in this worker.
+    """The quotas that each key has used in this worker.
 
     Args:
         limits: of every key.

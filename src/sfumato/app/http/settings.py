@@ -70,7 +70,7 @@ class Settings:
 
     @property
     def limits(self) -> KeyLimits:
-        """What a key may ask for."""
+        """The quotas of each key."""
         return KeyLimits(self.answer_cells, self.large_questions, self.reply_bytes)
 
     @property
