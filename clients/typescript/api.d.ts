@@ -8,7 +8,7 @@ export type AcceptanceRequest = {
 
 /** One aggregate; ``probability`` belongs to a quantile. */
 export type AggregateFields = {
-  "aggregate": "count" | "distinct" | "sum" | "mean" | "variance" | "deviation" | "median" | "quantile" | "minimum" | "maximum";
+  "aggregate": "count" | "distinct" | "sum" | "mean" | "variance" | "deviation" | "median" | "quantile" | "minimum" | "maximum" | "iqr";
   "of"?: string | null;
   "probability"?: string | number | null;
 };

@@ -13,11 +13,12 @@ from sfumato.query.aggregates.contract import (
 )
 from sfumato.query.aggregates.counts import Count, Distinct
 from sfumato.query.aggregates.extreme import Extreme
+from sfumato.query.aggregates.iqr import Iqr
 from sfumato.query.aggregates.quantile import Quantile
 from sfumato.query.aggregates.sums import Average, Total
 from sfumato.query.aggregates.variance import Variance
 
-AGGREGATES: Final[tuple[type[Aggregate], ...]] = (Count, Distinct, Total, Average, Variance, Quantile, Extreme)
+AGGREGATES: Final[tuple[type[Aggregate], ...]] = (Count, Distinct, Total, Average, Variance, Quantile, Extreme, Iqr)
 """Every aggregate.  Names in SQL, HTTP, TypeScript, on the page and in the documentation are those of their forms."""
 
 FORMS: Final[tuple[AggregateForm, ...]] = tuple(form for aggregate in AGGREGATES for form in aggregate.forms())
@@ -35,6 +36,7 @@ __all__ = [
     "Estimates",
     "Expected",
     "Extreme",
+    "Iqr",
     "LinearTerm",
     "Quantile",
     "Takes",

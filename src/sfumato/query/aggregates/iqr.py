@@ -1,0 +1,81 @@
+"""The interquartile range."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from sfumato.domain import Domain
+from sfumato.domain.predicate import Predicate
+from sfumato.query.aggregates.contract import (
+    AggregateForm,
+    Certainty,
+    Estimates,
+    Expected,
+    NoisyAnswers,
+    NumericAggregate,
+    Takes,
+)
+from sfumato.query.aggregates.quantile import Quantile
+from sfumato.vault.mechanisms import Additive
+from sfumato.vault.questions import Measurable
+
+
+@dataclass(frozen=True)
+class Iqr(NumericAggregate):
+    """Distance from the first to the third quartile of the clamped values.
+
+    Both quartiles are read off the same noisy bins, so it costs what one quantile costs.  Each quartile lies in its
+    interval with confidence (1 + c) / 2, so both do with confidence c (union bound).
+
+    >>> str(Iqr("age"))
+    'iqr(age)'
+    """
+
+    @classmethod
+    def forms(cls) -> tuple[AggregateForm, ...]:
+        """Return IQR."""
+        return (AggregateForm("iqr", "Interquartile range", "IQR", Takes.NUMBER, cls),)
+
+    def __str__(self) -> str:
+        return f"iqr({self.of})"
+
+    def questions(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
+        """Return the counts of nested bins, level by level."""
+        return self._quartiles[0].questions(by, where, domain)
+
+    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, certainty: Certainty) -> Estimates:
+        """Return the distance of the quartiles; its interval joins the farthest and the nearest of their ends."""
+        first, third = (each.estimates(tables, noise, domain, _for_both(certainty)) for each in self._quartiles)
+        return Estimates(
+            np.maximum(third.value - first.value, 0),
+            first.error + third.error,
+            np.maximum(third.low - first.high, 0),
+            third.high - first.low,
+        )
+
+    def expected(
+        self, name: str, noise: Additive, domain: Domain, *, certainty: Certainty, rows: int | None
+    ) -> Expected:
+        """Return a bound on the sum of the errors of both ranks."""
+        one = self._quartiles[0].expected(name, noise, domain, certainty=_for_both(certainty), rows=rows)
+        return replace(one, standard_error=2 * one.standard_error, half_width=2 * one.half_width)
+
+    def outweighed(self, noise: Additive, domain: Domain, certainty: Certainty) -> float:
+        """Return so many rows of rank."""
+        return self.expected("", noise, domain, certainty=certainty, rows=None).half_width
+
+    def widest(self, domain: Domain) -> float:
+        """Return the distance of the bounds."""
+        return self._quartiles[0].widest(domain)
+
+    @property
+    def _quartiles(self) -> tuple[Quantile, Quantile]:
+        return Quantile(self.of, Fraction(1, 4)), Quantile(self.of, Fraction(3, 4))
+
+
+def _for_both(certainty: Certainty) -> Certainty:
+    """Return the confidence at which each of two intervals has to hold."""
+    return Certainty.of((1 + certainty.confidence) / 2)
