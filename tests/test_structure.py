@@ -19,6 +19,7 @@ from tests.conftest import LONGEST
 SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "structure"
 
 # No figure may rise above these.  To lower one, write the smaller number that scripts/structure prints here.
+# A new aggregate, mechanism or other new part may raise "files" by one, and nothing else.
 CEILINGS = {
     "files": 382,
     "folders over 15 files": 9,
