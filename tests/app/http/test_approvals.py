@@ -14,11 +14,17 @@ from tests.app.http.serving import DOMAIN, ROWS, Server, write_people
 
 from sfumato.app.client import ServerError
 from sfumato.app.http import approvals, release_jobs
-from sfumato.app.http.approvals import ApprovalNeededError, RetiredError
 from sfumato.app.http.asked_question import read_question
 from sfumato.app.http.grants import DatasetTerms
-from sfumato.app.http.problems import RefusalError, UnknownDatasetError, problem
-from sfumato.app.http.registry import Key, Scope, TakenNameError
+from sfumato.app.http.problems import (
+    ApprovalNeededError,
+    RefusalError,
+    RetiredError,
+    TakenNameError,
+    UnknownDatasetError,
+    problem,
+)
+from sfumato.app.http.registry import Key, Scope
 from sfumato.app.http.service import Service
 from sfumato.app.http.snapshots import Snapshots
 from sfumato.app.requests.queries import AskRequest

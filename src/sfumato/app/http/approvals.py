@@ -9,16 +9,19 @@ the key of the steward who gave it.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sfumato.app.http.names import spelled
 from sfumato.app.http.periods import read_periods
+from sfumato.app.http.problems import ApprovalNeededError, BudgetUsedUpError, RetiredError
 from sfumato.app.http.registry import Key, Scope
 from sfumato.app.requests.fields import limit_of
 from sfumato.errors import BudgetError
+from sfumato.ledger import Ledger
 from sfumato.ledger.account import Account
 from sfumato.ledger.audit_log import ActionKind, Actor, Change, record
 from sfumato.ledger.dbapi import Driver
@@ -40,14 +43,6 @@ _OPEN = """
     WHERE approval.closed IS NULL"""
 
 
-class ApprovalNeededError(BudgetError):
-    """A steward other than whoever asks has to approve this release first; nothing was charged."""
-
-
-class RetiredError(BudgetError):
-    """Nothing more is released of this dataset; nothing was charged."""
-
-
 @dataclass(frozen=True)
 class Approval:
     """A release that waits for an approval, or has one that nobody used yet."""
@@ -60,6 +55,32 @@ class Approval:
     cost: str
     approved_by: str | None
     expires: str
+
+
+def spent_by(ledger: Ledger) -> dict[str, str]:
+    """What each analyst has spent, in words, by name.
+
+    An analyst is charged for what others asked first as well, so that the amounts may sum to more than the dataset's.
+    """
+    return {name: ledger.limit.in_words(account.spent) for name, account in ledger.caps().items()}
+
+
+@contextmanager
+def explained(ledger: Ledger, key: Key) -> Iterator[None]:
+    """Tell a steward who spent the budget, where it does not admit what is done inside.
+
+    Raises:
+        BudgetUsedUpError: it does not, and the key is a steward's.
+        BudgetError: it does not, and the key is an analyst's.
+    """
+    try:
+        yield
+    except BudgetError as error:
+        if key.scope is not Scope.STEWARD or isinstance(error, ApprovalNeededError | RetiredError):
+            raise
+        found = spent_by(ledger)
+        shares = "; ".join(f"{name}: {spent}" for name, spent in found.items()) or "nobody by name"
+        raise BudgetUsedUpError(f"{error}; spent so far by analyst: {shares}", found) from error
 
 
 class Approvals:

@@ -8,8 +8,7 @@ who spent it, and an analyst only what is left.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.types import Scope as Connection
 
-from sfumato.app.http.approvals import ApprovalNeededError, RetiredError
 from sfumato.app.http.processes import LEDGER_FAILURES, REFUSALS
-from sfumato.app.http.registry import Key, Scope, TakenNameError
 from sfumato.errors import (
     BrokenLedgerError,
     BudgetError,
@@ -39,7 +36,6 @@ from sfumato.errors import (
     TableError,
     VersionError,
 )
-from sfumato.ledger import Ledger
 from sfumato.query.sql_condition import Place
 
 MEDIA = "application/problem+json"
@@ -82,6 +78,18 @@ def unusable(error: DomainError) -> RefusalError:
 
 class UnknownDatasetError(InputError):
     """No dataset of that name is registered."""
+
+
+class TakenNameError(InputError):
+    """A dataset has or had this name, so that no other gets it."""
+
+
+class ApprovalNeededError(BudgetError):
+    """A steward other than the analyst who asks has to approve this release first; nothing was charged."""
+
+
+class RetiredError(BudgetError):
+    """Nothing more is released of this dataset; nothing was charged."""
 
 
 class BudgetUsedUpError(BudgetError):
@@ -182,32 +190,6 @@ def note(scope: Connection, found: Mapping[str, Any]) -> None:
     REFUSALS.labels(kind).inc()
     if kind in ("ledger-unavailable", "ledger-moved"):
         LEDGER_FAILURES.inc()
-
-
-def spent_by(ledger: Ledger) -> dict[str, str]:
-    """What each analyst has spent, in words, by name.
-
-    An analyst is charged for what others asked first as well, so that the amounts may sum to more than the dataset's.
-    """
-    return {name: ledger.limit.in_words(account.spent) for name, account in ledger.caps().items()}
-
-
-@contextmanager
-def explained(ledger: Ledger, key: Key) -> Iterator[None]:
-    """Tell a steward who spent the budget, where it does not admit what is done inside.
-
-    Raises:
-        BudgetUsedUpError: it does not, and the key is a steward's.
-        BudgetError: it does not, and the key is an analyst's.
-    """
-    try:
-        yield
-    except BudgetError as error:
-        if key.scope is not Scope.STEWARD or isinstance(error, ApprovalNeededError | RetiredError):
-            raise
-        found = spent_by(ledger)
-        shares = "; ".join(f"{name}: {spent}" for name, spent in found.items()) or "nobody by name"
-        raise BudgetUsedUpError(f"{error}; spent so far by analyst: {shares}", found) from error
 
 
 def refused(request: Request, error: Exception) -> JSONResponse:

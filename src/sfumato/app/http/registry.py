@@ -16,6 +16,7 @@ from typing import Any
 
 from sfumato.app.http.jobs import LEASE, Jobs
 from sfumato.app.http.names import plain_name, refuse_holder, refuse_name, spelled
+from sfumato.app.http.problems import TakenNameError
 from sfumato.app.http.snapshots import Snapshot, enter
 from sfumato.domain import Unit
 from sfumato.engine.table_files import shown
@@ -41,10 +42,6 @@ class Scope(StrEnum):
     ANALYST = "analyst"
     MONITOR = "monitor"  # reads figures of the server, and nothing else
     LINK = "link"  # opens the page for a steward once, and nothing else
-
-
-class TakenNameError(InputError):
-    """A name that a dataset has or had, and that no other gets."""
 
 
 @dataclass(frozen=True)

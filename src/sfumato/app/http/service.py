@@ -18,13 +18,13 @@ from typing import Any
 import pyarrow as pa
 
 from sfumato.app.http.admission import TablePlaces
-from sfumato.app.http.approvals import Approvals, RetiredError
+from sfumato.app.http.approvals import Approvals
 from sfumato.app.http.grants import Grants
 from sfumato.app.http.identities import Identities
 from sfumato.app.http.jobs import LEASE
 from sfumato.app.http.names import plain_name, refuse_name, spelled
 from sfumato.app.http.periods import total_of
-from sfumato.app.http.problems import RefusalError, UnknownDatasetError, unreadable, unusable, unwritable
+from sfumato.app.http.problems import RefusalError, RetiredError, UnknownDatasetError, unreadable, unusable, unwritable
 from sfumato.app.http.quotas import Quotas
 from sfumato.app.http.registry import (
     Dataset,
