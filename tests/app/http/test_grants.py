@@ -11,8 +11,7 @@ import pytest
 from tests.app.http.serving import serving, write_people
 
 from sfumato.app.client import ServerError
-from sfumato.app.http.names import spelled
-from sfumato.app.http.registry import Registry, Scope
+from sfumato.app.http.registry import Registry, Scope, spelled
 from sfumato.ledger.store import Store
 
 COUNT = "SELECT COUNT(*) FROM people"

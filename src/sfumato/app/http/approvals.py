@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sfumato.app.http.names import spelled
 from sfumato.app.http.periods import read_periods
 from sfumato.app.http.problems import ApprovalNeededError, BudgetUsedUpError, RetiredError
-from sfumato.app.http.registry import Key, Scope
+from sfumato.app.http.registry import Key, Scope, spelled
 from sfumato.app.requests.fields import limit_of
 from sfumato.errors import BudgetError
 from sfumato.ledger import Ledger

@@ -11,9 +11,8 @@ import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from sfumato.app.http.names import refuse_holder, spelled
 from sfumato.app.http.problems import RefusalError
-from sfumato.app.http.registry import SECRET_BYTES, digest
+from sfumato.app.http.registry import SECRET_BYTES, digest, refuse_holder, spelled
 from sfumato.ledger.store import Store
 
 LOGIN_LASTS = timedelta(minutes=10)

@@ -1,6 +1,7 @@
-"""What a server keeps beside its journals, in the same database: datasets and keys.
+"""Datasets and keys of a server, in the database of its ledgers, and the rules for their names.
 
-No secret is kept: of a key only the SHA-256 is stored, which is enough to recognise 256 random bits.
+No secret is kept: of a key only the SHA-256 is stored, which is enough to recognize 256 random bits.  A name of a
+dataset or a key stands for one thing only, however it is written.
 """
 
 from __future__ import annotations
@@ -8,14 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Callable, Mapping
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
 from sfumato.app.http.jobs import LEASE, Jobs
-from sfumato.app.http.names import plain_name, refuse_holder, refuse_name, spelled
 from sfumato.app.http.problems import TakenNameError
 from sfumato.app.http.snapshots import Snapshot, enter
 from sfumato.domain import Unit
@@ -28,6 +29,56 @@ from sfumato.ledger.entry import journalled_version
 from sfumato.ledger.opening import create_or_check
 from sfumato.ledger.store import Store
 from sfumato.privacy.loss import Loss
+
+_LONGEST = 200
+
+
+def spelled(name: str, known: Iterable[str]) -> str:
+    r"""Return the known spelling of a name, or else the name without outer blanks and in Unicode's compatible form.
+
+    Two spellings mean one person if they differ only in compatible forms, case or outer blanks.
+
+    >>> spelled(" Ann ", ["bob", "ANN"]), spelled("Zoe\u0308 ", [])
+    ('ANN', 'Zo\xeb')
+    """
+    plain, names = unicodedata.normalize("NFKC", name).strip(), tuple(known)
+    return name if name in names else next((each for each in names if _folded(each) == _folded(plain)), plain)
+
+
+def _folded(name: str) -> str:
+    """Return a form that is equal for all spellings of a name; case folding may leave characters to normalize."""
+    plain = unicodedata.normalize("NFKC", name).strip()
+    return unicodedata.normalize("NFKC", plain.casefold()).casefold()
+
+
+def plain_name(name: str) -> str:
+    r"""Return a dataset's name in Unicode's compatible form, which is unique among datasets.
+
+    >>> plain_name("\N{LATIN SMALL LIGATURE FI}sh")
+    'fish'
+    """
+    return unicodedata.normalize("NFKC", name)
+
+
+def refuse_holder(name: str) -> None:
+    """Refuse a text that cannot name a person.
+
+    Raises:
+        InputError: it is not 1 to 200 printable characters, not all of them blanks.
+    """
+    if not name.strip() or len(name) > _LONGEST or not name.isprintable():
+        raise InputError(f"a key is named by 1 to {_LONGEST} printable characters", culprit=name)
+
+
+def refuse_name(name: str) -> None:
+    """Refuse a text that cannot name a dataset.
+
+    Raises:
+        InputError: it is not letters, digits and _, or too long.
+    """
+    if not name.isidentifier() or len(name) > _LONGEST:
+        raise InputError("a dataset is named like a variable: letters, digits and _", culprit=name)
+
 
 PREFIX = "sfumato"
 SECRET_BYTES = 32

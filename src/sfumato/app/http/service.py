@@ -22,7 +22,6 @@ from sfumato.app.http.approvals import Approvals
 from sfumato.app.http.grants import Grants
 from sfumato.app.http.identities import Identities
 from sfumato.app.http.jobs import LEASE
-from sfumato.app.http.names import plain_name, refuse_name, spelled
 from sfumato.app.http.periods import total_of
 from sfumato.app.http.problems import RefusalError, RetiredError, UnknownDatasetError, unreadable, unusable, unwritable
 from sfumato.app.http.quotas import Quotas
@@ -32,6 +31,9 @@ from sfumato.app.http.registry import (
     Registration,
     Registry,
     Scope,
+    plain_name,
+    refuse_name,
+    spelled,
 )
 from sfumato.app.http.sessions import Sessions
 from sfumato.app.http.snapshots import Snapshots, snapshot_folder
