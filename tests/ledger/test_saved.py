@@ -11,8 +11,8 @@ from tests.ledger.asking import question, release, reserve
 from tests.ledger.conftest import SAVED
 
 import sfumato as sf
-from sfumato.app.http.grants import DatasetTerms
 from sfumato.app.http.registry import Registry
+from sfumato.app.http.rules import DatasetTerms
 from sfumato.app.http.service import Service
 from sfumato.domain import Unit
 from sfumato.errors import BudgetError, RetryKeyError

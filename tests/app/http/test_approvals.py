@@ -13,9 +13,8 @@ from tests.app.http.hospital import SCHEMA, write_hospital
 from tests.app.http.serving import DOMAIN, ROWS, Server, write_people
 
 from sfumato.app.client import ServerError
-from sfumato.app.http import approvals, release_jobs
+from sfumato.app.http import release_jobs, rules
 from sfumato.app.http.asked_question import read_question
-from sfumato.app.http.grants import DatasetTerms
 from sfumato.app.http.problems import (
     ApprovalNeededError,
     RefusalError,
@@ -25,6 +24,7 @@ from sfumato.app.http.problems import (
     problem,
 )
 from sfumato.app.http.registry import Key, Scope
+from sfumato.app.http.rules import DatasetTerms
 from sfumato.app.http.service import Service
 from sfumato.app.http.snapshots import Snapshots
 from sfumato.app.requests.queries import AskRequest
@@ -240,7 +240,7 @@ def test_a_refused_request_is_gone_and_an_approval_is_taken_back(service):
 
 
 def test_only_so_many_requests_of_a_name_wait(service, monkeypatch):
-    monkeypatch.setattr(approvals, "_MOST_WAITING", 3)
+    monkeypatch.setattr(rules, "_MOST_WAITING", 3)
     for number in range(3):
         refused(service, sql=f"SELECT COUNT(*) FROM t WHERE age > {number}")  # noqa: S608
     with pytest.raises(ApprovalNeededError, match="wait for one already"):

@@ -18,10 +18,10 @@ from tests.app.test_cli import sfumato
 from tests.ledger.asking import ROW, question, reserve
 
 from sfumato.app.http import asgi, notices, processes
-from sfumato.app.http.grants import DatasetTerms
 from sfumato.app.http.notices import Notices
 from sfumato.app.http.problems import ApprovalNeededError
 from sfumato.app.http.registry import Scope
+from sfumato.app.http.rules import DatasetTerms
 from sfumato.app.http.service import Service
 from sfumato.app.outbound import outbound
 from sfumato.app.requests.queries import AskRequest

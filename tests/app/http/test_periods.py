@@ -13,8 +13,8 @@ from tests.app.http.serving import DOMAIN, write_people
 
 from sfumato.app.http.datasets import summary
 from sfumato.app.http.operation import ServiceFigures
-from sfumato.app.http.periods import Periods, read_periods, total_of
 from sfumato.app.http.registry import Scope
+from sfumato.app.http.rules import Periods, read_periods, total_of
 from sfumato.app.http.service import Service
 from sfumato.app.requests.fields import limit_of
 from sfumato.app.requests.queries import AskRequest

@@ -13,8 +13,8 @@ import httpx
 import pytest
 from tests.app.http.serving import DOMAIN, VISITS, serving, write_people, write_visits
 
-from sfumato.app.http.grants import Grants
 from sfumato.app.http.registry import Scope
+from sfumato.app.http.rules import Grants
 from sfumato.app.ui import static_files
 from sfumato.ledger.store import Store
 

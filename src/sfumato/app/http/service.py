@@ -18,11 +18,8 @@ from typing import Any
 import pyarrow as pa
 
 from sfumato.app.http.admission import TablePlaces
-from sfumato.app.http.approvals import Approvals
-from sfumato.app.http.grants import Grants
 from sfumato.app.http.identities import Identities
 from sfumato.app.http.jobs import LEASE
-from sfumato.app.http.periods import total_of
 from sfumato.app.http.problems import RefusalError, RetiredError, UnknownDatasetError, unreadable, unusable, unwritable
 from sfumato.app.http.quotas import Quotas
 from sfumato.app.http.registry import (
@@ -35,6 +32,7 @@ from sfumato.app.http.registry import (
     refuse_name,
     spelled,
 )
+from sfumato.app.http.rules import Approvals, Grants, total_of
 from sfumato.app.http.sessions import Sessions
 from sfumato.app.http.snapshots import Snapshots, snapshot_folder
 from sfumato.app.http.table_reading import (
@@ -115,7 +113,7 @@ class Service:
             name: what analysts call it.
             source: where the table lies.
             domain: its accepted domain, as a document; or a schema of several tables, which ``source`` holds.
-            limit: the most that may ever be released from it, or in each of some months (see :mod:`.periods`).
+            limit: the most that may ever be released from it, or in each of some months (see :mod:`.rules`).
             more: ``rows`` and ``discoverable``, where they are public; ``second_budget`` to register a table that
                 is registered under another name; ``by``, who registers it, the system's user by default.
 

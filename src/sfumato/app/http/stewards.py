@@ -11,9 +11,9 @@ from fastapi.responses import StreamingResponse
 
 from sfumato.app.http.access import Anyone, Steward, StrictRoute, Worker
 from sfumato.app.http.datasets import budgets, summary
-from sfumato.app.http.grants import DatasetTerms
 from sfumato.app.http.problems import RefusalError
 from sfumato.app.http.registry import Key, Registry, Scope
+from sfumato.app.http.rules import DatasetTerms
 from sfumato.app.http.service import Service
 from sfumato.app.requests.administration import (
     CapRequest,
