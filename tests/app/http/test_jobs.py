@@ -8,9 +8,9 @@ from datetime import timedelta
 
 import pytest
 
-from sfumato.app.http import jobs as jobs_module
-from sfumato.app.http.jobs import State
+from sfumato.app.http import work
 from sfumato.app.http.registry import Registry
+from sfumato.app.http.work import State
 from sfumato.ledger.store import Store
 
 
@@ -107,7 +107,7 @@ def test_jobs_whose_worker_died_do_not_count(jobs, dead):
 
 
 def test_the_newest_questions_of_an_owner_and_dataset_are_kept(jobs, monkeypatch):
-    monkeypatch.setattr(jobs_module, "_MOST_QUESTIONS", 3)
+    monkeypatch.setattr(work, "_MOST_QUESTIONS", 3)
     made = jobs.add("people", "ann", {}, most=9)
     for other in (("people", "bob"), ("others", "ann")):
         jobs.asked(*other, {"words": "theirs"})
@@ -123,7 +123,7 @@ def test_the_newest_questions_of_an_owner_and_dataset_are_kept(jobs, monkeypatch
 def test_questions_are_found_by_the_key_of_their_table(tmp_path):
     with closing(Store(f"sqlite:///{tmp_path / 'test.ledger'}")) as store:
         store.prepare(create=True)
-        found = "EXPLAIN QUERY PLAN SELECT id FROM service_job WHERE " + jobs_module._OF_OWNER  # noqa: S608, SLF001
+        found = "EXPLAIN QUERY PLAN SELECT id FROM service_job WHERE " + work._OF_OWNER  # noqa: S608, SLF001
         with store.reading() as driver:
             plan = driver.rows(found, {"first": "q0", "last": "qf"})
     assert "SEARCH service_job USING" in str(plan)

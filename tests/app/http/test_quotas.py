@@ -17,8 +17,8 @@ from pyarrow import parquet
 from tests.app.http.serving import PATIENCE, Server
 
 from sfumato.app.http.problems import RefusalError
-from sfumato.app.http.quotas import LARGE, KeyLimits, Quotas
 from sfumato.app.http.registry import Scope
+from sfumato.app.http.work import LARGE, KeyLimits, Quotas
 
 SIDE = 400
 DOMAIN = {

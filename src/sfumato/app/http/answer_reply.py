@@ -15,7 +15,7 @@ from fastapi import Header
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from sfumato.app.http.quotas import LARGE, Permit
+from sfumato.app.http.work import LARGE, Permit
 from sfumato.query import Answer
 from sfumato.query.answer_formats import FORMATS, JSON
 

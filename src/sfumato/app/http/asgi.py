@@ -18,9 +18,9 @@ from sfumato.app.http.notices import Notices
 from sfumato.app.http.openid import Provider
 from sfumato.app.http.porter import Porter
 from sfumato.app.http.processes import end_with_parent, to_standard_error
-from sfumato.app.http.quotas import Quotas
 from sfumato.app.http.service import Service
 from sfumato.app.http.settings import Settings
+from sfumato.app.http.work import Quotas
 from sfumato.app.outbound import outbound
 
 LEDGER = "SFUMATO_LEDGER"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from sfumato.app.http.quotas import LARGE
 from sfumato.app.http.registry import Key
 from sfumato.app.http.service import Service
 from sfumato.app.http.table_reading import Loaded
+from sfumato.app.http.work import LARGE
 from sfumato.app.requests.queries import AskRequest, CostRequest
 from sfumato.domain import Domain
 from sfumato.errors import QueryError

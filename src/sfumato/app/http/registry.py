@@ -16,9 +16,9 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from sfumato.app.http.jobs import LEASE, Jobs
 from sfumato.app.http.problems import TakenNameError
 from sfumato.app.http.snapshots import Snapshot, enter
+from sfumato.app.http.work import LEASE, Jobs
 from sfumato.domain import Unit
 from sfumato.engine.table_files import shown
 from sfumato.errors import InputError

@@ -16,13 +16,13 @@ from typing import Annotated, Any, Literal, TypeAlias
 from fastapi import APIRouter, Query, Response
 
 from sfumato.app.http.access import Anyone, Steward, StrictRoute, Worker
-from sfumato.app.http.jobs import Job, Jobs, State
 from sfumato.app.http.problems import RefusalError, problem
 from sfumato.app.http.processes import log
 from sfumato.app.http.registry import Key, Scope
 from sfumato.app.http.rules import explained
 from sfumato.app.http.service import Service, refuse_retired
 from sfumato.app.http.table_reading import Loaded
+from sfumato.app.http.work import Job, Jobs, State
 from sfumato.app.requests.releases import Anonymization, AnonymizeRequest, SynthesisFields, SynthesizeRequest
 from sfumato.domain.related_tables import RelatedTables
 from sfumato.errors import LedgerError

@@ -19,9 +19,7 @@ import pyarrow as pa
 
 from sfumato.app.http.admission import TablePlaces
 from sfumato.app.http.identities import Identities
-from sfumato.app.http.jobs import LEASE
 from sfumato.app.http.problems import RefusalError, RetiredError, UnknownDatasetError, unreadable, unusable, unwritable
-from sfumato.app.http.quotas import Quotas
 from sfumato.app.http.registry import (
     Dataset,
     Key,
@@ -45,6 +43,7 @@ from sfumato.app.http.table_reading import (
     unit_of,
 )
 from sfumato.app.http.tables import ServedTables
+from sfumato.app.http.work import LEASE, Quotas
 from sfumato.domain.related_tables import RelatedTables
 from sfumato.domain.table_schema import Schema
 from sfumato.domain.view import BoundedView

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from sfumato.app.http.admission import TablePlaces
 from sfumato.app.http.openid import OpenIdSettings
-from sfumato.app.http.quotas import KeyLimits
+from sfumato.app.http.work import KeyLimits
 from sfumato.errors import InputError
 
 _SETTINGS = "SFUMATO_SETTINGS"

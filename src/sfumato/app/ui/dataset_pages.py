@@ -18,12 +18,12 @@ from sfumato.app.http import release_jobs
 from sfumato.app.http.access import Anyone, Steward, Worker
 from sfumato.app.http.asked_question import read_question
 from sfumato.app.http.datasets import summary
-from sfumato.app.http.jobs import Job
 from sfumato.app.http.problems import problem
 from sfumato.app.http.registry import Key
 from sfumato.app.http.rules import explained
 from sfumato.app.http.stewards import PAGE, entry
 from sfumato.app.http.table_reading import Loaded
+from sfumato.app.http.work import Job
 from sfumato.app.requests.fields import LossFields, filled
 from sfumato.app.requests.linked_tables import linked_tables
 from sfumato.app.requests.methods import AnonymizationMethod, CountOption
