@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from sfumato.app.http.registry import Key
 from sfumato.app.http.service import Service
-from sfumato.app.http.table_reading import Loaded
+from sfumato.app.http.tables import Loaded
 from sfumato.app.http.work import LARGE
 from sfumato.app.requests.queries import AskRequest, CostRequest
 from sfumato.domain import Domain

@@ -14,7 +14,7 @@ from sfumato.app.http.asked_question import read_question
 from sfumato.app.http.processes import timed
 from sfumato.app.http.registry import Key, Scope
 from sfumato.app.http.rules import explained, read_periods, spent_by
-from sfumato.app.http.table_reading import Described, Loaded
+from sfumato.app.http.tables import Described, Loaded
 from sfumato.app.requests.fields import limit_of
 from sfumato.app.requests.queries import AskRequest, CostRequest
 from sfumato.domain.table_schema import Schema

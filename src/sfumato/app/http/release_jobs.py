@@ -21,7 +21,7 @@ from sfumato.app.http.processes import log
 from sfumato.app.http.registry import Key, Scope
 from sfumato.app.http.rules import explained
 from sfumato.app.http.service import Service, refuse_retired
-from sfumato.app.http.table_reading import Loaded
+from sfumato.app.http.tables import Loaded
 from sfumato.app.http.work import Job, Jobs, State
 from sfumato.app.requests.releases import Anonymization, AnonymizeRequest, SynthesisFields, SynthesizeRequest
 from sfumato.domain.related_tables import RelatedTables

@@ -33,8 +33,9 @@ from sfumato.app.http.registry import (
 from sfumato.app.http.rules import Approvals, Grants, total_of
 from sfumato.app.http.sessions import Sessions
 from sfumato.app.http.snapshots import Snapshots, snapshot_folder
-from sfumato.app.http.table_reading import (
+from sfumato.app.http.tables import (
     Loaded,
+    ServedTables,
     described,
     fingerprint,
     lies_at,
@@ -42,7 +43,6 @@ from sfumato.app.http.table_reading import (
     open_source,
     unit_of,
 )
-from sfumato.app.http.tables import ServedTables
 from sfumato.app.http.work import LEASE, Quotas
 from sfumato.domain.related_tables import RelatedTables
 from sfumato.domain.table_schema import Schema

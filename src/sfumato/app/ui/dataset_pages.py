@@ -22,7 +22,7 @@ from sfumato.app.http.problems import problem
 from sfumato.app.http.registry import Key
 from sfumato.app.http.rules import explained
 from sfumato.app.http.stewards import PAGE, entry
-from sfumato.app.http.table_reading import Loaded
+from sfumato.app.http.tables import Loaded
 from sfumato.app.http.work import Job
 from sfumato.app.requests.fields import LossFields, filled
 from sfumato.app.requests.linked_tables import linked_tables

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, Field
 
-from sfumato.app.http.table_reading import Loaded
+from sfumato.app.http.tables import Loaded
 from sfumato.app.requests.fields import LossFields, filled
 from sfumato.app.requests.queries import AggregateFields, AskRequest, ConditionFields, QueryFields, StatementField
 from sfumato.domain import Attribute, Categorical, Date, Domain, Integer, Real, Timestamp
