@@ -15,8 +15,7 @@ from tests.app.test_cli import sfumato
 
 from sfumato.app.client import HttpClient, ServerError
 from sfumato.app.http import asgi
-from sfumato.app.http.access import COOKIE
-from sfumato.app.http.admission import Pace
+from sfumato.app.http.access import COOKIE, Pace
 from sfumato.app.http.problems import RefusalError
 from sfumato.app.http.registry import Registry, Scope
 from sfumato.app.http.service import Service, first_link

@@ -1,28 +1,254 @@
-"""What every route asks before it does anything: whose key a request carries, and that its body means one thing.
+"""The way of a request to its route: pages of other sites, bounds of a body, the pace of a key, and whose key it is.
 
-Programs send a key in the Authorization header, of which browsers know nothing.  The page has a cookie that names a
-session, and only its own routes look at cookies: what another site, or another port of this machine, makes a browser
-send to ``/v1`` is nobody's request.  JSON that says a key twice is refused before anything is charged.
+Programs send a key in the Authorization header, which browsers never send by themselves.  The page has a cookie that
+names a session, and only its own routes read cookies.  So a page of another site, or of another port of this machine,
+cannot act for a user by a request to ``/v1``.  Pages of origins that the operator named may send requests to ``/v1``
+with a key and no cookie.
+
+Bodies are bounded, replies get headers of safety, and every request is logged.  The server refuses JSON that says a key
+twice before it charges anything.
 """
 
 from __future__ import annotations
 
 import json
+import secrets
 import time
-from collections.abc import Awaitable, Callable
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from threading import Lock
 from typing import Annotated, Any
 
 from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import Scope as Connection
 
-from sfumato.app.http.admission import Pace
-from sfumato.app.http.problems import RefusalError
+from sfumato.app.http.problems import RefusalError, note, problem, reply
+from sfumato.app.http.processes import LATENCY, REQUESTS, log
 from sfumato.app.http.registry import Key, Scope
 from sfumato.app.http.service import Service
 from sfumato.app.http.sessions import is_session
 from sfumato.errors import InputError
 from sfumato.strict_documents import read_json
+
+_METHODS = ("GET", "POST", "PUT", "DELETE")
+_SENT = ("Authorization", "Content-Type", "Idempotency-Key")
+_SHOWN = ("Retry-After", "X-Request-Id")
+
+
+class CrossOrigin:
+    """Lets browsers send what a named origin asks, and read the reply."""
+
+    def __init__(self, app: ASGIApp, *, origins: Sequence[str]) -> None:
+        self._app = app
+        self._open = CORSMiddleware(
+            app,
+            allow_origins=origins,
+            allow_methods=_METHODS,
+            allow_headers=_SENT,
+            expose_headers=_SHOWN,
+            allow_credentials=False,
+        )
+
+    async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        ours = scope["type"] == "http" and scope["path"].startswith(PROGRAMS)
+        await (self._open if ours else self._app)(scope, receive, send)
+
+
+MOST_BYTES = 1 << 18
+_PATH = 200  # characters of a path that are logged
+_FRAMES = 8  # of the place of an error
+_LENGTHS = {b"content-length", b"transfer-encoding"}
+
+
+class RequestGuard:
+    """Counts and logs requests, refuses large bodies, adds headers of safety, and answers HEAD like GET without a body.
+
+    Every request gets an id, which its reply and its line in the log have.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start, status, started = time.perf_counter(), 500, False
+        number, method = secrets.token_hex(8), scope["method"]
+        headless = method == "HEAD"
+        state: dict[str, Any] = {**scope.get("state", {})}
+        scope = {**scope, "state": state, "method": "GET" if headless else method}
+
+        async def noted(message: Message) -> None:
+            nonlocal status, started
+            if message["type"] == "http.response.start":
+                status, started = message["status"], True
+                own = {name for name, _ in message["headers"]}  # such as how long a file of the page is kept
+                added = [each for each in _HEADERS if each[0] not in own]
+                message["headers"] = [*message["headers"], *added, *parting, (b"x-request-id", number.encode())]
+            elif headless:
+                message = {**message, "body": b""}
+            if (key := state.get("key")) is not None and (size := len(message.get("body", b""))):
+                scope["app"].state.service.quotas.sent(key, size)
+            await send(message)
+
+        # A proxy may believe the other of two lengths: what follows on the connection is then anybody's request.
+        doubtful = {name for name, _ in scope["headers"]} >= _LENGTHS
+        parting = [(b"connection", b"close")] if doubtful else []
+        try:
+            body = None if doubtful else await _body(receive)
+        except ClientDisconnect:
+            log("request left", id=number, method=method, path=scope["path"][:_PATH], client=_client(scope))
+            return
+        if body is None:
+            refusal = _two_lengths() if doubtful else _too_large()
+            note(scope, problem(refusal))
+            await reply(refusal)(scope, receive, noted)
+        else:
+            try:
+                await self._app(scope, _replayed(body, receive), noted)
+            except Exception as error:
+                if started:
+                    raise
+                # what it says may quote the table, so it goes no further; whoever mends it needs the place
+                log("broken", id=number, error=type(error).__name__, at=_place(error))
+                note(scope, problem(error))
+                await reply(error)(scope, receive, noted)
+        seconds = time.perf_counter() - start
+        REQUESTS.labels(f"{status // 100}xx").inc()
+        LATENCY.labels(_route(scope)).observe(seconds)
+        facts = {"key": state.get("key"), "reason": state.get("reason")}
+        log(
+            "request",
+            id=number,
+            client=_client(scope),
+            method=method,
+            path=scope["path"][:_PATH],
+            status=status,
+            seconds=round(seconds, 4),
+            **{name: value for name, value in facts.items() if value is not None},
+        )
+
+
+def _client(scope: Connection) -> str | None:
+    """The address of whoever asks; a trusted proxy says whose."""
+    return scope["client"][0] if scope.get("client") else None
+
+
+def _route(scope: Connection) -> str:
+    """The route of a request, of which there are few; a path may be anything."""
+    return getattr(scope.get("route"), "path", "other")
+
+
+def _two_lengths() -> RefusalError:
+    title = "Content-Length and Transfer-Encoding cannot both say where a body ends"
+    return RefusalError("two-lengths", title, 400, "send one of the two headers")
+
+
+def _too_large() -> RefusalError:
+    return RefusalError("body-too-large", "The body is too large", 413, f"send at most {MOST_BYTES} bytes")
+
+
+def _place(error: Exception) -> str:
+    """Where an error arose, innermost last."""
+    frames = traceback.walk_tb(error.__traceback__)
+    return " ".join(f"{Path(frame.f_code.co_filename).name}:{line}" for frame, line in list(frames)[-_FRAMES:])
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """The whole body, or None where it is too large.
+
+    Raises:
+        ClientDisconnect: it did not arrive in full.  What did arrive may be another question: of 30 years, 3.
+    """
+    parts, taken = [], 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        parts.append(message.get("body", b""))
+        taken += len(parts[-1])
+        if taken > MOST_BYTES:
+            return None
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """The body once, and then whatever comes: the end of the connection."""
+    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return replay
+
+
+_HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+    (
+        b"content-security-policy",
+        (
+            b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+            b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+        ),
+    ),
+]
+
+
+_MOST_PACED = 4096  # keys
+
+
+class Pace:
+    """So many requests a minute of each key, by a worker; a sixth of them may come at once.
+
+    Args:
+        a_minute: how many; 0 for any number.
+        clock: tells seconds that never go back.
+    """
+
+    def __init__(self, a_minute: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._each = 60 / a_minute if a_minute else 0.0
+        self._most = max(1.0, a_minute / 6) * self._each
+        self._clock = clock
+        self._free_from: dict[str, float] = {}
+        self._lock = Lock()
+
+    def take(self, key_id: str) -> None:
+        """Let one request of a key in.
+
+        Raises:
+            RefusalError: too many came before it; says when to come again.
+        """
+        if not self._each:
+            return
+        now = self._clock()
+        with self._lock:
+            due = max(self._free_from.get(key_id, 0.0), now)
+            if due + self._each - now <= self._most:
+                self._free_from[key_id] = due + self._each
+                return
+            if len(self._free_from) > _MOST_PACED:
+                self._free_from = {each: free for each, free in self._free_from.items() if free > now}
+        wait = int(due + self._each - now - self._most) + 1
+        raise RefusalError(
+            "too-many-requests",
+            "Too many requests",
+            429,
+            f"this is more than the server takes at a time; come again in {wait} s",
+            after=wait,
+        )
+
 
 COOKIE = "sfumato_session"
 PROGRAMS = "/v1/"

@@ -7,11 +7,9 @@ network are not all for release.
 from __future__ import annotations
 
 import glob
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 
 from sfumato.app.http.problems import RefusalError, unreadable
 from sfumato.app.http.sources import has_password, is_own_database, with_password
@@ -22,7 +20,6 @@ from sfumato.errors import EngineError
 CATALOGUE = "spark"
 _SPARK = "spark:"
 _ODD = frozenset(":*?[]{}\\")  # by which Spark finds files that the path does not show
-_REMEMBERED = 4096  # keys
 
 
 @dataclass(frozen=True)
@@ -116,44 +113,3 @@ def _files(path: str) -> Sequence[Path]:
     first = next(place for place, part in enumerate(plain) if glob.has_magic(part))
     matching = glob.iglob(path, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
     return (Path(*plain[:first]).resolve(), *(Path(each).resolve() for each in matching))
-
-
-class Pace:
-    """So many requests a minute of each key, by a worker; a sixth of them may come at once.
-
-    Args:
-        a_minute: how many; 0 for any number.
-        clock: tells seconds that never go back.
-    """
-
-    def __init__(self, a_minute: int, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._each = 60 / a_minute if a_minute else 0.0
-        self._most = max(1.0, a_minute / 6) * self._each
-        self._clock = clock
-        self._free_from: dict[str, float] = {}
-        self._lock = Lock()
-
-    def take(self, key_id: str) -> None:
-        """Let one request of a key in.
-
-        Raises:
-            RefusalError: too many came before it; says when to come again.
-        """
-        if not self._each:
-            return
-        now = self._clock()
-        with self._lock:
-            due = max(self._free_from.get(key_id, 0.0), now)
-            if due + self._each - now <= self._most:
-                self._free_from[key_id] = due + self._each
-                return
-            if len(self._free_from) > _REMEMBERED:
-                self._free_from = {each: free for each, free in self._free_from.items() if free > now}
-        wait = int(due + self._each - now - self._most) + 1
-        raise RefusalError(
-            "too-many-requests",
-            "Too many requests",
-            429,
-            f"this is more than the server takes at a time; come again in {wait} s",
-            after=wait,
-        )

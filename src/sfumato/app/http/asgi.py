@@ -10,13 +10,10 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from sfumato.app.http import datasets, descriptions, operation, problems, release_jobs, stewards
-from sfumato.app.http.access import KeyLookup
-from sfumato.app.http.admission import Pace
+from sfumato.app.http.access import CrossOrigin, KeyLookup, Pace, RequestGuard
 from sfumato.app.http.api_document import describe_itself
-from sfumato.app.http.cross_origin import CrossOrigin
 from sfumato.app.http.notices import Notices
 from sfumato.app.http.openid import Provider
-from sfumato.app.http.porter import Porter
 from sfumato.app.http.processes import end_with_parent, to_standard_error
 from sfumato.app.http.service import Service
 from sfumato.app.http.settings import Settings
@@ -81,5 +78,5 @@ def create(service: Service, settings: Settings | None = None, *, notices: Notic
     describe_itself(app)
     if settings.origins:
         app.add_middleware(CrossOrigin, origins=settings.origins)
-    app.add_middleware(Porter)
+    app.add_middleware(RequestGuard)
     return app

@@ -61,7 +61,7 @@ class _Prompt(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # a class th
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if _BY_HTTPTOOLS:  # which refuses a body of two lengths in words of its own: the porter does
+        if _BY_HTTPTOOLS:  # which refuses a body of two lengths in its own words: RequestGuard does
             self.parser.set_dangerous_leniencies(lenient_chunked_length=True)
         self._awaited: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None

@@ -9,8 +9,7 @@ from urllib.parse import urlsplit
 from fastapi import APIRouter, Depends, FastAPI, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from sfumato.app.http.access import COOKIE, Anyone, KeyLookup, Worker, secret_of
-from sfumato.app.http.admission import Pace
+from sfumato.app.http.access import COOKIE, Anyone, KeyLookup, Pace, Worker, secret_of
 from sfumato.app.http.datasets import summary
 from sfumato.app.http.identities import LOGIN_LASTS
 from sfumato.app.http.openid import Provider
