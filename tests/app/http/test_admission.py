@@ -11,9 +11,9 @@ from tests.app.http.serving import DOMAIN, Server, write_people
 
 from sfumato.app.client import ServerError
 from sfumato.app.http.access import Pace
-from sfumato.app.http.admission import TablePlaces
 from sfumato.app.http.problems import RefusalError
 from sfumato.app.http.registry import Scope
+from sfumato.app.http.sources import TablePlaces
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from sfumato.app.http.problems import (
 from sfumato.app.http.registry import Key, Scope
 from sfumato.app.http.rules import DatasetTerms
 from sfumato.app.http.service import Service
-from sfumato.app.http.snapshots import Snapshots
+from sfumato.app.http.sources import Snapshots
 from sfumato.app.requests.queries import AskRequest
 from sfumato.app.requests.releases import AnonymizeRequest, SynthesisFields
 from sfumato.errors import InputError

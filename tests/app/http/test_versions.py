@@ -34,7 +34,7 @@ from sfumato.app.http.asked_question import read_question
 from sfumato.app.http.problems import RefusalError, reply
 from sfumato.app.http.registry import Scope
 from sfumato.app.http.service import Service
-from sfumato.app.http.snapshots import Snapshots
+from sfumato.app.http.sources import Snapshots
 from sfumato.app.requests.queries import AskRequest
 from sfumato.domain import parse
 from sfumato.errors import VersionError
@@ -255,7 +255,7 @@ def test_no_question_looks_at_the_source_or_waits_for_whoever_does(tmp_path, tab
     with closing(Service(f"sqlite:///{tmp_path}/s.ledger")) as service:
         for looked in ("files_of", "open_source"):
             monkeypatch.setattr(f"sfumato.app.http.tables.{looked}", pytest.fail)
-        monkeypatch.setattr("sfumato.app.http.admission.TablePlaces.admits", pytest.fail)
+        monkeypatch.setattr("sfumato.app.http.sources.TablePlaces.admits", pytest.fail)
         loaded = service.loaded("people")
         for _ in range(2):
             assert form.answer(service.vault("people", "ana"), form.read(loaded.domain, ())).values

@@ -15,8 +15,8 @@ from typing import Any
 from fastapi import APIRouter
 
 from sfumato.app.http.access import Steward, StrictRoute, Worker
-from sfumato.app.http.admission import TablePlaces
 from sfumato.app.http.problems import unreadable, unusable
+from sfumato.app.http.sources import TablePlaces
 from sfumato.app.http.tables import Described, described
 from sfumato.app.requests.administration import AcceptanceRequest, DraftRequest
 from sfumato.app.requests.methods import EXACT_FIGURES

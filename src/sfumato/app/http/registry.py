@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any
 
 from sfumato.app.http.problems import TakenNameError
-from sfumato.app.http.snapshots import Snapshot, enter
+from sfumato.app.http.sources import Snapshot, enter
 from sfumato.app.http.work import LEASE, Jobs
 from sfumato.domain import Unit
 from sfumato.engine.table_files import shown

@@ -17,7 +17,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from sfumato.app.http.admission import TablePlaces
 from sfumato.app.http.identities import Identities
 from sfumato.app.http.problems import RefusalError, RetiredError, UnknownDatasetError, unreadable, unusable, unwritable
 from sfumato.app.http.registry import (
@@ -32,7 +31,7 @@ from sfumato.app.http.registry import (
 )
 from sfumato.app.http.rules import Approvals, Grants, total_of
 from sfumato.app.http.sessions import Sessions
-from sfumato.app.http.snapshots import Snapshots, snapshot_folder
+from sfumato.app.http.sources import Snapshots, TablePlaces, snapshot_folder
 from sfumato.app.http.tables import (
     Loaded,
     ServedTables,

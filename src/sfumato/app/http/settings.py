@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from sfumato.app.http.admission import TablePlaces
 from sfumato.app.http.openid import OpenIdSettings
+from sfumato.app.http.sources import TablePlaces
 from sfumato.app.http.work import KeyLimits
 from sfumato.errors import InputError
 

@@ -19,11 +19,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from sfumato.app.http.admission import TablePlaces
 from sfumato.app.http.problems import RefusalError, unreadable, unwritable
 from sfumato.app.http.processes import log
 from sfumato.app.http.registry import Dataset
-from sfumato.app.http.snapshots import ServedVersion, Snapshot, Snapshots
+from sfumato.app.http.sources import ServedVersion, Snapshot, Snapshots, TablePlaces
 from sfumato.domain import Domain, Unit, parse
 from sfumato.domain.related_tables import RelatedTables
 from sfumato.domain.table_schema import VERSION, Schema, SchemaTable, parse_schema
