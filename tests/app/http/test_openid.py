@@ -14,12 +14,12 @@ from tests.app.http.identity_provider import CLIENT, SECRET, IdentityProvider
 from tests.app.http.serving import Server
 from tests.app.test_cli import sfumato
 
-from sfumato.app.http import identities, openid
+from sfumato.app.http import openid, sessions
 from sfumato.app.http.access import COOKIE
-from sfumato.app.http.identities import Identities
 from sfumato.app.http.openid import OpenIdSettings, Provider
 from sfumato.app.http.problems import RefusalError
 from sfumato.app.http.registry import Registry, Scope
+from sfumato.app.http.sessions import Identities
 from sfumato.errors import InputError
 from sfumato.ledger.store import Store
 
@@ -296,7 +296,7 @@ def test_a_login_is_over_after_ten_minutes_and_only_so_many_are_open(store, monk
     with store.writing() as driver:
         driver.run("UPDATE service_login SET begun = :ago", {"ago": "2020-01-01T00:00:00+00:00"})
     assert known.take(login.state, login.browser) is None
-    monkeypatch.setattr(identities, "_MOST_OPEN", 8)
+    monkeypatch.setattr(sessions, "_MOST_OPEN", 8)
     many = [known.begin() for _ in range(20)]
     assert known.take(many[-1].state, many[-1].browser) == many[-1]
     assert known.take(many[0].state, many[0].browser) is None

@@ -17,10 +17,10 @@ from tests.app.http.serving import Server
 from tests.app.test_cli import sfumato
 
 from sfumato.app.http.access import COOKIE
-from sfumato.app.http.identities import Identities
 from sfumato.app.http.openid import OpenIdSettings, Provider
 from sfumato.app.http.problems import RefusalError
 from sfumato.app.http.registry import Scope
+from sfumato.app.http.sessions import Identities
 from sfumato.ledger.store import Store
 
 BACK = "http://127.0.0.1:9/login/back"

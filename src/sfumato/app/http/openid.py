@@ -25,10 +25,10 @@ from joserfc.errors import InvalidKeyIdError, JoseError
 from joserfc.jwk import KeySet
 from pydantic import Field
 
-from sfumato.app.http.identities import Login
 from sfumato.app.http.problems import RefusalError
 from sfumato.app.http.processes import log
 from sfumato.app.http.registry import Scope
+from sfumato.app.http.sessions import Login
 from sfumato.app.outbound import failure, outbound
 from sfumato.app.requests.fields import StrictModel, filled
 from sfumato.errors import InputError

@@ -17,7 +17,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from sfumato.app.http.identities import Identities
 from sfumato.app.http.problems import RefusalError, RetiredError, UnknownDatasetError, unreadable, unusable, unwritable
 from sfumato.app.http.registry import (
     Dataset,
@@ -30,7 +29,7 @@ from sfumato.app.http.registry import (
     spelled,
 )
 from sfumato.app.http.rules import Approvals, Grants, total_of
-from sfumato.app.http.sessions import Sessions
+from sfumato.app.http.sessions import Identities, Sessions
 from sfumato.app.http.sources import Snapshots, TablePlaces, snapshot_folder
 from sfumato.app.http.tables import (
     Loaded,
