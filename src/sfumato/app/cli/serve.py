@@ -108,7 +108,8 @@ def serve(
 
     from sfumato.app.http.asgi import LEDGER
     from sfumato.app.http.openid import OpenIdSettings, refuse_address
-    from sfumato.app.http.processes import ARRIVAL, SHARED, run
+    from sfumato.app.http.problems import SHARED
+    from sfumato.app.http.processes import ARRIVAL, run
     from sfumato.app.http.service import begin, first_link, register_sample
     from sfumato.app.http.settings import Settings, refuse_base, refuse_origin
     from sfumato.app.http.sources import read_passwords

@@ -28,8 +28,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Connection
 
-from sfumato.app.http.problems import RefusalError, note, problem, reply
-from sfumato.app.http.processes import LATENCY, REQUESTS, log
+from sfumato.app.http.problems import LATENCY, REQUESTS, RefusalError, log, note, problem, reply
 from sfumato.app.http.registry import Key, Scope
 from sfumato.app.http.service import Service
 from sfumato.app.http.sessions import is_session

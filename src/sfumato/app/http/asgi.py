@@ -11,10 +11,10 @@ from fastapi import FastAPI
 
 from sfumato.app.http import datasets, descriptions, operation, problems, release_jobs, stewards
 from sfumato.app.http.access import CrossOrigin, KeyLookup, Pace, RequestGuard
-from sfumato.app.http.api_document import describe_itself
 from sfumato.app.http.notices import Notices
 from sfumato.app.http.openid import Provider
-from sfumato.app.http.processes import end_with_parent, to_standard_error
+from sfumato.app.http.problems import describe_itself, to_standard_error
+from sfumato.app.http.processes import end_with_parent
 from sfumato.app.http.service import Service
 from sfumato.app.http.settings import Settings
 from sfumato.app.http.work import Quotas

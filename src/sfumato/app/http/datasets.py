@@ -11,7 +11,7 @@ from fastapi import APIRouter, Header, Response
 from sfumato.app.http.access import Anyone, StrictRoute, Worker
 from sfumato.app.http.answer_reply import Accept, answer_reply
 from sfumato.app.http.asked_question import read_question
-from sfumato.app.http.processes import timed
+from sfumato.app.http.problems import timed
 from sfumato.app.http.registry import Key, Scope
 from sfumato.app.http.rules import explained, read_periods, spent_by
 from sfumato.app.http.tables import Described, Loaded

@@ -16,8 +16,7 @@ from typing import Any
 
 import httpx
 
-from sfumato.app.http.problems import RefusalError
-from sfumato.app.http.processes import log
+from sfumato.app.http.problems import RefusalError, log
 from sfumato.app.http.registry import Dataset
 from sfumato.app.http.service import Service
 from sfumato.app.outbound import failure, outbound

@@ -25,8 +25,7 @@ from joserfc.errors import InvalidKeyIdError, JoseError
 from joserfc.jwk import KeySet
 from pydantic import Field
 
-from sfumato.app.http.problems import RefusalError
-from sfumato.app.http.processes import log
+from sfumato.app.http.problems import RefusalError, log
 from sfumato.app.http.registry import Scope
 from sfumato.app.http.sessions import Login
 from sfumato.app.outbound import failure, outbound

@@ -13,8 +13,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from sfumato.app.http.access import Monitor, StrictRoute, Worker
-from sfumato.app.http.problems import RefusalError
-from sfumato.app.http.processes import exposition, log
+from sfumato.app.http.problems import RefusalError, exposition, log
 from sfumato.app.http.rules import read_periods
 from sfumato.app.http.service import Service
 from sfumato.errors import LedgerError

@@ -1,24 +1,34 @@
-"""Errors as problem documents (RFC 9457) with stable types and fixed texts.
+"""Refusals as problem documents (RFC 9457) with stable types and fixed texts, and the log and figures of the operator.
 
-What an engine or a database says never leaves the server: it may quote the table.  Every problem says whether
-it was charged: refusals before the data is touched are free.  Where a budget does not admit a release, a steward learns
-who spent it, and an analyst only what is left.
+Words of an engine or a database never leave the server, because they may quote the table.  Every problem says whether
+it was charged: refusals before the data is touched are free.  If a budget does not admit a release, a steward learns
+who spent it, and an analyst only what is left.  The description of the API (OpenAPI) names the problems of each route.
+
+Logs are one JSON object per line on standard error.  Figures have no labels that could name a person or a question.
+Neither ever holds a value of a table, a question or an answer.
 """
 
 from __future__ import annotations
 
+import json
+import logging
+import os
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest, multiprocess
+from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException
 from starlette.types import Scope as Connection
 
-from sfumato.app.http.processes import LEDGER_FAILURES, REFUSALS
 from sfumato.errors import (
     BrokenLedgerError,
     BudgetError,
@@ -36,7 +46,54 @@ from sfumato.errors import (
     TableError,
     VersionError,
 )
+from sfumato.query.answer_formats import ARROW, PARQUET
 from sfumato.query.sql_condition import Place
+
+_LOGGER = logging.getLogger("sfumato.http")
+SHARED = "PROMETHEUS_MULTIPROC_DIR"  # names the folder by which several workers add up their figures
+REQUESTS = Counter("sfumato_requests_total", "Requests by status class.", ["status"])
+SECONDS = Histogram("sfumato_work_seconds", "Seconds of work on a request.", ["work"])
+LATENCY = Histogram("sfumato_request_seconds", "Seconds until a reply is sent, by route.", ["route"])
+REFUSALS = Counter("sfumato_refusals_total", "Refusals and failures by kind of problem.", ["kind"])
+REPLACED = Counter("sfumato_workers_replaced_total", "Workers that took the place of one that died.")
+LEDGER_FAILURES = Counter("sfumato_ledger_failures_total", "Requests that failed as the ledger did not answer.")
+
+
+def log(event: str, **facts: str | float | None) -> None:
+    """Write a line."""
+    if _LOGGER.isEnabledFor(logging.INFO):
+        _LOGGER.info(json.dumps({"time": round(time.time(), 3), "event": event, **facts}))
+
+
+def to_standard_error() -> None:
+    """Show the lines of this process."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    _LOGGER.handlers[:] = [handler]
+    _LOGGER.setLevel(logging.INFO)
+    _LOGGER.propagate = False
+
+
+@contextmanager
+def timed(work: str) -> Iterator[None]:
+    """Measure how long a piece of work takes."""
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        SECONDS.labels(work).observe(time.perf_counter() - start)
+
+
+def exposition(more: Collector) -> bytes:
+    """The text format, with ``more`` figures, summed over all workers where they share a folder."""
+    beside = CollectorRegistry()
+    beside.register(more)
+    if SHARED not in os.environ:
+        return generate_latest() + generate_latest(beside)
+    registry = CollectorRegistry()
+    multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    return generate_latest(registry) + generate_latest(beside)
+
 
 MEDIA = "application/problem+json"
 
@@ -233,3 +290,112 @@ def _reason(request: Request, error: Mapping[str, Any]) -> str:
         if kind != "application/json":
             return "the content type must be application/json"
     return str(error["msg"])
+
+
+_PROBLEM = {
+    "title": "Problem",
+    "description": "Why a request was refused or failed (RFC 9457); `type` is stable.",
+    "type": "object",
+    "required": ["type", "title", "status", "detail", "charged"],
+    "properties": {
+        "type": {"type": "string", "examples": ["/problems/budget-exceeded"]},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "charged": {
+            "type": ["boolean", "null"],
+            "description": "Whether something was spent; null: unknown, and the same question asked again is free "
+            "unless noise was drawn.",
+        },
+        "line": {"type": "integer", "description": "Of a refused statement."},
+        "column": {"type": "integer", "description": "Of a refused statement."},
+        "errors": {
+            "type": "array",
+            "description": "What is wrong with the form of a request.",
+            "items": {
+                "type": "object",
+                "required": ["place", "reason"],
+                "properties": {"place": {"type": "string"}, "reason": {"type": "string"}},
+            },
+        },
+        "spent_by": {
+            "type": "object",
+            "description": "For stewards: what each analyst spent of a budget that is used up.",
+            "additionalProperties": {"type": "string"},
+        },
+    },
+}
+_KEY = {"type": "http", "scheme": "bearer", "description": "A key that a steward issued."}
+_ALWAYS = (401, 403, 413, 422, 429, 500, 503)
+_OPEN = (413, 500)  # of operations that need no key
+_FIGURES = "/metrics"
+_TEXTS = {
+    _FIGURES: "text/plain",
+    "/v1/releases/{job_id}/rows": "text/csv",
+    "/v1/actions": "application/x-ndjson",
+}
+_BINARY = {"schema": {"type": "string", "format": "binary"}}
+_QUERY = "/v1/datasets/{name}/query"
+_MEANINGS = {
+    401: "No key, or one that opens nothing",
+    403: "A budget that does not admit this, or something for stewards only",
+    404: "No such dataset, release or key",
+    409: "A name or key that is taken, or a release that is not ready",
+    413: "A body that is too large",
+    422: "A request, question or loss that is refused",
+    429: "Too many requests, large questions or bytes of a key, or releases of yours that are not done yet; "
+    "Retry-After says when to come again",
+    500: "The server failed",
+    503: "The dataset is paused, the server is busy, or the ledger or the data cannot be reached now",
+}
+
+
+def describe_itself(app: FastAPI) -> None:
+    """Let an application describe its refusals."""
+    plain = app.openapi
+
+    def described() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _completed(plain())
+        return app.openapi_schema
+
+    app.openapi_schema = None
+    app.openapi = described  # type: ignore[method-assign]  # as FastAPI's own documentation does it
+
+
+def _completed(document: dict[str, Any]) -> dict[str, Any]:
+    components = document.setdefault("components", {})
+    schemas = components.setdefault("schemas", {})
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    schemas["Problem"] = _PROBLEM
+    components["securitySchemes"] = {"key": _KEY}
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            if path.startswith("/v1/") or path == _FIGURES:
+                operation["security"] = [{"key": []}]
+            if path in _TEXTS:
+                text = {_TEXTS[path]: {"schema": {"type": "string"}}}
+                operation["responses"]["200"]["content"] = text | ({PARQUET: _BINARY} if path.endswith("/rows") else {})
+            if path == _QUERY:
+                operation["responses"]["200"]["content"] |= {ARROW: _BINARY, PARQUET: _BINARY}
+            for status in _statuses(path, method):
+                operation["responses"][str(status)] = _response(status)
+    return document
+
+
+def _statuses(path: str, method: str) -> tuple[int, ...]:
+    if path == _FIGURES:
+        return _ALWAYS
+    if not path.startswith("/v1/"):
+        return (*_OPEN, HTTPStatus.SERVICE_UNAVAILABLE) if path == "/readyz" else _OPEN
+    named = (HTTPStatus.NOT_FOUND,) if "{" in path else ()
+    taken = (HTTPStatus.CONFLICT,) if method == "post" or path.endswith("/rows") else ()
+    return (*_ALWAYS, *named, *taken)
+
+
+def _response(status: int) -> dict[str, Any]:
+    return {
+        "description": _MEANINGS[status],
+        "content": {MEDIA: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }

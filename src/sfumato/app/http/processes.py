@@ -9,40 +9,30 @@ Neither ever holds a value of a table, a question or an answer.
 from __future__ import annotations
 
 import asyncio
-import json
-import logging
 import os
 import signal
 import socket
 import sys
 import threading
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from multiprocessing import parent_process
 from pathlib import Path
 
 import uvicorn
 import uvicorn.config
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest, multiprocess
-from prometheus_client.registry import Collector
+from prometheus_client import multiprocess
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
+
+from sfumato.app.http.problems import REPLACED, SHARED, log, to_standard_error
 
 _PARTING = 40  # seconds that requests under way get when the server is to end: more than a ledger waits for a lock
 _SILENCE = 15  # seconds for which a worker may not answer its parent, which then kills it
 
-_LOGGER = logging.getLogger("sfumato.http")
 _REPLACES = "SFUMATO_REPLACES"  # is set for a worker that takes the place of one that died
 ARRIVAL = "SFUMATO_ARRIVAL"  # names the seconds within which a request has to arrive
-SHARED = "PROMETHEUS_MULTIPROC_DIR"  # names the folder by which several workers add up their figures
-REQUESTS = Counter("sfumato_requests_total", "Requests by status class.", ["status"])
-SECONDS = Histogram("sfumato_work_seconds", "Seconds of work on a request.", ["work"])
-LATENCY = Histogram("sfumato_request_seconds", "Seconds until a reply is sent, by route.", ["route"])
-REFUSALS = Counter("sfumato_refusals_total", "Refusals and failures by kind of problem.", ["kind"])
-REPLACED = Counter("sfumato_workers_replaced_total", "Workers that took the place of one that died.")
-LEDGER_FAILURES = Counter("sfumato_ledger_failures_total", "Requests that failed as the ledger did not answer.")
 
 
 _BY_HTTPTOOLS = AutoHTTPProtocol.__module__.endswith(".httptools_impl")
@@ -215,39 +205,3 @@ def end_with_parent() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, name="parent watch", daemon=True).start()
-
-
-def log(event: str, **facts: str | float | None) -> None:
-    """Write a line."""
-    if _LOGGER.isEnabledFor(logging.INFO):
-        _LOGGER.info(json.dumps({"time": round(time.time(), 3), "event": event, **facts}))
-
-
-def to_standard_error() -> None:
-    """Show the lines of this process."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    _LOGGER.handlers[:] = [handler]
-    _LOGGER.setLevel(logging.INFO)
-    _LOGGER.propagate = False
-
-
-@contextmanager
-def timed(work: str) -> Iterator[None]:
-    """Measure how long a piece of work takes."""
-    start = time.perf_counter()
-    try:
-        yield
-    finally:
-        SECONDS.labels(work).observe(time.perf_counter() - start)
-
-
-def exposition(more: Collector) -> bytes:
-    """The text format, with ``more`` figures, summed over all workers where they share a folder."""
-    beside = CollectorRegistry()
-    beside.register(more)
-    if SHARED not in os.environ:
-        return generate_latest() + generate_latest(beside)
-    registry = CollectorRegistry()
-    multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-    return generate_latest(registry) + generate_latest(beside)

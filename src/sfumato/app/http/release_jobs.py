@@ -16,8 +16,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from fastapi import APIRouter, Query, Response
 
 from sfumato.app.http.access import Anyone, Steward, StrictRoute, Worker
-from sfumato.app.http.problems import RefusalError, problem
-from sfumato.app.http.processes import log
+from sfumato.app.http.problems import RefusalError, log, problem
 from sfumato.app.http.registry import Key, Scope
 from sfumato.app.http.rules import explained
 from sfumato.app.http.service import Service, refuse_retired

@@ -19,8 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from sfumato.app.http.problems import RefusalError, unreadable, unwritable
-from sfumato.app.http.processes import log
+from sfumato.app.http.problems import RefusalError, log, unreadable, unwritable
 from sfumato.app.http.registry import Dataset
 from sfumato.app.http.sources import ServedVersion, Snapshot, Snapshots, TablePlaces
 from sfumato.domain import Domain, Unit, parse

@@ -12,8 +12,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from sfumato.app.http.access import COOKIE, Anyone, KeyLookup, Pace, Worker, secret_of
 from sfumato.app.http.datasets import summary
 from sfumato.app.http.openid import Provider
-from sfumato.app.http.problems import RefusalError
-from sfumato.app.http.processes import log
+from sfumato.app.http.problems import RefusalError, log
 from sfumato.app.http.registry import Key, Scope
 from sfumato.app.http.sessions import LOGIN_LASTS, LONGEST, is_session
 from sfumato.app.ui import dataset_pages, description_pages, key_pages, static_files, steward_pages
