@@ -47,8 +47,8 @@ with closing(Service(url, create=True)) as service:
 """
 SERVE = """
 import sys
-from sfumato.app.http.processes import run
-run("sfumato.app.http.asgi:application", host="127.0.0.1", port=int(sys.argv[1]), workers=1, proxies=(), tls=None)
+from sfumato.app.http.server import run
+run("sfumato.app.http.server:application", host="127.0.0.1", port=int(sys.argv[1]), workers=1, proxies=(), tls=None)
 """
 READ = """
 import selectors, socket, sys

@@ -8,9 +8,8 @@ import httpx
 import pytest
 
 from sfumato.app.cli.conventions import database
-from sfumato.app.http.asgi import create
+from sfumato.app.http.server import Settings, create, refuse_origin
 from sfumato.app.http.service import Service
-from sfumato.app.http.settings import Settings, refuse_origin
 from sfumato.errors import InputError
 
 OURS = "https://app.example"

@@ -15,8 +15,8 @@ import pytest
 from pyarrow import parquet
 
 from sfumato.app.http.answer_reply import LARGE
-from sfumato.app.http.asgi import create
 from sfumato.app.http.registry import Scope
+from sfumato.app.http.server import create
 from sfumato.app.http.service import Service
 from sfumato.privacy.loss import Epsilon
 from sfumato.query import sql

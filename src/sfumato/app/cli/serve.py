@@ -106,12 +106,10 @@ def serve(
     import os
     import tempfile
 
-    from sfumato.app.http.asgi import LEDGER
     from sfumato.app.http.openid import OpenIdSettings, refuse_address
     from sfumato.app.http.problems import SHARED
-    from sfumato.app.http.processes import ARRIVAL, run
+    from sfumato.app.http.server import ARRIVAL, LEDGER, Settings, refuse_base, refuse_origin, run
     from sfumato.app.http.service import begin, first_link, register_sample
-    from sfumato.app.http.settings import Settings, refuse_base, refuse_origin
     from sfumato.app.http.sources import read_passwords
     from sfumato.app.outbound import outbound
 
@@ -151,7 +149,7 @@ def serve(
         if workers > 1:  # a single worker is this process, which counts in its own memory
             os.environ[SHARED] = shared
         run(
-            "sfumato.app.http.asgi:application",
+            "sfumato.app.http.server:application",
             host=host,
             port=port,
             workers=workers,
