@@ -17,7 +17,7 @@ from tests.app.http.serving import DOMAIN, write_people
 from tests.ledger.asking import ask, spent_epsilon
 from tests.services import require
 
-from sfumato.app.http.operation import Readiness
+from sfumato.app.http.monitoring import Readiness
 from sfumato.app.http.problems import RefusalError
 from sfumato.app.http.service import Service
 from sfumato.ledger import open_ledger

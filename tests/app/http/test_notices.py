@@ -17,9 +17,9 @@ from tests.app.http.serving import DOMAIN, write_people
 from tests.app.test_cli import sfumato
 from tests.ledger.asking import ROW, question, reserve
 
-from sfumato.app.http import notices
+from sfumato.app.http import monitoring
 from sfumato.app.http import server as http_server
-from sfumato.app.http.notices import Notices
+from sfumato.app.http.monitoring import Notices
 from sfumato.app.http.problems import ApprovalNeededError
 from sfumato.app.http.registry import Scope
 from sfumato.app.http.rules import DatasetTerms
@@ -36,7 +36,7 @@ def table(tmp_path):
 
 @pytest.fixture
 def service(tmp_path, table, monkeypatch):
-    monkeypatch.setattr(notices, "_AGAIN", timedelta(0))
+    monkeypatch.setattr(monitoring, "_AGAIN", timedelta(0))
     with closing(Service(f"sqlite:///{tmp_path}/s.ledger", create=True)) as opened:
         opened.register("people", source=str(table), domain=DOMAIN, limit="10", more={})
         yield opened
@@ -89,7 +89,7 @@ def test_a_low_budget_is_told_once_and_again_when_it_changed(service):
 
 
 def test_one_that_changes_with_each_question_is_told_once_an_hour(service, monkeypatch):
-    monkeypatch.setattr(notices, "_AGAIN", timedelta(hours=1))
+    monkeypatch.setattr(monitoring, "_AGAIN", timedelta(hours=1))
     told = Notices(service, webhook=None)
     spend(service, "9.5", 1)
     assert told.look() == 1

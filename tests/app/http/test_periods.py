@@ -12,7 +12,7 @@ from prometheus_client import generate_latest
 from tests.app.http.serving import DOMAIN, write_people
 
 from sfumato.app.http.datasets import summary
-from sfumato.app.http.operation import ServiceFigures
+from sfumato.app.http.monitoring import ServiceFigures
 from sfumato.app.http.registry import Scope
 from sfumato.app.http.rules import Periods, read_periods, total_of
 from sfumato.app.http.service import Service

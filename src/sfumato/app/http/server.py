@@ -30,9 +30,9 @@ from prometheus_client import multiprocess
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
-from sfumato.app.http import datasets, descriptions, operation, problems, release_jobs, stewards
+from sfumato.app.http import datasets, descriptions, monitoring, problems, release_jobs, stewards
 from sfumato.app.http.access import CrossOrigin, KeyLookup, Pace, RequestGuard
-from sfumato.app.http.notices import Notices
+from sfumato.app.http.monitoring import Notices
 from sfumato.app.http.openid import OpenIdSettings, Provider
 from sfumato.app.http.problems import REPLACED, SHARED, describe_itself, log, to_standard_error
 from sfumato.app.http.service import Service
@@ -369,7 +369,7 @@ def create(service: Service, settings: Settings | None = None, *, notices: Notic
     app = FastAPI(title="Sfumato", version=version("sfumato"), lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.service = service
     app.state.key_lookup = KeyLookup(service)
-    app.state.readiness = operation.Readiness(service)
+    app.state.readiness = monitoring.Readiness(service)
     settings = Settings() if settings is None else settings
     provider = settings.provider
     app.state.pace = Pace(settings.a_minute)
@@ -377,7 +377,7 @@ def create(service: Service, settings: Settings | None = None, *, notices: Notic
     app.state.provider = None if provider is None else Provider(provider, back=f"{settings.address}{pages.BACK}")
     app.state.entrance = Pace(_ENTRANCES)
     problems.install(app)
-    for router in (datasets.router, descriptions.router, stewards.router, release_jobs.router, operation.router):
+    for router in (datasets.router, descriptions.router, stewards.router, release_jobs.router, monitoring.router):
         app.include_router(router)
     pages.mount(app)
 
