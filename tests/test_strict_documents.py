@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.app.http.descriptions import read_document as document
+from sfumato.app.http.stewards import read_document as document
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.domain import load as load_domain
 from sfumato.domain.hierarchy import Hierarchy

@@ -13,10 +13,10 @@ from tests.services import require
 
 from sfumato.app.cli.conventions import database
 from sfumato.app.client import ServerError
-from sfumato.app.http.descriptions import looked_at, read_described
 from sfumato.app.http.problems import RefusalError
 from sfumato.app.http.registry import Scope
 from sfumato.app.http.sources import TablePlaces
+from sfumato.app.http.stewards import looked_at, read_described
 from sfumato.engine.schema_source import draft_source
 from sfumato.errors import TableError
 

@@ -13,11 +13,11 @@ from tests.app.test_cli import sfumato
 from tests.services import require
 
 from sfumato.app.client import ServerError
-from sfumato.app.http.descriptions import drafted
 from sfumato.app.http.problems import RefusalError
 from sfumato.app.http.registry import Scope
 from sfumato.app.http.service import Service
 from sfumato.app.http.sources import TablePlaces, has_password, is_own_database, read_passwords, with_password
+from sfumato.app.http.stewards import drafted
 from sfumato.errors import EngineError, InputError
 
 AGES = {**DOMAIN, "attributes": {"age": DOMAIN["attributes"]["age"]}}

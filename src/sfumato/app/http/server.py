@@ -30,7 +30,7 @@ from prometheus_client import multiprocess
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
-from sfumato.app.http import datasets, descriptions, monitoring, problems, release_jobs, stewards
+from sfumato.app.http import datasets, monitoring, problems, release_jobs, stewards
 from sfumato.app.http.access import CrossOrigin, KeyLookup, Pace, RequestGuard
 from sfumato.app.http.monitoring import Notices
 from sfumato.app.http.openid import OpenIdSettings, Provider
@@ -377,7 +377,7 @@ def create(service: Service, settings: Settings | None = None, *, notices: Notic
     app.state.provider = None if provider is None else Provider(provider, back=f"{settings.address}{pages.BACK}")
     app.state.entrance = Pace(_ENTRANCES)
     problems.install(app)
-    for router in (datasets.router, descriptions.router, stewards.router, release_jobs.router, monitoring.router):
+    for router in (datasets.router, stewards.router, release_jobs.router, monitoring.router):
         app.include_router(router)
     pages.mount(app)
 

@@ -16,9 +16,9 @@ from pydantic import BaseModel, Field
 from starlette.datastructures import UploadFile
 
 from sfumato.app.http.access import Steward, Worker
-from sfumato.app.http.descriptions import accepted, drafted, looked_at, read_described, read_document
 from sfumato.app.http.problems import problem, unusable
 from sfumato.app.http.registry import Key
+from sfumato.app.http.stewards import accepted, drafted, looked_at, read_described, read_document
 from sfumato.app.http.tables import Described
 from sfumato.app.ui.description_form import (
     GRAINS,

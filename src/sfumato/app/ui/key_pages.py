@@ -13,7 +13,7 @@ from sfumato.app.http import stewards
 from sfumato.app.http.access import KeyLookup, Steward, Worker
 from sfumato.app.http.problems import problem
 from sfumato.app.http.registry import Key, Scope
-from sfumato.app.http.stewards import PAGE, described, found_keys
+from sfumato.app.http.stewards import PAGE, found_keys, key_facts
 from sfumato.app.requests.administration import KeyRequest
 from sfumato.app.requests.fields import filled
 from sfumato.app.ui.question_form import Short
@@ -118,4 +118,4 @@ def _keys_page(key: Key, worker: Worker, **said: Any) -> Response:  # noqa: ANN4
     soon = shown["state"] == "soon"
     state, within = ("all", shown["days"]) if soon else (shown["state"], None)
     found = found_keys(worker.registry, shown["q"].strip(), state, within)
-    return page("keys.html.j2", key=key, keys=[described(each) for each in found], **shown)
+    return page("keys.html.j2", key=key, keys=[key_facts(each) for each in found], **shown)

@@ -13,10 +13,9 @@ from pydantic import BaseModel, Field
 from sfumato.app.http import stewards
 from sfumato.app.http.access import Steward, Worker
 from sfumato.app.http.datasets import summary
-from sfumato.app.http.descriptions import accepted, read_described, read_document
 from sfumato.app.http.problems import problem, unusable
 from sfumato.app.http.registry import Key
-from sfumato.app.http.stewards import PAGE, entry, remarks
+from sfumato.app.http.stewards import PAGE, accepted, entry, read_described, read_document, remarks
 from sfumato.app.requests.administration import RenameRequest, RetirementRequest, TermsRequest
 from sfumato.app.requests.fields import filled, limit_of
 from sfumato.app.ui.question_form import Short
