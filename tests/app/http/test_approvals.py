@@ -14,7 +14,7 @@ from tests.app.http.serving import DOMAIN, ROWS, Server, write_people
 
 from sfumato.app.client import ServerError
 from sfumato.app.http import release_jobs, rules
-from sfumato.app.http.asked_question import read_question
+from sfumato.app.http.datasets import read_question
 from sfumato.app.http.problems import (
     ApprovalNeededError,
     RefusalError,

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from sfumato.app.http.answer_reply import LARGE
+from sfumato.app.http.datasets import LARGE
 from sfumato.app.http.registry import Scope
 from sfumato.app.http.server import create
 from sfumato.app.http.service import Service

@@ -30,7 +30,7 @@ from tests.engine import cluster
 
 import sfumato as sf
 from sfumato.app.client import ServerError
-from sfumato.app.http.asked_question import read_question
+from sfumato.app.http.datasets import read_question
 from sfumato.app.http.problems import RefusalError, reply
 from sfumato.app.http.registry import Scope
 from sfumato.app.http.service import Service

@@ -1,25 +1,138 @@
-"""Datasets, what questions would cost, and answers."""
+"""Routes of datasets: what is public about them, budgets, and questions, from a request to the bytes of its reply.
+
+A question is read before it is charged, and charged before the data is touched.  Its reply holds the answer as JSON, an
+Arrow stream or a Parquet file, in pieces if the answer is large.  One thread of a worker writes the pieces of all large
+answers.  So small questions get the interpreter soon, and a large answer is never held as text.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import asyncio
+import math
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Header, Response
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Send
+from starlette.types import Scope as Connection
 
 from sfumato.app.http.access import Anyone, StrictRoute, Worker
-from sfumato.app.http.answer_reply import Accept, answer_reply
-from sfumato.app.http.asked_question import read_question
 from sfumato.app.http.problems import timed
 from sfumato.app.http.registry import Key, Scope
 from sfumato.app.http.rules import explained, read_periods, spent_by
+from sfumato.app.http.service import Service
 from sfumato.app.http.tables import Described, Loaded
+from sfumato.app.http.work import LARGE, Permit
 from sfumato.app.requests.fields import limit_of
 from sfumato.app.requests.queries import AskRequest, CostRequest
+from sfumato.domain import Domain
 from sfumato.domain.table_schema import Schema
+from sfumato.errors import QueryError
 from sfumato.ledger import Account
 from sfumato.privacy.loss import decimals, plain
+from sfumato.query import Answer
+from sfumato.query.answer_formats import FORMATS, JSON
+from sfumato.query.question import Query
+from sfumato.query.table_statement import TableStatement, parse_tables
+
+
+@dataclass(frozen=True)
+class AskedQuestion:
+    """A question that fits what its dataset is described by.
+
+    Attributes:
+        query: what is asked of the table, or of the view.
+        domain: of either.
+        statement: over several tables; None where there is one.
+    """
+
+    query: Query
+    domain: Domain
+    statement: TableStatement | None = None
+
+    @property
+    def cells(self) -> int:
+        """The estimates of its answer: groups times aggregates.
+
+        How many values are found in the data is not known beforehand, so such a question counts as a large one.
+        """
+        groups = math.prod(axis.size for axis in self.domain.axes(self.query.by)) if self.query.by else 1
+        return max(groups * len(self.query.aggregates), LARGE if self.query.discovered else 1)
+
+    def answer(self, request: AskRequest, loaded: Loaded, key: Key, worker: Service, retry_key: str | None) -> Answer:
+        """Ask it: charged before the data is touched.
+
+        Raises:
+            RefusalError, BudgetError: it is not admitted; nothing was charged.
+        """
+        name = loaded.dataset.called  # its ledger may have a former name
+        if self.statement is None:
+            return request.answer(worker.vault(name, key.name), self.query, retry_key=retry_key)
+        vault = worker.view(name, key.name, self.statement.view)
+        return self.statement.arranged.of(request.answer(vault, self.query, retry_key=retry_key))
+
+
+def read_question(loaded: Loaded, request: AskRequest | CostRequest) -> AskedQuestion:
+    """The question of a request.
+
+    Raises:
+        QueryError: outside the language, or as fields where only SQL says which tables are meant.
+    """
+    schema = loaded.schema
+    if schema is None:
+        return AskedQuestion(request.read(loaded.domain, loaded.dataset.discoverable), loaded.domain)
+    if request.sql is None or request.query is not None:
+        raise QueryError("this dataset has several tables: ask it in SQL alone, which says how they are joined")
+    found = parse_tables(request.sql, schema)
+    domain = found.view.domain
+    return AskedQuestion(replace(found.query, truncation=request.truncation).check(domain), domain, found)
+
+
+_WRITING: Final = ThreadPoolExecutor(1, "reply")
+
+Accept = Annotated[str | None, Header(alias="Accept", include_in_schema=False)]
+
+
+def answer_reply(answer: Answer, accept: str | None, permit: Permit | None = None) -> Response:
+    """Return the reply that holds an answer.
+
+    Args:
+        answer: what it holds.
+        accept: the header of the request: the first kind in it that the server writes is taken, else JSON.
+        permit: of a large question, which is closed when the reply is sent or lost.
+    """
+    kinds = (each.partition(";")[0].strip().lower() for each in (accept or "").split(","))
+    kind = next((each for each in kinds if each in FORMATS), JSON)
+    pieces = FORMATS[kind](answer)
+    if len(answer) * len(answer.columns) < LARGE:
+        if permit is not None:
+            permit.close()
+        return Response(b"".join(pieces), media_type=kind)
+    return _InPieces(_written(pieces), permit, kind)
+
+
+class _InPieces(StreamingResponse):
+    def __init__(self, pieces: AsyncIterator[bytes], permit: Permit | None, kind: str) -> None:
+        super().__init__(pieces, media_type=kind)
+        self._permit = permit
+
+    async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            if self._permit is not None:
+                self._permit.close()
+
+
+async def _written(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    loop = asyncio.get_running_loop()
+    while (piece := await loop.run_in_executor(_WRITING, next, pieces, None)) is not None:
+        yield piece
+
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"], route_class=StrictRoute)
 RetryKey = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]

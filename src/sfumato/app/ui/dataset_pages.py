@@ -16,8 +16,7 @@ from pydantic import BaseModel, Field
 
 from sfumato.app.http import release_jobs
 from sfumato.app.http.access import Anyone, Steward, Worker
-from sfumato.app.http.asked_question import read_question
-from sfumato.app.http.datasets import summary
+from sfumato.app.http.datasets import read_question, summary
 from sfumato.app.http.problems import problem
 from sfumato.app.http.registry import Key
 from sfumato.app.http.rules import explained
