@@ -47,8 +47,9 @@ with closing(Service(url, create=True)) as service:
 """
 SERVE = """
 import sys
-from sfumato.app.http.server import run
-run("sfumato.app.http.server:application", host="127.0.0.1", port=int(sys.argv[1]), workers=1, proxies=(), tls=None)
+from sfumato.app.http.application import run
+application = "sfumato.app.http.application:application"
+run(application, host="127.0.0.1", port=int(sys.argv[1]), workers=1, proxies=(), tls=None)
 """
 READ = """
 import selectors, socket, sys

@@ -30,8 +30,8 @@ from tests.replay.sessions import ANALYSTS, LIMITS, OF_DRUGS, Session, Step, lim
 import sfumato as sf
 from sfumato import query
 from sfumato.app.cli.main import run
+from sfumato.app.http.application import create
 from sfumato.app.http.registry import Scope
-from sfumato.app.http.server import create
 from sfumato.app.http.service import Service
 from sfumato.app.requests.fields import loss_of
 from sfumato.domain import parse

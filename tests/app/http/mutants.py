@@ -13,7 +13,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from sfumato.app.http import release_jobs, server
+from sfumato.app.http import application, release_jobs
 from sfumato.app.http.service import Service
 from sfumato.errors import BudgetError
 from sfumato.ledger import Event, Ledger, reservation
@@ -37,7 +37,7 @@ def without_lock() -> FastAPI:
 
     Ledger.reserve = look_then_spend  # type: ignore[method-assign]
     reservation.afford = lambda *_: None
-    return server.application()
+    return application.application()
 
 
 def without_lock_and_check() -> FastAPI:
@@ -73,7 +73,7 @@ def halting() -> FastAPI:
         return going_on(*arguments, **named)
 
     setattr(release_jobs, function, halt)
-    return server.create(Service(os.environ[server.LEDGER], lease=LEASE))
+    return application.create(Service(os.environ[application.LEDGER], lease=LEASE))
 
 
 def drop_the_checks(url: str) -> None:

@@ -23,8 +23,8 @@ from tests.processes import Forked
 
 from sfumato.app.client import HttpClient
 from sfumato.app.http.access import COOKIE
+from sfumato.app.http.application import LEDGER
 from sfumato.app.http.registry import Registry, Scope
-from sfumato.app.http.server import LEDGER
 from sfumato.app.http.sessions import Sessions
 from sfumato.ledger import Ledger, open_ledger
 from sfumato.ledger.store import Store

@@ -17,10 +17,10 @@ from tests.ledger.asking import behind_its_back, unfreeze
 
 from sfumato.app.http import access
 from sfumato.app.http.access import COOKIE
+from sfumato.app.http.application import create
 from sfumato.app.http.problems import ApprovalNeededError
 from sfumato.app.http.registry import Scope
 from sfumato.app.http.rules import DatasetTerms
-from sfumato.app.http.server import create
 from sfumato.app.http.service import Service
 from sfumato.app.requests.queries import AskRequest
 from sfumato.app.ui.description_form import fields_of

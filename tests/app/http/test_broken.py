@@ -13,8 +13,8 @@ import pytest
 from tests.app.http.serving import DOMAIN
 
 from sfumato.app.http import tables
+from sfumato.app.http.application import create
 from sfumato.app.http.registry import Scope
-from sfumato.app.http.server import create
 from sfumato.app.http.service import Service
 from sfumato.privacy.loss import Epsilon
 

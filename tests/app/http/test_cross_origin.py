@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from sfumato.app.cli.conventions import database
-from sfumato.app.http.server import Settings, create, refuse_origin
+from sfumato.app.http.application import Settings, create, refuse_origin
 from sfumato.app.http.service import Service
 from sfumato.errors import InputError
 

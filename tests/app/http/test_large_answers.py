@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from sfumato.app.http.application import create
 from sfumato.app.http.datasets import LARGE
 from sfumato.app.http.registry import Scope
-from sfumato.app.http.server import create
 from sfumato.app.http.service import Service
 from sfumato.privacy.loss import Epsilon
 from sfumato.query import sql

@@ -17,8 +17,7 @@ from tests.app.http.serving import DOMAIN, write_people
 from tests.app.test_cli import sfumato
 from tests.ledger.asking import ROW, question, reserve
 
-from sfumato.app.http import monitoring
-from sfumato.app.http import server as http_server
+from sfumato.app.http import application, monitoring
 from sfumato.app.http.monitoring import Notices
 from sfumato.app.http.problems import ApprovalNeededError
 from sfumato.app.http.registry import Scope
@@ -270,11 +269,11 @@ def test_a_webhook_of_its_own_authority_is_reached_through_a_proxy(service, tmp_
 
 def test_a_worker_sends_notices_as_the_options_of_the_command_say(tmp_path, monkeypatch):
     trusted, made = authority(tmp_path), {}
-    monkeypatch.setattr(http_server, "to_standard_error", lambda: None)
-    monkeypatch.setattr(http_server, "create", lambda *_, notices: made.update(notices=notices))
-    monkeypatch.setattr(http_server, "gc", SimpleNamespace(collect=int, freeze=int, set_threshold=int))
-    monkeypatch.setattr(http_server, "run", lambda *_, **__: http_server.application())
-    for name in (http_server.LEDGER, http_server.ARRIVAL, "SFUMATO_SETTINGS"):  # which the command sets
+    monkeypatch.setattr(application, "to_standard_error", lambda: None)
+    monkeypatch.setattr(application, "create", lambda *_, notices: made.update(notices=notices))
+    monkeypatch.setattr(application, "gc", SimpleNamespace(collect=int, freeze=int, set_threshold=int))
+    monkeypatch.setattr(application, "run", lambda *_, **__: application.application())
+    for name in (application.LEDGER, application.ARRIVAL, "SFUMATO_SETTINGS"):  # which the command sets
         monkeypatch.setenv(name, "")
     with receiving(tls=trusted.context) as (hook, got), Proxy().running() as proxy:
         how = ("--webhook", hook, "--webhook-ca-file", trusted.ca_file.name, "--webhook-proxy", proxy.address)

@@ -19,8 +19,8 @@ import pytest
 from tests.app.http.serving import DOMAIN, Server
 from tests.ledger.asking import behind_its_back, unfreeze
 
+from sfumato.app.http.application import create
 from sfumato.app.http.registry import Scope
-from sfumato.app.http.server import create
 from sfumato.app.http.service import Service
 from sfumato.errors import LedgerError
 from sfumato.ledger.connections import KEPT, MORE

@@ -14,7 +14,7 @@ from tests.app.http.serving import serving, write_people
 from tests.app.test_cli import sfumato
 
 from sfumato.app.client import HttpClient, ServerError
-from sfumato.app.http import server as http_server
+from sfumato.app.http import application
 from sfumato.app.http.access import COOKIE, Pace
 from sfumato.app.http.problems import RefusalError
 from sfumato.app.http.registry import Registry, Scope
@@ -122,10 +122,10 @@ def test_a_form_of_another_port_of_this_host_is_refused(server, browse):
 
 def test_an_address_tries_only_so_many_keys(tmp_path, monkeypatch):
     """On a clock that stands still, as a slow machine would let more of them in."""
-    monkeypatch.setattr(http_server, "Pace", partial(Pace, clock=lambda: 100.0))
+    monkeypatch.setattr(application, "Pace", partial(Pace, clock=lambda: 100.0))
 
     async def tried(service, address):
-        transport = httpx.ASGITransport(http_server.create(service), client=(address, 1))
+        transport = httpx.ASGITransport(application.create(service), client=(address, 1))
         async with httpx.AsyncClient(transport=transport, base_url="http://here") as browser:
             return [await browser.post("/enter", data={"key": f"wrong {number}"}) for number in range(60)]
 

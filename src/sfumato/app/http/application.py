@@ -1,4 +1,4 @@
-"""The server: its settings, its worker processes behind one address, and the application that each of them runs.
+"""The application of the server, its settings, and the worker processes behind one address that run it.
 
 No worker outlives its parent.  The parent replaces a worker that dies, and the log has the reason.
 """
