@@ -341,10 +341,16 @@ def test_a_pure_ledger_says_that_it_takes_no_delta_before_any_work(workspace: Pa
     before = kept_spent(workspace)
     for loss in (("--epsilon", "0.1", "--delta", "1e-9"), ("--rho", "0.01")):
         refused = release(workspace, *loss, "--out", "b.csv", code=2)
-        assert "can never take --delta or --rho; leave them out" in refused.stderr
+        assert "can never take a delta or a rho; leave them out" in refused.stderr
         assert "--limit 1,1e-9" in refused.stderr
         assert "Reading" not in refused.stderr
     assert kept_spent(workspace) == before
+
+
+def test_a_value_that_is_no_choice_is_refused_with_the_choices_alone(workspace: Path) -> None:
+    for option in ("--method", "--missing"):
+        refused = sfumato("anonymize", "people.csv", "--domain", "people.yaml", option, "best", cwd=workspace, code=2)
+        assert f"Invalid value for '{option}': 'best' is not one of " in refused.stderr
 
 
 OTHERS = [
@@ -362,7 +368,7 @@ def test_other_commands_refuse_before_any_work_too(workspace: Path, asked: tuple
     assert "never" not in told
     asked = (*asked, "--domain", "people.yaml")
     never = sfumato(*asked, "--ledger", "pure.ledger", "--epsilon", "0.1", "--delta", "1e-9", cwd=workspace, code=2)
-    assert "can never take --delta or --rho; leave them out" in never.stderr
+    assert "can never take a delta or a rho; leave them out" in never.stderr
     much = sfumato(*asked, "--ledger", "both.ledger", "--epsilon", "1", cwd=workspace, code=3)
     assert "with --delta 1e-09 it asks for rho = 0.01496" in much.stderr
     assert "Reading" not in never.stderr + much.stderr
@@ -404,9 +410,9 @@ def test_a_refusal_in_python_names_delta_as_well(workspace: Path) -> None:
     table, domain = workspace / "people.csv", workspace / "people.yaml"
     vault = sf.open(table, domain=domain, limit=sf.EpsilonDelta(1, "1e-9"), create=True)
     asked = {"total": sf.synthesize.NoisyTotal(), "workload": sf.synthesize.all_marginals(2)}
-    with pytest.raises(BudgetError, match=r"with --delta 1e-09 it asks for rho = 0\.01496"):
+    with pytest.raises(BudgetError, match=r"with a delta of 1e-09 it asks for rho = 0\.01496"):
         sf.synthesize.aim(vault, loss=sf.Epsilon(1), **asked)
     assert vault.remaining.spent.rho == 0
     pure = sf.open(table, domain=domain, ledger=f"sqlite:///{workspace}/p.ledger", limit=sf.Epsilon(1), create=True)
-    with pytest.raises(LossError, match="can never take --delta or --rho"):
+    with pytest.raises(LossError, match=r"can never take a delta or a rho; .* with the limit 1,1e-9"):
         sf.synthesize.aim(pure, loss=sf.EpsilonDelta("0.1", "1e-9"), **asked)

@@ -146,6 +146,6 @@ def test_a_ledger_that_can_never_take_the_loss_says_so_before_any_work(village: 
     assert "Epsilon = 2 without a delta counts as rho = 2; with --delta " in refused.stderr
     assert "Reading" not in refused.stderr
     refused = sfumato(*PURE, "--delta", "1e-6", "--limit", "2", "--create", cwd=village, code=2)
-    assert "can never take --delta or --rho" in refused.stderr
+    assert "can never take a delta or a rho" in refused.stderr
     assert "Reading" not in refused.stderr
     assert sorted(path.name for path in village.iterdir()) == ["village", "village.yaml"]

@@ -253,7 +253,7 @@ def test_a_delta_is_advised_where_it_takes_much_of_the_noise(method):
     (said,) = without_delta(BINARY, loss=Epsilon(1), total=NoisyTotal(), workload=all_marginals(2), method=method)
     assert said == (
         "epsilon = 1 without a delta (rho = 0.5) leaves noise of about 642 in a count; "
-        "with --delta 1e-9 (rho = 0.015) the same epsilon leaves about 123"
+        "with a delta of 1e-9 (rho = 0.015) the same epsilon leaves about 123"
     )
     for loss in (EpsilonDelta(1, "1e-9"), Rho("0.015")):
         assert without_delta(BINARY, loss=loss, total=NoisyTotal(), workload=all_marginals(2), method=method) == ()

@@ -326,8 +326,8 @@ class Epsilon(Loss):
         """Whether the pure epsilons add up to no more than this one."""
         if charge.epsilon is None or charge.delta:
             raise LossError(
-                "this ledger promises pure epsilon and can never take --delta or --rho; leave them out, or begin "
-                f"another ledger with --limit {plain(self.value)},1e-9, which takes pure epsilon as well",
+                "this ledger promises pure epsilon and can never take a delta or a rho; leave them out, or begin "
+                f"another ledger with the limit {plain(self.value)},1e-9, which takes pure epsilon as well",
                 culprit=charge,
             )
         return spent.epsilon is not None and spent.epsilon + charge.epsilon <= self.value
@@ -474,13 +474,13 @@ class EpsilonDelta(Loss):
         """Return a sentence that a delta makes a pure epsilon cheaper, with both rhos; empty for other charges.
 
         >>> EpsilonDelta(1, "1e-9").remedy(Epsilon(2).charge)
-        'Epsilon = 2 without a delta counts as rho = 2; with --delta 1e-09 it asks for rho = 0.0561005'
+        'Epsilon = 2 without a delta counts as rho = 2; with a delta of 1e-09 it asks for rho = 0.0561005'
         """
         if not charge.epsilon or charge.delta:
             return ""
         cheaper = EpsilonDelta(charge.epsilon, self.delta).as_rho()
         said = f"Epsilon = {decimals(charge.epsilon, up=True)} without a delta counts as {self.in_words(charge)}; "
-        said += f"with --delta {plain(self.delta)} it asks for rho = {_six_digits(cheaper.value)}"
+        said += f"with a delta of {plain(self.delta)} it asks for rho = {_six_digits(cheaper.value)}"
         return said if cheaper.value < charge.rho else ""
 
     @property

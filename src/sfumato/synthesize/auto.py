@@ -237,7 +237,7 @@ def compared(loss: Loss, noise: Callable[[Loss], tuple[float, ...]]) -> tuple[st
         return ()
     figures = (float(loss.as_rho().value), pure, float(with_delta.as_rho().value), other)
     rho, noisy, least, calm = (f"{float(f'{figure:.3g}'):,}".removesuffix(".0") for figure in figures)
-    said = f"{loss} without a delta (rho = {rho}) leaves noise of about {noisy} in a count; with --delta {DELTA} "
+    said = f"{loss} without a delta (rho = {rho}) leaves noise of about {noisy} in a count; with a delta of {DELTA} "
     return (f"{said}(rho = {least}) the same epsilon leaves about {calm}",)
 
 

@@ -232,7 +232,7 @@ def test_a_confidence_outside_of_0_to_1_is_a_wrong_request(server, confidence):
         )
         found = reply.json()
         assert (reply.status_code, found["type"], found["charged"]) == (422, "/problems/invalid-request", False)
-        assert "between 0 and 1" in found["errors"][0]["reason"]
+        assert found["errors"][0]["reason"] == "a confidence is a number between 0 and 1, such as 0.95"
 
 
 def test_a_retry_returns_what_was_returned_and_a_reused_key_is_refused(analyst):

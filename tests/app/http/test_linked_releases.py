@@ -142,7 +142,9 @@ def test_they_are_asked_for_on_the_page(hospital):
 def test_what_a_delta_would_give_is_told_and_what_never_fits_is_refused_at_once(hospital):
     before = spent(hospital)
     with hospital.client("flo") as client:
-        with pytest.raises(ServerError, match=r"without a delta counts as rho = 12500000; with 'delta' 0\.001 it asks"):
+        with pytest.raises(
+            ServerError, match=r"without a delta counts as rho = 12500000; with a delta of 0\.001 it asks"
+        ):
             client.release("hospital", **ASKED, epsilon="5000")
         assert spent(hospital) == before
         pure = finished(client, client.release("hospital", **ASKED, epsilon="4"))

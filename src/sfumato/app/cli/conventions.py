@@ -7,6 +7,7 @@ never written over what is read.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -271,8 +272,17 @@ def exact_result(value: Mapping[str, Any], text: str, *, as_json: bool) -> None:
 
 
 def remark(text: str) -> None:
-    """Say something on standard error."""
-    typer.echo(text, err=True)
+    """Say something on standard error, with the options that state the amounts it asks for."""
+    typer.echo(_in_options(text), err=True)
+
+
+def _in_options(message: str) -> str:
+    """Return a message with options of the command line for amounts, which other callers state in their own way.
+
+    >>> _in_options("with a delta of 1e-09 it asks for less; begin a ledger with the limit 1,1e-9")
+    'with --delta 1e-09 it asks for less; begin a ledger with --limit 1,1e-9'
+    """
+    return re.sub(r"\ba delta of (?=\d)", "--delta ", re.sub(r"\bwith the limit (?=\d)", "with --limit ", message))
 
 
 def columns(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -94,6 +94,14 @@ class _Group(TyperGroup):
         super().__init__(**settings)
         self.commands: Any = _Commands(self.commands)
 
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  (typer's own)
+        """Run a command; what typer's validator writes before the reason of a refusal is left out."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
 
 app = typer.Typer(
     name="sfumato",

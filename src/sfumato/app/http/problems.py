@@ -289,7 +289,7 @@ def _reason(request: Request, error: Mapping[str, Any]) -> str:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             return "the content type must be application/json"
-    return str(error["msg"])
+    return _by_fields(str(error["msg"]).removeprefix("Value error, "))
 
 
 _PROBLEM = {
