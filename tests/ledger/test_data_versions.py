@@ -24,8 +24,9 @@ from tests.ledger.asking import (
 from tests.ledger.racing_processes import chance, declare_and_die, declare_and_release, declare_once
 from tests.processes import processes
 
+from sfumato.domain import Unit
 from sfumato.engine.port import Content
-from sfumato.errors import BudgetError, InputError, LedgerError, VersionError
+from sfumato.errors import BudgetError, InputError, LedgerError, UnitError, VersionError
 from sfumato.ledger import DeferredLedger, Kind, Question, open_ledger
 from sfumato.privacy.loss import Epsilon
 
@@ -359,6 +360,28 @@ def test_a_release_that_is_refused_for_its_charge_begins_no_version(place):
         ):
             pytest.fail("nothing may be computed")
         assert opened.verify() == head
+
+
+@pytest.mark.parametrize(
+    ("error", "terms"),
+    [
+        (BudgetError, {"analyst": "ana", "unit": ROW}),
+        (UnitError, {"unit": Unit("id", rows=1)}),
+        (UnitError, {"unit": ROW, "details": {"owners": {"visits": "of whoever came"}}}),
+    ],
+    ids=["beyond a cap", "of another unit", "of other owners"],
+)
+def test_a_release_that_the_ledger_does_not_admit_begins_no_version(place, error, terms):
+    with open_ledger(place, dataset="people", limit=Epsilon(1), create=True) as opened:
+        opened.declare_version("a", by="ann", new=False)
+        opened.set_cap("ana", Epsilon("0.05"))
+        told = {"owners": {"visits": "of the patient"}}
+        release(opened, question(0, 1), TENTH, lambda: b"a", statement="pure", unit=ROW, details=told)
+        head = opened.verify()
+        late = deferred(place).of_content(Named("a"), new=True)
+        with pytest.raises(error), reservation(late, question(0, 2), TENTH, statement="pure", **terms):
+            pytest.fail("nothing may be computed")
+        assert (opened.verify(), opened.data_version().number) == (head, 1)
 
 
 def test_a_deferred_ledger_whose_version_was_passed_declares_no_other(place):

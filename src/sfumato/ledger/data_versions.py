@@ -10,6 +10,7 @@ of the version, because equal digests of two versions would tell its readers tha
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -114,7 +115,13 @@ class ContentDigests:
 
 
 def declare(
-    transaction: Transaction, content: ContentDigests, *, by: str, new: bool, most: int | None = None
+    transaction: Transaction,
+    content: ContentDigests,
+    *,
+    by: str,
+    new: bool,
+    most: int | None = None,
+    admit: Callable[[Transaction], object] | None = None,
 ) -> DataVersion:
     """Enter a version in the journal: the next one, the first one, or none if the last one has the same content.
 
@@ -124,6 +131,7 @@ def declare(
         by: the name of who declares it.
         new: whether the next version is declared, whatever the content.
         most: the largest number that ``new`` may begin, so that a program which others overtook begins none; None: any.
+        admit: raises to refuse what the version begins for; None: nothing more is asked.
 
     Returns:
         The version that the content has then.
@@ -136,6 +144,8 @@ def declare(
     number = number_of(digest, (transaction.version, transaction.version_digest), new=new)
     if number == transaction.version:
         return transaction.declared or data_versions(transaction.driver, transaction.name, most=1)[0]
+    if admit is not None:
+        admit(transaction)
     shown, files = sealed(number, digest), sealed(number, content.files) if content.files else ""
     of_files: dict[str, JSON] = {"files": files} if files else {}
     question = Question("ledger", "version", {"number": number, "digest": shown, "by": by, **of_files}, "")

@@ -18,7 +18,7 @@ from sfumato.ledger.data_versions import ContentDigests, NamedContent, data_vers
 from sfumato.ledger.entry import DataVersion, Entry, Event, StoredAnswer
 from sfumato.ledger.last_written import LastWritten
 from sfumato.ledger.owners import ToldOwners
-from sfumato.ledger.reservation import Admission, Reservation, set_cap, set_first_cap
+from sfumato.ledger.reservation import Admission, Reservation, admitted, set_cap, set_first_cap
 from sfumato.ledger.store import Store
 from sfumato.ledger.transaction import Transaction, Wanted
 from sfumato.ledger.verification import Checkpoint
@@ -118,7 +118,7 @@ class Ledger:
         self.write(Wanted(analysts=frozenset([analyst])), partial(act, analyst=analyst, cap=cap))
 
     def declare_version(
-        self, content: NamedContent | str, *, by: str, new: bool, most: int | None = None
+        self, content: NamedContent | str, *, by: str, new: bool, most: int | None = None, first: Event | None = None
     ) -> DataVersion:
         """Declare the content of the dataset's tables, and return its version.
 
@@ -130,16 +130,22 @@ class Ledger:
             new: whether the next version is declared, whatever the content: that a version begins must not tell
                 whether any row changed.
             most: the largest number that ``new`` may begin; None: any.
+            first: the release that the version begins with; no version begins if it is refused.
 
         Raises:
             VersionError: the content differs from that of the last version, and ``new`` is not set.
+            BudgetError, LossError, UnitError: a version would begin, and the ledger does not admit its first release.
         """
         refuse_name(by, "who declares a version")
         last, known = self._last_version()
         found = ContentDigests.of(content, self._secret, (last, known), new=new)
         if last is not None and known == found.digest and not new:
             return last
-        return self.write(Wanted(), partial(declare, content=found, by=by, new=new, most=most))
+        analysts = frozenset() if first is None or first.analyst is None else frozenset([first.analyst])
+        admit = None if first is None else partial(admitted, event=first)
+        return self.write(
+            Wanted(analysts=analysts), partial(declare, content=found, by=by, new=new, most=most, admit=admit)
+        )
 
     def number_of(self, content: NamedContent | str, *, new: bool) -> int:
         """Return the number of the version that :meth:`declare_version` would return; nothing is written."""

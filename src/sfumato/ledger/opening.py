@@ -190,13 +190,16 @@ class DeferredLedger:
                 number = ledger.number_of(content, new=new)
         return replace(self, content=content, version=str(number), new_version=new)
 
-    def open(self, unit: Unit | None = None) -> Ledger:
-        """Open the ledger, or make it for losses of a unit, and declare the version of the tables."""
-        ledger = self._opened(unit)
+    def open(self, first: Event | None = None) -> Ledger:
+        """Open the ledger, or make it for a first release, and declare the version of the tables.
+
+        No version begins for a release that is refused.
+        """
+        ledger = self._opened(None if first is None else first.unit)
         try:
             if self.content is not None:  # once: later releases are of the version that the first one declared
-                by = Actor.of_machine().name
-                ledger.declare_version(self.content, by=by, new=self.new_version, most=int(self.version))
+                by, new = Actor.of_machine().name, self.new_version
+                ledger.declare_version(self.content, by=by, new=new, most=int(self.version), first=first)
         except BaseException:
             ledger.close()
             raise
@@ -266,16 +269,9 @@ class DeferredLedger:
             return ledger.told_owners(after=after)
 
     def _refuse_beyond(self, charge: Charge | None) -> None:
-        """Refuse what the ledger cannot take, before it is made with a limit that stays, or before a version begins."""
-        if charge is None:
-            return
-        if self.limit is not None:
+        """Refuse what a new ledger could never take, before it is made with a limit that stays."""
+        if charge is not None and self.limit is not None:
             afford(Account(self.limit, NOTHING), charge, "a new ledger")
-        if self.new_version and held(self.url, self.dataset):
-            with open_ledger(self.url, dataset=self.dataset, limit=self.limit) as ledger:
-                last = ledger.data_version()
-                if last is None or last.number < int(self.version):  # no stored answer is of the next version
-                    afford(ledger.remaining(), charge, "the ledger")
 
     @contextmanager
     def reserve(
@@ -289,7 +285,7 @@ class DeferredLedger:
         """See :meth:`Ledger.reserve`."""
         self._refuse_beyond(event.charge)
         with (
-            self.open(event.unit) as ledger,
+            self.open(event) as ledger,
             ledger.reserve(event, noise_drawn=noise_drawn, retry_key=retry_key, admission=admission) as reservation,
         ):
             yield reservation

@@ -210,14 +210,7 @@ class Reservation:
 
     def _release(self, transaction: Transaction, *, instead: bool = False) -> None:
         """Add a new entry and a new charge, ``instead`` of a pending one, which is closed as failed."""
-        event = _stated(transaction, self.event)
-        if event.charge is not None:
-            afford(transaction.account, event.charge, "the ledger")
-            if event.analyst is not None:
-                afford(transaction.analyst(event.analyst), event.charge, "your cap")
-        owners = event.details.get("owners") if isinstance(event.details, dict) else None
-        if isinstance(owners, dict):
-            transaction.refuse_other_owners({name: str(owner) for name, owner in owners.items()})
+        event = admitted(transaction, self.event)
         if self._admission is not None:
             self._admission(transaction.driver, event, transaction.account)
         if event.charge is not None:
@@ -268,6 +261,25 @@ class Reservation:
         stored = transaction.stored_release(self.event.key)
         if stored is not None and stored.number == self.number and stored.answer is None:
             transaction.fail(self.event)
+
+
+def admitted(transaction: Transaction, event: Event) -> Event:
+    """Return a new release with what its entry states of the charge.
+
+    Raises:
+        BudgetError: the limit or the analyst's cap does not admit the charge.
+        LossError: the limit does not have the measure of the charge.
+        UnitError: the ledger adds up losses of another unit, or for other owners of a table's rows.
+    """
+    event = _stated(transaction, event)
+    if event.charge is not None:
+        afford(transaction.account, event.charge, "the ledger")
+        if event.analyst is not None:
+            afford(transaction.analyst(event.analyst), event.charge, "your cap")
+    owners = event.details.get("owners") if isinstance(event.details, dict) else None
+    if isinstance(owners, dict):
+        transaction.refuse_other_owners({name: str(owner) for name, owner in owners.items()})
+    return event
 
 
 def _stated(transaction: Transaction, event: Event) -> Event:
