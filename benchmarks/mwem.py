@@ -105,7 +105,7 @@ def algorithm(name: str, run: int) -> tuple[float, float]:
 
     from sfumato.privacy.loss import Epsilon
     from sfumato.synthesize import PublicTotal, Schedule
-    from sfumato.synthesize.mwem import iterate
+    from sfumato.synthesize.methods.mwem import iterate
     from sfumato.workload.counting_queries import counting
 
     counts, domain, workload = question(name, run)
@@ -137,7 +137,7 @@ def released(name: str, run: int, *, rounds_alone: bool) -> tuple[float, float]:
     from sfumato.domain.document import accept, dump
     from sfumato.privacy.loss import Epsilon
     from sfumato.synthesize import PublicTotal, Schedule, mwem
-    from sfumato.synthesize.mwem import iterate
+    from sfumato.synthesize.methods.mwem import iterate
     from sfumato.vault.interface import Request
     from sfumato.workload.counting_queries import counting
 

@@ -19,7 +19,7 @@ from sfumato.errors import InputError
 from sfumato.privacy.loss import Charge, Epsilon, Loss
 from sfumato.synthesize import NoisyTotal, PublicTotal, Schedule, histogram, ranges
 from sfumato.synthesize.auto import options as ranked
-from sfumato.synthesize.mwem import iterate
+from sfumato.synthesize.methods.mwem import iterate
 from sfumato.synthesize.synthetic import Synthetic
 from sfumato.vault.interface import Mechanisms, Payload, Request, Settled, VaultInterface
 from sfumato.vault.simulated import SimulatedVault

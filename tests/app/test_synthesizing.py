@@ -17,7 +17,6 @@ from pyarrow import csv
 from tests.app.test_cli import Done, sfumato
 
 import sfumato as sf
-from sfumato.app.requests.methods import SynthesisMethod
 from sfumato.app.requests.releases import SynthesizeRequest
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.errors import BudgetError, LossError, QueryError
@@ -62,7 +61,7 @@ def release(workspace: Path, *more: str, code: int = 0) -> Done:
         (["--method", "marginals", "--way", "2", "--marginals", "age"], "takes no --way"),
         (["--method", "histogram", "--way", "2"], "takes no --way"),
         (["--method", "aim", "--rounds", "3"], "--rounds is for mwem"),
-        (["--method", "histogram", "--zeros", "zeros.yaml"], "--zeros is for auto, mst, aim, annealed"),
+        (["--method", "histogram", "--zeros", "zeros.yaml"], "--zeros is for auto, aim, mst, annealed"),
         (["--method", "mst", "--no-reuse"], "--no-reuse is for auto, aim"),
         (["--bound-pairs"], "--method auto takes no --bound-pairs; --bound-pairs is for aim"),
         (["--method", "aim", "--way", "2", "--marginals", "age,town"], "give one of them"),
@@ -142,7 +141,7 @@ def test_impossible_combinations_are_in_no_row(method: str, workspace: Path) -> 
 
 def test_a_table_of_one_column_is_released_without_a_word_on_pairs() -> None:
     only = Domain((Integer(name="n", minimum=0, maximum=9, unknown=Unknown.CLAMP),))
-    asked = SynthesizeRequest(method=SynthesisMethod.AUTO, loss={"epsilon": "1"})
+    asked = SynthesizeRequest(method="auto", loss={"epsilon": "1"})
     assert asked.workload(only).over(only) == (("n",),)
     with pytest.raises(QueryError, match="marginals of 2 attributes are more than a domain of 1 has"):
         asked.model_copy(update={"way": 2}).workload(only).over(only)

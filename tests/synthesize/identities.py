@@ -33,7 +33,7 @@ from sfumato.synthesize import (
 )
 from sfumato.synthesize.binning import private_edges
 from sfumato.synthesize.marginal_selection import Limits
-from sfumato.synthesize.mwem import Output
+from sfumato.synthesize.methods.mwem import Output
 from sfumato.synthesize.structural_zeros import Zeros
 from sfumato.vault.release import loss_json
 from sfumato.workload.counting_queries import Explicit, Marginals

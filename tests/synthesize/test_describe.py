@@ -10,7 +10,7 @@ from sfumato.ledger import open_ledger
 from sfumato.ledger.data_versions import UNDECLARED
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize import PublicTotal, all_marginals, binning
-from sfumato.synthesize.mwem import Schedule
+from sfumato.synthesize.methods.mwem import Schedule
 from sfumato.vault.vault import Vault
 from sfumato.workload.counting_queries import Marginals, all_ranges
 

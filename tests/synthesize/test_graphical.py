@@ -12,10 +12,11 @@ from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import Rho
 from sfumato.synthesize import all_marginals, graphical, ranges
-from sfumato.synthesize.aim import aim, annealed
 from sfumato.synthesize.graphical import Graphical, Measured
 from sfumato.synthesize.marginal_selection import Limits
-from sfumato.synthesize.mst import mst
+from sfumato.synthesize.methods.aim import aim
+from sfumato.synthesize.methods.annealed import annealed
+from sfumato.synthesize.methods.mst import mst
 from sfumato.synthesize.row_count import NoisyTotal
 from sfumato.synthesize.structural_zeros import Zeros
 from sfumato.vault.interface import decode, encode

@@ -14,17 +14,18 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize import marginal_selection
-from sfumato.synthesize.aim import adapt, aim, anneal, annealed
 from sfumato.synthesize.budget_allocation import Allowance
 from sfumato.synthesize.initial_marginals import SingleColumns, begin
 from sfumato.synthesize.marginal_selection import Limits
-from sfumato.synthesize.mst import mst, span
+from sfumato.synthesize.methods.aim import adapt, aim
+from sfumato.synthesize.methods.annealed import anneal, annealed
+from sfumato.synthesize.methods.mst import mst, span
 from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload.counting_queries import all_marginals
 
 ROWS = 4000
-annealing = import_module("sfumato.synthesize.aim")
+annealing = import_module("sfumato.synthesize.methods.annealed")
 
 
 def chain_table(unit=None, rows=ROWS):

@@ -16,7 +16,7 @@ from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.synthesize import BudgetShare, NoisyTotal, PublicTotal, histogram, marginals
-from sfumato.synthesize.histogram import project_to_total
+from sfumato.synthesize.methods.histogram import project_to_total
 from sfumato.vault.simulated import SimulatedVault
 
 TABLES = st.lists(st.integers(-50, 50), min_size=1, max_size=8).map(np.array)

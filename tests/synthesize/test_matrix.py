@@ -8,7 +8,7 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import SizeError
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize import NoisyTotal, PublicTotal, all_marginals, all_ranges, rectangles
-from sfumato.synthesize.histogram import matrix, optimised
+from sfumato.synthesize.methods.histogram import matrix, optimised
 from sfumato.vault.simulated import SimulatedVault
 
 

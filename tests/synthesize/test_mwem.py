@@ -26,7 +26,7 @@ from sfumato.synthesize import (
     ranges,
     rectangles,
 )
-from sfumato.synthesize.mwem import History, Output, iterate, replay
+from sfumato.synthesize.methods.mwem import History, Output, iterate, replay
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload.counting_queries import Explicit, counting
 

@@ -13,8 +13,8 @@ from tests.vault.prepared import QueryByQuery
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.privacy.loss import Epsilon
 from sfumato.synthesize import BudgetShare, PublicTotal, Schedule
-from sfumato.synthesize.histogram import tabulate
-from sfumato.synthesize.mwem import iterate
+from sfumato.synthesize.methods.histogram import tabulate
+from sfumato.synthesize.methods.mwem import iterate
 from sfumato.vault.mechanisms import noises
 from sfumato.vault.questions import Counting, Measurement
 from sfumato.vault.scores import Scores

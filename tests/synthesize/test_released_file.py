@@ -36,7 +36,7 @@ from sfumato.synthesize import (
     save,
 )
 from sfumato.synthesize.codebook import KEY
-from sfumato.synthesize.mwem import Schedule
+from sfumato.synthesize.methods.mwem import Schedule
 from sfumato.synthesize.product import codes_of, to_arrow
 from sfumato.synthesize.released_file import TABLES_KEY
 from sfumato.vault.interface import decode, encode

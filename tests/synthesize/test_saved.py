@@ -11,7 +11,7 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError
 from sfumato.privacy.loss import Epsilon
 from sfumato.synthesize import NoisyTotal, histogram
-from sfumato.synthesize.mst import mst
+from sfumato.synthesize.methods.mst import mst
 from sfumato.synthesize.synthetic import load, save
 from sfumato.vault.interface import decode, encode
 from sfumato.vault.simulated import SimulatedVault

@@ -16,7 +16,7 @@ from sfumato.model.noisy_table import NoisyTable
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from sfumato.synthesize import NoisyTotal, histogram, mst, mwem, prefixes, stated_errors
-from sfumato.synthesize.mwem import Schedule
+from sfumato.synthesize.methods.mwem import Schedule
 from sfumato.synthesize.row_count import PublicTotal
 from sfumato.synthesize.stated_errors import (
     Margin,

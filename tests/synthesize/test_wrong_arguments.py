@@ -13,10 +13,10 @@ from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError, LossError, QueryError, SizeError
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
-from sfumato.synthesize.aim import annealed
 from sfumato.synthesize.binning import private_edges
-from sfumato.synthesize.histogram import matrix
 from sfumato.synthesize.marginal_selection import Limits
+from sfumato.synthesize.methods.annealed import annealed
+from sfumato.synthesize.methods.histogram import matrix
 from sfumato.synthesize.structural_zeros import Zeros
 from sfumato.synthesize.synthetic import save
 from sfumato.vault.simulated import SimulatedVault

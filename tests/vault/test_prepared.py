@@ -18,7 +18,7 @@ from sfumato.ledger import open_ledger
 from sfumato.ledger.data_versions import UNDECLARED
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize import PublicTotal, Schedule
-from sfumato.synthesize.mwem import iterate
+from sfumato.synthesize.methods.mwem import iterate
 from sfumato.vault.interface import Request
 from sfumato.vault.mechanisms import TableMechanisms
 from sfumato.vault.questions import Counting

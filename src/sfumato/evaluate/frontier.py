@@ -341,7 +341,7 @@ def _local() -> Iterator[Candidate]:
 
 def aim(rows: Rows, *, loss: EpsilonDelta, ways: int = 2) -> Released:
     """A synthetic table by AIM for all marginals of ``ways`` attributes."""
-    from sfumato.synthesize.aim import aim as method
+    from sfumato.synthesize.methods.aim import aim as method
     from sfumato.synthesize.row_count import NoisyTotal
     from sfumato.workload.counting_queries import all_marginals
 

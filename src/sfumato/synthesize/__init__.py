@@ -1,15 +1,17 @@
 """Differentially private synthetic tables."""
 
 from sfumato.domain.related_tables import ChildTable
-from sfumato.synthesize.aim import aim, annealed
 from sfumato.synthesize.auto import Synthesizer, auto, options, without_delta
 from sfumato.synthesize.binning import private_edges
 from sfumato.synthesize.codebook import Codebook, read_codebook
 from sfumato.synthesize.families import RelatedRelease, load_related, related, related_without_delta, save_related
-from sfumato.synthesize.histogram import histogram, marginals, matrix
 from sfumato.synthesize.marginal_selection import Limits
-from sfumato.synthesize.mst import mst
-from sfumato.synthesize.mwem import Output, Schedule, mwem
+from sfumato.synthesize.methods import SYNTHESIZERS
+from sfumato.synthesize.methods.aim import aim
+from sfumato.synthesize.methods.annealed import annealed
+from sfumato.synthesize.methods.histogram import histogram, marginals, matrix
+from sfumato.synthesize.methods.mst import mst
+from sfumato.synthesize.methods.mwem import Output, Schedule, mwem
 from sfumato.synthesize.released_file import SyntheticFile, read_release
 from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal, drowned_totals
 from sfumato.synthesize.structural_zeros import Zeros, load_zeros, read_zeros
@@ -17,6 +19,7 @@ from sfumato.synthesize.synthetic import Synthetic, load, save
 from sfumato.workload import Explicit, all_marginals, all_ranges, cells_of, prefixes, ranges, rectangles
 
 __all__ = [
+    "SYNTHESIZERS",
     "BudgetShare",
     "ChildTable",
     "Codebook",

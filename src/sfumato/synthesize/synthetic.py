@@ -6,7 +6,7 @@ A saved release holds the public model with its domain and statement, to be samp
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -112,8 +112,10 @@ class Synthetic(Release):
         return ReleasedRows(DrawnRows(model.domain, codes, random, metadata(book, model, codes), model.positions)), book
 
 
-def settle(settled: Settled, model: Model, expected_error: dict[str, float]) -> Synthetic:
-    """A release from what the vault settled and the model that its payload holds.
+def settle(
+    settled: Settled, model: Model, expected_error: dict[str, float], provenance: Mapping[str, object] | None = None
+) -> Synthetic:
+    """Return the release of what the vault settled and the model that its payload holds; ``provenance`` is added.
 
     What was made of earlier releases as well keeps its guarantee beyond these only: whoever is shown nothing else may
     learn what all of them cost together.
@@ -126,7 +128,7 @@ def settle(settled: Settled, model: Model, expected_error: dict[str, float]) -> 
         guarantee=guarantee,
         cost=settled.cost,
         expected_error=expected_error,
-        provenance=settled.provenance,
+        provenance={**settled.provenance, **(provenance or {})},
         model=model,
         seed=int(settled.digest[:16], 16),
     )

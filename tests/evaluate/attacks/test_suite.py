@@ -10,7 +10,7 @@ from sfumato.evaluate.intervals import advantage, newcombe, worst
 from sfumato.evaluate.population_split import independent
 from sfumato.evaluate.released import Claim, Released, Rows, parse_claim, spread
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
-from sfumato.synthesize.histogram import histogram
+from sfumato.synthesize.methods.histogram import histogram
 from sfumato.synthesize.row_count import NoisyTotal
 from sfumato.vault.simulated import SimulatedVault
 

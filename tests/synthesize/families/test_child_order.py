@@ -7,7 +7,7 @@ import pytest
 from tests.families import Family, related, sorted_children
 
 from sfumato.model.coarsening import Coarsening
-from sfumato.synthesize.families.child_order import impossible, ordered_codes, ranks
+from sfumato.synthesize.families.child_dates import impossible, ordered_codes, ranks
 
 
 @pytest.mark.parametrize("falling", [True, False])

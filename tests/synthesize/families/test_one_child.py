@@ -8,10 +8,10 @@ from tests.families import Families, derived_rows, related, some_families
 
 from sfumato.engine.arrays import ArrayTable
 from sfumato.privacy.loss import EpsilonDelta, Rho
-from sfumato.synthesize.aim import aim
 from sfumato.synthesize.families import ModelSizes
 from sfumato.synthesize.families.related_synthesis import head_zeros, synthesized
 from sfumato.synthesize.marginal_selection import Limits
+from sfumato.synthesize.methods.aim import aim
 from sfumato.synthesize.row_count import NoisyTotal
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload.counting_queries import all_marginals

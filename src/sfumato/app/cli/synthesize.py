@@ -41,7 +41,6 @@ from sfumato.app.cli.synthesize_tables import (
     sample_tables,
     synthesize_tables,
 )
-from sfumato.app.requests.methods import SynthesisMethod
 from sfumato.errors import InputError, counted
 from sfumato.extras import require
 
@@ -54,7 +53,30 @@ _MOST_LISTED = 20
 _MOST_SHOWN = 100  # lines of a table of a codebook
 
 SyntheticRowsOption = Annotated[Path, typer.Option("--out", help="Where to write the rows: .parquet, .csv or .arrow.")]
-MethodOption = Annotated[SynthesisMethod, typer.Option("--method", help="Method; auto takes the one of least noise.")]
+AUTO = "auto"
+
+
+def _list_methods(asked: bool) -> None:
+    if asked:
+        from sfumato.synthesize.auto import METHODS
+
+        rows = [
+            {"method": each.name, "measures": each.summary, "takes": " ".join(f"--{o}" for o in each.listed_options())}
+            for each in METHODS
+        ]
+        typer.echo(columns(rows))
+        raise typer.Exit
+
+
+MethodOption = Annotated[
+    str, typer.Option("--method", help="Method; auto takes the one of least noise, --methods lists all.")
+]
+MethodsOption = Annotated[
+    bool,
+    typer.Option(
+        "--methods", callback=_list_methods, is_eager=True, help="List the methods and their options, and stop."
+    ),
+]
 
 
 def synthesize(
@@ -68,7 +90,8 @@ def synthesize(
     epsilon: EpsilonOption = None,
     delta: DeltaOption = None,
     rho: RhoOption = None,
-    method: MethodOption = SynthesisMethod.AUTO,
+    method: MethodOption = AUTO,
+    methods: MethodsOption = False,  # noqa: ARG001  (its callback stops)
     marginals: Annotated[
         list[str] | None,
         typer.Option(help="Attributes that belong together, comma-separated; several times for several marginals."),
@@ -80,15 +103,15 @@ def synthesize(
         int | None,
         typer.Option(
             min=1,
-            help="Number of rows, where it is public; without, it comes from what is measured, of which aim, annealed "
-            "and mst spend half a percent on a rough count, and mwem a twentieth on a better one.",
+            help="Number of rows, if it is public; without, it comes from what is measured, of which graphical methods "
+            "spend half a percent on a rough count, and mwem a twentieth on a better one.",
         ),
     ] = None,
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Queries that mwem measures; 30, or all if fewer, without.")
     ] = None,
     zeros: Annotated[
-        Path | None, typer.Option(help="Impossible combinations, a YAML file, for aim, annealed, mst and auto.")
+        Path | None, typer.Option(help="Impossible combinations, a YAML file, for auto and graphical methods.")
     ] = None,
     reuse: Annotated[
         bool, typer.Option("--reuse/--no-reuse", help="Let aim use what was released of the same table before, or not.")
@@ -158,7 +181,7 @@ def synthesize(
         refuse_of_one_table(
             {"domain": domain, "unit_rows": unit_rows, "per": per, "marginals": marginals, "way": way, "rounds": rounds}
             | {"zeros": zeros, "bound_pairs": bound_pairs, "no_reuse": not reuse}
-            | {"method": method is not SynthesisMethod.AUTO}
+            | {"method": method != AUTO}
         )
         synthesize_tables(
             Source(
@@ -378,7 +401,7 @@ def sample(
         list[str] | None,
         typer.Option(
             help="Only rows with ATTRIBUTE=CELL, a label of 'sfumato domain show --cells'; several times for more. "
-            "For models of aim, annealed and mst."
+            "For graphical models, such as of aim."
         ),
     ] = None,
     copies: Annotated[
@@ -439,7 +462,7 @@ def _restricted(release: Synthetic, given: list[str]) -> Synthetic:
     from sfumato.synthesize.graphical import Graphical
 
     if not isinstance(release.model, Graphical):
-        raise InputError("--given needs a model of aim, annealed or mst; sample and filter the rows of other models")
+        raise InputError("--given needs a graphical model, such as of aim; sample and filter the rows of other models")
     codes: dict[str, list[int]] = {}
     for condition in given:
         name, separator, label = condition.partition("=")

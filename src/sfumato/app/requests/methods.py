@@ -11,19 +11,6 @@ EXACT_FIGURES = "These figures are exact and as secret as the table: they are fo
 """What every front end says beside figures that are read off the rows without noise."""
 
 
-class SynthesisMethod(StrEnum):
-    """How a synthetic table is made."""
-
-    AUTO = "auto"
-    HISTOGRAM = "histogram"
-    MARGINALS = "marginals"
-    MATRIX = "matrix"
-    MWEM = "mwem"
-    MST = "mst"
-    AIM = "aim"
-    ANNEALED = "annealed"
-
-
 class AnonymizationMethod(StrEnum):
     """How classes are found."""
 

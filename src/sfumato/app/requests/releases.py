@@ -13,7 +13,7 @@ from pydantic import Field
 
 from sfumato.app.requests.fields import LossFields, Name, NumberText, StrictModel
 from sfumato.app.requests.linked_tables import ChildFields, linked_tables
-from sfumato.app.requests.methods import AnonymizationMethod, CountOption, CutOption, MissingValues, SynthesisMethod
+from sfumato.app.requests.methods import AnonymizationMethod, CountOption, CutOption, MissingValues
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sfumato.domain.related_tables import RelatedTables
     from sfumato.domain.table_schema import Schema
     from sfumato.synthesize.row_count import RowTotal
+    from sfumato.synthesize.synthesis_method import Task
     from sfumato.synthesize.synthetic import Synthetic
     from sfumato.vault.vault import Vault
     from sfumato.workload.counting_queries import Marginals
@@ -32,18 +33,6 @@ _MOST_NAMES = 1000
 _MOST_SECONDS = 86_400
 
 Names = Annotated[list[Name], Field(max_length=_MOST_NAMES)]
-
-
-_TAKEN = {
-    SynthesisMethod.AUTO: {"marginals", "way", "zeros", "no-reuse"},
-    SynthesisMethod.HISTOGRAM: {"marginals"},
-    SynthesisMethod.MARGINALS: {"marginals"},
-    SynthesisMethod.MATRIX: {"marginals", "way"},
-    SynthesisMethod.MWEM: {"marginals", "way", "rounds"},
-    SynthesisMethod.MST: {"zeros"},
-    SynthesisMethod.AIM: {"marginals", "way", "zeros", "no-reuse", "bound-pairs"},
-    SynthesisMethod.ANNEALED: {"marginals", "way", "zeros"},
-}
 
 
 class SynthesisFields(StrictModel):
@@ -92,7 +81,7 @@ class SynthesisFields(StrictModel):
         for attribute in self.attributes:
             domain.index(attribute)
         return SynthesizeRequest(
-            method=SynthesisMethod(self.method),
+            method=self.method,
             loss=self.loss,
             marginals=[self.attributes] if self.attributes else [],
             way=min(_WAY, len(domain)) if self.method == "auto" else None,
@@ -104,7 +93,7 @@ class SynthesisFields(StrictModel):
 class SynthesizeRequest(StrictModel):
     """A synthetic table, with everything that a method can be told; what was not given is None or empty."""
 
-    method: SynthesisMethod
+    method: Name
     loss: LossFields
     marginals: Annotated[list[list[str]], Field(max_length=_MOST_NAMES)] = []
     way: Annotated[int, Field(ge=1)] | None = None
@@ -119,28 +108,25 @@ class SynthesizeRequest(StrictModel):
         """Refuse what the method has no use for, and marginals that are none, before anything is read.
 
         Raises:
-            InputError: an option that the method ignores, by its name on the command line.
+            InputError: no such method, or an option that the method ignores, by its name on the command line.
         """
+        from sfumato.synthesize.auto import method_named, refuse_options
+        from sfumato.synthesize.synthesis_method import Option
+
         given = {
-            "marginals": bool(self.marginals),
-            "way": self.way is not None,
-            "rounds": self.rounds is not None,
-            "zeros": self.zeros is not None,
-            "no-reuse": not self.reuse,
-            "bound-pairs": self.bound_pairs,
+            Option.MARGINALS: bool(self.marginals),
+            Option.WAY: self.way is not None,
+            Option.ROUNDS: self.rounds is not None,
+            Option.ZEROS: self.zeros is not None,
+            Option.NO_REUSE: not self.reuse,
+            Option.BOUND_PAIRS: self.bound_pairs,
         }
-        if ignored := [f"--{name}" for name, is_given in given.items() if is_given and name not in _TAKEN[self.method]]:
-            takers = [method for method, taken in _TAKEN.items() if ignored[0].removeprefix("--") in taken]
-            raise InputError(
-                f"--method {self.method} takes no {' and no '.join(ignored)}; {ignored[0]} is for {', '.join(takers)}"
-            )
-        if given["marginals"] and given["way"]:
+        refuse_options(method_named(self.method), [option for option, is_given in given.items() if is_given])
+        if self.marginals and self.way is not None:
             raise InputError("--marginals names the marginals and --way means all of a size; give one of them")
         for clique in self.marginals:
             if not all(clique) or len(set(clique)) < len(clique):
                 raise InputError(f"--marginals takes different attributes, comma-separated, not {','.join(clique)!r}")
-        if self.method is SynthesisMethod.MARGINALS and not self.marginals:
-            raise InputError("say which attributes belong together: --marginals age,occupation")
 
     def workload(self, domain: Domain) -> Marginals:
         """The marginals named, or all of so many attributes: of a pair, where the domain has as many."""
@@ -157,9 +143,10 @@ class SynthesizeRequest(StrictModel):
         """
         from sfumato import synthesize as methods
 
-        total: RowTotal = methods.NoisyTotal() if self.rows is None else methods.PublicTotal(self.rows)
         asked = self.workload(domain)
-        return methods.without_delta(domain, loss=self.loss.loss(), total=total, workload=asked, method=self.method)
+        return methods.without_delta(
+            domain, loss=self.loss.loss(), total=self._total(), workload=asked, method=self.method
+        )
 
     def release(self, vault: Vault) -> Synthetic:
         """Release the table.
@@ -167,47 +154,35 @@ class SynthesizeRequest(StrictModel):
         Raises:
             SfumatoError: as the method says.
         """
-        from sfumato import synthesize as methods
+        from sfumato.synthesize.auto import method_named
+
+        return method_named(self.method).release(vault, self.task(vault.domain))
+
+    def task(self, domain: Domain) -> Task:
+        """Return what the method is told.
+
+        Raises:
+            QueryError, DomainError: rules for impossible combinations that do not fit the domain.
+            InputError: a file of them that cannot be read.
+        """
+        from sfumato.synthesize import Limits
         from sfumato.synthesize.structural_zeros import load_zeros, read_zeros
+        from sfumato.synthesize.synthesis_method import Task
 
-        loss = self.loss.loss()
-        total: RowTotal = methods.NoisyTotal() if self.rows is None else methods.PublicTotal(self.rows)
-        rules = read_zeros(self.rules, vault.domain) if self.rules else ()
-        zeros = rules if self.zeros is None else load_zeros(self.zeros, vault.domain)
-        cliques = tuple(tuple(clique) for clique in self.marginals)
-        limits = methods.Limits(earlier=self.reuse, bounds=self.bound_pairs)
-        asked = self.workload(vault.domain)
-        match self.method:
-            case SynthesisMethod.AUTO:
-                return methods.auto(vault, loss=loss, total=total, workload=asked, limits=limits, zeros=zeros)
-            case SynthesisMethod.HISTOGRAM:
-                names = tuple(dict.fromkeys(name for clique in cliques for name in clique))
-                return methods.histogram(vault, loss=loss, total=total, attributes=names or None)
-            case SynthesisMethod.MARGINALS:
-                return methods.marginals(vault, loss=loss, total=total, cliques=cliques)
-            case SynthesisMethod.MATRIX:
-                return methods.matrix(vault, loss=loss, total=total, workload=asked)
-            case SynthesisMethod.MWEM:
-                return self._mwem(vault)
-            case SynthesisMethod.MST:
-                return methods.mst(vault, loss=loss, total=total, zeros=zeros)
-            case SynthesisMethod.AIM:
-                return methods.aim(vault, loss=loss, total=total, workload=asked, limits=limits, zeros=zeros)
-            case SynthesisMethod.ANNEALED:
-                return methods.annealed(vault, loss=loss, total=total, workload=asked, zeros=zeros)
+        rules = read_zeros(self.rules, domain) if self.rules else ()
+        return Task(
+            loss=self.loss.loss(),
+            total=self._total(),
+            workload=self.workload(domain),
+            limits=Limits(earlier=self.reuse, bounds=self.bound_pairs),
+            zeros=rules if self.zeros is None else load_zeros(self.zeros, domain),
+            rounds=self.rounds,
+        )
 
-    def _mwem(self, vault: Vault) -> Synthetic:
-        from sfumato import synthesize as methods
-        from sfumato.synthesize.auto import REPETITIONS, ROUNDS
+    def _total(self) -> RowTotal:
+        from sfumato.synthesize import NoisyTotal, PublicTotal
 
-        asked = self.workload(vault.domain)
-        queries = asked.length(vault.domain)
-        rounds = min(ROUNDS, queries) if self.rounds is None else self.rounds
-        if rounds > queries:
-            raise InputError(f"MWEM measures no query twice and there are {queries}; take --rounds {queries}")
-        total = methods.BudgetShare(Fraction(1, 20)) if self.rows is None else methods.PublicTotal(self.rows)
-        schedule = methods.Schedule(rounds=rounds, repetitions=REPETITIONS)
-        return methods.mwem(vault, loss=self.loss.loss(), total=total, workload=asked, schedule=schedule)
+        return NoisyTotal() if self.rows is None else PublicTotal(self.rows)
 
 
 class AnonymizeRequest(StrictModel):

@@ -25,8 +25,8 @@ from sfumato.model.noisy_table import NoisyTable
 from sfumato.strict_documents import read_json
 from sfumato.synthesize.codebook import NOTICE, Guarantee, printable
 from sfumato.synthesize.families.child_dates import DAY, Codes, first_date_cells
-from sfumato.synthesize.families.drawn_children import DrawnChildren
 from sfumato.synthesize.families.family_labels import head_labels, opening_labels, tail_labels
+from sfumato.synthesize.families.linked_rows import DrawnChildren
 from sfumato.synthesize.families.slots import Slot
 from sfumato.synthesize.stated_errors import Margin, margin, value_errors
 

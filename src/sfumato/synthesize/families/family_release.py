@@ -33,7 +33,6 @@ from sfumato.domain.related_tables import RelatedTables
 from sfumato.errors import InputError, SfumatoError
 from sfumato.model.row_sampling import generator
 from sfumato.synthesize.codebook import NOTICE, NOTICE_KEY, Guarantee
-from sfumato.synthesize.families.drawn_children import drawn_children
 from sfumato.synthesize.families.family_codebook import (
     CODEBOOK,
     STATEMENT,
@@ -43,7 +42,7 @@ from sfumato.synthesize.families.family_codebook import (
     family_codebook,
     released_text,
 )
-from sfumato.synthesize.families.linked_rows import linked_rows
+from sfumato.synthesize.families.linked_rows import drawn_children, linked_rows
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.product import refuse_large
 from sfumato.vault.release import Release, ReleasedRows, named

@@ -25,7 +25,6 @@ from sfumato.domain.table_schema import Schema
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize import row_count
-from sfumato.synthesize.aim import adapt, expected_error, refuse_loss
 from sfumato.synthesize.auto import compared
 from sfumato.synthesize.families.derived_mechanisms import refuse_uncountable
 from sfumato.synthesize.families.family_release import HEAD, ModelSizes, RelatedRelease
@@ -34,6 +33,7 @@ from sfumato.synthesize.families.tail_model import Evidence, fit_tail
 from sfumato.synthesize.graphical import Graphical, expected_errors
 from sfumato.synthesize.initial_marginals import refuse_fine
 from sfumato.synthesize.marginal_selection import Limits
+from sfumato.synthesize.methods.aim import adapt, expected_error, refuse_loss
 from sfumato.synthesize.row_count import NoisyTotal, RowTotal
 from sfumato.synthesize.structural_zeros import Zeros
 from sfumato.vault.interface import Mechanisms, Payload, Request, VaultInterface

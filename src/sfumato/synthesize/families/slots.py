@@ -18,8 +18,7 @@ from sfumato.model.factor import Factor, FloatArray
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.junction_tree import Clique
 from sfumato.model.row_sampling import generator
-from sfumato.synthesize.families.child_dates import DAY, Codes, Dates, dates_after, first_dates
-from sfumato.synthesize.families.child_order import ordered_codes, ranks
+from sfumato.synthesize.families.child_dates import DAY, Codes, Dates, dates_after, first_dates, ordered_codes, ranks
 from sfumato.synthesize.families.conditional_sampling import ConditionalSampler
 from sfumato.synthesize.graphical import Graphical
 

@@ -2,7 +2,7 @@
 
 It begins with what the head says already, and with what everybody knows: where a child may stand in a family of so
 many, and in which order children come.  Then marginals with at least one attribute of the child are measured in
-rounds, as :mod:`sfumato.synthesize.aim` does, in weights of which a unit has at most ``whole``.
+rounds, as :mod:`sfumato.synthesize.methods.aim` does, in weights of which a unit has at most ``whole``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sfumato.model.junction_tree import Clique, Room, Triangulation
 from sfumato.model.noisy_table import NoisyTable
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize.budget_allocation import Allowance, Division, fraction
-from sfumato.synthesize.families.child_order import impossible, ranks
+from sfumato.synthesize.families.child_dates import impossible, ranks
 from sfumato.synthesize.families.derived_mechanisms import COUNTABLE, DerivedMechanisms
 from sfumato.synthesize.graphical import Graphical, Measured
 from sfumato.synthesize.initial_marginals import LEAST_VARIANCE, FittedState, coarsening

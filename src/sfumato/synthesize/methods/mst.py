@@ -8,6 +8,7 @@ takes next to no memory, so this is the method for very wide tables.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import reduce
@@ -15,13 +16,13 @@ from itertools import combinations
 
 import numpy as np
 
-from sfumato.domain import Role
+from sfumato.domain import Domain, Role
 from sfumato.errors import QueryError
 from sfumato.model.junction_tree import Clique, tree_cells
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize import row_count
 from sfumato.synthesize.budget_allocation import Allowance, Division
-from sfumato.synthesize.graphical import Graphical, expected_errors
+from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.initial_marginals import (
     FittedState,
     SingleColumns,
@@ -31,15 +32,20 @@ from sfumato.synthesize.initial_marginals import (
     refuse_undividable,
 )
 from sfumato.synthesize.marginal_selection import Limits, affordable, as_limits, comparable, confirm, learn, reference
+from sfumato.synthesize.methods.aim import least_rows, models_whole_table, without_aim_limits
 from sfumato.synthesize.row_count import RowTotal
 from sfumato.synthesize.structural_zeros import Zeros, describe_zeros, refuse_impossible
-from sfumato.synthesize.synthetic import Synthetic, rows_of, settle
-from sfumato.vault.interface import Mechanisms, Request, VaultInterface, refuse_no_vault
+from sfumato.synthesize.synthesis_method import Option, PlannedRelease, RankedMethod, SynthesisMethod, Task
+from sfumato.synthesize.synthetic import Synthetic, rows_of
+from sfumato.vault.interface import Mechanisms, Request, VaultInterface
 from sfumato.vault.questions import Distance
 from sfumato.vault.reach import reach_of
 from sfumato.vault.scores import MarginalErrors
+from sfumato.workload.counting_queries import all_marginals
 
 THIRD = Fraction(1, 3)
+
+_PAIRS = all_marginals(2)  # MST chooses its pairs itself, whatever the workload
 
 UNBOUNDED = float("inf")
 """Of people in a group of neighbours: a tree measures a fixed number of pairs whatever their noise, so finer groups
@@ -71,28 +77,42 @@ def mst(
         DomainError, SizeError, InfeasibleError: the zeros, as ``aim`` says.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
-    refuse_no_vault(vault)
-    row_count.refuse_wrong(vault.domain, loss, total)
-    limits = as_limits(limits)
+    task = Task(loss=loss, total=total, workload=_PAIRS, limits=as_limits(limits), zeros=zeros)
+    return MST.release(vault, task)
+
+
+def _plan(domain: Domain, task: Task) -> PlannedRelease:
+    limits, zeros = task.limits, task.zeros
     limits.refuse_for("mst")
     for role in Role:
-        if name := vault.domain.in_role(role):
+        if name := domain.in_role(role):
             raise QueryError(
                 f"mst takes no account of {name!r} as the {role}: its pairs follow from the tree; use aim, or leave "
                 "the role out of the domain",
                 culprit=name,
             )
-    refuse_undividable(vault.domain, loss)
-    refuse_fine(vault.domain, limits.marginal)
-    refuse_impossible(zeros, vault.domain, limits.cells)
-    parameters = {"total": row_count.describe(total), "limits": limits.described(), "zeros": describe_zeros(zeros)}
-    settled = vault.release(
-        Request("synthesize", "mst", parameters, rows_of(vault.domain, vault.domain.names)),
-        loss,
-        lambda mechanisms: span(mechanisms, loss, total, limits=limits, zeros=zeros).payload(),
+    refuse_undividable(domain, task.loss)
+    refuse_fine(domain, limits.marginal)
+    refuse_impossible(zeros, domain, limits.cells)
+    parameters = {"total": row_count.describe(task.total), "limits": limits.described(), "zeros": describe_zeros(zeros)}
+    return PlannedRelease(
+        request=Request("synthesize", "mst", parameters, rows_of(domain, domain.names)),
+        run=lambda mechanisms: span(mechanisms, task.loss, task.total, limits=limits, zeros=zeros),
+        model=Graphical,
     )
-    model = Graphical.restore(vault.domain, settled.payload)
-    return settle(settled, model, expected_errors(model.measured))
+
+
+def _foreseen(domain: Domain, task: Task) -> RankedMethod | None:
+    if not models_whole_table(domain, task):
+        return None
+    return RankedMethod(
+        synthesizer=MST,
+        task=without_aim_limits(task),
+        error=math.inf,
+        needed=least_rows(domain, task.loss, task.total),
+        reason="noise on single columns",
+        left_out="it measures one pair fewer than there are attributes, and its tree answers all others",
+    )
 
 
 def span(
@@ -174,3 +194,13 @@ def _distances(state: FittedState, pairs: Sequence[Clique]) -> dict[Clique, Dist
 
 def _volume(state: FittedState, clique: Sequence[str]) -> int:
     return int(np.prod([state.model.sizes[name] for name in clique]))
+
+
+MST = SynthesisMethod(
+    name="mst",
+    summary="a spanning tree of the strongest pairs of columns, for very wide tables",
+    options=frozenset({Option.ZEROS}),
+    plan=_plan,
+    foreseen=_foreseen,
+    noise_of="aim",
+)

@@ -1,17 +1,9 @@
-"""AIM: measure the marginals that the model gets most wrong, and fit again; in batches, and as published.
+"""AIM in batches: measure the marginals that the model gets most wrong, and fit again.
 
 After McKenna, Mullins, Sheldon and Miklau (2022), "AIM: an adaptive and iterative mechanism for
-differentially private synthetic data".  ``aim`` works in batches: instead of one marginal a round chosen by the
-exponential mechanism, each round scores all candidates in one noisy vector and measures many of them.
-Two rounds do: pairs first, then triples of attributes.
-
-``annealed`` is the method as published, for comparison: one marginal a round, chosen by the exponential mechanism, at
-an annealed loss.  The candidates are the downward closure of the workload, weighted by what they share with it; a tenth
-of a round's loss chooses, the rest measures; noise is halved where the model did not move.  Three things differ.  The
-first round counts rows and divides its loss over the one-way marginals by their sizes, and merges their rare codes, as
-everywhere here.  Marginals of more than three attributes are no candidates, and the largest tables are left out where
-the vault could not count all candidates together.  Distances of triples that no clique holds are taken to a sample of
-the model.
+differentially private synthetic data".  Instead of one marginal a round chosen by the exponential mechanism, each round
+scores all candidates in one noisy vector and measures many of them.  Two rounds do: pairs first, then triples of
+attributes.
 """
 
 from __future__ import annotations
@@ -25,12 +17,11 @@ from itertools import combinations
 import numpy as np
 
 from sfumato.domain import Domain, Role
-from sfumato.errors import QueryError
 from sfumato.model.junction_tree import Clique, Room, Triangulation
-from sfumato.privacy.loss import Epsilon, Loss
+from sfumato.privacy.loss import Loss
 from sfumato.synthesize import cell_positions, pair_bounds, row_count, weighted_totals
-from sfumato.synthesize.budget_allocation import Allowance, Division, fraction, proportions
-from sfumato.synthesize.graphical import Graphical, expected_errors
+from sfumato.synthesize.budget_allocation import Allowance, Division, proportions
+from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.initial_marginals import (
     FittedState,
     SingleColumns,
@@ -39,6 +30,7 @@ from sfumato.synthesize.initial_marginals import (
     one_way_share,
     refuse_fine,
     refuse_undividable,
+    reusable,
 )
 from sfumato.synthesize.marginal_selection import (
     UNSCORED,
@@ -46,26 +38,21 @@ from sfumato.synthesize.marginal_selection import (
     MeasuredMarginal,
     affordable,
     as_limits,
-    comparable,
     confirm,
-    drawn,
     grow,
     learn,
     offered,
     possible,
-    reference,
     relevant,
     score,
     wanted,
 )
-from sfumato.synthesize.reuse import reusable
 from sfumato.synthesize.row_count import PublicTotal, RowTotal, assumed_rows
 from sfumato.synthesize.structural_zeros import Zeros, describe_zeros, refuse_impossible
-from sfumato.synthesize.synthetic import Synthetic, rows_for, settle
+from sfumato.synthesize.synthesis_method import Option, PlannedRelease, RankedMethod, SynthesisMethod, Task
+from sfumato.synthesize.synthetic import Synthetic, rows_for
 from sfumato.vault.interface import Mechanisms, Request, VaultInterface, refuse_no_vault
-from sfumato.vault.questions import Distance
 from sfumato.vault.reach import reach_of
-from sfumato.vault.scores import MarginalErrors
 from sfumato.workload.counting_queries import Marginals
 
 ROUNDS = ((2, Fraction(2, 5), Fraction(3, 10)), (3, Fraction(1), Fraction(1)))
@@ -102,14 +89,35 @@ def aim(
         InfeasibleError: the structural zeros leave no cell possible.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
-    limits = as_limits(limits)
-    refuse_loss(vault, loss, total)
-    request = as_request(vault.domain, "aim", total=total, workload=workload, limits=limits, zeros=zeros)
-    settled = vault.release(
-        request, loss, lambda mechanisms: adapt(mechanisms, loss, total, workload, limits=limits, zeros=zeros).payload()
+    task = Task(loss=loss, total=total, workload=workload, limits=as_limits(limits), zeros=zeros)
+    return AIM.release(vault, task)
+
+
+def _plan(domain: Domain, task: Task) -> PlannedRelease:
+    loss, total, limits, zeros = task.loss, task.total, task.limits, task.zeros
+    refuse_undividable(domain, loss)
+    workload = task.marginals()
+    return PlannedRelease(
+        request=marginals_request(domain, "aim", task),
+        run=lambda mechanisms: adapt(mechanisms, loss, total, workload, limits=limits, zeros=zeros),
+        model=Graphical,
     )
-    model = Graphical.restore(vault.domain, settled.payload)
-    return settle(settled, model, expected_errors(model.measured))
+
+
+def _foreseen(domain: Domain, task: Task) -> RankedMethod | None:
+    if not models_whole_table(domain, task):
+        return None
+    noise = expected_error(domain, task.loss, task.total, task.marginals())
+    return RankedMethod(
+        synthesizer=AIM,
+        task=task,
+        error=math.inf if noise is None else noise,
+        needed=least_rows(domain, task.loss, task.total),
+        reason="noise on single columns, and on every marginal of the workload if it measures all of them",
+        left_out="it measures marginals of at most three attributes, and its model answers the others"
+        if noise is None
+        else "its model answers marginals that it seems to know better than noise would, or has no room for",
+    )
 
 
 def adapt(
@@ -167,38 +175,6 @@ def adapt(
     return model if kept is None else replace(model, distances=pair_bounds.measure(mechanisms, model, kept))
 
 
-def refuse_loss(vault: VaultInterface, loss: Loss, total: RowTotal) -> None:
-    """Refuse what is no vault, and a loss that cannot be divided as a graphical method divides it.
-
-    Raises:
-        InputError: no vault, or no source of a row count.
-        LossError: no loss, or one too small or too large.
-    """
-    refuse_no_vault(vault)
-    row_count.refuse_wrong(vault.domain, loss, total)
-    refuse_undividable(vault.domain, loss)
-
-
-def as_request(
-    domain: Domain, method: str, *, total: RowTotal, workload: Marginals, limits: Limits, zeros: Sequence[Zeros]
-) -> Request:
-    """The journal's question for a workload of marginals; what can be refused of it is refused here."""
-    if not isinstance(workload, Marginals):
-        raise QueryError(
-            "this method takes a workload of marginals; ranges and other queries are for auto, mwem and matrix",
-            culprit=workload,
-        )
-    refuse_fine(domain, limits.marginal)
-    refuse_impossible(zeros, domain, limits.cells)
-    parameters = {
-        "workload": {"ways": workload.ways, "cliques": [list(clique) for clique in workload.cliques]},
-        "total": row_count.describe(total),
-        "limits": limits.described(),
-        "zeros": describe_zeros(zeros),
-    }
-    return Request("synthesize", method, parameters, rows_for(domain, workload))
-
-
 def expected_error(domain: Domain, loss: Loss, total: RowTotal, workload: Marginals) -> float | None:
     """Root mean squared noise on a cell of the workload, if each of its marginals were measured; reads no data.
 
@@ -228,20 +204,6 @@ def expected_error(domain: Domain, loss: Loss, total: RowTotal, workload: Margin
         squares += float((sizes * deviations**2).sum())
         cells += float(sizes.sum())
     return math.sqrt(squares / cells)
-
-
-def least_rows(domain: Domain, loss: Loss, total: RowTotal) -> float:
-    """Return the rows that noise alone makes up in a single column, on average over columns; reads no data.
-
-    Noise drowns a table of fewer rows before any pair is measured.
-    """
-    division = Division(loss.divisible, reach_of(domain).rows)
-    one_way = float(1 - count_share(total)) * one_way_share(division, domain, assumed_rows(total))
-    shares = division.shares(domain.shape)
-    made_up = [
-        size * division.absolute(one_way * float(part)) / 2 for size, part in zip(domain.shape, shares, strict=True)
-    ]
-    return sum(made_up) / len(made_up)
 
 
 def _candidates(
@@ -285,103 +247,74 @@ def _room(state: FittedState, cap: int) -> Room:
     return Room(present, max(cap, present.cells), tied)
 
 
-_ROUNDS_AN_ATTRIBUTE = 16
-SELECTION = Fraction(1, 10)
-"""Share of a round's loss that choosing takes; the rest measures."""
+def refuse_loss(vault: VaultInterface, loss: Loss, total: RowTotal) -> None:
+    """Refuse what is no vault, and a loss that cannot be divided as a graphical method divides it.
 
-_COMPARED = 1 << 26  # cells of all candidates together, half of what the vault counts at once
-
-
-def annealed(
-    vault: VaultInterface,
-    *,
-    loss: Loss,
-    total: RowTotal,
-    workload: Marginals,
-    limits: Limits | None = None,
-    zeros: Sequence[Zeros] = (),
-) -> Synthetic:
-    """Release a graphical model fitted to marginals chosen one at a time, and rows.
-
-    Args and errors are those of :func:`sfumato.synthesize.aim.aim`.
+    Raises:
+        InputError: no vault, or no source of a row count.
+        LossError: no loss, or one too small or too large.
     """
-    limits = as_limits(limits)
-    limits.refuse_for("annealed")
-    refuse_loss(vault, loss, total)
-    request = as_request(vault.domain, "annealed", total=total, workload=workload, limits=limits, zeros=zeros)
-    settled = vault.release(
-        request,
-        loss,
-        lambda mechanisms: anneal(mechanisms, loss, total, workload, limits=limits, zeros=zeros).payload(),
-    )
-    model = Graphical.restore(vault.domain, settled.payload)
-    return settle(settled, model, expected_errors(model.measured))
+    refuse_no_vault(vault)
+    row_count.refuse_wrong(vault.domain, loss, total)
+    refuse_undividable(vault.domain, loss)
 
 
-def anneal(
-    mechanisms: Mechanisms,
-    loss: Loss,
-    total: RowTotal,
-    workload: Marginals,
-    *,
-    limits: Limits,
-    zeros: Sequence[Zeros] = (),
-) -> Graphical:
-    """The method itself, through ``mechanisms``: everything is asked for in exact shares of ``loss``."""
-    allowance = Allowance(loss.divisible)
-    division = Division(allowance.whole, reach_of(mechanisms.domain).rows)
-    rounds = _ROUNDS_AN_ATTRIBUTE * len(mechanisms.domain)
-    one_way = Fraction(len(mechanisms.domain), rounds) * (1 - SELECTION) * (1 - count_share(total))
-    halved = 2 if isinstance(allowance.whole, Epsilon) else 4  # times the loss that halves the noise
-    state = begin(mechanisms, allowance, total, SingleColumns(share=one_way), zeros=zeros)
-    candidates = closure(mechanisms, state, workload, limits)
-    random = mechanisms.generator()
-    step = Fraction(1, rounds)
-    while allowance.left > 0:
-        if allowance.left < 2 * step:  # less than two rounds are left: one takes it all
-            step = allowance.left
-        measuring = step * (1 - SELECTION)
-        within = _within(state, candidates, int(limits.cells * (1 - allowance.left + step)))
-        if not within:
-            return confirm(mechanisms, state, division, allowance.take(allowance.left)).released(mechanisms.domain)
-        errors = selection_scores(state, within, division.absolute(float(measuring)), random)
-        chosen = errors.distances[mechanisms.select(errors, allowance.take(step * SELECTION))].attributes
-        before = state.model.expected(chosen)
-        state = state.learn(mechanisms.measure([state.question(chosen)], allowance.take(measuring)))
-        moved = float(np.abs(state.model.expected(chosen) - before).sum())
-        if moved <= division.absolute(float(measuring)) * before.size:
-            step = halved * step  # the noise hid what was left to learn: halve it
-    return state.released(mechanisms.domain)
+def models_whole_table(domain: Domain, task: Task) -> bool:
+    """Whether a task is one for a model of the whole table.
+
+    It is one if it has a workload of marginals and states impossible combinations, which dense tables do not keep out,
+    or if the marginals cover all attributes or overlap.  Overlapping marginals of a few attributes are no histogram of
+    all of these: five pairs of one attribute name six, and the noise of their joint cells, summed over the cells of a
+    pair, would drown it.
+    """
+    if not isinstance(task.workload, Marginals):
+        return False
+    named = [name for clique in task.workload.over(domain) for name in clique]
+    return bool(task.zeros) or set(named) == set(domain.names) or len(set(named)) < len(named)
 
 
-def closure(mechanisms: Mechanisms, state: FittedState, workload: Marginals, limits: Limits) -> dict[Clique, int]:
-    """Marginals of one to three attributes inside those of the workload, with their weights."""
-    cliques = wanted(workload, mechanisms.domain)
-    weights = relevant(cliques, 1) | relevant(cliques, 2) | relevant(cliques, 3)
-    kept = comparable(affordable(list(weights), mechanisms.domain, state, limits), mechanisms.domain, _COMPARED)
-    return {clique: weights[clique] for clique in kept}
+def without_aim_limits(task: Task) -> Task:
+    """Return the task for a method that neither uses earlier marginals nor bounds pairs, as only ``aim`` does."""
+    return replace(task, limits=replace(task.limits, earlier=True, bounds=False))
 
 
-def _within(state: FittedState, candidates: dict[Clique, int], most: int) -> dict[Clique, int]:
-    """Candidates that the junction tree has room for; one-way marginals always have."""
-    present = Triangulation((factor.attributes for factor in state.model.factors), state.model.sizes)
-    return {
-        clique: weight
-        for clique, weight in candidates.items()
-        if len(clique) == 1 or state.model.tree.holder(clique) is not None or present.fits(clique, most)
+def marginals_request(domain: Domain, method: str, task: Task) -> Request:
+    """Return the journal's question for a workload of marginals.
+
+    Raises:
+        QueryError: a workload of other queries, or zeros that do not fit the domain.
+        SizeError: the domain is too fine, or the zeros alone exceed the limits.
+    """
+    workload = task.marginals()
+    refuse_fine(domain, task.limits.marginal)
+    refuse_impossible(task.zeros, domain, task.limits.cells)
+    parameters = {
+        "workload": {"ways": workload.ways, "cliques": [list(clique) for clique in workload.cliques]},
+        "total": row_count.describe(task.total),
+        "limits": task.limits.described(),
+        "zeros": describe_zeros(task.zeros),
     }
+    return Request("synthesize", method, parameters, rows_for(domain, workload))
 
 
-def selection_scores(
-    state: FittedState, candidates: dict[Clique, int], noise: float, random: np.random.Generator
-) -> MarginalErrors:
-    """Scores weight x (distance - expected noise), as the selection mechanism takes them."""
-    sampled = drawn(state.model, random) if any(len(clique) > 2 for clique in candidates) else {}  # noqa: PLR2004
-    distances = tuple(
-        Distance(clique, reference(state.model, clique, sampled), state.groups(clique)) for clique in candidates
-    )
-    return MarginalErrors(
-        distances,
-        tuple(map(Fraction, candidates.values())),
-        tuple(fraction(noise * distance.reference.size) for distance in distances),
-    )
+def least_rows(domain: Domain, loss: Loss, total: RowTotal) -> float:
+    """Return the rows that noise alone makes up in a single column, on average over columns; reads no data.
+
+    Noise drowns a table of fewer rows before any pair is measured.
+    """
+    division = Division(loss.divisible, reach_of(domain).rows)
+    one_way = float(1 - count_share(total)) * one_way_share(division, domain, assumed_rows(total))
+    shares = division.shares(domain.shape)
+    made_up = [
+        size * division.absolute(one_way * float(part)) / 2 for size, part in zip(domain.shape, shares, strict=True)
+    ]
+    return sum(made_up) / len(made_up)
+
+
+AIM = SynthesisMethod(
+    name="aim",
+    summary="the marginals that its model gets most wrong, in two rounds, for tables of many columns",
+    options=frozenset({Option.MARGINALS, Option.WAY, Option.ZEROS, Option.NO_REUSE, Option.BOUND_PAIRS}),
+    plan=_plan,
+    foreseen=_foreseen,
+)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -22,12 +23,20 @@ from sfumato.model.noisy_table import NoisyTable
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize import row_count
 from sfumato.synthesize.product import Product
-from sfumato.synthesize.row_count import NoisyTotal, RowTotal, after_count
-from sfumato.synthesize.synthetic import Synthetic, rows_for, settle, tables
-from sfumato.vault.interface import Mechanisms, Request, VaultInterface, refuse_no_vault
+from sfumato.synthesize.row_count import NoisyTotal, PublicTotal, RowTotal, after_count
+from sfumato.synthesize.synthesis_method import (
+    Option,
+    PlannedRelease,
+    RankedMethod,
+    SynthesisMethod,
+    Task,
+    release_planned,
+)
+from sfumato.synthesize.synthetic import Synthetic, rows_for, tables
+from sfumato.vault.interface import Mechanisms, Request, VaultInterface
 from sfumato.vault.mechanisms import noises
 from sfumato.vault.questions import Marginal
-from sfumato.workload.counting_queries import Workload, as_clique, as_cliques
+from sfumato.workload.counting_queries import MOST_MATRIX_CELLS, Marginals, Workload, as_clique, as_cliques
 from sfumato.workload.matrix_mechanism import StrategyOption, jointly, plan
 
 MOST_CELLS = 1 << 26  # 512 MiB of counts
@@ -47,9 +56,12 @@ def histogram(
         SizeError: the table has too many cells to be dense.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
-    refuse_no_vault(vault)
-    names = vault.domain.names if attributes is None else as_clique(attributes)
-    return _release(vault, loss, total, (names,), "histogram")
+    names = None if attributes is None else as_clique(attributes)
+
+    def plan(domain: Domain) -> PlannedRelease:
+        return _planned(domain, loss, total, (domain.names if names is None else names,), "histogram")
+
+    return release_planned(vault, loss, total, plan)
 
 
 def marginals(vault: VaultInterface, *, loss: Loss, total: RowTotal, cliques: Sequence[Sequence[str]]) -> Synthetic:
@@ -62,8 +74,8 @@ def marginals(vault: VaultInterface, *, loss: Loss, total: RowTotal, cliques: Se
         SizeError: a table has too many cells to be dense.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
-    refuse_no_vault(vault)
-    return _release(vault, loss, total, as_cliques(cliques), "marginals")
+    named = as_cliques(cliques)
+    return release_planned(vault, loss, total, lambda domain: _planned(domain, loss, total, named, "marginals"))
 
 
 def tabulate(mechanisms: Mechanisms, loss: Loss, total: RowTotal, cliques: Sequence[tuple[str, ...]]) -> Product:
@@ -96,16 +108,17 @@ def cell_variance(domain: Domain, loss: Loss, total: RowTotal, cliques: Sequence
     return noises(domain, [Marginal(clique) for clique in cliques], after_count(loss, total), None)[0].variance
 
 
-def _release(
-    vault: VaultInterface, loss: Loss, total: RowTotal, cliques: tuple[tuple[str, ...], ...], method: str
-) -> Synthetic:
-    row_count.refuse_wrong(vault.domain, loss, total)
-    _check(vault.domain, cliques)
-    expected = expected_errors(vault.domain, loss, total, cliques)
+def _planned(
+    domain: Domain, loss: Loss, total: RowTotal, cliques: tuple[tuple[str, ...], ...], method: str
+) -> PlannedRelease:
+    _check(domain, cliques)
     parameters = {"cliques": [list(clique) for clique in cliques], "total": row_count.describe(total)}
-    request = Request("synthesize", method, parameters, f"synthetic rows of {tables(cliques)}")
-    settled = vault.release(request, loss, lambda mechanisms: tabulate(mechanisms, loss, total, cliques).payload())
-    return settle(settled, Product.restore(vault.domain, settled.payload), expected)
+    return PlannedRelease(
+        request=Request("synthesize", method, parameters, f"synthetic rows of {tables(cliques)}"),
+        run=lambda mechanisms: tabulate(mechanisms, loss, total, cliques),
+        model=Product,
+        expected_error=expected_errors(domain, loss, total, cliques),
+    )
 
 
 def _check(domain: Domain, cliques: Sequence[tuple[str, ...]]) -> None:
@@ -140,21 +153,7 @@ def matrix(vault: VaultInterface, *, loss: Loss, total: RowTotal, workload: Work
         SizeError: the workload's attributes have too many cells.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
-    refuse_no_vault(vault)
-    row_count.refuse_wrong(vault.domain, loss, total)
-    chosen = optimised(vault.domain, loss, total, workload)
-    parameters = {
-        "measured": chosen.weighted.canonical(),
-        "strategy": chosen.strategy.name,
-        "total": row_count.describe(total),
-    }
-    settled = vault.release(
-        Request("synthesize", "matrix", parameters, rows_for(vault.domain, workload)),
-        loss,
-        lambda mechanisms: estimate(mechanisms, loss, total, chosen).payload(),
-    )
-    expected = {f"root mean squared error of a query, by the {chosen.strategy.name} strategy": chosen.error}
-    return settle(settled, Product.restore(vault.domain, settled.payload), expected)
+    return MATRIX.release(vault, Task(loss=loss, total=total, workload=workload))
 
 
 def optimised(domain: Domain, loss: Loss, total: RowTotal, workload: Workload) -> StrategyOption:
@@ -188,3 +187,122 @@ def _nearest(rows: FloatArray, answers: FloatArray, count: int) -> FloatArray:
     heavy = 100 * float(np.abs(rows).max())  # holds the total, to what rescaling can mend
     cells, _ = nnls(np.vstack([rows, np.full((1, rows.shape[1]), heavy)]), np.append(answers, heavy * count))
     return project_to_total(cells, count)
+
+
+def _plan_histogram(domain: Domain, task: Task) -> PlannedRelease:
+    """Plan one table of the attributes that the workload names, in its order: the journal keeps the order."""
+    workload = task.workload
+    cliques = workload.over(domain) if isinstance(workload, Marginals) else (workload.attributes(domain),)
+    names = tuple(dict.fromkeys(name for clique in cliques for name in clique))
+    return _planned(domain, task.loss, task.total, (names,), "histogram")
+
+
+def _plan_marginals(domain: Domain, task: Task) -> PlannedRelease:
+    return _planned(domain, task.loss, task.total, task.marginals().over(domain), "marginals")
+
+
+def _plan_matrix(domain: Domain, task: Task) -> PlannedRelease:
+    loss, total = task.loss, task.total
+    chosen = optimised(domain, loss, total, task.workload)
+    parameters = {
+        "measured": chosen.weighted.canonical(),
+        "strategy": chosen.strategy.name,
+        "total": row_count.describe(total),
+    }
+    return PlannedRelease(
+        request=Request("synthesize", "matrix", parameters, rows_for(domain, task.workload)),
+        run=lambda mechanisms: estimate(mechanisms, loss, total, chosen),
+        model=Product,
+        expected_error={f"root mean squared error of a query, by the {chosen.strategy.name} strategy": chosen.error},
+    )
+
+
+def _foreseen_histogram(domain: Domain, task: Task) -> RankedMethod | None:
+    names = task.workload.attributes(domain)
+    size = domain.project(names).size
+    if task.zeros or size > MOST_CELLS:
+        return None
+    variance = cell_variance(domain, task.loss, task.total, [names])
+    return RankedMethod(
+        synthesizer=HISTOGRAM,
+        task=replace(task, workload=Marginals(cliques=(names,))),
+        error=_summed_error(task.workload.widths(domain), size, variance, task.total),
+        needed=_made_up(size, variance),
+        reason=f"noise on each of {size:,} cells, summed over the cells of a query",
+    )
+
+
+def _foreseen_marginals(domain: Domain, task: Task) -> RankedMethod | None:
+    if task.zeros or not isinstance(task.workload, Marginals):
+        return None
+    cliques = task.workload.over(domain)
+    names = [name for clique in cliques for name in clique]
+    sizes = [domain.project(clique).size for clique in cliques]
+    if len(cliques) == 1 or len(set(names)) < len(names) or max(sizes) > MOST_CELLS:
+        return None  # one marginal is a histogram; those that overlap are not joined as independent
+    variance = cell_variance(domain, task.loss, task.total, cliques)
+    squares = [size * _summed_error(np.ones(size), size, variance, task.total) ** 2 for size in sizes]
+    return RankedMethod(
+        synthesizer=MARGINALS,
+        task=task,
+        error=math.sqrt(sum(squares) / sum(sizes)),
+        needed=_made_up(max(sizes), variance),
+        reason=f"the loss divided over {len(cliques)} tables, noise on each of their cells",
+    )
+
+
+def _foreseen_matrix(domain: Domain, task: Task) -> RankedMethod | None:
+    names = task.workload.attributes(domain)
+    size = domain.project(names).size
+    if task.zeros or size > MOST_OPTIMISED or size * task.workload.length(domain) > MOST_MATRIX_CELLS:
+        return None
+    chosen = optimised(domain, task.loss, task.total, task.workload)
+    if chosen.strategy.name == "identity":
+        return None  # a histogram says the same more plainly
+    # no strategy knows single cells better than noise on each of them
+    variance = cell_variance(domain, task.loss, task.total, [names])
+    return RankedMethod(
+        synthesizer=MATRIX,
+        task=task,
+        error=chosen.error,
+        needed=_made_up(size, variance),
+        reason=f"noise on {len(chosen.weighted.weights)} sums optimised for the workload ({chosen.strategy.name})",
+    )
+
+
+def _summed_error(widths: NDArray[np.int64] | FloatArray, size: int, variance: float, total: RowTotal) -> float:
+    """Return the root mean squared error of sums over ``widths`` cells of ``size``.
+
+    A known total takes out the common part.
+    """
+    known = widths / size if isinstance(total, PublicTotal) else 0.0
+    return math.sqrt(float(np.mean(widths * (1.0 - known))) * variance)
+
+
+def _made_up(cells: int, variance: float) -> float:
+    """Return the rows that noise alone makes up in a table: half a deviation in each cell, the positive half of it."""
+    return cells * math.sqrt(variance) / 2
+
+
+HISTOGRAM = SynthesisMethod(
+    name="histogram",
+    summary="one noisy count for every cell of the attributes named",
+    options=frozenset({Option.MARGINALS}),
+    plan=_plan_histogram,
+    foreseen=_foreseen_histogram,
+)
+MARGINALS = SynthesisMethod(
+    name="marginals",
+    summary="one noisy table for each set of attributes, joined as if independent",
+    options=frozenset({Option.MARGINALS}),
+    needs={Option.MARGINALS: "say which attributes belong together: --marginals age,occupation"},
+    plan=_plan_marginals,
+    foreseen=_foreseen_marginals,
+)
+MATRIX = SynthesisMethod(
+    name="matrix",
+    summary="sums of cells optimised for a workload of counting queries",
+    options=frozenset({Option.MARGINALS, Option.WAY}),
+    plan=_plan_matrix,
+    foreseen=_foreseen_matrix,
+)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -22,15 +23,27 @@ from sfumato.privacy.loss import Epsilon, Loss, Rho
 from sfumato.privacy.selection import Exponential
 from sfumato.synthesize import row_count
 from sfumato.synthesize.product import Product
-from sfumato.synthesize.row_count import NoisyTotal, SeparateTotal, after_count
-from sfumato.synthesize.synthetic import Synthetic, rows_for, settle
-from sfumato.vault.interface import Mechanisms, Request, VaultInterface, refuse_no_vault
+from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, RowTotal, SeparateTotal, after_count
+from sfumato.synthesize.synthesis_method import (
+    Option,
+    PlannedRelease,
+    RankedMethod,
+    SynthesisMethod,
+    Task,
+    release_planned,
+)
+from sfumato.synthesize.synthetic import Synthetic, rows_for
+from sfumato.vault.interface import Mechanisms, Request, VaultInterface
 from sfumato.vault.mechanisms import noises
 from sfumato.vault.questions import Counting
-from sfumato.workload.counting_queries import Workload, counting, refuse_no_workload
+from sfumato.workload.counting_queries import MOST_MATRIX_CELLS, Workload, counting, refuse_no_workload
 
 MOST_CELLS = 1 << 24
 MOST_HISTORY_CELLS = 1 << 27  # 1 GiB of measured queries
+
+ROUNDS = 30
+REPETITIONS = 20
+COUNT_SHARE = BudgetShare(Fraction(1, 20))  # of the loss, where nothing else is said about the row count
 
 
 class Output(StrEnum):
@@ -73,20 +86,68 @@ def mwem(
     """
     if isinstance(total, NoisyTotal):
         raise InputError("MWEM needs its number of rows first: declare it public, or charge a share of the loss for it")
-    refuse_no_vault(vault)
-    row_count.refuse_wrong(vault.domain, loss, total)
-    queries = _checked(vault.domain, workload, schedule)
-    expected = expected_errors(vault.domain, loss, total, schedule)
-    request = Request("synthesize", "mwem", _describe(queries, total, schedule), rows_for(vault.domain, workload))
+    return release_planned(
+        vault,
+        loss,
+        total,
+        lambda domain: _planned(domain, loss, total=total, workload=workload, schedule=schedule),
+    )
 
-    def run(mechanisms: Mechanisms) -> dict[str, Any]:
+
+def _planned(
+    domain: Domain, loss: Loss, *, total: SeparateTotal, workload: Workload, schedule: Schedule
+) -> PlannedRelease:
+    queries = _checked(domain, workload, schedule)
+
+    def run(mechanisms: Mechanisms) -> Product:
         iterates = iterate(mechanisms, loss, total=total, queries=queries, schedule=schedule)
         weights = iterates.last if schedule.output is Output.LAST else iterates.average
         table = Factor(queries.attributes, weights.reshape(mechanisms.domain.project(queries.attributes).shape))
-        return Product.over(mechanisms.domain, (table,), iterates.count).payload()
+        return Product.over(mechanisms.domain, (table,), iterates.count)
 
-    settled = vault.release(request, loss, run)
-    return settle(settled, Product.restore(vault.domain, settled.payload), expected)
+    return PlannedRelease(
+        request=Request("synthesize", "mwem", _describe(queries, total, schedule), rows_for(domain, workload)),
+        run=run,
+        model=Product,
+        expected_error=expected_errors(domain, loss, total, schedule),
+    )
+
+
+def _plan(domain: Domain, task: Task) -> PlannedRelease:
+    queries = task.workload.length(domain)
+    if task.rounds is not None and task.rounds > queries:
+        raise InputError(f"MWEM measures no query twice and there are {queries}; take --rounds {queries}")
+    rounds = min(ROUNDS, queries) if task.rounds is None else task.rounds
+    schedule = Schedule(rounds=rounds, repetitions=REPETITIONS)
+    return _planned(domain, task.loss, total=_separate(task.total), workload=task.workload, schedule=schedule)
+
+
+def _separate(total: RowTotal) -> SeparateTotal:
+    return COUNT_SHARE if isinstance(total, NoisyTotal) else total
+
+
+def _foreseen(domain: Domain, task: Task) -> RankedMethod | None:
+    if task.zeros:
+        return None
+    size = domain.project(task.workload.attributes(domain)).size
+    length = task.workload.length(domain)
+    if size > MOST_CELLS or size * max(ROUNDS, length) > MOST_MATRIX_CELLS:
+        return None
+    schedule = Schedule(rounds=min(ROUNDS, length), repetitions=REPETITIONS)
+    variance = query_variance(domain, task.loss, _separate(task.total), schedule)
+    # a least-squares fit keeps, of the noise of T measurements, what lies in the space that they span
+    kept = min(1.0, max(size - 1, 1) / schedule.rounds)
+    noise = math.sqrt(variance * kept)
+    whole = schedule.rounds == length
+    left_out = f"noise of about {noise:.4g} rows on {schedule.rounds} of {length} queries; its table answers the others"
+    return RankedMethod(
+        synthesizer=MWEM,
+        task=task,
+        error=noise if whole else math.inf,
+        needed=math.sqrt(variance),
+        reason=f"noise on {schedule.rounds} measured queries of {length}",
+        left_out="" if whole else left_out,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,3 +321,12 @@ def _curvature(share: FloatArray, measured: History) -> float:
         return _FLAT
     measured.direction = moved / largest
     return largest
+
+
+MWEM = SynthesisMethod(
+    name="mwem",
+    summary="the queries of a workload that the synthetic table answers worst, one by one",
+    options=frozenset({Option.MARGINALS, Option.WAY, Option.ROUNDS}),
+    plan=_plan,
+    foreseen=_foreseen,
+)

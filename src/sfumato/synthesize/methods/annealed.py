@@ -1,0 +1,179 @@
+"""AIM as published, for comparison: one marginal a round, chosen by the exponential mechanism, at an annealed loss.
+
+After McKenna, Mullins, Sheldon and Miklau (2022), "AIM: an adaptive and iterative mechanism for differentially private
+synthetic data".  The candidates are the downward closure of the workload, weighted by what they share with it; a tenth
+of a round's loss chooses, the rest measures; noise is halved where the model did not move.  Three things differ.  The
+first round counts rows and divides its loss over the one-way marginals by their sizes, and merges their rare codes, as
+everywhere here.  Marginals of more than three attributes are no candidates, and the largest tables are left out where
+the vault could not count all candidates together.  Distances of triples that no clique holds are taken to a sample of
+the model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from sfumato.domain import Domain
+from sfumato.model.junction_tree import Clique, Triangulation
+from sfumato.privacy.loss import Epsilon, Loss
+from sfumato.synthesize.budget_allocation import Allowance, Division, fraction
+from sfumato.synthesize.graphical import Graphical
+from sfumato.synthesize.initial_marginals import (
+    FittedState,
+    SingleColumns,
+    begin,
+    count_share,
+    refuse_undividable,
+)
+from sfumato.synthesize.marginal_selection import (
+    Limits,
+    affordable,
+    as_limits,
+    comparable,
+    confirm,
+    drawn,
+    reference,
+    relevant,
+    wanted,
+)
+from sfumato.synthesize.methods.aim import least_rows, marginals_request, models_whole_table, without_aim_limits
+from sfumato.synthesize.row_count import RowTotal
+from sfumato.synthesize.structural_zeros import Zeros
+from sfumato.synthesize.synthesis_method import Option, PlannedRelease, RankedMethod, SynthesisMethod, Task
+from sfumato.synthesize.synthetic import Synthetic
+from sfumato.vault.interface import Mechanisms, VaultInterface
+from sfumato.vault.questions import Distance
+from sfumato.vault.reach import reach_of
+from sfumato.vault.scores import MarginalErrors
+from sfumato.workload.counting_queries import Marginals
+
+_ROUNDS_AN_ATTRIBUTE = 16
+SELECTION = Fraction(1, 10)
+"""Share of a round's loss that choosing takes; the rest measures."""
+
+_COMPARED = 1 << 26  # cells of all candidates together, half of what the vault counts at once
+
+
+def annealed(
+    vault: VaultInterface,
+    *,
+    loss: Loss,
+    total: RowTotal,
+    workload: Marginals,
+    limits: Limits | None = None,
+    zeros: Sequence[Zeros] = (),
+) -> Synthetic:
+    """Release a graphical model fitted to marginals chosen one at a time, and rows.
+
+    Args and errors are those of :func:`sfumato.synthesize.methods.aim.aim`.
+    """
+    task = Task(loss=loss, total=total, workload=workload, limits=as_limits(limits), zeros=zeros)
+    return ANNEALED.release(vault, task)
+
+
+def _plan(domain: Domain, task: Task) -> PlannedRelease:
+    loss, total, limits, zeros = task.loss, task.total, task.limits, task.zeros
+    limits.refuse_for("annealed")
+    refuse_undividable(domain, loss)
+    workload = task.marginals()
+    return PlannedRelease(
+        request=marginals_request(domain, "annealed", task),
+        run=lambda mechanisms: anneal(mechanisms, loss, total, workload, limits=limits, zeros=zeros),
+        model=Graphical,
+    )
+
+
+def _foreseen(domain: Domain, task: Task) -> RankedMethod | None:
+    if not models_whole_table(domain, task):
+        return None
+    return RankedMethod(
+        synthesizer=ANNEALED,
+        task=without_aim_limits(task),
+        error=math.inf,
+        needed=least_rows(domain, task.loss, task.total),
+        reason="noise on single columns",
+        left_out="it measures one marginal after another until its loss is used up",
+    )
+
+
+def anneal(
+    mechanisms: Mechanisms,
+    loss: Loss,
+    total: RowTotal,
+    workload: Marginals,
+    *,
+    limits: Limits,
+    zeros: Sequence[Zeros] = (),
+) -> Graphical:
+    """The method itself, through ``mechanisms``: everything is asked for in exact shares of ``loss``."""
+    allowance = Allowance(loss.divisible)
+    division = Division(allowance.whole, reach_of(mechanisms.domain).rows)
+    rounds = _ROUNDS_AN_ATTRIBUTE * len(mechanisms.domain)
+    one_way = Fraction(len(mechanisms.domain), rounds) * (1 - SELECTION) * (1 - count_share(total))
+    halved = 2 if isinstance(allowance.whole, Epsilon) else 4  # times the loss that halves the noise
+    state = begin(mechanisms, allowance, total, SingleColumns(share=one_way), zeros=zeros)
+    candidates = closure(mechanisms, state, workload, limits)
+    random = mechanisms.generator()
+    step = Fraction(1, rounds)
+    while allowance.left > 0:
+        if allowance.left < 2 * step:  # less than two rounds are left: one takes it all
+            step = allowance.left
+        measuring = step * (1 - SELECTION)
+        within = _within(state, candidates, int(limits.cells * (1 - allowance.left + step)))
+        if not within:
+            return confirm(mechanisms, state, division, allowance.take(allowance.left)).released(mechanisms.domain)
+        errors = selection_scores(state, within, division.absolute(float(measuring)), random)
+        chosen = errors.distances[mechanisms.select(errors, allowance.take(step * SELECTION))].attributes
+        before = state.model.expected(chosen)
+        state = state.learn(mechanisms.measure([state.question(chosen)], allowance.take(measuring)))
+        moved = float(np.abs(state.model.expected(chosen) - before).sum())
+        if moved <= division.absolute(float(measuring)) * before.size:
+            step = halved * step  # the noise hid what was left to learn: halve it
+    return state.released(mechanisms.domain)
+
+
+def closure(mechanisms: Mechanisms, state: FittedState, workload: Marginals, limits: Limits) -> dict[Clique, int]:
+    """Marginals of one to three attributes inside those of the workload, with their weights."""
+    cliques = wanted(workload, mechanisms.domain)
+    weights = relevant(cliques, 1) | relevant(cliques, 2) | relevant(cliques, 3)
+    kept = comparable(affordable(list(weights), mechanisms.domain, state, limits), mechanisms.domain, _COMPARED)
+    return {clique: weights[clique] for clique in kept}
+
+
+def _within(state: FittedState, candidates: dict[Clique, int], most: int) -> dict[Clique, int]:
+    """Candidates that the junction tree has room for; one-way marginals always have."""
+    present = Triangulation((factor.attributes for factor in state.model.factors), state.model.sizes)
+    return {
+        clique: weight
+        for clique, weight in candidates.items()
+        if len(clique) == 1 or state.model.tree.holder(clique) is not None or present.fits(clique, most)
+    }
+
+
+def selection_scores(
+    state: FittedState, candidates: dict[Clique, int], noise: float, random: np.random.Generator
+) -> MarginalErrors:
+    """Scores weight x (distance - expected noise), as the selection mechanism takes them."""
+    sampled = drawn(state.model, random) if any(len(clique) > 2 for clique in candidates) else {}  # noqa: PLR2004
+    distances = tuple(
+        Distance(clique, reference(state.model, clique, sampled), state.groups(clique)) for clique in candidates
+    )
+    return MarginalErrors(
+        distances,
+        tuple(map(Fraction, candidates.values())),
+        tuple(fraction(noise * distance.reference.size) for distance in distances),
+    )
+
+
+ANNEALED = SynthesisMethod(
+    name="annealed",
+    summary="one marginal a round, as AIM was published, to compare methods",
+    options=frozenset({Option.MARGINALS, Option.WAY, Option.ZEROS}),
+    plan=_plan,
+    foreseen=_foreseen,
+    noise_of="aim",
+)

@@ -1,0 +1,198 @@
+"""The contract of a synthesizer: what a method is told, what it plans before the charge, and how it is released.
+
+A method is one file in :mod:`sfumato.synthesize.methods`.  The file ends with its :class:`SynthesisMethod`, whose name
+stands in the tuple ``SYNTHESIZERS`` of that package.  Commands, requests, refusals and ``auto`` read the tuple.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+from sfumato.domain import Domain
+from sfumato.errors import QueryError
+from sfumato.privacy.loss import Loss
+from sfumato.synthesize import row_count
+from sfumato.synthesize.graphical import Graphical, expected_errors
+from sfumato.synthesize.marginal_selection import Limits
+from sfumato.synthesize.product import Product
+from sfumato.synthesize.row_count import RowTotal, assumed_rows
+from sfumato.synthesize.structural_zeros import Zeros
+from sfumato.synthesize.synthetic import Synthetic, settle
+from sfumato.vault.interface import Mechanisms, Request, VaultInterface, refuse_no_vault
+from sfumato.workload.counting_queries import Marginals, Workload
+
+StoredModel: TypeAlias = Product | Graphical
+
+
+class Option(StrEnum):
+    """An option that only some methods take, by its name on the command line."""
+
+    MARGINALS = "marginals"
+    WAY = "way"
+    ROUNDS = "rounds"
+    ZEROS = "zeros"
+    NO_REUSE = "no-reuse"
+    BOUND_PAIRS = "bound-pairs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What a synthesizer is told; each method reads the part that it has a use for.
+
+    Attributes:
+        loss: the whole cost of the release.
+        total: where the number of rows comes from.
+        workload: the queries that the rows should answer well.
+        limits: how large inference may get.
+        zeros: combinations that are impossible by their meaning.
+        rounds: queries to measure, for a method that works in rounds; None leaves it to the method.
+    """
+
+    loss: Loss
+    total: RowTotal
+    workload: Workload
+    limits: Limits = field(default_factory=Limits)
+    zeros: Sequence[Zeros] = ()
+    rounds: int | None = None
+
+    def marginals(self) -> Marginals:
+        """Return the workload, which has to be one of marginals.
+
+        Raises:
+            QueryError: it is of other queries.
+        """
+        if not isinstance(self.workload, Marginals):
+            raise QueryError(
+                "this method takes a workload of marginals; ranges and other queries are for auto, mwem and matrix",
+                culprit=self.workload,
+            )
+        return self.workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedRelease:
+    """A release that was checked and not charged.
+
+    Attributes:
+        request: what the journal says of it.
+        run: the method; it asks the mechanisms for exact shares of the loss.
+        model: the class that restores what was stored.
+        expected_error: errors that are known beforehand; None reads them off the tables that were measured.
+        provenance: what the release says of how it was chosen.
+    """
+
+    request: Request
+    run: Callable[[Mechanisms], StoredModel]
+    model: type[Product | Graphical]
+    expected_error: Mapping[str, float] | None = None
+    provenance: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SynthesisMethod:
+    """A method of synthesis.
+
+    Attributes:
+        name: its name in commands and requests.
+        summary: what it measures, in one line.
+        options: the options that it takes.
+        needs: options that it cannot do without, each with what to say if it is missing.
+        plan: checks a task and plans its release; reads no data and charges nothing.
+        foreseen: its noise, for ``auto``; None for a task that the method cannot do or another does more plainly.
+        noise_of: the method whose noise stands for its own when losses are compared; empty if it is its own.
+    """
+
+    name: str
+    summary: str
+    options: frozenset[Option]
+    plan: Callable[[Domain, Task], PlannedRelease]
+    foreseen: Callable[[Domain, Task], RankedMethod | None]
+    needs: Mapping[Option, str] = field(default_factory=dict)
+    noise_of: str = ""
+
+    def listed_options(self) -> tuple[Option, ...]:
+        """Return the options that it takes, in the order of :class:`Option`."""
+        return tuple(option for option in Option if option in self.options)
+
+    def release(self, vault: VaultInterface, task: Task) -> Synthetic:
+        """Release with the method.
+
+        Raises:
+            InputError, LossError, QueryError, SizeError: the task does not fit the method; nothing was charged.
+            BudgetError: the ledger refuses the loss; nothing was spent.
+        """
+        return release_planned(vault, task.loss, task.total, lambda domain: self.plan(domain, task))
+
+
+def release_planned(
+    vault: VaultInterface, loss: Loss, total: RowTotal, plan: Callable[[Domain], PlannedRelease]
+) -> Synthetic:
+    """Check, plan, charge, run, and restore what was stored.
+
+    Raises:
+        InputError: no vault, or no source of a row count.
+        LossError: no loss, or one too small to count rows.
+        BudgetError: the ledger refuses ``loss``; nothing was spent.
+    """
+    refuse_no_vault(vault)
+    row_count.refuse_wrong(vault.domain, loss, total)
+    planned = plan(vault.domain)
+    settled = vault.release(planned.request, loss, lambda mechanisms: planned.run(mechanisms).payload())
+    model = planned.model.restore(vault.domain, settled.payload)
+    expected = planned.expected_error
+    if expected is None:
+        expected = expected_errors(model.measured) if isinstance(model, Graphical) else {}
+    return settle(settled, model, dict(expected), planned.provenance)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankedMethod:
+    """A method that can do a task, and the facts about its noise that need no data.
+
+    Attributes:
+        synthesizer: the method.
+        task: what the method is told if it is taken.
+        error: root mean squared noise on an answer, over the whole workload, in rows; infinite if the method does not
+            measure the whole workload.
+        needed: rows of a table below which noise drowns the method.
+        reason: the basis of the figures.
+        left_out: errors that the figure does not count; empty if it counts all.
+    """
+
+    synthesizer: SynthesisMethod
+    task: Task
+    error: float
+    needed: float
+    reason: str
+    left_out: str = ""
+
+    @property
+    def method(self) -> str:
+        """The name of the method."""
+        return self.synthesizer.name
+
+    @property
+    def rows(self) -> int:
+        """The public number of rows of the table, or a thousand."""
+        return assumed_rows(self.task.total)
+
+    @property
+    def drowned(self) -> bool:
+        """Whether noise drowns the method in a table of ``rows`` rows."""
+        return self.needed > self.rows
+
+    def run(self, vault: VaultInterface) -> Synthetic:
+        """Release with the method."""
+        return self.synthesizer.release(vault, self.task)
+
+    def __str__(self) -> str:
+        if self.drowned:
+            return f"{self.method}: noise drowns a table of fewer than {math.ceil(self.needed):,} rows ({self.reason})"
+        if math.isinf(self.error):
+            return f"{self.method}: cannot be compared without data ({self.left_out})"
+        said = f"{self.method}: noise of about {self.error:.4g} rows in an answer ({self.reason})"
+        return f"{said}; not counted: {self.left_out}" if self.left_out else said
