@@ -1,4 +1,9 @@
-"""The first step of every graphical method: the row count, one-way marginals, and what is too rare to keep apart."""
+"""The first step of every graphical method: the row count, one-way marginals, and what is too rare to keep apart.
+
+Marginals that were released before are used as further observations of the model.  They are public, so a fit uses them
+at no loss; the analyst was charged for them when they were asked.  They help if they are about as precise as what the
+new loss can measure.  So all of them are used if the new loss is at most what they cost together, and none otherwise.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Dates of children: the first one, and the gaps to the next, all within the days that the schema declares."""
+"""Dates of children: the first one, and the gaps to the next, all within the days that the schema declares.
+
+The order of children is a rule on the cells of a child and of the one before it.
+"""
 
 from __future__ import annotations
 

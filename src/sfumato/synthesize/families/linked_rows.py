@@ -1,4 +1,7 @@
-"""Codes of units and of their children as tables with fresh keys, in the types of the schema."""
+"""The children of units, drawn table by table, and all of them as tables with fresh keys, in the types of the schema.
+
+Each table is drawn after the table that its rows belong to.
+"""
 
 from __future__ import annotations
 
