@@ -21,15 +21,15 @@ SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "structure"
 # No figure may rise above these.  To lower one, write the smaller number that scripts/structure prints here.
 # A new aggregate, mechanism or other new part may raise "files" by one, and nothing else.
 CEILINGS = {
-    "files": 382,
-    "folders over 15 files": 9,
+    "files": 365,
+    "folders over 15 files": 7,
     "files over 500 lines": 1,
     "functions over 40 lines": 52,
     "public classes and aliases defined twice": 0,
     "file names that repeat": 0,
     "circles of imports": 0,
-    "private words": 5872,
-    "the private word found": 2150,
+    "private words": 5860,
+    "the private word found": 2147,
     "modules entered by one query": 71,
     "deepest stack of one query": 21,
     "frames from the command to the noise": 8,

@@ -260,7 +260,6 @@ def test_a_process_that_vanishes_in_a_transaction_does_not_keep_the_others_waiti
         "UPDATE ledger_entry SET question = '[]'",
         "UPDATE ledger_entry SET kind = 'gift'",
         "UPDATE ledger_entry SET stated = '7'",
-        "UPDATE ledger_dataset SET secret = 'zz'",
     ],
 )
 def test_what_other_hands_wrote_into_it_is_said_in_a_sentence(address, change) -> None:
@@ -273,6 +272,17 @@ def test_what_other_hands_wrote_into_it_is_said_in_a_sentence(address, change) -
             list(ledger.journal())
             ask(ledger, 1)
         assert spent_epsilon(ledger) == TENTH.epsilon
+
+
+def test_a_secret_that_other_hands_wrote_is_said_to_be_damaged(address) -> None:
+    with closing(open_ledger(address, dataset="people", limit=ONE, create=True)) as ledger:
+        ask(ledger)
+    unfreeze(address)
+    behind_its_back(address, "UPDATE ledger_dataset SET secret = 'zz'")
+    with closing(open_ledger(address, dataset="people", limit=ONE)) as ledger:
+        for look in (ledger.remaining, lambda: ask(ledger, 1)):
+            with pytest.raises(LedgerError, match="that cannot be read, so it was changed or damaged"):
+                look()
 
 
 def test_owners_that_other_hands_wrote_are_said_to_be_damaged(address) -> None:
