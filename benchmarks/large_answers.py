@@ -37,8 +37,8 @@ PREPARE = """
 import sys
 from contextlib import closing
 from datetime import timedelta
-from sfumato.app.http.registry import Scope
-from sfumato.app.http.service import Service
+from sfumato_server.registry import Scope
+from sfumato_server.service import Service
 url, source, domain, keys = sys.argv[1], sys.argv[2], eval(sys.argv[3]), int(sys.argv[4])
 with closing(Service(url, create=True)) as service:
     service.register("grid", source=source, domain=domain, limit="1000000", more={})
@@ -47,8 +47,8 @@ with closing(Service(url, create=True)) as service:
 """
 SERVE = """
 import sys
-from sfumato.app.http.application import run
-application = "sfumato.app.http.application:application"
+from sfumato_server.application import run
+application = "sfumato_server.application:application"
 run(application, host="127.0.0.1", port=int(sys.argv[1]), workers=1, proxies=(), tls=None)
 """
 READ = """

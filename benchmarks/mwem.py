@@ -70,7 +70,7 @@ class FloatMechanisms:
         """One counting query with Laplace noise."""
         import numpy as np
 
-        from sfumato.vault.questions import Measurement
+        from sfumato.vault.measurables import Measurement
 
         answer = self._exact[query] + self._random.laplace(scale=1 / float(loss.value))
         return Measurement(self._queries, np.array([round(answer)]), None)

@@ -124,7 +124,7 @@ def _sfumato(seconds: float, url: str) -> dict:
     from sfumato.privacy.loss import Epsilon
     from sfumato.query import ask, choose_quantile
     from sfumato.query.aggregates import Quantile
-    from sfumato.query.select_statement import parse
+    from sfumato.query.statements.select_statement import parse
     from sfumato.vault.simulated import SimulatedVault
     from sfumato.vault.vault import Vault
 

@@ -41,9 +41,9 @@ def application():
     """Return the server with one more path, which answers the same requests with a constant."""
     from starlette.responses import JSONResponse
 
-    from sfumato.app.http import application as served
-    from sfumato.app.http.access import Anyone
-    from sfumato.app.requests.queries import AskRequest
+    from sfumato.app.api.queries import AskRequest
+    from sfumato_server import application as served
+    from sfumato_server.access import Anyone
 
     app = served.application()
     reply = {"groups": [], "columns": ["count(*)"], "confidence": 0.95, "rows": [], "remarks": []}
@@ -149,9 +149,9 @@ def serve_tables(folder: Path, url: str, workers: int, tables: dict):
     """A server over a database, with tables and their domains by name, in ``folder``; its port and a key."""
     from pyarrow import parquet
 
-    from sfumato.app.http.application import LEDGER
-    from sfumato.app.http.registry import Scope
-    from sfumato.app.http.service import Service
+    from sfumato_server.application import LEDGER
+    from sfumato_server.registry import Scope
+    from sfumato_server.service import Service
 
     with closing(Service(url, create=True)) as service:
         for name, (table, domain) in tables.items():
@@ -165,7 +165,7 @@ def serve_tables(folder: Path, url: str, workers: int, tables: dict):
     environment = os.environ | {LEDGER: url, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     said = f"host='127.0.0.1', port={port}, workers={workers}, proxies=(), tls=None"
     served = f"run('benchmarks.server:application', {said})"
-    command = [sys.executable, "-c", f"from sfumato.app.http.application import run; {served}"]
+    command = [sys.executable, "-c", f"from sfumato_server.application import run; {served}"]
     process = subprocess.Popen(command, env=environment, start_new_session=True, stderr=subprocess.DEVNULL)
     while True:
         try:

@@ -12,9 +12,9 @@ from tests.conftest import LONGEST
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = """
-  src/sfumato/query/plan.py src/sfumato/app/cli/query.py src/sfumato/app/http/jobs.py src/sfumato/extras.py
+  src/sfumato/query/plan.py src/sfumato/app/cli/query.py src/sfumato_server/jobs.py src/sfumato/extras.py
   src/sfumato_labs/risk.py tests/conftest.py tests/test_extras.py tests/query/helpers.py tests/query/test_plan.py
-  tests/query/test_answers.py tests/app/test_cli.py tests/app/http/test_jobs.py tests/labs/test_risk.py
+  tests/query/test_answers.py tests/app/test_cli.py tests/server/test_jobs.py tests/labs/test_risk.py
   scripts/check tests/test_check.py tests/mutants/query.toml docs/query.md
 """.split()  # noqa: SIM905 - a listing of a folder
 
@@ -42,7 +42,7 @@ def root(tmp_path_factory) -> Path:
         ("src/sfumato/query/plan.py", "tests/query/test_plan.py tests/query/test_answers.py"),
         ("src/sfumato/query/inner/new.py", "tests/query/test_plan.py tests/query/test_answers.py"),
         ("src/sfumato/app/cli/query.py", "tests/app/test_cli.py"),
-        ("src/sfumato/app/http/jobs.py", "tests/app/http/test_jobs.py"),
+        ("src/sfumato_server/jobs.py", "tests/server/test_jobs.py"),
         ("src/sfumato/extras.py", "tests/test_extras.py"),
         ("src/sfumato_labs/risk.py", "tests/labs/test_risk.py"),
         ("tests/query/helpers.py", "tests/query/test_plan.py tests/query/test_answers.py"),
@@ -67,7 +67,7 @@ def test_a_package_brings_its_tests_and_sources(check, root):
     }
     assert Path("tests/labs/test_risk.py") in check.files_of_package("labs", root)
     assert Path("tests/app/test_cli.py") in check.files_of_package("app/cli", root)
-    assert Path("tests/app/test_cli.py") not in check.files_of_package("app/http", root)
+    assert Path("tests/app/test_cli.py") not in check.files_of_package("query", root)
 
 
 @pytest.mark.parametrize("name", ["quary", "../tests", "/"])

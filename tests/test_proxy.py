@@ -16,10 +16,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.app.http.serving import DOMAIN, Server, free_port, write_people
+from tests.server.serving import DOMAIN, Server, free_port, write_people
 
-from sfumato.app.http.registry import Registry, Scope
 from sfumato.ledger.store import Store
+from sfumato_server.registry import Registry, Scope
 
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 120

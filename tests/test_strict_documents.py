@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.app.http.stewards import read_document as document
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.domain import load as load_domain
 from sfumato.domain.hierarchy import Hierarchy
@@ -26,6 +25,7 @@ from sfumato.synthesize.synthetic import load as load_release
 from sfumato.synthesize.synthetic import save
 from sfumato.vault.interface import decode, encode
 from sfumato.vault.simulated import SimulatedVault
+from sfumato_server.stewards import read_document as document
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -21,8 +21,8 @@ SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "structure"
 # No figure may rise above these.  To lower one, write the smaller number that scripts/structure prints here.
 # A new aggregate, mechanism or other new part may raise "files" by one, and nothing else.
 CEILINGS = {
-    "files": 365,
-    "folders over 15 files": 7,
+    "files": 369,
+    "folders over 15 files": 6,
     "files over 500 lines": 1,
     "functions over 40 lines": 52,
     "public classes and aliases defined twice": 0,

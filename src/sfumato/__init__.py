@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sfumato.engine.open import open_table
     from sfumato.errors import SfumatoError
     from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
-    from sfumato.query.derived_columns import open_schema
+    from sfumato.query.statements.derived_columns import open_schema
     from sfumato.synthesize import all_marginals
     from sfumato.vault.vault_opening import open_vault as open  # noqa: A004  (``sf.open`` reads like ``open``)
 
@@ -31,7 +31,7 @@ _NAMES = {
     "all_marginals": ("sfumato.synthesize", "all_marginals"),
     "load_domain": ("sfumato.domain", "load"),
     "open": ("sfumato.vault.vault_opening", "open_vault"),
-    "open_schema": ("sfumato.query.derived_columns", "open_schema"),
+    "open_schema": ("sfumato.query.statements.derived_columns", "open_schema"),
     "open_table": ("sfumato.engine.open", "open_table"),
 }
 

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.app.http.serving import free_port
+from tests.server.serving import free_port
 
+from sfumato.app.api import queries
 from sfumato.app.client import AsyncHttpClient, HttpClient, ServerError
 from sfumato.app.client_exchange import answered, csv_text, document, parquet_bytes, zip_bytes
-from sfumato.app.requests import queries
 from sfumato.errors import InputError
-from sfumato.query import sql_condition
+from sfumato.query.statements import sql_condition
 
 # what a client has: HTTP and the models of requests, nothing that reads or protects tables
 ALONE = """

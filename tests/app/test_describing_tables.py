@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.app.test_evaluating import sfumato
 from tests.families import related
-from tests.synthesize.families.test_related_synthesis import chained, simulated
+from tests.synthesize.linked.test_related_synthesis import chained, simulated
 
 from sfumato.privacy.loss import Rho
 

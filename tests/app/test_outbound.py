@@ -10,13 +10,13 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.app.http.network import Proxy, authority
-from tests.app.http.serving import Server
+from tests.server.network import Proxy, authority
+from tests.server.serving import Server
 
 from sfumato.app.client import AsyncHttpClient, HttpClient, ServerError
-from sfumato.app.http.registry import Scope
 from sfumato.app.outbound import failure, outbound
 from sfumato.errors import InputError
+from sfumato_server.registry import Scope
 
 CLIENTS = Path(__file__).parents[2] / "clients"
 

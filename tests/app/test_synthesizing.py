@@ -17,7 +17,7 @@ from pyarrow import csv
 from tests.app.test_cli import Done, sfumato
 
 import sfumato as sf
-from sfumato.app.requests.releases import SynthesizeRequest
+from sfumato.app.api.releases import SynthesizeRequest
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.errors import BudgetError, LossError, QueryError
 from sfumato.synthesize import read_codebook

@@ -16,10 +16,10 @@ from pathlib import Path
 from shutil import which
 
 import pytest
-from tests.app.http.hospital import write_hospital
-from tests.app.http.serving import serving, write_people
+from tests.server.hospital import write_hospital
+from tests.server.serving import serving, write_people
 
-from sfumato.app.http.registry import Scope
+from sfumato_server.registry import Scope
 
 CLIENTS = Path(__file__).parents[2] / "clients"
 SECONDS = 300  # on a machine that does much else

@@ -15,7 +15,7 @@ from sfumato.domain.document import schema
 from sfumato.domain.view_words import describe_condition
 from sfumato.errors import DomainError, QueryError
 from sfumato.query import count
-from sfumato.query.three_valued import Comparison, compare
+from sfumato.query.statements.three_valued_logic import Comparison, compare
 from sfumato.strict_documents import read_yaml
 
 PAY = Real(

@@ -6,7 +6,7 @@ import pytest
 from tests.hospital import schema
 
 from sfumato.domain.view_words import describe_view
-from sfumato.query.table_statement import parse_tables
+from sfumato.query.statements.table_statement import parse_tables
 
 HOSPITAL = schema()
 JOINED = "SELECT COUNT(*) FROM visits JOIN patients USING (patient_id)"

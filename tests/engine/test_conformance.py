@@ -22,8 +22,8 @@ from sfumato.engine.open import open_table
 from sfumato.engine.port import TILES, Recode
 from sfumato.errors import DomainError, InputError, QueryError, SfumatoError, SizeError, TableError
 from sfumato.vault.exact_tables import ExactAnswers
-from sfumato.vault.questions import Marginal
-from sfumato.vault.value_questions import Sum, Units
+from sfumato.vault.measurables import Marginal
+from sfumato.vault.value_measurables import Sum, Units
 
 C, D, K = Unknown.CATEGORY, Unknown.DROP, Unknown.CLAMP
 

@@ -18,8 +18,8 @@ from sfumato.domain import Categorical, CsvFormat, Domain, Unknown
 from sfumato.domain.table_schema import parse_schema
 from sfumato.engine.duckdb.duck_table import DuckTable
 from sfumato.engine.exact import reveal
-from sfumato.engine.joined import open_tables_with_content
 from sfumato.engine.open import open_table
+from sfumato.engine.views.joined import open_tables_with_content
 from sfumato.errors import EngineError
 
 DOMAIN = Domain((Categorical(name="word", values=("a", "b"), unknown=Unknown.CATEGORY, nullable=True),))

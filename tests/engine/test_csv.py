@@ -10,7 +10,7 @@ from tests.engine import cluster
 
 from sfumato.domain import Categorical, CsvFormat, Domain, Integer, Real, Unknown
 from sfumato.engine.csv_file import how_written
-from sfumato.engine.domain_fit import draft_domain
+from sfumato.engine.description.domain_fit import draft_domain
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
 from sfumato.errors import DomainError, InputError, TableError

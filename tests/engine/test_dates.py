@@ -18,7 +18,7 @@ from tests.engine.conftest import _MADE
 from tests.services import require
 
 from sfumato.domain import Date, Domain, Grain, Integer, Timestamp, Unit, Unknown
-from sfumato.engine.domain_fit import AttributeFit, domain_fit, draft_domain, risks
+from sfumato.engine.description.domain_fit import AttributeFit, domain_fit, draft_domain, risks
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
 from sfumato.errors import TableError

@@ -19,7 +19,7 @@ from sfumato.domain.unit_views import AtMost
 from sfumato.domain.view import BoundedView, Join, Scan, View
 from sfumato.engine.duckdb.duck_session import DuckSession
 from sfumato.engine.exact import reveal
-from sfumato.engine.joined import JoinedTables, open_tables
+from sfumato.engine.views.joined import JoinedTables, open_tables
 from sfumato.errors import QueryError
 
 DECLARED = {"visits": 6, "drugs": 8, "diagnoses": 5, "drug_era": 4}

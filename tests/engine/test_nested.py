@@ -13,7 +13,7 @@ from tests.engine import cluster
 from tests.engine.test_related import SERVERS, filled, rows_of
 from tests.nested_families import TOWN, Row, derived_rows, frames, nested, some_houses
 
-from sfumato.engine.joined import open_tables
+from sfumato.engine.views.joined import open_tables
 from sfumato.errors import TableError
 
 TWINS = Row((0,), (Row((2, 1), (Row((0,), (Row((0,)),)),)), Row((2, 1), (Row((2,)),)), Row((2, 1))))

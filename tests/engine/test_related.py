@@ -17,7 +17,7 @@ from tests.families import VILLAGE, Family, derived_rows, frames, related, some_
 
 from sfumato.domain.related_tables import PLACES
 from sfumato.engine.exact import reveal
-from sfumato.engine.joined import open_tables
+from sfumato.engine.views.joined import open_tables
 from sfumato.errors import TableError
 
 FAMILIES = [*some_families(60, 3), Family(1, ()), Family(0, ((2, 0),) * 9)]

@@ -11,7 +11,7 @@ from tests.engine import cluster
 from tests.engine.test_related import FAMILIES, SHAPES, same_rows
 from tests.families import VILLAGE, frames, some_families
 
-from sfumato.engine.joined import open_tables
+from sfumato.engine.views.joined import open_tables
 
 
 @pytest.mark.slow

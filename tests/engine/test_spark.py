@@ -38,7 +38,7 @@ from sfumato.ledger import open_ledger
 from sfumato.ledger.data_versions import UNDECLARED
 from sfumato.privacy.loss import Epsilon, EpsilonDelta
 from sfumato.synthesize import NoisyTotal, aim, all_marginals, read_zeros
-from sfumato.vault.questions import Marginal
+from sfumato.vault.measurables import Marginal
 from sfumato.vault.vault import Vault
 from sfumato.vault.vault_opening import open_vault
 

@@ -23,8 +23,8 @@ from sfumato.errors import EngineError, InputError, TableError
 from sfumato.ledger import open_ledger
 from sfumato.ledger.data_versions import UNDECLARED
 from sfumato.privacy.loss import Epsilon
-from sfumato.vault.questions import Marginal
-from sfumato.vault.value_questions import Sum
+from sfumato.vault.measurables import Marginal
+from sfumato.vault.value_measurables import Sum
 from sfumato.vault.vault import Vault
 
 SECRET = "s3cr3t"  # noqa: S105 - a value of a table, not a password

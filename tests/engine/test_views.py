@@ -53,7 +53,7 @@ from sfumato.domain.view import (
 )
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.exact import reveal
-from sfumato.engine.joined import JoinedTables, open_tables
+from sfumato.engine.views.joined import JoinedTables, open_tables
 from sfumato.errors import EngineError, InputError, QueryError, TableError
 
 HOSPITAL = schema()

@@ -23,7 +23,7 @@ from sfumato.anonymize import KAnonymity
 from sfumato.domain.table_schema import parse_schema
 from sfumato.domain.view import BoundedView
 from sfumato.engine.exact import reveal
-from sfumato.engine.joined import JoinedTables, open_tables
+from sfumato.engine.views.joined import JoinedTables, open_tables
 from sfumato.errors import InputError, TableError
 from sfumato.privacy.loss import Epsilon
 from sfumato.vault.schema_vault import open_schema

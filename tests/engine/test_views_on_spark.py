@@ -13,7 +13,7 @@ from tests.hospital import database, frames
 from tests.query.test_table_statements import STATEMENTS, exact, read
 
 import sfumato as sf
-from sfumato.engine.joined import JoinedTables, open_tables
+from sfumato.engine.views.joined import JoinedTables, open_tables
 from sfumato.errors import EngineError, TableError
 from sfumato.privacy.loss import Epsilon
 from sfumato.vault.schema_vault import open_schema

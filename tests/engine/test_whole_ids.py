@@ -14,8 +14,8 @@ from tests.hospital import database, frames
 from sfumato.domain import Date, Domain, Grain, Unknown
 from sfumato.domain.view import BoundedView
 from sfumato.engine.encoded import EncodedRows
-from sfumato.engine.joined import open_tables
 from sfumato.engine.open import open_table
+from sfumato.engine.views.joined import open_tables
 from sfumato.errors import TableError
 
 KEYS = {"patient_id", "person_id", "visit_id", "rx_id", "dx_id"}

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from tests.app.http.serving import DOMAIN, write_people
 from tests.ledger.asking import ask, spent_epsilon
+from tests.server.serving import DOMAIN, write_people
 from tests.services import require
 
-from sfumato.app.http.monitoring import Readiness
-from sfumato.app.http.problems import RefusalError
-from sfumato.app.http.service import Service
 from sfumato.ledger import open_ledger
 from sfumato.privacy.loss import Epsilon
+from sfumato_server.monitoring import Readiness
+from sfumato_server.problems import RefusalError
+from sfumato_server.service import Service
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPE = re.compile(r"^```bash\n(.*?)^```", re.MULTILINE | re.DOTALL)

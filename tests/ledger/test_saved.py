@@ -11,14 +11,14 @@ from tests.ledger.asking import question, release, reserve
 from tests.ledger.conftest import SAVED
 
 import sfumato as sf
-from sfumato.app.http.registry import Registry
-from sfumato.app.http.rules import DatasetTerms
-from sfumato.app.http.service import Service
 from sfumato.domain import Unit
 from sfumato.errors import BudgetError, RetryKeyError
 from sfumato.ledger import Kind, open_ledger
 from sfumato.ledger.store import Store
 from sfumato.privacy.loss import Epsilon, Rho
+from sfumato_server.registry import Registry
+from sfumato_server.rules import DatasetTerms
+from sfumato_server.service import Service
 
 TOLD = json.loads((SAVED / "told.json").read_text(encoding="utf-8"))
 UNIT = Unit("person", rows=2)

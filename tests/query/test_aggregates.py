@@ -15,13 +15,13 @@ import pytest
 from pydantic import ValidationError
 from tests.query.conftest import DOMAIN
 
-from sfumato.app.requests.queries import AggregateFields
-from sfumato.app.ui import joined_question, question_form
+from sfumato.app.api.queries import AggregateFields
 from sfumato.domain import Domain, Unit
 from sfumato.errors import QueryError
 from sfumato.query import aggregates
 from sfumato.query.aggregates import AGGREGATES, FORMS, Aggregate, AggregateForm, Takes
-from sfumato.query.select_statement import parse
+from sfumato.query.statements.select_statement import parse
+from sfumato_server.ui import joined_question, question_form
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PEOPLE = Domain(DOMAIN.attributes, unit=Unit("id", rows=2))

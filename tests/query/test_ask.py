@@ -12,7 +12,7 @@ from sfumato.privacy.loss import NOTHING, Epsilon, EpsilonDelta, Rho
 from sfumato.query import accuracy, ask, cost, count, median, non_negative_integers, sql, table
 from sfumato.query.aggregates import Average, Count, Distinct, Extreme, Quantile, Total, Variance
 from sfumato.query.question import Query
-from sfumato.query.select_statement import parse
+from sfumato.query.statements.select_statement import parse
 from sfumato.vault.simulated import SimulatedVault
 
 LOSS = Epsilon(4)

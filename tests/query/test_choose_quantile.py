@@ -12,7 +12,7 @@ from sfumato.privacy.loss import NOTHING, Epsilon, Rho
 from sfumato.query import ask, choose_quantile
 from sfumato.query.aggregates import Quantile
 from sfumato.query.question import Query
-from sfumato.query.select_statement import parse
+from sfumato.query.statements.select_statement import parse
 from sfumato.vault.simulated import SimulatedVault
 
 MEDIAN = Quantile("income", Fraction(1, 2))

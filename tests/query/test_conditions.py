@@ -29,9 +29,9 @@ from sfumato.domain.predicate import Among, CodeRanges, Predicate, holds_at_cell
 from sfumato.engine.cell_statements import condition as as_sql
 from sfumato.errors import QueryError
 from sfumato.query.question import count
-from sfumato.query.sql_condition import condition, parsed, read_condition
-from sfumato.query.three_valued import normal
-from sfumato.vault.questions import where_json
+from sfumato.query.statements.sql_condition import condition, parsed, read_condition
+from sfumato.query.statements.three_valued_logic import normal
+from sfumato.vault.measurables import where_json
 
 MISSING, OTHER = object(), object()
 Verdict = bool | None

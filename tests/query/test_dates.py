@@ -20,9 +20,9 @@ from sfumato.errors import InputError, QueryError
 from sfumato.evaluate.release_files import compatible
 from sfumato.privacy.loss import Epsilon
 from sfumato.query.plan import plan
-from sfumato.query.select_statement import parse
-from sfumato.query.sql_condition import read_condition
-from sfumato.query.three_valued import normal
+from sfumato.query.statements.select_statement import parse
+from sfumato.query.statements.sql_condition import read_condition
+from sfumato.query.statements.three_valued_logic import normal
 from sfumato.synthesize.product import codes_of, to_arrow
 from sfumato.vault.simulated import SimulatedVault
 

@@ -19,11 +19,11 @@ from sfumato.domain import Unit
 from sfumato.domain.table_schema import dump_schema, load_schema, parse_schema
 from sfumato.domain.view_words import describe_view
 from sfumato.engine.exact import reveal
-from sfumato.engine.joined import open_tables
+from sfumato.engine.views.joined import open_tables
 from sfumato.errors import DomainError, QueryError, SfumatoError
 from sfumato.privacy.loss import Epsilon
-from sfumato.query.derived_columns import check_derived
-from sfumato.query.table_statement import parse_tables
+from sfumato.query.statements.derived_columns import check_derived
+from sfumato.query.statements.table_statement import parse_tables
 from sfumato.vault.schema_vault import open_schema
 
 HOSPITAL = derived_schema()

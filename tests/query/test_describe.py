@@ -11,7 +11,7 @@ from sfumato.privacy.loss import Epsilon, EpsilonDelta
 from sfumato.query import ask, count, sql
 from sfumato.query.aggregates import Distinct
 from sfumato.query.question import Query
-from sfumato.query.select_statement import parse
+from sfumato.query.statements.select_statement import parse
 
 
 @pytest.mark.parametrize(

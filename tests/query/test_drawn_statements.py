@@ -18,10 +18,10 @@ from tests.hospital import UNITS, database, derived_schema, frames, without
 from sfumato.domain import Unit
 from sfumato.domain.unit import GroupBound
 from sfumato.engine.exact import reveal
-from sfumato.engine.joined import JoinedTables, open_tables
+from sfumato.engine.views.joined import JoinedTables, open_tables
 from sfumato.errors import SfumatoError
 from sfumato.query.plan import plan
-from sfumato.query.table_statement import TableStatement, parse_tables
+from sfumato.query.statements.table_statement import TableStatement, parse_tables
 
 HOSPITAL = derived_schema()
 STATEMENTS_A_PART = 50

@@ -20,7 +20,7 @@ from sfumato.query import answer as answers
 from sfumato.query import ask, count, table, total
 from sfumato.query.aggregates import Average, Certainty, Count, Total, Variance
 from sfumato.query.aggregates.bins import outermost_bins, possible_bins
-from sfumato.query.select_statement import parse
+from sfumato.query.statements.select_statement import parse
 from sfumato.vault.simulated import SimulatedVault
 
 SURE = Certainty(Fraction(9, 10))

@@ -19,7 +19,7 @@ from sfumato.query import ask, sql, table
 from sfumato.query.aggregates import Average, Count, Distinct, Quantile, Total, Variance
 from sfumato.query.plan import plan
 from sfumato.query.question import Query, count
-from sfumato.query.select_statement import parse as statement
+from sfumato.query.statements.select_statement import parse as statement
 from sfumato.vault.simulated import SimulatedVault
 
 DOCUMENT = {
@@ -124,7 +124,7 @@ def test_of_a_number_out_of_bounds_no_level_is_known() -> None:
 
 
 def test_a_condition_by_fields_is_that_of_the_statement() -> None:
-    from sfumato.app.requests.queries import ConditionFields
+    from sfumato.app.api.queries import ConditionFields
 
     fields = ConditionFields(attribute="chapter(diag)", comparison="in", values=["IX", "X"])
     assert count(fields.read(DOMAIN).true).condition(DOMAIN) == where("diag IN ('I10', 'I21', 'J01')")

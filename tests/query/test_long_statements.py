@@ -21,9 +21,9 @@ from sfumato.errors import QueryError
 from sfumato.query import sql
 from sfumato.query.plan import plan
 from sfumato.query.question import Query
-from sfumato.query.select_statement import parse
-from sfumato.query.sql_condition import LONGEST
-from sfumato.vault.questions import where_json
+from sfumato.query.statements.select_statement import parse
+from sfumato.query.statements.sql_condition import LONGEST
+from sfumato.vault.measurables import where_json
 
 CELLS = 100_000
 DOMAIN = Domain(

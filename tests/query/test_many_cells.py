@@ -14,11 +14,11 @@ import pytest
 
 import sfumato as sf
 from sfumato import query
-from sfumato.app.ui.question_form import Controls
 from sfumato.domain import Domain, Grain, Integer, Timestamp, Unknown
 from sfumato.errors import DomainError, QueryError
 from sfumato.query import sql
-from sfumato.query.select_statement import parse
+from sfumato.query.statements.select_statement import parse
+from sfumato_server.ui.question_form import Controls
 
 CELLS = 10**9
 WIDE = Integer(name="x", minimum=0, maximum=CELLS - 1, unknown=Unknown.CATEGORY, nullable=True)

@@ -22,8 +22,8 @@ from sfumato import query
 from sfumato.domain import Domain, Unit
 from sfumato.domain.document import parse
 from sfumato.domain.predicate import All, Among, Any, Not, Predicate
-from sfumato.engine.joined import open_tables
 from sfumato.engine.open import open_table
+from sfumato.engine.views.joined import open_tables
 from sfumato.errors import QueryError
 from sfumato.ledger import open_ledger
 from sfumato.ledger.data_versions import UNDECLARED
@@ -32,8 +32,8 @@ from sfumato.query import possible_groups
 from sfumato.query.answer_formats import json_pieces
 from sfumato.query.ask import ask, sql
 from sfumato.query.question import Query
-from sfumato.query.select_statement import parse as parse_statement
-from sfumato.query.table_statement import parse_tables
+from sfumato.query.statements.select_statement import parse as parse_statement
+from sfumato.query.statements.table_statement import parse_tables
 from sfumato.vault.interface import decode
 from sfumato.vault.schema_vault import open_schema
 from sfumato.vault.simulated import SimulatedVault

@@ -21,7 +21,7 @@ from sfumato.privacy.loss import NOTHING, Epsilon, EpsilonDelta, Rho
 from sfumato.query import Adaptive, Session, accuracy, answer_batch, ask, choose_quantile, cost, count, sql
 from sfumato.query.aggregates import FORMS, Average, Count, Distinct, Quantile, Takes, Total
 from sfumato.query.question import Query
-from sfumato.query.select_statement import parse
+from sfumato.query.statements.select_statement import parse
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.vault.vault import Vault
 from sfumato.workload import Explicit

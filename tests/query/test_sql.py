@@ -19,9 +19,9 @@ from sfumato.engine.open import open_table
 from sfumato.errors import QueryError
 from sfumato.query.aggregates import Average, Count, Distinct, Extreme, Quantile, Total, Variance
 from sfumato.query.plan import plan
-from sfumato.query.select_statement import parse
-from sfumato.query.sql_condition import Place, read_condition
-from sfumato.query.three_valued import normal
+from sfumato.query.statements.select_statement import parse
+from sfumato.query.statements.sql_condition import Place, read_condition
+from sfumato.query.statements.three_valued_logic import normal
 
 PEOPLE = rows(600)
 ENCODED = open_table(PEOPLE).encode(DOMAIN)

@@ -19,11 +19,11 @@ from sfumato.domain.table_schema import parse_schema
 from sfumato.domain.unit import GroupBound
 from sfumato.domain.view import BoundedView
 from sfumato.engine.exact import reveal
-from sfumato.engine.joined import JoinedTables, open_tables
+from sfumato.engine.views.joined import JoinedTables, open_tables
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import Epsilon
 from sfumato.query.plan import plan
-from sfumato.query.table_statement import TableStatement, parse_tables
+from sfumato.query.statements.table_statement import TableStatement, parse_tables
 from sfumato.vault.schema_vault import SchemaVault, open_schema
 
 HOSPITAL = schema()

@@ -10,7 +10,7 @@ import pytest
 from tests.query.conftest import DOMAIN
 
 from sfumato.domain import Categorical, Domain, GroupBound, Unit, Unknown
-from sfumato.engine.domain_fit import dropped_rows
+from sfumato.engine.description.domain_fit import dropped_rows
 from sfumato.engine.open import open_table
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import Epsilon
@@ -18,7 +18,7 @@ from sfumato.query import accuracy, ask, count, drowned_queries, mean, sql, tabl
 from sfumato.query.aggregates import Count
 from sfumato.query.plan import plan
 from sfumato.query.question import Query
-from sfumato.query.select_statement import parse
+from sfumato.query.statements.select_statement import parse
 from sfumato.vault.simulated import SimulatedVault
 
 MUCH = Epsilon(10_000)

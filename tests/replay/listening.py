@@ -19,10 +19,10 @@ from sfumato.engine.duckdb.duck_join import DuckJoin
 from sfumato.engine.duckdb.duck_session import DuckSession, shared_session
 from sfumato.engine.duckdb.duck_table import DuckStore, DuckTable
 from sfumato.engine.encoded import EncodedRows
-from sfumato.engine.joined import JoinedTables
 from sfumato.engine.sql.sql_join import SqlJoin
 from sfumato.engine.sql.sql_session import DatabaseSession
 from sfumato.engine.sql.sql_table import SqlStore, SqlTable
+from sfumato.engine.views.joined import JoinedTables
 from sfumato.errors import EngineError
 from sfumato.ledger.ledger import Ledger
 from sfumato.ledger.reservation import Reservation

@@ -29,21 +29,21 @@ from tests.replay.sessions import ANALYSTS, LIMITS, OF_DRUGS, Session, Step, lim
 
 import sfumato as sf
 from sfumato import query
+from sfumato.app.api.fields import loss_of
 from sfumato.app.cli.main import run
-from sfumato.app.http.application import create
-from sfumato.app.http.registry import Scope
-from sfumato.app.http.service import Service
-from sfumato.app.requests.fields import loss_of
 from sfumato.domain import parse
 from sfumato.domain.table_schema import parse_schema
 from sfumato.errors import SfumatoError
 from sfumato.privacy.loss import Loss
 from sfumato.query.row_bound import suggest_bound
-from sfumato.query.select_statement import parse as read_statement
+from sfumato.query.statements.select_statement import parse as read_statement
 from sfumato.synthesize import NoisyTotal, PublicTotal, Schedule, all_marginals, histogram, mst, mwem, related
-from sfumato.synthesize.families import ModelSizes
+from sfumato.synthesize.linked import ModelSizes
 from sfumato.vault.interface import Mechanisms, Payload, Request
-from sfumato.vault.questions import Marginal
+from sfumato.vault.measurables import Marginal
+from sfumato_server.application import create
+from sfumato_server.registry import Scope
+from sfumato_server.service import Service
 
 _PAUSE = 0.005  # seconds between two looks at a background release
 _SMALL = ModelSizes(head_cells=200, tail_cells=200, calibration=1)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.app.ui.browsing import ARGUMENTS, accessible
 from tests.report.test_page import Elements
+from tests.server.ui.browsing import ARGUMENTS, accessible
 from tests.services import require
 
 from sfumato.domain import Categorical, Domain, Integer, Unknown
@@ -17,8 +17,8 @@ from sfumato.privacy.loss import Rho
 from sfumato.report.page import render
 from sfumato.report.release_page import release_page
 from sfumato.synthesize import PublicTotal, mst
-from sfumato.synthesize.codebook import NOTICE, Codebook, PairEntry
-from sfumato.synthesize.codebook_lines import ColumnEntry
+from sfumato.synthesize.codebook.codebook import NOTICE, Codebook, PairEntry
+from sfumato.synthesize.codebook.codebook_lines import ColumnEntry
 from sfumato.vault.simulated import SimulatedVault
 
 HOSTILE = "</title></script><script>window.hurt = 1</script><img src=x onerror='window.hurt = 1'>"

@@ -38,8 +38,8 @@ def test_no_other_division_has_less_expected_error(loss):
 @pytest.mark.parametrize("loss", LOSSES)
 def test_planned_noise_is_that_of_the_mechanisms(loss):
     from sfumato.domain import Domain, Integer, Unit, Unknown
+    from sfumato.vault.measurables import Marginal
     from sfumato.vault.mechanisms import noises
-    from sfumato.vault.questions import Marginal
 
     age = Integer(name="age", minimum=0, maximum=9, unknown=Unknown.DROP)
     domain = Domain((age,), unit=Unit("id", rows=3))

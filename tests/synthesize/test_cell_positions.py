@@ -12,7 +12,7 @@ from sfumato.privacy.noise import DiscreteGaussian
 from sfumato.synthesize import PublicTotal, aim, all_marginals, annealed, mst
 from sfumato.synthesize.cell_positions import Position, drawn, leaning, position, question, share, within
 from sfumato.synthesize.graphical import POSITIONS, Graphical
-from sfumato.vault.questions import Measurement
+from sfumato.vault.measurables import Measurement
 from sfumato.vault.simulated import SimulatedVault
 
 INCOME = Integer(

@@ -17,7 +17,15 @@ from sfumato.domain import Categorical, Date, Domain, Grain, Integer, Timestamp,
 from sfumato.errors import InputError
 from sfumato.privacy.loss import Rho
 from sfumato.synthesize import Synthetic, Zeros, load, mst
-from sfumato.synthesize.codebook import KEY, NOTICE, NOTICE_KEY, Codebook, codebook_path, printable, read_codebook
+from sfumato.synthesize.codebook.codebook import (
+    KEY,
+    NOTICE,
+    NOTICE_KEY,
+    Codebook,
+    codebook_path,
+    printable,
+    read_codebook,
+)
 from sfumato.synthesize.row_count import PublicTotal
 from sfumato.vault.simulated import SimulatedVault
 
@@ -154,7 +162,7 @@ def test_what_is_no_json_is_refused(text) -> None:
 
 
 def test_a_codebook_that_is_too_large_is_not_looked_at(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("sfumato.synthesize.codebook._MOST_BYTES", 1 << 20)
+    monkeypatch.setattr("sfumato.synthesize.codebook.codebook._MOST_BYTES", 1 << 20)
     table = pa.table({"a": [1]}).replace_schema_metadata({KEY: b" " * ((1 << 20) + 1)})
     pq.write_table(table, tmp_path / "a.parquet")
     with pytest.raises(InputError, match="larger than the 1 MiB"):

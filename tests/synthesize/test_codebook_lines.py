@@ -13,8 +13,8 @@ from sfumato.privacy.loss import Rho
 from sfumato.report.page import render
 from sfumato.report.release_page import release_page
 from sfumato.synthesize import mst
-from sfumato.synthesize.codebook import Codebook
-from sfumato.synthesize.codebook_lines import (
+from sfumato.synthesize.codebook.codebook import Codebook
+from sfumato.synthesize.codebook.codebook_lines import (
     FOLDED_TEXT,
     MOST_LINES,
     ColumnEntry,

@@ -38,7 +38,7 @@ from sfumato.synthesize import (
     save,
 )
 from sfumato.synthesize.structural_zeros import read_zeros
-from sfumato.vault.questions import Distance
+from sfumato.vault.measurables import Distance
 from sfumato.vault.simulated import SimulatedVault
 
 FALSE_ALARM = 1e-6

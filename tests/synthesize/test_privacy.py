@@ -15,8 +15,8 @@ from sfumato.privacy.loss import Epsilon
 from sfumato.synthesize import BudgetShare, PublicTotal, Schedule
 from sfumato.synthesize.methods.histogram import tabulate
 from sfumato.synthesize.methods.mwem import iterate
+from sfumato.vault.measurables import Counting, Measurement
 from sfumato.vault.mechanisms import noises
-from sfumato.vault.questions import Counting, Measurement
 from sfumato.vault.scores import Scores
 
 DOMAIN = Domain((Integer(name="cell", minimum=0, maximum=2, unknown=Unknown.DROP),))

@@ -35,7 +35,7 @@ from sfumato.synthesize import (
     released_file,
     save,
 )
-from sfumato.synthesize.codebook import KEY
+from sfumato.synthesize.codebook.codebook import KEY
 from sfumato.synthesize.methods.mwem import Schedule
 from sfumato.synthesize.product import codes_of, to_arrow
 from sfumato.synthesize.released_file import TABLES_KEY

@@ -17,7 +17,7 @@ from sfumato.privacy.noise import DiscreteGaussian
 from sfumato.synthesize import Limits, NoisyTotal, aim, all_marginals
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.initial_marginals import FittedState, over_groups
-from sfumato.vault.questions import StoredMarginal
+from sfumato.vault.measurables import StoredMarginal
 from sfumato.vault.simulated import SimulatedVault
 
 DOMAIN = Domain(

@@ -15,7 +15,7 @@ from sfumato.model.noisy_table import restore_totals, totals_payload
 from sfumato.privacy.loss import EpsilonDelta, Rho
 from sfumato.synthesize import PublicTotal, aim, all_marginals, weighted_totals
 from sfumato.synthesize.budget_allocation import Allowance, Division
-from sfumato.synthesize.codebook_entries import codebook_of
+from sfumato.synthesize.codebook.codebook_entries import codebook_of
 from sfumato.synthesize.initial_marginals import SingleColumns, begin
 from sfumato.synthesize.marginal_selection import offered
 from sfumato.synthesize.weighted_totals import GRID, SHARE, WeightScale, learn, question

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sfumato.vault.questions import Counting
+from sfumato.vault.measurables import Counting
 from sfumato.vault.scores import AbsoluteErrors
 
 

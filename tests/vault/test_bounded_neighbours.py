@@ -17,8 +17,8 @@ from sfumato.domain import Categorical, Date, Domain, Grain, GroupBound, Integer
 from sfumato.domain.predicate import Among
 from sfumato.engine.open import open_table
 from sfumato.vault.exact_tables import ExactAnswers
-from sfumato.vault.questions import Counting, Distance, Marginal, Weighted
-from sfumato.vault.value_questions import Bins, Moments, Positions, Sum, Units
+from sfumato.vault.measurables import Counting, Distance, Marginal, Weighted
+from sfumato.vault.value_measurables import Bins, Moments, Positions, Sum, Units
 
 FIRST = date(2023, 1, 1)
 ATTRIBUTES = (

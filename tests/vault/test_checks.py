@@ -14,10 +14,10 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import DomainError, InputError, QueryError, SizeError
 from sfumato.privacy.loss import Epsilon
 from sfumato.vault.dropped_rows import Dropped
-from sfumato.vault.questions import Counting, Distance, Marginal, Weighted
+from sfumato.vault.measurables import Counting, Distance, Marginal, Weighted
 from sfumato.vault.scores import AbsoluteErrors, MarginalErrors
 from sfumato.vault.simulated import SimulatedVault
-from sfumato.vault.value_questions import Bins, Moments, Positions, Sum, Units
+from sfumato.vault.value_measurables import Bins, Moments, Positions, Sum, Units
 
 ONE = Fraction(1)
 NOWHERE = Among("a", frozenset({7}))

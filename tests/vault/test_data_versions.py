@@ -19,7 +19,7 @@ from sfumato.query.aggregates import Distinct
 from sfumato.query.ask import ask
 from sfumato.query.question import Query
 from sfumato.vault.dropped_rows import Dropped
-from sfumato.vault.questions import Marginal
+from sfumato.vault.measurables import Marginal
 
 DOMAIN = Domain((Categorical(name="sex", values=("f", "m"), unknown=Unknown.DROP),), unit=Unit("person", rows=2))
 LOSS = EpsilonDelta("0.5", "1e-7")

@@ -17,7 +17,7 @@ from sfumato.errors import DomainError, QueryError
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from sfumato.vault.derived_questions import DerivedDistance, DerivedMarginal
-from sfumato.vault.questions import Marginal
+from sfumato.vault.measurables import Marginal
 from sfumato.vault.simulated import SimulatedVault
 
 TABLES = related(3)

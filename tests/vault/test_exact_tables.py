@@ -21,8 +21,8 @@ from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.loss import Epsilon
 from sfumato.vault import exact_tables
 from sfumato.vault.exact_tables import ExactTables, cube
-from sfumato.vault.questions import Marginal
-from sfumato.vault.value_questions import Bins, Moments, Sum, Units
+from sfumato.vault.measurables import Marginal
+from sfumato.vault.value_measurables import Bins, Moments, Sum, Units
 from sfumato.vault.vault import Vault
 
 DOMAIN = Domain(

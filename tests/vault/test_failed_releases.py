@@ -18,7 +18,7 @@ from sfumato.ledger import Kind, open_ledger
 from sfumato.ledger.data_versions import UNDECLARED
 from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta
 from sfumato.vault.interface import Request
-from sfumato.vault.questions import Counting, Marginal
+from sfumato.vault.measurables import Counting, Marginal
 from sfumato.vault.scores import AbsoluteErrors
 from sfumato.vault.vault import Vault
 

@@ -18,10 +18,10 @@ from sfumato.errors import LossError, QueryError
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from sfumato.vault.dropped_rows import Dropped
-from sfumato.vault.questions import Counting, Distance, ExactTable, Marginal, Measurable, Weighted
+from sfumato.vault.measurables import Counting, Distance, ExactTable, Marginal, Measurable, Weighted
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.vault.unit_sizes import UnitSizes
-from sfumato.vault.value_questions import Bins, Moments, Positions, Sum, Units
+from sfumato.vault.value_measurables import Bins, Moments, Positions, Sum, Units
 
 QUESTIONS = {
     "count": [Marginal(())],

@@ -12,7 +12,7 @@ from sfumato.domain import Domain, Integer, Real, Unknown
 from sfumato.domain.attribute import Attribute
 from sfumato.engine.open import open_table
 from sfumato.vault.exact_tables import ExactAnswers
-from sfumato.vault.value_questions import Positions
+from sfumato.vault.value_measurables import Positions
 
 INCOME = Integer(name="x", minimum=-5, maximum=40, edges=(-5, 0, 1, 20), unknown=Unknown.CATEGORY, nullable=True)
 SHARE = Real(name="x", edges=(-0.3, 0.05, 0.7, 2.5), unknown=Unknown.CLAMP, nullable=True)

@@ -20,8 +20,8 @@ from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize import PublicTotal, Schedule
 from sfumato.synthesize.methods.mwem import iterate
 from sfumato.vault.interface import Request
+from sfumato.vault.measurables import Counting
 from sfumato.vault.mechanisms import TableMechanisms
-from sfumato.vault.questions import Counting
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.vault.vault import Vault
 

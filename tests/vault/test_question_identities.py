@@ -13,10 +13,10 @@ from sfumato.ledger import Question
 from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Rho
 from sfumato.strict_documents import canonical as spelled
 from sfumato.vault.dropped_rows import Dropped
-from sfumato.vault.questions import Counting, Distance, Marginal, Weighted
+from sfumato.vault.measurables import Counting, Distance, Marginal, Weighted
 from sfumato.vault.release import loss_json
 from sfumato.vault.scores import AbsoluteErrors, MarginalErrors, RankErrors
-from sfumato.vault.value_questions import Bins, Moments, Positions, Sum, Units
+from sfumato.vault.value_measurables import Bins, Moments, Positions, Sum, Units
 
 WHERE = All((Any((Among("b", frozenset({2, 0})), Not(Among("a", frozenset({1}))))), Among("a", frozenset({0}))))
 COUNTING = Counting(("a", "b"), np.array([[1, 0, 1, 1], [0, 0, 1, 0]], dtype=bool))

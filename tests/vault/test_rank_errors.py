@@ -24,7 +24,7 @@ from sfumato.vault.exact_tables import ExactAnswers
 from sfumato.vault.mechanisms import selection
 from sfumato.vault.scores import RankErrors
 from sfumato.vault.simulated import SimulatedVault
-from sfumato.vault.value_questions import Bins
+from sfumato.vault.value_measurables import Bins
 from sfumato.vault.vault import Vault
 
 EDGES = (0.0, 2.0, 4.0, 8.0)

@@ -2,7 +2,7 @@
 
 A unit has up to three rows in each of four months and two kinds: 4^8 contributions (3^8 outside the slow runs).  What
 each of them adds to an answer is counted from the definition of rows, cells and conditions; nothing of
-:mod:`sfumato.vault.reach` is used for it.
+:mod:`sfumato.vault.contribution` is used for it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import pytest
 from sfumato.domain import Categorical, Date, Domain, Grain, GroupBound, Integer, Unit, Unknown
 from sfumato.domain.predicate import All, Among, Not, Predicate
 from sfumato.domain.predicate import Any as AnyOf
-from sfumato.vault.questions import Counting, Distance, Marginal, Weighted
-from sfumato.vault.reach import Reach, reach_of
+from sfumato.vault.contribution import Reach, reach_of
+from sfumato.vault.measurables import Counting, Distance, Marginal, Weighted
 from sfumato.vault.scores import AbsoluteErrors, MarginalErrors, RankErrors
-from sfumato.vault.value_questions import Bins, Moments, Positions, Sum, Units
+from sfumato.vault.value_measurables import Bins, Moments, Positions, Sum, Units
 
 MONTHS, KINDS = 4, 2
 QUARTER = (0, 0, 0, 1)  # January to April

@@ -14,7 +14,7 @@ from sfumato.ledger import open_ledger
 from sfumato.ledger.data_versions import UNDECLARED
 from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Rho
 from sfumato.privacy.selection import Exponential
-from sfumato.vault.questions import Counting, Distance
+from sfumato.vault.measurables import Counting, Distance
 from sfumato.vault.scores import AbsoluteErrors, MarginalErrors
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.vault.vault import Vault

@@ -16,7 +16,7 @@ from sfumato.domain import parse
 from sfumato.errors import BudgetError
 from sfumato.privacy.noise import DiscreteGaussian
 from sfumato.vault.interface import Request
-from sfumato.vault.questions import Marginal, StoredMarginal
+from sfumato.vault.measurables import Marginal, StoredMarginal
 
 DOMAIN = {
     "sfumato": 1,

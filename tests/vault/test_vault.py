@@ -21,7 +21,7 @@ from sfumato.ledger.data_versions import UNDECLARED
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.vault.exact_tables import ExactAnswers
 from sfumato.vault.interface import Request, decode, encode
-from sfumato.vault.questions import Counting, Marginal
+from sfumato.vault.measurables import Counting, Marginal
 from sfumato.vault.scores import AbsoluteErrors
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.vault.vault import Vault

@@ -20,8 +20,8 @@ require("client", "the HTTP client")
 
 import httpx  # noqa: E402  (after it was found to be there)
 
+from sfumato.app.api.fields import LossFields, StrictModel, filled  # noqa: E402
 from sfumato.app.outbound import failure, outbound  # noqa: E402
-from sfumato.app.requests.fields import LossFields, StrictModel, filled  # noqa: E402
 
 _ATTEMPTS = 4
 _AGAIN = frozenset({429, 502, 503, 504})

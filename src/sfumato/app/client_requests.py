@@ -12,6 +12,21 @@ from typing import Any, Generic, TypeVar, Unpack, cast
 
 import httpx
 
+from sfumato.app.api.administration import (
+    AcceptanceRequest,
+    CapRequest,
+    DatasetRequest,
+    DraftRequest,
+    GrantRequest,
+    KeyRequest,
+    RenameRequest,
+    RetirementRequest,
+    RotationRequest,
+    TermsRequest,
+)
+from sfumato.app.api.fields import StrictModel, filled
+from sfumato.app.api.queries import AskRequest, CostRequest, QueryFields
+from sfumato.app.api.releases import AnonymizeRequest, SynthesisFields
 from sfumato.app.client_exchange import (
     PARQUET,
     AskTerms,
@@ -30,21 +45,6 @@ from sfumato.app.client_exchange import (
     with_loss,
     zip_bytes,
 )
-from sfumato.app.requests.administration import (
-    AcceptanceRequest,
-    CapRequest,
-    DatasetRequest,
-    DraftRequest,
-    GrantRequest,
-    KeyRequest,
-    RenameRequest,
-    RetirementRequest,
-    RotationRequest,
-    TermsRequest,
-)
-from sfumato.app.requests.fields import StrictModel, filled
-from sfumato.app.requests.queries import AskRequest, CostRequest, QueryFields
-from sfumato.app.requests.releases import AnonymizeRequest, SynthesisFields
 from sfumato.privacy.loss import Number as Exact
 
 JOURNAL_PAGE = 1000

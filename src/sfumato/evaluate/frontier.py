@@ -37,7 +37,7 @@ from sfumato.evaluate.released import AnsweredWorkload, Claim, MarginalSource, P
 from sfumato.model.row_sampling import generator
 from sfumato.privacy.entropy import OsEntropy
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, plain
-from sfumato.vault.questions import Marginal
+from sfumato.vault.measurables import Marginal
 
 if TYPE_CHECKING:
     from sfumato.domain import Unit

@@ -25,7 +25,7 @@ def claim_of_folder(folder: Path, claim: Claim | None) -> Claim | None:
     Raises:
         InputError: both say something, and not the same; or the statement is damaged.
     """
-    from sfumato.synthesize.families.family_codebook import STATEMENT
+    from sfumato.synthesize.linked.linked_codebook import STATEMENT
 
     place = folder / STATEMENT
     if not place.is_file():
@@ -43,7 +43,7 @@ def claim_of_folder(folder: Path, claim: Claim | None) -> Claim | None:
 
 def stated_orders(folder: Path) -> dict[str, str]:
     """How the children of a parent follow each other in a release, by table, where it says so."""
-    from sfumato.synthesize.families.family_codebook import STATEMENT
+    from sfumato.synthesize.linked.linked_codebook import STATEMENT
 
     place = folder / STATEMENT
     if not place.is_file():
@@ -78,7 +78,7 @@ def claim_of_file(path: Path, claim: Claim) -> Claim:
     """
     if not any(name.startswith(_OURS) for name in _carried(path)):
         return claim
-    from sfumato.synthesize.codebook import read_codebook
+    from sfumato.synthesize.codebook.codebook import read_codebook
 
     try:
         stated = _loss(read_codebook(path).guarantee.loss)

@@ -72,11 +72,13 @@ def sql(
     confidence: Number = CONFIDENCE,
     retry_key: str | None = None,
 ) -> Answer:
-    """Answer a SELECT of the subset (see :mod:`sfumato.query.select_statement`) under one loss, as :func:`ask` does.
+    """Answer a SELECT of the subset under one loss, as :func:`ask` does.
+
+    The subset is described in :mod:`sfumato.query.statements.select_statement`.
 
     Args:
         vault: the protected table, or the tables of a schema: then the statement may join them, as
-            :mod:`sfumato.query.table_statement` says.
+            :mod:`sfumato.query.statements.table_statement` says.
         text: the statement.
         loss: what the release costs in all, for the unit of the vault's domain (add/remove).
         discoverable: columns outside the domain by whose values may be grouped; takes a loss with a delta.
@@ -93,14 +95,14 @@ def sql(
         if discoverable:
             raise QueryError("of several tables no values are found in the data: declare them", culprit=discoverable)
         return _of_tables(vault, text, loss=loss, confidence=confidence, retry_key=retry_key)
-    from sfumato.query.select_statement import parse
+    from sfumato.query.statements.select_statement import parse
 
     parsed = parse(text, vault.domain, discoverable=discoverable)
     return ask(vault, parsed, loss=loss, confidence=confidence, retry_key=retry_key)
 
 
 def _of_tables(vault: object, text: str, *, loss: Loss, confidence: Number, retry_key: str | None) -> Answer:
-    from sfumato.query.table_statement import parse_tables
+    from sfumato.query.statements.table_statement import parse_tables
     from sfumato.vault.schema_vault import SchemaVault
 
     if not isinstance(vault, SchemaVault):
@@ -118,7 +120,7 @@ def view(vault: SchemaVault, text: str) -> Vault:
     Raises:
         QueryError: the statement is outside the grammar, with its place.
     """
-    from sfumato.query.table_statement import parse_view
+    from sfumato.query.statements.table_statement import parse_view
 
     return vault.over(parse_view(text, vault.schema))
 

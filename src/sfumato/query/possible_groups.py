@@ -27,7 +27,7 @@ from sfumato.domain.predicate import All, Among, Any, CodeRanges, Fold, Not, Pre
 from sfumato.domain.unit_views import Declared
 from sfumato.domain.view import BoundedView, Computed, Filter, Join, OverSource, PerUnit, Taken, View
 from sfumato.errors import QueryError
-from sfumato.query.three_valued import normal
+from sfumato.query.statements.three_valued_logic import normal
 
 _MOST_WORK = 1 << 32  # cells, for parts that are looked at together: less than a second
 _LEAF = 1 << 19  # cells that take as long as one comparison

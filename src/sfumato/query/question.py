@@ -19,7 +19,7 @@ from sfumato.domain.view import BoundedView
 from sfumato.domain.view_words import describe_condition, left_out, may_cut
 from sfumato.errors import QueryError, counted
 from sfumato.query.aggregates import Aggregate, Average, Count, Distinct, Quantile, Total
-from sfumato.query.three_valued import normal
+from sfumato.query.statements.three_valued_logic import normal
 
 if TYPE_CHECKING:
     import numpy as np
@@ -106,7 +106,7 @@ class Query:
                 a row which meets the condition.
         """
         if isinstance(self.where, str):
-            from sfumato.query.sql_condition import read_condition
+            from sfumato.query.statements.sql_condition import read_condition
 
             return replace(self, where=read_condition(self.where, domain)).check(domain)
         by = _checked_groups(self, domain)

@@ -28,8 +28,8 @@ from sfumato.query.answer import NoisyValue
 from sfumato.query.ask import CONFIDENCE
 from sfumato.query.question import count
 from sfumato.vault.interface import Mechanisms, Payload, Request, VaultInterface, refuse_no_vault
+from sfumato.vault.measurables import IntegerArray, Weighted, cells
 from sfumato.vault.mechanisms import noises
-from sfumato.vault.questions import IntegerArray, Weighted, cells
 from sfumato.vault.release import Release
 
 CONSTANT = "(constant)"

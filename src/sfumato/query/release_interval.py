@@ -37,7 +37,7 @@ from sfumato.query.ask import CONFIDENCE
 from sfumato.query.direct_estimate import ProjectedCounts, Term, estimate, term_weights
 from sfumato.query.distance_bound import DistanceBound, distance_bound
 from sfumato.query.question import Query, count, refuse_no_query
-from sfumato.vault.reach import reach_of
+from sfumato.vault.contribution import reach_of
 
 _MOST_CELLS = 1 << 24  # codes of the attributes that are asked about, together
 _PAIR = 2
@@ -229,7 +229,7 @@ def _term(asked: Asked, sign: int, domain: Domain) -> Term:
 
 def _query(asked: object, domain: Domain) -> Query:
     if isinstance(asked, str):
-        from sfumato.query.select_statement import parse
+        from sfumato.query.statements.select_statement import parse
 
         return parse(asked, domain)
     refuse_no_query(asked)

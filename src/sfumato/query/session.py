@@ -30,7 +30,7 @@ from sfumato.query.ask import ask, price
 from sfumato.query.plan import plan
 from sfumato.query.question import Query, refuse_no_query
 from sfumato.vault.interface import Mechanisms, Payload, Request, VaultInterface, refuse_no_vault
-from sfumato.vault.questions import Marginal
+from sfumato.vault.measurables import Marginal
 from sfumato.vault.release import Release
 from sfumato.vault.release import loss_json as loss_in_words
 from sfumato.workload import Workload

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from sfumato.evaluate.families.family_evaluation import RELEASE, EdgeResult, FamilyResult
+from sfumato.evaluate.linked.family_evaluation import RELEASE, EdgeResult, FamilyResult
 from sfumato.report.page import PALETTE, Chart, Page, Plot, Row, ShownTable, over, sized
 
 _BARS = 40  # sizes that are drawn; larger ones come together in the last
@@ -90,7 +90,7 @@ def _attacks(found: FamilyResult) -> ShownTable:
 
 
 def _rows(read: Mapping[str, object]) -> ShownTable:
-    from sfumato.evaluate.families.family_tables import RowsRead
+    from sfumato.evaluate.linked.family_tables import RowsRead
 
     rows: list[Row] = []
     for name, each in read.items():

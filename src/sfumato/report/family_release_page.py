@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sfumato.report.page import Page, Row, ShownTable, shown_to
-from sfumato.synthesize.families.family_codebook import (
+from sfumato.synthesize.linked.linked_codebook import (
     UNITS_TEXT,
     family_column_rows,
     family_facts,

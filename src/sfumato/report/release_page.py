@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from sfumato.errors import counted
 from sfumato.report.page import Page, Section, ShownTable, shown_to
-from sfumato.synthesize.codebook import PAIRS_TEXT, crossed, facts
-from sfumato.synthesize.codebook_lines import FOLDED_TEXT, group_lines, seen, value_lines
+from sfumato.synthesize.codebook.codebook import PAIRS_TEXT, crossed, facts
+from sfumato.synthesize.codebook.codebook_lines import FOLDED_TEXT, group_lines, seen, value_lines
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from sfumato.synthesize.codebook import Codebook, PairEntry
-    from sfumato.synthesize.codebook_lines import ColumnEntry, ValueLine
+    from sfumato.synthesize.codebook.codebook import Codebook, PairEntry
+    from sfumato.synthesize.codebook.codebook_lines import ColumnEntry, ValueLine
 
 _MOST_BARS = 40  # with labels and error bars of their own; more are drawn as a line in a band
 _MOST_DRAWN = 500  # columns

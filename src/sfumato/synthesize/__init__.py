@@ -3,8 +3,8 @@
 from sfumato.domain.related_tables import ChildTable
 from sfumato.synthesize.auto import Synthesizer, auto, options, without_delta
 from sfumato.synthesize.binning import private_edges
-from sfumato.synthesize.codebook import Codebook, read_codebook
-from sfumato.synthesize.families import RelatedRelease, load_related, related, related_without_delta, save_related
+from sfumato.synthesize.codebook.codebook import Codebook, read_codebook
+from sfumato.synthesize.linked import RelatedRelease, load_related, related, related_without_delta, save_related
 from sfumato.synthesize.marginal_selection import Limits
 from sfumato.synthesize.methods import SYNTHESIZERS
 from sfumato.synthesize.methods.aim import aim

@@ -18,7 +18,7 @@ from sfumato.errors import QueryError
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Loss
 from sfumato.vault.interface import Mechanisms, Request, VaultInterface, refuse_no_vault
-from sfumato.vault.value_questions import Bins
+from sfumato.vault.value_measurables import Bins
 
 LEVELS = 5
 BRANCHES = 4

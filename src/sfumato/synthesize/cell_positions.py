@@ -24,8 +24,8 @@ from sfumato.domain import Domain, Integer, Real
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.vault.interface import Mechanisms
-from sfumato.vault.questions import Measurement
-from sfumato.vault.value_questions import Positions
+from sfumato.vault.measurables import Measurement
+from sfumato.vault.value_measurables import Positions
 
 SHARE = Fraction(1, 100)
 """Share of the loss for the positions of all attributes of wide cells together; nothing where there are none."""

@@ -36,10 +36,10 @@ from sfumato.synthesize.cell_positions import Position
 from sfumato.synthesize.graphical import Graphical, Measured
 from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal, RowTotal, dividing
 from sfumato.synthesize.structural_zeros import Zeros, barred, kinds
+from sfumato.vault.contribution import Groups, reach_of
 from sfumato.vault.interface import Mechanisms
+from sfumato.vault.measurables import Marginal, Measurement, StoredMarginal, check_size
 from sfumato.vault.mechanisms import noises
-from sfumato.vault.questions import Marginal, Measurement, StoredMarginal, check_size
-from sfumato.vault.reach import Groups, reach_of
 
 COUNT_SHARE = Fraction(1, 200)  # a rough count to plan with; the one released uses the sums of one-way tables as well
 _MOST_SHARE = 0.5

@@ -32,7 +32,7 @@ from sfumato.synthesize.budget_allocation import Division
 from sfumato.synthesize.initial_marginals import FittedState
 from sfumato.synthesize.structural_zeros import Zeros
 from sfumato.vault.interface import Mechanisms
-from sfumato.vault.questions import Distance, Marginal, Measurement
+from sfumato.vault.measurables import Distance, Marginal, Measurement
 from sfumato.workload.counting_queries import Marginals
 
 _CHUNK_CELLS = 1 << 22  # 32 MiB of exact counts at a time behind the mechanisms

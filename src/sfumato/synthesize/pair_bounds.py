@@ -20,7 +20,7 @@ from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.marginal_selection import comparable
 from sfumato.synthesize.product import read_back
 from sfumato.vault.interface import Mechanisms
-from sfumato.vault.questions import Distance
+from sfumato.vault.measurables import Distance
 
 PART = Fraction(3, 100)
 """Share of a release's loss that the distances take."""

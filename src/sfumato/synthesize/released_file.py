@@ -34,8 +34,8 @@ from sfumato.model.noisy_table import (
 from sfumato.model.row_sampling import CodeArray
 from sfumato.strict_documents import read_yaml
 from sfumato.synthesize import pair_bounds
-from sfumato.synthesize.codebook import KEY, Codebook, CodebookFile, open_codebook
-from sfumato.synthesize.codebook_entries import measured_tables
+from sfumato.synthesize.codebook.codebook import KEY, Codebook, CodebookFile, open_codebook
+from sfumato.synthesize.codebook.codebook_entries import measured_tables
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.product import Model, codes_of, read_back
 from sfumato.vault.interface import decode, encode

@@ -12,8 +12,8 @@ from sfumato.domain import Domain
 from sfumato.errors import InputError, LossError
 from sfumato.privacy.loss import Epsilon, Loss, Rho, plain
 from sfumato.vault.interface import Mechanisms
+from sfumato.vault.measurables import Marginal
 from sfumato.vault.mechanisms import MANY_ROWS, noises
-from sfumato.vault.questions import Marginal
 
 _WIDEST = 10**7  # rows: where noise adds or takes away more, a sample of so many rows takes minutes and says nothing
 

@@ -19,8 +19,8 @@ from sfumato.errors import InputError, SfumatoError
 from sfumato.model.noisy_table import NoisyDistance, NoisyTable
 from sfumato.model.row_sampling import CodeArray, generator
 from sfumato.strict_documents import read_yaml
-from sfumato.synthesize.codebook import Codebook
-from sfumato.synthesize.codebook_entries import codebook_of
+from sfumato.synthesize.codebook.codebook import Codebook
+from sfumato.synthesize.codebook.codebook_entries import codebook_of
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.product import DrawnRows, Model, Product, filled, refuse_large
 from sfumato.synthesize.released_file import metadata

@@ -29,7 +29,7 @@ from sfumato.synthesize.initial_marginals import LEAST_VARIANCE, FittedState
 from sfumato.synthesize.marginal_selection import Table, offered
 from sfumato.synthesize.structural_zeros import KIND
 from sfumato.vault.interface import Mechanisms
-from sfumato.vault.questions import Measurement, Weighted
+from sfumato.vault.measurables import Measurement, Weighted
 
 SHARE = Fraction(1, 20)
 """Of what is left of the loss after the one-way marginals: for the totals by all other attributes together."""

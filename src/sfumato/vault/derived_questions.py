@@ -26,7 +26,8 @@ from sfumato.domain.related_tables import DerivedTable
 from sfumato.engine.exact import Exact, reveal
 from sfumato.engine.port import Counts, Encoded
 from sfumato.errors import QueryError, SizeError
-from sfumato.vault.questions import (
+from sfumato.vault.contribution import Groups
+from sfumato.vault.measurables import (
     ExactTable,
     IntegerArray,
     Measurable,
@@ -39,7 +40,6 @@ from sfumato.vault.questions import (
     public_integers,
     shape_of,
 )
-from sfumato.vault.reach import Groups
 
 _MOST_UNITS = 1 << 40
 _LARGEST = 1 << 62
@@ -64,7 +64,7 @@ class DerivedMarginal(ExactTable):
         return None
 
     def check(self, domain: Domain) -> None:
-        """See :class:`sfumato.vault.questions.Measurable`."""
+        """See :class:`sfumato.vault.measurables.Measurable`."""
         refuse_other_table(self.of, domain)
         named_once(self.attributes)
         coarse_cells(self.of.domain, self.attributes, self.groups)
@@ -74,16 +74,16 @@ class DerivedMarginal(ExactTable):
         return self.of.whole, self.of.whole**2
 
     def canonical(self) -> dict[str, Any]:
-        """See :class:`sfumato.vault.questions.Measurable`."""
+        """See :class:`sfumato.vault.measurables.Measurable`."""
         own = {"attributes": list(self.attributes), "groups": groups_json(self.groups)}
         return {"kind": "derived marginal", "of": derived_json(self.of), **own}
 
     def table(self) -> DerivedMarginal:
-        """See :class:`sfumato.vault.questions.Measurable`: without groups."""
+        """See :class:`sfumato.vault.measurables.Measurable`: without groups."""
         return self if self.groups is None else DerivedMarginal(self.of, self.attributes)
 
     def finish(self, domain: Domain, table: Counts) -> Counts:
-        """See :class:`sfumato.vault.questions.Measurable`."""
+        """See :class:`sfumato.vault.measurables.Measurable`."""
         del domain
         return coarsen(table, shape_of(self.of.domain, self.attributes), self.groups)
 
@@ -134,7 +134,7 @@ class DerivedDistance(Measurable):
     groups: Groups | None = None
 
     def check(self, domain: Domain) -> None:
-        """See :class:`sfumato.vault.questions.Measurable`."""
+        """See :class:`sfumato.vault.measurables.Measurable`."""
         refuse_other_table(self.of, domain)
         named_once(self.attributes)
         size = coarse_cells(self.of.domain, self.attributes, self.groups)
@@ -147,16 +147,16 @@ class DerivedDistance(Measurable):
         return self.of.whole, self.of.whole**2
 
     def canonical(self) -> dict[str, Any]:
-        """See :class:`sfumato.vault.questions.Measurable`."""
+        """See :class:`sfumato.vault.measurables.Measurable`."""
         own = {"attributes": list(self.attributes), "groups": groups_json(self.groups)}
         return {"kind": "derived distance", "of": derived_json(self.of), **own, "reference": digest(self.reference)}
 
     def table(self) -> DerivedMarginal:
-        """See :class:`sfumato.vault.questions.Measurable`."""
+        """See :class:`sfumato.vault.measurables.Measurable`."""
         return DerivedMarginal(self.of, self.attributes)
 
     def finish(self, domain: Domain, table: Counts) -> Counts:
-        """See :class:`sfumato.vault.questions.Measurable`."""
+        """See :class:`sfumato.vault.measurables.Measurable`."""
         del domain
         counts = coarsen(table, shape_of(self.of.domain, self.attributes), self.groups)
         distance: Counts = np.abs(counts - self.reference).sum(keepdims=True)

@@ -11,7 +11,7 @@ from sfumato.engine.cell_statements import check_condition
 from sfumato.engine.exact import Exact
 from sfumato.engine.port import Counts, Encoded
 from sfumato.errors import QueryError
-from sfumato.vault.questions import ExactTable, where_json
+from sfumato.vault.measurables import ExactTable, where_json
 
 _MOST_DROPPED = 10**6
 
@@ -31,7 +31,7 @@ class Dropped(ExactTable):
     encoded_rows: ClassVar[bool] = False
 
     def check(self, domain: Domain) -> None:
-        """See :class:`sfumato.vault.questions.Measurable`."""
+        """See :class:`sfumato.vault.measurables.Measurable`."""
         if domain.unit.column is None:
             raise QueryError("every row is a unit of its own here, so none is dropped by a bound", culprit=self)
         if isinstance(self.most, bool) or not isinstance(self.most, int) or not 0 < self.most <= _MOST_DROPPED:
@@ -46,7 +46,7 @@ class Dropped(ExactTable):
         return self.most, self.most**2
 
     def canonical(self) -> dict[str, Any]:
-        """See :class:`sfumato.vault.questions.Measurable`."""
+        """See :class:`sfumato.vault.measurables.Measurable`."""
         return {"kind": "dropped", "most": self.most, "where": where_json(self.where)}
 
     @property

@@ -16,8 +16,8 @@ from sfumato.domain import Domain, Integer
 from sfumato.domain.predicate import All, Among, Predicate, holds_at_cells, named
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import Counts, Encoded
-from sfumato.vault.questions import ExactTable, Marginal, Measurable, cells, shape_of
-from sfumato.vault.value_questions import Bins
+from sfumato.vault.measurables import ExactTable, Marginal, Measurable, cells, shape_of
+from sfumato.vault.value_measurables import Bins
 
 CUBE_CELLS = 1 << 18  # counters of one table: more cost longer to sum than a pass over the rows is worth
 _KEPT_BYTES = 1 << 27  # of one encoded table: an adaptive method asks about the same marginals again and again

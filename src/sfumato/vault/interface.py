@@ -21,7 +21,7 @@ from sfumato.domain import Domain
 from sfumato.errors import InputError, LedgerError
 from sfumato.privacy.loss import Charge, EpsilonDelta, Loss
 from sfumato.strict_documents import read_json
-from sfumato.vault.questions import Counting, IntegerArray, Measurable, Measurement, StoredMarginal
+from sfumato.vault.measurables import Counting, IntegerArray, Measurable, Measurement, StoredMarginal
 from sfumato.vault.scores import Scores
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Loss, total
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from sfumato.privacy.selection import Exponential, StabilityThreshold
 from sfumato.vault.exact_tables import ExactAnswers
-from sfumato.vault.questions import (
+from sfumato.vault.measurables import (
     Counting,
     IntegerArray,
     Marginal,

@@ -12,8 +12,8 @@ from sfumato.domain import Unit
 from sfumato.domain.related_tables import RelatedTables
 from sfumato.domain.table_schema import Schema, SchemaTable, load_schema
 from sfumato.domain.view import BoundedView
-from sfumato.engine.joined import JoinedTables, open_tables_with_content
 from sfumato.engine.port import Encoded
+from sfumato.engine.views.joined import JoinedTables, open_tables_with_content
 from sfumato.errors import LedgerError, QueryError
 from sfumato.ledger import Account
 from sfumato.ledger.data_versions import UNDECLARED

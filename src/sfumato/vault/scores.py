@@ -18,7 +18,8 @@ from sfumato.errors import QueryError, SizeError
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import plain
 from sfumato.privacy.selection import Exponential
-from sfumato.vault.questions import (
+from sfumato.vault.contribution import reach_of
+from sfumato.vault.measurables import (
     Counting,
     Distance,
     IntegerArray,
@@ -28,8 +29,7 @@ from sfumato.vault.questions import (
     public_integers,
     where_json,
 )
-from sfumato.vault.reach import reach_of
-from sfumato.vault.value_questions import Bins, edges_json
+from sfumato.vault.value_measurables import Bins, edges_json
 
 _FINEST_PROBABILITY = 10**6
 _MOST_CELLS = 1 << 26

@@ -17,8 +17,8 @@ from sfumato.privacy.entropy import SIMULATED, SimulatedEntropy
 from sfumato.privacy.loss import NOTHING, Charge, Loss
 from sfumato.vault.exact_tables import ExactAnswers
 from sfumato.vault.interface import Mechanisms, Payload, Request, Settled, decode, encode
+from sfumato.vault.measurables import StoredMarginal
 from sfumato.vault.mechanisms import PrivacyFilter, TableMechanisms
-from sfumato.vault.questions import StoredMarginal
 from sfumato.vault.release import guarantee_text, loss_json
 
 

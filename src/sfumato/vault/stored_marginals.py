@@ -16,8 +16,8 @@ from sfumato.errors import SfumatoError
 from sfumato.ledger import StoredAnswer
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho
 from sfumato.vault.interface import decode
+from sfumato.vault.measurables import Marginal, StoredMarginal
 from sfumato.vault.mechanisms import noises
-from sfumato.vault.questions import Marginal, StoredMarginal
 
 STORED = (("query", "tally"), ("vault", "measure"))
 """Families and methods whose answers are noisy tables, each under its place among the questions."""

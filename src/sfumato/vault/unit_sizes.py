@@ -11,7 +11,7 @@ from sfumato.domain.unit import SizeOf
 from sfumato.engine.exact import Exact
 from sfumato.engine.port import Counts, Encoded
 from sfumato.errors import QueryError
-from sfumato.vault.questions import ExactTable
+from sfumato.vault.measurables import ExactTable
 
 _MOST_BINS = 1000
 
@@ -32,7 +32,7 @@ class UnitSizes(ExactTable):
     encoded_rows: ClassVar[bool] = False
 
     def check(self, domain: Domain) -> None:
-        """See :class:`sfumato.vault.questions.Measurable`."""
+        """See :class:`sfumato.vault.measurables.Measurable`."""
         if domain.unit.column is None:
             raise QueryError("every row is a unit of its own here: each has one row", culprit=self)
         for name in self.of.by:
@@ -47,7 +47,7 @@ class UnitSizes(ExactTable):
         return 1, 1
 
     def canonical(self) -> dict[str, Any]:
-        """See :class:`sfumato.vault.questions.Measurable`."""
+        """See :class:`sfumato.vault.measurables.Measurable`."""
         by = {"by": list(self.of.by), "of": "cells" if self.of.cells else "rows"} if self.of.by else {}
         return {"kind": "unit-sizes", "starts": list(self.starts), **by}
 

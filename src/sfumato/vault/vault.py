@@ -29,8 +29,8 @@ from sfumato.privacy.loss import Charge, EpsilonDelta, Loss
 from sfumato.privacy.selection import StabilityThreshold
 from sfumato.vault.exact_tables import ExactAnswers
 from sfumato.vault.interface import Mechanisms, Payload, Request, Settled, decode, encode
+from sfumato.vault.measurables import Measurable, Measurement, StoredMarginal, questions_json
 from sfumato.vault.mechanisms import PrivacyFilter, TableMechanisms, noises, selection, selection_charge
-from sfumato.vault.questions import Measurable, Measurement, StoredMarginal, questions_json
 from sfumato.vault.release import charged_text, cost, guarantee_text, loss_json
 from sfumato.vault.scores import Scores
 from sfumato.vault.stored_marginals import REUSED, REUSING, STORED, stored_marginals

@@ -20,7 +20,7 @@ from sfumato.arguments import expect
 from sfumato.domain import Domain
 from sfumato.errors import QueryError, SizeError
 from sfumato.model.factor import FloatArray
-from sfumato.vault.questions import Counting
+from sfumato.vault.measurables import Counting
 
 MOST_MATRIX_CELLS = 1 << 27  # 1 GiB where they are multiplied as floats
 _MOST_RANGES = 1 << 24

@@ -26,8 +26,8 @@ from sfumato.errors import SizeError
 from sfumato.model.factor import FloatArray
 from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import Loss
+from sfumato.vault.measurables import Marginal, Measurable, Weighted
 from sfumato.vault.mechanisms import noises
-from sfumato.vault.questions import Marginal, Measurable, Weighted
 from sfumato.workload.counting_queries import Workload, refuse_no_workload
 
 IDENTITY = "identity"

@@ -8,7 +8,7 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import SizeError
 from sfumato.evaluate.attacks.answer_attacks import averaging, differencing, linear_reconstruction
 from sfumato.privacy.loss import Epsilon
-from sfumato.vault.questions import Counting
+from sfumato.vault.measurables import Counting
 from sfumato.vault.simulated import SimulatedVault
 
 PEOPLE = 100

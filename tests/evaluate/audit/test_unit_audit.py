@@ -13,7 +13,7 @@ from tests.families import VILLAGE, Family, frames, related
 
 from sfumato.domain.related_tables import WHOLE
 from sfumato.engine.exact import reveal
-from sfumato.engine.joined import open_tables
+from sfumato.engine.views.joined import open_tables
 from sfumato.errors import InputError
 from sfumato.evaluate.audit.audit import Finding, audit
 from sfumato.evaluate.audit.unit_audit import gaussian_unit_subject, unit_subject

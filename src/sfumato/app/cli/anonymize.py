@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sfumato.app.api.methods import AnonymizationMethod, CountOption, CutOption, MissingValues
 from sfumato.app.cli.conventions import (
     AnalystOption,
     CreateOption,
@@ -39,7 +40,6 @@ from sfumato.app.cli.conventions import (
     working,
 )
 from sfumato.app.cli.schema_options import PerOption, SchemaOption, TableView, UnitRowsOption, ViewOption, read_view
-from sfumato.app.requests.methods import AnonymizationMethod, CountOption, CutOption, MissingValues
 from sfumato.errors import InputError, counted
 
 if TYPE_CHECKING:
@@ -107,8 +107,8 @@ def anonymize(
 
     No differential privacy: what is promised holds against the attacker that the statement names.
     """
-    from sfumato.app.requests.fields import filled
-    from sfumato.app.requests.releases import AnonymizeRequest
+    from sfumato.app.api.fields import filled
+    from sfumato.app.api.releases import AnonymizeRequest
     from sfumato.domain.hierarchy.levels import read_folder
 
     ready(out, overwrite=overwrite)
@@ -268,7 +268,7 @@ def apply(
 ) -> None:
     """Rewrite new rows as a saved recoding says; classes too small among the new rows are suppressed."""
     from sfumato import anonymize as methods
-    from sfumato.app.requests.releases import kept_columns
+    from sfumato.app.api.releases import kept_columns
 
     ready(out, overwrite=overwrite)
     refuse_raw(view, [*names(keep), *(keep_anyway or [])])

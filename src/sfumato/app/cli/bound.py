@@ -86,7 +86,7 @@ def bound(
     of so many cells; with --per also of bounds on the rows in one group, and on the groups that a person is in.
     Nothing is changed: write the bounds into the domain, or let --out write a draft with them.
     """
-    from sfumato.app.requests.fields import LossFields, filled
+    from sfumato.app.api.fields import LossFields, filled
     from sfumato.domain import GroupBound, Unit, dump, load
     from sfumato.query import suggest_bound
     from sfumato.vault.release import save_text
@@ -136,7 +136,7 @@ def bounded_view(schema: Path | None, of: str | None, view: Path | None) -> Tabl
         QueryError: the statement is outside the grammar, or its rows belong to nobody.
     """
     from sfumato.domain.view import PerUnit
-    from sfumato.query.table_statement import parse_view
+    from sfumato.query.statements.table_statement import parse_view
 
     if schema is None:
         read_view(schema, view)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.app.requests.methods import EXACT_FIGURES
+from sfumato.app.api.methods import EXACT_FIGURES
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:
@@ -178,8 +178,8 @@ class Source:
 
     def schema(self, schema: Schema, *, first: Loss | None) -> SchemaVault:
         """Open several tables; ``domain`` is the file of their schema, beside which the ledger lies."""
-        from sfumato.engine.joined import open_tables_with_content
         from sfumato.engine.table_files import shown
+        from sfumato.engine.views.joined import open_tables_with_content
         from sfumato.vault.schema_vault import SchemaVault
 
         schema.refuse_draft()
@@ -191,7 +191,7 @@ class Source:
 
     def _ledger(self, first: Loss | None) -> DeferredLedger:
         """The ledger, which the first release opens, and makes if need be."""
-        from sfumato.app.requests.fields import limit_of
+        from sfumato.app.api.fields import limit_of
         from sfumato.ledger import DeferredLedger
         from sfumato.vault.vault_opening import beside
 

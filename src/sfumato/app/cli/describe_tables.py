@@ -12,7 +12,7 @@ from sfumato.extras import require
 
 def describe_tables(folder: Path, *, html: Path | None, markdown: Path | None, overwrite: bool, as_json: bool) -> None:
     """Say what the tables of a folder are."""
-    from sfumato.synthesize.families.family_codebook import STATEMENT, family_lines, read_family_codebook
+    from sfumato.synthesize.linked.linked_codebook import STATEMENT, family_lines, read_family_codebook
     from sfumato.synthesize.synthetic import STATED_BY_A_FILE
     from sfumato.vault.release import save_text
 
@@ -42,8 +42,8 @@ def write_page(folder: Path, book: Mapping[str, Any], html: Path, *, overwrite: 
 
 def _described(book: Mapping[str, Any]) -> str:
     """A codebook for a terminal; nothing in it can move the cursor."""
-    from sfumato.synthesize.codebook import printable
-    from sfumato.synthesize.families.family_codebook import (
+    from sfumato.synthesize.codebook.codebook import printable
+    from sfumato.synthesize.linked.linked_codebook import (
         UNITS_TEXT,
         family_column_rows,
         family_facts,

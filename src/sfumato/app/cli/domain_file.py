@@ -48,7 +48,7 @@ def draft(
     somebody has replaced what the data says by what is publicly known, and accepted it. It also says how a CSV file
     is written, and every command that is given the domain reads the file so.
     """
-    from sfumato.engine.domain_fit import draft_domain
+    from sfumato.engine.description.domain_fit import draft_domain
     from sfumato.engine.open import open_table
     from sfumato.engine.table_files import shown
     from sfumato.strict_documents import write_yaml
@@ -90,7 +90,7 @@ def accept(
     """
     from sfumato.domain import load
     from sfumato.domain.document import accept as accepted
-    from sfumato.engine.domain_fit import risks
+    from sfumato.engine.description.domain_fit import risks
     from sfumato.engine.open import open_table
     from sfumato.vault.release import save_text
 
@@ -132,7 +132,7 @@ def check(
     if table is not None:
         from dataclasses import asdict
 
-        from sfumato.engine.domain_fit import domain_fit, dropped_rows
+        from sfumato.engine.description.domain_fit import domain_fit, dropped_rows
         from sfumato.engine.open import open_table
         from sfumato.engine.table_files import shown
 

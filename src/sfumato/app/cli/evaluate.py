@@ -259,7 +259,7 @@ def audit(
 
     All honest mechanisms of one run pass together with probability 0.999.  To pass proves nothing.
     """
-    from sfumato.app.requests.fields import loss_of
+    from sfumato.app.api.fields import loss_of
     from sfumato.evaluate.audit.audit import audit_all, subject_from_text
     from sfumato.evaluate.audit.shipped import chosen, subjects
     from sfumato.privacy.entropy import OsEntropy

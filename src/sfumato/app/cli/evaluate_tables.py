@@ -12,7 +12,7 @@ from sfumato.errors import InputError, counted
 from sfumato.extras import require
 
 if TYPE_CHECKING:
-    from sfumato.evaluate.families.family_evaluation import FamilyResult
+    from sfumato.evaluate.linked.family_evaluation import FamilyResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +33,8 @@ class TablesToJudge:
 def evaluate_tables(given: TablesToJudge, *, overwrite: bool, as_json: bool) -> None:
     """Judge one release of linked tables, a folder, and write a page where one is asked for."""
     from sfumato.domain.table_schema import load_schema
-    from sfumato.evaluate.families.family_evaluation import judge_families
-    from sfumato.evaluate.families.family_tables import orders, read_families
+    from sfumato.evaluate.linked.family_evaluation import judge_families
+    from sfumato.evaluate.linked.family_tables import orders, read_families
     from sfumato.evaluate.released import parse_claim
     from sfumato.evaluate.stated_claims import claim_of_folder, stated_orders
     from sfumato.report.family_page import family_page

@@ -47,7 +47,7 @@ def interval(
     carries its noisy tables, or off the saved model.
     """
     from sfumato.query import interval as of_release
-    from sfumato.synthesize.codebook import printable
+    from sfumato.synthesize.codebook.codebook import printable
     from sfumato.synthesize.synthetic import STATED_BY_A_FILE
 
     if minus_among is not None and minus is None:
@@ -94,7 +94,7 @@ def _asked(statement: str, among: str | None, domain: Domain) -> Query | Share |
     if among is None:
         return statement
     from sfumato.query import Count, Share
-    from sfumato.query.select_statement import parse
+    from sfumato.query.statements.select_statement import parse
 
     query = parse(statement, domain)
     if query.aggregates != (Count(),) or query.by or query.where is None:

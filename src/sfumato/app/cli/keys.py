@@ -15,7 +15,7 @@ from sfumato.errors import InputError
 from sfumato.extras import require
 
 if TYPE_CHECKING:
-    from sfumato.app.http.registry import Registry
+    from sfumato_server.registry import Registry
 
 app = typer.Typer(no_args_is_help=True, help="Keys of a server: issue, rotate, list, revoke.")
 
@@ -51,11 +51,11 @@ def issue(
     """Issue a key and print it, this once: the first steward needs no page for it."""
     if create:
         require("server", "the server")
-        from sfumato.app.http.service import begin
+        from sfumato_server.service import begin
 
         begin(database(ledger))
     with _registry(ledger) as registry:
-        from sfumato.app.http.registry import Scope
+        from sfumato_server.registry import Scope
 
         key, secret = registry.issue(name, Scope(scope.value), timedelta(days=days))
     if not as_json:
@@ -91,7 +91,7 @@ def listed(
 ) -> None:
     """List keys, newest first, without their secrets."""
     with _registry(ledger) as registry:
-        from sfumato.app.http.stewards import found_keys
+        from sfumato_server.stewards import found_keys
 
         keys = [
             {"id": each.id, "name": each.name, "scope": each.scope.value, "expires": f"{each.expires:%Y-%m-%d %H:%M}"}
@@ -116,8 +116,8 @@ def revoke(
 @contextmanager
 def _registry(ledger: str) -> Iterator[Registry]:
     require("server", "the server")
-    from sfumato.app.http.registry import Registry
     from sfumato.ledger.store import Store
+    from sfumato_server.registry import Registry
 
     with closing(Store(database(ledger))) as store:
         store.prepare(create=False)

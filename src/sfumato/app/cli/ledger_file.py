@@ -42,7 +42,7 @@ def create(
     dataset: DatasetOption = "default",
 ) -> None:
     """Create a ledger with its limit, before the first release."""
-    from sfumato.app.requests.fields import limit_of
+    from sfumato.app.api.fields import limit_of
     from sfumato.engine.table_files import shown
     from sfumato.ledger import open_ledger
 
@@ -235,7 +235,7 @@ def cap(
     dataset: DatasetOption = "default",
 ) -> None:
     """Set or lift what one analyst may spend."""
-    from sfumato.app.requests.fields import loss_of
+    from sfumato.app.api.fields import loss_of
 
     if lift and any(part is not None for part in (epsilon, delta, rho)):
         raise InputError("lift the cap, or say with --epsilon, --delta or --rho what it is to be; not both")

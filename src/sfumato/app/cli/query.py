@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from sfumato.query import Answer
     from sfumato.query.aggregates import Expected
     from sfumato.query.question import Query
-    from sfumato.query.table_statement import TableStatement
+    from sfumato.query.statements.table_statement import TableStatement
     from sfumato.vault.vault import Vault
 
 _PLACE = r"^line \d+, column \d+: "  # in a statement that has nothing wrong
@@ -113,8 +113,8 @@ def query(
     A question that was answered before at the same loss returns its stored answer and costs nothing.  With --schema the
     statement joins several tables of a folder or a database.
     """
-    from sfumato.app.requests.fields import LossFields, filled
-    from sfumato.app.requests.queries import AskRequest, CostRequest
+    from sfumato.app.api.fields import LossFields, filled
+    from sfumato.app.api.queries import AskRequest, CostRequest
     from sfumato.privacy.loss import plain
     from sfumato.query import drowned_queries
     from sfumato.vault.release import writable
@@ -226,7 +226,7 @@ def _of_tables(
     schema: Path, statement: str, discover: list[str] | None, *, rows: int | None, per: list[str] | None
 ) -> _Tables:
     """Read a statement over the tables of a schema, under its bounds or others."""
-    from sfumato.query.table_statement import parse_tables
+    from sfumato.query.statements.table_statement import parse_tables
 
     if discover:
         raise InputError("of several tables no values are found in the data: declare them in the schema")
@@ -311,7 +311,7 @@ def regress(
     Intervals count the noise, and those of a population the sample as well.  The same question at the same loss returns
     its stored answer and costs nothing.
     """
-    from sfumato.app.requests.fields import LossFields, filled
+    from sfumato.app.api.fields import LossFields, filled
     from sfumato.query import linear_regression
 
     loss = filled(LossFields, {"epsilon": epsilon, "delta": delta, "rho": rho}).loss()

@@ -23,8 +23,8 @@ from sfumato.extras import require
 
 if TYPE_CHECKING:
     from sfumato.domain.table_schema import Schema, SchemaTable
-    from sfumato.engine.joined import JoinedTables
-    from sfumato.engine.schema_fit import CutRows
+    from sfumato.engine.description.schema_fit import CutRows
+    from sfumato.engine.views.joined import JoinedTables
 
 app = typer.Typer(no_args_is_help=True, help="Describe several tables before anything is released from them.")
 
@@ -52,7 +52,7 @@ def draft_tables(
     says by what is publicly known, and accepted it.  How many rows of a person are kept is left open, and so is which
     tables are public: neither is for a program to read off the data.
     """
-    from sfumato.engine.schema_source import draft_source
+    from sfumato.engine.description.schema_source import draft_source
     from sfumato.engine.table_files import shown
     from sfumato.strict_documents import write_yaml
     from sfumato.vault.release import save_text
@@ -111,7 +111,7 @@ def check_schema(
 ) -> None:
     """Check a schema, and with --tables its keys, how values fit, and what bounds cut: for their owner's eyes only."""
     from sfumato.domain.table_schema import load_schema
-    from sfumato.query.derived_columns import check_derived
+    from sfumato.query.statements.derived_columns import check_derived
 
     schema = load_schema(path)
     check_derived(schema)
@@ -139,9 +139,9 @@ def check_schema(
     if tables is None and view:
         raise InputError("what the bounds of a view cut is counted in the tables: name them by --tables")
     if tables is not None:
-        from sfumato.engine.joined import open_tables
-        from sfumato.engine.schema_fit import schema_fit
+        from sfumato.engine.description.schema_fit import schema_fit
         from sfumato.engine.table_files import shown
+        from sfumato.engine.views.joined import open_tables
 
         with working(f"Reading {shown(tables)}"):
             opened = open_tables(schema, tables)  # keys first, as counts of what does not fit together say little
@@ -166,8 +166,8 @@ def check_schema(
 def _cut(schema: Schema, opened: JoinedTables, views: list[Path]) -> list[CutRows]:
     """What bounds cut of each private table, and of views; tables of a draft that say no bound are left out."""
     from sfumato.app.cli.schema_options import view_text
-    from sfumato.engine.schema_fit import cut_rows
-    from sfumato.query.table_statement import parse_view
+    from sfumato.engine.description.schema_fit import cut_rows
+    from sfumato.query.statements.table_statement import parse_view
 
     bounded = [table.name for table in schema if table.attributes and not table.public and _bounded(schema, table)]
     asked = {name: f'SELECT * FROM "{name}"' for name in bounded} | {str(path): view_text(path) for path in views}  # noqa: S608 - read by our parser, and by no database
@@ -197,8 +197,8 @@ def accept_file(
     """
     from sfumato.domain.schema_acceptance import accept_schema
     from sfumato.domain.table_schema import load_schema
-    from sfumato.engine.schema_fit import schema_risks
-    from sfumato.query.derived_columns import check_derived
+    from sfumato.engine.description.schema_fit import schema_risks
+    from sfumato.query.statements.derived_columns import check_derived
     from sfumato.vault.release import save_text
 
     text, acceptance = accept_schema(path, by=by)

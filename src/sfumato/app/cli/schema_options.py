@@ -74,7 +74,7 @@ class TableView:
         Raises:
             TableError: a table is missing, cannot be read, or its keys are none.
         """
-        from sfumato.engine.joined import open_tables
+        from sfumato.engine.views.joined import open_tables
 
         return open_tables(self.schema, tables).encode(self.view)
 
@@ -87,7 +87,7 @@ def read_schema(path: Path) -> Schema:
             computed.
     """
     from sfumato.domain.table_schema import load_schema
-    from sfumato.query.derived_columns import check_derived
+    from sfumato.query.statements.derived_columns import check_derived
 
     described = load_schema(path)
     described.refuse_draft()
@@ -110,7 +110,7 @@ def read_view(
         return None
     if view is None:
         raise InputError("say which rows of the tables are meant: --view FILE, a SELECT over the tables of --schema")
-    from sfumato.query.table_statement import parse_view
+    from sfumato.query.statements.table_statement import parse_view
 
     described = read_schema(schema)
     found = parse_view(view_text(view), described)

@@ -106,12 +106,12 @@ def serve(
     import os
     import tempfile
 
-    from sfumato.app.http.application import ARRIVAL, LEDGER, Settings, refuse_base, refuse_origin, run
-    from sfumato.app.http.openid import OpenIdSettings, refuse_address
-    from sfumato.app.http.problems import SHARED
-    from sfumato.app.http.service import begin, first_link, register_sample
-    from sfumato.app.http.sources import read_passwords
     from sfumato.app.outbound import outbound
+    from sfumato_server.application import ARRIVAL, LEDGER, Settings, refuse_base, refuse_origin, run
+    from sfumato_server.openid import OpenIdSettings, refuse_address
+    from sfumato_server.problems import SHARED
+    from sfumato_server.service import begin, first_link, register_sample
+    from sfumato_server.sources import read_passwords
 
     base = None if base_url is None else refuse_base(base_url)
     origins = tuple(map(refuse_origin, origin or ()))
@@ -149,7 +149,7 @@ def serve(
         if workers > 1:  # a single worker is this process, which counts in its own memory
             os.environ[SHARED] = shared
         run(
-            "sfumato.app.http.application:application",
+            "sfumato_server.application:application",
             host=host,
             port=port,
             workers=workers,

@@ -46,7 +46,7 @@ from sfumato.extras import require
 
 if TYPE_CHECKING:
     from sfumato.domain import Domain
-    from sfumato.synthesize.codebook import Codebook
+    from sfumato.synthesize.codebook.codebook import Codebook
     from sfumato.synthesize.synthetic import Synthetic
 
 _MOST_LISTED = 20
@@ -168,10 +168,10 @@ def synthesize(
 
     With --schema and a folder as --out: a table of people, and tables of what each of them has, that belong together.
     """
-    from sfumato.app.requests.fields import LossFields, filled
-    from sfumato.app.requests.releases import SynthesizeRequest
+    from sfumato.app.api.fields import LossFields, filled
+    from sfumato.app.api.releases import SynthesizeRequest
     from sfumato.synthesize import NoisyTotal, PublicTotal, drowned_totals
-    from sfumato.synthesize.codebook import codebook_path
+    from sfumato.synthesize.codebook.codebook import codebook_path
     from sfumato.synthesize.product import refuse_large
     from sfumato.vault.release import save_text, writable
 
@@ -281,7 +281,7 @@ def _told(release: Synthetic) -> str:
 
 def _errors(book: Codebook) -> str:
     """The worst of the stated errors of a file, and what has none."""
-    from sfumato.synthesize.codebook import crossed, printable
+    from sfumato.synthesize.codebook.codebook import crossed, printable
 
     known = [column for column in book.columns if column.worst is not None]
     pairs = [pair for pair in book.pairs if pair.worst_of_values is not None]
@@ -329,7 +329,7 @@ def describe(
 
         describe_tables(file, html=html, markdown=markdown, overwrite=overwrite, as_json=as_json)
         return
-    from sfumato.synthesize.codebook import read_codebook
+    from sfumato.synthesize.codebook.codebook import read_codebook
     from sfumato.synthesize.synthetic import STATED_BY_A_FILE
     from sfumato.vault.release import save_text
 
@@ -354,7 +354,7 @@ def describe(
 
 def _described(book: Codebook) -> str:
     """A codebook for a terminal, without its single values; nothing in it can move the cursor."""
-    from sfumato.synthesize.codebook import COLUMNS_TEXT, PAIRS_TEXT, TABLES_TEXT, crossed, facts, printable
+    from sfumato.synthesize.codebook.codebook import COLUMNS_TEXT, PAIRS_TEXT, TABLES_TEXT, crossed, facts, printable
 
     def lines(rows: Iterable[Mapping[str, object]]) -> str:
         every = [{name: printable(v) if isinstance(v, str) else v for name, v in row.items()} for row in rows]
@@ -417,8 +417,8 @@ def sample(
 
     Of a model of linked tables: into a new folder, as many units as were released.
     """
-    from sfumato.synthesize.codebook import codebook_path, printable
-    from sfumato.synthesize.families import is_of_linked_tables
+    from sfumato.synthesize.codebook.codebook import codebook_path, printable
+    from sfumato.synthesize.linked import is_of_linked_tables
     from sfumato.synthesize.synthetic import STATED_BY_A_FILE, load
     from sfumato.vault.release import named, save_text, writable
 
@@ -476,7 +476,7 @@ def _code(domain: Domain, name: str, label: str) -> int:
     labels = domain[name].labels()
     if label not in labels:
         few = labels if len(labels) <= _MOST_LISTED else (*labels[: _MOST_LISTED // 2], "...", labels[-1])
-        from sfumato.synthesize.codebook import printable
+        from sfumato.synthesize.codebook.codebook import printable
 
         raise InputError(f"{name} has no cell {label!r}; it has {len(labels)}: {printable(', '.join(few))}")
     return labels.index(label)

@@ -97,8 +97,8 @@ def synthesize_tables(source: Source, given: TablesToMake, loss: Loss, *, as_jso
     from sfumato.app.cli.schema_options import read_schema
     from sfumato.domain.related_tables import related_tables
     from sfumato.synthesize import NoisyTotal, PublicTotal, related, related_without_delta, save_related
-    from sfumato.synthesize.families.family_codebook import read_family_codebook
-    from sfumato.synthesize.families.family_release import free_folder
+    from sfumato.synthesize.linked.linked_codebook import read_family_codebook
+    from sfumato.synthesize.linked.linked_release import free_folder
 
     if given.html is not None:
         require("plots", "--html")
@@ -142,8 +142,8 @@ def synthesize_tables(source: Source, given: TablesToMake, loss: Loss, *, as_jso
 def sample_tables(model: Path, out: Path, *, copies: int | None, file_format: str, as_json: bool) -> None:
     """Draw linked tables again from a saved model into a new folder, or several."""
     from sfumato.synthesize import load_related
-    from sfumato.synthesize.codebook import printable
-    from sfumato.synthesize.families.family_release import free_folder
+    from sfumato.synthesize.codebook.codebook import printable
+    from sfumato.synthesize.linked.linked_release import free_folder
     from sfumato.synthesize.synthetic import STATED_BY_A_FILE
     from sfumato.vault.release import named
 

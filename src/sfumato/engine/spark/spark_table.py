@@ -34,10 +34,10 @@ from sfumato.engine.cell_statements import condition
 from sfumato.engine.content import Fingerprint, content_name, content_statement
 from sfumato.engine.contingency import COVER_CELLS, CoverCounts, CoverPlan
 from sfumato.engine.csv_file import BLANKS, delimiter, refuse_header
+from sfumato.engine.description.profile import Profiler
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import Encoding, RowEncoding
 from sfumato.engine.port import ROWS, Column, Content, Counts, Profile, Recodable, Recode
-from sfumato.engine.profile import Profiler
 from sfumato.engine.rewriting import SparkRewriting
 from sfumato.engine.spark.spark_session import DIALECT, column, session, stopped, translating
 from sfumato.engine.table_files import CSV_SUFFIXES, PARQUET_SUFFIXES, complete, read_labels, shown, write_batches

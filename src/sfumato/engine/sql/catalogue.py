@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sfumato.engine.schema_draft import DeclaredKeys
+from sfumato.engine.description.schema_draft import DeclaredKeys
 from sfumato.engine.sql.addresses import database_engine
 from sfumato.engine.sql.sql_session import DatabaseSession
 from sfumato.engine.table_files import shown

@@ -30,16 +30,16 @@ from sfumato.engine.bounding import bounded_keys, dropped, kept_rows, kept_rows_
 from sfumato.engine.cell_statements import CellStatements, condition
 from sfumato.engine.content import content_name, content_statement
 from sfumato.engine.contingency import CoverPlan
+from sfumato.engine.description.profile import Profiler
 from sfumato.engine.dialect import Dialect, as_double, number
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import Encoding, RowEncoding
 from sfumato.engine.port import Column, ColumnKind, Content, Counts, Profile, Recodable, Recode
-from sfumato.engine.profile import Profiler
 from sfumato.engine.sql.addresses import database_engine
 from sfumato.engine.sql.sql_dialects import MariaDialect
 from sfumato.engine.sql.sql_session import DatabaseSession
 from sfumato.engine.table_files import read_labels, shown, write_batches
-from sfumato.engine.view_table import FromTables
+from sfumato.engine.views.view_table import FromTables
 from sfumato.errors import EngineError, InputError, TableError
 
 

@@ -20,9 +20,9 @@ from sfumato.domain.domain import numeric
 from sfumato.domain.predicate import Predicate
 from sfumato.model.factor import FloatArray
 from sfumato.query.aggregates.contract import Certainty, Expected
+from sfumato.vault.measurables import Measurable
 from sfumato.vault.mechanisms import Additive
-from sfumato.vault.questions import Measurable
-from sfumato.vault.value_questions import Bins
+from sfumato.vault.value_measurables import Bins
 
 BRANCHES = 16
 LEAVES = BRANCHES**3

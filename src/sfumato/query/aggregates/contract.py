@@ -28,8 +28,8 @@ from sfumato.domain.predicate import Predicate
 from sfumato.errors import LossError
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Number, exact, plain
+from sfumato.vault.measurables import Measurable
 from sfumato.vault.mechanisms import Additive
-from sfumato.vault.questions import Measurable
 
 _DIGITS = 10**12  # of a confidence
 

@@ -18,10 +18,10 @@ from sfumato.query.aggregates.contract import (
     NoisyAnswers,
     Takes,
 )
-from sfumato.query.three_valued import normal
+from sfumato.query.statements.three_valued_logic import normal
+from sfumato.vault.measurables import Marginal, Measurable
 from sfumato.vault.mechanisms import Additive
-from sfumato.vault.questions import Marginal, Measurable
-from sfumato.vault.value_questions import Units
+from sfumato.vault.value_measurables import Units
 
 
 class CountingAggregate(Aggregate):

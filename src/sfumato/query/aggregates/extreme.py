@@ -20,8 +20,8 @@ from sfumato.query.aggregates.contract import (
     NumericAggregate,
     Takes,
 )
+from sfumato.vault.measurables import Measurable
 from sfumato.vault.mechanisms import Additive
-from sfumato.vault.questions import Measurable
 
 
 @dataclass(frozen=True)

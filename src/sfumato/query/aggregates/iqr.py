@@ -19,8 +19,8 @@ from sfumato.query.aggregates.contract import (
     Takes,
 )
 from sfumato.query.aggregates.quantile import Quantile
+from sfumato.vault.measurables import Measurable
 from sfumato.vault.mechanisms import Additive
-from sfumato.vault.questions import Measurable
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ from sfumato.query.aggregates.contract import (
     NumericAggregate,
     Takes,
 )
+from sfumato.vault.measurables import Measurable
 from sfumato.vault.mechanisms import Additive
-from sfumato.vault.questions import Measurable
-from sfumato.vault.value_questions import Moments, Sum
+from sfumato.vault.value_measurables import Moments, Sum
 
 _MOST_STEPS = 10**8  # between zero and the farther bound: what rounding adds is far below any noise of a small loss
 _FINEST = -8  # no unit below 10^-8, which the engines do not take

@@ -23,9 +23,9 @@ from sfumato.query.aggregates.contract import (
     Takes,
 )
 from sfumato.query.aggregates.sums import error_per_row, fixed_point, rounding, steps_between
+from sfumato.vault.measurables import Measurable
 from sfumato.vault.mechanisms import Additive
-from sfumato.vault.questions import Measurable
-from sfumato.vault.value_questions import Moments
+from sfumato.vault.value_measurables import Moments
 
 _MOST_SQUARED_STEPS = 23_000  # between the bounds: the square of one row must fit 29 bits, as the engines ask
 

@@ -51,8 +51,8 @@ from sfumato.synthesize.row_count import PublicTotal, RowTotal, assumed_rows
 from sfumato.synthesize.structural_zeros import Zeros, describe_zeros, refuse_impossible
 from sfumato.synthesize.synthesis_method import Option, PlannedRelease, RankedMethod, SynthesisMethod, Task
 from sfumato.synthesize.synthetic import Synthetic, rows_for
+from sfumato.vault.contribution import reach_of
 from sfumato.vault.interface import Mechanisms, Request, VaultInterface, refuse_no_vault
-from sfumato.vault.reach import reach_of
 from sfumato.workload.counting_queries import Marginals
 
 ROUNDS = ((2, Fraction(2, 5), Fraction(3, 10)), (3, Fraction(1), Fraction(1)))

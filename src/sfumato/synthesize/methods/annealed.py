@@ -45,9 +45,9 @@ from sfumato.synthesize.row_count import RowTotal
 from sfumato.synthesize.structural_zeros import Zeros
 from sfumato.synthesize.synthesis_method import Option, PlannedRelease, RankedMethod, SynthesisMethod, Task
 from sfumato.synthesize.synthetic import Synthetic
+from sfumato.vault.contribution import reach_of
 from sfumato.vault.interface import Mechanisms, VaultInterface
-from sfumato.vault.questions import Distance
-from sfumato.vault.reach import reach_of
+from sfumato.vault.measurables import Distance
 from sfumato.vault.scores import MarginalErrors
 from sfumato.workload.counting_queries import Marginals
 

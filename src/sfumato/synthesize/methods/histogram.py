@@ -34,8 +34,8 @@ from sfumato.synthesize.synthesis_method import (
 )
 from sfumato.synthesize.synthetic import Synthetic, rows_for, tables
 from sfumato.vault.interface import Mechanisms, Request, VaultInterface
+from sfumato.vault.measurables import Marginal
 from sfumato.vault.mechanisms import noises
-from sfumato.vault.questions import Marginal
 from sfumato.workload.counting_queries import MOST_MATRIX_CELLS, Marginals, Workload, as_clique, as_cliques
 from sfumato.workload.matrix_mechanism import StrategyOption, jointly, plan
 

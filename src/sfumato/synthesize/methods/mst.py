@@ -37,9 +37,9 @@ from sfumato.synthesize.row_count import RowTotal
 from sfumato.synthesize.structural_zeros import Zeros, describe_zeros, refuse_impossible
 from sfumato.synthesize.synthesis_method import Option, PlannedRelease, RankedMethod, SynthesisMethod, Task
 from sfumato.synthesize.synthetic import Synthetic, rows_of
+from sfumato.vault.contribution import reach_of
 from sfumato.vault.interface import Mechanisms, Request, VaultInterface
-from sfumato.vault.questions import Distance
-from sfumato.vault.reach import reach_of
+from sfumato.vault.measurables import Distance
 from sfumato.vault.scores import MarginalErrors
 from sfumato.workload.counting_queries import all_marginals
 

@@ -34,8 +34,8 @@ from sfumato.synthesize.synthesis_method import (
 )
 from sfumato.synthesize.synthetic import Synthetic, rows_for
 from sfumato.vault.interface import Mechanisms, Request, VaultInterface
+from sfumato.vault.measurables import Counting
 from sfumato.vault.mechanisms import noises
-from sfumato.vault.questions import Counting
 from sfumato.workload.counting_queries import MOST_MATRIX_CELLS, Workload, counting, refuse_no_workload
 
 MOST_CELLS = 1 << 24

@@ -1,0 +1,257 @@
+"""Questions to a table: the loss, the question itself, what it would cost, and asking it.
+
+What stands at the top of this file needs no engine, so that the client states its questions by the same models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticKnownError, core_schema
+
+from sfumato.app.api.fields import Confidence, LossFields, Name, NumberText, StrictModel
+from sfumato.errors import LossError, QueryError
+from sfumato.privacy.loss import Epsilon, exact
+
+if TYPE_CHECKING:
+    from sfumato.domain import Domain
+    from sfumato.query import Answer
+    from sfumato.query.aggregates import Aggregate, Expected
+    from sfumato.query.question import Query
+    from sfumato.query.statements.three_valued_logic import Condition
+    from sfumato.vault.vault import Vault
+
+LONGEST = 1_000_000
+"""Characters of a statement; the parser refuses longer ones as well."""
+StatementField = Annotated[str, Field(max_length=LONGEST)]
+TruncationField = Annotated[int, Field(ge=1, le=10**6)] | None
+"""Count also what the bound on rows of a unit leaves out, at most so many rows of one unit."""
+
+
+class _AggregateName:
+    """Allows the names of the aggregates.  They are looked up late, so that loading these models loads no numpy."""
+
+    @staticmethod
+    def _names() -> list[str]:
+        from sfumato.query.aggregates import FORMS
+
+        return [form.name for form in FORMS]
+
+    def _check(self, value: str) -> str:
+        try:
+            names = self._names()
+        except ImportError:  # a client without numpy: the server checks the name
+            return value
+        if value not in names:
+            *others, last = map(repr, names)
+            raise PydanticKnownError("literal_error", {"expected": f"{', '.join(others)} or {last}"})
+        return value
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:  # noqa: ANN401
+        """Check the name after its type."""
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """List the names."""
+        return handler(schema) | {"enum": self._names()}
+
+
+class AggregateFields(StrictModel):
+    """One aggregate; ``probability`` belongs to a quantile."""
+
+    aggregate: Annotated[str, _AggregateName()]
+    of: Name | None = None
+    probability: NumberText | None = None
+
+    def read(self) -> Aggregate:
+        """The aggregate."""
+        from sfumato.query.aggregates import FORMS, Takes
+
+        (form,) = (form for form in FORMS if form.name == self.aggregate)
+        if (self.probability is not None) != ("probability" in form.parameters):
+            raise QueryError("a quantile, and nothing else, has a probability")
+        allowed = {Takes.NOTHING: self.of is None, Takes.ATTRIBUTE: True, Takes.NUMBER: self.of is not None}
+        if not allowed[form.takes]:
+            raise QueryError(f"{self.aggregate} needs an attribute, and distinct takes none")
+        given = [] if form.takes is Takes.NOTHING else [self.of]
+        numbers = [] if self.probability is None else [exact(self.probability, name="probability")]
+        return form.make(*given, *numbers)
+
+
+class ConditionFields(StrictModel):
+    """One condition on an attribute; ``values`` are alternatives, and conditions are joined by AND."""
+
+    attribute: Name
+    comparison: Literal["=", "<>", "<", "<=", ">", ">=", "in", "missing", "present"]
+    values: Annotated[list[Annotated[str, Field(max_length=500)] | bool | int | float], Field(max_length=10_000)] = []
+
+    def read(self, domain: Domain) -> Condition:
+        """Where it is true and false."""
+        from sfumato.query.statements.three_valued_logic import Comparison, among, compare, missing
+
+        if self.comparison in ("missing", "present"):
+            if self.values:
+                raise QueryError(f"{self.comparison!r} takes no value")
+            found = missing(domain, self.attribute)
+            return found if self.comparison == "missing" else ~found
+        if not self.values or (self.comparison != "in" and len(self.values) != 1):
+            raise QueryError("a comparison takes one value, and 'in' one or more")
+        wanted = [_literal(value) for value in self.values]
+        if self.comparison == "in":
+            return among(domain, self.attribute, wanted)
+        return compare(domain, self.attribute, Comparison(self.comparison), wanted[0])
+
+
+class QueryFields(StrictModel):
+    """A question without SQL."""
+
+    aggregates: Annotated[list[AggregateFields], Field(min_length=1, max_length=200)]
+    by: Annotated[list[Name], Field(max_length=32)] = []
+    where: Annotated[list[ConditionFields], Field(max_length=64)] = []
+
+    def read(self, domain: Domain, discoverable: tuple[str, ...]) -> Query:
+        """The question."""
+        from sfumato.domain.predicate import All
+        from sfumato.query.question import Query
+
+        parts = tuple(condition.read(domain).true for condition in self.where)
+        return Query(
+            tuple(each.read() for each in self.aggregates),
+            by=tuple(name for name in self.by if name in domain or name not in discoverable),
+            where=All(parts) if parts else None,
+            discovered=tuple(name for name in self.by if name not in domain and name in discoverable),
+        )
+
+
+class AskRequest(StrictModel):
+    """A question, in SQL or as fields, the loss it may cost, and how sure its intervals are to be."""
+
+    sql: StatementField | None = None
+    query: QueryFields | None = None
+    loss: LossFields
+    confidence: Confidence = "0.95"
+    whole: bool = False
+    truncation: TruncationField = None
+
+    def read(self, domain: Domain, discoverable: tuple[str, ...]) -> Query:
+        """The question."""
+        return question(self.sql, self.query, domain, discoverable, truncation=self.truncation)
+
+    def answer(self, vault: Vault, query: Query, *, retry_key: str | None = None) -> Answer:
+        """Ask it: charged before the data is touched."""
+        from sfumato.query import ask
+
+        loss, confidence = self.loss.loss(), self.confidence
+        return self.shown(ask(vault, query, loss=loss, confidence=confidence, retry_key=retry_key))
+
+    def shown(self, found: Answer) -> Answer:
+        """The answer as it is asked for."""
+        from sfumato.query import non_negative_integers
+
+        return non_negative_integers(found) if self.whole else found
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """What a question would cost and how wrong its answers would be; ``cost`` where an error was stated."""
+
+    cost: Epsilon | None
+    expected: tuple[Expected, ...]
+    notes: list[str]
+
+
+class CostRequest(StrictModel):
+    """A question, and either a loss, to be told the error, or an error, to be told the loss."""
+
+    sql: StatementField | None = None
+    query: QueryFields | None = None
+    loss: LossFields | None = None
+    error: NumberText | None = None
+    rows: Annotated[int, Field(ge=1, le=10**15)] | None = None
+    confidence: Confidence = "0.95"
+    truncation: TruncationField = None
+
+    def read(self, domain: Domain, discoverable: tuple[str, ...]) -> Query:
+        """The question."""
+        return question(self.sql, self.query, domain, discoverable, truncation=self.truncation)
+
+    def foresee(self, domain: Domain, query: Query, *, rows: int | None, more: str) -> Foreseen:
+        """What it would cost, or how wrong its answers would be.  Spends nothing and touches no data.
+
+        Args:
+            domain: of the table.
+            query: as :meth:`read` reads it.
+            rows: of the table, where they are public and the request names none.
+            more: what to do where one row in each group was supposed for want of a number.
+
+        Raises:
+            QueryError: neither a loss nor an error is stated, or both.
+        """
+        from sfumato.query.plan import accuracy, cost, drowned_queries
+
+        if (self.loss is None) == (self.error is None):
+            raise QueryError("state a loss, to be told the error, or an error, to be told the loss")
+        rows, confidence = self.rows or rows, self.confidence
+        if self.loss is not None:
+            loss = self.loss.loss()
+            expected = accuracy(domain, query, loss, confidence=confidence, rows=rows)
+            return Foreseen(
+                None, expected, error_notes(expected, more) + list(drowned_queries(domain, query, loss, rows=rows))
+            )
+        assert self.error is not None
+        needed = cost(domain, query, self.error, confidence=confidence, rows=rows)
+        expected = accuracy(domain, query, needed, confidence=confidence, rows=rows)
+        return Foreseen(needed, expected, error_notes(expected, more))
+
+
+def error_notes(expected: Sequence[Expected], more: str) -> list[str]:
+    """What errors mean, where they are not simply in the units of the answer.
+
+    Args:
+        expected: the errors.
+        more: what to do, or what follows, where one row in each group was supposed for want of a number.
+    """
+    found = [
+        f"{each.name}: in rows of rank, not in units of the answer." for each in expected if each.measure == "rank"
+    ]
+    found += [f"{each.name}: supposing one row in each group; {more}." for each in expected if each.measure == "row"]
+    return found + [
+        f"{each.name}: supposing {each.rows:,} rows in each group." for each in expected if each.rows is not None
+    ]
+
+
+def question(
+    sql: str | None,
+    query: QueryFields | None,
+    domain: Domain,
+    discoverable: tuple[str, ...],
+    *,
+    truncation: int | None = None,
+) -> Query:
+    """The question of a request that states it in one of two ways.
+
+    Raises:
+        QueryError: in none or both, or outside the language.
+    """
+    from sfumato.query.statements.select_statement import parse
+
+    if sql is not None and query is None:
+        read = parse(sql, domain, discoverable=discoverable)
+        return (read if truncation is None else replace(read, truncation=truncation)).check(domain)
+    if query is not None and sql is None:
+        return replace(query.read(domain, discoverable), truncation=truncation).check(domain)
+    raise QueryError("state the question once, as sql or as query")
+
+
+def _literal(value: str | float | bool) -> str | bool | Fraction:  # noqa: FBT001
+    if isinstance(value, str | bool):
+        return value
+    try:
+        return exact(value)
+    except LossError:
+        raise QueryError("a number stands here") from None

@@ -1,0 +1,322 @@
+"""Tables to release: synthetic ones and anonymised ones, wherever they are asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
+
+from sfumato.app.api.fields import LossFields, Name, NumberText, StrictModel
+from sfumato.app.api.linked_tables import ChildFields, linked_tables
+from sfumato.app.api.methods import AnonymizationMethod, CountOption, CutOption, MissingValues
+from sfumato.errors import InputError
+
+if TYPE_CHECKING:
+    from sfumato.anonymize import Anonymized, Hierarchy, Keep, Quasi, RowLimit
+    from sfumato.anonymize.criteria import Criterion
+    from sfumato.domain import Domain
+    from sfumato.domain.related_tables import RelatedTables
+    from sfumato.domain.table_schema import Schema
+    from sfumato.synthesize.row_count import RowTotal
+    from sfumato.synthesize.synthesis_method import Task
+    from sfumato.synthesize.synthetic import Synthetic
+    from sfumato.vault.vault import Vault
+    from sfumato.workload.counting_queries import Marginals
+
+_WAY = 2
+_MOST_NAMES = 1000
+_MOST_SECONDS = 86_400
+
+Names = Annotated[list[Name], Field(max_length=_MOST_NAMES)]
+
+
+class SynthesisFields(StrictModel):
+    """A synthetic table to make in the background; or, of a dataset of several, related tables."""
+
+    method: Literal["auto", "histogram", "related"]
+    loss: LossFields
+    attributes: Annotated[list[Name], Field(max_length=64)] = []
+    zeros: Annotated[list[dict[str, Any]], Field(max_length=_MOST_NAMES)] = []
+    reuse: bool = True
+    children: Annotated[list[ChildFields], Field(max_length=64)] = []
+
+    def linked(self, schema: Schema | None) -> RelatedTables:
+        """The tables that belong together, of the method ``related``.
+
+        Raises:
+            InputError: the dataset has one table, or what is for one table was stated, or no such child.
+            DomainError: a child that cannot be as it was stated.
+        """
+        if schema is None:
+            raise InputError("this dataset has one table; related tables are made of a dataset of several")
+        if self.attributes or self.zeros or not self.reuse:
+            raise InputError("related tables take neither attributes nor rules, and use nothing released before")
+        return linked_tables(schema, self.children)
+
+    def read(self, domain: Domain) -> SynthesizeRequest:
+        """The request.
+
+        ``zeros`` are rules for what is impossible, as a file of them has them; ``reuse`` lets AIM use what was released
+        of the same table before.
+
+        Raises:
+            InputError: auto is to take some attributes only, or an attribute is not in the domain.
+            QueryError: rules that do not fit the domain.
+        """
+        from sfumato.synthesize.structural_zeros import read_zeros
+
+        if self.children:
+            raise InputError("children are of related tables; leave them out")
+        if self.method != "auto" and (self.zeros or not self.reuse):
+            raise InputError("a histogram takes no rules and uses nothing that was released before; leave both to auto")
+        if self.zeros:
+            read_zeros(self.zeros, domain)
+        if self.method == "auto" and self.attributes:
+            raise InputError("auto takes all attributes; leave them out, or choose the histogram")
+        for attribute in self.attributes:
+            domain.index(attribute)
+        return SynthesizeRequest(
+            method=self.method,
+            loss=self.loss,
+            marginals=[self.attributes] if self.attributes else [],
+            way=min(_WAY, len(domain)) if self.method == "auto" else None,
+            rules=self.zeros,
+            reuse=self.reuse,
+        )
+
+
+class SynthesizeRequest(StrictModel):
+    """A synthetic table, with everything that a method can be told; what was not given is None or empty."""
+
+    method: Name
+    loss: LossFields
+    marginals: Annotated[list[list[str]], Field(max_length=_MOST_NAMES)] = []
+    way: Annotated[int, Field(ge=1)] | None = None
+    rows: Annotated[int, Field(ge=1)] | None = None
+    rounds: Annotated[int, Field(ge=1)] | None = None
+    zeros: Path | None = None
+    rules: list[dict[str, Any]] = []
+    reuse: bool = True
+    bound_pairs: bool = False
+
+    def refuse_unused(self) -> None:
+        """Refuse what the method has no use for, and marginals that are none, before anything is read.
+
+        Raises:
+            InputError: no such method, or an option that the method ignores, by its name on the command line.
+        """
+        from sfumato.synthesize.auto import method_named, refuse_options
+        from sfumato.synthesize.synthesis_method import Option
+
+        given = {
+            Option.MARGINALS: bool(self.marginals),
+            Option.WAY: self.way is not None,
+            Option.ROUNDS: self.rounds is not None,
+            Option.ZEROS: self.zeros is not None,
+            Option.NO_REUSE: not self.reuse,
+            Option.BOUND_PAIRS: self.bound_pairs,
+        }
+        refuse_options(method_named(self.method), [option for option, is_given in given.items() if is_given])
+        if self.marginals and self.way is not None:
+            raise InputError("--marginals names the marginals and --way means all of a size; give one of them")
+        for clique in self.marginals:
+            if not all(clique) or len(set(clique)) < len(clique):
+                raise InputError(f"--marginals takes different attributes, comma-separated, not {','.join(clique)!r}")
+
+    def workload(self, domain: Domain) -> Marginals:
+        """The marginals named, or all of so many attributes: of a pair, where the domain has as many."""
+        from sfumato.workload.counting_queries import Marginals, all_marginals
+
+        named = tuple(tuple(clique) for clique in self.marginals)
+        return Marginals(cliques=named) if named else all_marginals(self.way or min(_WAY, len(domain)))
+
+    def without_delta(self, domain: Domain) -> tuple[str, ...]:
+        """Return how much less noise a delta would leave at the same epsilon, in sentences; none if it is not much.
+
+        Raises:
+            SfumatoError: what is asked does not fit the domain.
+        """
+        from sfumato import synthesize as methods
+
+        asked = self.workload(domain)
+        return methods.without_delta(
+            domain, loss=self.loss.loss(), total=self._total(), workload=asked, method=self.method
+        )
+
+    def release(self, vault: Vault) -> Synthetic:
+        """Release the table.
+
+        Raises:
+            SfumatoError: as the method says.
+        """
+        from sfumato.synthesize.auto import method_named
+
+        return method_named(self.method).release(vault, self.task(vault.domain))
+
+    def task(self, domain: Domain) -> Task:
+        """Return what the method is told.
+
+        Raises:
+            QueryError, DomainError: rules for impossible combinations that do not fit the domain.
+            InputError: a file of them that cannot be read.
+        """
+        from sfumato.synthesize import Limits
+        from sfumato.synthesize.structural_zeros import load_zeros, read_zeros
+        from sfumato.synthesize.synthesis_method import Task
+
+        rules = read_zeros(self.rules, domain) if self.rules else ()
+        return Task(
+            loss=self.loss.loss(),
+            total=self._total(),
+            workload=self.workload(domain),
+            limits=Limits(earlier=self.reuse, bounds=self.bound_pairs),
+            zeros=rules if self.zeros is None else load_zeros(self.zeros, domain),
+            rounds=self.rounds,
+        )
+
+    def _total(self) -> RowTotal:
+        from sfumato.synthesize import NoisyTotal, PublicTotal
+
+        return NoisyTotal() if self.rows is None else PublicTotal(self.rows)
+
+
+class AnonymizeRequest(StrictModel):
+    """An anonymised table: what ``sfumato anonymize`` takes.
+
+    ``hierarchies`` are documents with ``attribute`` and ``rows``, leaf first and top last; ``criteria`` go beyond
+    k-anonymity and are spelled as on the command line; ``suppression`` is a share, ``suppress_rows`` the same limit
+    in rows; ``keep`` are columns to publish as they are, ``keep_anyway`` those to publish although ``keep`` refuses
+    them; ``seconds`` end optimal or k-member early; ``cut`` says where Mondrian cuts; ``count`` says
+    what criteria count, the units that the domain names or their rows.
+    """
+
+    method: Annotated[AnonymizationMethod, Field(strict=False)]
+    quasi: Annotated[list[Name], Field(min_length=1, max_length=64)]
+    k: Annotated[int, Field(ge=1, le=10**9)]
+    suppression: NumberText | None = None
+    suppress_rows: Annotated[int, Field(ge=0)] | None = None
+    criteria: Annotated[list[Annotated[str, Field(max_length=500)]], Field(max_length=32, default_factory=list)]
+    keep: Annotated[list[Name], Field(max_length=_MOST_NAMES, default_factory=list)]
+    keep_anyway: Annotated[list[Name], Field(max_length=_MOST_NAMES, default_factory=list)]
+    missing: Annotated[MissingValues, Field(strict=False)] = MissingValues.CATEGORY
+    hierarchies: Annotated[list[dict[str, Any]], Field(max_length=64, default_factory=list)]
+    seconds: Annotated[float, Field(ge=0, le=_MOST_SECONDS, allow_inf_nan=False)] | None = None
+    cut: Annotated[CutOption, Field(strict=False)] | None = None
+    count: Annotated[CountOption, Field(strict=False)] = CountOption.UNITS
+
+    def read(self) -> Anonymization:
+        """What is asked of the method, with the hierarchies that the request holds.
+
+        Raises:
+            SfumatoError: what no table could be anonymised by, or the method has no use for.
+        """
+        from sfumato.anonymize import Hierarchy
+
+        hierarchies = {each.attribute: each for each in map(Hierarchy.parse, self.hierarchies)}
+        if len(hierarchies) != len(self.hierarchies) or not set(hierarchies) <= set(self.quasi):
+            raise InputError("give each quasi-identifier one hierarchy at most, and nothing else")
+        return self.read_with(hierarchies)
+
+    def read_with(self, hierarchies: Mapping[str, Hierarchy]) -> Anonymization:
+        """What is asked of the method, with hierarchies that were read elsewhere.
+
+        Raises:
+            SfumatoError: what no table could be anonymised by, or the method has no use for.
+        """
+        from sfumato.anonymize import CountedIn, KAnonymity, Missing, Quasi, RowLimit, parse_criterion
+
+        if self.suppression is not None and self.suppress_rows is not None:
+            raise InputError("say how much may be suppressed as a share or in rows, not both")
+        share = "0" if self.suppression is None else self.suppression
+        missing = Missing(self.missing.value)
+        criteria = [KAnonymity(self.k), *(parse_criterion(text) for text in self.criteria)]
+        if self.count is CountOption.ROWS:
+            criteria = [replace(each, count=CountedIn.ROWS) for each in criteria]
+        wanted = Anonymization(
+            method=self.method,
+            quasi=[Quasi(name=name, hierarchy=hierarchies.get(name), missing=missing) for name in self.quasi],
+            criteria=criteria,
+            suppression=share if self.suppress_rows is None else RowLimit(self.suppress_rows),
+            keep=kept_columns(self.keep, self.keep_anyway),
+            seconds=self.seconds,
+            cut=self.cut,
+        )
+        wanted.refuse_unused()
+        return wanted
+
+
+def kept_columns(keep: Sequence[str], anyway: Sequence[str]) -> tuple[Keep, ...]:
+    """Return the columns to publish as they are; the columns of ``anyway`` skip the check of their content."""
+    from sfumato.anonymize import Keep
+
+    only = tuple(name for name in dict.fromkeys(anyway) if name not in keep)
+    return tuple(Keep(name=name, anyway=name in anyway) for name in (*keep, *only))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Anonymization:
+    """What is asked of a method, read."""
+
+    method: AnonymizationMethod
+    quasi: Sequence[Quasi]
+    criteria: Sequence[Criterion]
+    suppression: str | RowLimit
+    keep: tuple[Keep, ...]
+    seconds: float | None
+    cut: str | None = None
+
+    @property
+    def kept_names(self) -> tuple[str, ...]:
+        """Names of the columns that are published as they are."""
+        return tuple(each.name for each in self.keep)
+
+    def refuse_unused(self) -> None:
+        """Refuse what the method has no use for, before anything is read.
+
+        Raises:
+            InputError: a suppression, criterion, time or cut that the method does not take.
+        """
+        from sfumato.anonymize import RowLimit
+        from sfumato.anonymize.search.lattice import allowed_rows
+
+        method, limit = self.method, self.suppression
+        if isinstance(limit, RowLimit):
+            some = limit.rows > 0
+        else:
+            allowed_rows(limit, 1)  # refuses what is no share
+            some = Fraction(limit) > 0
+        if method in (AnonymizationMethod.MONDRIAN, AnonymizationMethod.K_MEMBER) and some:
+            raise InputError(f"{method} suppresses no row; leave out the suppression", culprit=limit)
+        if method is AnonymizationMethod.K_MEMBER and len(self.criteria) > 1:
+            raise InputError("k-member promises k-anonymity only; use mondrian for further criteria")
+        if method not in (AnonymizationMethod.OPTIMAL, AnonymizationMethod.K_MEMBER) and self.seconds is not None:
+            raise InputError(f"{method} cannot stop early; leave out the seconds", culprit=self.seconds)
+        if method is not AnonymizationMethod.MONDRIAN and self.cut is not None:
+            raise InputError(f"{method} cuts nothing; the cut is for mondrian", culprit=self.cut)
+
+    def release(self, vault: Vault, *, watch: Callable[[str], None] | None = None) -> Anonymized:
+        """Search, journal and hand out; ``watch`` is told what a long search does next."""
+        from sfumato import anonymize as methods
+
+        quasi, criteria, suppression, keep = self.quasi, self.criteria, self.suppression, self.keep
+        match self.method:
+            case AnonymizationMethod.OPTIMAL:
+                extent = methods.Extent(seconds=math.inf if self.seconds is None else self.seconds)
+                return methods.optimal(
+                    vault, quasi=quasi, criteria=criteria, suppression=suppression, keep=keep, extent=extent
+                )
+            case AnonymizationMethod.SAMARATI:
+                return methods.samarati(vault, quasi=quasi, criteria=criteria, suppression=suppression, keep=keep)
+            case AnonymizationMethod.MONDRIAN:
+                cut = methods.Cut.GREEDY if self.cut is None else methods.Cut(self.cut)
+                return methods.mondrian(vault, quasi=quasi, criteria=criteria, keep=keep, cut=cut)
+            case AnonymizationMethod.K_MEMBER:
+                search = methods.Search(seconds=math.inf if self.seconds is None else self.seconds)
+                (k_anonymity,) = criteria
+                assert isinstance(k_anonymity, methods.KAnonymity)
+                return methods.k_member(vault, quasi=quasi, k=k_anonymity, keep=keep, search=search, watch=watch)

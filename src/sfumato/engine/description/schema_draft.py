@@ -1,0 +1,368 @@
+"""A draft of a schema from several tables: whose rows they may be, by names, repeats and the keys a database declares.
+
+It reads the protected tables, so it is marked as a draft and releases refuse it.  Bounds on the rows of a person are
+left out, as they would be facts about people, and so is whether a table without people is public: that is for its
+owner to say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from sfumato.domain import CsvFormat
+from sfumato.engine.description.domain_fit import MOST_VALUES, draft_domain
+from sfumato.engine.description.profile import named_like_people
+from sfumato.engine.port import Column, ColumnKind, Content, Profile, ProtectedTable, Recodable
+from sfumato.errors import InputError, TableError
+
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+_KEY_WORDS = ("id", "key", "no", "nr", "nbr", "number", "code")
+_GENERIC = _KEY_WORDS[:-1]  # names of keys that say nothing of what they are keys of
+_REPEATED = 0.05  # share of the rows of a table that may repeat a key without being taken for no key
+_OF_PEOPLE = 2
+
+
+@dataclass(frozen=True)
+class DeclaredKeys:
+    """What the catalogue of a database says of a table: its key, and columns that hold keys of others."""
+
+    key: str | None
+    links: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class SchemaDraft:
+    """The document of a schema, and what its owner should look at, a sentence each."""
+
+    document: dict[str, Any]
+    remarks: tuple[str, ...]
+
+
+def draft_schema(
+    name: str,
+    tables: Mapping[str, ProtectedTable],
+    *,
+    unit: str | None = None,
+    formats: Mapping[str, CsvFormat | None] | None = None,
+    declared: Mapping[str, DeclaredKeys] | None = None,
+) -> SchemaDraft:
+    """Describe several tables as their own content suggests.
+
+    Args:
+        name: of the schema.
+        tables: by name.
+        unit: the column by which people are called; None: the key that sounds most like one.
+        formats: how CSV files are written, by table.
+        declared: keys that a database declares, by table.
+
+    Raises:
+        InputError: a name that no schema may have, or a unit that is no column.
+        TableError: a table cannot be read, or no column seems to name people.
+    """
+    for each in (name, *tables):
+        if not _WORD.fullmatch(each):
+            raise InputError(f"a schema and its tables are called by words of letters, digits and _, not {each!r}")
+    found = _Drafting({each: table.profile(MOST_VALUES) for each, table in tables.items()}, declared or {})
+    found.link()
+    found.find_unit(unit)
+    found.say_types({each: {column.name: column for column in table.schema()} for each, table in tables.items()})
+    bodies = {}
+    for each in tables:
+        bodies[each] = found.body(each) | _attributes(found, each, (formats or {}).get(each))
+    units = {} if found.units is None else {"table": found.units}
+    document = {
+        "sfumato": 2,
+        "schema": name,
+        "draft": True,
+        "unit": {"id": found.id, **units},
+        "tables": bodies,
+    }
+    return SchemaDraft(document, tuple(found.remarks))
+
+
+@dataclass
+class _Drafting:
+    """What is found out of the tables, step by step."""
+
+    profiles: Mapping[str, Sequence[Profile]]
+    declared: Mapping[str, DeclaredKeys]
+    keys: dict[str, str] = field(default_factory=dict)  # of each table that has one
+    lists: dict[str, str] = field(default_factory=dict)  # the table whose own key a name is
+    links: dict[str, list[tuple[str, str]]] = field(default_factory=dict)  # column, table
+    id: str = ""
+    units: str | None = None  # the table that lists them
+    owners: dict[str, tuple[str, str | None]] = field(default_factory=dict)  # column, table it leads to or the unit
+    remarks: list[str] = field(default_factory=list)
+
+    def link(self) -> None:
+        """Find keys, and the columns that hold keys of other tables."""
+        for table, profiles in self.profiles.items():
+            known = self.declared.get(table)
+            key = known.key if known is not None and known.key is not None else self._key(table, profiles)
+            if key is not None:
+                self.keys[table] = key
+        self._settle()
+        for table, key in self.keys.items():
+            self._say_repeats(table, key)
+        for table, profiles in self.profiles.items():
+            known = self.declared.get(table)
+            found = list(known.links) if known is not None and known.links else self._named_links(table, profiles)
+            self.links[table] = [(column, to) for column, to in found if to != table and to in self.keys]
+
+    def _key(self, table: str, profiles: Sequence[Profile]) -> str | None:
+        """The column that most seems to tell the rows of a table apart."""
+        scored = []
+        for place, profile in enumerate(profiles):
+            column = profile.column.name
+            few = max(1, _REPEATED * profile.held)
+            if profile.column.kind not in (ColumnKind.TEXT, ColumnKind.INTEGER) or not profile.distinct:
+                continue
+            repeated = profile.held - profile.distinct
+            if repeated > few or 2 * repeated >= profile.held or not _sounds_like_key(column, table):
+                continue
+            scored.append(
+                (_own_key(column, table), profile.distinct == profile.held, profile.missing == 0, -place, column)
+            )
+        return max(scored)[-1] if scored else None
+
+    def _settle(self) -> None:
+        """Of tables with a key of one name take that which lists the most; the others refer to it."""
+        named: dict[str, list[str]] = {}
+        for table, key in self.keys.items():
+            if _stem(key) not in _GENERIC:
+                named.setdefault(_stem(key), []).append(table)
+        for stem, tables in named.items():
+            self.lists[stem] = max(tables, key=self._listing)
+            for table in tables:
+                known, (exact, *_) = self.declared.get(table), self._listing(table)
+                if table != self.lists[stem] and not exact and (known is None or known.key is None):
+                    del self.keys[table]
+
+    def _listing(self, table: str) -> tuple[bool, bool, int]:
+        """Whether the key of a table is one, sounds like its own, and how many there are."""
+        key = self.keys[table]
+        profile = self._profile(table, key)
+        if profile is None:
+            return False, False, 0
+        return profile.distinct == profile.held, _own_key(key, table), profile.distinct
+
+    def _say_repeats(self, table: str, key: str) -> None:
+        profile = self._profile(table, key)
+        if profile is None:
+            return
+        if repeated := profile.held - profile.distinct:
+            self.remarks.append(
+                f"{table}.{key} is drafted as the key, and {repeated:,} of its {profile.held:,} values repeat another: "
+                "a key names one row, so mend the table or leave the key out"
+            )
+        if profile.missing:
+            self.remarks.append(f"{profile.missing:,} rows of {table} have no {key}, so nothing can refer to them")
+
+    def _named_links(self, table: str, profiles: Sequence[Profile]) -> list[tuple[str, str]]:
+        found = []
+        for profile in profiles:
+            for other, key in self.keys.items():
+                there = self._profile(other, key)
+                if other == table or there is None or there.column.kind is not profile.column.kind:
+                    continue
+                generic = _stem(key) in _GENERIC
+                same = _stem(profile.column.name) == _stem(key) and not generic
+                same = same and self.lists.get(_stem(key), other) == other
+                if same or _stem(profile.column.name) == f"{_singular(other)}{_stem(key)}":
+                    found.append((profile.column.name, other))
+                    break
+        return found
+
+    def find_unit(self, named: str | None) -> None:
+        """Find what people are called by, the table that lists them, and the owner of every table."""
+        columns = {profile.column.name for profiles in self.profiles.values() for profile in profiles}
+        if named is not None and named not in columns:
+            raise InputError(f"no table has a column {named!r}, which was named as the unit", culprit=named)
+        best = named or self._people(columns)
+        if best is None:
+            raise TableError(
+                "no column seems to name people; say by --unit which one does, or describe the tables by hand"
+            )
+        self.id = best
+        led = [to for links in self.links.values() for column, to in links if column == best]
+        own = [table for table, key in self.keys.items() if key == best and self._lists(table)]
+        self.units = next(iter([*own, *led]), None)
+        if self.units is None:
+            self.remarks.append(f"No table lists every {best}; whoever has no row anywhere is then in no answer")
+        self._own()
+
+    def say_types(self, columns: Mapping[str, Mapping[str, Column]]) -> None:
+        """Say where keys are stored as two types, over which no row would find its owner."""
+        ends = [(table, column, to) for table, links in self.links.items() for column, to in links]
+        if self.units is not None:
+            ends += [(table, column, self.units) for table, (column, to) in self.owners.items() if to is None]
+        for table, column, to in dict.fromkeys(ends):
+            one, other = columns[table].get(column), columns[to].get(self.keys.get(to, self.id))
+            if one is not None and other is not None and one.kind is not other.kind:
+                self.remarks.append(
+                    f"{table}.{column} is of type {one.type} and {to}.{other.name} of type {other.type}: equal keys "
+                    "would not be found equal; store both alike"
+                )
+
+    def _lists(self, table: str) -> bool:
+        """Whether others lead to a table, or it alone has the unit as its key."""
+        return any(to == table for links in self.links.values() for _, to in links) or (
+            sum(key == self.id for key in self.keys.values()) == 1
+        )
+
+    def _people(self, columns: Iterable[str]) -> str | None:
+        def score(column: str) -> tuple[int, int, int]:
+            keyed = [table for table, key in self.keys.items() if key == column]
+            led = sum(to in keyed for links in self.links.values() for _, to in links)
+            held = sum(self._profile(table, column) is not None for table in self.profiles)
+            return named_like_people(column), led, held
+
+        likely = [column for column in sorted(columns) if named_like_people(column) == _OF_PEOPLE]
+        return max(likely, key=score, default=None)
+
+    def _own(self) -> None:
+        """Give every table that leads to people its owner, nearest first."""
+        for table in self.profiles:
+            if table == self.units:
+                continue
+            direct = [column for column, to in self.links[table] if to == self.units]
+            direct += [self.id] if not direct and self._profile(table, self.id) is not None else []
+            if direct:
+                self.owners[table] = (direct[0], None)
+                self._say_left(table, direct[1:])
+        while True:
+            reached = {self.units, *self.owners}
+            step = {
+                table: next((column, to) for column, to in self.links[table] if to in reached)
+                for table in self.profiles
+                if table not in reached and any(to in reached for _, to in self.links[table])
+            }
+            if not step:
+                break
+            self.owners |= step
+        for table in self.profiles:
+            if table != self.units and table not in self.owners:
+                self.remarks.append(
+                    f"{table} leads to no {self.id}: write public: true if everybody may know all of it, else say "
+                    "whose its rows are"
+                )
+
+    def _say_left(self, table: str, columns: Sequence[str]) -> None:
+        for column in columns:
+            self.remarks.append(
+                f"{table}.{column} names a further {self.id} in the same row, and is left out: that person stays "
+                "unprotected"
+            )
+
+    def body(self, table: str) -> dict[str, Any]:
+        """What the document says of a table, but for its attributes."""
+        own: dict[str, Any] = {}
+        if table not in self.owners and table != self.units:
+            own["public"] = None
+        if table in self.keys:
+            own["key"] = self.keys[table]
+        if table in self.owners:
+            column, above = self.owners[table]
+            own |= {"unit": column} if above is None else {"through": {column: above}}
+            own["rows"] = None  # a fact about people, where it is read off the data: for the owner to write
+        public = {to for to in self.keys if to not in self.owners and to != self.units}
+        owner = self.owners.get(table, (None, None))[0]
+        references = {column: to for column, to in self.links[table] if to in public and column != owner}
+        for column, to in self.links[table]:
+            if to not in public and column != owner:
+                self.remarks.append(
+                    f"{table}.{column} also leads to {to}, and is left out: a row belongs to one {self.id}"
+                )
+        if references:
+            own["references"] = references
+        return own
+
+    def kept_out(self, table: str) -> set[str]:
+        """Columns of keys, which are no attributes."""
+        owner = self.owners.get(table)
+        private = {column for column, to in self.links[table] if to in self.owners or to == self.units}
+        return (
+            {self.id, *private}
+            | ({self.keys[table]} if table in self.keys else set())
+            | (set() if owner is None else {owner[0]})
+        )
+
+    def _profile(self, table: str, column: str) -> Profile | None:
+        return next((each for each in self.profiles[table] if each.column.name == column), None)
+
+
+def _attributes(found: _Drafting, name: str, csv: CsvFormat | None) -> dict[str, Any]:
+    """The attributes of a table that are no keys, and how its file is written."""
+    out = found.kept_out(name)
+    kept = tuple(replace(each, repeats=()) for each in found.profiles[name] if each.column.name not in out)
+    try:
+        drafted = draft_domain(_Profiled(kept), csv)
+    except TableError as error:
+        if kept:
+            found.remarks.append(f"No attribute of {name} is drafted: {error}")
+        return {"attributes": {}}
+    found.remarks += [f"Left out {name}.{column}: {reason}" for column, reason in drafted.left_out.items()]
+    found.remarks += [f"Look at {name}.{column}: {hint}" for column, hint in drafted.hints.items()]
+    described = drafted.document()
+    return {part: described[part] for part in ("csv", "attributes") if part in described}
+
+
+@dataclass(frozen=True)
+class _Profiled:
+    """A table of which only the profiles of some columns are known: enough to draft its attributes."""
+
+    profiles: tuple[Profile, ...]
+
+    def schema(self) -> tuple[Any, ...]:
+        return tuple(each.column for each in self.profiles)
+
+    def profile(self, distinct_limit: int) -> tuple[Profile, ...]:
+        del distinct_limit
+        return self.profiles
+
+    def values(self, name: str) -> pa.ChunkedArray:
+        raise TableError(f"the values of {name} are not kept", culprit=name)
+
+    def write_columns(self, attributes: Sequence[str], ids: Sequence[str], out: Path) -> None:
+        del out
+        raise TableError("the values of columns are not kept", culprit=(*attributes, *ids))
+
+    def content(self) -> str:
+        raise TableError("the rows are not kept")
+
+    def encode_with_content(self, domain: object) -> tuple[Recodable, Content]:
+        raise TableError("the rows are not kept", culprit=domain)
+
+    def encode(self, domain: object) -> Recodable:
+        raise TableError("the rows are not kept", culprit=domain)
+
+
+def _stem(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _singular(table: str) -> str:
+    """The name of a table as its keys have it: ``diagnoses`` as ``diagnosis`` is beyond it, ``visits`` as ``visit``."""
+    stem = _stem(table)
+    for ending, one in (("ies", "y"), ("sses", "ss"), ("s", "")):
+        if stem.endswith(ending) and len(stem) > len(ending) + 1:
+            return stem.removesuffix(ending) + one
+    return stem
+
+
+def _own_key(column: str, table: str) -> bool:
+    """Whether a column is called as the key of its table would be."""
+    return _stem(column) in {f"{_singular(table)}{word}" for word in _KEY_WORDS} or column.lower() == "id"
+
+
+def _sounds_like_key(column: str, table: str) -> bool:
+    words = [word for word in re.split(r"[^a-z0-9]+|(?<=[a-z])(?=[A-Z])", column.lower()) if word]
+    if not words:
+        return False
+    return words[-1] in _KEY_WORDS or named_like_people(column) > 0 or _stem(column) == _singular(table)

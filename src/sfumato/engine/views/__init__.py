@@ -1,0 +1,1 @@
+"""SQL that joins linked tables and bounds the contribution of each unit."""

@@ -1,0 +1,367 @@
+"""Several tables of one engine, each encoded once, and views of them: encoded, bounded rows like those of one table.
+
+Opening them is their owner's act: keys are checked there, and messages say what is wrong with them.  Afterwards nothing
+that is asked of a view can fail for its rows, and a view without rows is one like any other.
+"""
+
+# ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from sfumato.arguments import listed
+from sfumato.domain import Domain
+from sfumato.domain.join_bounds import bounded_joins
+from sfumato.domain.related_tables import RelatedTables
+from sfumato.domain.table_schema import Schema, SchemaTable
+from sfumato.domain.view import BoundedView
+from sfumato.engine.encoded import EncodedRows
+from sfumato.engine.encoding import Encoding
+from sfumato.engine.open import open_table
+from sfumato.engine.port import ColumnKind, Content, ProtectedTable, Recodable
+from sfumato.engine.table_files import CSV_SUFFIXES, shown, table_files
+from sfumato.engine.views.linked_sql import DerivedEncoding
+from sfumato.engine.views.view_sql import ViewEncoding, found_owners, own_owners, own_rows, owned_rows
+from sfumato.engine.views.view_table import JoinEngine
+from sfumato.errors import InputError, TableError
+
+_SPREAD = 32  # times the rows, at most: within so many numbers keys are told apart by a bit each
+_KEYS = {ColumnKind.TEXT, ColumnKind.INTEGER, ColumnKind.DATE}
+
+
+class JoinedTables:
+    """The tables of a schema, encoded where they lie."""
+
+    def __init__(self, schema: Schema, engine: JoinEngine) -> None:
+        """Check and encode them.
+
+        Raises:
+            TableError: a table lacks a column, a key does not tell rows apart, or two columns of keys differ in type.
+        """
+        self.schema = schema
+        self._engine = engine
+        for table in schema:
+            self._check_columns(table)
+        whole = self._whole()
+        self._owners: dict[str, str] = {}
+        above = {table.through.table.casefold() for table in schema if table.through is not None}
+        relations = {}
+        for table in schema:
+            found, unit = engine.columns(table.name), schema.unit_column(table.name)
+            encode = partial(own_rows, table, unit, found, engine.dialect, whole=whole)
+            relations[table.name] = engine.keep(
+                encode, table.name, [*self._keys(table), *(["u"] if unit is not None else [])]
+            )
+            if table.name.casefold() in above:  # rows that a description drops own the parts that belong to them
+                owner = unit if table.through is None else table.through.column
+                assert owner is not None
+                assert table.key is not None
+                ties = partial(own_owners, table.key, owner, found, engine.dialect, whole=whole)
+                self._owners[table.name] = engine.keep(ties, table.name, ["k"])
+                self._check_key(table, "k", self._owners[table.name])
+            elif table.key is not None and not table.public:
+                self._check_key(table, f"k{table.columns.index(table.key)}", relations[table.name])
+        for table in schema:
+            self._check_spelling(table, relations)
+        for table in schema:
+            if table.through is not None:
+                owned = owned_rows(table, relations[table.name], self._owners_of(table.through.table))
+                relations[table.name] = engine.keep_joined(owned, [*self._keys(table), "u"])
+        self._relations = relations
+        self._repeats = {
+            (table.name, column): self._repeated(relations[table.name], f"k{place}")
+            for table in schema
+            if table.public
+            for place, column in enumerate(table.columns)
+        }
+        units = {engine.columns(name)[column].kind for name, column in self._unit_columns()}
+        self._whole_units = whole and units == {ColumnKind.INTEGER}
+
+    def _unit_columns(self) -> list[tuple[str, str]]:
+        """Tables with a column that names the unit, and that column."""
+        found = ((table.name, self.schema.unit_column(table.name)) for table in self.schema)
+        return [(name, column) for name, column in found if column is not None]
+
+    def _whole(self) -> bool:
+        """Whether all keys and ids that are whole numbers are of types that the engine takes as they are."""
+        named = [(table.name, column) for table in self.schema for column in table.columns] + self._unit_columns()
+        kept = (self._engine.columns(name)[column] for name, column in named)
+        return all(each.type in self._engine.dialect.whole_ids for each in kept if each.kind is ColumnKind.INTEGER)
+
+    def ready(self) -> None:
+        """Refuse where views can no longer be made of the tables.
+
+        Raises:
+            EngineError: their connection is lost, or their files were written since they were opened.
+        """
+        self._engine.ready()
+
+    def bounded(self, view: BoundedView) -> BoundedView:
+        """Return the view with its joins bounded by public numbers; it looks at no row.
+
+        Raises:
+            QueryError: a join could make too many rows of one unit.
+        """
+        return replace(view, view=bounded_joins(view.view, self.schema, self._repeats))
+
+    def encode(self, view: BoundedView) -> Recodable:
+        """The rows of a view whose joins are bounded, bounded per unit: what is counted.
+
+        Raises:
+            QueryError: a join could make too many rows of one unit.
+        """
+        bounded, dialect = self.bounded(view), self._engine.dialect
+        return self._engine.encoded(ViewEncoding(bounded, self._relations, dialect, whole_units=self._whole_units))
+
+    def derive(self, related: RelatedTables) -> EncodedRows:
+        """The head of related tables, with all that is derived of the same units beside it."""
+        encode = partial(DerivedEncoding, related, relations=self._relations, dialect=self._engine.dialect)
+        found = {
+            table.name: self._engine.encoded(encode(child, opening=opening))
+            for child in related.children
+            for table, opening in ((related.opening(child), True), (related.tail(child), False))
+            if table is not None
+        }
+        return self._engine.encoded(encode(None, opening=False)).deriving(found)
+
+    def _owners_of(self, name: str) -> str:
+        """Units by the keys of a table, found through others where need be."""
+        table = self.schema[name]
+        own = self._owners[table.name]
+        if table.through is None:
+            return own
+        return self._engine.keep_joined(found_owners(own, self._owners_of(table.through.table)), ["k"])
+
+    def _repeated(self, relation: str, key: str) -> int:
+        """The most rows of a public table that have one key."""
+        counted = f"SELECT COUNT(*) AS held FROM {relation} AS t WHERE {key} IS NOT NULL GROUP BY {key}"
+        ((most,),) = self._engine.rows(f"SELECT COALESCE(MAX(held), 0) FROM ({counted}) AS counted")
+        return int(most)
+
+    def _keys(self, table: SchemaTable) -> list[str]:
+        """The columns of keys that are kept of a table."""
+        return [f"k{place}" for place in range(len(table.columns))]
+
+    def _check_columns(self, table: SchemaTable) -> None:
+        found = self._engine.columns(table.name)
+        unit = self.schema.unit_column(table.name)
+        keys = dict.fromkeys([*table.columns, *([] if unit is None else [unit])])
+        for name in [*keys, *(each.name for each in table.attributes)]:
+            if name not in found:
+                raise TableError(f"{table.name} has no column {name!r}; it has {listed(found)}", culprit=name)
+        try:
+            if table.attributes:
+                Encoding(Domain(table.attributes), found, self._engine.dialect)
+        except TableError as error:  # of a column of a type that the attribute cannot have
+            raise TableError(f"{table.name}: {error}", culprit=error.culprit) from None
+        for name in keys:
+            if found[name].kind not in _KEYS:
+                raise TableError(
+                    f"{table.name}.{name} of type {found[name].type} cannot hold keys; store it as text or as whole "
+                    "numbers",
+                    culprit=name,
+                )
+        for column, other, key in self._ties(table):
+            there = self._engine.columns(other.name)
+            if key in there and there[key].kind is not found[column].kind:
+                raise TableError(
+                    f"{table.name}.{column} is of type {found[column].type} and {other.name}.{key} of type "
+                    f"{there[key].type}: equal keys would not be found equal; store both alike",
+                    culprit=column,
+                )
+
+    def _ties(self, table: SchemaTable) -> list[tuple[str, SchemaTable, str]]:
+        """Columns of a table that hold keys or ids of another, that table, and its column of these."""
+        unit = self.schema.unit_column(table.name)
+        ties = [(link.column, self.schema[link.table], self.schema[link.table].key) for link in table.links]
+        if unit is not None and self.schema.units is not None:
+            ties.append((unit, self.schema[self.schema.units], self.schema[self.schema.units].key))
+        if unit is not None and self.schema.units is None:  # one person is one unit in all tables
+            ties += [(unit, other, self.schema.unit_column(other.name)) for other in self.schema]
+        return [(column, other, key) for column, other, key in ties if key is not None and other.name != table.name]
+
+    def _check_spelling(self, table: SchemaTable, relations: Mapping[str, str]) -> None:
+        """Refuse ids in text of which one is another with a decimal, as some write whole numbers beside missing ones.
+
+        Somebody whose id is 7 in one table and 7.0 in another would be two units, each protected by itself.
+        """
+        public = {link.column for link in table.references}  # whose keys may be codes, such as 1.0 of a version
+        for column, other, key in self._ties(table):
+            if column in public or self._engine.columns(table.name)[column].kind is not ColumnKind.TEXT:
+                continue
+            ends = [(table, column), (other, key)]
+            for (one, its), (second, their) in (ends, ends[::-1]):
+                if self._decimal_of(relations, (one, its), (second, their)):
+                    raise TableError(
+                        f"{one.name}.{its} has an id with '.0' at its end that {second.name}.{their} has without it: "
+                        "the same id would be two; write both alike, as whole numbers",
+                        culprit=its,
+                    )
+
+    def _decimal_of(
+        self, relations: Mapping[str, str], one: tuple[SchemaTable, str], other: tuple[SchemaTable, str]
+    ) -> bool:
+        """Whether a column of keys has a whole number of another with ".0" behind it."""
+        (own, relation), (their, beside) = (
+            (
+                "u" if name == self.schema.unit_column(table.name) else f"k{table.columns.index(name)}",
+                relations[table.name],
+            )
+            for table, name in (one, other)
+        )
+        number = self._engine.dialect.matches(own, "[0-9]+[.]0")
+        written = f"SELECT {own} AS k FROM {relation} AS t WHERE RIGHT({own}, 2) = '.0' AND {number}"
+        ((found,),) = self._engine.rows(f"SELECT COUNT(*) FROM ({written}) AS decimals")
+        if not int(found):
+            return False
+        joined = f"({written}) AS decimals JOIN {beside} AS others ON decimals.k = CONCAT(others.{their}, '.0')"
+        ((found,),) = self._engine.rows(f"SELECT COUNT(*) FROM {joined}")
+        return bool(int(found))
+
+    def _distinct(self, table: SchemaTable, key: str, relation: str) -> tuple[int, int]:
+        """How many rows have a key, and how many keys there are."""
+        assert table.key is not None
+        if self._engine.columns(table.name)[table.key].kind is ColumnKind.INTEGER and self._whole():
+            ((rows, low, high),) = self._engine.rows(
+                f"SELECT COUNT({key}), MIN({key}), MAX({key}) FROM {relation} AS t"
+            )
+            if rows and int(high) - int(low) < _SPREAD * int(rows):
+                counted = self._engine.dialect.distinct(key, int(low), int(high))
+                if counted is not None:
+                    ((keys,),) = self._engine.rows(f"SELECT {counted} FROM {relation} AS t")
+                    return int(rows), int(keys)
+        ((rows, keys),) = self._engine.rows(f"SELECT COUNT({key}), COUNT(DISTINCT {key}) FROM {relation} AS t")
+        return int(rows), int(keys)
+
+    def _check_key(self, table: SchemaTable, key: str, relation: str) -> None:
+        rows, keys = self._distinct(table, key, relation)
+        if int(rows) != int(keys):
+            raise TableError(
+                f"{table.name}.{table.key} names several rows, so whose a row is would be open; a key names one row",
+                culprit=table.name,
+            )
+
+
+def open_tables(schema: Schema, source: object) -> JoinedTables:
+    """Open the tables of a schema where they lie; for their owner, as messages tell about their keys.
+
+    Args are those of :func:`open_tables_with_content`, which may raise the same.
+    """
+    return JoinedTables(schema, _join_engine(schema, source))
+
+
+def open_tables_with_content(schema: Schema, source: object) -> tuple[JoinedTables, Content]:
+    """Open the tables of a schema, and name the content of all their columns, both of one state of the tables.
+
+    Args:
+        schema: accepted.
+        source: a folder with a file for each table, called by its name, as ``visits.csv`` or ``visits.parquet``; the
+            URL of a database that has them, without ``?table=``; ``spark:FOLDER`` of Parquet or CSV; or a mapping from
+            names to what :func:`open_table` takes.
+
+    Raises:
+        InputError: nothing of these.
+        TableError: as of :func:`open_schema_table`, or its keys are none.
+        EngineError: a table was written while it was read.
+    """
+    engine = _join_engine(schema, source)
+    return engine.with_content(lambda: JoinedTables(schema, engine))
+
+
+def _join_engine(schema: Schema, source: object) -> JoinEngine:
+    from sfumato.engine.duckdb.duck_table import DuckTable
+    from sfumato.engine.sql.sql_table import SqlTable
+
+    tables = {table.name: open_schema_table(schema, table, source) for table in schema}
+    files = {name: table for name, table in tables.items() if isinstance(table, DuckTable)}
+    if len(files) == len(tables):
+        from sfumato.engine.duckdb.duck_join import DuckJoin
+
+        return DuckJoin(files)
+    from sfumato.engine.spark.spark_table import SparkTable
+
+    clustered = {name: table for name, table in tables.items() if isinstance(table, SparkTable)}
+    if len(clustered) == len(tables):
+        from sfumato.engine.spark.spark_join import SparkJoin
+
+        return SparkJoin(clustered)
+    relational = {name: table for name, table in tables.items() if isinstance(table, SqlTable)}
+    if len(relational) == len(tables) and len({table.address for table in relational.values()}) == 1:
+        from sfumato.engine.sql.sql_join import SqlJoin
+
+        return SqlJoin(relational)
+    raise InputError(
+        "several tables are opened together from files and frames, from one database, or on Spark", culprit=source
+    )
+
+
+def open_schema_table(schema: Schema, table: SchemaTable, source: object) -> ProtectedTable:
+    """One table of a schema, where it lies.
+
+    Raises:
+        InputError: the source is none of those of :func:`open_tables`.
+        TableError: it is missing, or cannot be read; or it has no rows, and is public or lists all units.  Of others
+            one person may have the only rows, and whether they are there is told by no error.
+    """
+    empty = not table.public and table.name != schema.units
+    return open_table(table_place(table, source), csv=table.csv, empty=empty)
+
+
+def table_place(table: SchemaTable, source: object) -> object:
+    """Where one table of a schema lies, as :func:`open_tables` finds it."""
+    if isinstance(source, Mapping):
+        found = next((place for name, place in source.items() if str(name).casefold() == table.name.casefold()), None)
+        if found is None:
+            raise TableError(f"there is no table {table.name}; given are {', '.join(map(str, source))}")
+        return found
+    if not isinstance(source, str | Path):
+        raise InputError(
+            "name a folder, a database URL, spark:FOLDER, or a mapping from names of tables to them", culprit=source
+        )
+    if str(source).startswith("spark:"):
+        return _on_spark(table, str(source).partition(":")[2])
+    if "://" in str(source):
+        place, mark, options = str(source).partition("?")
+        if any(option.startswith("table=") for option in options.split("&")):
+            raise InputError("the schema names the tables; leave ?table= out of the address", culprit=shown(source))
+        return f"{place}?{options}{'&' if mark and options else ''}table={table.name}"
+    try:
+        return _in_folder(table, Path(source))
+    except OSError as error:
+        raise TableError(f"cannot read {str(source)[:200]!r}: {error.strerror}", culprit=source) from None
+
+
+def _in_folder(table: SchemaTable, folder: Path) -> Path:
+    if folder.is_file():
+        raise TableError(
+            f"{folder} is a file; a schema is of several tables: name their folder, or the URL of their database",
+            culprit=folder,
+        )
+    if not folder.is_dir():
+        raise TableError(f"there is no folder {folder}", culprit=folder)
+    parts = folder / table.name  # a folder of Parquet files
+    found_files = [*table_files(folder, table.name), *([parts] if parts.exists() else [])]
+    if len(found_files) != 1:
+        names = " and ".join(file.name for file in found_files)
+        raise TableError(
+            f"{folder} has {names}: leave one"
+            if names
+            else f"{folder} has no file {table.name}.csv or {table.name}.parquet",
+            culprit=table.name,
+        )
+    return found_files[0]
+
+
+def _on_spark(table: SchemaTable, folder: str) -> str:
+    """Where Spark finds one table: as CSV where this machine has such a file, else as Parquet."""
+    here = Path(folder)
+    written = [
+        file
+        for file in (table_files(here, table.name) if here.is_dir() else [])
+        if file.name.lower().endswith(CSV_SUFFIXES)
+    ]
+    return f"spark:{written[0]}" if written else f"spark:{folder.rstrip('/')}/{table.name}.parquet"

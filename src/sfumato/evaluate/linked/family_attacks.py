@@ -1,0 +1,180 @@
+"""Attacks on whole families: is this one in the table, and what is a sibling of a child that is known.
+
+Families are laid out in rows of their own: the parent's codes, the number of children, then the codes of the first
+children in an order made here of their codes, whatever order a release has.  Success counts only beyond what works on
+families of the same population that are not in the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.errors import TableError
+from sfumato.evaluate.intervals import FEWEST_TESTED, Advantage, advantage
+from sfumato.evaluate.linked.family_scores import SIZE, FamilyEdge
+from sfumato.evaluate.linked.family_tables import Families, FamilyTable
+from sfumato.evaluate.released import Claim
+
+_CHILDREN = 4  # of a family that attackers compare
+_TARGETS = 400  # of each kind, half to fit and half to test
+_RELEASED = 60_000  # families that are compared with a target
+_CHUNK = 1 << 24
+_KNOWN = "the whole family: the parent, how many children, the first {} of them"
+_SIBLING = "the parent, and one child"
+
+
+@dataclass(frozen=True, eq=False)
+class LaidOut:
+    """One row a family: parent's columns and size, then so many columns a child; -1 where there is no such child."""
+
+    rows: NDArray[np.int16]
+    parents: int
+    children: int
+    slots: int
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def lay_out(parent: FamilyTable, child: FamilyTable) -> LaidOut:
+    """Families as rows, children ordered by all of their codes, so that equal families are equal rows."""
+    edge = FamilyEdge.of(parent, child)
+    parents, children = list(edge.parents), list(edge.children)
+    slots = min(_CHILDREN, child.most)
+    order = np.lexsort((*(edge.children[name] for name in reversed(children)), edge.owner))
+    owner = edge.owner[order]
+    count = edge.parents[SIZE]
+    at = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
+    kept = at < slots
+    rows = np.full((parent.length, len(parents) + slots * len(children)), -1, dtype=np.int16)
+    for place, name in enumerate(parents):
+        rows[:, place] = edge.parents[name]
+    for place, name in enumerate(children):
+        rows[owner[kept], len(parents) + at[kept] * len(children) + place] = edge.children[name][order[kept]]
+    return LaidOut(rows, len(parents), len(children), slots)
+
+
+def copied(released: LaidOut, other: LaidOut, *, fewest: int = 3) -> float | None:
+    """Share of the released families of at least so many children that equal a family of the other; None: no such."""
+    size = released.parents - 1
+    large = released.rows[released.rows[:, size] >= fewest]
+    if not len(large):
+        return None
+    _, place = np.unique(np.concatenate([other.rows, large]), axis=0, return_inverse=True)
+    return float(np.isin(place.ravel()[len(other) :], place.ravel()[: len(other)]).mean())
+
+
+def attack_families(
+    release: Families, members: Families, controls: Families, *, claim: Claim, seed: int
+) -> tuple[Advantage, ...]:
+    """Membership by distance and inference of a sibling, for every table of children.
+
+    Args:
+        release: what an outsider sees.
+        members: those it was made from.
+        controls: others of the same population.
+        claim: what the release promises, for the bound.
+        seed: of the choice of targets and of the attackers' luck.
+
+    Raises:
+        TableError: fewer than 40 families of each kind.
+    """
+    results = []
+    for (_, child), mine, others in zip(release.edges(), members.edges(), controls.edges(), strict=True):
+        luck = np.random.default_rng(seed)
+        seen, inside, outside = lay_out(*release_of(release, child.name)), lay_out(*mine), lay_out(*others)
+        many = min(_TARGETS, len(inside), len(outside))
+        if many < 2 * FEWEST_TESTED:
+            raise TableError(f"attacks need at least {2 * FEWEST_TESTED} families of each kind", culprit=many)
+        if not len(seen):
+            continue
+        shown = seen.rows[luck.permutation(len(seen))[:_RELEASED]]
+        targets = [each.rows[luck.permutation(len(each))[:many]] for each in (inside, outside)]
+        results.append(_membership(shown, targets, seen, child.name))
+        found = _inference(shown, targets, seen, child, luck)
+        if found is not None:
+            results.append(found)
+    if claim.loss is None:
+        return tuple(results)
+    return tuple(replace(each, bound=claim.loss.advantage_bound()) for each in results)
+
+
+def release_of(release: Families, child: str) -> tuple[FamilyTable, FamilyTable]:
+    """A table of children with that of their parents."""
+    return next(edge for edge in release.edges() if edge[1].name == child)
+
+
+def _membership(shown: NDArray[np.int16], targets: list[NDArray[np.int16]], laid: LaidOut, child: str) -> Advantage:
+    """Guessed to be in the table where the nearest released family is nearer than a threshold, and many are as near.
+
+    The threshold is fitted on one half of the targets and tested on the other.
+    """
+    scores = [_closeness(shown, each) for each in targets]
+    half = len(scores[0]) // 2
+    fitted = [each[:half] for each in scores]
+    candidates = np.unique(np.concatenate(fitted))
+    gains = [float((fitted[0] >= each).mean() - (fitted[1] >= each).mean()) for each in candidates]
+    threshold = candidates[int(np.argmax(gains))]
+    guesses = [each[half : 2 * half] >= threshold for each in scores]
+    return advantage(f"membership of a family ({child})", _KNOWN.format(laid.slots), *guesses)
+
+
+def _closeness(shown: NDArray[np.int16], targets: NDArray[np.int16]) -> NDArray[np.float64]:
+    """For each target how many of its columns the nearest released family has, and as a fraction how many are so."""
+    found = np.empty(len(targets))
+    step = max(1, _CHUNK // max(1, len(shown)))
+    for start in range(0, len(targets), step):
+        equal = _equal(shown, targets[start : start + step], range(shown.shape[1]))
+        best = equal.max(axis=1)
+        many = (equal == best[:, None]).sum(axis=1)
+        found[start : start + step] = best + np.log1p(many) / (1 + np.log1p(len(shown)))
+    return found
+
+
+def _equal(shown: NDArray[np.int16], targets: NDArray[np.int16], columns: range) -> NDArray[np.uint8]:
+    """Columns in which each target equals each released family: shape ``(targets, families)``."""
+    equal = np.zeros((len(targets), len(shown)), dtype=np.uint8)
+    for column in columns:
+        equal += targets[:, column, None] == shown[None, :, column]
+    return equal
+
+
+def _inference(
+    shown: NDArray[np.int16],
+    targets: list[NDArray[np.int16]],
+    laid: LaidOut,
+    child: FamilyTable,
+    luck: np.random.Generator,
+) -> Advantage | None:
+    """A column of the second child guessed by the nearest released families, from the parent and the first child.
+
+    The column is the last one of the children that has at least two cells.
+    """
+    if laid.slots < 2:  # noqa: PLR2004
+        return None
+    secret = max((place for place, each in enumerate(child.attributes) if each.size > 1), default=0)
+    column = laid.parents + laid.children + secret
+    pairs = shown[shown[:, column] >= 0]
+    asked = [each[each[:, column] >= 0] for each in targets]
+    many = min(len(each) for each in asked)
+    if many < FEWEST_TESTED or not len(pairs):
+        return None
+    known = range(laid.parents + laid.children)
+    guesses = []
+    for each in asked:
+        right = np.empty(many, dtype=np.bool_)
+        step = max(1, _CHUNK // max(1, len(pairs)))
+        for start in range(0, many, step):
+            some = each[:many][start : start + step]
+            equal = _equal(pairs, some, known)
+            nearest = equal == equal.max(axis=1)[:, None]
+            for place, near in enumerate(nearest):
+                votes = np.bincount(pairs[near, column])
+                best = np.flatnonzero(votes == votes.max())
+                right[start + place] = luck.choice(best) == some[place, column]
+        guesses.append(right)
+    name = child.attributes[secret].name if child.attributes else ""
+    return advantage(f"inference of a sibling's {name} ({child.name})", _SIBLING, *guesses)

@@ -1,0 +1,310 @@
+"""How far the families of one set of linked tables are from those of another: total variation of what holds together.
+
+Every score is a mean over combinations of columns of half the L1 distance of two normalised tables, 0 to 1.  A size is
+the number of children that are kept of a parent.  Baselines say what a score means: the same units drawn again
+(what chance alone does), and each table perfect on its own with children dealt to parents at random.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from itertools import combinations, combinations_with_replacement, product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.domain import Attribute, Categorical
+from sfumato.evaluate.linked.family_tables import FamilyTable, Places
+
+SIZE, GAP = "(children)", "(days since)"
+GAPS = (0, 1, 2, 7, 14, 30, 60, 90, 180, 365, 730)
+"""Days at which a gap between two children begins a new cell."""
+
+_MOST = 60  # combinations of columns of one score
+_CELLS = 64  # of a number or a date; more are judged in runs of neighbours
+_DENSE = 1 << 21  # cells of a table that is held whole
+_PAIRS = 4_000_000  # siblings that are looked at
+
+
+@dataclass(frozen=True)
+class FamilyScores:
+    """Mean total variations; None where there is nothing to compare.
+
+    Attributes:
+        size: of the number of children.
+        parent1, parent2, parent3: of one to three columns of the parents, their number of children among them.
+        child1, child2, child3: of one to three columns of the children.
+        cross2: of a column of the parent with one of the child.
+        cross3: of three, of which one or two are the parent's.
+        sibling: of two children of one parent, in any order: a column of one with a column of the other.
+        sibling_same: of these only the same column of both.
+        transition: of a column of a child with a column of the next.
+        trigram: of a column of three children that follow each other.
+    """
+
+    size: float | None
+    parent1: float | None
+    parent2: float | None
+    parent3: float | None
+    child1: float | None
+    child2: float | None
+    child3: float | None
+    cross2: float | None
+    cross3: float | None
+    sibling: float | None
+    sibling_same: float | None
+    transition: float | None
+    trigram: float | None
+
+    @property
+    def worst(self) -> float:
+        """The largest of them."""
+        return max(float(value) for each in fields(self) if (value := getattr(self, each.name)) is not None)
+
+
+@dataclass(frozen=True, eq=False)
+class FamilyEdge:
+    """Parents and their children as columns of codes.
+
+    Attributes:
+        parents: codes of the parents by column, the number of children among them.
+        children: codes of the children by column.
+        owner: the parent of each child, ascending.
+        ordered: whether the children of a parent have an order.
+    """
+
+    parents: Mapping[str, Places]
+    children: Mapping[str, Places]
+    owner: Places
+    ordered: bool
+
+    @staticmethod
+    def of(parent: FamilyTable, child: FamilyTable) -> FamilyEdge:
+        """Two levels, with wide numbers in runs, and the days since the child before where days order them."""
+        size = np.bincount(child.owner, minlength=parent.length)
+        parents = {each.name: _runs(each)[codes] for each, codes in zip(parent.attributes, parent.codes, strict=True)}
+        children = {each.name: _runs(each)[codes] for each, codes in zip(child.attributes, child.codes, strict=True)}
+        if child.days is not None:
+            since = np.searchsorted(GAPS, np.diff(child.days, prepend=0), side="right")
+            children[GAP] = np.where(_first(child.owner), 0, since)
+        return FamilyEdge(parents | {SIZE: size}, children, child.owner, child.order.by is not None)
+
+    @staticmethod
+    def sizes(parent: FamilyTable, child: FamilyTable) -> tuple[dict[str, int], dict[str, int]]:
+        """The number of cells of each column of :meth:`of`."""
+        parents = {each.name: int(_runs(each)[-1]) + 1 for each in parent.attributes if each.size > 1}
+        children = {each.name: int(_runs(each)[-1]) + 1 for each in child.attributes}
+        if child.days is not None:
+            children[GAP] = len(GAPS) + 1
+        return parents | {SIZE: child.most + 1}, children
+
+    @cached_property
+    def of_parent(self) -> dict[str, Places]:
+        """The columns of the parent of each child."""
+        return {name: codes[self.owner] for name, codes in self.parents.items()}
+
+    @cached_property
+    def siblings(self) -> tuple[Places, Places]:
+        """All pairs of children of one parent; of very many those of a part of the parents."""
+        owner, count = self.owner, self.parents[SIZE]
+        pairs = int((count * (count - 1) // 2).sum())
+        kept = np.arange(len(owner))
+        if pairs > _PAIRS:
+            chosen = np.random.default_rng(0).random(len(count)) < _PAIRS / pairs
+            kept = np.flatnonzero(chosen[owner])
+        first, second = [], []
+        for apart in range(1, int(count.max(initial=0))):
+            together = owner[kept[:-apart]] == owner[kept[apart:]]
+            first.append(kept[:-apart][together])
+            second.append(kept[apart:][together])
+        none = np.zeros(0, dtype=np.int64)
+        return np.concatenate([none, *first]), np.concatenate([none, *second])
+
+    def runs(self, length: int) -> Places:
+        """Children after which at least ``length - 1`` more of the same parent follow."""
+        last = max(0, len(self.owner) - length + 1)
+        return np.flatnonzero(self.owner[:last] == self.owner[length - 1 :][:last])
+
+    def dealt(self, generator: np.random.Generator) -> FamilyEdge:
+        """Both tables as they are, the children dealt to parents at random: all that a release of two tables, each by
+        itself and without any error, would know.
+        """
+        size = generator.permutation(self.parents[SIZE])
+        shuffled = generator.permutation(len(self.owner))
+        return replace(
+            self,
+            parents={**self.parents, SIZE: size},
+            children={name: codes[shuffled] for name, codes in self.children.items()},
+            owner=np.repeat(np.arange(len(size)), size),
+        )
+
+    def independent(self, generator: np.random.Generator) -> FamilyEdge:
+        """Every column by itself, in random order."""
+        size = generator.permutation(self.parents[SIZE])
+        return replace(
+            self,
+            parents={name: generator.permutation(codes) for name, codes in self.parents.items()} | {SIZE: size},
+            children={name: generator.permutation(codes) for name, codes in self.children.items()},
+            owner=np.repeat(np.arange(len(size)), size),
+        )
+
+
+def _first(owner: Places) -> NDArray[np.bool_]:
+    return np.asarray(np.diff(owner, prepend=-1) != 0)
+
+
+def _runs(attribute: Attribute) -> Places:
+    """The judged cell of each code: of numbers and dates with many cells a run of neighbours."""
+    if isinstance(attribute, Categorical) or attribute.size <= _CELLS:
+        return np.arange(attribute.size)
+    width = -(-attribute.declared // _CELLS)
+    runs = np.arange(attribute.declared) // width
+    beside = np.arange(attribute.size - attribute.declared)
+    return np.concatenate([runs, runs[-1] + 1 + beside])
+
+
+Columns = tuple[tuple[Places, int], ...]
+"""Codes with the number of their cells."""
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """A normalised table: whole, or of many cells those that are not empty, by number."""
+
+    shares: NDArray[np.float64]
+    cells: Places | None = None
+    empty: bool = False
+
+    def distance(self, other: _Cells) -> float:
+        """Half the L1 distance; 1 where the other has no rows at all."""
+        if other.empty:
+            return 1.0
+        if self.cells is None or other.cells is None:
+            return 0.5 * float(np.abs(self.shares - other.shares).sum())
+        cells, place = np.unique(np.concatenate([self.cells, other.cells]), return_inverse=True)
+        weights = np.concatenate([self.shares, -other.shares])
+        return 0.5 * float(np.abs(np.bincount(place, weights=weights, minlength=len(cells))).sum())
+
+
+def _tally(*parts: Columns) -> _Cells:
+    """Rows of all parts by their cells, as shares; all parts have the same numbers of cells."""
+    cells = math.prod(size for _, size in parts[0])
+    numbers = []
+    for part in parts:
+        number = part[0][0].astype(np.int64)
+        for codes, size in part[1:]:
+            number = number * size + codes
+        numbers.append(number)
+    found = np.concatenate(numbers) if len(numbers) > 1 else numbers[0]
+    empty = not len(found)
+    rows = max(1, len(found))
+    if cells <= _DENSE:
+        return _Cells(np.bincount(found, minlength=cells) / rows, empty=empty)
+    held, counts = np.unique(found, return_counts=True)
+    return _Cells(counts / rows, held, empty)
+
+
+Recipe = tuple[tuple[str, ...], Callable[[FamilyEdge], tuple[Columns, ...]]]
+"""Columns by name, and how to take them of families: parts with the same columns, whose rows are counted together."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The scores of one set of families, and the distance of every combination of columns behind some of them."""
+
+    scores: FamilyScores
+    siblings: Mapping[tuple[str, ...], float]
+    transitions: Mapping[tuple[str, ...], float]
+
+
+def scores(
+    real: tuple[FamilyTable, FamilyTable], others: Mapping[str, FamilyEdge], *, seed: int
+) -> dict[str, Compared]:
+    """The scores of several sets of families against real ones.
+
+    Args:
+        real: parents and children.
+        others: by name.
+        seed: of the combinations of columns, where there are more than 60 of a kind.
+    """
+    truth, (parents, children) = FamilyEdge.of(*real), FamilyEdge.sizes(*real)
+    luck = np.random.default_rng(seed)
+    found: dict[str, dict[str, dict[tuple[str, ...], float]]] = {name: {} for name in others}
+    for measure, recipes in _recipes(parents, children).items():
+        chosen = recipes
+        if len(recipes) > _MOST:
+            chosen = [recipes[place] for place in np.sort(luck.choice(len(recipes), _MOST, replace=False))]
+        if measure in _OF_ORDER and not truth.ordered:
+            chosen = []
+        distances: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in others}
+        for columns, take in chosen:
+            table = _tally(*take(truth))
+            if table.empty:
+                continue
+            for name, other in others.items():
+                distances[name][columns] = table.distance(_tally(*take(other)))
+        for name, values in distances.items():
+            found[name][measure] = values
+    return {name: _compared(values) for name, values in found.items()}
+
+
+def _compared(found: Mapping[str, Mapping[tuple[str, ...], float]]) -> Compared:
+    means = {measure: float(np.mean([*values.values()])) if values else None for measure, values in found.items()}
+    return Compared(FamilyScores(**means), found["sibling"], found["transition"])
+
+
+_OF_ORDER = ("transition", "trigram")
+
+
+def _recipes(parents: Mapping[str, int], children: Mapping[str, int]) -> dict[str, list[Recipe]]:
+    """What is counted for each score, by the numbers of cells of the columns."""
+
+    def above(*names: str) -> Recipe:
+        return names, lambda edge: (tuple((edge.parents[name], parents[name]) for name in names),)
+
+    def below(*names: str) -> Recipe:
+        return names, lambda edge: (tuple((edge.children[name], children[name]) for name in names),)
+
+    def across(high: tuple[str, ...], low: tuple[str, ...]) -> Recipe:
+        return (*high, *low), lambda edge: (
+            tuple((edge.of_parent[name], parents[name]) for name in high)
+            + tuple((edge.children[name], children[name]) for name in low),
+        )
+
+    def siblings(one: str, other: str) -> Recipe:
+        """Both ways round, as siblings have no order here."""
+
+        def taken(edge: FamilyEdge) -> tuple[Columns, ...]:
+            first, second = edge.siblings
+            return tuple(
+                ((edge.children[one][a], children[one]), (edge.children[other][b], children[other]))
+                for a, b in ((first, second), (second, first))
+            )
+
+        return (one, other), taken
+
+    def in_order(*names: str) -> Recipe:
+        """A column of each of so many children that follow each other."""
+
+        def taken(edge: FamilyEdge) -> tuple[Columns, ...]:
+            start = edge.runs(len(names))
+            return (tuple((edge.children[name][start + place], children[name]) for place, name in enumerate(names)),)
+
+        return names, taken
+
+    crossed = [across((one,), pair) for one, pair in product(parents, combinations(children, 2))]
+    crossed += [across(pair, (one,)) for pair, one in product(combinations(parents, 2), children)]
+    return {
+        "size": [above(SIZE)],
+        **{f"parent{n}": [above(*names) for names in combinations(parents, n)] for n in (1, 2, 3)},
+        **{f"child{n}": [below(*names) for names in combinations(children, n)] for n in (1, 2, 3)},
+        "cross2": [across((one,), (other,)) for one, other in product(parents, children)],
+        "cross3": crossed,
+        "sibling": [siblings(*pair) for pair in combinations_with_replacement(children, 2)],
+        "sibling_same": [siblings(name, name) for name in children],
+        "transition": [in_order(*pair) for pair in product(children, children)],
+        "trigram": [in_order(name, name, name) for name in children],
+    }

@@ -1,0 +1,160 @@
+"""What HAVING, ORDER BY and LIMIT do with noisy answers: post-processing, which costs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.query.answer import Answer
+from sfumato.query.statements.sql_condition import number, refuse
+
+_CHOSEN = "groups were left out, ordered or cut by their noisy answers, after these were released"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A comparison of a noisy answer with a number: its column, the sign, the number."""
+
+    column: int
+    sign: str
+    number: Fraction
+
+
+@dataclass(frozen=True)
+class SortKey:
+    """By what groups are ordered: a column of answers, or of labels where it is below zero (-1 is the first)."""
+
+    column: int
+    descending: bool
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """Which groups of a noisy answer are shown, in which order.
+
+    Attributes:
+        having: all of which a group meets.
+        order: first by the first.
+        limit: how many groups; None: all.
+        called: what groups are called, in order; nothing: as what they are by.
+    """
+
+    having: tuple[Kept, ...] = ()
+    order: tuple[SortKey, ...] = ()
+    limit: int | None = None
+    called: tuple[str, ...] = ()
+
+    def of(self, answer: Answer) -> Answer:
+        """The answer as it is asked to be shown."""
+        if self.called:
+            whole = {name for before, name in zip(answer.groups, self.called, strict=True) if before in answer.integers}
+            answer = replace(answer, called=self.called, integers=frozenset(whole))
+        if not (self.having or self.order or self.limit is not None):
+            return answer
+        places = np.arange(len(answer))
+        for each in self.having:
+            places = places[_compare(answer.estimates[each.column].value[places], each)]
+        for by in reversed(self.order):
+            places = places[_order(answer, by, places)]
+        found = answer.at(places[: self.limit])
+        return replace(found, remarks=(*answer.remarks, _CHOSEN))
+
+
+def _compare(values: NDArray[np.float64], kept: Kept) -> NDArray[np.bool_]:
+    bound = float(kept.number)
+    signs = {
+        "<": values < bound,
+        "<=": values <= bound,
+        ">": values > bound,
+        ">=": values >= bound,
+        "=": values == bound,
+        "<>": values != bound,
+    }
+    return np.asarray(signs[kept.sign])
+
+
+def _order(answer: Answer, by: SortKey, places: NDArray[np.intp]) -> NDArray[np.intp]:
+    if by.column >= 0:
+        values = answer.estimates[by.column].value[places]
+        return np.argsort(-values if by.descending else values, kind="stable")
+    labels = answer.labels[-1 - by.column]  # coded in the order of the cells
+    codes = np.asarray(labels.indices.to_numpy())[places].astype(np.int64)
+    return np.argsort(-codes if by.descending else codes, kind="stable")
+
+
+def arrangement(text: str, select: Any, *, called: tuple[str, ...] = ()) -> Arrangement:  # noqa: ANN401  (sqlglot's own)
+    """What HAVING, ORDER BY and LIMIT of a parsed statement ask.
+
+    Args:
+        text: the statement.
+        select: as it was parsed.
+        called: what its groups are called, in order.
+
+    Raises:
+        QueryError: something else than answers, groups and numbers, with its place.
+    """
+    from sqlglot import exp
+
+    limit = select.args.get("limit")
+    most = None
+    if limit is not None:
+        most = number(text, limit.expression) if isinstance(limit.expression, exp.Literal) else None
+        if most is None or most.denominator != 1:
+            raise refuse(text, limit, "LIMIT takes a whole number")
+    having, order = tuple(_having(text, select)), tuple(_ordered(text, select, called))
+    return Arrangement(having, order, None if most is None else int(most), called)
+
+
+def _having(text: str, select: Any) -> Iterator[Kept]:  # noqa: ANN401
+    from sqlglot import exp
+
+    having = select.args.get("having")
+    signs: dict[Any, str] = {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.EQ: "=", exp.NEQ: "<>"}
+    met = [] if having is None else [having.this]
+    for part in met[0].flatten() if met and isinstance(met[0], exp.And) else met:
+        place = _answer(select, part.this) if type(part) in signs else None
+        if place is None:
+            raise refuse(text, part, "HAVING compares what is selected with a number, such as COUNT(*) > 100")
+        yield Kept(place, signs[type(part)], number(text, part.expression))
+
+
+def _ordered(text: str, select: Any, called: tuple[str, ...]) -> Iterator[SortKey]:  # noqa: ANN401
+    order, group = select.args.get("order"), select.args.get("group")
+    keys = [] if group is None else group.expressions
+    for each in [] if order is None else order.expressions:
+        place = _answer(select, each.this)
+        if place is None:
+            names = _names(select, each.this)
+            own = [{name.casefold()} for name in called] or [set()] * len(keys)
+            at = next(
+                (n for n, key in enumerate(keys) if key == each.this or names & (_names(select, key) | own[n])), None
+            )
+            if at is None:
+                raise refuse(text, each, "ORDER BY names what is selected, or what is grouped by")
+            place = -1 - at
+        yield SortKey(place, descending=bool(each.args.get("desc")))
+
+
+def _answer(select: Any, node: Any) -> int | None:  # noqa: ANN401
+    """The place of a selected aggregate that a node is, or is called by; None where it is none."""
+    from sqlglot import exp
+
+    found = [item for item in select.expressions if item.find(exp.AggFunc)]
+    names = _names(select, node)
+    for place, item in enumerate(found):
+        if (item.this if isinstance(item, exp.Alias) else item) == node or names & {item.alias.casefold()} - {""}:
+            return place
+    return None
+
+
+def _names(select: Any, node: Any) -> set[str]:  # noqa: ANN401
+    """What a node is called: its own name where it is a plain column, and what it is selected AS."""
+    from sqlglot import exp
+
+    plain = {node.name.casefold()} if isinstance(node, exp.Column) and not node.table else set()
+    return plain | {item.alias.casefold() for item in select.expressions if item.alias and item.this == node}

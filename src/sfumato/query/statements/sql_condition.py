@@ -1,0 +1,366 @@
+"""Conditions as text: comparisons of attributes with literals, how they are joined, and where a refusal points."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+from sfumato.domain import Date, Domain, Timestamp
+from sfumato.domain.calendar import known_part, known_period
+from sfumato.domain.predicate import Predicate
+from sfumato.errors import LossError, QueryError, SfumatoError
+from sfumato.privacy.loss import exact
+from sfumato.query.statements.three_valued_logic import (
+    Comparison,
+    Condition,
+    Literal,
+    among,
+    compare,
+    either,
+    every,
+    missing,
+)
+
+LONGEST = 1_000_000  # characters of a statement, or of a condition
+_QUOTED = re.compile(
+    r"""'(?:[^']|'')*+' | "(?:[^"]|"")*+" | --[^\n]* | /\*.*?\*/ | \$(\w*)\$.*?\$\1\$ | (?P<open>['"]|/\*|\$\w*\$)""",
+    re.DOTALL | re.VERBOSE,
+)
+_KEYWORDS = {"joins": "JOIN", "order": "ORDER BY", "windows": "WINDOW", "locks": "FOR", "sample": "USING SAMPLE"}
+_DATES = ("date", "timestamp", "timestamp_ntz", "datetime")
+_MIRRORED = {
+    Comparison.LESS: Comparison.GREATER,
+    Comparison.AT_MOST: Comparison.AT_LEAST,
+    Comparison.GREATER: Comparison.LESS,
+    Comparison.AT_LEAST: Comparison.AT_MOST,
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Line and column of a statement, both from 1."""
+
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"line {self.line}, column {self.column}"
+
+
+def refuse(text: str, node: Any, reason: str) -> QueryError:  # noqa: ANN401  (sqlglot's own)
+    """The error to raise about a node of the parsed statement."""
+    place = _place(text, node)
+    return QueryError(f"{place}: {reason}", culprit=place)
+
+
+def refuse_clause(text: str, clause: str, node: Any) -> QueryError:  # noqa: ANN401
+    """The error to raise about a clause, by the parser's name of it: it points at the clause's keyword."""
+    from sqlglot import tokenize
+
+    keyword = _KEYWORDS.get(clause, clause.rstrip("_").upper())
+    at = _start(node)
+    words = [token.start for token in tokenize(text, read="duckdb") if token.text.upper() == keyword]
+    place = _at(text, max((start for start in words if start <= at), default=at))
+    reason = "ask one table, without JOIN" if clause == "joins" else f"{keyword} is no part of what can be asked"
+    return QueryError(f"{place}: {reason}", culprit=place)
+
+
+def unclosed(text: str) -> Place:
+    """Where the first quote or comment opens that is not closed; the start, where all are."""
+    opened = (found.start() for found in _QUOTED.finditer(text) if found["open"])
+    return _at(text, next(opened, 0))
+
+
+def unreadable(error: Any) -> Place:  # noqa: ANN401
+    """The first character of the word that the parser stumbled over; it remembers the last."""
+    first = error.errors[0] if error.errors else {}
+    return Place(first.get("line") or 1, max((first.get("col") or 1) - len(first.get("highlight") or " ") + 1, 1))
+
+
+def _place(text: str, node: Any) -> Place:  # noqa: ANN401
+    return _at(text, _start(node))
+
+
+def _start(node: Any) -> int:  # noqa: ANN401
+    """The first character that the parser remembers of the node or of anything in it, else of what holds it."""
+    while isinstance(node, list):
+        node = node[0] if node else None
+    while node is not None and not isinstance(node, bool | str):
+        starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
+        if starts:
+            return int(min(starts))
+        node = node.parent
+    return 0
+
+
+def _at(text: str, start: int) -> Place:
+    before = text[:start]
+    return Place(before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1)
+
+
+def name_of(column: Any, known: Iterable[str]) -> str | None:  # noqa: ANN401  (sqlglot's own)
+    """The name that a plain column stands for; None where it is an expression, or names its table.
+
+    Unquoted names are those of SQL, in upper or lower case: one that is not ``known`` as it is written stands for
+    the known name that differs from it in case only, if there is one such name.  A quoted name is taken as written.
+    """
+    from sqlglot import exp
+
+    plain = isinstance(column, exp.Column) and isinstance(column.this, exp.Identifier)
+    if not plain or any(column.args.get(part) for part in ("table", "db", "catalog")):
+        return None
+    written, names = str(column.this.this), tuple(known)
+    if column.this.quoted or written in names:
+        return written
+    alike = [each for each in names if each.casefold() == written.casefold()]
+    return alike[0] if len(alike) == 1 else written
+
+
+def level_of(text: str, node: Any, domain: Domain) -> str | None:  # noqa: ANN401  (sqlglot's own)
+    """The level of a hierarchy that ``level(attribute)`` names, or the calendar map of a date; None where it is no
+    function of such an attribute.
+
+    Functions that SQL knows are read so as well: nothing is ever computed.
+
+    Raises:
+        QueryError: the attribute has no level of that name, and SQL no such function or the attribute a hierarchy.
+    """
+    from sqlglot import exp
+
+    if not isinstance(node, exp.Func) or isinstance(node, exp.AggFunc):
+        return None
+    if isinstance(node, exp.Extract | exp.TimestampTrunc | exp.DateTrunc):
+        return _map_of(text, node, domain)
+    given = [part for value in node.args.values() for part in (value if isinstance(value, list) else [value])]
+    columns = [part for part in given if isinstance(part, exp.Expression)]
+    of = name_of(columns[0], domain.names) if len(columns) == 1 else None
+    if of is None:
+        return None
+    dated = of in domain and isinstance(domain[of], Date | Timestamp)
+    known = dated or any(hierarchy.attribute == of for hierarchy in domain.hierarchies)
+    if not isinstance(node, exp.Anonymous) and not known:
+        return None
+    name = node.name if isinstance(node, exp.Anonymous) else node.sql_name()
+    try:
+        return domain.grouping(f"{name}({of})").name
+    except SfumatoError as error:
+        raise refuse(text, node, str(error)) from None
+
+
+def _map_of(text: str, node: Any, domain: Domain) -> str:  # noqa: ANN401  (sqlglot's own)
+    """The calendar map that ``DATE_TRUNC('month', date)`` or ``EXTRACT(MONTH FROM date)`` is.
+
+    Raises:
+        QueryError: it is none.
+    """
+    from sqlglot import exp
+
+    extracts = isinstance(node, exp.Extract)
+    part, of = (node.this, node.expression) if extracts else (node.args["unit"], node.this)
+    name = name_of(of, domain.names)
+    if name is None or name not in domain:
+        raise refuse(text, of, "name an attribute; expressions are not part of the subset")
+    attribute = domain[name]
+    if not isinstance(attribute, Date | Timestamp):
+        raise refuse(text, of, f"{name!r} is no date; only of dates there are parts and periods")
+    if node.args.get("zone"):
+        raise refuse(text, node, "the domain says in which zone the clock is read")
+    try:
+        asked = part.name.lower()
+        return domain.grouping(f"{known_part(attribute.by, asked) if extracts else known_period(asked)}({name})").name
+    except SfumatoError as error:
+        raise refuse(text, node, str(error)) from None
+
+
+def read_condition(text: str, domain: Domain) -> Predicate:
+    """Where a condition, as it stands after WHERE, is true.
+
+    >>> from sfumato.domain import Integer, Unknown
+    >>> ages = Domain((Integer(name="age", minimum=0, maximum=3, unknown=Unknown.CLAMP),))
+    >>> read_condition("age >= 2", ages)
+    Among(attribute='age', codes=CodeRanges(2..3))
+
+    Raises:
+        QueryError: anything outside the subset, with its place.
+    """
+    tree = parsed(text)
+    if type(tree).__name__ in ("Select", "Union", "Alias", "Command"):
+        raise refuse(text, tree, "a condition stands here, such as age >= 18")
+    try:
+        return condition(text, tree, domain).true
+    except RecursionError:
+        raise QueryError(f"{Place(1, 1)}: this is nested too deeply", culprit=Place(1, 1)) from None
+
+
+def parsed(text: str) -> Any:  # noqa: ANN401  (sqlglot's own)
+    """The one tree of a statement or condition.
+
+    Raises:
+        QueryError: it is too long, cannot be read, or is not one.
+    """
+    import sqlglot
+
+    if len(text) > LONGEST:
+        raise QueryError(f"a statement has at most {LONGEST:,} characters", culprit=Place(1, 1))
+    try:
+        trees = sqlglot.parse(text, read="duckdb")
+    except sqlglot.errors.ParseError as error:
+        place = unreadable(error)
+        raise QueryError(f"{place}: this is not SQL that can be read", culprit=place) from None
+    except sqlglot.errors.TokenError:
+        place = unclosed(text)
+        raise QueryError(f"{place}: a quote or comment is not closed", culprit=place) from None
+    except RecursionError:
+        raise QueryError(f"{Place(1, 1)}: this is nested too deeply", culprit=Place(1, 1)) from None
+    return trees[0] if len(trees) == 1 else None
+
+
+def condition(text: str, node: Any, domain: Domain) -> Condition:  # noqa: ANN401  (sqlglot's own)
+    """Where a parsed condition is true and where it is false.
+
+    Raises:
+        QueryError: anything outside the subset, with its place.
+    """
+    from sqlglot import exp
+
+    match node:
+        case exp.Paren(this=inner):
+            return condition(text, inner, domain)
+        case exp.And():
+            return every([condition(text, part, domain) for part in _chain(node)])
+        case exp.Or():
+            return either([condition(text, part, domain) for part in _chain(node)])
+        case exp.Not(this=inner):
+            return ~condition(text, inner, domain)
+        case exp.Between(this=column) if not node.args.get("symmetric"):
+            low, high = node.args["low"], node.args["high"]
+            return _compared(text, column, Comparison.AT_LEAST, low, domain) & _compared(
+                text, column, Comparison.AT_MOST, high, domain
+            )
+        case exp.In(this=column, expressions=[_, *_] as listed) if not node.args.get("query"):
+            return _among(text, column, listed, domain)
+        case exp.Is(this=column, expression=exp.Null()):
+            return _checked(text, column, lambda: missing(domain, _column(text, column, domain)))
+        case exp.Column():
+            return _compared(text, node, Comparison.EQUAL, exp.true(), domain)
+        case _:
+            return _comparison(text, node, domain)
+
+
+def number(text: str, node: Any) -> Fraction:  # noqa: ANN401
+    """A numeric literal, exactly.
+
+    Raises:
+        QueryError: it is something else.
+    """
+    found = literal(text, node)
+    if isinstance(found, bool) or not isinstance(found, Fraction):
+        raise refuse(text, node, "a number stands here")
+    return found
+
+
+def literal(text: str, node: Any) -> Literal:  # noqa: ANN401
+    """A number, text or truth value.
+
+    Raises:
+        QueryError: NULL, with which nothing compares, or an expression.
+    """
+    from sqlglot import exp
+
+    match node:
+        case exp.Literal(this=value) if node.is_string:
+            return str(value)
+        case exp.Literal(this=value):
+            try:
+                return exact(str(value))
+            except LossError:
+                raise refuse(text, node, "this is no number that can be compared with") from None
+        case exp.Neg(this=exp.Literal() as inner) if not inner.is_string:
+            return -number(text, inner)
+        case exp.Boolean(this=value):
+            return bool(value)
+        case exp.Cast(this=exp.Literal() as inner) if inner.is_string and node.is_type(*_DATES):
+            return str(inner.this)
+        case exp.Null():
+            raise refuse(text, node, "nothing compares with NULL; write IS NULL")
+        case exp.Column():
+            raise refuse(
+                text, node, "compare an attribute with a literal, not with another attribute; quote text in ''"
+            )
+        case _:
+            raise refuse(text, node, "compare with a literal; expressions are not part of the subset")
+
+
+def _chain(node: Any) -> list[Any]:  # noqa: ANN401
+    """The parts that one operator joins, from left to right: the parser nests each within the next."""
+    parts, waiting = [], [node]
+    while waiting:
+        part = waiting.pop()
+        if type(part) is type(node):
+            waiting += [part.expression, part.this]
+        else:
+            parts.append(part)
+    return parts
+
+
+def _comparison(text: str, node: Any, domain: Domain) -> Condition:  # noqa: ANN401
+    from sqlglot import exp
+
+    kinds = {
+        exp.EQ: Comparison.EQUAL,
+        exp.NEQ: Comparison.UNEQUAL,
+        exp.LT: Comparison.LESS,
+        exp.LTE: Comparison.AT_MOST,
+        exp.GT: Comparison.GREATER,
+        exp.GTE: Comparison.AT_LEAST,
+    }
+    how = kinds.get(type(node))
+    if how is None:
+        raise refuse(text, node, "a condition compares attributes with =, <>, <, <=, >, >=, IN, BETWEEN or IS NULL")
+    left, right = node.this, node.expression
+    if not _is_named(text, left, domain) and _is_named(text, right, domain):
+        left, right, how = right, left, _MIRRORED.get(how, how)
+    return _compared(text, left, how, right, domain)
+
+
+def _compared(text: str, column: Any, how: Comparison, value: Any, domain: Domain) -> Condition:  # noqa: ANN401
+    name = _column(text, column, domain)
+    wanted = literal(text, value)
+    at = column if name not in domain and level_of(text, column, domain) is None else value
+    return _checked(text, at, lambda: compare(domain, name, how, wanted))
+
+
+def _among(text: str, column: Any, listed: Sequence[Any], domain: Domain) -> Condition:  # noqa: ANN401
+    name, values = _column(text, column, domain), [literal(text, item) for item in listed]
+    try:
+        return among(domain, name, values)
+    except SfumatoError:  # one of them cannot be compared with: say which
+        known = name in domain or level_of(text, column, domain) is not None
+        for item, value in zip(listed, values, strict=True):
+            _checked(text, item if known else column, partial(compare, domain, name, Comparison.EQUAL, value))
+        raise
+
+
+def _is_named(text: str, node: Any, domain: Domain) -> bool:  # noqa: ANN401
+    from sqlglot import exp
+
+    return isinstance(node, exp.Column) or level_of(text, node, domain) is not None
+
+
+def _column(text: str, column: Any, domain: Domain) -> str:  # noqa: ANN401
+    name = level_of(text, column, domain) or name_of(column, domain.names)
+    if name is None:
+        raise refuse(text, column, "name an attribute; expressions are not part of the subset")
+    return name
+
+
+def _checked(text: str, node: Any, build: Any) -> Condition:  # noqa: ANN401
+    try:
+        found: Condition = build()
+    except SfumatoError as error:
+        raise refuse(text, node, str(error)) from None
+    return found

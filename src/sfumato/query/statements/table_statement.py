@@ -1,0 +1,234 @@
+"""Statements over several tables: SQL becomes a view, whose rows each belong to one unit, and a question about it.
+
+    SELECT region, DATE_TRUNC('month', admitted), COUNT(*) FROM visits JOIN patients USING (patient_id) GROUP BY ...
+
+The grammar is closed, like that of :mod:`sfumato.query.statements.select_statement`.  What is not listed is refused
+with its place, and nothing of a statement reaches an engine.  FROM takes tables of the schema, one-row-a-unit
+statements in parentheses or under WITH, and joins on declared keys or the unit.  HAVING, ORDER BY and LIMIT are about
+noisy answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sfumato.bounded_cache import cached
+from sfumato.domain.table_schema import Schema
+from sfumato.domain.unit import GroupBound, Unit
+from sfumato.domain.view import BoundedView, Computed, Filter, PerUnit, RowCount
+from sfumato.domain.view_words import may_cut
+from sfumato.errors import QueryError, SfumatoError
+from sfumato.query.aggregates import Count, Distinct
+from sfumato.query.answer_ordering import Arrangement, arrangement
+from sfumato.query.plan import plan
+from sfumato.query.question import Query
+from sfumato.query.statements.from_clause import of_units, refuse_inside, unit_rows
+from sfumato.query.statements.per_unit import per_unit
+from sfumato.query.statements.select_statement import read_select
+from sfumato.query.statements.sql_condition import Place, parsed, refuse, refuse_clause
+from sfumato.query.statements.unit_rows import UnitRows, bounds_of, is_value, labels_of
+
+_CLAUSES = {"expressions", "from_", "joins", "where", "group", "having", "order", "limit", "with_"}
+
+
+@dataclass(frozen=True)
+class TableStatement:
+    """What a statement over several tables asks.
+
+    Attributes:
+        view: whose rows are counted.
+        query: about them.
+        arranged: which of the noisy answers are shown, and in which order.
+    """
+
+    view: BoundedView
+    query: Query
+    arranged: Arrangement
+
+
+def parse_tables(text: str, schema: Schema, *, bounds: Unit | None = None) -> TableStatement:
+    """Read one SELECT statement over the tables of a schema.
+
+    Args:
+        text: the statement.
+        schema: the public description of the tables.
+        bounds: of the rows of a unit in the view; None: those of the table whose rows are listed.
+
+    Raises:
+        QueryError: anything outside the grammar; ``culprit`` is its :class:`Place`.
+    """
+    if not isinstance(text, str):
+        raise QueryError("a statement is text", culprit=text)
+    return _parsed(text, schema, bounds)
+
+
+@cached()  # a statement is usually previewed and then asked
+def _parsed(text: str, schema: Schema, bounds: Unit | None) -> TableStatement:
+    from sqlglot import exp
+
+    select = parsed(text)
+    if isinstance(select, exp.SetOperation):
+        raise refuse(text, select, "UNION and the like are no part of the grammar; ask each statement by itself")
+    if not isinstance(select, exp.Select):
+        raise QueryError(f"{Place(1, 1)}: ask one SELECT statement", culprit=Place(1, 1))
+    try:
+        return _read(text, select, schema, bounds)
+    except RecursionError:
+        raise QueryError(f"{Place(1, 1)}: this is nested too deeply", culprit=Place(1, 1)) from None
+
+
+def _read(text: str, select: Any, schema: Schema, bounds: Unit | None) -> TableStatement:  # noqa: ANN401
+    from sqlglot import exp
+
+    for clause, value in select.args.items():
+        if value and clause not in _CLAUSES:
+            raise refuse_clause(text, clause, value)
+    rows = unit_rows(text, select, schema, per_unit)
+    where = of_units(rows, None if select.args.get("where") is None else select.args["where"].this)
+    items, by = _items(rows, select)
+    asked = exp.Select(expressions=items, from_=exp.From(this=exp.to_table("view")))
+    if where is not None:
+        asked.set("where", exp.Where(this=rows.lowered(where)))
+    if by:
+        asked.set("group", exp.Group(expressions=by))
+    unit = bounds or bounds_of(rows)
+    try:
+        view = BoundedView(rows.view, unit)
+        domain = view.domain
+    except SfumatoError as error:
+        raise refuse(text, select, str(error)) from None
+    query = read_select(text, asked, domain)
+    arranged = arrangement(text, select, called=_called(rows, select, query.by))
+    view, query = _of_people(rows, view, query) or (view, query)
+    try:
+        query.possible_groups(view.domain, view)
+    except QueryError as error:
+        raise refuse(text, select, str(error)) from None
+    return TableStatement(view, query, arranged)
+
+
+def _of_people(rows: UnitRows, view: BoundedView, query: Query) -> tuple[BoundedView, Query] | None:
+    """Distinct units as rows of units, one a cell, of which as many are kept as a unit can be in: P7 of the design.
+
+    A bound on rows then hides nobody: of a unit cells are left out, and no cell for rows beside it.
+
+    Returns:
+        None where something else is asked as well, or the bounds cut nothing.
+    """
+    if any(each != Distinct() for each in query.aggregates) or not may_cut(view):
+        return None
+    (question,) = plan(query, view.domain).questions
+    most, _ = question.sensitivity(view.domain)
+    where = query.condition(view.domain)
+    source = rows.view if where is None else Filter(rows.view, where)
+    for name in query.by:
+        if name not in source.domain:
+            labels = labels_of(source.domain.grouping(name))
+            if labels is None:
+                return None
+            source = Computed(source, name, labels)
+    values = () if query.by else (("rows", RowCount(1)),)
+    unit = view.unit.bounded(rows=int(most), per=[GroupBound(query.by, rows=1)] if query.by else [])
+    people = BoundedView(PerUnit(source, query.by, values), unit)
+    return people, Query((Count(),) * len(query.aggregates), by=query.by, names=query.labels)
+
+
+def _called(rows: UnitRows, select: Any, by: tuple[str, ...]) -> tuple[str, ...]:  # noqa: ANN401
+    """What groups are called by AS, in order; nothing where none is."""
+    from sqlglot import exp
+
+    group = select.args.get("group")
+    keys = [] if group is None else list(group.expressions)
+    if len(keys) != len(by):
+        return ()
+    items = [item for item in select.expressions if isinstance(item, exp.Alias)]
+    found = []
+    for key, name in zip(keys, by, strict=True):
+        own = key.name.casefold() if isinstance(key, exp.Column) and not key.table and not rows.has(key) else None
+        same = (item.alias for item in items if _named_alike(rows, item, key) or item.alias.casefold() == own)
+        found.append(next(same, _called_inside(rows, key) or name))
+    return () if tuple(found) == tuple(by) or len(set(found)) < len(found) else tuple(found)
+
+
+def _called_inside(rows: UnitRows, key: Any) -> str | None:  # noqa: ANN401
+    """What a key is called by a SELECT in FROM that renames it."""
+    from sqlglot import exp
+
+    if not isinstance(key, exp.Column) or not rows.has(key):
+        return None
+    attribute = rows.attribute(key)
+    return (
+        key.name if key.name.casefold() not in (attribute.casefold(), attribute.casefold().rpartition(".")[2]) else None
+    )
+
+
+def _named_alike(rows: UnitRows, item: Any, key: Any) -> bool:  # noqa: ANN401
+    """Whether what is selected is what a key is."""
+    from sqlglot import exp
+
+    if isinstance(key, exp.Column) and isinstance(item.this, exp.Column) and rows.has(key) and rows.has(item.this):
+        return rows.attribute(item.this) == rows.attribute(key)
+    return bool(item.this == key)
+
+
+def _items(rows: UnitRows, select: Any) -> tuple[list[Any], list[Any]]:  # noqa: ANN401
+    """What is selected and by what it is grouped, in attributes of the view alone."""
+    from sqlglot import exp
+
+    group = select.args.get("group")
+    keys = [] if group is None else list(group.expressions)
+    if group is not None and any(value for name, value in group.args.items() if name != "expressions"):
+        raise refuse(rows.text, group, "group by attributes only")
+    named = {item.alias.casefold(): item for item in select.expressions if isinstance(item, exp.Alias)}
+    for key in keys:
+        if rows.is_unit(key):
+            raise refuse(rows.text, key, "it would answer for one unit a row")
+    items = []
+    for item in select.expressions:
+        node, name = (item.this, item.alias) if isinstance(item, exp.Alias) else (item, None)
+        if rows.is_unit(node):
+            raise refuse(rows.text, node, "it would answer for one unit a row")
+        if is_value(node) and not node.find(exp.AggFunc):
+            items.append(rows.computed(node, name))
+        elif name is not None:
+            items.append(exp.alias_(rows.lowered(node), name, quoted=True))
+        else:
+            items.append(rows.lowered(node))
+    by = []
+    for key in keys:
+        item = named.get(key.name.casefold()) if isinstance(key, exp.Column) and not key.table else None
+        if item is not None and not rows.has(key):
+            by.append(rows.computed(item.this, item.alias) if is_value(item.this) else rows.lowered(item.this))
+        else:
+            by.append(rows.computed(key, None) if is_value(key) else rows.lowered(key))
+    return items, by
+
+
+def parse_view(text: str, schema: Schema, *, bounds: Unit | None = None) -> BoundedView:
+    """Read a view: ``SELECT *`` FROM tables and joins with a condition, or a statement of one row a unit.
+
+    Args:
+        text: the statement.
+        schema: the public description of the tables.
+        bounds: of the rows of a unit in the view; None: those of the table whose rows are listed.
+
+    Raises:
+        QueryError: anything outside the grammar; ``culprit`` is its :class:`Place`.
+    """
+    from sqlglot import exp
+
+    select = parsed(text)
+    if not isinstance(select, exp.Select):
+        raise QueryError(f"{Place(1, 1)}: a view is one SELECT statement", culprit=Place(1, 1))
+    if not (len(select.expressions) == 1 and isinstance(select.expressions[0], exp.Star)):
+        part = per_unit(text, select, schema, {}, "view")
+        assert part.bounds is not None
+        return BoundedView(part.view, bounds or part.bounds)
+    refuse_inside(text, select)
+    rows = unit_rows(text, select, schema, per_unit)
+    where = of_units(rows, None if select.args.get("where") is None else select.args["where"].this)
+    unit = bounds or bounds_of(rows)
+    if where is not None:
+        rows.filter(where)
+    return BoundedView(rows.view, unit)

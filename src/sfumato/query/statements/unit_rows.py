@@ -1,0 +1,427 @@
+"""Rows of units as SQL spells them: FROM with its joins, statements of one row a unit, and what is computed of a row.
+
+Every name is resolved to an attribute of the view, to a key or to the unit; every expression becomes one more
+attribute.  What then is left of a statement is about attributes alone, as that of one table is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Protocol, TypeVar
+
+from sfumato.domain import Date, Grouping, Integer, Real, Timestamp
+from sfumato.domain.expression import (
+    Arithmetic,
+    Cases,
+    Clamp,
+    Constant,
+    DaysBetween,
+    Expression,
+    Field,
+    Labels,
+    Operator,
+    computed,
+)
+from sfumato.domain.predicate import Among, Predicate
+from sfumato.domain.table_schema import Schema, SchemaTable
+from sfumato.domain.unit import GroupBound, Unit
+from sfumato.domain.unit_views import Declared
+from sfumato.domain.view import Computed, Filter, View
+from sfumato.errors import SfumatoError
+from sfumato.query.statements.number_cuts import cut_at, has_declared_cells, is_number, mirrored
+from sfumato.query.statements.sql_condition import Place, condition, level_of, number, refuse
+
+T = TypeVar("T")
+_LABELS = 1000  # cells of a period or level that are made a key of a unit's rows
+
+
+@dataclass(frozen=True)
+class Part:
+    """A table, or a statement of one row a unit, as FROM has it.
+
+    Attributes:
+        alias: what it is called.
+        view: its rows.
+        names: its attributes' names there, and in the view.
+        keys: its columns of keys, by place.
+        unit: its column of the unit.
+        table: of the schema; None of a statement.
+        bounds: what a view that lists its rows keeps of one unit; None where it is public.
+    """
+
+    alias: str
+    view: View
+    names: Mapping[str, str]
+    keys: Mapping[str, int]
+    unit: str | None
+    table: SchemaTable | None
+    bounds: Unit | None
+
+
+class Inner(Protocol):
+    """Reads a statement of one row a unit, as FROM has it under an alias."""
+
+    def __call__(self, text: str, select: Any, schema: Schema, known: Mapping[str, Part], alias: str) -> Part:  # noqa: ANN401
+        """The statement as a part of FROM."""
+        ...
+
+
+@dataclass
+class UnitRows:
+    """The rows of a statement, as they are put together."""
+
+    text: str
+    schema: Schema
+    parts: list[Part]
+    view: View
+    known: Mapping[str, Part]
+    inner: Inner
+    merged: set[str] = field(default_factory=set)
+    listed: int = 0  # the place of the part whose rows these are, each once, where the joins have one
+
+    # --- names --------------------------------------------------------------------------------------------------------
+
+    def is_unit(self, node: Any) -> bool:  # noqa: ANN401  (sqlglot's own)
+        """Whether a node is the id of the unit, by whatever table it is named."""
+        from sqlglot import exp
+
+        if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier):
+            return False
+        return any(part.unit is not None and _same(part.unit, node) for part in self._named(node))
+
+    def has(self, node: Any) -> bool:  # noqa: ANN401
+        """Whether a node names an attribute."""
+        return any(_found(part.names, node) is not None for part in self._named(node))
+
+    def attribute(self, node: Any) -> str:  # noqa: ANN401
+        """The attribute of the view that a column names.
+
+        Raises:
+            QueryError: none, or several.
+        """
+        if self.is_unit(node):
+            raise refuse(self.text, node, "it would answer for one unit a row")
+        found = [name for part in self._named(node) if (name := _found(part.names, node)) is not None]
+        if not found and not node.table:
+            alike = [name for name in self.view.names if name.casefold() == node.name.casefold()]
+            found = alike[:1]  # what was computed before
+        if not found:
+            tables = ", ".join(part.alias for part in self.parts)
+            raise refuse(self.text, node, f"no attribute {node.name!r} in {tables}")
+        if len(found) > 1 and node.name.casefold() not in self.merged:
+            raise refuse(self.text, node, f"{node.name!r} is in several tables; write table.{node.name}")
+        return found[0]
+
+    def key(self, node: Any) -> int | None:  # noqa: ANN401
+        """The place of a key among those of the view; None where it names none."""
+        before = 0
+        for part in self.parts:
+            place = _found(part.keys, node) if part in self._named(node) else None
+            if place is not None:
+                return before + place
+            before += len(part.view.keys)
+        return None
+
+    def _named(self, node: Any) -> list[Part]:  # noqa: ANN401
+        return [part for part in self.parts if not node.table or part.alias.casefold() == node.table.casefold()]
+
+    # --- rows ---------------------------------------------------------------------------------------------------------
+
+    def filter(self, where: Any) -> None:  # noqa: ANN401
+        """Keep the rows that meet a condition, before any is left out by a bound."""
+        met = self.condition(where)
+        self.view = built(self.text, where, lambda: Filter(self.view, met))
+
+    def condition(self, node: Any) -> Predicate:  # noqa: ANN401
+        """Where a condition is true, in attributes of the view."""
+        lowered = self.lowered(node)
+        return built(self.text, node, lambda: condition(self.text, lowered, self.view.domain).true)
+
+    # --- what is computed of a row ------------------------------------------------------------------------------------
+
+    def lowered(self, node: Any) -> Any:  # noqa: ANN401 - one case a kind
+        """A node in which columns are attributes of the view, and expressions columns that are computed."""
+        from sqlglot import exp
+
+        match node:
+            case exp.Column() if isinstance(node.this, exp.Identifier):
+                return _column(self.attribute(node), node)
+            case exp.Paren() if is_value(node.this) or isinstance(node.this, exp.Column):
+                return self.lowered(node.this)
+            case exp.Window():
+                raise refuse(self.text, node, "a window looks at rows of other units")
+            case exp.Query() | exp.Subquery() | exp.Exists():
+                raise refuse(self.text, node, "a SELECT inside an expression looks at rows of other units")
+            case exp.In() if node.args.get("query") is not None:
+                raise refuse(
+                    self.text,
+                    node,
+                    f"a SELECT after IN stands by itself, of the unit: {self.schema.id} IN (SELECT ...)",
+                )
+            case exp.Rand() | exp.CurrentDate() | exp.CurrentTimestamp() | exp.CurrentTime():
+                raise refuse(self.text, node, "chance and the time of day are no part of a row")
+            case exp.Count(this=exp.Distinct(expressions=[column])) if self.is_unit(column):
+                return exp.Count(this=exp.Distinct(expressions=[_column(self.schema.id, column)]))
+            case exp.Count(this=exp.Distinct()):
+                return node.copy()  # refused where aggregates are read
+            case _ if is_value(node):
+                return self.computed(node, None)
+        cut = self._cut(node)
+        return self._with_lowered_parts(node) if cut is None else cut
+
+    def _with_lowered_parts(self, node: Any) -> Any:  # noqa: ANN401
+        from sqlglot import exp
+
+        fresh = node.copy()
+        for name, value in node.args.items():
+            if isinstance(value, exp.Expression):
+                fresh.set(name, self.lowered(value))
+            elif isinstance(value, list):
+                fresh.set(name, [self.lowered(each) if isinstance(each, exp.Expression) else each for each in value])
+        return fresh
+
+    def computed(self, node: Any, name: str | None) -> Any:  # noqa: ANN401
+        """A column of the view that an expression becomes."""
+        value = self.expression(node)
+        return _column(self.add(node, name or node.sql(dialect="duckdb"), value), node)
+
+    def add(self, node: Any, name: str, value: Expression) -> str:  # noqa: ANN401
+        """One more attribute, or the one that is computed so already."""
+        if not any((at.name, at.value) == (name, value) for at in self._computed() if isinstance(at, Computed)):
+            self.view = built(self.text, node, lambda: Computed(self.view, name, value))
+        return name
+
+    def _computed(self) -> Iterator[Computed | Declared]:
+        """What was computed of the rows so far, the last first."""
+        at: View = self.view
+        while isinstance(at, Computed | Declared):
+            yield at
+            at = at.source
+
+    def expression(self, node: Any) -> Expression:  # noqa: ANN401, C901, PLR0912 - one case a kind
+        """What is computed of each row.
+
+        Raises:
+            QueryError: no expression that is known never to fail.
+        """
+        from sqlglot import exp
+
+        match node:
+            case exp.Paren(this=inner):
+                return self.expression(inner)
+            case exp.Literal() if not node.is_string:
+                return Constant(number(self.text, node))
+            case exp.Neg(this=exp.Literal()):
+                return Constant(number(self.text, node))
+            case exp.Neg(this=inner):
+                return Arithmetic(Operator.MINUS, Constant(Fraction(0)), self.expression(inner))
+            case exp.Column():
+                return Field(self.attribute(node))
+            case exp.Sub() if self._is_date(node.this) and self._is_date(node.expression):
+                return DaysBetween(self.attribute(node.this), self.attribute(node.expression))
+            case exp.Add() | exp.Sub() | exp.Mul():
+                how = {exp.Add: Operator.PLUS, exp.Sub: Operator.MINUS, exp.Mul: Operator.TIMES}[type(node)]
+                return Arithmetic(how, self.expression(node.this), self.expression(node.expression))
+            case exp.Div():
+                return Arithmetic(Operator.TIMES, self.expression(node.this), Constant(self._inverse(node)))
+            case exp.Least() | exp.Greatest():
+                return self._clamp(node)
+            case exp.Case():
+                return self._cases(node)
+            case exp.Window():
+                raise refuse(self.text, node, "a window looks at rows of other units")
+            case exp.Query() | exp.Subquery():
+                raise refuse(self.text, node, "a SELECT inside an expression looks at rows of other units")
+            case _:
+                raise refuse(
+                    self.text, node, "compute with attributes, numbers, + - *, / by a number, CASE, LEAST and GREATEST"
+                )
+
+    def labels(self, node: Any) -> Labels | None:  # noqa: ANN401
+        """The cells of a level of a hierarchy, or of a calendar map, as labels; None where a node is neither."""
+        level = level_of(self.text, self.lowered(node), self.view.domain)
+        if level is None:
+            return None
+        found = labels_of(self.view.domain.grouping(level))
+        if found is None:
+            raise refuse(self.text, node, f"{level} has too many cells to be a key of a unit's rows")
+        return found
+
+    # --- conditions on numbers without declared cells -----------------------------------------------------------------
+
+    def _cut(self, node: Any) -> Any:  # noqa: ANN401
+        """A comparison of a computed number, which has one cell, in cells that begin where it is cut; None of others.
+
+        Where a statement cuts is public, so it may cut anywhere.  Cells that a schema declares stay as they are.
+        """
+        from sqlglot import exp
+
+        if isinstance(node, exp.Between) and not node.args.get("symmetric"):
+            ends = ((exp.GTE, node.args["low"]), (exp.LTE, node.args["high"]))
+            parts = [kind(this=node.this.copy(), expression=end.copy()) for kind, end in ends]
+            return exp.paren(exp.and_(*map(self.lowered, parts))) if self._uncut(node.this) is not None else None
+        if isinstance(node, exp.In) and node.expressions:
+            equal = [exp.EQ(this=node.this.copy(), expression=each.copy()) for each in node.expressions]
+            return exp.paren(exp.or_(*map(self.lowered, equal))) if self._uncut(node.this) is not None else None
+        if type(node) not in mirrored():
+            return None
+        kind, left, right = type(node), node.this, node.expression
+        if is_number(left):
+            kind, left, right = mirrored()[kind], right, left
+        value = self._uncut(left) if is_number(right) else None
+        if value is None:
+            return None
+        name, expression, attribute = value
+        kind, shown, declared = cut_at(kind, number(self.text, right), attribute, name)
+        if declared is None:
+            return None  # all of its numbers are on one side
+        made = (each.source for each in self._computed() if isinstance(each, Declared) and each.declared == declared)
+        if not any(isinstance(each, Computed) and each.value == expression for each in made):
+            self.view = built(
+                self.text, node, lambda: Declared(Computed(self.view, declared.name, expression), declared)
+            )
+        return kind(this=_column(declared.name, left), expression=exp.Literal.number(shown))
+
+    def _uncut(self, node: Any) -> tuple[str, Expression, Integer | Real] | None:  # noqa: ANN401
+        """A computed number that has one cell: what it is called, how it is computed; None of anything else."""
+        from sqlglot import exp
+
+        while isinstance(node, exp.Paren):
+            node = node.this
+        if isinstance(node, exp.Column):
+            name = self.attribute(node)
+            attribute = None if has_declared_cells(self.view, name) else self.view.domain[name]
+            value: Expression = Field(name)
+        elif is_value(node):
+            name, value = node.sql(dialect="duckdb"), self.expression(node)
+            attribute = built(self.text, node, lambda: computed(name, value, self.view.domain))
+        else:
+            return None
+        if not isinstance(attribute, Integer | Real) or attribute.declared != 1:
+            return None
+        return (name, value, attribute) if attribute.minimum < attribute.maximum else None
+
+    def _is_date(self, node: Any) -> bool:  # noqa: ANN401
+        from sqlglot import exp
+
+        if not isinstance(node, exp.Column):
+            return False
+        return isinstance(self.view.domain[self.attribute(node)], Date | Timestamp)
+
+    def _inverse(self, node: Any) -> Fraction:  # noqa: ANN401
+        from sqlglot import exp
+
+        if not isinstance(node.expression, exp.Literal | exp.Neg):
+            raise refuse(self.text, node.expression, "whether a division fails would depend on the data")
+        divisor = number(self.text, node.expression)
+        if not divisor:
+            raise refuse(self.text, node.expression, "nothing is divided by zero")
+        return 1 / divisor
+
+    def _clamp(self, node: Any) -> Expression:  # noqa: ANN401
+        value, end = clamp_parts(self.text, node)
+        inner = self.expression(value)
+        return built(self.text, node, lambda: Clamp(inner, **end))
+
+    def _cases(self, node: Any) -> Expression:  # noqa: ANN401
+        from sqlglot import exp
+
+        if node.this is not None:
+            raise refuse(self.text, node, "write CASE WHEN condition THEN value ... END")
+        rest = node.args.get("default")
+        rest = None if isinstance(rest, exp.Null) else rest
+        values = [each.args["true"] for each in node.args["ifs"]]
+        where = [self.condition(each.this) for each in node.args["ifs"]]
+        if all(isinstance(each, exp.Literal) and each.is_string for each in [*values, *([rest] if rest else [])]):
+            labels = tuple((met, str(each.this)) for met, each in zip(where, values, strict=True))
+            return Labels(labels, None if rest is None else str(rest.this))
+        numbers = tuple((met, self.expression(each)) for met, each in zip(where, values, strict=True))
+        return Cases(numbers, None if rest is None else self.expression(rest))
+
+
+def built(text: str, node: Any, build: Callable[[], T]) -> T:  # noqa: ANN401
+    """What is built of a node; what is wrong with it is said with its place."""
+    try:
+        return build()
+    except SfumatoError as error:
+        if isinstance(error.culprit, Place):
+            raise
+        raise refuse(text, node, str(error)) from None
+
+
+def labels_of(found: Grouping) -> Labels | None:
+    """The cells of a level of a hierarchy, or of a calendar map, as labels; None where they are too many."""
+    if found.groups is None or len(found.labels) > _LABELS:
+        return None
+    codes: dict[int, list[int]] = {}
+    for code, cell in enumerate(found.groups):
+        codes.setdefault(cell, []).append(code)
+    return Labels(tuple((Among(found.attribute, held), found.labels[cell]) for cell, held in sorted(codes.items())))
+
+
+def is_value(node: Any) -> bool:  # noqa: ANN401
+    """Whether a node computes something of a row."""
+    from sqlglot import exp
+
+    kinds = exp.Add | exp.Sub | exp.Mul | exp.Div | exp.Case | exp.Least | exp.Greatest
+    if isinstance(node, exp.Neg):
+        return not isinstance(node.this, exp.Literal)
+    return isinstance(node, kinds) or (isinstance(node, exp.Paren) and is_value(node.this))
+
+
+def clamp_parts(text: str, node: Any) -> tuple[Any, dict[str, Fraction]]:  # noqa: ANN401
+    """What LEAST or GREATEST bounds, and its bound.
+
+    Raises:
+        QueryError: not one expression and one number.
+    """
+    from sqlglot import exp
+
+    parts = [node.this, *node.expressions]
+    ends = [
+        part
+        for part in parts
+        if isinstance(part, exp.Literal) or (isinstance(part, exp.Neg) and isinstance(part.this, exp.Literal))
+    ]
+    if len(parts) != 2 or len(ends) != 1:  # noqa: PLR2004
+        raise refuse(text, node, "LEAST and GREATEST take an expression and a number")
+    end = number(text, ends[0])
+    value = next(part for part in parts if part is not ends[0])
+    return value, {"high" if isinstance(node, exp.Least) else "low": end}
+
+
+def bounds_of(rows: UnitRows) -> Unit:
+    """The bounds of the part whose rows a statement lists, in the names that its attributes have in the view."""
+    first = rows.parts[rows.listed]
+    assert first.bounds is not None
+    per = []
+    for bound in first.bounds.per:
+        by = []
+        for name in bound.by:
+            level, _, of = name.rstrip(")").partition("(")
+            named = first.names.get(name.casefold())  # an attribute may be called anything
+            named = name if named is None and name in first.view.names else named
+            by.append(named or f"{level}({first.names[of.strip().casefold()]})")
+        per.append(GroupBound(tuple(by), rows=bound.rows, groups=bound.groups))
+    return first.bounds.bounded(rows=first.bounds.rows, per=per)
+
+
+def _same(name: str, node: Any) -> bool:  # noqa: ANN401
+    return bool(name == node.name if node.this.quoted else name.casefold() == node.name.casefold())
+
+
+def _found(names: Mapping[str, T], node: Any) -> T | None:  # noqa: ANN401
+    return names.get(node.name.casefold())
+
+
+def _column(name: str, at: Any) -> Any:  # noqa: ANN401
+    """A quoted column that stands where ``at`` stood."""
+    from sqlglot import exp
+
+    identifier = exp.to_identifier(name, quoted=True)
+    first = min((part for part in at.walk() if "start" in part.meta), key=lambda part: part.meta["start"], default=None)
+    if first is not None:
+        identifier.meta.update(first.meta)
+    return exp.Column(this=identifier)

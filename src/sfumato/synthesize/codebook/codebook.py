@@ -1,0 +1,406 @@
+"""The codebook of a synthetic file: what its columns mean, what was measured, how far off it is, and what it is for.
+
+It travels with the file, as Markdown beside it and inside Parquet and Arrow files.  What is read back from a file may
+have been written by anybody: it is taken for text of a bounded size, and nothing in it is executed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import types
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
+
+from sfumato.errors import InputError
+from sfumato.strict_documents import read_json
+from sfumato.synthesize.codebook.codebook_lines import FOLDED_TEXT, ColumnEntry, group_lines, value_lines
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+KEY, NOTICE_KEY = b"sfumato.codebook", b"sfumato.notice"
+NOTICE = "synthetic: these rows were drawn from a model; none of them is a person"
+
+_VERSION = 1
+_LARGEST = 1 << 53  # a number of a codebook
+_MOST_BYTES = 16 << 20
+MOST_TEXT = 200  # characters of a label
+
+
+@dataclass(frozen=True)
+class MeasuredTable:
+    """A table that was measured: the noise on each of its cells, which may be groups of values."""
+
+    attributes: tuple[str, ...]
+    cells: int
+    grouped: bool
+    noise: str
+    deviation: float
+
+
+@dataclass(frozen=True)
+class PairEntry:
+    """Two attributes: measured together, or modelled.
+
+    Attributes:
+        attributes: the two.
+        measured: whether a table that holds both was measured; where not, no error is known.
+        strength: of the association in the file, 0 to 1 (Cramer's V).
+        cells: of the measured table.
+        worst: none of its cells is further off, with 95 % for all at once.
+        worst_of_values: no combination of single values is further off; larger where values share a group.
+        misplaced: share of the rows that would have to move to another cell, at most, with 95 %: half of all
+            differences of cells, whatever number of rows the file has more or less than the table.
+    """
+
+    attributes: tuple[str, ...]
+    measured: bool
+    strength: float
+    cells: int | None = None
+    worst: int | None = None
+    worst_of_values: int | None = None
+    misplaced: float | None = None
+
+    @property
+    def share(self) -> str | None:
+        """The misplaced rows in percent."""
+        return None if self.misplaced is None else f"{100 * self.misplaced:.1f} %"
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What was promised: in words, and the neighbour relation, unit and loss by themselves."""
+
+    text: str
+    neighbours: str
+    unit: str
+    loss: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Codebook:
+    """What a reader has to know of a synthetic file; public, like the file.
+
+    Attributes:
+        notice: that the rows are synthetic.
+        rows: of the file.
+        table_rows: of the protected table, as the model has it; the file's rows stand for them.
+        method: that made it.
+        version: of Sfumato.
+        journal_entry: number of the release in the ledger's journal.
+        domain: hash of the accepted description of the table.
+        guarantee: the promise.
+        considered: what ``auto`` chose among.
+        columns: with values, groups and errors.
+        measured: tables.
+        pairs: of attributes, measured ones first; ``pairs_left_out`` more are modelled, or too many to list.
+        good_for, not_for: sentences that follow from the rest.
+    """
+
+    notice: str
+    rows: int
+    table_rows: int
+    method: str
+    version: str
+    journal_entry: int | None
+    domain: str
+    guarantee: Guarantee
+    considered: tuple[str, ...]
+    columns: tuple[ColumnEntry, ...]
+    measured: tuple[MeasuredTable, ...]
+    pairs: tuple[PairEntry, ...]
+    pairs_left_out: int
+    good_for: tuple[str, ...]
+    not_for: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values; :meth:`parse` reads them back."""
+        return {"codebook": _VERSION, **asdict(self)}
+
+    def metadata(self) -> dict[bytes, bytes]:
+        """What Parquet and Arrow files keep of it."""
+        text = json.dumps(self.to_json(), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        return {NOTICE_KEY: NOTICE.encode(), KEY: text.encode()}
+
+    def to_markdown(self) -> str:
+        """As Markdown, in which no text of the file means more than itself."""
+        return "\n".join(_markdown(self)) + "\n"
+
+    @staticmethod
+    def parse(text: bytes) -> Codebook:
+        """The codebook that was written; every field is checked, as anybody may have written it.
+
+        Raises:
+            InputError: it is none, or larger than any that is written.
+        """
+        if len(text) > _MOST_BYTES:
+            raise InputError(f"its codebook is larger than the {_MOST_BYTES >> 20} MiB that one has at most")
+        try:
+            value = read_json(text)
+            known = isinstance(value, dict) and value.pop("codebook", None) == _VERSION and value["notice"] == NOTICE
+            counted = known and value["rows"] >= 0 and value["table_rows"] >= 0
+            return _read(Codebook, value if counted else None)
+        except (TypeError, KeyError, ValueError, RecursionError, InputError):
+            raise InputError("its codebook is damaged, or of a later version") from None
+
+
+@dataclass(frozen=True, eq=False)
+class CodebookFile:
+    """A Parquet or Arrow file with the codebook that it carries, and its rows for whoever asks for them.
+
+    Attributes:
+        path: of the file.
+        book: its codebook.
+        metadata: all that it carries beside its rows; anybody may have written it.
+        columns: names.
+    """
+
+    path: Path
+    book: Codebook
+    metadata: Mapping[bytes, bytes]
+    columns: tuple[str, ...]
+
+    @property
+    def length(self) -> int:
+        """Number of rows.
+
+        Raises:
+            InputError: they cannot be read.
+        """
+        import pyarrow.parquet as pq
+
+        if self.path.suffix.lower() == ".parquet":
+            return int(pq.read_metadata(self.path).num_rows)
+        return int(self.rows(self.columns[:1]).num_rows)
+
+    def rows(self, columns: Sequence[str]) -> pa.Table:
+        """Some columns.
+
+        Raises:
+            InputError: they cannot be read.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+        from pyarrow import feather
+
+        try:
+            if self.path.suffix.lower() == ".parquet":
+                return pq.read_table(self.path, columns=list(columns))
+            return feather.read_table(self.path, columns=list(columns))
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise InputError(f"cannot read the rows of {self.path}: the file is damaged", culprit=self.path) from error
+
+
+def read_codebook(path: str | Path) -> Codebook:
+    """The codebook that a Parquet or Arrow file carries; nothing in it is executed.
+
+    Raises:
+        InputError: the file cannot be read, is of another kind, or carries no codebook.
+    """
+    return open_codebook(path).book
+
+
+def open_codebook(path: str | Path) -> CodebookFile:
+    """The file with its codebook; the rows are not read.
+
+    Raises:
+        InputError: as :func:`read_codebook` says.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    place = Path(path)
+    kind = place.suffix.lower()
+    if kind not in (".parquet", ".arrow"):
+        beside = codebook_path(place)
+        where = (
+            f"read {beside.name} beside it" if beside.is_file() else "that of a release stands in a .codebook.md file"
+        )
+        raise InputError(f"{place} is no Parquet or Arrow file, which carry a codebook; {where}", culprit=path)
+    try:
+        if kind == ".parquet":
+            schema = pq.read_schema(place)
+        else:
+            with pa.memory_map(str(place)) as source:
+                schema = pa.ipc.open_file(source).schema
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(
+            f"cannot read {place}: no such file, or no {kind[1:].capitalize()} file", culprit=path
+        ) from error
+    found = schema.metadata or {}
+    if KEY not in found:
+        raise InputError(f"{place} carries no codebook: it is no release of sfumato synthesize", culprit=path)
+    try:
+        return CodebookFile(place, Codebook.parse(found[KEY]), found, tuple(schema.names))
+    except InputError as error:
+        raise InputError(f"{place}: {error}", culprit=path) from None
+
+
+def codebook_path(rows: Path) -> Path:
+    """Where the codebook of a file of rows stands: beside it, as Markdown."""
+    return rows.with_suffix(".codebook.md")
+
+
+_Read = TypeVar("_Read")
+
+
+def _read(kind: type[_Read], value: Any) -> _Read:  # noqa: ANN401 -- JSON
+    """A JSON value as the dataclass that it was.
+
+    Raises:
+        TypeError: it has other fields, or one of another type.
+    """
+    hints = get_type_hints(kind)
+    if not isinstance(value, dict) or set(value) != {field.name for field in fields(kind)}:  # type: ignore[arg-type]
+        raise TypeError
+    return kind(**{name: _field(hints[name], each) for name, each in value.items()})
+
+
+def _field(hint: Any, value: Any) -> Any:  # noqa: ANN401 -- types and JSON
+    if get_origin(hint) is types.UnionType:
+        return None if value is None else _field(get_args(hint)[0], value)
+    if get_origin(hint) is tuple and isinstance(value, list):
+        return tuple(_field(get_args(hint)[0], each) for each in value)
+    if get_origin(hint) is Mapping and isinstance(value, dict):
+        return {_field(str, key): _field(str, each) for key, each in value.items()}
+    if is_dataclass(hint) and isinstance(hint, type):
+        return _read(hint, value)
+    if hint is float and type(value) is int:
+        value = float(value) if abs(value) < _LARGEST else None
+    if type(value) is not hint or (type(value) in (int, float) and not abs(value) < _LARGEST):
+        raise TypeError
+    return value
+
+
+_NAMED = 8
+
+
+def listed(names: Iterable[str]) -> str:
+    """The first names, and how many more there are."""
+    every = list(names)
+    shown = ", ".join(name[:MOST_TEXT] for name in every[:_NAMED])
+    return shown if len(every) <= _NAMED else f"{shown} and {len(every) - _NAMED} more"
+
+
+def crossed(entry: PairEntry | MeasuredTable) -> str:
+    """The attributes of a table, as it is called."""
+    return " x ".join(entry.attributes)
+
+
+def _markdown(book: Codebook) -> Iterator[str]:
+    yield from ("# Codebook of a synthetic table", "", f"**{_plain(book.notice)}**", "")
+    yield from _rows(("", ""), facts(book))
+    yield from ("", "## What the file is good for", "", *(f"- {_plain(each)}" for each in book.good_for))
+    yield from ("", "## What it is not good for", "", *(f"- {_plain(each)}" for each in book.not_for))
+    yield from ("", "## Columns", "", COLUMNS_TEXT, "")
+    yield from _rows(
+        ("column", "type", "values", "cells", "noise", "off by at most"),
+        [(c.name, c.kind, c.size, c.cells, c.deviation, c.worst) for c in book.columns],
+    )
+    for column in book.columns:
+        yield from ("", f"### {_plain(column.name)}", "")
+        lines = value_lines(column)
+        yield from _rows(
+            ("value", "rows", "table: from", "to", "off by", "group"),
+            [(line.label, line.rows, line.low, line.high, line.error, line.group) for line in lines],
+        )
+        if any(line.several for line in lines):
+            yield from ("", FOLDED_TEXT)
+        if column.groups:
+            yield from ("", "Groups in tables of several columns:", "")
+            yield from _rows(
+                ("group", "values", "rows", "sum off by"),
+                [(g.label, g.values, g.rows, g.error) for g in group_lines(column)],
+            )
+    yield from ("", "## Measured tables", "", TABLES_TEXT, "")
+    yield from _rows(
+        ("table", "cells", "of groups", "noise", "standard deviation"),
+        [(crossed(t), t.cells, "yes" if t.grouped else "no", t.noise, t.deviation) for t in book.measured],
+    )
+    yield from ("", "## Pairs of columns", "", PAIRS_TEXT, "")
+    yield from _rows(
+        ("pair", "is", "strength", "cells", "cell off by", "single value off by", "misplaced rows"),
+        [
+            (
+                crossed(p),
+                "measured" if p.measured else "modelled",
+                p.strength,
+                p.cells,
+                p.worst,
+                p.worst_of_values,
+                p.share,
+            )
+            for p in book.pairs
+        ],
+    )
+    if book.pairs_left_out:
+        yield from ("", f"{book.pairs_left_out:,} more pairs are not listed.")
+
+
+COLUMNS_TEXT = (
+    "With 95 % the protected table's own number of rows of a value lies between 'from' and 'to', and the file's, "
+    "scaled to the table, is off by at most so much. Of a column, no listed value is off by more than is said, all at "
+    "once, with 95 %. A dash: not measured by itself. Cells are those of the column in tables of several columns, "
+    "where the values of a group were measured as one."
+)
+TABLES_TEXT = "The noise on each cell as it was measured, before the model was fitted."
+PAIRS_TEXT = (
+    "Of a measured pair no cell is off by more, with 95 % for all at once. Of single values inside a group only the "
+    "group was measured: they may be off by all of its rows. At most the share given would have to move to another "
+    "cell, with 95 %. A modelled pair was not measured for this release, which cannot tell how wrong it is but where a "
+    "share stands: that is of single values. Strength is Cramer's V of the file's rows."
+)
+
+
+def facts(book: Codebook) -> list[tuple[str, object]]:
+    """What stands at the head of every form of it."""
+    loss = ", ".join(f"{name} = {value}" for name, value in book.guarantee.loss.items())
+    return [
+        ("Rows", f"{book.rows:,}, for {book.table_rows:,} of the table"),
+        ("Guarantee", book.guarantee.text),
+        ("Neighbouring tables", book.guarantee.neighbours),
+        ("Unit", book.guarantee.unit),
+        *([("Loss", loss)] if loss else []),
+        ("Method", book.method),
+        ("Sfumato", book.version or "-"),
+        (
+            "Journal entry",
+            "-" if book.journal_entry is None else f"{book.journal_entry}, which confirms what stands here",
+        ),
+        ("Domain", book.domain or "-"),
+    ]
+
+
+def _rows(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    yield "| " + " | ".join(head) + " |"
+    yield "|" + " --- |" * len(head)
+    for row in rows:
+        yield "| " + " | ".join(_plain(_shown(value)) for value in row) + " |"
+
+
+def _shown(value: object) -> str:
+    match value:
+        case None:
+            return "-"
+        case float():
+            return f"{value:.4g}"
+        case int():
+            return f"{value:,}"
+        case _:
+            return str(value)
+
+
+_MARKS = re.compile(r"[\\`*{}\[\]<>#|~&]|(?<![^\W_])_|_(?![^\W_])")  # an underscore inside a word marks nothing
+
+
+def _plain(text: str) -> str:
+    """Text that Markdown shows as it is."""
+    return _MARKS.sub(lambda mark: f"&#{ord(mark[0])};", printable(text))
+
+
+def printable(text: str) -> str:
+    """The text in one line, with blanks for what a terminal would obey."""
+    return "".join(each if each.isprintable() else " " for each in text)

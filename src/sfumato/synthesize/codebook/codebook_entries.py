@@ -1,0 +1,337 @@
+"""What stands in the codebook of a release: its columns, groups, measured tables and pairs, with their errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sfumato.domain import Attribute, Categorical, Date, Domain, Grain, Integer, Real, Timestamp
+from sfumato.errors import counted
+from sfumato.model.noisy_table import NoisyTable
+from sfumato.model.row_sampling import CodeArray
+from sfumato.privacy.noise import DiscreteGaussian
+from sfumato.synthesize.codebook.codebook import (
+    MOST_TEXT,
+    NOTICE,
+    Codebook,
+    Guarantee,
+    MeasuredTable,
+    PairEntry,
+    crossed,
+    listed,
+)
+from sfumato.synthesize.codebook.codebook_lines import ColumnEntry, GroupEntry, ValueEntry, seen
+from sfumato.synthesize.graphical import Graphical
+from sfumato.synthesize.pair_bounds import of_rows
+from sfumato.synthesize.product import Model
+from sfumato.synthesize.stated_errors import CONFIDENCE, association, margin, occurrences, pair_errors, value_errors
+from sfumato.vault.release import Release
+
+_MOST_VALUES, _MOST_LISTED = 8000, 500  # of all attributes, of one
+_MOST_PAIRS = 1500
+
+
+def codebook_of(release: Release, model: Model, codes: CodeArray) -> Codebook:
+    """The codebook of a file with these rows of a release of ``model``: shape ``(rows, attributes)``."""
+    rows = len(codes)
+    scale = model.total / rows if rows else 0.0
+    columns = tuple(_column(model.domain, index, model, codes, scale) for index in range(len(model.domain)))
+    pairs, left_out = _pairs(model, codes, scale)
+    provenance = release.provenance
+    entry, loss = provenance.get("journal_entry"), provenance.get("parameters", {}).get("loss", {})
+    unit = model.domain.unit
+    tables = measured_tables(model.tables) or _noise_only(model)
+    return Codebook(
+        notice=NOTICE,
+        rows=rows,
+        table_rows=model.total,
+        method=str(provenance.get("method", "")),
+        version=str(provenance.get("sfumato", "")),
+        journal_entry=entry if isinstance(entry, int) else None,
+        domain=str(provenance.get("domain", "")),
+        guarantee=Guarantee(
+            text=release.guarantee,
+            neighbours=str(unit),
+            unit="one row"
+            if unit.column is None
+            else f"at most {counted(unit.rows, 'row')} of one {unit.column}{unit.by_groups}",
+            loss={name: str(value) for name, value in loss.items() if value is not None},
+        ),
+        considered=tuple(map(str, provenance.get("chosen_among", ()))),
+        columns=columns,
+        measured=tables,
+        pairs=pairs,
+        pairs_left_out=left_out,
+        good_for=(*_totals(model), *_good_for(columns, pairs, model.total)),
+        not_for=(*_not_for(columns, pairs, tables), *_not_of_the_table(model.domain, provenance)),
+    )
+
+
+def _column(domain: Domain, index: int, model: Model, codes: CodeArray, scale: float) -> ColumnEntry:
+    attribute = domain.attributes[index]
+    counts = occurrences(codes[:, index], attribute.size)
+    runs, labels = _runs(attribute, counts, max(20, min(_MOST_LISTED, _MOST_VALUES // len(domain))))
+    rows = np.bincount(runs, weights=counts).astype(np.int64)
+    name = attribute.name
+    measured = margin(model.tables, (name,), domain)
+    errors = None if measured is None else value_errors(measured, (scale * rows).astype(np.float64), runs)
+    cells = _cells(model, name)
+    groups, places = _groups(attribute, cells, model, counts, scale)
+    first = np.unique(runs, return_index=True)[1]
+    values = tuple(
+        ValueEntry(
+            label=label[:MOST_TEXT],
+            values=int(number),
+            rows=int(rows[run]),
+            low=None if errors is None else int(errors.low[run]),
+            high=None if errors is None else int(errors.high[run]),
+            off_by=None if errors is None else math.ceil(errors.off_by[run]),
+            group=places.get(int(cells[first[run]])),
+        )
+        for run, (label, number) in enumerate(zip(labels, np.bincount(runs), strict=True))
+    )
+    return ColumnEntry(
+        name=name,
+        kind=str(attribute.describe()["type"]),
+        size=attribute.size,
+        cells=int(cells.max()) + 1,
+        groups=groups,
+        deviation=None if measured is None else measured.deviation,
+        worst=None if errors is None else math.ceil(errors.worst),
+        values=values,
+    )
+
+
+def _cells(model: Model, name: str) -> NDArray[np.int64]:
+    """The group of each code in tables of several attributes: as measured last, else as modelled, else the code."""
+    fresh = [table for table in model.tables if table.fresh and name in table.attributes]
+    measured = margin(fresh, (name,), model.domain)
+    if measured is not None:
+        return measured.groups[0]
+    return model.coarsenings[name].groups if isinstance(model, Graphical) else np.arange(model.domain[name].size)
+
+
+def _groups(
+    attribute: Attribute, cells: NDArray[np.int64], model: Model, counts: NDArray[np.int64], scale: float
+) -> tuple[tuple[GroupEntry, ...], dict[int, int]]:
+    """The groups of several values with their errors, and the place of each by its number."""
+    sizes, rows = np.bincount(cells), np.bincount(cells, weights=counts)
+    fresh = [table for table in model.tables if table.fresh and attribute.name in table.attributes]
+    measured = margin(fresh, (attribute.name,), model.domain)
+    errors = None if measured is None else value_errors(measured, (scale * rows).astype(np.float64), cells)
+    several = np.flatnonzero(sizes > 1)[:_MOST_LISTED]
+    labels = attribute.labels() if len(several) else ()
+    ordered = not isinstance(attribute, Categorical)
+    found = []
+    for group in several.tolist():
+        inside = np.flatnonzero(cells == group)
+        found.append(
+            GroupEntry(
+                label=f"{labels[inside[0]]} to {labels[inside[-1]]}"[:MOST_TEXT]
+                if ordered
+                else listed(seen(labels[code]) for code in inside),
+                values=len(inside),
+                rows=int(rows[group]),
+                off_by=None if errors is None else math.ceil(errors.off_by[group]),
+            )
+        )
+    return tuple(found), {group: place for place, group in enumerate(several.tolist())}
+
+
+def _runs(attribute: Attribute, counts: NDArray[np.int64], most: int) -> tuple[NDArray[np.int64], list[str]]:
+    """A number for each code, equal for those that are listed together, and the labels of these.
+
+    Where there are more values than ``most``, neighbours of a number come together, or the rarest of a list.
+    """
+    labels = attribute.labels()
+    if attribute.size <= most:
+        return np.arange(attribute.size), list(labels)
+    if isinstance(attribute, Categorical):
+        kept = np.sort(np.argsort(-counts, kind="stable")[: most - 1])
+        runs = np.full(attribute.size, len(kept))
+        runs[kept] = np.arange(len(kept))
+        return runs, [*(labels[code] for code in kept), f"({attribute.size - len(kept)} others)"]
+    beside = attribute.size - attribute.declared  # missing and unknown values
+    width = -(-attribute.declared // (most - beside))
+    runs = np.arange(attribute.declared) // width
+    starts = range(0, attribute.declared, width)
+    ends = [min(start + width, attribute.declared) - 1 for start in starts]
+    named = [_run(attribute, start, end) for start, end in zip(starts, ends, strict=True)]
+    return np.append(runs, len(named) + np.arange(beside)), [*named, *labels[attribute.declared :]]
+
+
+def _run(attribute: Attribute, first: int, last: int) -> str:
+    if not isinstance(attribute, Integer | Real):
+        labels = attribute.labels()
+        return labels[first] if first == last else f"{labels[first]}..{labels[last]}"
+    if isinstance(attribute, Real):
+        return attribute.joined_label(first, last)
+    return f"{attribute.bounds(first)[0]}..{attribute.bounds(last)[1]}"
+
+
+def measured_tables(tables: Sequence[NoisyTable]) -> tuple[MeasuredTable, ...]:
+    """The tables as a codebook lists them, without counts of all rows."""
+    return tuple(_measured(table) for table in tables if table.attributes)
+
+
+def _measured(table: NoisyTable) -> MeasuredTable:
+    return MeasuredTable(
+        attributes=table.attributes,
+        cells=table.values.size,
+        grouped=any(groups is not None for groups in table.groups),
+        noise="discrete Gaussian" if isinstance(table.noise, DiscreteGaussian) else "discrete Laplace",
+        deviation=math.sqrt(table.noise.variance),
+    )
+
+
+def _noise_only(model: Model) -> tuple[MeasuredTable, ...]:
+    """The tables of a release that was stored before their counts were kept."""
+    if not isinstance(model, Graphical):
+        return ()
+    sizes = model.model.sizes
+    return tuple(
+        MeasuredTable(
+            attributes=each.attributes,
+            cells=math.prod(sizes[name] for name in each.attributes),
+            grouped=any(not model.coarsenings[name].trivial for name in each.attributes),
+            noise="discrete",
+            deviation=each.deviation,
+        )
+        for each in model.measured
+    )
+
+
+def _pairs(model: Model, codes: CodeArray, scale: float) -> tuple[tuple[PairEntry, ...], int]:
+    """Measured pairs and then modelled ones, as many as are listed, and how many are not."""
+    domain = model.domain
+    tables = [table.attributes for table in model.tables]
+    tables += [table.attributes for table in model.measured] if isinstance(model, Graphical) else []
+    held = {pair for table in tables for pair in combinations(sorted(table, key=domain.index), 2)}
+    every = list(combinations(domain.names, 2)) if len(domain) ** 2 <= 2 * _MOST_PAIRS else sorted(held)
+    listed = sorted(every, key=lambda pair: pair not in held)[:_MOST_PAIRS]
+    left_out = len(domain) * (len(domain) - 1) // 2 - len(listed)
+    return tuple(_pair(model, pair, codes, scale, measured=pair in held) for pair in listed), left_out
+
+
+def _pair(model: Model, pair: tuple[str, str], codes: CodeArray, scale: float, *, measured: bool) -> PairEntry:
+    drawn = codes[:, model.domain.index(pair[0])], codes[:, model.domain.index(pair[1])]
+    table = margin(model.tables, pair, model.domain)
+    if table is None:
+        groups = (_cells(model, pair[0]), _cells(model, pair[1]))
+        strength = round(association(drawn, groups), 3)
+        return PairEntry(attributes=pair, measured=measured, strength=strength, misplaced=_bound(model, pair, codes))
+    errors = pair_errors(table, drawn, scale)
+    return PairEntry(
+        attributes=pair,
+        measured=True,
+        strength=round(association(drawn, table.groups), 3),
+        cells=errors.cells,
+        worst=math.ceil(errors.worst),
+        worst_of_values=math.ceil(errors.worst_of_values),
+        misplaced=math.ceil(1e4 * errors.misplaced) / 1e4,
+    )
+
+
+def _bound(model: Model, pair: tuple[str, str], codes: CodeArray) -> float | None:
+    """The share of the rows that would have to move to another cell of a pair at most; None: it has no distance."""
+    chosen = tuple(each for each in model.distances if set(each.attributes) == set(pair))
+    if not isinstance(model, Graphical) or not chosen:
+        return None
+    (found,) = of_rows(replace(model, distances=chosen), codes)
+    apart = found.value + found.noise.quantile(CONFIDENCE) + found.beside
+    return min(1.0, math.ceil(1e4 * max(0.0, apart) / (2 * max(1, model.total))) / 1e4)
+
+
+_CLOSE = 0.05  # of the rows: counts that are nearer are called near
+
+
+def _good_for(columns: Sequence[ColumnEntry], pairs: Sequence[PairEntry], rows: int) -> Iterator[str]:
+    near = [column for column in columns if column.worst is not None and column.worst <= _CLOSE * rows]
+    if near:
+        most = max(column.worst or 0 for column in near)
+        yield (
+            f"Counts by single values of {listed([column.name for column in near])}: with 95 % no value of a column "
+            f"is off by more than {most:,} of {rows:,} rows."
+        )
+    close = [pair for pair in pairs if pair.measured and pair.misplaced is not None and pair.misplaced <= _CLOSE]
+    if close:
+        most_misplaced = max(pair.misplaced or 0 for pair in close)
+        yield (
+            f"Tables of two columns by the values or groups that were measured: {listed(map(crossed, close))}: with "
+            f"95 % at most {100 * most_misplaced:.1f} % of the rows would have to move to another cell of one."
+        )
+    yield "Writing and testing programs for the table, and teaching: columns, types and labels are its own."
+
+
+def _totals(model: Model) -> Iterator[str]:
+    if isinstance(model, Graphical) and model.totals:
+        first, worst = model.totals[0], max(total.deviation for total in model.totals)
+        yield (
+            f"Totals of {first.weight} by single columns: those by {listed(total.attribute for total in model.totals)} "
+            f"were measured by themselves, with weights cut at {first.limit:.6g}, and noise of a standard deviation of "
+            f"{worst:,.0f} at most, beside that of the number of rows."
+        )
+
+
+def _not_for(
+    columns: Sequence[ColumnEntry], pairs: Sequence[PairEntry], tables: Sequence[MeasuredTable]
+) -> Iterator[str]:
+    yield "Finding out about persons: no row is one, and rare combinations come and go by chance."
+    if unmeasured := [column.name for column in columns if column.worst is None]:
+        yield f"Exact counts by {listed(unmeasured)}: no error of them is known."
+    modelled = [pair for pair in pairs if not pair.measured and pair.misplaced is None]
+    if modelled:
+        yield (
+            "What goes with what in pairs that were not measured for this release, such as "
+            f"{listed(map(crossed, modelled[:3]))}: the rows show what the model takes them to be, and how wrong that "
+            "is cannot be told from it."
+        )
+    wide = sorted(
+        (p for p in pairs if p.misplaced is not None and p.misplaced > _CLOSE), key=lambda p: -(p.misplaced or 0)
+    )
+    if wide:
+        yield (
+            f"Fine differences in {listed(map(crossed, wide))}: up to {100 * (wide[0].misplaced or 0):.0f} % of the "
+            f"rows might have to move to another cell of {crossed(wide[0])}."
+        )
+    if grouped := [column.name for column in columns if column.groups]:
+        yield (
+            f"Single values of {listed(grouped)} together with other columns: some were measured as groups, and inside "
+            "a group all values go with the same."
+        )
+    if any(len(table.attributes) > 1 for table in tables):
+        several = median(table.deviation for table in tables if len(table.attributes) > 1)
+        yield (
+            f"Cells of fewer than about {math.ceil(4 * several):,} rows in tables of several columns: noise alone is "
+            "often half of that."
+        )
+    yield "Standard errors and tests computed as if the rows were the data: they leave out the noise and the model."
+
+
+def _not_of_the_table(domain: Domain, provenance: Mapping[str, Any]) -> Iterator[str]:
+    """What the domain or rules put into the rows, or kept out of them, without a look at the table."""
+    for attribute in domain:
+        if isinstance(attribute, Integer | Real) and attribute.typical is not None:
+            yield (
+                f"How far values of {attribute.name} go beyond {attribute.labels()[attribute.declared - 1]}: that cell "
+                f"is open, and every row of it was given {attribute.typical}."
+            )
+        if isinstance(attribute, Timestamp) or (isinstance(attribute, Date) and attribute.by is not Grain.DAY):
+            kind = "moment" if isinstance(attribute, Timestamp) else "day"
+            yield (
+                f"Which {kind} of its {attribute.by} a value of {attribute.name} is: every row has the first {kind} of "
+                f"its cell, so that {attribute.name} is known by {attribute.by} only."
+            )
+    zeros = provenance.get("parameters", {}).get("zeros") or ()
+    if ruled := [" x ".join(map(str, attributes)) for attributes, *_ in zeros]:
+        yield (
+            f"Whether there are rows that rules over {listed(list(dict.fromkeys(ruled)))} call impossible: none is "
+            "drawn, whatever the table has."
+        )

@@ -1,0 +1,137 @@
+"""The mechanisms of a vault as a method sees them that works on one derived table as if it were the protected one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sfumato.domain import Domain
+from sfumato.domain.related_tables import DerivedTable
+from sfumato.errors import QueryError, SizeError
+from sfumato.privacy.loss import EpsilonDelta, Loss
+from sfumato.vault.derived_questions import DerivedDistance, DerivedMarginal
+from sfumato.vault.interface import Mechanisms, Prepared
+from sfumato.vault.measurables import Counting, Distance, Marginal, Measurable, Measurement, StoredMarginal
+from sfumato.vault.scores import Scores
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+COUNTABLE = 1 << 24
+"""Cells of one marginal as it is counted, at most, and of several that are counted at once: 128 MiB."""
+
+
+def refuse_uncountable(table: DerivedTable) -> None:
+    """Refuse attributes that could not be counted one by one, before anything is charged.
+
+    Raises:
+        SizeError: there is one.
+    """
+    for attribute in table.domain:
+        if (cells := _counted(table, (attribute.name,))) > COUNTABLE:
+            raise SizeError(
+                f"{attribute.name} has {attribute.size:,} cells, which are counted by the number of rows of a unit: "
+                f"{cells:,} are more than {COUNTABLE:,}; group them by edges, or keep fewer rows",
+                culprit=attribute.name,
+            )
+
+
+def _counted(table: DerivedTable, attributes: tuple[str, ...]) -> int:
+    return DerivedMarginal(table, attributes).size(table.domain)
+
+
+@dataclass(frozen=True)
+class DerivedMechanisms:
+    """Implements :class:`sfumato.vault.interface.Mechanisms` for marginals of a derived table and distances to them.
+
+    A row of weight w counts as w equal rows, of which a unit of the table's domain has at most ``whole``.  Noise is
+    scaled by the vault to what it says of the derived table, whatever this domain says.
+    """
+
+    mechanisms: Mechanisms
+    table: DerivedTable
+
+    @property
+    def domain(self) -> Domain:
+        """Of the derived table."""
+        return self.table.domain
+
+    def measure(
+        self, questions: Sequence[Measurable], loss: Loss, *, shares: Sequence[Fraction] | None = None
+    ) -> tuple[Measurement, ...]:
+        """See :meth:`sfumato.vault.interface.Mechanisms.measure`; noisy weights in place of counts.
+
+        So many questions are put at a time as the vault can count at once, each with its part of the loss.
+        """
+        if not questions:
+            return ()
+        parts = [Fraction(1, len(questions))] * len(questions) if shares is None else shares
+        found: list[Measurement] = []
+        for batch in self._batches(questions):
+            asked = [self._of_the_table(each) for each in batch]
+            held = parts[len(found) : len(found) + len(batch)]
+            part = sum(held, Fraction(0))
+            whole = len(batch) == len(questions)
+            own = shares if whole else [each / part for each in held]
+            found += self.mechanisms.measure(asked, loss if whole else loss.divisible * part, shares=own)
+        return tuple(replace(answer, question=asked) for asked, answer in zip(questions, found, strict=True))
+
+    def counted(self, attributes: tuple[str, ...]) -> int:
+        """Cells of a marginal as the vault counts it: by how many rows a unit has as well."""
+        return _counted(self.table, attributes)
+
+    def _batches(self, questions: Sequence[Measurable]) -> Iterator[list[Measurable]]:
+        batch: list[Measurable] = []
+        cells = 0
+        for question in questions:
+            size = self.counted(self._of_the_table(question).attributes)
+            if batch and cells + size > COUNTABLE:
+                yield batch
+                batch, cells = [], 0
+            batch.append(question)
+            cells += size
+        yield batch
+
+    def _of_the_table(self, question: Measurable) -> DerivedMarginal | DerivedDistance:
+        if isinstance(question, Marginal) and question.where is None:
+            return DerivedMarginal(self.table, question.attributes, question.groups)
+        if isinstance(question, Distance):
+            return DerivedDistance(self.table, question.attributes, question.reference, question.groups)
+        raise QueryError("of a derived table only marginals and distances from them are measured", culprit=question)
+
+    def stored_marginals(self) -> tuple[StoredMarginal, ...]:
+        """None: no release keeps marginals of a derived table for others."""
+        return ()
+
+    def generator(self) -> np.random.Generator:
+        """See :meth:`sfumato.vault.interface.Mechanisms.generator`."""
+        return self.mechanisms.generator()
+
+    def select(self, scores: Scores, loss: Loss) -> int:
+        """Not of a derived table.
+
+        Raises:
+            QueryError: always.
+        """
+        raise QueryError("nothing is selected by scores of a derived table", culprit=(scores, loss))
+
+    def prepare(self, queries: Counting) -> Prepared:
+        """Not of a derived table.
+
+        Raises:
+            QueryError: always.
+        """
+        raise QueryError("no queries are prepared of a derived table", culprit=queries)
+
+    def threshold(self, columns: tuple[str, ...], loss: EpsilonDelta) -> pa.Table:
+        """Not of a derived table.
+
+        Raises:
+            QueryError: always.
+        """
+        raise QueryError("a derived table has no undeclared columns", culprit=(columns, loss))

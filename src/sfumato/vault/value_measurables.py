@@ -1,0 +1,456 @@
+"""What can be measured of values and units: sums, moments, bins and distinct units."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import product
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sfumato.domain import Domain, Integer
+from sfumato.domain.domain import numeric
+from sfumato.domain.predicate import All, Among, CodeRanges, Predicate
+from sfumato.engine.cell_statements import FIXED_POINT_LIMIT, check_condition, fixed_bounds
+from sfumato.engine.exact import Exact, reveal
+from sfumato.engine.port import Counts, Encoded
+from sfumato.errors import QueryError, SizeError
+from sfumato.privacy.loss import plain
+from sfumato.vault.contribution import Groups, reach_of
+from sfumato.vault.measurables import (
+    WRITTEN,
+    ExactTable,
+    Measurable,
+    coarse_cells,
+    coarsen,
+    digest,
+    groups_json,
+    named_once,
+    shape_of,
+    where_json,
+)
+
+_MOST_PASSES = 1000  # over the rows, for distinct units of coarser cells
+
+
+@dataclass(frozen=True)
+class Sum(ExactTable):
+    """Sum of round(clamped value / unit) over each cell of ``by``, flat in C order.
+
+    One row adds at most the larger absolute bound to its cell: round(max(|minimum|, |maximum|) / unit).
+    """
+
+    value: str
+    by: tuple[str, ...]
+    unit: Fraction
+    where: Predicate | None = None
+    groups: Groups | None = None
+
+    def check(self, domain: Domain) -> None:
+        """See :class:`sfumato.vault.measurables.Measurable`."""
+        fixed_bounds(domain, self.value, self.unit)
+        _check_cells(domain, self.by, self.where, self.groups)
+
+    def _moves(self, domain: Domain) -> tuple[int, int]:
+        one = max(1, *map(abs, fixed_bounds(domain, self.value, self.unit)))
+        return reach_of(domain, self.by, self.groups, self.where).counts(one)
+
+    def canonical(self) -> dict[str, Any]:
+        """See :class:`sfumato.vault.measurables.Measurable`."""
+        own = {"value": self.value, "by": list(self.by), "unit": plain(self.unit), "where": where_json(self.where)}
+        return {"kind": "sum", **own, **_grouped(self.groups)}
+
+    def table(self) -> Sum:
+        """See :class:`sfumato.vault.measurables.Measurable`: without groups, as all coarsenings share it."""
+        return self if self.groups is None else replace(self, groups=None)
+
+    def finish(self, domain: Domain, table: Counts) -> Counts:
+        """See :class:`sfumato.vault.measurables.Measurable`."""
+        return _coarse(self, domain, table)
+
+    @property
+    def over(self) -> tuple[str, ...]:
+        """See :class:`ExactTable`."""
+        return self.by
+
+    def moved_to(self, attributes: tuple[str, ...]) -> Sum:
+        """See :class:`ExactTable`."""
+        return replace(self, by=attributes, where=None, groups=None)
+
+    def count(self, encoded: Encoded) -> Exact[Counts]:
+        """See :class:`ExactTable`."""
+        return encoded.sums(self.value, self.by, self.unit, self.where)
+
+    @property
+    def decided_by(self) -> str:
+        """See :class:`ExactTable`."""
+        return self.value
+
+    def terms(self, domain: Domain) -> Counts:
+        """See :class:`ExactTable`."""
+        attribute, numbers = _integers(domain, self.value)
+        low, high = fixed_bounds(domain, self.value, self.unit)
+        terms = np.zeros((attribute.size, 1), dtype=np.int64)
+        terms[: attribute.declared, 0] = _rounded(numbers, self.unit).clip(low, high)
+        return terms
+
+
+@dataclass(frozen=True)
+class Moments(ExactTable):
+    """What each cell of ``by`` needs for a mean (``degree`` 1) or a variance (2) of a value.
+
+    With k = round(clamped value / unit) counted from the minimum and K its largest, each row with a value
+    adds the terms of (k + (K - k))^degree: (K - k, k), or ((K - k)^2, 2 k (K - k), k^2).  They are never
+    negative and sum to K^degree, so that is what a row adds, in L1, to all of a cell's sums together, and no
+    more in L2.  ``degree + 1`` integers a cell, flat in C order.
+    """
+
+    value: str
+    by: tuple[str, ...]
+    unit: Fraction
+    degree: int
+    where: Predicate | None = None
+    groups: Groups | None = None
+
+    def check(self, domain: Domain) -> None:
+        """See :class:`sfumato.vault.measurables.Measurable`."""
+        low, high = fixed_bounds(domain, self.value, self.unit)
+        if self.degree not in (1, 2):
+            raise QueryError("moments are of degree 1 or 2", culprit=self)
+        if (high - low) ** self.degree > FIXED_POINT_LIMIT:
+            raise SizeError(f"powers of {self.value!r} in units of {self.unit} could overflow; take a coarser unit")
+        _check_cells(domain, self.by, self.where, self.groups)
+
+    def _moves(self, domain: Domain) -> tuple[int, int]:
+        one = steps(domain, self.value, self.unit) ** self.degree
+        return reach_of(domain, self.by, self.groups, self.where).counts(one)
+
+    def canonical(self) -> dict[str, Any]:
+        """See :class:`sfumato.vault.measurables.Measurable`."""
+        own = {"value": self.value, "by": list(self.by), "unit": plain(self.unit), "where": where_json(self.where)}
+        return {"kind": "moments", **own, "degree": self.degree, **_grouped(self.groups)}
+
+    def finish(self, domain: Domain, table: Counts) -> Counts:
+        """See :class:`sfumato.vault.measurables.Measurable`.
+
+        Sums of the terms of (k + (K - k))^degree from sums of powers of k.
+        """
+        most = steps(domain, self.value, self.unit)
+        powers = _coarse(self, domain, table).reshape(-1, self.width).T
+        if self.degree == 1:
+            rows, first = powers
+            return np.stack([most * rows - first, first], axis=-1).reshape(-1)
+        rows, first, second = powers
+        terms = [most**2 * rows - 2 * most * first + second, 2 * (most * first - second), second]
+        return np.stack(terms, axis=-1).reshape(-1)
+
+    def table(self) -> Moments:
+        """See :class:`sfumato.vault.measurables.Measurable`: without groups, as all coarsenings share it."""
+        return self if self.groups is None else replace(self, groups=None)
+
+    @property
+    def over(self) -> tuple[str, ...]:
+        """See :class:`ExactTable`."""
+        return self.by
+
+    @property
+    def width(self) -> int:
+        """See :class:`ExactTable`."""
+        return self.degree + 1
+
+    def moved_to(self, attributes: tuple[str, ...]) -> Moments:
+        """See :class:`ExactTable`."""
+        return replace(self, by=attributes, where=None, groups=None)
+
+    def count(self, encoded: Encoded) -> Exact[Counts]:
+        """See :class:`ExactTable`."""
+        return encoded.moments(self.value, self.by, unit=self.unit, degree=self.degree, where=self.where)
+
+    @property
+    def decided_by(self) -> str:
+        """See :class:`ExactTable`."""
+        return self.value
+
+    def terms(self, domain: Domain) -> Counts:
+        """See :class:`ExactTable`."""
+        attribute, numbers = _integers(domain, self.value)
+        low, high = fixed_bounds(domain, self.value, self.unit)
+        terms = np.zeros((attribute.size, self.width), dtype=np.int64)
+        counted = _rounded(numbers, self.unit).clip(low, high) - low
+        terms[: attribute.declared] = counted[:, None] ** np.arange(self.width)
+        return terms
+
+
+@dataclass(frozen=True)
+class Positions(Measurable):
+    """How far values lie above the middles of their cells, weighted by cell and summed over the rows of each part.
+
+    With v = round(clamped value / unit), a row in cell c adds ``weights[c] * (2 v - low_c - high_c)`` to the sum of the
+    part that c is in, where low_c and high_c are what the bounds of the cell round to; a row without a number adds
+    nothing.
+
+    Neighbours: one unit of the domain more or less.  Sensitivity: v lies between low_c and high_c, so that one row adds
+    between minus and plus s, the largest of ``weights[c] * (high_c - low_c)``.  Where v was rounded, as a float, it may
+    lie one step beside them: the width counts two steps more.  A row is in one cell and so in one part, whatever their
+    number.  A unit of m rows in all moves the sums by at most m s together, squared m^2 s^2.  The loss is that of the
+    noise which is scaled to it, as of every measurable question.
+
+    Args:
+        value: an attribute of numbers.
+        unit: of the fixed point, positive, in the attribute's own unit.
+        weights: one whole number from 0 for each declared cell; public.
+        parts: the part of each declared cell, numbers 0, 1, ... of which none is left out; None for one part.
+    """
+
+    value: str
+    unit: Fraction
+    weights: tuple[int, ...]
+    parts: tuple[int, ...] | None = None
+
+    def check(self, domain: Domain) -> None:
+        """See :class:`sfumato.vault.measurables.Measurable`."""
+        attribute = numeric(domain, self.value)
+        self.table().check(domain)
+        if len(self.weights) != attribute.declared or not all(type(w) is int and w >= 0 for w in self.weights):
+            raise QueryError(f"positions in {self.value!r} need a whole weight from 0 a declared cell", culprit=self)
+        if self.parts is not None and (
+            len(self.parts) != attribute.declared
+            or not all(type(part) is int for part in self.parts)
+            or set(self.parts) != set(range(len(set(self.parts))))
+        ):
+            raise QueryError(
+                f"positions in {self.value!r} need a part a declared cell, numbered from 0 without a gap", culprit=self
+            )
+        if self._moves(domain)[0] > FIXED_POINT_LIMIT:
+            raise SizeError(f"weights of positions in {self.value!r} are too large; divide them", culprit=self)
+
+    def _moves(self, domain: Domain) -> tuple[int, int]:
+        attribute = numeric(domain, self.value)
+        beside = 0 if self.unit == 1 and isinstance(attribute, Integer) else 2
+        widths = (high - low + beside for low, high in self.steps(domain))
+        one = max(1, *(weight * width for weight, width in zip(self.weights, widths, strict=True)))
+        return reach_of(domain).queries(one, one**2)
+
+    def steps(self, domain: Domain) -> list[tuple[int, int]]:
+        """What the bounds of each declared cell round to, in units."""
+        attribute = numeric(domain, self.value)
+        cells = (attribute.bounds(code) for code in range(attribute.declared))
+        return [(round(Fraction(low) / self.unit), round(Fraction(high) / self.unit)) for low, high in cells]
+
+    def canonical(self) -> dict[str, Any]:
+        """See :class:`sfumato.vault.measurables.Measurable`."""
+        own = {"value": self.value, "unit": plain(self.unit), "weights": digest(np.array(self.weights, dtype=np.int64))}
+        return {"kind": "positions", **own, **({} if self.parts is None else {"parts": list(self.parts)})}
+
+    def table(self) -> Moments:
+        """See :class:`sfumato.vault.measurables.Measurable`."""
+        return Moments(self.value, (self.value,), self.unit, 1)
+
+    def finish(self, domain: Domain, table: Counts) -> Counts:
+        """See :class:`sfumato.vault.measurables.Measurable`.
+
+        From the rows of each cell and what they lie above the declared minimum, in units, together.
+        """
+        rows, above = table.reshape(-1, 2)[: len(self.weights)].T
+        low, high = np.array(self.steps(domain), dtype=np.int64).T
+        inside = above - (low - fixed_bounds(domain, self.value, self.unit)[0]) * rows
+        moved = np.array(self.weights, dtype=np.int64) * (2 * inside - (high - low) * rows)
+        parts = np.zeros(len(moved), dtype=np.int64) if self.parts is None else np.array(self.parts)
+        sums: Counts = np.zeros(int(parts.max()) + 1, dtype=np.int64)
+        np.add.at(sums, parts, moved)
+        return sums
+
+
+@dataclass(frozen=True)
+class Units(ExactTable):
+    """Distinct units with a row in each cell of ``by``: both sensitivities are the cells that rows of a unit are in.
+
+    A unit is counted once a cell, in at most so many cells; a unit in two cells is one unit, so its counts do not add
+    up, and coarser cells are counted one by one.
+    """
+
+    by: tuple[str, ...]
+    where: Predicate | None = None
+    groups: Groups | None = None
+    adds_up: ClassVar[bool] = False
+
+    def check(self, domain: Domain) -> None:
+        """See :class:`sfumato.vault.measurables.Measurable`."""
+        _check_cells(domain, self.by, self.where, self.groups)
+        passes = math.prod(max(group) + 1 for group in self.groups or () if group is not None)
+        if passes > _MOST_PASSES:
+            raise QueryError(
+                f"distinct units of coarser cells are counted in a pass for each, in at most {_MOST_PASSES:,}; group "
+                "by a coarser level",
+                culprit=self.by,
+            )
+
+    def _moves(self, domain: Domain) -> tuple[int, int]:
+        return reach_of(domain, self.by, self.groups, self.where).units()
+
+    def canonical(self) -> dict[str, Any]:
+        """See :class:`sfumato.vault.measurables.Measurable`."""
+        return {"kind": "units", "by": list(self.by), "where": where_json(self.where), **_grouped(self.groups)}
+
+    @property
+    def over(self) -> tuple[str, ...]:
+        """See :class:`ExactTable`."""
+        return self.by
+
+    def moved_to(self, attributes: tuple[str, ...]) -> Units:
+        """See :class:`ExactTable`."""
+        return Units(attributes)
+
+    def count(self, encoded: Encoded) -> Exact[Counts]:
+        """See :class:`ExactTable`."""
+        if self.groups is None:
+            return encoded.units(self.by, self.where)
+        sides = [
+            range(encoded.domain[name].size) if group is None else range(max(group) + 1)
+            for name, group in zip(self.by, self.groups, strict=True)
+        ]
+        found = np.zeros([len(side) for side in sides], dtype=np.int64)
+        finer = tuple(name for name, group in zip(self.by, self.groups, strict=True) if group is None)
+        coarser = [(name, group) for name, group in zip(self.by, self.groups, strict=True) if group is not None]
+        for cell in product(*(range(max(group) + 1) for _, group in coarser)):
+            parts: list[Predicate] = [] if self.where is None else [self.where]
+            for (name, group), wanted in zip(coarser, cell, strict=True):
+                parts.append(Among(name, CodeRanges.where(np.array(group) == wanted)))
+            places = iter(cell)
+            at = tuple(slice(None) if group is None else next(places) for group in self.groups)
+            inside = found[at]
+            found[at] = reveal(encoded.units(finer, All(tuple(parts)))).reshape(inside.shape)
+        return Exact(found.reshape(-1))
+
+
+@dataclass(frozen=True)
+class Bins(ExactTable):
+    """Counts of a clamped value between neighbouring ``edges`` for each cell of ``by``, flat in C order.
+
+    One row is in one bin of one cell, and adds 1 to it.
+    """
+
+    value: str
+    edges: tuple[float, ...]
+    by: tuple[str, ...]
+    where: Predicate | None = None
+    groups: Groups | None = None
+
+    def check(self, domain: Domain) -> None:
+        """See :class:`sfumato.vault.measurables.Measurable`."""
+        numeric(domain, self.value)
+        edges = self.edges
+        if len(edges) < 2 or not all(map(math.isfinite, edges)) or (np.diff(edges) <= 0).any():  # noqa: PLR2004
+            raise QueryError("bins need at least two finite, increasing edges", culprit=edges)
+        _check_cells(domain, self.by, self.where, self.groups)
+
+    def _moves(self, domain: Domain) -> tuple[int, int]:
+        return reach_of(domain, self.by, self.groups, self.where).counts()
+
+    def canonical(self) -> dict[str, Any]:
+        """See :class:`sfumato.vault.measurables.Measurable`."""
+        own = {"value": self.value, "by": list(self.by), "edges": edges_json(self.edges)}
+        return {"kind": "bins", **own, "where": where_json(self.where), **_grouped(self.groups)}
+
+    def table(self) -> Bins:
+        """See :class:`sfumato.vault.measurables.Measurable`: without groups, as all coarsenings share it."""
+        return self if self.groups is None else replace(self, groups=None)
+
+    def finish(self, domain: Domain, table: Counts) -> Counts:
+        """See :class:`sfumato.vault.measurables.Measurable`."""
+        return _coarse(self, domain, table)
+
+    @property
+    def over(self) -> tuple[str, ...]:
+        """See :class:`ExactTable`."""
+        return self.by
+
+    @property
+    def width(self) -> int:
+        """See :class:`ExactTable`."""
+        return len(self.edges) - 1
+
+    def moved_to(self, attributes: tuple[str, ...]) -> Bins:
+        """See :class:`ExactTable`."""
+        return replace(self, by=attributes, where=None, groups=None)
+
+    def count(self, encoded: Encoded) -> Exact[Counts]:
+        """See :class:`ExactTable`."""
+        return encoded.bins(self.value, self.edges, self.by, self.where)
+
+    @property
+    def decided_by(self) -> str:
+        """See :class:`ExactTable`."""
+        return self.value
+
+    def terms(self, domain: Domain) -> Counts:
+        """See :class:`ExactTable`."""
+        attribute, numbers = _integers(domain, self.value)
+        edges = np.array(self.edges)
+        terms = np.zeros((attribute.size, self.width), dtype=np.int64)
+        inside = np.flatnonzero((numbers >= edges[0]) & (numbers <= edges[-1]))
+        bins = np.searchsorted(edges, numbers[inside], side="right") - 1
+        terms[inside, np.minimum(bins, self.width - 1)] = 1
+        return terms
+
+    def holds(self, coarse: Bins) -> bool:
+        """Whether the other bins are sums of these."""
+        if (self.value, self.by, self.where) != (coarse.value, coarse.by, coarse.where):
+            return False
+        step, rest = divmod(self.width, coarse.width)
+        if not rest and self.edges[::step] == coarse.edges:  # the levels of a ladder
+            return True
+        ends = (self.edges[0], self.edges[-1]) == (coarse.edges[0], coarse.edges[-1])
+        return ends and {*coarse.edges} <= {*self.edges}
+
+    def coarser(self, counts: Counts, coarse: Bins) -> Counts:
+        """Counts of the other bins, for each cell of ``by``, from those of these."""
+        starts = np.searchsorted(self.edges, coarse.edges[:-1])
+        return np.add.reduceat(counts.reshape(-1, self.width), starts, axis=1).reshape(-1)
+
+
+def steps(domain: Domain, value: str, unit: Fraction) -> int:
+    """Number of units between what the attribute's minimum and its maximum round to, at least one.
+
+    Raises:
+        QueryError: the attribute is categorical, or the unit not positive.
+        SizeError: a sum could overflow.
+    """
+    low, high = fixed_bounds(domain, value, unit)
+    return max(1, high - low)
+
+
+def edges_json(edges: tuple[float, ...]) -> Any:  # noqa: ANN401  (JSON)
+    """Edges as JSON values: one by one, or their digest."""
+    return list(edges) if len(edges) <= WRITTEN else digest(np.array(edges))
+
+
+def _check_cells(domain: Domain, by: tuple[str, ...], where: Predicate | None, groups: Groups | None) -> None:
+    named_once(by)
+    coarse_cells(domain, by, groups)
+    check_condition(where, domain)
+
+
+def _grouped(groups: Groups | None) -> dict[str, Any]:
+    """What a coarsening adds to the canonical form; nothing where there is none."""
+    return {} if groups is None else {"groups": groups_json(groups)}
+
+
+def _coarse(question: Sum | Moments | Bins, domain: Domain, table: Counts) -> Counts:
+    """The numbers of each cell summed over the groups: a row is in one cell, and so in one group."""
+    shape = (*shape_of(domain, question.by), question.width)
+    return table if question.groups is None else coarsen(table, shape, question.groups)
+
+
+def _integers(domain: Domain, value: str) -> tuple[Integer, np.ndarray[Any, np.dtype[np.float64]]]:
+    """An attribute of whole numbers that are their own codes, and these numbers."""
+    attribute = domain[value]
+    assert isinstance(attribute, Integer)
+    return attribute, np.arange(attribute.declared, dtype=np.float64) + attribute.minimum
+
+
+def _rounded(numbers: np.ndarray[Any, np.dtype[np.float64]], unit: Fraction) -> Counts:
+    rounded: Counts = np.rint(numbers * float(unit.denominator) / float(unit.numerator)).astype(np.int64)
+    return rounded

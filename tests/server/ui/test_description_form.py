@@ -1,0 +1,183 @@
+"""The form of a description says what its document says, and what is wrong in a field is named."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+from tests.server.hospital import SCHEMA
+from tests.server.serving import DOMAIN, VISITS
+
+from sfumato.domain import parse
+from sfumato.domain.table_schema import parse_schema
+from sfumato.errors import DomainError, InputError
+from sfumato_server.ui.description_form import document_of, fields_of, summary, tables_of, with_attribute
+
+RICH = {
+    "sfumato": 1,
+    "draft": True,
+    "unit": {"id": "person", "rows": 3, "per": {"month(day)": {"rows": 2, "groups": 4}, "sex": 1}},
+    "csv": {"delimiter": ";", "decimal": ","},
+    "attributes": {
+        "age": {
+            "type": "integer",
+            "minimum": 0,
+            "maximum": 99,
+            "edges": [0, 18, 65],
+            "unknown": "clamp",
+            "typical": 70,
+        },
+        "odd": {"type": "categorical", "values": ['"a"', " b", "", "c\nd", "e"], "unknown": "drop", "nullable": True},
+        "code": {"type": "categorical", "values": [1, 2, 30], "unknown": "category", "role": "target"},
+        "sex": {"type": "categorical", "values": [True, False], "unknown": "drop"},
+        "weight": {"type": "real", "edges": [0, 0.5, 1e300], "unknown": "clamp", "role": "weight"},
+        "day": {"type": "date", "first": "2023-01-01", "last": "2023-12-31", "by": "month", "unknown": "drop"},
+        "at": {"type": "timestamp", "first": "2023-01-01", "last": "2023-01-02", "by": "hour", "zone": "UTC"}
+        | {"unknown": "drop"},
+        "pay": {"type": "real", "edges": [-1, 0, 2.5, 100], "points": [0, 2.5, 100], "unknown": "clamp"},
+    },
+    "hierarchies": {"code": {"rows": [[1, "x"], [2, "x"], [30, "y"]], "levels": ["kind"]}},
+}
+
+
+@pytest.mark.parametrize("document", [DOMAIN, VISITS, RICH], ids=["people", "visits", "rich"])
+def test_a_domain_comes_back_from_its_form(document):
+    assert parse(document_of(fields_of(document))) == parse({**document, "draft": True})
+
+
+def test_a_schema_comes_back_from_its_form():
+    document = copy.deepcopy(SCHEMA)
+    document["tables"]["visits"] |= {
+        "per": {"cost": 2},
+        "derived": {"dear": {"case": [["cost > 9", "yes"]], "else": "no"}},
+    }
+    document["tables"]["diagnoses"]["references"] |= {"ward": "icd", "odd, {key}": "icd"}
+    document["of_unit"] = {"visits": {"count": "visits", "maximum": 3}}
+    assert document_of(fields_of(document)) == document | {"draft": True, "tables": private(document["tables"])}
+
+
+@pytest.mark.parametrize(
+    "per",
+    [
+        {"sex": 1},
+        {"sex": 1, "age": 2},
+        {"month(day)": {"rows": 2, "groups": 4}},
+        {"{odd}": 1, "month(day), sex": {"rows": 2, "groups": 4}, "a: b": {"rows": 1, "groups": 2}},
+        {f"{'x' * 150} y": {"rows": 1, "groups": 2}},
+    ],
+)
+def test_bounds_by_groups_come_back_whatever_their_form(per):
+    unit = {"id": "person", "rows": 3, "per": per}
+    assert document_of(fields_of({**DOMAIN, "unit": unit}))["unit"] == unit
+
+
+def private(tables):
+    """Tables with their parts in any order, as equal mappings have them."""
+    return {name: dict(body) for name, body in tables.items()}
+
+
+def test_what_a_steward_changes_is_what_the_document_says():
+    fields = fields_of(DOMAIN) | {
+        "t0-a0-maximum": " 120 ",
+        "t0-a1-values": "F\r\n\r\nM\r\nX \r\n",
+        "t0-a2-leave": "true",
+    }
+    fields |= {"unit-kind": "id", "unit-id": "person", "unit-rows": "4"}
+    del fields["t0-a1-nullable"]
+    fields = with_attribute(fields | {"t0-new": " ward "}, "t0-") | {"t0-a3-values": "A\nB"}
+    found = document_of(fields)
+    assert found["unit"] == {"id": "person", "rows": 4}
+    assert found["attributes"] == {
+        "age": {"type": "integer", "minimum": 0, "maximum": 120, "unknown": "clamp"},
+        "sex": {"type": "categorical", "values": ["F", "M", "X"], "unknown": "category"},
+        "ward": {"type": "categorical", "values": ["A", "B"], "unknown": "category"},
+    }
+    assert found["draft"] is True
+
+
+def test_another_type_takes_its_own_fields():
+    fields = fields_of(DOMAIN) | {"t0-a0-type": "date", "t0-a0-first": "2023-01-01", "t0-a0-last": "2023-12-31"}
+    body = document_of(fields | {"t0-a0-by": "week", "t0-a0-unknown": "drop"})["attributes"]["age"]
+    assert body == {"type": "date", "first": "2023-01-01", "last": "2023-12-31", "by": "week", "unknown": "drop"}
+
+
+def test_an_accepted_description_is_a_draft_once_it_is_edited():
+    accepted = {**DOMAIN, "accepted": {"by": "ann", "at": "2023", "hash": "x"}}
+    assert "accepted" not in document_of(fields_of(accepted))
+
+
+def test_a_table_of_a_schema_is_made_public_or_left_out():
+    fields = fields_of(SCHEMA) | {"t2-leave": "true", "t1-public": "public"}
+    found = document_of(fields)
+    assert list(found["tables"]) == ["patients", "visits", "icd"]
+    assert found["tables"]["visits"] == {
+        "public": True,
+        "key": "visit_id",
+        "attributes": SCHEMA["tables"]["visits"]["attributes"],
+    }
+    with pytest.raises(DomainError, match="public or not"):
+        parse_schema(document_of(fields | {"t1-public": ""}))
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "says"),
+    [
+        ("t0-a0-minimum", "", "age: the minimum is a whole number, such as 12, and is not said"),
+        ("t0-a0-minimum", "1.5", "age: the minimum is a whole number"),
+        ("t0-a0-maximum", "9" * 21, "age: the maximum is a whole number"),
+        ("t0-a0-edges", "0, x", "age: a first value of a bin is a whole number"),
+        ("t0-a2-edges", "0, 1,5, inf", "income: an edge is a number"),
+        ("t0-a2-edges", "0; nan", "income: an edge is a number"),
+        ("t0-a1-values", '"F', "sex: a value in quotes is no JSON"),
+        ("t0-a1-kind", "number", "sex: a value is a whole number"),
+        ("t0-a1-kind", "truth", "sex: a value is true or false"),
+        ("t0-a0-name", "sex", "a name of its own"),
+        ("unit-kind", "id", "say which column tells people apart"),
+        ("base", "{", "the form is no JSON"),
+        ("base", "{}", "draft the description again"),
+        ("base", '{"parts": {"": 3}}', "draft the description again"),
+    ],
+)
+def test_what_cannot_be_read_is_said_at_its_field(field, text, says):
+    with pytest.raises(InputError, match=says):
+        document_of(fields_of(DOMAIN) | {field: text})
+
+
+@pytest.mark.parametrize(
+    "document", [{}, {"sfumato": 1}, {"sfumato": 2, "tables": 3}, {**DOMAIN, "attributes": {"a": 1}}]
+)
+def test_what_is_no_description_has_no_form(document):
+    with pytest.raises(DomainError, match="no domain and no schema"):
+        fields_of(document)
+
+
+@pytest.mark.parametrize("said", [3, True, ["x"], {"x": 1}])
+def test_what_is_no_text_where_one_belongs_is_shown_and_refused(said):
+    odd = copy.deepcopy(DOMAIN)
+    odd["attributes"]["age"]["role"] = said
+    with pytest.raises(DomainError, match="role"):
+        parse(document_of(fields_of(odd)))
+    for part in ("key", "unit"):
+        schema = copy.deepcopy(SCHEMA)
+        schema["tables"]["visits"][part] = said
+        assert document_of(fields_of(schema))["tables"]["visits"][part] == str(said)
+
+
+def test_a_column_is_added_once():
+    for name in ("", " ", "age"):
+        with pytest.raises(InputError, match="name the column to add"):
+            with_attribute(fields_of(DOMAIN) | {"t0-new": name}, "t0-")
+
+
+def test_attributes_that_lack_something_are_open():
+    draft = copy.deepcopy(RICH)
+    draft["attributes"]["day"]["first"] = draft["attributes"]["day"]["last"] = None
+    (table,) = tables_of(fields_of(draft, ["Look at code: it may be an id.", "Left out x: no values."]))
+    assert [each.name for each in table.attributes if each.open] == ["code", "day"]
+    assert table.attributes[2].hint == "it may be an id."
+    assert [each.summary for each in table.attributes[:2]] == [
+        "whole numbers, 0 to 99",
+        '"\\"a\\"", " b", "", "c\\nd" and 1 more',
+    ]
+    assert "write the first and the last day" in table.attributes[5].summary
+    assert summary(fields_of(DOMAIN), "t0-a2-") == "numbers in bins, 0 to 5000"

@@ -1,0 +1,416 @@
+"""What the page's forms refuse, warn of and show, sent as a browser sends them."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import time
+from contextlib import closing
+from fractions import Fraction
+
+import httpx
+import pytest
+from tests.server.serving import DOMAIN, VISITS, serving, write_people, write_visits
+
+from sfumato.ledger.store import Store
+from sfumato_server.registry import Scope
+from sfumato_server.rules import Grants
+from sfumato_server.ui import static_files
+
+WHOLE = {"aggregate": "count", "epsilon": "0.01", "how": "builder"}
+UNTOLD = "too few rows to tell"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("forms")
+    with serving(f"sqlite:///{folder}/s.ledger", write_people(folder / "people.parquet")) as started:
+        yield started
+
+
+@pytest.fixture
+def post(server):
+    """Sends a form, and returns the status and the text that it leads to, as read."""
+    cookies = server.session("stew", Scope.STEWARD)
+    with httpx.Client(
+        base_url=server.address, cookies=cookies, timeout=60, trust_env=False, follow_redirects=True
+    ) as browser:
+
+        def send(path, **fields):
+            reply = browser.post(path, data=fields, headers={"Accept": "text/html"})
+            return reply.status_code, html.unescape(reply.text)
+
+        yield send
+
+
+def spent(server, dataset="people"):
+    with server.ledger(dataset) as ledger:
+        return ledger.remaining().spent.epsilon
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"among": '["sex", "X"]'}, "not a declared value of"),
+        ({"among": "sex=F"}, "values that the form offers"),
+        ({"among": '["job", "F"]'}, "no attribute 'job'"),
+        ({"among": ['["sex", "F"]', '["sex", null]']}, "choose missing values alone"),
+        ({"ranged": "age", "low": "65"}, "a least and a greatest value"),
+        ({"ranged": "age", "low": "old", "high": ""}, "compare it with a number"),
+        ({"ranged": "income", "low": "10", "high": ""}, "income"),
+        ({"ranged": "job", "low": "1", "high": ""}, "no attribute 'job'"),
+        ({"aggregate": "median"}, "choose the number that the median is of"),
+    ],
+)
+@pytest.mark.parametrize("path", ["preview", "ask"])
+def test_what_cannot_be_read_is_refused_and_no_other_question_is_asked(server, post, path, wrong, reason):
+    before = spent(server)
+    status, text = post(f"/datasets/people/{path}", **WHOLE | wrong)
+    assert status == 422, text
+    assert reason in text
+    assert "Nothing was spent" in text
+    assert spent(server) == before
+
+
+def test_several_conditions_of_declared_values_hold_together(server, post):
+    """What boxes and ends say is the question that the statement asks, so that it is answered already."""
+    statement = "SELECT COUNT(*) FROM t WHERE sex IN ('F', 'M') AND age >= 18 AND age <= 65 AND income < 1000"
+    assert post("/datasets/people/ask", how="sql", sql=statement, epsilon="0.013")[0] == 200
+    before = spent(server)
+    chosen = {"among": ['["sex", "M"]', '["sex", "F"]'], "ranged": ["age", "income"], "low": ["18", ""]}
+    fields = {"how": "builder", "epsilon": "0.013", **chosen, "high": ["65", "1000.0"]}
+    status, text = post("/datasets/people/ask", **fields)
+    assert (status, "nothing: asked and answered before" in text) == (200, True)
+    assert spent(server) == before
+    _, text = post("/datasets/people/ask", how="builder", epsilon="0.014", among='["sex", null]')
+    assert "count(*) where sex in missing" in text
+
+
+def test_groups_that_a_condition_excludes_are_on_no_page_and_in_no_reply(server, post):
+    fields = {"how": "builder", "by": "age", "ranged": "age", "low": "97", "high": "98", "epsilon": "0.015"}
+    status, text = post("/datasets/people/ask", **fields)
+    assert status == 200
+    found = [re.search(rf'<th scope="?.?row"?.?>{age}</th>', text) is not None for age in (96, 97, 98, 99)]
+    assert found == [False, True, True, False]
+    with server.client("ana") as client:
+        reply = client.ask("people", "SELECT age, COUNT(*) FROM t WHERE age IN (97, 98) GROUP BY age", epsilon="0.015")
+        assert [row["key"] for row in reply.rows] == [["97"], ["98"]]
+        assert "nothing" in reply.cost
+    before = spent(server)
+    status, text = post("/datasets/people/ask", **fields | {"among": '["sex", "F"]', "low": "98", "high": "97"})
+    assert status == 422
+    assert "no group can hold a row that meets the condition" in text
+    assert spent(server) == before
+
+
+def test_an_earlier_question_opens_with_the_form_as_it_was_sent(server, post):
+    fields = {"aggregate": "mean", "of": "age", "by": "sex", "among": '["sex", "F"]', "epsilon": "0.017"}
+    assert post("/datasets/people/ask", how="builder", **fields)[0] == 200
+    cookies = server.session("stew", Scope.STEWARD)
+    with httpx.Client(base_url=server.address, cookies=cookies, timeout=60, trust_env=False) as browser:
+        listed = browser.get("/datasets/people").text
+        opened = re.search(r'href="(/datasets/people\?question=q\w+)">mean\(age\) by sex', listed)[1]
+        page = browser.get(opened).text
+    assert '<option value="mean" selected>' in page
+    assert 'name="by" value="sex" checked' in page
+    assert 'value="[&#34;sex&#34;, &#34;F&#34;]" checked' in page
+    assert 'value="0.017"' in page
+    stranger = server.session("other", Scope.ANALYST)
+    with httpx.Client(base_url=server.address, cookies=stranger, timeout=60, trust_env=False) as browser:
+        assert 'value="0.017"' not in browser.get(opened).text
+        assert browser.get(f"/releases/{opened.partition('=')[2]}").status_code == 404
+
+
+def test_without_scripts_an_answer_is_a_page_with_the_form_as_it_was_sent(post):
+    status, text = post("/datasets/people/ask", how="builder", by="sex", epsilon="0.019")
+    assert status == 200
+    assert text.startswith("<!doctype html>")
+    assert "Cost: epsilon 0.019" in text
+    assert 'name="by" value="sex" checked' in text
+    status, text = post("/datasets/people/preview", how="builder", aggregate="sum", epsilon="0.019")
+    assert (status, text.startswith("<!doctype html>")) == (422, True)
+    assert "choose the number that the sum is of" in text
+    assert '<option value="sum" selected>' in text
+
+
+def test_static_files_are_kept_for_good_and_sent_compressed(server):
+    address = static_files.address("vega.min.js")
+    with httpx.Client(base_url=server.address, timeout=60, trust_env=False) as browser:
+        packed = browser.get(address, headers={"Accept-Encoding": "gzip"})
+        plain = browser.get(address, headers={"Accept-Encoding": "identity"})
+        assert packed.headers["content-encoding"] == "gzip"
+        assert int(packed.headers["content-length"]) < len(plain.content) / 2
+        assert packed.content == plain.content
+        assert packed.headers.get_list("cache-control") == ["public, max-age=31536000, immutable"]
+        assert browser.head(address).status_code == 200
+        assert browser.get("/static/000000000000/vega.min.js").status_code == 404
+        assert browser.get("/").headers["cache-control"] == "no-store"
+        shown = browser.get("/").text
+        assert "vega" not in shown  # until there is a chart
+
+
+@pytest.mark.parametrize("ticked", [{}, {"every": "true", "attributes": "sex"}])
+def test_a_histogram_of_no_attribute_that_was_chosen_is_refused(server, post, ticked):
+    before = spent(server)
+    status, text = post("/datasets/people/releases", method="histogram", epsilon="0.02", **ticked)
+    assert status == 422
+    assert "tick the attributes of the histogram, or 'all of them'" in text
+    assert spent(server) == before
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"method": "auto", "zeros": "- {if: {age: 999}, then: {sex: [F]}}"}, "age"),
+        ({"method": "auto", "zeros": "if: {age: 3}"}, "rules are a list in YAML"),
+        ({"method": "auto", "zeros": "- {"}, "the rules"),
+        ({"method": "histogram", "every": "true", "zeros": "- {if: {age: 3}, then: {sex: [F]}}"}, "takes no rules"),
+        ({"method": "histogram", "every": "true", "fresh": "true"}, "leave both to auto"),
+    ],
+)
+def test_rules_that_cannot_be_used_are_refused_and_nothing_is_spent(server, post, fields, says):
+    before = spent(server)
+    status, text = post("/datasets/people/releases", epsilon="0.02", **fields)
+    assert status == 422
+    assert says in text
+    assert spent(server) == before
+
+
+def test_rules_are_taken_from_the_page(post):
+    rules = "- {if: {age: ..30}, then: {sex: [F]}}"
+    status, text = post("/datasets/people/releases", method="auto", epsilon="0.05", zeros=rules, fresh="true")
+    assert (status, "Table of people" in text) == (200, True)
+
+
+def test_a_histogram_of_all_attributes_is_made_where_that_is_ticked(post):
+    status, text = post("/datasets/people/releases", method="histogram", epsilon="0.02", every="true")
+    assert (status, "Table of people" in text) == (200, True)
+
+
+def test_groups_of_too_few_rows_have_an_interval_no_bar_and_a_remark(server, post, tmp_path):
+    """Nobody is of another sex; the loss is so large that there is no noise, but for once in e^100."""
+    with server.client("stew", Scope.STEWARD) as client:
+        client.register("plain", source=str(write_people(tmp_path / "p.parquet", seed=6)), domain=DOMAIN, limit="1e5")
+    fields = {"how": "builder", "aggregate": "mean", "of": "age", "by": "sex", "epsilon": "2e4"}
+    status, text = post("/datasets/plain/ask", **fields)
+    assert status == 200
+    bars = json.loads(re.search(r'<script type="application/json">(.*?)</script>', text)[1])["data"]["values"]
+    drawn = {bar["group"]: bar["estimate"] is not None for bar in bars}
+    assert drawn == {"F": True, "M": True, "(missing)": True, "(other)": False}
+    assert {(bar["low"], bar["high"]) for bar in bars if bar["estimate"] is None} == {(0.0, 99.0)}
+    rows = [line for line in text.splitlines() if line.startswith('<tr><th scope="row">') and "estimate" in line]
+    assert [UNTOLD in row for row in rows] == [False, False, False, True]
+
+
+def test_a_preview_of_a_mean_says_what_it_supposes_of_the_rows(post):
+    statement = {"how": "sql", "epsilon": "1"}
+    _, text = post("/datasets/people/preview", sql="SELECT AVG(age) FROM people", **statement)
+    assert "mean(age): supposing one row in each group" in text
+    _, text = post("/datasets/people/preview", sql="SELECT COUNT(*) FROM people", **statement)
+    assert "supposing" not in text
+
+
+def test_a_loss_at_which_noise_outweighs_the_table_is_said_before_the_charge(server, post):
+    before = spent(server)
+    fields = {"aggregate": "count", "how": "builder"}
+    status, text = post("/datasets/people/preview", epsilon="0.0001", **fields)
+    assert status == 200
+    assert "count(*): at this loss noise may outweigh" in text
+    assert "of fewer rows the answer says nothing" in text
+    assert "Nothing was spent" in text
+    assert "outweigh" not in post("/datasets/people/preview", epsilon="1", **fields)[1]
+    assert spent(server) == before
+    assert (
+        "Note: count(*): at this loss noise may outweigh" in post("/datasets/people/ask", epsilon="0.0001", **fields)[1]
+    )
+
+
+def test_rows_beyond_the_bound_are_counted_where_a_form_asks(server, post, tmp_path):
+    with server.client("stew", Scope.STEWARD) as client:
+        source = str(write_visits(tmp_path / "visits.parquet"))
+        client.register("visits", source=source, domain=VISITS, limit="1e5")
+    asked = {"how": "sql", "sql": "SELECT COUNT(*) FROM t", "epsilon": "1e4"}
+    _, text = post("/datasets/visits/preview", **asked, truncation="5")
+    assert "units with rows left out by the bound" in text
+    assert "left out by the bound" not in post("/datasets/visits/preview", **asked, truncation=" ")[1]
+    _, text = post("/datasets/visits/ask", **asked, truncation=" 5 ")
+    said = "the bound leaves out 600 (600 to 600) rows, counting at most 5 of one unit, of 300 (300 to 300) units."
+    assert f"Note: {said}" in text
+    assert "each interval holds the exact answer of the bounded table" in text
+    again = {"how": "builder", "aggregate": "count", "epsilon": "1e4", "truncation": "5"}
+    assert "nothing: asked and answered before" in post("/datasets/visits/ask", **again)[1]
+    before = spent(server, "visits")
+    for odd in ("0", "-1", "2.5", "five", "10000000", "\u0665"):
+        status, text = post("/datasets/visits/ask", **asked | {"truncation": odd, "epsilon": "1"})
+        assert (status, "Nothing was spent" in text) == (422, True)
+    status, text = post("/datasets/people/ask", **asked | {"truncation": "5", "epsilon": "0.1"})
+    assert (status, "no bound leaves any out" in text) == (422, True)
+    assert spent(server, "visits") == before
+
+
+def test_a_cap_of_a_name_without_a_key_is_set_with_a_warning(server, post):
+    warning = "nobody holds a valid key of the name"
+    status, text = post("/steward/caps", dataset="people", analyst="unkown", most="1")
+    assert status == 200
+    assert f"The cap of unkown is set. But {warning} 'unkown' now" in text
+    server.key("known", Scope.ANALYST)
+    _, text = post("/steward/caps", dataset="people", analyst="known", most="1")
+    assert "The cap of known is set." in text
+    assert warning not in text
+
+
+@pytest.mark.parametrize("again", [{"most": "1"}, {"lift": "true"}], ids=["set", "lifted"])
+def test_a_cap_lets_in_whom_a_cap_of_nothing_shut_out(server, post, again):
+    def named():  # as it is kept: workers may look a little later
+        with closing(Store(server.url)) as store:
+            return Grants(store).named("people").get("outis")
+
+    assert "outis is shut out of people." in post("/steward/caps", dataset="people", analyst="outis", most="0")[1]
+    assert named() is False
+    assert post("/steward/caps", dataset="people", analyst="outis", **again)[0] == 200
+    assert named() is True
+
+
+def test_a_cap_in_rho_is_a_number_or_spelled_as_the_limit(server, post, tmp_path):
+    table = write_people(tmp_path / "other.parquet", seed=5)
+    with server.client("stew", Scope.STEWARD) as client:
+        client.register("smooth", source=str(table), domain=DOMAIN, limit="rho=0.5")
+        for most in ("0.1", "rho=0.1", " rho=0.1 "):
+            post("/steward/caps", dataset="smooth", analyst="rhea", lift="true")
+            assert post("/steward/caps", dataset="smooth", analyst="rhea", most=most)[0] == 200
+            assert client.budget("smooth")["analysts"]["rhea"] == "rho = 0.1 left of rho = 0.1"
+    status, text = post("/steward/caps", dataset="people", analyst="rhea", most="rho=0.1")
+    assert (status, "the same measure" in text) == (422, True)
+
+
+def test_a_domain_that_cannot_be_used_is_not_called_a_question(post):
+    for domain in ("- a list", "sfumato: 1"):
+        status, text = post("/steward/datasets", name="new", source="x.csv", domain=domain, limit="1")
+        assert status == 422
+        assert "The domain cannot be used" in text
+        assert "question" not in re.search(r'<div class="problem".*?</div>', text, re.DOTALL)[0]
+
+
+def test_a_domain_of_dates_is_registered_as_it_is_written(post, server, tmp_path):
+    table = tmp_path / "dates.csv"
+    table.write_text("day\n" + "2023-03-01\n" * 20)
+    domain = """
+        sfumato: 1
+        draft: false
+        unit: row
+        attributes:
+          day: {type: date, first: 2023-01-01, last: 2023-12-31, by: month, unknown: drop}
+    """
+    status, text = post("/steward/datasets", name="dates", source=str(table), domain=domain, limit="1")
+    assert (status, "dates is registered." in text) == (200, True)
+    with server.client("stew", Scope.STEWARD) as client:
+        counted = client.ask("dates", "SELECT month(day), COUNT(*) FROM t GROUP BY month(day)", epsilon="1")
+    assert len(counted.rows) == 12
+
+
+def test_a_refusal_says_once_that_nothing_was_spent(post):
+    status, text = post("/datasets/people/ask", how="sql", sql="SELECT COUNT(*) FROM t", epsilon="11")
+    assert status == 403
+    assert "and this release asks for" in text
+    assert text.lower().count("nothing was spent") == 1
+
+
+def test_levels_of_hierarchies_are_offered_and_asked_by(server, post, tmp_path):
+    """The builder, fields over HTTP and SQL ask one question; the loss is so large that there is no noise."""
+    table = write_people(tmp_path / "p.parquet", seed=9)
+    levels = {"sex": {"levels": ["told"], "rows": [["F", "yes"], ["M", "yes"]]}, "age": {"draft": True}}
+    with server.client("stew", Scope.STEWARD) as client:
+        client.register("levels", source=str(table), domain=DOMAIN | {"hierarchies": levels}, limit="1e6")
+    with server.client("ana") as client:
+        form = {
+            "aggregates": [{"aggregate": "count"}],
+            "by": ["told(sex)"],
+            "where": [{"attribute": "level_1(age)", "comparison": "in", "values": ["0..4", "5..9"]}],
+        }
+        fields = client.query("levels", form, epsilon="1e5")
+        asked = "SELECT told(sex), COUNT(*) FROM t WHERE level_1(age) IN ('0..4', '5..9') GROUP BY told(sex)"
+        stated = client.ask("levels", asked, epsilon="1e5")
+    assert stated.groups == ("told(sex)",)
+    assert [row["key"] for row in fields.rows] == [["yes"], ["(missing)"], ["(other)"]]
+    assert fields.rows == stated.rows
+    assert "nothing" in stated.cost
+    builder = {"how": "builder", "aggregate": "count", "by": "told(sex)", "epsilon": "1e5"}
+    status, text = post("/datasets/levels/ask", **builder, among='["level_1(age)", "0..4"]')
+    assert (status, "told(sex)" in text) == (200, True)
+    assert post("/datasets/levels/ask", **builder, among='["level_1(age)", "0..3"]')[0] == 422
+
+
+def get(server, path, name="stew", scope=Scope.STEWARD, **wanted):
+    cookies = server.session(name, scope)
+    with httpx.Client(base_url=server.address, cookies=cookies, timeout=60, trust_env=False) as browser:
+        reply = browser.get(path, params=wanted)
+    return reply.status_code, reply.text
+
+
+def rows_of(text):
+    """The first cells of the rows of a page's tables."""
+    return [re.sub("<[^>]*>", "", each) for each in re.findall(r'<th scope="row">(.*?)</th>', text)]
+
+
+def test_the_stewards_pages_find_datasets_analysts_and_keys(server, post, tmp_path):
+    with server.client("stew", Scope.STEWARD) as client:
+        for name, seed in (("alpha", 21), ("beta", 22)):
+            table = write_people(tmp_path / f"{name}.parquet", seed=seed)
+            client.register(name, source=str(table), domain=DOMAIN, limit="1")
+        client.cap("alpha", "Anton", epsilon="0.5")
+        client.cap("beta", "berta", epsilon="0.5")
+        ended = client.issue("berta", scope="analyst", days=90)
+        client.revoke(ended["id"])
+        client.issue("Anton", scope="analyst", days=5)
+    assert rows_of(get(server, "/steward", q="ALPH")[1]) == ["alpha: journal"]
+    assert {"alpha: journal", "beta: journal"} <= set(rows_of(get(server, "/steward")[1]))
+    assert rows_of(get(server, "/steward", q="<nothing>")[1]) == []
+    assert "&lt;nothing&gt;" in get(server, "/steward", q="<nothing>")[1]
+    assert rows_of(get(server, "/steward/all/analysts", q="anto")[1]) == ["Anton"]
+    assert {"Anton", "berta"} <= set(rows_of(get(server, "/steward/all/analysts")[1]))
+    keys = "/steward/all/keys"
+    assert rows_of(get(server, keys, q="BERTA")[1]) == ["berta"]
+    assert rows_of(get(server, keys, q="berta", state="valid")[1]) == []
+    assert rows_of(get(server, keys, q="berta", state="ended")[1]) == ["berta"]
+    assert "Anton" in rows_of(get(server, keys, state="soon", days="7")[1])
+    assert rows_of(get(server, keys, q="anton", state="soon", days="3")[1]) == []
+    assert get(server, keys, state="odd")[0] == 422
+    for path in ("/steward", "/steward/all/analysts", keys):
+        assert get(server, path, "ana", Scope.ANALYST)[0] == 403
+    status, text = post("/steward/keys", holder=" ", scope="analyst", days="3")
+    assert (status, "Nothing was spent" in text, 'action="/steward/keys"' in text) == (422, True, True)
+
+
+def test_a_steward_renames_and_retires_a_dataset_on_its_page(server, post, tmp_path):
+    with server.client("stew", Scope.STEWARD) as client:
+        table = write_people(tmp_path / "former.parquet", seed=31)
+        client.register("former", source=str(table), domain=DOMAIN, limit="0.5 a month for 4 months")
+        text = get(server, "/steward/former")[1]
+        assert all(f'href="#{place}"' in text and f'id="{place}"' in text for place in ("entries", "terms-title"))
+        assert "epsilon = 0.5 a month: 1 of 4 months have begun, which leaves 0.5 now." in text
+        status, text = post("/steward/former/name", called="latter")
+        assert (status, "former is called latter now." in text) == (200, True)
+        status, text = post("/steward/latter/name", called="people")
+        assert (status, "Nothing was spent" in text) == (409, True)
+        assert "1 of 4 months have begun" in get(server, "/datasets/latter")[1]
+        assert "nothing more is released of it" in post("/steward/latter/retirement", retired="true")[1]
+        assert post("/datasets/latter/ask", how="sql", sql="SELECT COUNT(*) FROM t", epsilon="0.1")[0] == 403
+        eventually(lambda: "latter: journal (retired)" in rows_of(get(server, "/steward")[1]))
+        assert "Read its table again" in post("/steward/latter/retirement")[1]
+        asked = {"how": "sql", "sql": "SELECT COUNT(*) FROM t"}
+        eventually(lambda: post("/datasets/latter/ask", **asked, epsilon="0.5")[0] == 503)
+        assert "The dataset is paused" in get(server, "/steward/latter")[1]
+        assert "It is as it was. It is version 2 now" in post("/steward/latter/reading")[1]
+        eventually(lambda: post("/datasets/latter/ask", **asked, epsilon="0.5")[0] == 200)
+        status, text = post("/datasets/latter/ask", **asked, epsilon="0.1")
+        assert (status, "nothing was spent" in text.lower()) == (403, True)
+        assert spent(server, "former") == Fraction(1, 2)  # as its ledger is called
+
+
+def eventually(holds):
+    """Wait until all workers have heard: each trusts for a moment what it knows of a dataset."""
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)

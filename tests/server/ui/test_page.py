@@ -1,0 +1,446 @@
+"""The page in a real Chromium: the whole flow of a steward and an analyst, without a network, and with axe."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+import yaml
+from playwright.sync_api import expect
+from tests.server.hospital import SCHEMA, write_hospital
+from tests.server.serving import DOMAIN, VISITS, Server, write_people, write_visits
+from tests.server.ui.browsing import accessible, browser, enter, visitor
+
+from sfumato.app.cli.conventions import database
+from sfumato_server.registry import Scope
+from sfumato_server.service import first_link
+
+__all__ = ["browser"]
+
+
+@pytest.fixture
+def server(tmp_path):
+    """A server that knows no dataset, and a table."""
+    started = Server(database(str(tmp_path / "s.ledger")), workers=1).start()
+    write_people(tmp_path / "people.parquet")
+    yield started, tmp_path / "people.parquet"
+    started.stop()
+
+
+@pytest.fixture
+def registered(server):
+    """That server, with the table registered as people."""
+    started, table = server
+    with started.client("stew", Scope.STEWARD) as client:
+        client.register("people", source=str(table), domain=DOMAIN, limit="3")
+    return server
+
+
+def test_a_steward_registers_and_an_analyst_previews_asks_repeats_and_is_refused(  # noqa: PLR0915
+    server, browser
+):
+    started, table = server
+    steward = visitor(browser, started)
+    link = first_link(started.url, started.address)
+    for _ in range(2):  # whatever looks at the address, such as a preview of a message, does not use it up
+        steward.goto(link)
+        expect(steward.get_by_role("button", name="Enter as steward")).to_be_visible()
+    accessible(steward)
+    steward.get_by_role("button", name="Enter as steward").click()
+    expect(steward).to_have_title("Datasets - Sfumato")
+    accessible(steward)
+
+    steward.get_by_role("link", name="Steward").click()
+    steward.get_by_label("Name", exact=True).fill("people")
+    steward.get_by_label("Table: a file").fill(str(table))
+    steward.get_by_label("Accepted domain").fill(yaml.safe_dump(DOMAIN, sort_keys=False))
+    steward.get_by_label("The most that may ever").fill("-1")
+    steward.get_by_role("button", name="Register").click()
+    expect(steward.get_by_role("alert")).to_contain_text("Nothing was spent")
+    accessible(steward)
+    steward.get_by_label("The most that may ever").fill("3")  # the rest is as it was filled in
+    steward.get_by_label("Table: a file").fill("/nosuch.csv")
+    steward.get_by_role("button", name="Register").click()
+    expect(steward.get_by_role("alert")).to_contain_text("there is no file /nosuch.csv")
+    expect(steward.get_by_role("alert")).to_contain_text("Nothing was spent")
+    steward.get_by_label("Table: a file").fill(str(table))
+    steward.get_by_role("button", name="Register").click()
+    expect(steward.get_by_role("status")).to_contain_text("people is registered")
+    steward.get_by_role("link", name="Analysts").click()
+    steward.get_by_label("Analyst, as their key").fill("ana")
+    steward.get_by_label("Most they may spend").fill("1")
+    steward.get_by_role("button", name="Set the cap").click()
+    expect(steward.get_by_role("status")).to_contain_text("cap of ana")
+    accessible(steward)
+    steward.get_by_role("link", name="Keys").click()
+    steward.get_by_label("Name of its holder").fill("ana")
+    steward.get_by_role("button", name="Issue").click()
+    secret = steward.locator("#secret").inner_text()
+    assert secret.startswith("sfumato_analyst_")
+    accessible(steward)
+    steward.reload()  # posts nothing again
+    expect(steward.locator("#secret")).to_have_count(0)
+    expect(steward.get_by_role("button", name="Revoke the key of ana")).to_have_count(1)
+
+    analyst = visitor(browser, started)
+    analyst.goto(link)  # used by the steward
+    expect(analyst.get_by_role("alert")).to_contain_text("opens nothing")
+    accessible(analyst)
+    analyst.get_by_label("Key").fill("wrong")
+    analyst.get_by_role("button", name="Enter").click()
+    expect(analyst.get_by_role("alert")).to_contain_text("opens nothing")
+    analyst.get_by_label("Key").fill(secret)
+    analyst.get_by_role("button", name="Enter").click()
+    expect(analyst.get_by_role("link", name="Steward")).to_have_count(0)
+    analyst.get_by_role("link", name="people").click()
+
+    builder, result = analyst.locator("#builder"), analyst.locator("#result")
+    builder.get_by_role("checkbox", name="sex").check()
+    builder.locator("summary", has_text="age").click()
+    builder.get_by_label("age at least").fill("18")
+    builder.locator("summary", has_text="income").click()
+    builder.get_by_label("income below").select_option("1000.0")
+    builder.get_by_label("Epsilon").fill("0.5")
+    builder.get_by_role("button", name="Preview").click()
+    expect(result).to_contain_text("Nothing was spent")
+    expect(result).to_contain_text("Half-width")
+    expect(analyst.locator("#status")).to_contain_text("epsilon = 1 left of epsilon = 1")
+    accessible(analyst)
+    builder.get_by_role("button", name="Ask").click()
+    expect(result).to_contain_text("Cost: epsilon 0.5")
+    expect(result.locator("[data-chart]")).to_have_attribute("data-chart", "done")
+    assert result.locator("canvas").count() == 1
+    expect(result.get_by_role("heading", name="Answer")).to_be_focused()
+    expect(result.get_by_role("heading", name="Answer")).to_be_in_viewport()
+    with analyst.expect_download() as saved:
+        result.get_by_role("button", name="Save the chart as PNG").click()
+    assert saved.value.path().read_bytes().startswith(b"\x89PNG")
+    with analyst.expect_download() as saved:
+        result.get_by_role("link", name="CSV").click()
+    assert len(saved.value.path().read_text().splitlines()) == 5
+    expect(analyst.locator("#status")).to_contain_text("epsilon = 0.5 left of epsilon = 1")
+    accessible(analyst)
+    estimates = result.locator("td.estimate").all_inner_texts()
+    assert len(estimates) == 4
+
+    analyst.locator("#status summary", has_text="All entries").click()
+    journal = analyst.get_by_role("region", name="What you asked, newest first")
+    expect(journal).to_contain_text("For ana: differential privacy with epsilon = 0.5")
+    for width in (1366, 390):  # no column is cut off
+        analyst.set_viewport_size({"width": width, "height": 768})
+        assert journal.evaluate("each => each.scrollWidth <= each.clientWidth")
+    analyst.set_viewport_size({"width": 1280, "height": 720})
+    earlier = analyst.locator("#status").get_by_role("link", name="count(*) by sex where (age")
+    earlier.click()  # what was asked, in words, opens with the form as it was
+    expect(builder.get_by_label("age at least")).to_have_value("18")
+
+    builder.get_by_role("button", name="Ask").click()
+    expect(result).to_contain_text("nothing: asked and answered before")
+    assert result.locator("td.estimate").all_inner_texts() == estimates
+    expect(analyst.locator("#status")).to_contain_text("epsilon = 0.5 left of epsilon = 1")
+
+    statement = analyst.locator("#sql-form")
+    statement.get_by_label("Statement").fill("SELECT MEDIAN(income) FROM people WHERE age > 20 AND job = 1")
+    statement.get_by_label("Epsilon").fill("0.6")
+    statement.get_by_role("button", name="Ask").click()
+    expect(result.get_by_role("alert")).to_contain_text("column 54: no attribute 'job'")
+    statement.get_by_label("Statement").fill("SELECT MEDIAN(income) FROM people")
+    statement.get_by_role("button", name="Ask").click()
+    expect(result.get_by_role("alert")).to_contain_text("your cap has epsilon = 0.5 left of epsilon = 1")
+    expect(result.get_by_role("alert")).to_contain_text("Nothing was spent")
+    accessible(analyst)
+
+    steward.goto(f"{started.address}/steward/people")
+    expect(steward.locator("main")).to_contain_text("ana: epsilon = 0.5 left of epsilon = 1")
+    expect(steward.locator("main")).to_contain_text("The journal is whole")
+    accessible(steward)
+    refused = analyst.goto(f"{started.address}/steward")
+    assert refused is not None
+    assert refused.status == 403
+    expect(analyst.get_by_role("alert")).to_contain_text("This needs a steward's key")
+    accessible(analyst)
+
+
+def test_refusals_are_pages_for_people(server, browser):
+    started, _ = server
+    stranger = visitor(browser, started)
+    reply = stranger.goto(f"{started.address}/datasets/people")
+    assert reply is not None
+    assert reply.status == 401
+    expect(stranger.get_by_role("alert")).to_contain_text("enter with your key")
+    accessible(stranger)
+    analyst = enter(browser, started, "bea", Scope.ANALYST)
+    for path, status in (("/datasets/nothing", 404), ("/nowhere", 404), ("/steward", 403)):
+        reply = analyst.goto(started.address + path)
+        assert reply is not None
+        assert reply.status == status
+        expect(analyst.get_by_role("heading", name="This did not work")).to_be_visible()
+        expect(analyst.get_by_role("alert")).to_contain_text("Nothing was spent")
+        expect(analyst.get_by_role("link", name="All datasets")).to_be_visible()
+
+
+def test_a_steward_confirms_a_second_budget_lifts_a_cap_and_has_a_table_read_again(registered, browser):
+    started, table = registered
+    steward = enter(browser, started, "stew", Scope.STEWARD)
+    steward.get_by_role("link", name="Steward").click()
+    steward.get_by_label("Name", exact=True).fill("twin")
+    steward.get_by_label("Table: a file").fill(str(table))
+    steward.get_by_label("Accepted domain").fill(yaml.safe_dump(DOMAIN, sort_keys=False))
+    steward.get_by_label("The most that may ever").fill("1")
+    steward.get_by_role("button", name="Register").click()
+    expect(steward.get_by_role("alert")).to_contain_text("it is 'people' already")
+    accessible(steward)
+    steward.get_by_label("This table is to have a second budget").check()
+    steward.get_by_role("button", name="Register").click()
+    expect(steward.get_by_role("status")).to_contain_text("twin is registered")
+
+    steward.get_by_role("link", name="Analysts").click()
+    steward.get_by_label("Dataset", exact=True).select_option("twin")
+    steward.get_by_label("Analyst, as their key").fill("bea")
+    steward.get_by_label("Most they may spend").fill("0.5")
+    steward.get_by_role("button", name="Set the cap").click()
+    expect(steward.get_by_role("status")).to_contain_text("cap of bea is set")
+    steward.get_by_label("Dataset", exact=True).select_option("twin")
+    steward.get_by_label("Analyst, as their key").fill("bea")
+    steward.get_by_role("button", name="Lift the cap").click()
+    expect(steward.get_by_role("status")).to_contain_text("cap of bea is lifted")
+    with started.ledger("twin") as ledger:
+        assert ledger.remaining("bea").limit is None
+
+    bea = enter(browser, started, "bea", Scope.ANALYST)
+    bea.goto(f"{started.address}/datasets/twin")
+    write_people(table, seed=3)
+    statement = bea.locator("#sql-form")
+    statement.get_by_label("Epsilon").fill("0.1")
+    statement.get_by_role("button", name="Ask").click()
+    expect(bea.locator("#result")).to_contain_text("Cost: epsilon 0.1")  # of the version that was declared
+    for name in ("twin", "people"):
+        steward.goto(f"{started.address}/steward/{name}")
+        expect(steward.get_by_role("alert")).to_contain_text("The files of the table were written since")
+        steward.get_by_role("button", name="Read the table again").click()
+        expect(steward.get_by_role("status")).to_contain_text("It is version 2 now")
+        accessible(steward)
+    statement.get_by_role("button", name="Ask").click()
+    expect(bea.get_by_label("Budget and history")).to_contain_text("epsilon = 0.8 left of epsilon = 1")
+
+
+def test_a_preview_at_a_large_loss_says_that_the_answer_is_exact_all_but_surely(registered, browser):
+    started, _ = registered
+    page = enter(browser, started, "ana", Scope.ANALYST)
+    page.get_by_role("link", name="people").click()
+    page.locator("#sql-form").get_by_label("Epsilon").fill("60")
+    page.locator("#sql-form").get_by_role("button", name="Preview").click()
+    expect(page.locator("#result")).to_contain_text("Nothing was spent")
+    expect(page.locator("#result")).to_contain_text("Half-width")
+    expect(page.locator("#result")).not_to_contain_text("Half that error")
+
+
+def test_rows_beyond_the_bound_are_counted_and_drowned_answers_announced(registered, browser, tmp_path):
+    started, _ = registered
+    with started.client("stew", Scope.STEWARD) as client:
+        source = str(write_visits(tmp_path / "visits.parquet"))
+        client.register("visits", source=source, domain=VISITS, limit="1e5")
+    page = enter(browser, started, "vera", Scope.ANALYST)
+    page.get_by_role("link", name="people").click()
+    expect(page.locator("#builder").get_by_label("Epsilon")).to_be_visible()
+    expect(page.get_by_label("Also count rows beyond the bound")).to_have_count(0)  # a row is a person there
+    page.goto(f"{started.address}/datasets/visits")
+    expect(page.get_by_label("Also count rows beyond the bound, of one person at most")).to_have_count(2)
+    builder, result = page.locator("#builder"), page.locator("#result")
+    builder.get_by_label("Epsilon").fill("0.0001")
+    builder.get_by_role("button", name="Preview").click()
+    expect(result).to_contain_text("at this loss noise may outweigh")
+    expect(result).to_contain_text("Nothing was spent")
+    builder.get_by_label("Epsilon").fill("10000")
+    builder.get_by_label("Also count rows beyond the bound").fill("5")
+    builder.get_by_role("button", name="Preview").click()
+    expect(result).to_contain_text("rows left out by the bound")
+    expect(result).not_to_contain_text("outweigh")
+    accessible(page)
+    builder.get_by_role("button", name="Ask").click()
+    expect(result).to_contain_text("the bound leaves out 600 (600 to 600) rows, counting at most 5 of one unit")
+    accessible(page)
+
+
+def test_the_page_is_used_with_the_keyboard_alone(registered, browser):
+    started, _ = registered
+    page = visitor(browser, started)
+    page.goto(started.link())
+    for _ in range(3):  # past the skip link and the name
+        page.keyboard.press("Tab")
+    expect(page.get_by_role("button", name="Enter as steward")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page).to_have_title("Datasets - Sfumato")
+    page.wait_for_load_state()  # a key that is pressed before goes nowhere
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator(":target")).to_have_count(1)  # the way there is asynchronous
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="people")).to_be_focused()
+    page.keyboard.press("Enter")
+    epsilon = page.locator("#builder").get_by_label("Epsilon")
+    expect(epsilon).to_be_visible()
+    page.wait_for_load_state()  # scripts that send forms are deferred
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if epsilon.evaluate("element => element === document.activeElement"):
+            break
+    page.keyboard.type("0.25")
+    for _ in range(3):  # past the slide and the preview
+        page.keyboard.press("Tab")
+    expect(page.locator("#builder").get_by_role("button", name="Ask")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#result")).to_contain_text("Cost: epsilon 0.25")
+    expect(page.locator("#result").get_by_role("heading", name="Answer")).to_be_focused()
+
+
+def test_on_a_small_dark_screen_the_slide_previews_and_answers_come_into_view(registered, browser):
+    started, _ = registered
+    context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme="dark")
+    page = enter(browser, started, "small", Scope.ANALYST, context)
+    page.goto(f"{started.address}/datasets/people")
+    builder, result = page.locator("#builder"), page.locator("#result")
+    builder.get_by_role("checkbox", name="sex").check()
+    builder.get_by_role("checkbox", name="income").check()
+    builder.get_by_label("on a slide").fill("-0.5")
+    expect(builder.get_by_label("Epsilon")).to_have_value("0.31")
+    expect(builder.locator(".live")).to_contain_text("takes 10.3 % of what is left")
+    expect(result.get_by_role("row", name="(yours)")).to_have_count(1)
+    expect(builder.get_by_label("on a slide")).to_be_in_viewport()  # whoever slides is left there
+    accessible(page)
+    builder.get_by_role("button", name="Ask").click()
+    expect(result.locator("[data-chart]")).to_have_attribute("data-chart", "done")
+    expect(result.get_by_role("heading", name="Answer")).to_be_in_viewport()
+    expect(builder).to_have_attribute("aria-busy", "false")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    accessible(page)
+
+
+def test_without_scripts_questions_are_asked_and_answered_as_pages(registered, browser):
+    started, _ = registered
+    page = enter(browser, started, "plain", Scope.ANALYST, browser.new_context(java_script_enabled=False))
+    page.goto(f"{started.address}/datasets/people")
+    page.locator("#builder").get_by_label("Epsilon").fill("0.1")
+    page.locator("#builder").get_by_role("button", name="Preview").click()
+    expect(page.locator("#result")).to_contain_text("Nothing was spent")
+    page.locator("#builder").get_by_role("button", name="Ask").click()
+    expect(page.locator("#result")).to_contain_text("Cost: epsilon 0.1")
+
+
+def test_tables_are_shown_as_a_picture_and_their_columns_picked_and_joined(server, browser, tmp_path):
+    started, _ = server
+    with started.client("stew", Scope.STEWARD) as client:
+        source = str(write_hospital(tmp_path / "hospital"))
+        client.register("hospital", source=source, domain=SCHEMA, limit="1")
+    page = enter(browser, started, "ana", Scope.ANALYST)
+    page.goto(f"{started.address}/datasets/hospital")
+    expect(page.get_by_role("img", name="visits: patient_id")).to_be_visible()
+    builder, result = page.locator("#builder"), page.locator("#result")
+    builder.get_by_label("Rows of").select_option("visits")
+    builder.get_by_role("checkbox", name="patients.sex").check()
+    builder.get_by_label("Epsilon").fill("0.5")
+    builder.get_by_role("button", name="Ask").click()
+    expect(result).to_contain_text("JOIN patients ON visits.patient_id = patients.patient_id")
+    expect(result.locator("[data-chart]")).to_have_attribute("data-chart", "done")
+    accessible(page)
+
+
+def test_a_long_name_is_broken_and_the_table_of_keys_is_not(server, browser):
+    started, _ = server
+    with started.client("stew", Scope.STEWARD) as client:
+        client.issue("n" * 200, scope="analyst", days=1)
+    steward = enter(browser, started, "stew", Scope.STEWARD)
+    steward.get_by_role("link", name="Steward").click()
+    steward.get_by_role("link", name="Keys").click()
+    region = steward.get_by_role("region", name="All keys")
+    expect(region.get_by_role("button", name="Revoke the key of nnn")).to_have_count(1)
+    assert region.evaluate("each => each.scrollWidth <= each.clientWidth")
+    accessible(steward)
+
+
+def test_forms_of_other_sites_are_refused(server):
+    started, _ = server
+    reply = httpx.post(
+        f"{started.address}/enter", data={"key": "x"}, headers={"Origin": "https://evil.example"}, trust_env=False
+    )
+    assert reply.status_code == 403
+    assert reply.json()["type"] == "/problems/foreign-origin"
+
+
+def test_an_analyst_asks_by_rho_or_by_epsilon_and_delta_where_the_limit_has_them(server, browser):
+    started, table = server
+    with started.client("stew", Scope.STEWARD) as client:
+        client.register("smooth", source=str(table), domain=DOMAIN, limit="4,1e-6")
+    page = enter(browser, started, "rhea", Scope.ANALYST)
+    page.get_by_role("link", name="smooth").click()
+    builder, result = page.locator("#builder"), page.locator("#result")
+    builder.get_by_role("button", name="Preview").click()
+    expect(result.get_by_role("alert")).to_contain_text("epsilon, epsilon with delta, or rho")
+    builder.get_by_label("Rho").fill("0.1")
+    builder.get_by_role("button", name="Preview").click()
+    expect(result).to_contain_text("It would cost rho = 0.1")
+    builder.get_by_role("button", name="Ask").click()
+    expect(result).to_contain_text("Cost: rho 0.1")
+    accessible(page)
+    statement = page.locator("#sql-form")
+    statement.get_by_label("Epsilon", exact=True).fill("0.5")
+    statement.get_by_label("Delta").fill("1e-8")
+    statement.get_by_role("button", name="Ask").click()
+    expect(result.get_by_role("heading", name="Answer")).to_be_visible()
+
+
+def test_tables_are_made_in_the_background(server, browser):
+    started, table = server
+    with started.client("stew", Scope.STEWARD) as client:
+        client.register("source", source=str(table), domain=DOMAIN, limit="2")
+    analyst = enter(browser, started, "syn", Scope.ANALYST)
+    analyst.get_by_role("link", name="source").click()
+    analyst.get_by_role("link", name="Tables made of source").click()
+    expect(analyst.get_by_role("button", name="Make an anonymised table")).to_have_count(0)
+    form = analyst.locator("#synthesis")
+    form.get_by_label("age").check()
+    form.get_by_label("Epsilon").fill("1")
+    form.get_by_role("button").click()
+    expect(analyst.get_by_role("alert")).to_contain_text("auto takes all attributes")
+    accessible(analyst)
+    form.get_by_label("Method").select_option("histogram")
+    form.get_by_label("age").check()
+    form.get_by_label("Epsilon").fill("1")
+    form.get_by_role("button").click()
+    expect(analyst.get_by_role("status")).to_contain_text("The table is ready")
+    expect(analyst.locator("main")).to_contain_text("epsilon 1")
+    accessible(analyst)
+    with analyst.expect_download() as fetched:
+        analyst.get_by_role("link", name="Fetch the rows").click()
+    assert fetched.value.path().read_text().splitlines()[0].replace('"', "") == "age"
+
+    steward = enter(browser, started, "stew", Scope.STEWARD)
+    steward.goto(f"{started.address}/datasets/source/releases")
+    form = steward.locator("#anonymization")
+    form.get_by_label("Method").select_option("mondrian")
+    form.get_by_label("sex").check()
+    form.get_by_label("k: units").fill("5")
+    accessible(steward)
+    form.get_by_role("button").click()
+    expect(steward.get_by_role("status")).to_contain_text("The table is ready")
+    expect(steward.locator("main")).to_contain_text("no DP guarantee")
+    with started.ledger("source") as ledger:
+        assert ledger.remaining().spent.epsilon == 1
+    reply = analyst.goto(steward.url)
+    assert reply is not None
+    assert reply.status == 404
+
+
+def test_a_ledger_that_does_not_answer_is_said_on_a_page(tmp_path):
+    started = Server(database(str(tmp_path / "s.ledger")), workers=1).start()
+    try:
+        cookies, headers = started.session("ana", Scope.ANALYST), {"Accept": "text/html"}
+        for file in tmp_path.glob("s.ledger*"):
+            file.write_bytes(b"no ledger" * 4096)
+        for path in ("/", "/datasets/people", "/steward"):
+            address = started.address + path
+            reply = httpx.get(address, headers=headers, cookies=cookies, trust_env=False, timeout=60)
+            assert (reply.status_code, reply.headers["content-type"]) == (503, "text/html; charset=utf-8")
+            assert "The ledger does not answer" in reply.text
+    finally:
+        started.stop()
