@@ -29,9 +29,9 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from server import cpu, serve_tables
 
 import sfumato as sf
+from server import cpu, serve_tables
 from sfumato.bounded_cache import held_bytes
 from sfumato.domain import Date, Domain, Grain, Integer, Unknown
 

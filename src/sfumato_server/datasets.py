@@ -61,7 +61,7 @@ class AskedQuestion:
         How many values are found in the data is not known beforehand, so such a question counts as a large one.
         """
         groups = math.prod(axis.size for axis in self.domain.axes(self.query.by)) if self.query.by else 1
-        return max(groups * len(self.query.aggregates), LARGE if self.query.discovered else 1)
+        return max(groups * len(self.query.aggregates), LARGE if self.query.data_dependent_groups else 1)
 
     def answer(self, request: AskRequest, loaded: Loaded, key: Key, worker: Service, retry_key: str | None) -> Answer:
         """Ask it: charged before the data is touched.
@@ -73,7 +73,7 @@ class AskedQuestion:
         if self.statement is None:
             return request.answer(worker.vault(name, key.name), self.query, retry_key=retry_key)
         vault = worker.view(name, key.name, self.statement.view)
-        return self.statement.arranged.of(request.answer(vault, self.query, retry_key=retry_key))
+        return self.statement.ordering.apply(request.answer(vault, self.query, retry_key=retry_key))
 
 
 def read_question(loaded: Loaded, request: AskRequest | CostRequest) -> AskedQuestion:

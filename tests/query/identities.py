@@ -110,7 +110,7 @@ def identities() -> dict[str, str]:
             found[f"{name}, {measure}"] = identity(lambda vault, q=query, at=loss: ask(vault, q, loss=at))
     for statement in STATEMENTS:
         found[statement] = identity(lambda vault, text=statement: sql(vault, text, loss=Epsilon(1)))
-    towns = Query((Distinct(),), discovered=("town", "street"))
+    towns = Query((Distinct(),), data_dependent_groups=("town", "street"))
     found["discovered"] = identity(lambda vault: ask(vault, towns, loss=LOSSES["delta"]))
     for name, batch in batches().items():
         found[f"batch: {name}"] = identity(lambda vault, of=batch: answer_batch(vault, of, loss=Epsilon(1)))

@@ -161,8 +161,8 @@ def test_refusals_before_the_data_is_touched_cost_nothing(vault):
         (lambda: ask(vault, table("sex", "sex"), loss=LOSS), QueryError),
         (lambda: ask(vault, count(), loss=Epsilon(4)), BudgetError),
         (lambda: ask(vault, count(), loss=Epsilon(1), confidence=1), LossError),
-        (lambda: ask(vault, Query((Distinct(),), discovered=("city",)), loss=Epsilon(1)), LossError),
-        (lambda: ask(vault, Query((Count(),), discovered=("city",)), loss=Epsilon(1)), QueryError),
+        (lambda: ask(vault, Query((Distinct(),), data_dependent_groups=("city",)), loss=Epsilon(1)), LossError),
+        (lambda: ask(vault, Query((Count(),), data_dependent_groups=("city",)), loss=Epsilon(1)), QueryError),
         (lambda: ask(vault, Query(()), loss=Epsilon(1)), QueryError),
         (lambda: ask(vault, Query((Quantile("age", Fraction(1)),)), loss=Epsilon(1)), QueryError),
         (lambda: ask(vault, Query((Count(),), names=("a", "b")), loss=Epsilon(1)), QueryError),
@@ -174,7 +174,11 @@ def test_refusals_before_the_data_is_touched_cost_nothing(vault):
 
 
 def test_values_found_in_the_data_are_shown_only_where_enough_units_hold_them(by_id):
-    found = ask(SimulatedVault(by_id, seed=0), Query((Distinct(),), discovered=("city",)), loss=EpsilonDelta(1, "1e-6"))
+    found = ask(
+        SimulatedVault(by_id, seed=0),
+        Query((Distinct(),), data_dependent_groups=("city",)),
+        loss=EpsilonDelta(1, "1e-6"),
+    )
     assert found.groups == ("city",)
     assert ("Rome",) in found.keys
     assert all(value[0].estimate > 20 for value in found.values)

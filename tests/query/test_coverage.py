@@ -18,7 +18,7 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.query import accuracy, ask
-from sfumato.query.aggregates import Average, Certainty, Count, Extreme, Quantile, Total, Variance
+from sfumato.query.aggregates import Average, Confidence, Count, Extreme, Quantile, Total, Variance
 from sfumato.query.question import Query
 from sfumato.vault.simulated import SimulatedVault
 
@@ -184,7 +184,7 @@ def test_sums_of_noise_stay_within_their_spread_at_every_confidence(confidence) 
     draws = 40_000
     for parts in (1, 2, 3, 8, 40):
         sums = random.laplace(0, float(noise.scale), (draws, parts)).sum(axis=1)
-        spread = float(Certainty(confidence).spread(noise, np.array(parts * noise.variance)))
+        spread = float(Confidence(confidence).interval_half_width(noise, np.array(parts * noise.variance)))
         allowed = binom.ppf(1 - FALSE_ALARM, draws, float(1 - confidence))
         assert (np.abs(sums) > spread).sum() <= allowed * 1.01  # the discrete noise is by a hair wider
 

@@ -82,7 +82,7 @@ def test_intervals_of_found_values_hold_over_all_values(epsilon: str, draws: int
     table = vault()
     exact = {city: units(NUMBERS["city"] == city) for city in np.unique(NUMBERS["city"])}
     misses = dict.fromkeys(exact, 0)
-    query = Query((Distinct(),), discovered=("city",))
+    query = Query((Distinct(),), data_dependent_groups=("city",))
     for _ in range(draws):
         answer = ask(table, query, loss=EpsilonDelta(epsilon, "1e-6"), confidence=SURE)
         for (city,), (held,) in zip(answer.keys, answer.values, strict=True):

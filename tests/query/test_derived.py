@@ -201,7 +201,7 @@ def test_derived_columns_have_declared_cells_and_leave_out_rows_whatever_is_aske
     numbers = Counter(str(of_unit[row["patient_id"]]) for row in rows["patients"])
     assert found("SELECT n, COUNT(*) FROM patients GROUP BY n", "n") == numbers
     remarks = parse_tables("SELECT COUNT(*) FROM visits", described)
-    told = " ".join(remarks.query.meaning(remarks.view.domain, remarks.view))
+    told = " ".join(remarks.query.population_notes(remarks.view.domain, remarks.view))
     assert ("admitted or gap are left out" in told) is (said["unknown"] == "drop")
 
 

@@ -61,6 +61,6 @@ def test_the_journal_says_what_was_asked_and_the_words_do_not_make_another_quest
 
 
 def test_values_found_in_the_data_are_said_to_be(simulated):
-    query = Query((Distinct(),), discovered=("sex",))
+    query = Query((Distinct(),), data_dependent_groups=("sex",))
     assert query.describe(DOMAIN) == "count(distinct unit) by sex as found in the data"
     ask(simulated, query, loss=EpsilonDelta(1, "1e-6"))

@@ -18,12 +18,12 @@ from sfumato.privacy.loss import Epsilon
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from sfumato.query import answer as answers
 from sfumato.query import ask, count, table, total
-from sfumato.query.aggregates import Average, Certainty, Count, Total, Variance
+from sfumato.query.aggregates import Average, Confidence, Count, Total, Variance
 from sfumato.query.aggregates.bins import outermost_bins, possible_bins
 from sfumato.query.statements.select_statement import parse
 from sfumato.vault.simulated import SimulatedVault
 
-SURE = Certainty(Fraction(9, 10))
+SURE = Confidence(Fraction(9, 10))
 NOISE = DiscreteLaplace.for_loss(Epsilon("0.05"), sensitivity=1)
 RATIO = math.exp(-0.05)
 
@@ -128,7 +128,7 @@ def test_an_answer_is_written_in_blocks_as_it_is(simulated, tmp_path, monkeypatc
     assert (len(rows), list(rows.columns)) == (12, answer.to_arrow().column_names)
     rows.write(tmp_path / "answer.parquet")
     assert pq.read_table(tmp_path / "answer.parquet").equals(answer.to_arrow())
-    nothing = answer.part(slice(0)).released_rows()
+    nothing = answer.slice_groups(slice(0)).released_rows()
     assert nothing.table.equals(answer.to_arrow()[:0])
 
 
@@ -141,9 +141,9 @@ SMALL += [DiscreteGaussian(variance) for variance in ("0.1", "0.2", "0.5", "1", 
 def test_the_interval_of_a_sum_of_small_noise_holds_as_often_as_stated(noise, confidence) -> None:
     """Exactly, by adding up the distribution of the sum: its values are integers, with none in between."""
     single = np.array([noise.pmf(abs(k)) for k in range(-60, 61)])
-    sums, certainty = single, Certainty.of(confidence)
+    sums, level = single, Confidence.from_number(confidence)
     for many in range(2, 40):
         sums = np.convolve(sums, single)
         size = np.abs(np.arange(len(sums)) - len(sums) // 2)
-        (half,) = certainty.spread(noise, np.array([many * noise.variance]))
+        (half,) = level.interval_half_width(noise, np.array([many * noise.variance]))
         assert sums[size > half].sum() <= 1 - confidence

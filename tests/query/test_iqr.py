@@ -19,7 +19,7 @@ SURE = Fraction(9, 10)
 
 
 def test_it_measures_what_a_quantile_measures():
-    assert Iqr("age").questions((), None, AGES) == Quantile("age", Fraction(1, 2)).questions((), None, AGES)
+    assert Iqr("age").measurables((), None, AGES) == Quantile("age", Fraction(1, 2)).measurables((), None, AGES)
 
 
 def test_its_interval_holds_as_often_as_stated_and_says_something():

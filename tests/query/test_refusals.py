@@ -27,7 +27,7 @@ from sfumato.vault.vault import Vault
 from sfumato.workload import Explicit
 
 PEOPLE = Domain(DOMAIN.attributes, unit=Unit("id", rows=2))
-DISCOVER = Query((Distinct(),), discovered=("city",))
+DISCOVER = Query((Distinct(),), data_dependent_groups=("city",))
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ asked = st.fixed_dictionaries(
         "aggregates": rarely(st.just(()), st.lists(aggregates, min_size=1, max_size=2).map(tuple)),
         "by": rarely(st.just(["sex"]), st.lists(names, max_size=2).map(tuple)),
         "where": conditions,
-        "discovered": rarely(st.lists(names | st.just("city"), max_size=2).map(tuple), st.just(())),
+        "data_dependent_groups": rarely(st.lists(names | st.just("city"), max_size=2).map(tuple), st.just(())),
         "names": rarely(st.just(("one", "two", "three")), st.just(())),
     }
 )
@@ -134,7 +134,7 @@ def test_columns_that_the_table_does_not_have_are_found_out_before_the_charge(pe
     before = people.ledger.remaining().spent
     loss = EpsilonDelta(1, "1e-6")
     with pytest.raises(error):
-        ask(people, Query((Distinct(),), discovered=columns), loss=loss)
+        ask(people, Query((Distinct(),), data_dependent_groups=columns), loss=loss)
     with pytest.raises(error):
         people.threshold(columns, loss)
     assert people.ledger.remaining().spent == before
@@ -149,7 +149,7 @@ def test_statements_that_parse_but_cannot_be_asked_are_free(people):
         "SELECT COUNT(*) FROM t WHERE income < 17",
     ):
         with pytest.raises(SfumatoError):
-            ask(people, parse(text, PEOPLE, discoverable=("town",)), loss=EpsilonDelta(1, "1e-6"))
+            ask(people, parse(text, PEOPLE, groupable_undeclared=("town",)), loss=EpsilonDelta(1, "1e-6"))
     assert people.ledger.remaining().spent == before
 
 
@@ -210,7 +210,7 @@ def test_columns_that_the_table_does_not_have_cost_an_adaptive_session_nothing(p
     session, before = Adaptive(people, budget=EpsilonDelta(2, "1e-3")), people.ledger.remaining().spent
     for columns, error in [(("nope",), TableError), (("city", "city"), QueryError)]:
         with pytest.raises(error):
-            session.ask(Query((Distinct(),), discovered=columns), loss=EpsilonDelta("0.5", "1e-6"))
+            session.ask(Query((Distinct(),), data_dependent_groups=columns), loss=EpsilonDelta("0.5", "1e-6"))
     assert session.spent == NOTHING
     assert people.ledger.remaining().spent == before
 
@@ -252,7 +252,7 @@ def test_what_is_no_statement_or_number_of_queries_is_refused(vault):
         with pytest.raises(QueryError, match="text"):
             sql(vault, text, loss=Epsilon(1))
     with pytest.raises(QueryError, match="a list"):
-        sql(vault, "SELECT COUNT(*) FROM t", loss=Epsilon(1), discoverable="city")
+        sql(vault, "SELECT COUNT(*) FROM t", loss=Epsilon(1), groupable_undeclared="city")
     for queries in (2.5, "2", None, -1):
         with pytest.raises(QueryError, match="whole number"):
             Session(vault, budget=Epsilon(1), queries=queries)
@@ -275,5 +275,5 @@ def test_values_found_in_different_columns_are_different_questions_of_a_session(
     session.ask(DISCOVER, loss=loss)
     once = session.spent
     assert once == simulated.spent
-    session.ask(Query((Distinct(),), discovered=("sex",)), loss=loss)
+    session.ask(Query((Distinct(),), data_dependent_groups=("sex",)), loss=loss)
     assert session.spent == once + once == simulated.spent

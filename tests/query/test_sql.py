@@ -129,25 +129,25 @@ def test_every_aggregate_is_read():
 
 def test_distinct_units_and_discovered_keys(by_id):
     assert parse("SELECT COUNT(DISTINCT id) FROM t", by_id.domain).aggregates == (Distinct(),)
-    query = parse("SELECT city, COUNT(DISTINCT id) FROM t GROUP BY city", by_id.domain, discoverable=["city"])
-    assert query.discovered == ("city",)
+    query = parse("SELECT city, COUNT(DISTINCT id) FROM t GROUP BY city", by_id.domain, groupable_undeclared=["city"])
+    assert query.data_dependent_groups == ("city",)
 
 
 def test_where_rows_are_the_units_all_rows_of_a_discovered_value_can_be_counted(by_id):
-    query = parse("SELECT city, COUNT(*) FROM t GROUP BY city", DOMAIN, discoverable=["city"])
+    query = parse("SELECT city, COUNT(*) FROM t GROUP BY city", DOMAIN, groupable_undeclared=["city"])
     assert (query.aggregates, query.labels) == ((Distinct(),), ("count(*)",))
     with pytest.raises(QueryError, match=r"ask COUNT\(\*\)"):
-        parse("SELECT city, SUM(age) FROM t GROUP BY city", DOMAIN, discoverable=["city"])
+        parse("SELECT city, SUM(age) FROM t GROUP BY city", DOMAIN, groupable_undeclared=["city"])
     with pytest.raises(QueryError, match=r"ask COUNT\(DISTINCT id\)"):
-        parse("SELECT city, COUNT(*) FROM t GROUP BY city", by_id.domain, discoverable=["city"])
+        parse("SELECT city, COUNT(*) FROM t GROUP BY city", by_id.domain, groupable_undeclared=["city"])
 
 
 def test_unquoted_names_are_found_in_any_case(by_id):
     folded = parse("SELECT Sex, AVG(AGE) FROM t WHERE Band < 65 GROUP BY SEX", DOMAIN)
     assert folded == parse("SELECT sex, AVG(age) FROM t WHERE band < 65 GROUP BY sex", DOMAIN)
     assert folded.labels == ("mean(age)",)
-    query = parse("SELECT CITY, COUNT(DISTINCT ID) FROM t GROUP BY City", by_id.domain, discoverable=["city"])
-    assert query.discovered == ("city",)
+    query = parse("SELECT CITY, COUNT(DISTINCT ID) FROM t GROUP BY City", by_id.domain, groupable_undeclared=["city"])
+    assert query.data_dependent_groups == ("city",)
 
 
 @pytest.mark.parametrize("word", ["OR", "AND"])

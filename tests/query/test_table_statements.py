@@ -364,7 +364,7 @@ SAID = [
 @pytest.mark.parametrize(("text", "said"), [(text, said) for text, *said in SAID], ids=range(len(SAID)))
 def test_an_answer_says_what_it_leaves_out_of_every_table_and_of_no_other(text: str, said: list[str]) -> None:
     asked = parse_tables(text, WITH_DERIVED)
-    assert list(asked.query.meaning(asked.view.domain, asked.view)) == said
+    assert list(asked.query.population_notes(asked.view.domain, asked.view)) == said
 
 
 def test_a_view_is_opened_for_other_families(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from sfumato.engine.description.domain_fit import dropped_rows
 from sfumato.engine.open import open_table
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import Epsilon
-from sfumato.query import accuracy, ask, count, drowned_queries, mean, sql, table, total
+from sfumato.query import accuracy, ask, count, low_signal_warnings, mean, sql, table, total
 from sfumato.query.aggregates import Count
 from sfumato.query.plan import plan
 from sfumato.query.question import Query
@@ -39,9 +39,9 @@ def test_an_answer_over_a_bounded_table_says_so_wherever_it_is_read(cut, simulat
     assert said in answer.remarks
     assert said in answer.to_json()["remarks"]
     assert said in answer.to_html()
-    assert answer.of == " of the bounded table"
+    assert answer.table_phrase == " of the bounded table"
     whole = ask(simulated, count(), loss=MUCH)
-    assert (whole.of, whole.remarks) == ("", ())
+    assert (whole.table_phrase, whole.remarks) == ("", ())
 
 
 def test_values_beyond_the_bounds_and_rounded_sums_are_said(simulated) -> None:
@@ -59,11 +59,11 @@ def test_the_rows_that_the_bound_leaves_out_are_counted_on_request(cut, table, w
     answer = ask(SimulatedVault(cut, seed=1), asked, loss=MUCH)
     every = open_table(table).encode(Domain(DOMAIN.attributes, unit=Unit("id", rows=2)))
     unbounded = ask(SimulatedVault(every, seed=1), replace(asked, truncation=None), loss=MUCH)
-    kept, all_rows = (sum(values[0].estimate for values in each.values) for each in (answer, unbounded))
+    condition, all_rows = (sum(values[0].estimate for values in each.values) for each in (answer, unbounded))
     found = answer.truncation
     assert found is not None
-    assert found.rows.estimate == found.units.estimate == all_rows - kept > 0
-    assert answer.to_json()["truncation"]["rows"]["estimate"] == all_rows - kept
+    assert found.rows.estimate == found.units.estimate == all_rows - condition > 0
+    assert answer.to_json()["truncation"]["rows"]["estimate"] == all_rows - condition
     assert "counting at most 3 of one unit" in answer.to_html()
 
 
@@ -111,13 +111,13 @@ def test_a_loss_at_which_noise_outweighs_the_table_is_said_before_it_is_charged(
     queries = [count(), total("age"), mean("age"), *(parse(f"SELECT {each} FROM t", DOMAIN) for each in
                ("VAR_POP(income)", "STDDEV_POP(age)", "MEDIAN(income)", "MIN(age)"))]  # fmt: skip
     for query in queries:
-        (said,) = drowned_queries(DOMAIN, query, tiny, rows=4000)
+        (said,) = low_signal_warnings(DOMAIN, query, tiny, rows=4000)
         assert said.endswith("noise may outweigh all of 4,000 rows; the answer would say nothing")
-        (unknown,) = drowned_queries(DOMAIN, query, tiny)
+        (unknown,) = low_signal_warnings(DOMAIN, query, tiny)
         assert "of fewer rows the answer says nothing" in unknown
-        assert drowned_queries(DOMAIN, query, MUCH) == drowned_queries(DOMAIN, query, MUCH, rows=4000) == ()
-    assert drowned_queries(DOMAIN, table("sex"), Epsilon("0.1"), rows=20)
-    assert not drowned_queries(DOMAIN, table("sex"), Epsilon("0.1"), rows=4000)
+        assert low_signal_warnings(DOMAIN, query, MUCH) == low_signal_warnings(DOMAIN, query, MUCH, rows=4000) == ()
+    assert low_signal_warnings(DOMAIN, table("sex"), Epsilon("0.1"), rows=20)
+    assert not low_signal_warnings(DOMAIN, table("sex"), Epsilon("0.1"), rows=4000)
     assert any("outweigh" in remark for remark in sql(simulated, "SELECT COUNT(*) FROM t", loss=tiny).remarks)
 
 

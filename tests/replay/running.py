@@ -171,8 +171,8 @@ def _asked(vault: Any, given: Mapping[str, Any], loss: Loss) -> str:
     if "truncation" in given:
         asked = replace(read_statement(given["sql"], vault.domain), truncation=given["truncation"])
         return str(query.ask(vault, asked, loss=loss).to_json())
-    discoverable = (given["discover"],) if "discover" in given else ()
-    found = query.sql(vault, given["sql"], loss=loss, discoverable=discoverable)
+    groupable_undeclared = (given["discover"],) if "discover" in given else ()
+    found = query.sql(vault, given["sql"], loss=loss, groupable_undeclared=groupable_undeclared)
     return f"{found!r} {found.to_json()}"
 
 

@@ -101,7 +101,7 @@ def test_a_vault_of_an_older_version_is_refused_before_it_is_charged(tmp_path):
 
 
 def test_values_that_are_found_are_of_the_declared_version(tmp_path):
-    query = Query((Distinct(),), discovered=("town",))
+    query = Query((Distinct(),), data_dependent_groups=("town",))
     found = []
     for towns in (("Ulm", "Bonn"), ("Ulm", "Trier")):
         vault = opened(tmp_path, people(towns=towns), new_version=True)

@@ -11,7 +11,7 @@ from sfumato.domain.predicate import All, Among, Any, Not
 from sfumato.query.aggregates import Average, Count, Distinct, Extreme, Quantile, Total, Variance
 from sfumato.query.answer import Answer, NoisyValue, non_negative_integers
 from sfumato.query.ask import ask, sql, view
-from sfumato.query.plan import accuracy, cost, drowned_queries
+from sfumato.query.plan import accuracy, cost, low_signal_warnings
 from sfumato.query.quantile_selection import choose_quantile
 from sfumato.query.question import Query, count, mean, median, table, total
 
@@ -62,9 +62,9 @@ __all__ = [
     "choose_quantile",
     "cost",
     "count",
-    "drowned_queries",
     "interval",
     "linear_regression",
+    "low_signal_warnings",
     "mean",
     "median",
     "non_negative_integers",

@@ -106,7 +106,7 @@ class Answer(Release):
     @property
     def groups(self) -> tuple[str, ...]:
         """Names of the grouping attributes, or what they are called."""
-        return self.called or self.query.by or self.query.discovered
+        return self.called or self.query.by or self.query.data_dependent_groups
 
     @cached_property
     def keys(self) -> tuple[tuple[str, ...], ...]:
@@ -120,7 +120,7 @@ class Answer(Release):
         return tuple(zip(*columns, strict=True))
 
     @property
-    def of(self) -> str:
+    def table_phrase(self) -> str:
         """Of which table the exact answer is, where that is not the table itself: words to stand behind it."""
         return " of the bounded table" if any(each.startswith(BOUNDED) for each in self.remarks) else ""
 
@@ -132,7 +132,7 @@ class Answer(Release):
     @property
     def headline(self) -> str:
         """The first values."""
-        first = self.part(slice(_SHOWN))
+        first = self.slice_groups(slice(_SHOWN))
         shown = [
             f"{' '.join(key)}{' ' if key else ''}{name} {value}"
             for key, values in zip(first.keys, first.values, strict=True)
@@ -191,20 +191,20 @@ class Answer(Release):
         """The rows as a pandas DataFrame; needs pandas."""
         return self.to_arrow().to_pandas()
 
-    def part(self, groups: slice) -> Answer:
+    def slice_groups(self, groups: slice) -> Answer:
         """The same of some groups that follow each other."""
         return replace(
             self,
             labels=tuple(each[groups] for each in self.labels),
-            estimates=tuple(each.part(groups) for each in self.estimates),
+            estimates=tuple(each.slice_groups(groups) for each in self.estimates),
         )
 
-    def at(self, places: NDArray[np.intp]) -> Answer:
+    def take(self, places: NDArray[np.intp]) -> Answer:
         """The same of some groups, in the order given."""
         return replace(
             self,
             labels=tuple(each.take(places) for each in self.labels),
-            estimates=tuple(each.at(places) for each in self.estimates),
+            estimates=tuple(each.take(places) for each in self.estimates),
         )
 
     def __len__(self) -> int:
@@ -224,10 +224,10 @@ class Answer(Release):
             "columns": list(self.columns),
             "confidence": float(self.confidence),
             "rows": rows,
-            **self.said(),
+            **self.statement_json(),
         }
 
-    def said(self) -> dict[str, Any]:
+    def statement_json(self) -> dict[str, Any]:
         """All but the numbers, as plain JSON values: remarks, what was truncated, and the statement."""
         return {
             "remarks": list(self.remarks),
@@ -264,12 +264,12 @@ class AnswerBlocks:
     @property
     def column_names(self) -> list[str]:
         """Of each block."""
-        return list(self.answer.part(slice(0)).to_arrow().column_names)
+        return list(self.answer.slice_groups(slice(0)).to_arrow().column_names)
 
     def __iter__(self) -> Iterator[pa.Table]:
         """At least one table."""
         for start in range(0, max(1, len(self.answer)), _BLOCK):
-            yield self.answer.part(slice(start, start + _BLOCK)).to_arrow()
+            yield self.answer.slice_groups(slice(start, start + _BLOCK)).to_arrow()
 
 
 def _parts(estimates: Estimates) -> Iterator[tuple[float, float, float, float]]:

@@ -56,7 +56,7 @@ def json_pieces(answer: Answer, *, indent: int | None = None) -> Iterator[bytes]
         groups = slice(start, start + step)
         columns = [
             *(text.take(each.indices[groups]) for text, each in zip(texts, labels, strict=True)),
-            *(_number_texts(each) for one in answer.estimates for each in one.part(groups).arrays),
+            *(_number_texts(each) for one in answer.estimates for each in one.slice_groups(groups).arrays),
         ]
         piece = _joined(constants, columns)
         yield piece[1:] if first else piece  # every row begins with a comma
@@ -117,11 +117,11 @@ class _Sink(io.RawIOBase):
 
 def _schema(answer: Answer) -> pa.Schema:
     said = json.dumps(answer.around([]), ensure_ascii=False, allow_nan=False, default=str)
-    return answer.part(slice(0)).to_arrow().schema.with_metadata({STATEMENT: said.encode()})
+    return answer.slice_groups(slice(0)).to_arrow().schema.with_metadata({STATEMENT: said.encode()})
 
 
 def _blocks(answer: Answer) -> Iterator[pa.Table]:
-    return (answer.part(slice(start, start + _BLOCK)).to_arrow() for start in range(0, len(answer), _BLOCK))
+    return (answer.slice_groups(slice(start, start + _BLOCK)).to_arrow() for start in range(0, len(answer), _BLOCK))
 
 
 def _row_parts(encoder: json.JSONEncoder, labels: int, aggregates: int) -> list[str]:

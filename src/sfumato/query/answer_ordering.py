@@ -17,7 +17,7 @@ _CHOSEN = "groups were left out, ordered or cut by their noisy answers, after th
 
 
 @dataclass(frozen=True)
-class Kept:
+class HavingCondition:
     """A comparison of a noisy answer with a number: its column, the sign, the number."""
 
     column: int
@@ -34,7 +34,7 @@ class SortKey:
 
 
 @dataclass(frozen=True)
-class Arrangement:
+class Ordering:
     """Which groups of a noisy answer are shown, in which order.
 
     Attributes:
@@ -44,12 +44,12 @@ class Arrangement:
         called: what groups are called, in order; nothing: as what they are by.
     """
 
-    having: tuple[Kept, ...] = ()
+    having: tuple[HavingCondition, ...] = ()
     order: tuple[SortKey, ...] = ()
     limit: int | None = None
     called: tuple[str, ...] = ()
 
-    def of(self, answer: Answer) -> Answer:
+    def apply(self, answer: Answer) -> Answer:
         """The answer as it is asked to be shown."""
         if self.called:
             whole = {name for before, name in zip(answer.groups, self.called, strict=True) if before in answer.integers}
@@ -61,12 +61,12 @@ class Arrangement:
             places = places[_compare(answer.estimates[each.column].value[places], each)]
         for by in reversed(self.order):
             places = places[_order(answer, by, places)]
-        found = answer.at(places[: self.limit])
+        found = answer.take(places[: self.limit])
         return replace(found, remarks=(*answer.remarks, _CHOSEN))
 
 
-def _compare(values: NDArray[np.float64], kept: Kept) -> NDArray[np.bool_]:
-    bound = float(kept.number)
+def _compare(values: NDArray[np.float64], condition: HavingCondition) -> NDArray[np.bool_]:
+    bound = float(condition.number)
     signs = {
         "<": values < bound,
         "<=": values <= bound,
@@ -75,7 +75,7 @@ def _compare(values: NDArray[np.float64], kept: Kept) -> NDArray[np.bool_]:
         "=": values == bound,
         "<>": values != bound,
     }
-    return np.asarray(signs[kept.sign])
+    return np.asarray(signs[condition.sign])
 
 
 def _order(answer: Answer, by: SortKey, places: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -87,7 +87,7 @@ def _order(answer: Answer, by: SortKey, places: NDArray[np.intp]) -> NDArray[np.
     return np.argsort(-codes if by.descending else codes, kind="stable")
 
 
-def arrangement(text: str, select: Any, *, called: tuple[str, ...] = ()) -> Arrangement:  # noqa: ANN401  (sqlglot's own)
+def read_ordering(text: str, select: Any, *, called: tuple[str, ...] = ()) -> Ordering:  # noqa: ANN401  (sqlglot's own)
     """What HAVING, ORDER BY and LIMIT of a parsed statement ask.
 
     Args:
@@ -107,10 +107,10 @@ def arrangement(text: str, select: Any, *, called: tuple[str, ...] = ()) -> Arra
         if most is None or most.denominator != 1:
             raise refuse(text, limit, "LIMIT takes a whole number")
     having, order = tuple(_having(text, select)), tuple(_ordered(text, select, called))
-    return Arrangement(having, order, None if most is None else int(most), called)
+    return Ordering(having, order, None if most is None else int(most), called)
 
 
-def _having(text: str, select: Any) -> Iterator[Kept]:  # noqa: ANN401
+def _having(text: str, select: Any) -> Iterator[HavingCondition]:  # noqa: ANN401
     from sqlglot import exp
 
     having = select.args.get("having")
@@ -120,7 +120,7 @@ def _having(text: str, select: Any) -> Iterator[Kept]:  # noqa: ANN401
         place = _answer(select, part.this) if type(part) in signs else None
         if place is None:
             raise refuse(text, part, "HAVING compares what is selected with a number, such as COUNT(*) > 100")
-        yield Kept(place, signs[type(part)], number(text, part.expression))
+        yield HavingCondition(place, signs[type(part)], number(text, part.expression))
 
 
 def _ordered(text: str, select: Any, called: tuple[str, ...]) -> Iterator[SortKey]:  # noqa: ANN401

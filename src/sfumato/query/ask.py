@@ -17,7 +17,7 @@ from sfumato.domain import Domain
 from sfumato.errors import LossError, QueryError
 from sfumato.privacy.loss import Charge, EpsilonDelta, Loss, Number
 from sfumato.privacy.selection import StabilityThreshold
-from sfumato.query.aggregates import Certainty
+from sfumato.query.aggregates import Confidence
 from sfumato.query.answer import Answer
 from sfumato.query.plan import plan
 from sfumato.query.question import Query, refuse_no_query
@@ -54,13 +54,13 @@ def ask(
     """
     refuse_no_vault(vault)
     refuse_no_query(query)
-    certainty = Certainty.of(confidence)
-    if query.discovered:
-        return _discover(vault, query, loss, certainty, retry_key)
+    level = Confidence.from_number(confidence)
+    if query.data_dependent_groups:
+        return _discover(vault, query, loss, level, retry_key)
     asked = plan(query, vault.domain, vault.view)
     asked.noises(loss)  # refuses, for free, what cannot be measured
     settled = vault.release(asked.request, loss, partial(asked.run, loss=loss), retry_key=retry_key)
-    return asked.answer(settled, loss, certainty)
+    return asked.answer(settled, loss, level)
 
 
 def sql(
@@ -68,7 +68,7 @@ def sql(
     text: str,
     *,
     loss: Loss,
-    discoverable: Sequence[str] = (),
+    groupable_undeclared: Sequence[str] = (),
     confidence: Number = CONFIDENCE,
     retry_key: str | None = None,
 ) -> Answer:
@@ -81,7 +81,7 @@ def sql(
             :mod:`sfumato.query.statements.table_statement` says.
         text: the statement.
         loss: what the release costs in all, for the unit of the vault's domain (add/remove).
-        discoverable: columns outside the domain by whose values may be grouped; takes a loss with a delta.
+        groupable_undeclared: columns outside the domain by whose values may be grouped; takes a loss with a delta.
         confidence: of the intervals, strictly between 0 and 1.
         retry_key: the same for all attempts at one request.
 
@@ -92,12 +92,14 @@ def sql(
         BudgetError: the ledger refuses the charge; nothing was spent.
     """
     if not isinstance(vault, VaultInterface):  # of one table nothing of several is loaded
-        if discoverable:
-            raise QueryError("of several tables no values are found in the data: declare them", culprit=discoverable)
+        if groupable_undeclared:
+            raise QueryError(
+                "of several tables no values are found in the data: declare them", culprit=groupable_undeclared
+            )
         return _of_tables(vault, text, loss=loss, confidence=confidence, retry_key=retry_key)
     from sfumato.query.statements.select_statement import parse
 
-    parsed = parse(text, vault.domain, discoverable=discoverable)
+    parsed = parse(text, vault.domain, groupable_undeclared=groupable_undeclared)
     return ask(vault, parsed, loss=loss, confidence=confidence, retry_key=retry_key)
 
 
@@ -111,7 +113,7 @@ def _of_tables(vault: object, text: str, *, loss: Loss, confidence: Number, retr
     asked = parse_tables(text, vault.schema)
     over = vault.over(asked.view)
     answer = ask(over, asked.query, loss=loss, confidence=confidence, retry_key=retry_key)
-    return asked.arranged.of(answer)
+    return asked.ordering.apply(answer)
 
 
 def view(vault: SchemaVault, text: str) -> Vault:
@@ -131,15 +133,15 @@ def price(query: Query, domain: Domain, loss: Loss) -> Charge:
     Raises:
         LossError: values to be found in the data at a loss without a delta.
     """
-    return _threshold(_with_delta(loss), domain).charge if query.discovered else loss.charge
+    return _threshold(_with_delta(loss), domain).charge if query.data_dependent_groups else loss.charge
 
 
-def _discover(vault: VaultInterface, query: Query, loss: Loss, certainty: Certainty, retry_key: str | None) -> Answer:
+def _discover(vault: VaultInterface, query: Query, loss: Loss, confidence: Confidence, retry_key: str | None) -> Answer:
     import pyarrow as pa
 
     loss = _with_delta(loss)
     mechanism = _threshold(loss, vault.domain)
-    columns = query.discovered
+    columns = query.data_dependent_groups
     vault.refuse_keys(columns)
 
     def run(mechanisms: Mechanisms) -> Payload:
@@ -158,7 +160,7 @@ def _discover(vault: VaultInterface, query: Query, loss: Loss, certainty: Certai
         run,
         retry_key=retry_key,
     )
-    units = certainty.counts(np.asarray(settled.payload["units"], dtype=np.int64), mechanism.noise)
+    units = confidence.counts(np.asarray(settled.payload["units"], dtype=np.int64), mechanism.noise)
     return Answer(
         guarantee=settled.guarantee,
         cost=settled.cost,
@@ -167,11 +169,11 @@ def _discover(vault: VaultInterface, query: Query, loss: Loss, certainty: Certai
         query=query,
         labels=tuple(pa.array(each, pa.string()) for each in settled.payload["keys"]),
         estimates=(units,) * len(query.labels),
-        confidence=certainty.confidence,
+        confidence=confidence.probability,
         remarks=(
             f"values are shown from a noisy count of {mechanism.threshold} units; others are not",
             "the confidence is over all values, shown or not; of those shown with little more, fewer intervals hold",
-            *query.meaning(vault.domain),
+            *query.population_notes(vault.domain),
         ),
     )
 

@@ -18,7 +18,7 @@ from sfumato.domain.domain import numeric
 from sfumato.domain.predicate import All, Predicate, holds_at_cells, named
 from sfumato.model.factor import FloatArray
 from sfumato.model.noisy_table import NoisyTable
-from sfumato.query.aggregates import Certainty
+from sfumato.query.aggregates import Confidence
 from sfumato.query.answer import NoisyValue
 
 _LEAST_DENOMINATOR = 5.0
@@ -63,14 +63,14 @@ class ProjectedCounts:
     spread: float = 0.0
 
 
-def _view(table: NoisyTable, names: tuple[str, ...], domain: Domain, certainty: Certainty) -> ProjectedCounts:
+def _view(table: NoisyTable, names: tuple[str, ...], domain: Domain, confidence: Confidence) -> ProjectedCounts:
     """A noisy table, summed over all attributes that the question does not name."""
     others = tuple(axis for axis, name in enumerate(table.attributes) if name not in names)
     held = [name for name in table.attributes if name in names]
     summed = table.values.sum(axis=others).astype(np.float64).transpose([held.index(name) for name in names])
     cells = math.prod(table.values.shape[axis] for axis in others)
     groups = tuple(table.group_numbers(name, domain) for name in names)
-    return ProjectedCounts(summed, groups, cells * table.noise.variance, certainty.deviations(table.noise))
+    return ProjectedCounts(summed, groups, cells * table.noise.variance, confidence.standard_deviations(table.noise))
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,14 +122,14 @@ class DirectEstimate:
 
 
 def estimate(
-    tables: Sequence[NoisyTable], names: tuple[str, ...], terms: Sequence[Term], domain: Domain, certainty: Certainty
+    tables: Sequence[NoisyTable], names: tuple[str, ...], terms: Sequence[Term], domain: Domain, confidence: Confidence
 ) -> tuple[DirectEstimate | str, list[NoisyTable]]:
     """The signed sum of the terms and the tables it was read off, or why it has no interval."""
     used: list[NoisyTable] = []
     views: list[ProjectedCounts] = []
     weights: list[list[TermWeights]] = []  # a list a view, of as many as there are terms
     for table in _tables_for(tables, names, domain):
-        view = _view(table, names, domain, certainty)
+        view = _view(table, names, domain, confidence)
         found = [each for term in terms if (each := term_weights(view, term, names, domain)) is not None]
         if len(found) == len(terms):
             used, views, weights = [*used, table], [*views, view], [*weights, found]
@@ -140,7 +140,7 @@ def estimate(
             "no table measured for this release holds what is asked about, on groups that the question does not cut",
             [],
         )
-    rows = _rows(tables, domain, certainty)
+    rows = _rows(tables, domain, confidence)
     middle = _combined(views, weights, terms, rows, 0)
     if isinstance(middle, str):
         return middle, []
@@ -204,9 +204,9 @@ def _combined(
     return _Combined(value, (math.sqrt(noise), math.sqrt(noise + sampling)), max(steps, default=0.0))
 
 
-def _rows(tables: Sequence[NoisyTable], domain: Domain, certainty: Certainty) -> float:
+def _rows(tables: Sequence[NoisyTable], domain: Domain, confidence: Confidence) -> float:
     """The number of rows by all tables, weighted by inverse variance."""
-    views = [_view(table, (), domain, certainty) for table in tables]
+    views = [_view(table, (), domain, confidence) for table in tables]
     inverse = np.array([1 / max(view.variance, _TINY) for view in views])
     return float(inverse @ [float(view.counts) for view in views] / inverse.sum())
 

@@ -18,7 +18,7 @@ import numpy as np
 from sfumato.domain import Domain
 from sfumato.model.factor import FloatArray
 from sfumato.model.noisy_table import NoisyDistance, NoisyTable, whole_counts
-from sfumato.query.aggregates import Certainty
+from sfumato.query.aggregates import Confidence
 from sfumato.query.direct_estimate import ProjectedCounts, Term, estimate, term_weights
 
 _OF_DISTANCE = Fraction(4, 5)  # of what the bound may miss: the rest is of the number of rows
@@ -50,7 +50,7 @@ def distance_bound(
     *,
     terms: Sequence[Term],
     domain: Domain,
-    certainty: Certainty,
+    confidence: Confidence,
 ) -> DistanceBound | None:
     """The bound of a signed sum of terms over a pair; None where its distance was not measured, or nobody is counted.
 
@@ -58,7 +58,7 @@ def distance_bound(
     """
     named = frozenset().union(*(term.attributes for term in terms))
     found = next((each for each in distances if set(each.attributes) == named), None)
-    counted = estimate(tables, (), [_EVERYBODY], domain, _missing(certainty, 1 - _OF_DISTANCE))[0]
+    counted = estimate(tables, (), [_EVERYBODY], domain, _missing(confidence, 1 - _OF_DISTANCE))[0]
     if found is None or isinstance(counted, str):
         return None
     if found.reference is not None:
@@ -68,7 +68,7 @@ def distance_bound(
     else:
         reference, beside = whole_counts(cells, round(float(cells.sum()))).astype(np.float64), 0.0
     total = round(float(reference.sum()))
-    apart = found.value + _missing(certainty, 2 * _OF_DISTANCE).half_width(found.noise) + beside
+    apart = found.value + _missing(confidence, 2 * _OF_DISTANCE).half_width(found.noise) + beside
     rows = counted.of_table()
     beyond = max(abs(rows.low - total), abs(rows.high - total))
     moved = (max(0.0, apart) + beyond) / 2
@@ -94,6 +94,6 @@ def distance_bound(
 _EVERYBODY = Term(1, None, None, False, None, "", ())
 
 
-def _missing(certainty: Certainty, part: Fraction) -> Certainty:
+def _missing(confidence: Confidence, part: Fraction) -> Confidence:
     """What misses that part of what a certainty may miss."""
-    return Certainty(max(Fraction(1, 1000), 1 - (1 - certainty.confidence) * part))
+    return Confidence(max(Fraction(1, 1000), 1 - (1 - confidence.probability) * part))

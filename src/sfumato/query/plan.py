@@ -27,7 +27,7 @@ from sfumato.domain.attribute import unknown_code
 from sfumato.domain.view import BoundedView
 from sfumato.errors import InfeasibleError, LossError, QueryError
 from sfumato.privacy.loss import Epsilon, Loss, Number, exact
-from sfumato.query.aggregates import Certainty, Expected
+from sfumato.query.aggregates import Confidence, ExpectedError
 from sfumato.query.answer import Answer, CountedTruncation, NoisyValue
 from sfumato.query.question import Query, refuse_no_query, words
 from sfumato.vault.contribution import Groups
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _FINEST_EPSILON = -9
 _ALL_ROWS = 1e18  # more than any table has
 _DIGITS = 1000  # an epsilon is stated with three digits
-_USUAL = Certainty(Fraction(95, 100))
+_USUAL = Confidence(Fraction(95, 100))
 
 
 @dataclass(frozen=True)
@@ -109,14 +109,14 @@ class Plan:
         measured = mechanisms.measure(self.questions, loss, shares=self.shares)
         return {str(place): measurement.values for place, measurement in enumerate(measured)}
 
-    def answer(self, settled: Settled, loss: Loss, certainty: Certainty) -> Answer:
+    def answer(self, settled: Settled, loss: Loss, confidence: Confidence) -> Answer:
         """Return the answer, from what was released at a loss."""
         query, domain, added = self.query, self.domain, self.noises(loss)
         columns = []
         for aggregate, source in zip(query.aggregates, self.source, strict=True):
             places = self._places(source)
             tables = [settled.payload[str(place)] for place in places]
-            columns.append(aggregate.estimates(tables, added[places[0]], domain, certainty))
+            columns.append(aggregate.estimates(tables, added[places[0]], domain, confidence))
         answer = Answer(
             guarantee=settled.guarantee,
             cost=settled.cost,
@@ -125,32 +125,34 @@ class Plan:
             query=query,
             labels=_cells(query.by, domain.axes(query.by)),
             estimates=tuple(columns),
-            confidence=certainty.confidence,
-            remarks=(*query.meaning(domain, settled.view), *self.warnings(loss)),
-            truncation=self._truncation(settled.payload, added, certainty),
+            confidence=confidence.probability,
+            remarks=(*query.population_notes(domain, settled.view), *self.warnings(loss)),
+            truncation=self._truncation(settled.payload, added, confidence),
             integers=frozenset(name for name in query.by if _spells_integers(name, domain)),
         )
-        return answer if self.groups is None else answer.at(np.flatnonzero(self.groups))
+        return answer if self.groups is None else answer.take(np.flatnonzero(self.groups))
 
-    def expected(self, loss: Loss, certainty: Certainty, *, rows: int | None = None) -> tuple[Expected, ...]:
+    def expected(self, loss: Loss, confidence: Confidence, *, rows: int | None = None) -> tuple[ExpectedError, ...]:
         """The errors to expect at a loss; see :func:`accuracy`."""
         added = self.noises(loss)
         errors = [
-            aggregate.expected(name, added[self._places(source)[0]], self.domain, certainty=certainty, rows=rows)
+            aggregate.expected(name, added[self._places(source)[0]], self.domain, confidence=confidence, rows=rows)
             for name, aggregate, source in zip(self.query.labels, self.query.aggregates, self.source, strict=True)
         ]
         if self.truncation is not None:
             names = ("rows left out by the bound", "units with rows left out by the bound")
             for place, name in zip(self._places(self.truncation), names, strict=True):
                 noise = added[place]
-                errors.append(Expected(name, math.sqrt(noise.variance), float(certainty.half_width(noise)), "units"))
+                errors.append(
+                    ExpectedError(name, math.sqrt(noise.variance), float(confidence.half_width(noise)), "units")
+                )
         return tuple(errors)
 
     def warnings(self, loss: Loss, *, rows: int | None = None) -> tuple[str, ...]:
-        """Which answers noise would drown at a loss; see :func:`drowned_queries`."""
+        """Which answers noise would drown at a loss; see :func:`low_signal_warnings`."""
         said, added = [], self.noises(loss)
         for name, aggregate, source in zip(self.query.labels, self.query.aggregates, self.source, strict=True):
-            rows_hidden = aggregate.outweighed(added[self._places(source)[0]], self.domain, _USUAL)
+            rows_hidden = aggregate.rows_hidden_by(added[self._places(source)[0]], self.domain, _USUAL)
             most = math.ceil(min(rows_hidden, _ALL_ROWS))
             if rows is not None and most >= rows:
                 said.append(
@@ -168,12 +170,12 @@ class Plan:
         return {error.name + names[error.measure]: error.standard_error for error in self.expected(loss, _USUAL)}
 
     def _truncation(
-        self, payload: Payload, added: Sequence[Additive], certainty: Certainty
+        self, payload: Payload, added: Sequence[Additive], confidence: Confidence
     ) -> CountedTruncation | None:
         if self.truncation is None or self.query.truncation is None:
             return None
         rows, units = (
-            NoisyValue(*(float(part[0]) for part in certainty.counts(payload[str(place)], added[place]).arrays))
+            NoisyValue(*(float(part[0]) for part in confidence.counts(payload[str(place)], added[place]).arrays))
             for place in self._places(self.truncation)
         )
         return CountedTruncation(rows, units, self.query.truncation)
@@ -202,7 +204,7 @@ def plan(query: Query, domain: Domain, view: BoundedView | None = None) -> Plan:
     text = words(query, where, domain)
     axes = domain.axes(query.by)
     by, groups = tuple(each.attribute for each in axes), tuple(each.groups for each in axes)
-    needed = [_by_groups(each.questions(by, where, domain), groups) for each in query.aggregates]
+    needed = [_by_groups(each.measurables(by, where, domain), groups) for each in query.aggregates]
     if query.truncation is not None:
         needed.append((Dropped(query.truncation, where), Dropped(1, where)))
     if len(needed) == 1:
@@ -235,7 +237,7 @@ def _by_groups(questions: tuple[Measurable, ...], groups: Groups) -> tuple[Measu
 
 def accuracy(
     domain: Domain, query: Query, loss: Loss, *, confidence: Number, rows: int | None = None
-) -> tuple[Expected, ...]:
+) -> tuple[ExpectedError, ...]:
     """The errors to expect of a query at a loss.
 
     Args:
@@ -255,9 +257,9 @@ def accuracy(
         rows = whole(rows, "the rows supposed in a group are a whole number")
     if rows is not None and rows < 1:
         raise QueryError(f"suppose at least one row in a group, not {rows}", culprit=rows)
-    if query.discovered:
+    if query.data_dependent_groups:
         raise QueryError("how many values are found in the data, and which, is not known beforehand", culprit=query)
-    return plan(query, domain).expected(loss, Certainty.of(confidence), rows=rows)
+    return plan(query, domain).expected(loss, Confidence.from_number(confidence), rows=rows)
 
 
 def cost(domain: Domain, query: Query, half_width: Number, *, confidence: Number, rows: int | None = None) -> Epsilon:
@@ -292,7 +294,7 @@ def cost(domain: Domain, query: Query, half_width: Number, *, confidence: Number
     raise InfeasibleError("no loss makes the error that small; ask for a larger one", culprit=half_width)
 
 
-def drowned_queries(domain: Domain, query: Query, loss: Loss, *, rows: int | None = None) -> tuple[str, ...]:
+def low_signal_warnings(domain: Domain, query: Query, loss: Loss, *, rows: int | None = None) -> tuple[str, ...]:
     """Which answers noise would drown at a loss, in sentences, before it is charged; it looks at no data.
 
     Args:
@@ -305,7 +307,7 @@ def drowned_queries(domain: Domain, query: Query, loss: Loss, *, rows: int | Non
         QueryError, DomainError, LossError: as :func:`accuracy`.
     """
     refuse_no_query(query)
-    if query.discovered:
+    if query.data_dependent_groups:
         return ()
     return plan(query, domain).warnings(loss, rows=rows)
 

@@ -240,10 +240,10 @@ class _Search:
         for first, after in pairwise(edges):
             met ^= flips[first]
             found.setdefault(met, []).append(CodeRanges.between(first, after - 1))
-        kept = list(found)
-        if name not in self._axes and len(kept) <= _FEW:
-            kept = [each for each in kept if not any(each != other and each & other == each for other in kept)]
-        return [CodeRanges.union(found[each]) for each in kept]
+        masks = list(found)
+        if name not in self._axes and len(masks) <= _FEW:
+            masks = [each for each in masks if not any(each != other and each & other == each for other in masks)]
+        return [CodeRanges.union(found[each]) for each in masks]
 
 
 _LEAVES = Fold[tuple[Among, ...]](

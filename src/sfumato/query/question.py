@@ -42,7 +42,7 @@ class Query:
         by: declared attributes, or levels of their hierarchies such as ``chapter(diag)``.  Every declared cell that
             can hold a row which meets ``where`` is answered for, empty or not.
         where: None: all rows.  A condition may be text, as it stands after WHERE.
-        discovered: columns outside the domain, whose values are found in the data: those held by enough units,
+        data_dependent_groups: columns outside the domain, whose values are found in the data: values of enough units,
             behind a stability threshold.  Only units are counted then, without ``by`` and ``where``.
         names: what to call the answers; they do not change what is asked.
         truncation: None, or ask also, for a part of the loss, how many rows that meet ``where`` the bound on rows of a
@@ -52,12 +52,12 @@ class Query:
     aggregates: tuple[Aggregate, ...]
     by: tuple[str, ...] = ()
     where: Predicate | str | None = None
-    discovered: tuple[str, ...] = ()
+    data_dependent_groups: tuple[str, ...] = ()
     names: tuple[str, ...] = field(default=(), compare=False)
     truncation: int | None = None
 
     def __post_init__(self) -> None:
-        names = (self.by, self.discovered, self.names)
+        names = (self.by, self.data_dependent_groups, self.names)
         if not all(isinstance(each, tuple) and all(isinstance(name, str) for name in each) for each in names):
             raise QueryError("groups and names of answers are tuples of text", culprit=names)
         if not isinstance(self.aggregates, tuple) or not 0 < len(self.aggregates) <= MOST_AGGREGATES:
@@ -72,7 +72,7 @@ class Query:
                 "of one unit at least one dropped row is counted, a whole number at most", culprit=self.truncation
             )
         others = self.truncation or self.by or self.where is not None
-        if self.discovered and (others or any(each != Distinct() for each in self.aggregates)):
+        if self.data_dependent_groups and (others or any(each != Distinct() for each in self.aggregates)):
             raise QueryError(
                 "by values found in the data only distinct units can be counted, without a filter", culprit=self
             )
@@ -82,7 +82,7 @@ class Query:
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.aggregates, self.by, self.where, self.discovered, self.truncation))
+        return hash((self.aggregates, self.by, self.where, self.data_dependent_groups, self.truncation))
 
     @property
     def held_bytes(self) -> int:
@@ -145,11 +145,11 @@ class Query:
         """
         return words(self, self.condition(domain), domain)
 
-    def meaning(self, domain: Domain, view: BoundedView | None = None) -> tuple[str, ...]:
+    def population_notes(self, domain: Domain, view: BoundedView | None = None) -> tuple[str, ...]:
         """What the exact answer is that an interval covers, where it is not simply that of the whole table, or view."""
         unit, said = domain.unit, []
         nobody = "without" if view is None else "of no"  # which a row may be through another table's key
-        if unit.column is not None and self.discovered:
+        if unit.column is not None and self.data_dependent_groups:
             said.append(f"each {unit.column} counts for at most {unit.rows} of the values found")
         elif view is not None and not may_cut(view):
             said.append(f"rows {nobody} {unit.column} are left out")
@@ -160,9 +160,9 @@ class Query:
             )
         said += [] if view is None else left_out(view)
         dropping = [attribute.name for attribute in domain if attribute.unknown is Unknown.DROP]
-        if dropping and view is None and not self.discovered:
+        if dropping and view is None and not self.data_dependent_groups:
             said.append(f"rows with an undeclared {' or '.join(dropping)} are left out, as the domain says")
-        return tuple(dict.fromkeys((*said, *(remark for each in self.aggregates for remark in each.remarks(domain)))))
+        return tuple(dict.fromkeys((*said, *(remark for each in self.aggregates for remark in each.notes(domain)))))
 
 
 @cached(lambda key, _: key[0].held_bytes)  # a query is checked wherever it is handed over
@@ -191,7 +191,7 @@ def words(query: Query, where: Predicate | None, domain: Domain) -> str:
     """A query in words, of its condition in normal form."""
     asked = ", ".join(map(str, query.aggregates))
     asked += "" if query.truncation is None else " and rows dropped by the bound"
-    groups = [*query.by, *(f"{name} as found in the data" for name in query.discovered)]
+    groups = [*query.by, *(f"{name} as found in the data" for name in query.data_dependent_groups)]
     by = f" by {', '.join(groups)}" if groups else ""
     text = asked + by + ("" if where is None else f" where {describe_condition(where, domain)}")
     shown = text[: _LONGEST + 1]

@@ -23,7 +23,7 @@ from sfumato.domain.view_words import describe_condition
 from sfumato.errors import QueryError
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Loss, Number
-from sfumato.query.aggregates import Certainty
+from sfumato.query.aggregates import Confidence
 from sfumato.query.answer import NoisyValue
 from sfumato.query.ask import CONFIDENCE
 from sfumato.query.question import count
@@ -129,7 +129,7 @@ def linear_regression(
         BudgetError: the ledger refuses the charge; nothing was spent.
     """
     refuse_no_vault(vault)
-    certainty = Certainty.of(confidence)
+    level = Confidence.from_number(confidence)
     domain = vault.domain
     variables = _variables(domain, outcome, inputs)
     pairs = list(combinations_with_replacement(range(len(variables)), 2))
@@ -149,7 +149,7 @@ def linear_regression(
         scale = variables[one].grid * variables[other].grid
         moments[one, other] = moments[other, one] = value / scale
         variances[one, other] = variances[other, one] = noise.variance / scale**2
-    spread = max(map(certainty.deviations, added))
+    spread = max(map(level.standard_deviations, added))
     row = domain.unit.column is None
     found = _coefficients(variables, moments, variances, spread=spread, population=row)
     remarks = list(_remarks(domain, variables))
@@ -164,7 +164,7 @@ def linear_regression(
         provenance=settled.provenance,
         outcome=variables[-1].words,
         coefficients=found,
-        confidence=certainty.confidence,
+        confidence=level.probability,
         remarks=tuple(remarks),
     )
 

@@ -31,7 +31,7 @@ from sfumato.errors import LossError, QueryError, SizeError
 from sfumato.model.factor import FloatArray
 from sfumato.model.noisy_table import NoisyDistance, NoisyTable
 from sfumato.privacy.loss import Number, exact
-from sfumato.query.aggregates import Certainty
+from sfumato.query.aggregates import Confidence
 from sfumato.query.answer import NoisyValue
 from sfumato.query.ask import CONFIDENCE
 from sfumato.query.direct_estimate import ProjectedCounts, Term, estimate, term_weights
@@ -161,7 +161,7 @@ def interval(
         SizeError: the attributes asked about have too many cells together.
         LossError: a confidence outside (0, 1), or a half-width that is not positive.
     """
-    certainty = Certainty.of(confidence)
+    level = Confidence.from_number(confidence)
     wanted = None if half_width is None else float(exact(half_width, name="half-width"))
     if wanted is not None and not wanted > 0:
         raise LossError(f"a half-width to price is greater than zero, not {half_width}", culprit=half_width)
@@ -171,15 +171,15 @@ def interval(
     names = tuple(name for name in domain.names if name in named_here)
     if names and (size := domain.project(names).size) > _MOST_CELLS:
         raise SizeError(f"a question about {', '.join(names)} looks at {size:,} cells; ask for fewer attributes")
-    found, used = estimate(release.tables, names, terms, domain, certainty)
+    found, used = estimate(release.tables, names, terms, domain, level)
     model = _by_model(release.model, names, terms)
     words = " minus ".join(term.words for term in terms)
     remarks = tuple(dict.fromkeys(remark for term in terms for remark in term.remarks))
     if isinstance(found, str):
-        priced = _price(terms, domain, release.model, wanted, certainty)
-        bound = _bound(release, names, terms, certainty)
+        priced = _price(terms, domain, release.model, wanted, level)
+        bound = _bound(release, names, terms, level)
         known = (found, *_of_weights(terms, domain), *([] if bound is None else [str(bound)]), *priced)
-        return ReleaseInterval(words, model, None, None, 0.0, (), certainty.confidence, (*remarks, *known), bound)
+        return ReleaseInterval(words, model, None, None, 0.0, (), level.probability, (*remarks, *known), bound)
     unit = domain.unit.column
     if unit is not None:
         remarks = (*remarks, f"none of a population: rows of one {unit} are no independent draws")
@@ -195,7 +195,7 @@ def interval(
         found.of_population() if unit is None else None,
         found.widened,
         tuple(table.attributes for table in used),
-        certainty.confidence,
+        level.probability,
         remarks,
     )
 
@@ -212,12 +212,12 @@ def _term(asked: Asked, sign: int, domain: Domain) -> Term:
         both = where if among is None else among if where is None else All((among, where))
         words = f"share where {'all' if where is None else describe_condition(where, domain)}"
         words += "" if among is None else f" among {describe_condition(among, domain)}"
-        return Term(sign, both, None, True, among, words, count().meaning(domain))
+        return Term(sign, both, None, True, among, words, count().population_notes(domain))
     query = _query(asked, domain).check(domain)
-    if len(query.aggregates) != 1 or query.by or query.discovered or query.truncation is not None:
+    if len(query.aggregates) != 1 or query.by or query.data_dependent_groups or query.truncation is not None:
         raise QueryError("an interval is of one number: ask one count, sum or mean, without groups", culprit=query)
     (aggregate,) = query.aggregates
-    where, words, remarks = query.condition(domain), query.describe(domain), query.meaning(domain)
+    where, words, remarks = query.condition(domain), query.describe(domain), query.population_notes(domain)
     read = aggregate.on_released_tables(domain)
     if read is None:
         raise QueryError(
@@ -275,17 +275,17 @@ def _of_weights(terms: Sequence[Term], domain: Domain) -> tuple[str, ...]:
 
 
 def _bound(
-    release: KeptRelease, names: tuple[str, ...], terms: Sequence[Term], certainty: Certainty
+    release: KeptRelease, names: tuple[str, ...], terms: Sequence[Term], confidence: Confidence
 ) -> DistanceBound | None:
     if len(names) != _PAIR or not release.distances:
         return None
     domain = release.model.domain
     cells = release.model.cells(names).reshape(domain.project(names).shape)
-    return distance_bound(release.distances, release.tables, cells, terms=terms, domain=domain, certainty=certainty)
+    return distance_bound(release.distances, release.tables, cells, terms=terms, domain=domain, confidence=confidence)
 
 
 def _price(
-    terms: Sequence[Term], domain: Domain, model: FittedModel, half_width: float | None, certainty: Certainty
+    terms: Sequence[Term], domain: Domain, model: FittedModel, half_width: float | None, confidence: Confidence
 ) -> tuple[str, ...]:
     """What a direct answer would cost: discrete Gaussian noise of standard deviation half-width / z costs
     rho = z^2 D^2 / (2 half-width^2), where D is the most that the rows of one unit move the answer.
@@ -306,7 +306,7 @@ def _price(
     if not half > 0:
         return ()
     moved = reach_of(domain).rows * (width / below if term.ratio else float(most))
-    deviations = NormalDist().inv_cdf(float(1 + certainty.confidence) / 2)
+    deviations = NormalDist().inv_cdf(float(1 + confidence.probability) / 2)
     about = "about " if term.ratio else ""
     rho = deviations**2 * moved**2 / (2 * half**2)
     return (f"a direct answer of half-width {half:.4g} costs {about}rho = {rho:.3g}",)

@@ -133,8 +133,10 @@ class Adaptive:
         _refuse_no_loss(loss, "loss")
         key = _key(query, self._vault.domain, loss)
         charge = price(query, self._vault.domain, loss)
-        if query.discovered:
-            self._vault.refuse_keys(query.discovered)  # what the table lacks is found out before it is booked
+        if query.data_dependent_groups:
+            self._vault.refuse_keys(
+                query.data_dependent_groups
+            )  # what the table lacks is found out before it is booked
         with self._lock:
             new, before = key not in self._asked, self.spent
             if new:
@@ -154,7 +156,7 @@ class Adaptive:
 def _key(query: Query, domain: Domain, loss: Loss) -> str:
     """Names the tables of a query at a loss; values to be found in the data are named by their columns."""
     refuse_no_query(query)
-    wanted = query.discovered or plan(query, domain).request
+    wanted = query.data_dependent_groups or plan(query, domain).request
     return repr((wanted, loss_in_words(loss)))
 
 

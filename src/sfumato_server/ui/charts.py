@@ -14,7 +14,7 @@ from sfumato.errors import SfumatoError
 from sfumato.ledger import Account
 from sfumato.privacy.loss import Epsilon, Loss, Rho
 from sfumato.query import Answer
-from sfumato.query.aggregates import Aggregate, Expected
+from sfumato.query.aggregates import Aggregate, ExpectedError
 from sfumato.query.answer import NoisyValue
 
 MOST_BARS = 100
@@ -96,7 +96,7 @@ def telling(found: Answer, domain: Domain) -> list[list[bool]]:
 
 
 def _tells(value: NoisyValue, aggregate: Aggregate, domain: Domain) -> bool:
-    return value.high - value.low < aggregate.widest(domain) * _WHOLE
+    return value.high - value.low < aggregate.largest_interval(domain) * _WHOLE
 
 
 def files(found: Answer) -> dict[str, str]:
@@ -134,7 +134,7 @@ class Step:
     chosen: bool
 
 
-def steps(loss: Loss, expected: Callable[[Loss], Iterable[Expected]], own: Account) -> list[Step]:
+def steps(loss: Loss, expected: Callable[[Loss], Iterable[ExpectedError]], own: Account) -> list[Step]:
     """What a quarter of a loss would give, and half of it, all, double and four times; none of epsilon with delta."""
     if not isinstance(loss, Epsilon | Rho):
         return []

@@ -17,7 +17,7 @@ from sfumato.engine.open import open_table
 from sfumato.ledger import Account
 from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta
 from sfumato.query import ask
-from sfumato.query.aggregates import Average, Count, Expected, Extreme, Quantile, Total, Variance
+from sfumato.query.aggregates import Average, Count, ExpectedError, Extreme, Quantile, Total, Variance
 from sfumato.query.question import Query
 from sfumato.vault.simulated import SimulatedVault
 from sfumato_server.ui.charts import charts, files, steps, telling
@@ -77,7 +77,7 @@ def test_an_answer_travels_in_the_page_as_files_with_its_numbers(vault):
 
 def test_steps_show_what_other_losses_buy_and_what_they_take_of_what_is_left():
     left = Account(Epsilon(3), Charge(Fraction(1), Fraction(1, 2), Fraction(0)))
-    found = steps(Epsilon(1), lambda loss: [Expected("n", 1.0, float(3 / loss.value), "units")], left)
+    found = steps(Epsilon(1), lambda loss: [ExpectedError("n", 1.0, float(3 / loss.value), "units")], left)
     assert [each.half_width for each in found] == [12, 6, 3, 1.5, 0.75]
     assert [each.bar for each in found] == [1, 0.5, 0.25, 0.125, 0.0625]
     assert [each.share for each in found] == [0.125, 0.25, 0.5, 1, 2]

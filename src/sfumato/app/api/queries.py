@@ -21,7 +21,7 @@ from sfumato.privacy.loss import Epsilon, exact
 if TYPE_CHECKING:
     from sfumato.domain import Domain
     from sfumato.query import Answer
-    from sfumato.query.aggregates import Aggregate, Expected
+    from sfumato.query.aggregates import Aggregate, ExpectedError
     from sfumato.query.question import Query
     from sfumato.query.statements.three_valued_logic import Condition
     from sfumato.vault.vault import Vault
@@ -124,7 +124,7 @@ class QueryFields(StrictModel):
             tuple(each.read() for each in self.aggregates),
             by=tuple(name for name in self.by if name in domain or name not in discoverable),
             where=All(parts) if parts else None,
-            discovered=tuple(name for name in self.by if name not in domain and name in discoverable),
+            data_dependent_groups=tuple(name for name in self.by if name not in domain and name in discoverable),
         )
 
 
@@ -161,7 +161,7 @@ class Foreseen:
     """What a question would cost and how wrong its answers would be; ``cost`` where an error was stated."""
 
     cost: Epsilon | None
-    expected: tuple[Expected, ...]
+    expected: tuple[ExpectedError, ...]
     notes: list[str]
 
 
@@ -192,7 +192,7 @@ class CostRequest(StrictModel):
         Raises:
             QueryError: neither a loss nor an error is stated, or both.
         """
-        from sfumato.query.plan import accuracy, cost, drowned_queries
+        from sfumato.query.plan import accuracy, cost, low_signal_warnings
 
         if (self.loss is None) == (self.error is None):
             raise QueryError("state a loss, to be told the error, or an error, to be told the loss")
@@ -201,7 +201,7 @@ class CostRequest(StrictModel):
             loss = self.loss.loss()
             expected = accuracy(domain, query, loss, confidence=confidence, rows=rows)
             return Foreseen(
-                None, expected, error_notes(expected, more) + list(drowned_queries(domain, query, loss, rows=rows))
+                None, expected, error_notes(expected, more) + list(low_signal_warnings(domain, query, loss, rows=rows))
             )
         assert self.error is not None
         needed = cost(domain, query, self.error, confidence=confidence, rows=rows)
@@ -209,7 +209,7 @@ class CostRequest(StrictModel):
         return Foreseen(needed, expected, error_notes(expected, more))
 
 
-def error_notes(expected: Sequence[Expected], more: str) -> list[str]:
+def error_notes(expected: Sequence[ExpectedError], more: str) -> list[str]:
     """What errors mean, where they are not simply in the units of the answer.
 
     Args:
@@ -241,7 +241,7 @@ def question(
     from sfumato.query.statements.select_statement import parse
 
     if sql is not None and query is None:
-        read = parse(sql, domain, discoverable=discoverable)
+        read = parse(sql, domain, groupable_undeclared=discoverable)
         return (read if truncation is None else replace(read, truncation=truncation)).check(domain)
     if query is not None and sql is None:
         return replace(query.read(domain, discoverable), truncation=truncation).check(domain)

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from sfumato.domain.table_schema import Schema
     from sfumato.privacy.loss import Loss
     from sfumato.query import Answer
-    from sfumato.query.aggregates import Expected
+    from sfumato.query.aggregates import ExpectedError
     from sfumato.query.question import Query
     from sfumato.query.statements.table_statement import TableStatement
     from sfumato.vault.vault import Vault
@@ -116,7 +116,7 @@ def query(
     from sfumato.app.api.fields import LossFields, filled
     from sfumato.app.api.queries import AskRequest, CostRequest
     from sfumato.privacy.loss import plain
-    from sfumato.query import drowned_queries
+    from sfumato.query import low_signal_warnings
     from sfumato.vault.release import writable
 
     refuse_without_schema(schema, unit_rows=unit_rows is not None, per=bool(per))
@@ -126,7 +126,7 @@ def query(
     asked = {"sql": statement, "confidence": confidence, "truncation": truncation}
     request = filled(AskRequest, asked | {"loss": loss, "whole": whole})
     parsed = request.read(described, tuple(discover or ())) if tables is None else tables.query(truncation)
-    if unused := [name for name in discover or () if name not in parsed.discovered]:
+    if unused := [name for name in discover or () if name not in parsed.data_dependent_groups]:
         raise InputError(
             f"--discover names columns outside the domain that the statement groups by, and {unused[0]!r} is none"
         )
@@ -166,7 +166,7 @@ def query(
     first = loss.loss()
     if rows is not None:
         raise InputError("--rows supposes rows for --cost and --accuracy; an answer does not need them")
-    for warning in drowned_queries(described, parsed, first):
+    for warning in low_signal_warnings(described, parsed, first):
         remark(f"Before it is charged: {warning}.")
     source = Source(
         table=table,
@@ -190,7 +190,7 @@ def query(
         return
     answer.released_rows().write(out, overwrite=overwrite)
     written = {"out": str(out), "groups": list(answer.groups), "columns": list(answer.columns), "rows": len(answer)}
-    stated = {"confidence": float(answer.confidence), **answer.said()}
+    stated = {"confidence": float(answer.confidence), **answer.statement_json()}
     result(written | stated, f"Wrote {out}: {counted(len(answer), 'row')}.\n{_meaning(answer)}", as_json=as_json)
 
 
@@ -219,7 +219,7 @@ def _domain(domain: Path | None, schema: Path | None) -> Domain:
 
 def _arranged(answer: Answer, tables: _Tables | None) -> Answer:
     """What HAVING, ORDER BY and LIMIT leave of it."""
-    return answer if tables is None else tables.asked.arranged.of(answer)
+    return answer if tables is None else tables.asked.ordering.apply(answer)
 
 
 def _of_tables(
@@ -257,7 +257,7 @@ def _refuse_unused(**given: bool) -> None:
         raise InputError(f"--cost and --accuracy answer nothing, so they take no {' and no '.join(unused)}")
 
 
-def _line(expected: Expected) -> dict[str, Any]:
+def _line(expected: ExpectedError) -> dict[str, Any]:
     measures = {"units": "", "rank": "rows of rank", "row": "divided by the rows of a group"}
     return {
         "answer": expected.name,
@@ -279,7 +279,8 @@ def _text(answer: Answer) -> str:
 def _meaning(answer: Answer) -> str:
     said = [*answer.remarks, *([] if answer.truncation is None else [str(answer.truncation)])]
     remarks = "".join(f"\nNote: {each}" for each in said)
-    sure = f"Intervals hold the exact answer{answer.of} with probability {float(answer.confidence):g}, each on its own."
+    probability = f"{float(answer.confidence):g}"
+    sure = f"Intervals hold the exact answer{answer.table_phrase} with probability {probability}, each on its own."
     return f"{sure}\nGuarantee: {answer.guarantee}\nCost: {answer.cost}{remarks}"
 
 

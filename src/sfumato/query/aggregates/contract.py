@@ -51,17 +51,17 @@ class Estimates:
         """All four."""
         return self.value, self.error, self.low, self.high
 
-    def at(self, places: NDArray[np.intp]) -> Estimates:
+    def take(self, places: NDArray[np.intp]) -> Estimates:
         """Of some groups, in the order given."""
         return Estimates(*(each[places] for each in self.arrays))
 
-    def part(self, groups: slice) -> Estimates:
+    def slice_groups(self, groups: slice) -> Estimates:
         """Of groups that follow each other."""
         return Estimates(*(each[groups] for each in self.arrays))
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedError:
     """The error to expect of each number of an aggregate.
 
     Attributes:
@@ -81,25 +81,25 @@ class Expected:
 
 
 @dataclass(frozen=True)
-class Certainty:
-    """How sure an interval is to be."""
+class Confidence:
+    """The probability with which an interval holds the exact answer."""
 
-    confidence: Fraction
+    probability: Fraction
 
     @staticmethod
-    def of(value: Number) -> Certainty:
+    def from_number(value: Number) -> Confidence:
         """A confidence, rounded up to twelve digits.
 
         Raises:
             LossError: it is not a number above 0 and at most 1 - 10^-12; intervals of more would take for ever.
         """
-        return _certainty(exact(value, name="confidence"))
+        return _confidence(exact(value, name="confidence"))
 
     def half_width(self, noise: Additive, numbers: int = 1) -> int:
         """What the noise does not exceed on any of ``numbers`` cells, at the confidence (union bound)."""
-        return _half_width(noise, self.confidence, numbers)
+        return _half_width(noise, self.probability, numbers)
 
-    def deviations(self, noise: Additive) -> float:
+    def standard_deviations(self, noise: Additive) -> float:
         """Standard deviations within which a sum of noises lies, but for less than one step of its integers: as many as
         one noise or the normal distribution needs, whichever are more.
 
@@ -107,16 +107,16 @@ class Certainty:
         """
         if not noise.variance:  # at a huge loss: too small for a double
             return 0.0
-        normal = NormalDist().inv_cdf(float(1 + self.confidence) / 2)
+        normal = NormalDist().inv_cdf(float(1 + self.probability) / 2)
         return max(self.half_width(noise) / math.sqrt(noise.variance), normal)
 
-    def spread(self, noise: Additive, variance: FloatArray) -> FloatArray:
+    def interval_half_width(self, noise: Additive, variance: FloatArray) -> FloatArray:
         """Half-width for a sum of several noises, each counted once at most, of this variance.
 
         It is one row more than the deviations: sums of integers have no values between, so that without it those of
         small noise lie outside up to four times as often as stated.
         """
-        return self.deviations(noise) * np.sqrt(variance) + (1.0 if noise.variance else 0.0)
+        return self.standard_deviations(noise) * np.sqrt(variance) + (1.0 if noise.variance else 0.0)
 
     def counts(self, noisy: NDArray[np.int64], noise: Additive, unit: float = 1.0) -> Estimates:
         """Noisy integers in units, each with the same noise."""
@@ -188,28 +188,28 @@ class Aggregate(ABC):
         """
 
     @abstractmethod
-    def questions(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
+    def measurables(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
         """The noisy tables that it is read off: one, or several levels of one, that share a part of a loss equally."""
 
     @abstractmethod
-    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, certainty: Certainty) -> Estimates:
+    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, confidence: Confidence) -> Estimates:
         """What the tables say, all with the same noise a cell."""
 
     @abstractmethod
     def expected(
-        self, name: str, noise: Additive, domain: Domain, *, certainty: Certainty, rows: int | None
-    ) -> Expected:
+        self, name: str, noise: Additive, domain: Domain, *, confidence: Confidence, rows: int | None
+    ) -> ExpectedError:
         """The error to expect, with so many rows in each group where it depends on that; reads no data."""
 
     @abstractmethod
-    def outweighed(self, noise: Additive, domain: Domain, certainty: Certainty) -> float:
+    def rows_hidden_by(self, noise: Additive, domain: Domain, confidence: Confidence) -> float:
         """How many rows may stand behind noise alone: of fewer rows the answer says nothing."""
 
-    def widest(self, domain: Domain) -> float:  # noqa: ARG002
+    def largest_interval(self, domain: Domain) -> float:  # noqa: ARG002
         """The width of an interval that excludes nothing that anyone may know; infinite where there is none."""
         return math.inf
 
-    def remarks(self, domain: Domain) -> tuple[str, ...]:  # noqa: ARG002
+    def notes(self, domain: Domain) -> tuple[str, ...]:  # noqa: ARG002
         """What the exact answer is, where that is not simply the number of all rows."""
         return ()
 
@@ -228,19 +228,19 @@ class NumericAggregate(Aggregate):
         """Refuse an attribute without numbers."""
         numeric(domain, self.of)
 
-    def remarks(self, domain: Domain) -> tuple[str, ...]:
+    def notes(self, domain: Domain) -> tuple[str, ...]:
         """Values are clamped."""
         clamps = domain[self.of].unknown is Unknown.CLAMP
         return (f"values of {self.of} beyond the declared bounds count as the bounds",) if clamps else ()
 
 
 @cached(2_000)  # most questions have one and the same
-def _certainty(value: Fraction) -> Certainty:
+def _confidence(value: Fraction) -> Confidence:
     rounded = Fraction(math.ceil(value * _DIGITS), _DIGITS)
     if not 0 < rounded < 1:
         shown = plain(value)
         raise LossError(f"a confidence lies strictly between 0 and 1, with twelve digits, not {shown}", culprit=value)
-    return Certainty(rounded)
+    return Confidence(rounded)
 
 
 @cached(8_000)

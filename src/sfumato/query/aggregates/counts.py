@@ -11,9 +11,9 @@ from sfumato.domain.predicate import All, Among, CodeRanges, Not, Predicate
 from sfumato.query.aggregates.contract import (
     Aggregate,
     AggregateForm,
-    Certainty,
+    Confidence,
     Estimates,
-    Expected,
+    ExpectedError,
     LinearTerm,
     NoisyAnswers,
     Takes,
@@ -29,9 +29,9 @@ class CountingAggregate(Aggregate):
 
     is_count = True
 
-    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, certainty: Certainty) -> Estimates:  # noqa: ARG002
+    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, confidence: Confidence) -> Estimates:  # noqa: ARG002
         """The counts themselves."""
-        return certainty.counts(tables[0], noise)
+        return confidence.counts(tables[0], noise)
 
     def expected(
         self,
@@ -39,15 +39,15 @@ class CountingAggregate(Aggregate):
         noise: Additive,
         domain: Domain,  # noqa: ARG002
         *,
-        certainty: Certainty,
+        confidence: Confidence,
         rows: int | None,  # noqa: ARG002
-    ) -> Expected:
+    ) -> ExpectedError:
         """The noise itself."""
-        return Expected(name, math.sqrt(noise.variance), float(certainty.half_width(noise)), "units")
+        return ExpectedError(name, math.sqrt(noise.variance), float(confidence.half_width(noise)), "units")
 
-    def outweighed(self, noise: Additive, domain: Domain, certainty: Certainty) -> float:  # noqa: ARG002
+    def rows_hidden_by(self, noise: Additive, domain: Domain, confidence: Confidence) -> float:  # noqa: ARG002
         """The half width of the noise on one count, which is in rows already."""
-        return certainty.half_width(noise)
+        return confidence.half_width(noise)
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Count(CountingAggregate):
         if self.of is not None:
             domain.index(self.of)
 
-    def questions(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
+    def measurables(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
         """One marginal; numbers out of bounds and other values are values."""
         code = None if self.of is None else null_code(domain[self.of])
         if self.of is None or code is None:
@@ -95,6 +95,6 @@ class Distinct(CountingAggregate):
     def __str__(self) -> str:
         return "count(distinct unit)"
 
-    def questions(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:  # noqa: ARG002
+    def measurables(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:  # noqa: ARG002
         """One table of units."""
         return (Units(by, where),)

@@ -13,9 +13,9 @@ from sfumato.domain.predicate import Predicate
 from sfumato.query.aggregates.bins import increasing, leaves, nested_bins, outermost_bins, rank_error
 from sfumato.query.aggregates.contract import (
     AggregateForm,
-    Certainty,
+    Confidence,
     Estimates,
-    Expected,
+    ExpectedError,
     NoisyAnswers,
     NumericAggregate,
     Takes,
@@ -41,17 +41,17 @@ class Extreme(NumericAggregate):
     def __str__(self) -> str:
         return f"{'max' if self.largest else 'min'}({self.of})"
 
-    def questions(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
+    def measurables(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
         """Counts of nested bins, level by level."""
         return nested_bins(domain, self.of, by, where)
 
-    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, certainty: Certainty) -> Estimates:
+    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, confidence: Confidence) -> Estimates:
         """The value at the first rank that is more than noise; the interval reaches from it to the bound."""
         bins = leaves(domain, self.of)
         below = bins.below_edges(tables, from_top=self.largest)
         cumulative = np.pad(increasing(below[:, 1:]), [(0, 0), (1, 0)])
         variance = bins.variances(0.0) * noise.variance
-        margin = certainty.spread(noise, variance)
+        margin = confidence.interval_half_width(noise, variance)
         rank = np.full(len(below), margin[:-1].max())
         places = np.array([np.searchsorted(row, at) for row, at in zip(cumulative, rank, strict=True)])
         deviation = np.sqrt(variance[np.clip(places, 0, bins.leaves - 1)])
@@ -66,17 +66,17 @@ class Extreme(NumericAggregate):
         noise: Additive,
         domain: Domain,
         *,
-        certainty: Certainty,
+        confidence: Confidence,
         rows: int | None,  # noqa: ARG002
-    ) -> Expected:
+    ) -> ExpectedError:
         """A bound on the error of the rank."""
-        return rank_error(name, noise, certainty, leaves(domain, self.of), 0.0)
+        return rank_error(name, noise, confidence, leaves(domain, self.of), 0.0)
 
-    def outweighed(self, noise: Additive, domain: Domain, certainty: Certainty) -> float:
+    def rows_hidden_by(self, noise: Additive, domain: Domain, confidence: Confidence) -> float:
         """So many rows of rank."""
-        return self.expected("", noise, domain, certainty=certainty, rows=None).half_width
+        return self.expected("", noise, domain, confidence=confidence, rows=None).half_width
 
-    def widest(self, domain: Domain) -> float:
+    def largest_interval(self, domain: Domain) -> float:
         """From bound to bound."""
         attribute = numeric(domain, self.of)
         return float(attribute.maximum - attribute.minimum)

@@ -11,9 +11,9 @@ from sfumato.domain import Domain
 from sfumato.domain.predicate import Predicate
 from sfumato.query.aggregates.contract import (
     AggregateForm,
-    Certainty,
+    Confidence,
     Estimates,
-    Expected,
+    ExpectedError,
     NoisyAnswers,
     NumericAggregate,
     Takes,
@@ -42,13 +42,13 @@ class Iqr(NumericAggregate):
     def __str__(self) -> str:
         return f"iqr({self.of})"
 
-    def questions(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
+    def measurables(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
         """Return the counts of nested bins, level by level."""
-        return self._quartiles[0].questions(by, where, domain)
+        return self._quartiles[0].measurables(by, where, domain)
 
-    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, certainty: Certainty) -> Estimates:
+    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, confidence: Confidence) -> Estimates:
         """Return the distance of the quartiles; its interval joins the farthest and the nearest of their ends."""
-        first, third = (each.estimates(tables, noise, domain, _for_both(certainty)) for each in self._quartiles)
+        first, third = (each.estimates(tables, noise, domain, _for_both(confidence)) for each in self._quartiles)
         return Estimates(
             np.maximum(third.value - first.value, 0),
             first.error + third.error,
@@ -57,25 +57,25 @@ class Iqr(NumericAggregate):
         )
 
     def expected(
-        self, name: str, noise: Additive, domain: Domain, *, certainty: Certainty, rows: int | None
-    ) -> Expected:
+        self, name: str, noise: Additive, domain: Domain, *, confidence: Confidence, rows: int | None
+    ) -> ExpectedError:
         """Return a bound on the sum of the errors of both ranks."""
-        one = self._quartiles[0].expected(name, noise, domain, certainty=_for_both(certainty), rows=rows)
+        one = self._quartiles[0].expected(name, noise, domain, confidence=_for_both(confidence), rows=rows)
         return replace(one, standard_error=2 * one.standard_error, half_width=2 * one.half_width)
 
-    def outweighed(self, noise: Additive, domain: Domain, certainty: Certainty) -> float:
+    def rows_hidden_by(self, noise: Additive, domain: Domain, confidence: Confidence) -> float:
         """Return so many rows of rank."""
-        return self.expected("", noise, domain, certainty=certainty, rows=None).half_width
+        return self.expected("", noise, domain, confidence=confidence, rows=None).half_width
 
-    def widest(self, domain: Domain) -> float:
+    def largest_interval(self, domain: Domain) -> float:
         """Return the distance of the bounds."""
-        return self._quartiles[0].widest(domain)
+        return self._quartiles[0].largest_interval(domain)
 
     @property
     def _quartiles(self) -> tuple[Quantile, Quantile]:
         return Quantile(self.of, Fraction(1, 4)), Quantile(self.of, Fraction(3, 4))
 
 
-def _for_both(certainty: Certainty) -> Certainty:
+def _for_both(confidence: Confidence) -> Confidence:
     """Return the confidence at which each of two intervals has to hold."""
-    return Certainty.of((1 + certainty.confidence) / 2)
+    return Confidence.from_number((1 + confidence.probability) / 2)

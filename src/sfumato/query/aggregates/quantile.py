@@ -16,9 +16,9 @@ from sfumato.privacy.loss import plain
 from sfumato.query.aggregates.bins import increasing, leaves, nested_bins, possible_bins, rank_error
 from sfumato.query.aggregates.contract import (
     AggregateForm,
-    Certainty,
+    Confidence,
     Estimates,
-    Expected,
+    ExpectedError,
     NoisyAnswers,
     NumericAggregate,
     Takes,
@@ -50,11 +50,11 @@ class Quantile(NumericAggregate):
     def __str__(self) -> str:
         return f"median({self.of})" if self.probability * 2 == 1 else f"quantile({self.of}, {plain(self.probability)})"
 
-    def questions(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
+    def measurables(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
         """Counts of nested bins, level by level."""
         return nested_bins(domain, self.of, by, where)
 
-    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, certainty: Certainty) -> Estimates:
+    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, confidence: Confidence) -> Estimates:
         """The value at the rank, and the bins that the noise leaves possible."""
         bins, share = leaves(domain, self.of), float(self.probability)
         below = bins.below_edges(tables)
@@ -65,7 +65,7 @@ class Quantile(NumericAggregate):
         deviation = np.sqrt(variance[np.clip(places, 0, bins.leaves - 1)])
         value, under, over = (bins.values_at(cumulative, rank + move) for move in (0 * rank, -deviation, deviation))
         gap = below - share * below[:, -1:]
-        low, high = bins.ends(*possible_bins(gap, certainty.spread(noise, variance)))
+        low, high = bins.ends(*possible_bins(gap, confidence.interval_half_width(noise, variance)))
         return Estimates(value, np.abs(over - under) / 2, np.minimum(low, value), np.maximum(high, value))
 
     def expected(
@@ -74,17 +74,17 @@ class Quantile(NumericAggregate):
         noise: Additive,
         domain: Domain,
         *,
-        certainty: Certainty,
+        confidence: Confidence,
         rows: int | None,  # noqa: ARG002
-    ) -> Expected:
+    ) -> ExpectedError:
         """A bound on the error of the rank."""
-        return rank_error(name, noise, certainty, leaves(domain, self.of), float(self.probability))
+        return rank_error(name, noise, confidence, leaves(domain, self.of), float(self.probability))
 
-    def outweighed(self, noise: Additive, domain: Domain, certainty: Certainty) -> float:
+    def rows_hidden_by(self, noise: Additive, domain: Domain, confidence: Confidence) -> float:
         """So many rows of rank."""
-        return self.expected("", noise, domain, certainty=certainty, rows=None).half_width
+        return self.expected("", noise, domain, confidence=confidence, rows=None).half_width
 
-    def widest(self, domain: Domain) -> float:
+    def largest_interval(self, domain: Domain) -> float:
         """From bound to bound."""
         attribute = numeric(domain, self.of)
         return float(attribute.maximum - attribute.minimum)

@@ -16,9 +16,9 @@ from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import plain
 from sfumato.query.aggregates.contract import (
     AggregateForm,
-    Certainty,
+    Confidence,
     Estimates,
-    Expected,
+    ExpectedError,
     LinearTerm,
     NoisyAnswers,
     NumericAggregate,
@@ -44,13 +44,13 @@ class Total(NumericAggregate):
     def __str__(self) -> str:
         return f"sum({self.of})"
 
-    def questions(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
+    def measurables(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
         """One table of sums in the fixed point."""
         return (Sum(self.of, by, sum_unit(domain, self.of), where),)
 
-    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, certainty: Certainty) -> Estimates:
+    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, confidence: Confidence) -> Estimates:
         """The sums themselves."""
-        return certainty.counts(tables[0], noise, float(sum_unit(domain, self.of)))
+        return confidence.counts(tables[0], noise, float(sum_unit(domain, self.of)))
 
     def expected(
         self,
@@ -58,24 +58,24 @@ class Total(NumericAggregate):
         noise: Additive,
         domain: Domain,
         *,
-        certainty: Certainty,
+        confidence: Confidence,
         rows: int | None,  # noqa: ARG002
-    ) -> Expected:
+    ) -> ExpectedError:
         """The noise itself, in the fixed point."""
         unit = float(sum_unit(domain, self.of))
-        return Expected(name, math.sqrt(noise.variance) * unit, certainty.half_width(noise) * unit, "units")
+        return ExpectedError(name, math.sqrt(noise.variance) * unit, confidence.half_width(noise) * unit, "units")
 
-    def outweighed(self, noise: Additive, domain: Domain, certainty: Certainty) -> float:
+    def rows_hidden_by(self, noise: Additive, domain: Domain, confidence: Confidence) -> float:
         """So many rows at the farther bound."""
         attribute, unit = numeric(domain, self.of), sum_unit(domain, self.of)
         largest = max(abs(Fraction(attribute.minimum)), abs(Fraction(attribute.maximum)))
-        return certainty.half_width(noise) / max(1, round(largest / unit))
+        return confidence.half_width(noise) / max(1, round(largest / unit))
 
-    def remarks(self, domain: Domain) -> tuple[str, ...]:
+    def notes(self, domain: Domain) -> tuple[str, ...]:
         """Values are clamped, and rounded."""
         unit = sum_unit(domain, self.of)
         rounded = () if unit == 1 else (f"{self} is of values rounded to multiples of {plain(unit)}",)
-        return (*rounded, *super().remarks(domain))
+        return (*rounded, *super().notes(domain))
 
     def on_released_tables(self, domain: Domain) -> LinearTerm:
         """Return the sum of the values."""
@@ -94,16 +94,16 @@ class Average(NumericAggregate):
     def __str__(self) -> str:
         return f"mean({self.of})"
 
-    def questions(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
+    def measurables(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
         """Sums of the distances from both bounds."""
         return (Moments(self.of, by, sum_unit(domain, self.of), 1, where),)
 
-    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, certainty: Certainty) -> Estimates:
+    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, confidence: Confidence) -> Estimates:
         """The share of the distance from the minimum, with error propagation and interval arithmetic."""
         attribute = numeric(domain, self.of)
         low, width = float(attribute.minimum), float(attribute.maximum - attribute.minimum)
         above, below = tables[0].reshape(-1, 2).T.astype(np.float64)  # from the maximum, from the minimum
-        half, rounded = certainty.half_width(noise, 2), rounding(attribute, sum_unit(domain, self.of))
+        half, rounded = confidence.half_width(noise, 2), rounding(attribute, sum_unit(domain, self.of))
         share = _share(below, above)
         error = math.sqrt(noise.variance) * np.hypot(share, 1 - share) / np.maximum(below + above, 1)
         return Estimates(
@@ -114,18 +114,18 @@ class Average(NumericAggregate):
         )
 
     def expected(
-        self, name: str, noise: Additive, domain: Domain, *, certainty: Certainty, rows: int | None
-    ) -> Expected:
+        self, name: str, noise: Additive, domain: Domain, *, confidence: Confidence, rows: int | None
+    ) -> ExpectedError:
         """A bound over all tables with so many rows in a group: the noise is largest on a mean at a bound."""
-        step = self.widest(domain) / steps_between(domain, self.of, sum_unit(domain, self.of)) / (rows or 1)
-        found = step * math.sqrt(noise.variance), step * certainty.half_width(noise, 2)
-        return error_per_row(name, *found, rows, self.widest(domain))
+        step = self.largest_interval(domain) / steps_between(domain, self.of, sum_unit(domain, self.of)) / (rows or 1)
+        found = step * math.sqrt(noise.variance), step * confidence.half_width(noise, 2)
+        return error_per_row(name, *found, rows, self.largest_interval(domain))
 
-    def outweighed(self, noise: Additive, domain: Domain, certainty: Certainty) -> float:
+    def rows_hidden_by(self, noise: Additive, domain: Domain, confidence: Confidence) -> float:
         """Of so many rows the interval reaches over half of the bounds to either side."""
-        return certainty.half_width(noise, 2) / steps_between(domain, self.of, sum_unit(domain, self.of)) * 2
+        return confidence.half_width(noise, 2) / steps_between(domain, self.of, sum_unit(domain, self.of)) * 2
 
-    def widest(self, domain: Domain) -> float:
+    def largest_interval(self, domain: Domain) -> float:
         """From bound to bound."""
         attribute = numeric(domain, self.of)
         return float(attribute.maximum - attribute.minimum)
@@ -162,11 +162,11 @@ def rounding(attribute: Integer | Real, unit: Fraction) -> float:
     return 0.0 if unit == 1 and isinstance(attribute, Integer) else 2 * float(unit)
 
 
-def error_per_row(name: str, deviation: float, half: float, rows: int | None, widest: float) -> Expected:
+def error_per_row(name: str, deviation: float, half: float, rows: int | None, largest_interval: float) -> ExpectedError:
     """Errors for one row, or for the rows supposed, where estimates lie within what is possible."""
     if rows is None:
-        return Expected(name, deviation, half, "row")
-    return Expected(name, min(deviation, widest), min(half, widest), "units", rows)
+        return ExpectedError(name, deviation, half, "row")
+    return ExpectedError(name, min(deviation, largest_interval), min(half, largest_interval), "units", rows)
 
 
 def _share(part: FloatArray, rest: FloatArray) -> FloatArray:

@@ -15,9 +15,9 @@ from sfumato.domain.predicate import Predicate
 from sfumato.model.factor import FloatArray
 from sfumato.query.aggregates.contract import (
     AggregateForm,
-    Certainty,
+    Confidence,
     Estimates,
-    Expected,
+    ExpectedError,
     NoisyAnswers,
     NumericAggregate,
     Takes,
@@ -47,11 +47,11 @@ class Variance(NumericAggregate):
     def __str__(self) -> str:
         return f"{'deviation' if self.root else 'variance'}({self.of})"
 
-    def questions(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
+    def measurables(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
         """Sums of the products of the distances from both bounds."""
         return (Moments(self.of, by, square_unit(domain, self.of), 2, where),)
 
-    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, certainty: Certainty) -> Estimates:
+    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, confidence: Confidence) -> Estimates:
         """(x z - y^2/4) / n^2 in squared widths, with error propagation and interval arithmetic."""
         attribute = numeric(domain, self.of)
         width = float(attribute.maximum - attribute.minimum)
@@ -62,7 +62,7 @@ class Variance(NumericAggregate):
         # the gradient is (z - 2 part n, -y/2 - 2 part n, x - 2 part n) / n^2
         slope = np.sqrt((z - 2 * part * rows) ** 2 + (y / 2 + 2 * part * rows) ** 2 + (x - 2 * part * rows) ** 2)
         error = np.minimum(math.sqrt(noise.variance) * slope / rows**2, 0.25)
-        least, most = _variance_bounds((x, y, z), certainty.half_width(noise, 3))
+        least, most = _variance_bounds((x, y, z), confidence.half_width(noise, 3))
         rounded = rounding(attribute, square_unit(domain, self.of))
         lowest = np.maximum(np.sqrt(least) * width - rounded, 0)
         highest = np.minimum(np.sqrt(most) * width + rounded, width / 2)
@@ -74,24 +74,24 @@ class Variance(NumericAggregate):
         return Estimates(root * width, spread * width, lowest, highest)
 
     def expected(
-        self, name: str, noise: Additive, domain: Domain, *, certainty: Certainty, rows: int | None
-    ) -> Expected:
+        self, name: str, noise: Additive, domain: Domain, *, confidence: Confidence, rows: int | None
+    ) -> ExpectedError:
         """A bound over all tables with so many rows in a group."""
         attribute = numeric(domain, self.of)
         width = float(attribute.maximum - attribute.minimum)
         step = width**2 / steps_between(domain, self.of, square_unit(domain, self.of)) ** 2 / (rows or 1)
         # the gradient of (x z - y^2/4) / n^2 is at most 1/n long, at a variance of zero at a bound
-        found = step * math.sqrt(noise.variance), step * certainty.half_width(noise, 3) * 1.5
+        found = step * math.sqrt(noise.variance), step * confidence.half_width(noise, 3) * 1.5
         if self.root:  # a root turns an error of its square into at most its root
             found = math.sqrt(found[0]), math.sqrt(found[1])
-        return error_per_row(name, *found, rows, self.widest(domain))
+        return error_per_row(name, *found, rows, self.largest_interval(domain))
 
-    def outweighed(self, noise: Additive, domain: Domain, certainty: Certainty) -> float:
+    def rows_hidden_by(self, noise: Additive, domain: Domain, confidence: Confidence) -> float:
         """Of so many rows the interval reaches over half of what is possible to either side."""
-        half = 1.5 * certainty.half_width(noise, 3) / steps_between(domain, self.of, square_unit(domain, self.of)) ** 2
+        half = 1.5 * confidence.half_width(noise, 3) / steps_between(domain, self.of, square_unit(domain, self.of)) ** 2
         return half * (16 if self.root else 8)  # over a quarter of the width squared, over an eighth of its square
 
-    def widest(self, domain: Domain) -> float:
+    def largest_interval(self, domain: Domain) -> float:
         """Of values half at either bound."""
         attribute = numeric(domain, self.of)
         width = float(attribute.maximum - attribute.minimum)

@@ -38,31 +38,31 @@ _NUMBERS = {form.function: form for form in FORMS if form.takes is Takes.NUMBER}
 _CLAUSES = {"expressions": "", "from_": "", "where": "", "group": ""}
 
 
-def parse(text: str, domain: Domain, *, discoverable: Sequence[str] = ()) -> Query:
+def parse(text: str, domain: Domain, *, groupable_undeclared: Sequence[str] = ()) -> Query:
     """Read one SELECT statement.
 
     Args:
         text: the statement.  The name of the table after FROM is free.
         domain: the public description of the table.
-        discoverable: columns outside the domain by whose values the owner lets analysts group.
+        groupable_undeclared: columns outside the domain by whose values the owner lets analysts group.
 
     Raises:
         QueryError: anything outside the subset; ``culprit`` is its :class:`Place`.
     """
-    if not isinstance(text, str) or isinstance(discoverable, str):
+    if not isinstance(text, str) or isinstance(groupable_undeclared, str):
         raise QueryError("a statement is text, and the columns that may be discovered are a list", culprit=text)
-    return _parse(text, domain, tuple(discoverable))
+    return _parse(text, domain, tuple(groupable_undeclared))
 
 
 @cached(lambda key, query: 500 + len(key[0]) + query.held_bytes)  # a statement is usually previewed and then asked
-def _parse(text: str, domain: Domain, discoverable: tuple[str, ...]) -> Query:
+def _parse(text: str, domain: Domain, groupable_undeclared: tuple[str, ...]) -> Query:
     from sqlglot import exp
 
     select = parsed(text)
     if not isinstance(select, exp.Select):
         raise QueryError(f"{Place(1, 1)}: ask one SELECT statement", culprit=Place(1, 1))
     try:
-        return _Reader(text, domain, _Columns(text, domain, discoverable)).query(select)
+        return _Reader(text, domain, _Columns(text, domain, groupable_undeclared)).query(select)
     except RecursionError:
         raise QueryError(f"{Place(1, 1)}: this is nested too deeply", culprit=Place(1, 1)) from None
 
@@ -91,7 +91,7 @@ class _Reader:
         where = select.args.get("where")
         predicate = None if where is None else condition(self.text, where.this, self.domain).true
         aggregates, names = self._columns(select.expressions, by)
-        found = tuple(name for name in by if name in self.read.discoverable and name not in self.domain)
+        found = tuple(name for name in by if name in self.read.groupable_undeclared and name not in self.domain)
         if found:
             aggregates = [self._of_units(aggregate, select) for aggregate in aggregates]
         try:
@@ -99,7 +99,7 @@ class _Reader:
                 tuple(aggregates),
                 by=tuple(name for name in by if name not in found),
                 where=predicate,
-                discovered=found,
+                data_dependent_groups=found,
                 names=tuple(names),
             ).check(self.domain)
         except SfumatoError as error:
@@ -164,7 +164,7 @@ class _Columns:
 
     text: str
     domain: Domain
-    discoverable: tuple[str, ...]
+    groupable_undeclared: tuple[str, ...]
 
     def group(self, column: Any) -> str:  # noqa: ANN401
         """What a node groups by: an attribute, a level of its hierarchy, or a column whose values are discovered.
@@ -172,18 +172,18 @@ class _Columns:
         Raises:
             QueryError: none of them.
         """
-        return level_of(self.text, column, self.domain) or self.attribute(column, discovered=True)
+        return level_of(self.text, column, self.domain) or self.attribute(column, undeclared=True)
 
-    def attribute(self, column: Any, *, discovered: bool = False) -> str:  # noqa: ANN401
-        """The attribute that a node names; with ``discovered``, also a column whose values may be discovered.
+    def attribute(self, column: Any, *, undeclared: bool = False) -> str:  # noqa: ANN401
+        """The attribute that a node names; with ``undeclared``, also a column whose values may be discovered.
 
         Raises:
             QueryError: an expression, or no attribute.
         """
-        name = name_of(column, (*self.domain.names, *(self.discoverable if discovered else ())))
+        name = name_of(column, (*self.domain.names, *(self.groupable_undeclared if undeclared else ())))
         if name is None:
             raise refuse(self.text, column, "name an attribute; expressions are not part of the subset")
-        if name in self.domain or (discovered and name in self.discoverable):
+        if name in self.domain or (undeclared and name in self.groupable_undeclared):
             return name
         try:
             self.domain.index(name)

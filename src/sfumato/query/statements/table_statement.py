@@ -20,7 +20,7 @@ from sfumato.domain.view import BoundedView, Computed, Filter, PerUnit, RowCount
 from sfumato.domain.view_words import may_cut
 from sfumato.errors import QueryError, SfumatoError
 from sfumato.query.aggregates import Count, Distinct
-from sfumato.query.answer_ordering import Arrangement, arrangement
+from sfumato.query.answer_ordering import Ordering, read_ordering
 from sfumato.query.plan import plan
 from sfumato.query.question import Query
 from sfumato.query.statements.from_clause import of_units, refuse_inside, unit_rows
@@ -44,7 +44,7 @@ class TableStatement:
 
     view: BoundedView
     query: Query
-    arranged: Arrangement
+    ordering: Ordering
 
 
 def parse_tables(text: str, schema: Schema, *, bounds: Unit | None = None) -> TableStatement:
@@ -99,13 +99,13 @@ def _read(text: str, select: Any, schema: Schema, bounds: Unit | None) -> TableS
     except SfumatoError as error:
         raise refuse(text, select, str(error)) from None
     query = read_select(text, asked, domain)
-    arranged = arrangement(text, select, called=_called(rows, select, query.by))
+    ordering = read_ordering(text, select, called=_called(rows, select, query.by))
     view, query = _of_people(rows, view, query) or (view, query)
     try:
         query.possible_groups(view.domain, view)
     except QueryError as error:
         raise refuse(text, select, str(error)) from None
-    return TableStatement(view, query, arranged)
+    return TableStatement(view, query, ordering)
 
 
 def _of_people(rows: UnitRows, view: BoundedView, query: Query) -> tuple[BoundedView, Query] | None:

@@ -444,8 +444,8 @@ def _simplify(predicate: Predicate, domain: Domain, *, negated: bool) -> Predica
 
 def _simplified(leaf: Among, domain: Domain, *, negated: bool) -> Predicate | None:
     every_code = _every_code(domain[leaf.attribute])
-    kept = every_code - leaf.codes if negated else leaf.codes & every_code
-    return None if kept == every_code else Among(leaf.attribute, kept) if kept else _NOBODY
+    codes = every_code - leaf.codes if negated else leaf.codes & every_code
+    return None if codes == every_code else Among(leaf.attribute, codes) if codes else _NOBODY
 
 
 def _conjunction(parts: Sequence[Predicate | None], domain: Domain) -> Predicate | None:
