@@ -121,8 +121,8 @@ def measure(table, plain: Callable[[tuple[str, ...]], object], roots: list[int],
 def duckdb(path: Path, arguments: argparse.Namespace, folder: Path):
     import duckdb
 
+    from sfumato.engine.duckdb.duck_adapter import file_source
     from sfumato.engine.duckdb.duck_table import DuckTable
-    from sfumato.engine.open import file_source
 
     table = DuckTable(file_source(path), memory=arguments.memory)
     connection = duckdb.connect()

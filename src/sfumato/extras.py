@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 
 from sfumato.errors import MissingExtraError
@@ -11,11 +12,8 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "evaluate": ("sklearn",),
     "server": ("fastapi", "uvicorn", "prometheus_client", "python_multipart", "jinja2", "authlib", "joserfc", "httpx"),
     "client": ("httpx", "pydantic"),
-    "postgres": ("psycopg",),
-    "mysql": ("pymysql",),
-    "spark": ("pyspark",),
 }
-"""The packages that the code imports of each extra, as they are imported."""
+"""The packages that the code imports of each extra, as they are imported.  Those of an engine stand in its adapter."""
 
 
 def missing(extra: str) -> tuple[str, ...]:
@@ -23,17 +21,19 @@ def missing(extra: str) -> tuple[str, ...]:
     return tuple(package for package in EXTRAS[extra] if find_spec(package) is None)
 
 
-def require(extra: str, purpose: str) -> None:
+def require(extra: str, purpose: str, packages: Sequence[str] | None = None) -> None:
     """Refuse what needs an extra that is not installed, before anything is read or charged.
 
     Args:
-        extra: one of :data:`EXTRAS`.
+        extra: the name by which the extra is installed.
         purpose: what needs it, as the sentence begins.
+        packages: the packages of the extra, as they are imported; None: those in :data:`EXTRAS`.
 
     Raises:
         MissingExtraError: a package of the extra is missing.
     """
-    if absent := missing(extra):
+    needed = EXTRAS[extra] if packages is None else packages
+    if absent := [package for package in needed if find_spec(package) is None]:
         raise MissingExtraError(
             f"{purpose} needs {absent[0]}, which is not installed; pip install 'sfumato[{extra}]'", culprit=extra
         )

@@ -31,8 +31,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from sfumato.engine.sql.addresses import server_of
-from sfumato.engine.table_copy import TableCopy
+from sfumato.engine.open import TableCopy, adapter_of, file_path
 from sfumato.engine.table_files import shown
 from sfumato.errors import EngineError, InputError
 from sfumato.ledger import JSON, DataVersion, journal
@@ -60,7 +59,7 @@ def has_password(source: str) -> bool:
     >>> has_password("mysql://ann:pw@db.example/c?table=t"), has_password("postgresql://db/c?sslpassword=pw")
     (True, True)
     """
-    place = Address.parse(source.removeprefix("spark:")) if "://" in source else None
+    place = Address.parse(file_path(source) or source) if "://" in source else None
     if place is None:
         return False
     return place.password is not None or any(word in name.lower() for name, _ in place.query for word in _SECRET)
@@ -141,11 +140,6 @@ def _login(place: Address) -> tuple[str | None, str | None, str | None, str | No
     return place.user, place.password, place.host, place.port
 
 
-CATALOGUE = "spark"
-_SPARK = "spark:"
-_ODD = frozenset(":*?[]{}\\")  # by which Spark finds files that the path does not show
-
-
 @dataclass(frozen=True)
 class TablePlaces:
     """Where tables may lie that stewards register: in folders, on hosts of databases; anywhere where none is named.
@@ -155,8 +149,8 @@ class TablePlaces:
         passwords: the file with passwords of databases, see :func:`read_passwords`; None for none.
         ledger: the address of the ledger, whose own database is never served.
 
-    A host is named as in addresses, with its port where that is not the usual one; ``spark`` stands for the tables of
-    Spark's catalogue.
+    A host is named as in addresses, with its port where that is not the usual one; the name of an engine stands for the
+    tables of its catalogue.  The adapter of each engine tells which addresses the places allow.
 
     >>> TablePlaces(("/srv/tables", "db.example")).admits("postgresql://db.example/census?table=people")
     True
@@ -208,16 +202,20 @@ class TablePlaces:
         return address
 
     def admits(self, source: str) -> bool:
-        """Whether a table of this address may be registered."""
+        """Return whether a table of this address may be registered."""
         if not self.named:
             return True
-        if "://" in source:
-            return server_of(source) in self.named
-        path = source.removeprefix(_SPARK)
-        if path != source and _ODD & set(path):
+        try:
+            return adapter_of(source).allowed(source, self)
+        except InputError:  # of no engine
             return False
-        if path != source and "/" not in path and "." not in path:
-            return CATALOGUE in self.named
+
+    def names(self, place: str) -> bool:
+        """Return whether a host or a catalogue is named."""
+        return place in self.named
+
+    def hold(self, path: str) -> bool:
+        """Return whether every file that a path leads to now lies in a named folder."""
         folders = [Path(each).resolve() for each in self.named]
         try:
             return all(any(file.is_relative_to(folder) for folder in folders) for file in _files(path))

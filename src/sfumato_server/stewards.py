@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
@@ -35,7 +34,7 @@ from sfumato.engine.csv_file import how_written
 from sfumato.engine.description.domain_fit import draft_domain, risks
 from sfumato.engine.description.schema_fit import schema_risks
 from sfumato.engine.description.schema_source import draft_source
-from sfumato.engine.open import open_table
+from sfumato.engine.open import adapter_of, open_table
 from sfumato.errors import DomainError, EngineError, InputError, LossError, TableError
 from sfumato.ledger import Entry
 from sfumato.ledger.audit_log import every_action, verify_actions
@@ -97,7 +96,7 @@ def drafted(source: str, places: TablePlaces, *, unit: str | None = None, name: 
     """
     source = places.address(source)
     try:
-        if several(source):
+        if adapter_of(source).is_several(source):
             many = draft_source([source], unit=unit, name=name)
             return DescriptionDraft(plain(many.document), tuple(f"{each}." for each in many.remarks))
         if unit is not None or name is not None:
@@ -110,21 +109,6 @@ def drafted(source: str, places: TablePlaces, *, unit: str | None = None, name: 
     told += [f"Left out {column}: {reason}." for column, reason in one.left_out.items()]
     told += [f"Look at {column}: {hint}." for column, hint in one.hints.items()]
     return DescriptionDraft(plain(one.document()), tuple(told))
-
-
-def several(source: str) -> bool:
-    """Whether an address is of several tables: of a folder of files by name, or of a database without a table."""
-    if "://" in source:
-        return "table=" not in source.partition("?")[2]
-    try:
-        return Path(source).is_dir() and not any(_in_parts(each.name) for each in Path(source).iterdir())
-    except OSError:  # which opening it tells
-        return False
-
-
-def _in_parts(name: str) -> bool:
-    """Whether what is called so in a folder shows that the folder is one table in parts, as Spark writes them."""
-    return name.startswith("part-") or "=" in name or name == "_SUCCESS"
 
 
 def looked_at(found: Described, source: str, places: TablePlaces) -> tuple[str, ...]:

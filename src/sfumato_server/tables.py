@@ -24,11 +24,9 @@ from sfumato.domain.related_tables import RelatedTables
 from sfumato.domain.table_schema import VERSION, Schema, SchemaTable, parse_schema
 from sfumato.domain.view import BoundedView
 from sfumato.engine.content import content_of_tables
-from sfumato.engine.open import open_table, same_place
+from sfumato.engine.open import TableCopy, copy_table, held_bytes, open_table, same_place
 from sfumato.engine.port import ProtectedTable, Recodable
-from sfumato.engine.table_copy import TableCopy, copy_table
 from sfumato.engine.table_files import Stamps, stamps
-from sfumato.engine.table_memory import held_bytes
 from sfumato.engine.views.joined import JoinedTables, open_schema_table, open_tables, table_place
 from sfumato.errors import EngineError, InputError, QueryError, TableError
 from sfumato.ledger import DataVersion, Ledger

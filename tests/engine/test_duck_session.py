@@ -50,7 +50,7 @@ MEMORY = """
     import gc, sys
     from pathlib import Path
     from sfumato.domain import Categorical, Domain, Integer, Real, Unknown
-    from sfumato.engine.open import file_source
+    from sfumato.engine.duckdb.duck_adapter import file_source
     from sfumato.engine.duckdb.duck_table import DuckTable
 
     folder, shared, tables = sys.argv[1], sys.argv[2] == "shared", int(sys.argv[3])

@@ -53,7 +53,7 @@ def test_names_that_do_not_say_what_they_are(tmp_path):
 def test_an_address_of_another_kind_is_refused_without_its_password():
     with pytest.raises(InputError, match="scheme 'oracle'") as refusal:
         open_table(f"oracle://ann:{SECRET}@db.example/census?table=people")
-    assert "postgresql, postgres, mysql, mariadb are known" in str(refusal.value)
+    assert "postgresql, postgres, mysql, mariadb, spark are known" in str(refusal.value)
     assert refusal.value.culprit == "oracle://db.example/census?table=people"
 
 
@@ -246,7 +246,7 @@ def test_a_package_that_is_not_installed_is_named_with_its_extra(package, addres
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert f"{package} is not installed; pip install 'sfumato[{extra}]'" in done.stderr
+    assert f"{package}, which is not installed; pip install 'sfumato[{extra}]'" in done.stderr
     assert "hidden" not in done.stderr
 
 

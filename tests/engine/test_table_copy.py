@@ -13,8 +13,7 @@ from tests.engine.test_conformance import ATTRIBUTES
 
 from sfumato.domain import CsvFormat, Domain, Integer, Real, Unit, Unknown
 from sfumato.engine.exact import reveal
-from sfumato.engine.open import open_table
-from sfumato.engine.table_copy import TableCopy, copy_table
+from sfumato.engine.open import TableCopy, copy_table, open_table
 from sfumato.errors import TableError
 
 UNITS = {"person": 3, "number": 3, "precise": 40, "amount": 40, "whole": 40}

@@ -13,7 +13,7 @@ from pyarrow import parquet
 from tests.server.serving import DOMAIN
 
 from sfumato.app.api.queries import AskRequest
-from sfumato.engine.table_memory import held_bytes
+from sfumato.engine.open import held_bytes
 from sfumato.privacy.loss import Epsilon
 from sfumato_server.service import Service
 

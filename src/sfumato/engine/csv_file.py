@@ -246,7 +246,7 @@ class Written:
 def how_written(source: str, said: Mapping[str, Any]) -> Written:
     """How the file of a table is written, as far as its owner has not ``said`` so, by fields of ``CsvFormat``.
 
-    All of a file is read for its encoding, the first records for the rest.  A file on Spark is as it is said.
+    All of a file is read for its encoding, the first records for the rest.  A file of a cluster is as it is said.
 
     Raises:
         InputError: something is said of what is no CSV file.

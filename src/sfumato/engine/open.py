@@ -1,30 +1,33 @@
-"""One way in: a path, a URL or a frame becomes a table."""
+"""One way in: a path, a URL or a frame becomes a table.  Also the copies of tables that a server answers from.
+
+A copy is one Parquet file per table, with the described columns.  It encodes to what its table does.  DuckDB reads the
+copy of a table of files or of a database.  A cluster writes the copy of its table as a directory of files, which all
+executors must be able to read, and reads it back.
+"""
 
 from __future__ import annotations
 
-import glob
-from dataclasses import dataclass
+import hashlib
+import os
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
+from typing import Any, Final
 
 from sfumato.domain import CsvFormat
-from sfumato.engine.csv_file import CsvFile, csv_file
+from sfumato.engine.adapter import EngineAdapter
+from sfumato.engine.duckdb.duck_adapter import DuckAdapter
 from sfumato.engine.port import ProtectedTable
-from sfumato.engine.table_files import (
-    CSV_SUFFIXES,
-    PARQUET_SUFFIXES,
-    Stamps,
-    literal_path,
-    quoted,
-    refuse_repeats,
-    shown,
-    stamps,
-)
-from sfumato.errors import InputError, TableError
+from sfumato.engine.spark.spark_adapter import SparkAdapter
+from sfumato.engine.sql.sql_adapter import SqlAdapter
+from sfumato.engine.table_files import shown, stamps
+from sfumato.errors import InputError
+from sfumato.extras import require
 
-_DATABASES = {"postgresql": "postgresql", "postgres": "postgresql", "mysql": "mysql", "mariadb": "mariadb"}
+ADAPTERS: Final[tuple[EngineAdapter, ...]] = (SqlAdapter(), SparkAdapter(), DuckAdapter())
+"""All engines.  The first that claims a source opens it."""
+
+_CHUNK = 1 << 20  # bytes
 
 
 def open_table(source: object, *, csv: CsvFormat | None = None, empty: bool = False) -> ProtectedTable:
@@ -39,202 +42,175 @@ def open_table(source: object, *, csv: CsvFormat | None = None, empty: bool = Fa
         empty: whether it may be without rows, where it is one of several.
 
     Raises:
-        InputError: the source is none of these.
+        InputError: the source is none of these, or its engine is not installed.
         EngineError: the database does not answer, or gives no permission.
         TableError: it cannot be read, has no rows though it should, or has two columns of one name.
     """
-    from sfumato.engine.duckdb.duck_table import DuckTable
-
     # a lazy frame is not asked whether it has the parts of a table: one of them is its schema, which takes long
     if not type(source).__module__.startswith("polars.") and isinstance(source, ProtectedTable):
         return source
-    if type(source).__module__.startswith("pyspark.") and type(source).__name__ == "DataFrame":
-        from sfumato.engine.spark.spark_table import SparkTable
+    source = str(source) if isinstance(source, Path) else source
+    adapter = adapter_of(source)
+    require_engine(source)
+    return adapter.open(source, csv, empty=empty)
 
-        if type(source).__module__.startswith("pyspark.sql.connect"):
-            raise InputError("a Spark Connect frame has no executors to tally on; give one of a classic session")
-        return SparkTable(source, "the Spark frame", empty=empty)
-    if isinstance(source, str) and not source.strip():
-        raise InputError("name a table: a file, a URL or a frame", culprit=source)
-    if not isinstance(source, str | Path):
-        return DuckTable(frame_source(source), empty=empty)
-    if str(source).startswith("spark:"):
-        from sfumato.engine.spark.spark_table import spark_table
 
-        return spark_table(str(source), csv, empty=empty)
-    scheme, separator, place = str(source).partition("://")
-    kind, colon, _ = str(source).partition(":")
-    if kind in _DATABASES and colon and not separator:  # for a path it would be shown whole, with its password
-        raise InputError(f"a database URL begins with {kind}://", culprit=kind)
-    if scheme in _DATABASES and separator:
-        from sfumato.engine.sql.sql_table import SqlTable
+def adapter_of(source: object) -> EngineAdapter:
+    """Return the adapter of the engine that opens a source.
 
-        return SqlTable(f"{_DATABASES[scheme]}://{place}", empty=empty)
-    if separator:
+    Raises:
+        InputError: no engine opens it.
+    """
+    if (adapter := _claiming(source)) is None:
+        schemes = ", ".join(scheme for each in ADAPTERS for scheme in each.schemes)
         raise InputError(
-            f"cannot open a table by a URL of scheme {scheme!r}; {', '.join(_DATABASES)} are known, and spark:PATH",
+            f"cannot open a table by a URL of scheme {str(source).partition('://')[0]!r}; {schemes} are known",
             culprit=shown(source),
         )
-    return DuckTable(file_source(source, csv), empty=empty)
+    return adapter
+
+
+def require_engine(source: object) -> None:
+    """Refuse a source whose engine is not installed.
+
+    Raises:
+        InputError: no engine opens the source.
+        MissingExtraError: a package is missing; the message has the command that installs it.
+    """
+    adapter = adapter_of(source)
+    if (extra := adapter.extra_for(source)) is not None:
+        require(extra, shown(source) if isinstance(source, str) else "a frame", adapter.extras[extra])
+
+
+def file_path(source: str) -> str | None:
+    """Return the path of the files that an address leads to; None if it leads to a database."""
+    adapter = _claiming(source)
+    return None if adapter is None else adapter.path(source)
 
 
 def same_place(one: str, other: str) -> bool:
-    """Whether two sources share a file, by whatever name, or are one table at one address, however that is spelled.
+    """Return whether two sources share a file, by any name, or are one table at one address, however it is spelled.
 
-    Users, passwords and options that lead nowhere make no difference; aliases of a host are not seen through.
+    Users, passwords and options that lead nowhere make no difference.  Aliases of a host are not seen through.
     """
-    files = [{stamp[-2:] for stamp in stamps(each.removeprefix("spark:"))} for each in (one, other)]
+    files = [{stamp[-2:] for stamp in stamps(file_path(each) or each)} for each in (one, other)]
     if any(files):
         return bool(files[0] & files[1])
     if shown(one) == shown(other):
         return True
-    schemes = {each.partition("://")[0] for each in (one, other) if "://" in each}
-    if len(schemes) == 0 or not schemes <= set(_DATABASES) or not all("://" in each for each in (one, other)):
+    adapters = [_claiming(each) for each in (one, other)]
+    if adapters[0] is None or adapters[0] is not adapters[1]:
         return False
-    from sfumato.engine.sql.addresses import place_of
+    location = adapters[0].location(one)
+    return location is not None and location == adapters[0].location(other)
 
-    places = [place_of(each) for each in (one, other)]
-    return places[0] is not None and places[0] == places[1]
+
+def held_bytes() -> int:
+    """Return the bytes of all tables that this process holds: in DuckDB, and in columns kept as arrays.
+
+    Tables in a database or on a cluster take hardly any.
+    """
+    from sfumato.engine.arrays import KeptColumns
+    from sfumato.engine.duckdb.duck_session import session_bytes
+
+    return session_bytes() + KeptColumns.bytes_in_all()
+
+
+def _claiming(source: object) -> EngineAdapter | None:
+    return next((adapter for adapter in ADAPTERS if adapter.claims(source)), None)
 
 
 @dataclass(frozen=True)
-class ParquetFiles:
-    """Parquet files that match a pattern; ``format`` says how numbers are spelled in text that came from a CSV file."""
+class TableCopy:
+    """The copy of one table.
 
-    pattern: str
-    format: CsvFormat | None = None
+    Attributes:
+        name: of the table, and of its file in the folder without the ending.
+        decimal: the sign before decimals of numbers in its text.
+        thousands: the sign between their thousands, or nothing.
+        files: the SHA-256 of each file, by its path in the folder.
+    """
 
-    @property
-    def title(self) -> str:
-        """The pattern."""
-        return self.pattern
+    name: str
+    decimal: str
+    thousands: str
+    files: dict[str, str]
 
-    @property
-    def form(self) -> str:
-        """Parquet says of itself how it is read."""
-        return "parquet"
+    @classmethod
+    def read(cls, document: dict[str, Any]) -> TableCopy:
+        """Return the copy that :meth:`describe` describes."""
+        return cls(**document)
 
-    def relation(self, connection: Any) -> str:  # noqa: ANN401, ARG002 - part of the protocol
-        """A ``read_parquet`` without columns made from directory names."""
-        return f"read_parquet({quoted(self.pattern)}, hive_partitioning=false)"
+    def describe(self) -> dict[str, Any]:
+        """Return all fields, for JSON."""
+        return asdict(self)
 
-    def stamps(self) -> Stamps:
-        """Of every file that matches now."""
-        return stamps(self.pattern)
+    def is_whole(self, folder: Path) -> bool:
+        """Return whether no file of the copy was changed, added or removed since it was made."""
+        try:
+            return digests(folder, self.name) == self.files
+        except OSError:
+            return False
 
+    def open(self, folder: Path, *, empty: bool = False) -> ProtectedTable:
+        """Open the copy as a table.
 
-@dataclass(frozen=True, eq=False)
-class Frame:
-    """An Arrow table in memory."""
+        Args:
+            folder: which holds it.
+            empty: whether it may be without rows.
 
-    table: pa.Table
-    title: str
-    format: CsvFormat | None = None
-
-    @property
-    def form(self) -> str:
-        """None: it has no bytes of a file."""
-        return ""
-
-    def relation(self, connection: Any) -> str:  # noqa: ANN401 - a duckdb connection, imported lazily
-        """A view of the table, without copying it."""
-        connection.register("sfumato_frame", self.table)
-        return "sfumato_frame"
-
-    def stamps(self) -> Stamps:
-        """None: nobody else writes to it."""
-        return ()
+        Raises:
+            EngineError: the engine fails.
+            TableError: it cannot be read.
+        """
+        place = folder / f"{self.name}.parquet"
+        spelled = CsvFormat(decimal=self.decimal, thousands=self.thousands)
+        tables = (each.open_copy(place, f"the copy of {self.name}", spelled, empty=empty) for each in ADAPTERS)
+        return next(table for table in tables if table is not None)
 
 
-def file_source(path: str | Path, csv: CsvFormat | None = None) -> CsvFile | ParquetFiles:
-    """The source at a path: a CSV or Parquet file, a directory of Parquet files, or a pattern of them.
+def copy_table(
+    table: ProtectedTable, name: str, folder: Path, *, attributes: Collection[str], ids: Collection[str]
+) -> TableCopy:
+    """Copy the described columns of a table to a folder, durably.
+
+    Args:
+        table: which is copied.
+        name: of the copy.
+        folder: where it is written.
+        attributes: columns that are read as values.
+        ids: columns whose values are told apart.
 
     Raises:
-        TableError: nothing is there, it cannot be read, or it is not what its name says.
-        InputError: the name does not say what it is.
+        TableError: the table cannot be read, or a column is of a type that Parquet does not hold.
+        EngineError: the engine fails.
+        OSError: the copy cannot be written.
     """
-    text, path = str(path), Path(path)
-    try:
-        if path.is_dir():
-            if not any(path.glob("*.parquet")):
-                raise TableError(
-                    f"{text} is a directory without .parquet files; of a folder of several tables name the schema",
-                    culprit=path,
-                )
-            return parquet_files(f"{literal_path(path)}/*.parquet")
-        if path.is_file():
-            path.open("rb").close()
-        elif glob.has_magic(text) and text.endswith(PARQUET_SUFFIXES):
-            return parquet_files(text)
-        else:
-            raise TableError(f"there is no file {text}", culprit=path)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "that is no path"
-        raise TableError(f"cannot read {text[:200]!r}: {reason}", culprit=path) from None
-    if text.lower().endswith(CSV_SUFFIXES):
-        return csv_file(path, csv)
-    if text.lower().endswith(PARQUET_SUFFIXES):
-        return parquet_files(literal_path(path))
-    known = ", ".join((*CSV_SUFFIXES, *PARQUET_SUFFIXES))
-    raise InputError(f"cannot tell what {text} is by its name; it should end in one of {known}", culprit=path)
+    table.write_columns(tuple(attributes), tuple(ids), folder / f"{name}.parquet")
+    column = table.schema()[0]  # all columns of a table spell numbers alike
+    return TableCopy(name, column.decimal, column.thousands, digests(folder, name, durably=True))
 
 
-def parquet_files(pattern: str) -> ParquetFiles:
-    """The Parquet files that match a pattern.
+def digests(folder: Path, name: str, *, durably: bool = False) -> dict[str, str]:
+    """Return the SHA-256 of each file of a copy, by its path in the folder.
+
+    Args:
+        folder: which holds the copy.
+        name: of the copy.
+        durably: whether to have the disk keep each file before its digest is returned.
 
     Raises:
-        TableError: no file matches, the first is not Parquet, or repeats a column.
+        OSError: a file cannot be read.
     """
-    import pyarrow.parquet as pq
-
-    first = min(glob.glob(pattern, recursive=True), default=None)  # noqa: PTH207 - Path.glob takes no absolute pattern
-    if first is None:
-        raise TableError(f"no file matches {pattern}", culprit=pattern)
-    try:
-        names = pq.read_schema(first).names
-    except (pa.ArrowInvalid, OSError):
-        raise TableError(f"{first} is not a Parquet file", culprit=pattern) from None
-    refuse_repeats(names, first)
-    return ParquetFiles(pattern)
-
-
-def frame_source(frame: object) -> Frame:
-    """A pandas, polars or Arrow frame as an Arrow table; the frame itself is not touched.
-
-    Raises:
-        InputError: not a frame.
-        TableError: a column that Arrow cannot hold, such as one of mixed types.
-    """
-    library = type(frame).__module__.partition(".")[0]
-    title = f"the {library} frame"
-    try:
-        table = _arrow_table(frame, library)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        raise TableError(f"{title} has a column that mixes types", culprit=frame) from None
-    except TableError:
-        raise
-    except Exception as error:  # noqa: BLE001 - whatever another library raises may quote the table
-        raise TableError(f"{title} cannot be read: {type(error).__name__}", culprit=frame) from None
-    if table is not None and not table.num_columns:
-        raise TableError(f"{title} has no columns", culprit=frame)
-    if table is None:
-        raise InputError(
-            f"cannot read a table from {type(frame).__name__}; give a path, a URL, or a pandas, polars or Arrow frame",
-            culprit=frame,
-        )
-    refuse_repeats(table.column_names, title)
-    return Frame(table, title)
-
-
-def _arrow_table(frame: Any, library: str) -> pa.Table | None:  # noqa: ANN401  (a frame of any library)
-    """The frame as an Arrow table, by the interface that libraries of frames share; None where it is no frame."""
-    name = type(frame).__name__
-    if (library, name) == ("polars", "LazyFrame"):
-        frame = frame.collect()
-    if isinstance(frame, pa.RecordBatch):
-        return pa.Table.from_batches([frame])
-    if (library, name) == ("pandas", "DataFrame"):
-        refuse_repeats([str(each) for each in frame.columns], "the pandas frame")
-        return pa.Table.from_pandas(frame, preserve_index=False)
-    stream = getattr(frame, "__arrow_c_stream__", None)
-    return None if stream is None or name == "Series" else pa.table(frame)
+    place = folder / f"{name}.parquet"
+    files = sorted(each for each in place.rglob("*") if not each.is_dir()) if place.is_dir() else [place]
+    found = {}
+    for file in files:
+        with file.open("rb") as stream:
+            if durably:
+                os.fsync(stream.fileno())
+            digest = hashlib.sha256()
+            for part in iter(lambda: stream.read(_CHUNK), b""):
+                digest.update(part)
+        found[str(file.relative_to(folder))] = digest.hexdigest()
+    return found

@@ -1,15 +1,12 @@
-"""Rewriting rows by a ``Recode``: codes in, labelled rows in random order out, in this process or on Spark's executors.
+"""Rewriting rows by a ``Recode``: codes in, labelled rows in random order out.
 
-Only the class of a row and its raw columns are shuffled or exchanged; labels are looked up afterwards.
+Only the class of a row and its raw columns are shuffled; labels are looked up afterwards.
 """
-
-# ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sfumato.engine.encoding import RowEncoding
 from sfumato.engine.port import Recode
 from sfumato.privacy.entropy import OsEntropy
 
@@ -268,148 +264,3 @@ class _Label:
 
     def of(self, classes: NDArray[np.intp]) -> pa.DictionaryArray:
         return pa.DictionaryArray.from_arrays(pa.array(self._codes[classes]), self._texts)
-
-
-# --- on Spark -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class SparkRewriting:
-    """Encoded rows, which carry raw columns as ``r0, r1, …``, rewritten on executors.
-
-    One look-up in a broadcast table, one exchange of narrow rows: a row becomes the packed codes of its labels beside
-    its raw columns.  All is a function of the rows, of where they lie and of salts drawn beforehand, so a task that is
-    run again gives the same rows.
-    """
-
-    encoding: RowEncoding
-    recode: Recode
-    raw: tuple[str, ...]
-
-    def rewritten(self, rows: str, spark: Any) -> Any:  # noqa: ANN401 - a session and a DataFrame, imported lazily
-        """The rewritten rows in random order, as a DataFrame.
-
-        The order is that of salted hashes of where each row came from.  It is made after the join, as Spark drops
-        an order that a join follows.
-
-        Args:
-            rows: encoded rows, what stands after FROM.
-            spark: the session.
-        """
-        labels = [_SparkLabel(column, self.recode.suppressed) for column in self.recode.labels.columns]
-        packing = _Packing([len(label.texts) for label in labels])
-        spelled = [f"l{place}" for place in range(len(packing.keys))]
-        carried = [f"r{place}" for place in range(len(self.raw))]
-        narrow = self._joined(
-            rows, spark, dict(zip(spelled, packing.packed([each.codes for each in labels]), strict=True))
-        )
-        if self.recode.suppressed is not None:
-            hidden = packing.packed([np.array([each.suppressed]) for each in labels])
-            filled = [f"COALESCE({name}, {code[0]}) AS {name}" for name, code in zip(spelled, hidden, strict=True)]
-            narrow = narrow.selectExpr("place", *filled, *carried)
-        dialect = self.encoding.dialect
-        mixed = narrow.sortWithinPartitions("place")
-        written = [
-            f"{_array([dialect.string(text) for text in label.texts])}[CAST({code} AS INT)] AS {dialect.name(name)}"
-            for label, code, name in zip(
-                labels, packing.unpacked(spelled), self.recode.labels.column_names, strict=True
-            )
-        ]
-        kept = [f"{column} AS {dialect.name(name)}" for column, name in zip(carried, self.raw, strict=True)]
-        return mixed.selectExpr(*written, *kept)
-
-    def _joined(self, rows: str, spark: Any, spelled: dict[str, NDArray[np.int64]]) -> Any:  # noqa: ANN401
-        """Raw columns and ``place`` beside ``spelled`` of each row's class, or NULL for a row in no class that is kept.
-
-        Rows are exchanged before the join: one task that encodes, packs and joins is a method too long for Java to
-        compile.
-        """
-        from pyspark.sql.functions import broadcast, expr
-
-        recode, dialect = self.recode, self.encoding.dialect
-        codes = [f"c{self.encoding.domain.index(name)}" for name in recode.attributes]
-        carried = [f"r{place}" for place in range(len(self.raw))]
-        coarse = list(recode.classes.T.astype(np.int64))
-        packing = _Packing(
-            [int(max(level.max(), here.max(initial=0))) + 1 for level, here in zip(recode.levels, coarse, strict=True)]
-        )
-        keys = [f"k{place}" for place in range(len(packing.keys))]
-        levels = [_leveled(code, level) for code, level in zip(codes, recode.levels, strict=True)]
-        # Never null, so that no filter evaluates it all again to see whether it is.
-        listed = [f"COALESCE({text}, -1L) AS {key}" for text, key in zip(packing.text(levels), keys, strict=True)]
-        classes = dict(zip(keys, packing.packed(coarse), strict=True)) | spelled
-        same = [f"given.{key} = classes.{key}" for key in keys]
-        if recode.rows is not None:
-            listed.append(f"{dialect.draw([*codes, *carried], secrets.token_hex(16))} AS draw")
-            same.append("turn BETWEEN first AND last")
-            classes |= dict(zip(("first", "last"), recode.turns(), strict=True))
-        given = spark.sql(f"SELECT {', '.join([*listed, *carried])} FROM {rows}")
-        if recode.rows is not None:
-            turn = f"ROW_NUMBER() OVER (PARTITION BY {', '.join(keys)} ORDER BY draw)"
-            given = given.withColumn("turn", expr(turn)).drop("draw")
-        place = f"XXHASH64('{secrets.token_hex(16)}', MONOTONICALLY_INCREASING_ID())"
-        given = given.withColumn("place", expr(place)).repartition("place")
-        small = broadcast(spark.createDataFrame(pa.table(classes)).alias("classes"))
-        return given.alias("given").join(
-            small, expr(" AND ".join(same)), "inner" if recode.suppressed is None else "left"
-        )
-
-
-class _Packing:
-    """Codes of several attributes in as few 64-bit integers as hold them, in mixed radix."""
-
-    def __init__(self, sizes: Sequence[int]) -> None:
-        self.sizes = sizes
-        self.keys: list[list[int]] = [[]]
-        self.weights: list[int] = []
-        bound = 1
-        for place, size in enumerate(sizes):
-            if (bound * size).bit_length() > _KEY_BITS:
-                self.keys.append([])
-                bound = 1
-            self.keys[-1].append(place)
-            self.weights.append(bound)
-            bound *= size
-
-    def packed(self, columns: Sequence[NDArray[np.integer]]) -> list[NDArray[np.int64]]:
-        """The integers of some tuples."""
-        zero = np.zeros(len(columns[0]), dtype=np.int64)
-        return [
-            sum((columns[place].astype(np.int64) * self.weights[place] for place in key), start=zero)
-            for key in self.keys
-        ]
-
-    def text(self, codes: Sequence[str]) -> list[str]:
-        """The integers as SQL of the codes."""
-        return [" + ".join(f"{codes[place]} * {self.weights[place]}L" for place in key) for key in self.keys]
-
-    def unpacked(self, names: Sequence[str]) -> list[str]:
-        """Each code as SQL of the integers."""
-        return [
-            f"({name} DIV {self.weights[place]}L) % {self.sizes[place]}L"
-            for name, key in zip(names, self.keys, strict=True)
-            for place in key
-        ]
-
-
-class _SparkLabel:
-    """One column of labels: the distinct texts, the code of each class's text, and that of what is suppressed."""
-
-    def __init__(self, column: pa.ChunkedArray, suppressed: str | None) -> None:
-        encoded = column.combine_chunks().dictionary_encode()
-        self.texts: list[str] = encoded.dictionary.to_pylist() or [""]  # an array has to have a type
-        self.codes = encoded.indices.to_numpy(zero_copy_only=False)
-        if suppressed is not None and suppressed not in self.texts:
-            self.texts.append(suppressed)
-        self.suppressed = -1 if suppressed is None else self.texts.index(suppressed)
-
-
-def _leveled(code: str, level: NDArray[np.unsignedinteger]) -> str:
-    """The coarser code of a code."""
-    if np.array_equal(level, np.arange(len(level))):
-        return f"CAST({code} AS BIGINT)"
-    return f"{_array([f'{coarser}L' for coarser in level])}[CAST({code} AS INT)]"
-
-
-def _array(literals: Sequence[str]) -> str:
-    return f"ARRAY({', '.join(literals)})"

@@ -182,11 +182,13 @@ def beside_table(table: str, domain: Path | None) -> Path:
     """The domain as given, or the YAML file that is named like the table."""
     if domain is not None:
         return domain
+    from sfumato.engine.open import file_path
     from sfumato.engine.table_files import shown
 
-    if "://" in table:
+    path = file_path(table)
+    if path is None:
         raise InputError(f"name the domain of {shown(table)} with --domain; 'sfumato domain draft' drafts one")
-    place = Path(table.removeprefix("spark:"))
+    place = Path(path)
     if not place.name:
         raise InputError(f"{table or 'an empty name'} is no table; name its file or its folder", culprit=table)
     near = place.with_suffix(".yaml")
@@ -375,13 +377,15 @@ def risk(
 def unit_column(table: str, domain: Path | None, view: TableView | None) -> str | None:
     """Return the column that names units: from the view, the given domain, or the YAML file named like the table."""
     from sfumato.domain import load
+    from sfumato.engine.open import file_path
 
     if view is not None:
         return view.domain.unit.column
     if domain is not None:
         return load(domain).unit.column
-    near = Path(table.removeprefix("spark:"))
-    if "://" in table or not near.name or not near.with_suffix(".yaml").is_file():
+    path = file_path(table)
+    near = Path(path or "")
+    if path is None or not near.name or not near.with_suffix(".yaml").is_file():
         return None
     return load(near.with_suffix(".yaml")).unit.column
 

@@ -330,7 +330,7 @@ def folder(path: Path) -> None:
 def refuse_clashes(outputs: Sequence[Path | None], *, inputs: Sequence[str | Path | None], overwrite: bool) -> None:
     """Refuse outputs that cannot be written, that are one file, or that are the table, domain or ledger in use.
 
-    ``inputs`` may be URLs; a SQLite ledger is the file behind its URL, and so is what Spark reads.
+    ``inputs`` may be URLs; a SQLite ledger is the file behind its URL, and so is what an engine reads.
 
     Raises:
         InputError: an output cannot be written, exists and is not to be replaced, is named twice, or is one of the
@@ -350,8 +350,9 @@ def refuse_clashes(outputs: Sequence[Path | None], *, inputs: Sequence[str | Pat
 
 
 def _file(place: str | Path) -> Path:
+    from sfumato.engine.open import file_path
     from sfumato.ledger.dbapi import Address
 
     address = Address.parse(str(place)) if str(place).startswith("sqlite:") else None
-    named = str(place).removeprefix("spark:") if address is None else address.database or ""
+    named = file_path(str(place)) or str(place) if address is None else address.database or ""
     return Path(named).resolve()

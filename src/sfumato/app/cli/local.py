@@ -288,12 +288,12 @@ def _read(path: Path) -> Spec:
 def _column(table: str, column: str, options: CsvOptions) -> Any:  # noqa: ANN401 -- a NumPy array of whatever it holds
     """The values of a column, one a person; numbers in CSV that is not written as usual are read as it writes them."""
     from sfumato.engine.csv_file import in_numbers
-    from sfumato.engine.open import open_table
+    from sfumato.engine.open import file_path, open_table
     from sfumato.engine.table_files import shown
     from sfumato.local.protocol.reports import complete_column, read_column
 
     written = options.written(table)
-    if "://" not in table and not table.startswith("spark:") and written.format is None:
+    if file_path(table) == table and written.format is None:
         return read_column(table, column)
     for told in written.remarks:
         remark(f"{shown(table)}: {told}.")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from sfumato.engine.adapter import FromTables
 from sfumato.engine.content import content_of_tables
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.duckdb.duck_session import DIALECT
@@ -15,12 +16,12 @@ from sfumato.engine.encoded import EncodedRows, LaterStore
 from sfumato.engine.encoding import RowEncoding
 from sfumato.engine.port import Column, Content
 from sfumato.engine.table_files import Stamps
-from sfumato.engine.views.view_table import FromTables, ViewTable
+from sfumato.engine.views.view_table import ViewTable
 from sfumato.errors import EngineError
 
 
 class DuckJoin:
-    """Implements :class:`sfumato.engine.views.view_table.JoinEngine`."""
+    """Implements :class:`sfumato.engine.adapter.JoinEngine`."""
 
     format = None  # a view's query reads codes, no text
 
@@ -57,7 +58,7 @@ class DuckJoin:
             return list(cursor.sql(statement).fetchall())
 
     def with_content(self, make: Callable[[], FromTables]) -> tuple[FromTables, Content]:
-        """See :class:`sfumato.engine.views.view_table.JoinEngine`: of files that were not written meanwhile."""
+        """See :class:`sfumato.engine.adapter.JoinEngine`: of files that were not written meanwhile."""
         made = make()
         contents = {name: table.content_while(self.ready) for name, table in self._tables.items()}
         self.ready()
@@ -67,7 +68,7 @@ class DuckJoin:
         )
 
     def ready(self) -> None:
-        """See :class:`sfumato.engine.views.view_table.JoinEngine`."""
+        """See :class:`sfumato.engine.adapter.JoinEngine`."""
         self._session.refuse_lost(self.title)
         self._refuse_written()
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from sfumato.engine.adapter import FromTables
 from sfumato.engine.bounding import kept_rows
 from sfumato.engine.content import content_of_tables
 from sfumato.engine.dialect import Dialect
@@ -16,14 +17,14 @@ from sfumato.engine.encoding import RowEncoding
 from sfumato.engine.port import Column, Content
 from sfumato.engine.spark.spark_session import DIALECT, translating
 from sfumato.engine.spark.spark_table import SparkStore, SparkTable, drop_view
-from sfumato.engine.views.view_table import FromTables, ViewTable
+from sfumato.engine.views.view_table import ViewTable
 from sfumato.errors import EngineError, TableError
 
 _numbers = itertools.count()  # never again in this process, as views of a session share their names
 
 
 class SparkJoin:
-    """The :class:`sfumato.engine.views.view_table.JoinEngine` of this engine."""
+    """The :class:`sfumato.engine.adapter.JoinEngine` of this engine."""
 
     relation = ""  # a view's query names the encoded tables
 
@@ -63,14 +64,14 @@ class SparkJoin:
             return [tuple(row) for row in self.spark.sql(statement).collect()]
 
     def with_content(self, make: Callable[[], FromTables]) -> tuple[FromTables, Content]:
-        """See :class:`sfumato.engine.views.view_table.JoinEngine`: of files that were not written meanwhile."""
+        """See :class:`sfumato.engine.adapter.JoinEngine`: of files that were not written meanwhile."""
         made = make()
         content = content_of_tables({name: table.content() for name, table in self._tables.items()})
         self.ready()
         return made, Content(lambda: content)
 
     def ready(self) -> None:
-        """See :class:`sfumato.engine.views.view_table.JoinEngine`."""
+        """See :class:`sfumato.engine.adapter.JoinEngine`."""
         with translating(self.spark, self.title):
             written = self.stamps() != self._stamps
         if written:

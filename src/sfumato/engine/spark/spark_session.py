@@ -166,15 +166,11 @@ def session() -> Any:  # noqa: ANN401 - a SparkSession, imported lazily
     """The active session of this process, or one made with Spark's own configuration.
 
     Raises:
-        InputError: Spark is not installed.
         EngineError: it does not start, or there is no Java.
     """
-    try:
-        with quiet():
-            from pyspark.errors import PySparkException
-            from pyspark.sql import SparkSession
-    except ModuleNotFoundError:
-        raise InputError("pyspark is not installed; pip install 'sfumato[spark]'", culprit="pyspark") from None
+    with quiet():
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
     try:
         active = SparkSession.getActiveSession()
     except ConnectionError:

@@ -38,7 +38,7 @@ from sfumato.engine.description.profile import Profiler
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import Encoding, RowEncoding
 from sfumato.engine.port import ROWS, Column, Content, Counts, Profile, Recodable, Recode
-from sfumato.engine.rewriting import SparkRewriting
+from sfumato.engine.spark.spark_rewriting import SparkRewriting
 from sfumato.engine.spark.spark_session import DIALECT, column, session, stopped, translating
 from sfumato.engine.table_files import CSV_SUFFIXES, PARQUET_SUFFIXES, complete, read_labels, shown, write_batches
 from sfumato.errors import EngineError, InputError, TableError
@@ -377,7 +377,6 @@ def spark_table(url: str, form: CsvFormat | None = None, *, empty: bool = False)
         empty: whether it may be without rows.
 
     Raises:
-        InputError: Spark is not installed.
         TableError: there is no such table, or it is not what its name says.
         EngineError: Spark does not start.
     """

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from sfumato.errors import InputError
-
 _DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql"}
 _ELSEWHERE = frozenset({"host", "hostaddr", "port", "service", "servicefile", "unix_socket", "read_default_file"})
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -13,23 +11,13 @@ _PATIENCE = 10  # seconds for a server to answer
 
 
 def database_engine(place: Any) -> Any:  # noqa: ANN401 - of SQLAlchemy, imported lazily
-    """SQLAlchemy's engine of a database.
-
-    Raises:
-        InputError: its driver is not installed.
-    """
+    """Return SQLAlchemy's engine of a database."""
     import sqlalchemy as sa
 
     patience = {} if "connect_timeout" in place.query else {"connect_timeout": _PATIENCE}
-    try:
-        return sa.create_engine(
-            place.set(drivername=_DRIVERS[place.drivername]), poolclass=sa.NullPool, connect_args=patience
-        )
-    except ModuleNotFoundError as error:
-        extra = "postgres" if place.drivername == "postgresql" else "mysql"
-        raise InputError(
-            f"{error.name} is not installed; pip install 'sfumato[{extra}]'", culprit=place.database
-        ) from None
+    return sa.create_engine(
+        place.set(drivername=_DRIVERS[place.drivername]), poolclass=sa.NullPool, connect_args=patience
+    )
 
 
 def server_of(url: str) -> str | None:

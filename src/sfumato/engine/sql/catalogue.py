@@ -6,11 +6,10 @@ from typing import Any
 
 from sfumato.engine.description.schema_draft import DeclaredKeys
 from sfumato.engine.sql.addresses import database_engine
+from sfumato.engine.sql.sql_adapter import SqlAdapter
 from sfumato.engine.sql.sql_session import DatabaseSession
 from sfumato.engine.table_files import shown
 from sfumato.errors import InputError, TableError
-
-_KNOWN = ("postgresql", "postgres", "mysql", "mariadb")
 
 
 def declared_keys(url: str) -> dict[str, DeclaredKeys]:
@@ -23,12 +22,15 @@ def declared_keys(url: str) -> dict[str, DeclaredKeys]:
     """
     import sqlalchemy as sa
 
+    from sfumato.engine.open import require_engine
+
     scheme, _, rest = url.partition("://")
-    if scheme not in _KNOWN:
+    if scheme not in SqlAdapter.schemes:
         raise InputError(
-            f"a schema is drafted from files, or from a database of {', '.join(_KNOWN)}, not {scheme!r}",
+            f"a schema is drafted from files, or from a database of {', '.join(SqlAdapter.schemes)}, not {scheme!r}",
             culprit=shown(url),
         )
+    require_engine(url)
     try:
         place = sa.make_url(f"{'postgresql' if scheme == 'postgres' else scheme}://{rest}")
     except (sa.exc.ArgumentError, ValueError):

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from sfumato.engine.adapter import FromTables
 from sfumato.engine.bounding import kept_rows, kept_rows_at_once
 from sfumato.engine.content import content_of_tables
 from sfumato.engine.dialect import Dialect
@@ -18,12 +19,12 @@ from sfumato.engine.encoding import RowEncoding
 from sfumato.engine.port import Column, Content
 from sfumato.engine.sql.sql_session import DatabaseSession
 from sfumato.engine.sql.sql_table import SqlStore, SqlTable, in_one_state
-from sfumato.engine.views.view_table import FromTables, ViewTable
+from sfumato.engine.views.view_table import ViewTable
 from sfumato.errors import TableError
 
 
 class SqlJoin:
-    """The :class:`sfumato.engine.views.view_table.JoinEngine` of this engine.
+    """The :class:`sfumato.engine.adapter.JoinEngine` of this engine.
 
     Temporary tables belong to a session, so that views are made in the one that has the encoded tables.
     """
@@ -61,14 +62,14 @@ class SqlJoin:
         return self._session.rows(statement)
 
     def with_content(self, make: Callable[[], FromTables]) -> tuple[FromTables, Content]:
-        """See :class:`sfumato.engine.views.view_table.JoinEngine`, and :func:`in_one_state`."""
+        """See :class:`sfumato.engine.adapter.JoinEngine`, and :func:`in_one_state`."""
         return in_one_state(self._session, make, self._content)
 
     def _content(self) -> str:
         return content_of_tables({name: table.content_in(self._session) for name, table in self._tables.items()})
 
     def ready(self) -> None:
-        """See :class:`sfumato.engine.views.view_table.JoinEngine`: the one session has all tables."""
+        """See :class:`sfumato.engine.adapter.JoinEngine`: the one session has all tables."""
         self._session.ready()
 
     def encoded(self, encoding: RowEncoding) -> EncodedRows:

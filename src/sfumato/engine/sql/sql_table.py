@@ -26,6 +26,7 @@ import pyarrow as pa
 from sfumato.domain import Domain
 from sfumato.domain.predicate import Predicate
 from sfumato.domain.unit import SizeOf
+from sfumato.engine.adapter import FromTables
 from sfumato.engine.bounding import bounded_keys, dropped, kept_rows, kept_rows_at_once, unit_sizes
 from sfumato.engine.cell_statements import CellStatements, condition
 from sfumato.engine.content import content_name, content_statement
@@ -39,7 +40,6 @@ from sfumato.engine.sql.addresses import database_engine
 from sfumato.engine.sql.sql_dialects import MariaDialect
 from sfumato.engine.sql.sql_session import DatabaseSession
 from sfumato.engine.table_files import read_labels, shown, write_batches
-from sfumato.engine.views.view_table import FromTables
 from sfumato.errors import EngineError, InputError, TableError
 
 

@@ -19,14 +19,13 @@ from sfumato.domain.join_bounds import bounded_joins
 from sfumato.domain.related_tables import RelatedTables
 from sfumato.domain.table_schema import Schema, SchemaTable
 from sfumato.domain.view import BoundedView
+from sfumato.engine.adapter import JoinEngine
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import Encoding
-from sfumato.engine.open import open_table
+from sfumato.engine.open import ADAPTERS, adapter_of, open_table
 from sfumato.engine.port import ColumnKind, Content, ProtectedTable, Recodable
-from sfumato.engine.table_files import CSV_SUFFIXES, shown, table_files
 from sfumato.engine.views.linked_sql import DerivedEncoding
 from sfumato.engine.views.view_sql import ViewEncoding, found_owners, own_owners, own_rows, owned_rows
-from sfumato.engine.views.view_table import JoinEngine
 from sfumato.errors import InputError, TableError
 
 _SPREAD = 32  # times the rows, at most: within so many numbers keys are told apart by a bit each
@@ -273,30 +272,12 @@ def open_tables_with_content(schema: Schema, source: object) -> tuple[JoinedTabl
 
 
 def _join_engine(schema: Schema, source: object) -> JoinEngine:
-    from sfumato.engine.duckdb.duck_table import DuckTable
-    from sfumato.engine.sql.sql_table import SqlTable
-
     tables = {table.name: open_schema_table(schema, table, source) for table in schema}
-    files = {name: table for name, table in tables.items() if isinstance(table, DuckTable)}
-    if len(files) == len(tables):
-        from sfumato.engine.duckdb.duck_join import DuckJoin
-
-        return DuckJoin(files)
-    from sfumato.engine.spark.spark_table import SparkTable
-
-    clustered = {name: table for name, table in tables.items() if isinstance(table, SparkTable)}
-    if len(clustered) == len(tables):
-        from sfumato.engine.spark.spark_join import SparkJoin
-
-        return SparkJoin(clustered)
-    relational = {name: table for name, table in tables.items() if isinstance(table, SqlTable)}
-    if len(relational) == len(tables) and len({table.address for table in relational.values()}) == 1:
-        from sfumato.engine.sql.sql_join import SqlJoin
-
-        return SqlJoin(relational)
-    raise InputError(
-        "several tables are opened together from files and frames, from one database, or on Spark", culprit=source
-    )
+    for adapter in ADAPTERS:
+        if (engine := adapter.join(tables)) is not None:
+            return engine
+    *others, last = (adapter.together for adapter in ADAPTERS if adapter.together)
+    raise InputError(f"several tables are opened together {', '.join(others)}, or {last}", culprit=source)
 
 
 def open_schema_table(schema: Schema, table: SchemaTable, source: object) -> ProtectedTable:
@@ -319,49 +300,6 @@ def table_place(table: SchemaTable, source: object) -> object:
             raise TableError(f"there is no table {table.name}; given are {', '.join(map(str, source))}")
         return found
     if not isinstance(source, str | Path):
-        raise InputError(
-            "name a folder, a database URL, spark:FOLDER, or a mapping from names of tables to them", culprit=source
-        )
-    if str(source).startswith("spark:"):
-        return _on_spark(table, str(source).partition(":")[2])
-    if "://" in str(source):
-        place, mark, options = str(source).partition("?")
-        if any(option.startswith("table=") for option in options.split("&")):
-            raise InputError("the schema names the tables; leave ?table= out of the address", culprit=shown(source))
-        return f"{place}?{options}{'&' if mark and options else ''}table={table.name}"
-    try:
-        return _in_folder(table, Path(source))
-    except OSError as error:
-        raise TableError(f"cannot read {str(source)[:200]!r}: {error.strerror}", culprit=source) from None
-
-
-def _in_folder(table: SchemaTable, folder: Path) -> Path:
-    if folder.is_file():
-        raise TableError(
-            f"{folder} is a file; a schema is of several tables: name their folder, or the URL of their database",
-            culprit=folder,
-        )
-    if not folder.is_dir():
-        raise TableError(f"there is no folder {folder}", culprit=folder)
-    parts = folder / table.name  # a folder of Parquet files
-    found_files = [*table_files(folder, table.name), *([parts] if parts.exists() else [])]
-    if len(found_files) != 1:
-        names = " and ".join(file.name for file in found_files)
-        raise TableError(
-            f"{folder} has {names}: leave one"
-            if names
-            else f"{folder} has no file {table.name}.csv or {table.name}.parquet",
-            culprit=table.name,
-        )
-    return found_files[0]
-
-
-def _on_spark(table: SchemaTable, folder: str) -> str:
-    """Where Spark finds one table: as CSV where this machine has such a file, else as Parquet."""
-    here = Path(folder)
-    written = [
-        file
-        for file in (table_files(here, table.name) if here.is_dir() else [])
-        if file.name.lower().endswith(CSV_SUFFIXES)
-    ]
-    return f"spark:{written[0]}" if written else f"spark:{folder.rstrip('/')}/{table.name}.parquet"
+        sources = ", ".join(adapter.folder for adapter in ADAPTERS if adapter.folder)
+        raise InputError(f"name {sources}, or a mapping from names of tables to them", culprit=source)
+    return adapter_of(str(source)).place(table, str(source))

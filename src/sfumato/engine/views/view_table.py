@@ -1,74 +1,22 @@
-"""What an engine does for tables that are joined in it, and a view as a table of its own."""
+"""A view as a table of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
 from sfumato.domain import Domain
 from sfumato.domain.view import BoundedView
-from sfumato.engine.dialect import Dialect
-from sfumato.engine.encoded import EncodedRows
+from sfumato.engine.adapter import JoinEngine
 from sfumato.engine.encoding import RowEncoding
 from sfumato.engine.port import Column, Content, Profile, Recodable
 from sfumato.engine.views.view_sql import ViewEncoding
 from sfumato.errors import TableError
 
 _UNBOUNDED = 1 << 40
-FromTables = TypeVar("FromTables")
-
-
-class JoinEngine(Protocol):
-    """What an engine does for tables that are joined in it."""
-
-    @property
-    def dialect(self) -> Dialect:
-        """How it writes SQL."""
-        ...
-
-    def columns(self, name: str) -> Mapping[str, Column]:
-        """The columns of a raw table, by name."""
-        ...
-
-    def keep(self, select: Callable[[str], str], name: str, keys: Sequence[str]) -> str:
-        """Keep the rows of a query over the raw table ``name``, which are looked up by some columns of text.
-
-        Returns:
-            What stands after FROM for them.
-        """
-        ...
-
-    def keep_joined(self, select: str, keys: Sequence[str]) -> str:
-        """Keep the rows of a query over what is kept."""
-        ...
-
-    def rows(self, statement: str) -> Sequence[Sequence[Any]]:
-        """The rows of a small result."""
-        ...
-
-    def with_content(self, make: Callable[[], FromTables]) -> tuple[FromTables, Content]:
-        """Make something of the raw tables, and name the content of all of them, both of one state of the tables.
-
-        Raises:
-            EngineError: a table was written meanwhile.
-        """
-        ...
-
-    def ready(self) -> None:
-        """Refuse where what is kept is lost, or of files that were written since.
-
-        Raises:
-            EngineError: so it is; the tables have to be opened again.
-        """
-        ...
-
-    def encoded(self, encoding: RowEncoding) -> EncodedRows:
-        """The rows of a view, or of a derived table, bounded."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -224,8 +224,8 @@ def complete_column(values: Any, name: str) -> NDArray[Any]:  # noqa: ANN401 -- 
 class Folding:
     """The two functions that a distributed job needs; picklable, and the same in whatever order they are called.
 
-    On Spark: ``State.from_bytes(fold(frame.select("report"), folding.absorb, folding.merge))`` with
-    :func:`sfumato.engine.spark.fold`.
+    On a cluster, with the ``fold`` of its engine:
+    ``State.from_bytes(fold(frame.select("report"), folding.absorb, folding.merge))``.
 
     Attributes:
         text: the spec as JSON, as ``dumps`` writes it.
@@ -275,7 +275,7 @@ class Folding:
         layout = self._spec.randomizer.layout
         if column.null_count:
             return None
-        # Spark has no unsigned integers and no bytes of a fixed size, so reports come back in wider types
+        # a cluster may have no unsigned integers and no bytes of a fixed size, so reports come back in wider types
         kind = pa.from_numpy_dtype(layout.dtype) if layout.width == 1 else pa.large_binary()
         try:
             packed = column.cast(kind)

@@ -1,0 +1,157 @@
+"""What an engine implements: an adapter, which opens its tables, and the joins that views of several tables need.
+
+A new engine is one folder next to ``duckdb``, its adapter in ``ADAPTERS`` of :mod:`sfumato.engine.open`, and its test.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from sfumato.domain import CsvFormat
+from sfumato.domain.table_schema import SchemaTable
+from sfumato.engine.dialect import Dialect
+from sfumato.engine.encoded import EncodedRows
+from sfumato.engine.encoding import RowEncoding
+from sfumato.engine.port import Column, Content, ProtectedTable
+from sfumato.errors import InputError
+
+FromTables = TypeVar("FromTables")
+
+
+class Places(Protocol):
+    """The places from which a server opens tables, as its operator named them."""
+
+    def names(self, place: str) -> bool:
+        """Return whether the operator named a host or a catalogue."""
+        ...
+
+    def hold(self, path: str) -> bool:
+        """Return whether every file that a path leads to lies in a folder that the operator named."""
+        ...
+
+
+class EngineAdapter(ABC):
+    """One engine that opens tables.
+
+    An adapter imports its engine when it opens a table, not before.
+
+    Attributes:
+        schemes: what stands before the first colon of its addresses.
+        libraries: packages whose frames it opens.
+        extras: the packages that it imports, by the extra that installs them.
+        folder: how a message calls a source of several tables; empty if it opens none.
+        together: how a message says whence its tables are opened together; empty if it cannot join tables.
+    """
+
+    schemes: ClassVar[tuple[str, ...]] = ()
+    libraries: ClassVar[tuple[str, ...]] = ()
+    extras: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    folder: ClassVar[str] = ""
+    together: ClassVar[str] = ""
+
+    def claims(self, source: object) -> bool:
+        """Return whether a source is for this engine: an address of its schemes or a frame of its libraries."""
+        if isinstance(source, str):
+            scheme, colon, _ = source.partition(":")
+            return bool(colon) and scheme in self.schemes
+        return type(source).__module__.partition(".")[0] in self.libraries
+
+    def extra_for(self, source: object) -> str | None:
+        """Return the extra that opens a source, one of ``extras``; None if every installation has what it needs."""
+        del source
+        return next(iter(self.extras), None)
+
+    @abstractmethod
+    def open(self, source: object, csv: CsvFormat | None, *, empty: bool) -> ProtectedTable:
+        """Open a table; the arguments and errors are those of :func:`sfumato.engine.open.open_table`."""
+
+    def place(self, table: SchemaTable, source: str) -> object:
+        """Return where one table of a schema lies in a source of several tables.
+
+        Raises:
+            InputError: the engine opens no such source.
+            TableError: the source has no such table, or cannot be read.
+        """
+        raise InputError(f"{source.partition(':')[0]} opens single tables; name each table of {table.name}'s schema")
+
+    def join(self, tables: Mapping[str, ProtectedTable]) -> JoinEngine | None:
+        """Return what joins tables; None if one of them belongs to another engine, or the engine joins none."""
+        del tables
+        return None
+
+    def path(self, source: str) -> str | None:
+        """Return the path of the files that an address leads to; None if it leads to no files."""
+        del source
+        return None
+
+    def location(self, source: str) -> object:
+        """Return server and table that an address leads to, in one spelling; None if it does not show them."""
+        del source
+        return None
+
+    def is_several(self, source: str) -> bool:
+        """Return whether an address is of several tables."""
+        del source
+        return False
+
+    def allowed(self, source: str, places: Places) -> bool:
+        """Return whether a server may open an address.  A server opens none of an engine that does not say so."""
+        del source, places
+        return False
+
+    def open_copy(self, place: Path, title: str, csv: CsvFormat, *, empty: bool) -> ProtectedTable | None:
+        """Open what ``write_columns`` wrote to a place; None if another engine wrote it."""
+        del place, title, csv, empty
+        return None
+
+
+class JoinEngine(Protocol):
+    """What an engine does for tables that are joined in it."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """How it writes SQL."""
+        ...
+
+    def columns(self, name: str) -> Mapping[str, Column]:
+        """The columns of a raw table, by name."""
+        ...
+
+    def keep(self, select: Callable[[str], str], name: str, keys: Sequence[str]) -> str:
+        """Keep the rows of a query over the raw table ``name``, which are looked up by some columns of text.
+
+        Returns:
+            What stands after FROM for them.
+        """
+        ...
+
+    def keep_joined(self, select: str, keys: Sequence[str]) -> str:
+        """Keep the rows of a query over what is kept."""
+        ...
+
+    def rows(self, statement: str) -> Sequence[Sequence[Any]]:
+        """The rows of a small result."""
+        ...
+
+    def with_content(self, make: Callable[[], FromTables]) -> tuple[FromTables, Content]:
+        """Make something of the raw tables, and name the content of all of them, both of one state of the tables.
+
+        Raises:
+            EngineError: a table was written meanwhile.
+        """
+        ...
+
+    def ready(self) -> None:
+        """Refuse where what is kept is lost, or of files that were written since.
+
+        Raises:
+            EngineError: so it is; the tables have to be opened again.
+        """
+        ...
+
+    def encoded(self, encoding: RowEncoding) -> EncodedRows:
+        """The rows of a view, or of a derived table, bounded."""
+        ...

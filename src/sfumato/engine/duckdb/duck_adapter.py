@@ -1,0 +1,256 @@
+"""Files and frames, which DuckDB reads, and the adapter that opens them."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from sfumato.domain import CsvFormat
+from sfumato.domain.table_schema import SchemaTable
+from sfumato.engine.adapter import EngineAdapter, Places
+from sfumato.engine.csv_file import CsvFile, csv_file
+from sfumato.engine.port import ProtectedTable
+from sfumato.engine.table_files import (
+    CSV_SUFFIXES,
+    PARQUET_SUFFIXES,
+    Stamps,
+    literal_path,
+    quoted,
+    refuse_repeats,
+    stamps,
+    table_files,
+)
+from sfumato.errors import InputError, TableError
+
+if TYPE_CHECKING:
+    from sfumato.engine.adapter import JoinEngine
+
+
+class DuckAdapter(EngineAdapter):
+    """DuckDB: files, and frames in memory.  It claims what no other engine does."""
+
+    folder = "a folder"
+    together = "from files and frames"
+
+    def claims(self, source: object) -> bool:
+        """Return whether a source is no URL."""
+        return not (isinstance(source, str) and "://" in source)
+
+    def open(self, source: object, csv: CsvFormat | None, *, empty: bool) -> ProtectedTable:
+        """See :class:`EngineAdapter`."""
+        from sfumato.engine.duckdb.duck_table import DuckTable
+
+        if isinstance(source, str) and not source.strip():
+            raise InputError("name a table: a file, a URL or a frame", culprit=source)
+        return DuckTable(file_source(source, csv) if isinstance(source, str) else frame_source(source), empty=empty)
+
+    def place(self, table: SchemaTable, source: str) -> Path:
+        """Return the one file or folder of a table in a folder of several."""
+        try:
+            return _in_folder(table, Path(source))
+        except OSError as error:
+            raise TableError(f"cannot read {source[:200]!r}: {error.strerror}", culprit=source) from None
+
+    def join(self, tables: Mapping[str, ProtectedTable]) -> JoinEngine | None:
+        """See :class:`EngineAdapter`."""
+        from sfumato.engine.duckdb.duck_join import DuckJoin
+        from sfumato.engine.duckdb.duck_table import DuckTable
+
+        own = {name: table for name, table in tables.items() if isinstance(table, DuckTable)}
+        return DuckJoin(own) if len(own) == len(tables) else None
+
+    def path(self, source: str) -> str:
+        """Return the address, which is a path."""
+        return source
+
+    def is_several(self, source: str) -> bool:
+        """Return whether a path is a folder, unless the names in it show that it is one table in parts."""
+        try:
+            return Path(source).is_dir() and not any(_in_parts(each.name) for each in Path(source).iterdir())
+        except OSError:  # such as a name that is too long; opening it tells
+            return False
+
+    def allowed(self, source: str, places: Places) -> bool:
+        """Return whether all files lie in named folders."""
+        return places.hold(source)
+
+    def open_copy(self, place: Path, title: str, csv: CsvFormat, *, empty: bool) -> ProtectedTable:
+        """Open one Parquet file."""
+        from sfumato.engine.duckdb.duck_table import DuckTable
+
+        del title
+        return DuckTable(ParquetFiles(literal_path(place), csv), empty=empty)
+
+
+def _in_parts(name: str) -> bool:
+    """Return whether a name in a folder shows that the folder is one table in parts, as clusters write them."""
+    return name.startswith("part-") or "=" in name or name == "_SUCCESS"
+
+
+def _in_folder(table: SchemaTable, folder: Path) -> Path:
+    if folder.is_file():
+        raise TableError(
+            f"{folder} is a file; a schema is of several tables: name their folder, or the URL of their database",
+            culprit=folder,
+        )
+    if not folder.is_dir():
+        raise TableError(f"there is no folder {folder}", culprit=folder)
+    parts = folder / table.name  # a folder of Parquet files
+    found_files = [*table_files(folder, table.name), *([parts] if parts.exists() else [])]
+    if len(found_files) != 1:
+        names = " and ".join(file.name for file in found_files)
+        raise TableError(
+            f"{folder} has {names}: leave one"
+            if names
+            else f"{folder} has no file {table.name}.csv or {table.name}.parquet",
+            culprit=table.name,
+        )
+    return found_files[0]
+
+
+@dataclass(frozen=True)
+class ParquetFiles:
+    """Parquet files that match a pattern; ``format`` says how numbers are spelled in text that came from a CSV file."""
+
+    pattern: str
+    format: CsvFormat | None = None
+
+    @property
+    def title(self) -> str:
+        """The pattern."""
+        return self.pattern
+
+    @property
+    def form(self) -> str:
+        """Parquet says of itself how it is read."""
+        return "parquet"
+
+    def relation(self, connection: Any) -> str:  # noqa: ANN401, ARG002 - part of the protocol
+        """A ``read_parquet`` without columns made from directory names."""
+        return f"read_parquet({quoted(self.pattern)}, hive_partitioning=false)"
+
+    def stamps(self) -> Stamps:
+        """Of every file that matches now."""
+        return stamps(self.pattern)
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """An Arrow table in memory."""
+
+    table: pa.Table
+    title: str
+    format: CsvFormat | None = None
+
+    @property
+    def form(self) -> str:
+        """None: it has no bytes of a file."""
+        return ""
+
+    def relation(self, connection: Any) -> str:  # noqa: ANN401 - a duckdb connection, imported lazily
+        """A view of the table, without copying it."""
+        connection.register("sfumato_frame", self.table)
+        return "sfumato_frame"
+
+    def stamps(self) -> Stamps:
+        """None: nobody else writes to it."""
+        return ()
+
+
+def file_source(path: str | Path, csv: CsvFormat | None = None) -> CsvFile | ParquetFiles:
+    """The source at a path: a CSV or Parquet file, a directory of Parquet files, or a pattern of them.
+
+    Raises:
+        TableError: nothing is there, it cannot be read, or it is not what its name says.
+        InputError: the name does not say what it is.
+    """
+    text, path = str(path), Path(path)
+    try:
+        if path.is_dir():
+            if not any(path.glob("*.parquet")):
+                raise TableError(
+                    f"{text} is a directory without .parquet files; of a folder of several tables name the schema",
+                    culprit=path,
+                )
+            return parquet_files(f"{literal_path(path)}/*.parquet")
+        if path.is_file():
+            path.open("rb").close()
+        elif glob.has_magic(text) and text.endswith(PARQUET_SUFFIXES):
+            return parquet_files(text)
+        else:
+            raise TableError(f"there is no file {text}", culprit=path)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "that is no path"
+        raise TableError(f"cannot read {text[:200]!r}: {reason}", culprit=path) from None
+    if text.lower().endswith(CSV_SUFFIXES):
+        return csv_file(path, csv)
+    if text.lower().endswith(PARQUET_SUFFIXES):
+        return parquet_files(literal_path(path))
+    known = ", ".join((*CSV_SUFFIXES, *PARQUET_SUFFIXES))
+    raise InputError(f"cannot tell what {text} is by its name; it should end in one of {known}", culprit=path)
+
+
+def parquet_files(pattern: str) -> ParquetFiles:
+    """The Parquet files that match a pattern.
+
+    Raises:
+        TableError: no file matches, the first is not Parquet, or repeats a column.
+    """
+    import pyarrow.parquet as pq
+
+    first = min(glob.glob(pattern, recursive=True), default=None)  # noqa: PTH207 - Path.glob takes no absolute pattern
+    if first is None:
+        raise TableError(f"no file matches {pattern}", culprit=pattern)
+    try:
+        names = pq.read_schema(first).names
+    except (pa.ArrowInvalid, OSError):
+        raise TableError(f"{first} is not a Parquet file", culprit=pattern) from None
+    refuse_repeats(names, first)
+    return ParquetFiles(pattern)
+
+
+def frame_source(frame: object) -> Frame:
+    """A pandas, polars or Arrow frame as an Arrow table; the frame itself is not touched.
+
+    Raises:
+        InputError: not a frame.
+        TableError: a column that Arrow cannot hold, such as one of mixed types.
+    """
+    library = type(frame).__module__.partition(".")[0]
+    title = f"the {library} frame"
+    try:
+        table = _arrow_table(frame, library)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        raise TableError(f"{title} has a column that mixes types", culprit=frame) from None
+    except TableError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever another library raises may quote the table
+        raise TableError(f"{title} cannot be read: {type(error).__name__}", culprit=frame) from None
+    if table is not None and not table.num_columns:
+        raise TableError(f"{title} has no columns", culprit=frame)
+    if table is None:
+        raise InputError(
+            f"cannot read a table from {type(frame).__name__}; give a path, a URL, or a pandas, polars or Arrow frame",
+            culprit=frame,
+        )
+    refuse_repeats(table.column_names, title)
+    return Frame(table, title)
+
+
+def _arrow_table(frame: Any, library: str) -> pa.Table | None:  # noqa: ANN401  (a frame of any library)
+    """The frame as an Arrow table, by the interface that libraries of frames share; None where it is no frame."""
+    name = type(frame).__name__
+    if (library, name) == ("polars", "LazyFrame"):
+        frame = frame.collect()
+    if isinstance(frame, pa.RecordBatch):
+        return pa.Table.from_batches([frame])
+    if (library, name) == ("pandas", "DataFrame"):
+        refuse_repeats([str(each) for each in frame.columns], "the pandas frame")
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    stream = getattr(frame, "__arrow_c_stream__", None)
+    return None if stream is None or name == "Series" else pa.table(frame)
