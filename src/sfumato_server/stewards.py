@@ -32,8 +32,7 @@ from sfumato.domain.domain import Acceptance
 from sfumato.domain.table_schema import Schema
 from sfumato.engine.csv_file import how_written
 from sfumato.engine.description.domain_fit import draft_domain, risks
-from sfumato.engine.description.schema_fit import schema_risks
-from sfumato.engine.description.schema_source import draft_source
+from sfumato.engine.description.schema_fit import draft_source, schema_risks
 from sfumato.engine.open import adapter_of, open_table
 from sfumato.errors import DomainError, EngineError, InputError, LossError, TableError
 from sfumato.ledger import Entry

@@ -23,7 +23,7 @@ from sfumato.domain import Domain, Unit, parse
 from sfumato.domain.related_tables import RelatedTables
 from sfumato.domain.table_schema import VERSION, Schema, SchemaTable, parse_schema
 from sfumato.domain.view import BoundedView
-from sfumato.engine.content import content_of_tables
+from sfumato.engine.encoding import content_of_tables
 from sfumato.engine.open import TableCopy, copy_table, held_bytes, open_table, same_place
 from sfumato.engine.port import ProtectedTable, Recodable
 from sfumato.engine.table_files import Stamps, stamps

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.engine.content import Fingerprint, words_of
+from sfumato.engine.encoding import Fingerprint, words_of
 
 SHAPE = (1, 3, 1 << 16, 1, 1 << 31, 1 << 20, 5)
 ROWS = st.lists(st.tuples(*(st.integers(0, size - 1) for size in SHAPE)), max_size=20)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from sfumato.domain import Categorical, Date, Domain, Grain, Integer, Real, Timestamp, Unknown
 from sfumato.domain.hierarchy.levels import Hierarchy
 from sfumato.domain.predicate import Among, CodeRanges, Predicate, holds_at_cells
-from sfumato.engine.cell_statements import condition as as_sql
+from sfumato.engine.contingency import condition as as_sql
 from sfumato.errors import QueryError
 from sfumato.query.question import count
 from sfumato.query.statements.sql_condition import condition, parsed, read_condition

@@ -13,7 +13,7 @@ from scipy import stats
 
 from sfumato.domain import Domain, Real, Unit, Unknown
 from sfumato.engine.arrays import ArrayTable
-from sfumato.engine.cell_statements import even_width
+from sfumato.engine.contingency import even_width
 from sfumato.errors import BudgetError, QueryError, SizeError
 from sfumato.ledger import open_ledger
 from sfumato.ledger.data_versions import UNDECLARED

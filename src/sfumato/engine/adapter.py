@@ -1,4 +1,6 @@
-"""What an engine implements: an adapter, which opens its tables, and the joins that views of several tables need.
+"""What an engine implements: an adapter, which opens its tables, and joins for views of several tables.
+
+A :class:`ViewTable` is a view as a table of its own.
 
 A new engine is one folder next to ``duckdb``, its adapter in ``ADAPTERS`` of :mod:`sfumato.engine.open`, and its test.
 """
@@ -7,21 +9,26 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from sfumato.domain import CsvFormat
+import pyarrow as pa
+
+from sfumato.domain import CsvFormat, Domain
 from sfumato.domain.table_schema import SchemaTable
+from sfumato.domain.view import BoundedView
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import RowEncoding
-from sfumato.engine.port import Column, Content, ProtectedTable
-from sfumato.errors import InputError
+from sfumato.engine.port import Column, Content, Profile, ProtectedTable, Recodable
+from sfumato.engine.views.view_sql import ViewEncoding
+from sfumato.errors import InputError, TableError
 
 FromTables = TypeVar("FromTables")
 
 
-class Places(Protocol):
+class ServedPlaces(Protocol):
     """The places from which a server opens tables, as its operator named them."""
 
     def names(self, place: str) -> bool:
@@ -97,7 +104,7 @@ class EngineAdapter(ABC):
         del source
         return False
 
-    def allowed(self, source: str, places: Places) -> bool:
+    def allowed(self, source: str, places: ServedPlaces) -> bool:
         """Return whether a server may open an address.  A server opens none of an engine that does not say so."""
         del source, places
         return False
@@ -155,3 +162,60 @@ class JoinEngine(Protocol):
     def encoded(self, encoding: RowEncoding) -> EncodedRows:
         """The rows of a view, or of a derived table, bounded."""
         ...
+
+
+_UNBOUNDED = 1 << 40
+
+
+@dataclass(frozen=True)
+class ViewTable:
+    """Implements :class:`sfumato.engine.port.ProtectedTable` over a view: it has no raw columns, only encoded rows."""
+
+    engine: JoinEngine
+    encoding: RowEncoding
+
+    def schema(self) -> tuple[Column, ...]:
+        """None."""
+        return ()
+
+    def profile(self, distinct_limit: int) -> tuple[Profile, ...]:
+        """Nothing: drafts are made of raw tables."""
+        del distinct_limit
+        return ()
+
+    def values(self, name: str) -> pa.ChunkedArray:
+        """None.
+
+        Raises:
+            TableError: always.
+        """
+        raise TableError(f"a view has no raw column {name!r}", culprit=name)
+
+    def write_columns(self, attributes: Sequence[str], ids: Sequence[str], out: Path) -> None:
+        """Refuse: there is no raw column.
+
+        Raises:
+            TableError: always.
+        """
+        del out
+        raise TableError("a view has no raw columns to write", culprit=(*attributes, *ids))
+
+    def content(self) -> str:
+        """Refuse: the content of raw tables is named where they are opened.
+
+        Raises:
+            TableError: always.
+        """
+        raise TableError("a view has no content of its own")
+
+    def encode_with_content(self, domain: Domain) -> tuple[Recodable, Content]:
+        """Refuse, as :meth:`content` does."""
+        return self.encode(domain), Content(self.content)
+
+    def encode(self, domain: Domain) -> Recodable:
+        """All rows of the view under the unit of a domain; without one no bound takes any of them away."""
+        if not isinstance(self.encoding, ViewEncoding):
+            raise TableError("a derived table is encoded once, by the related tables that it belongs to")
+        bounded = self.encoding.bounded
+        bounds = domain.unit if domain.unit.column is not None else bounded.unit.bounded(rows=_UNBOUNDED, per=())
+        return self.engine.encoded(replace(self.encoding, bounded=BoundedView(bounded.view, bounds)))

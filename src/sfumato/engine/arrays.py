@@ -25,8 +25,7 @@ from sfumato.domain import predicate as p
 from sfumato.domain.domain import numeric
 from sfumato.domain.predicate import Predicate, holds, named
 from sfumato.domain.unit import SizeOf
-from sfumato.engine.cell_statements import even_width, fixed_bounds
-from sfumato.engine.contingency import CoverCounts, CoverPlan, totals
+from sfumato.engine.contingency import CoverCounts, CoverPlan, even_width, fixed_bounds, totals
 from sfumato.engine.exact import Exact
 from sfumato.engine.port import Counts, Encoded, SparseTable
 from sfumato.errors import QueryError, TableError

@@ -1,25 +1,40 @@
-"""Which contingency tables to tally so that many marginals come out of one pass.
+"""Contingency tables: which to tally so that many marginals come out of one pass, and counting questions as SQL.
 
-Adding a row to a table costs about the same whether the table has 3 attributes or 6, so one table over
-the union of several cliques is tallied in their place, as long as it fits the processor's caches.  The
-cliques are then sums over axes of these covers.
+Adding a row to a table costs about the same whether the table has 3 attributes or 6.  So one table over the union of
+several cliques is tallied instead of them, if it fits the processor's caches.  The cliques are then sums over axes of
+these covers.
+
+Statements read encoded rows: columns ``c0, c1, …`` of codes, ``v…`` of clamped numbers, ``u``.  Codes are never NULL,
+so a condition is true or false for every row; on arrays it is the same.  Every statement returns one row per non-empty
+cell, with ``cell``, its mixed-radix number, and ``total``, an integer.
 """
+
+# ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.domain import Domain, Integer
+from sfumato.domain.domain import numeric
+from sfumato.domain.predicate import Among, CodeRanges, Fold, Predicate
+from sfumato.engine.dialect import Dialect
+from sfumato.engine.encoding import bin_number, real, vanishing
 from sfumato.engine.port import Counts
-from sfumato.errors import SizeError
+from sfumato.errors import QueryError, SizeError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
 
 _Clique = tuple[int, ...]
 
@@ -217,3 +232,244 @@ def totals(cells: NDArray[np.integer[Any]], size: int, weights: NDArray[np.integ
         index = cells[rows].astype(np.intp, copy=False)
         np.add.at(found, index, 1 if weights is None else weights[rows].astype(np.int64, copy=False))
     return found
+
+
+def check_condition(predicate: Predicate | None, domain: Domain) -> None:
+    """Refuse what :func:`condition` refuses, without writing it.
+
+    Raises:
+        QueryError: a code outside its attribute.
+        DomainError: an attribute outside the domain.
+    """
+    if predicate is not None:
+        refused = partial(_refuse_foreign, domain)
+        predicate.fold(Fold[object](among=refused, every=tuple, some=tuple, negated=lambda _: None))
+
+
+def _refuse_foreign(domain: Domain, part: Among) -> int:
+    """The place of the attribute, of which all named cells are."""
+    place = domain.index(part.attribute)
+    if not part.codes.within(domain.attributes[place].size):
+        raise QueryError(f"a condition names a cell that {part.attribute!r} does not have", culprit=part)
+    return place
+
+
+def condition(predicate: Predicate | None, domain: Domain) -> str:
+    """SQL over columns ``c0, c1, …``.
+
+    Raises:
+        QueryError: a code outside its attribute.
+        DomainError: an attribute outside the domain.
+    """
+    if predicate is None:
+        return "1 = 1"
+
+    def listed(part: Among) -> str:
+        return _within(f"c{_refuse_foreign(domain, part)}", part.codes)
+
+    return predicate.fold(
+        Fold(
+            among=listed,
+            every=lambda parts: _joined(" AND ", parts) or "1 = 1",
+            some=lambda parts: _joined(" OR ", parts) or "1 = 0",
+            negated=lambda part: f"NOT ({part})",
+        )
+    )
+
+
+def _within(column: str, codes: CodeRanges) -> str:
+    """SQL that holds at some codes.
+
+    >>> _within("c0", CodeRanges.of([1, 2, 3, 7]))
+    '(c0 IN (7) OR c0 BETWEEN 1 AND 3)'
+    """
+    single = [str(first) for first, last in codes.ranges if first == last]
+    wide = [(first, last) for first, last in codes.ranges if first < last]
+    parts = [f"{column} IN ({', '.join(single)})"] if single else []
+    if len(wide) <= _FEW_RANGES:
+        parts += [f"{column} BETWEEN {first} AND {last}" for first, last in wide]
+    else:  # a row looks at as many as the logarithm of their number
+        ends = [end for first, last in wide for end in (first, last + 1)]
+        sides = [place % 2 for place in range(len(ends) + 1)]
+        parts.append(f"{bin_number(column, [ends[0] - 1, *ends], sides)} = 1")
+    return _joined(" OR ", parts) or "1 = 0"
+
+
+def _joined(word: str, parts: Iterable[str]) -> str:
+    joined = word.join(parts)
+    return joined and f"({joined})"
+
+
+_MANY_BINS = 32
+_FEW_RANGES = 4
+FIXED_POINT_LIMIT = 1 << 29  # what one row may add: 2^34 rows stay within 64 bits
+
+
+@dataclass(frozen=True)
+class CellStatements:
+    """The cells of the marginal of ``by``, over the rows of an encoded relation that meet ``where``."""
+
+    relation: str
+    domain: Domain
+    dialect: Dialect
+    by: tuple[str, ...]
+    where: Predicate | None = None
+
+    def groups(self, *, by_unit: bool = False) -> str:
+        """Non-empty cells as columns of codes with their counts ``total``, in lexicographic order.
+
+        With ``by_unit`` each cell is divided by the unit of its rows, the column ``u``.
+        """
+        listed = ", ".join(f"c{self.domain.index(name)}" for name in self.by)
+        unit = ", u" if by_unit else ""
+        return (
+            f"SELECT {listed}{unit}, COUNT(*) AS total FROM {self.relation} "
+            f"WHERE {condition(self.where, self.domain)} GROUP BY {listed}{unit} ORDER BY {listed}"
+        )
+
+    def counts(self) -> str:
+        """Rows of each cell."""
+        return _grouped("COUNT(*)", self._rows())
+
+    def units(self) -> str:
+        """Distinct units of each cell."""
+        if self.domain.unit.column is None:
+            return self.counts()
+        return _grouped("COUNT(DISTINCT u)", self._rows("u"))
+
+    def bins(self, value: str, edges: Sequence[float]) -> str:
+        """Rows of each cell and bin of ``value``.
+
+        Raises:
+            QueryError: edges that do not increase, or an attribute without numbers.
+        """
+        edges = increasing(edges)
+        number = f"cell * {len(edges) - 1} + {_bin('v', edges)}"
+        rows = self._rows(f"{self._clamped(value)} AS v")
+        inside = f"v >= {real(edges[0])} AND v <= {real(edges[-1])}"
+        return _grouped("COUNT(*)", f"SELECT {number} AS cell FROM ({rows}) AS cells WHERE {inside}")
+
+    def sums(self, value: str, unit: Fraction) -> str:
+        """Fixed-point sum of ``value`` over each cell, each row rounded half to even.
+
+        The quotient is a double product and quotient, the same on every engine, and what rounding could
+        move past the rounded bounds is moved back, so one row never adds more than its sensitivity says.
+        """
+        return _grouped("SUM(fixed)", self._fixed(value, unit))
+
+    def moments(self, value: str, unit: Fraction, degree: int) -> str:
+        """Columns ``m0`` .. of the sums of powers of fixed-point ``value`` less its least, over each cell."""
+        low, _ = power_bounds(self.domain, value, unit, degree)
+        powers = ["COUNT(*) AS m0"]
+        powers += [f"SUM({' * '.join(['k'] * power)}) AS m{power}" for power in range(1, degree + 1)]
+        shifted = f"SELECT cell, fixed - ({low}) AS k FROM ({self._fixed(value, unit)}) AS fixed_point"
+        return f"SELECT cell, {', '.join(powers)} FROM ({shifted}) AS shifted GROUP BY cell"
+
+    def _fixed(self, value: str, unit: Fraction) -> str:
+        """Rows with their ``cell`` and ``fixed``, the value in units."""
+        low, high = fixed_bounds(self.domain, value, unit)
+        quotient = f"{self._clamped(value)} * {real(unit.denominator)} / {real(unit.numerator)}"
+        floored = f"SELECT cell, t, FLOOR(t) AS f FROM ({self._rows(f'{quotient} AS t')}) AS scaled WHERE t IS NOT NULL"
+        up = "t - f > 0.5 OR (t - f = 0.5 AND f - 2 * FLOOR(f / 2) = 1)"
+        rounded = f"LEAST(GREATEST(f + CASE WHEN {up} THEN 1 ELSE 0 END, {low}), {high})"
+        return f"SELECT cell, {self.dialect.integer(rounded)} AS fixed FROM ({floored}) AS floored"
+
+    def _rows(self, *more: str) -> str:
+        """The number of each row's cell, mixed radix.  Codes are widened, as the smallest types would overflow."""
+        number = "0"
+        for name in self.by:
+            code = self.dialect.integer(f"c{self.domain.index(name)}")
+            number = code if number == "0" else f"({number} * {self.domain[name].size} + {code})"
+        listed = ", ".join((f"{number} AS cell", *more))
+        return f"SELECT {listed} FROM {self.relation} WHERE {condition(self.where, self.domain)}"
+
+    def _clamped(self, value: str) -> str:
+        """The clamped number as a double, NULL where it is missing or unknown."""
+        attribute, place = numeric(self.domain, value), self.domain.index(value)
+        if isinstance(attribute, Integer) and attribute.edges is None:
+            number = f"{self.dialect.integer(f'c{place}')} + {attribute.minimum}"
+            return f"CASE WHEN c{place} < {attribute.declared} THEN {self.dialect.double(number)} END"
+        return vanishing(self.dialect.double(f"v{place}"))
+
+
+def fixed_bounds(domain: Domain, value: str, unit: Fraction) -> tuple[int, int]:
+    """Least and largest integer that one row can add to a sum of ``value`` in ``unit``.
+
+    Raises:
+        QueryError: not a number, or a unit that is not positive.
+        SizeError: a row could add more than fits; ask for a coarser unit.
+
+    >>> from sfumato.domain import Real, Unknown
+    >>> fixed_bounds(Domain((Real(name="x", edges=(0.0, 2.5), unknown=Unknown.DROP),)), "x", Fraction(1))
+    (0, 2)
+    """
+    attribute = numeric(domain, value)
+    if unit <= 0:
+        raise QueryError("the unit of a fixed-point sum is positive", culprit=unit)
+    low, high = round(Fraction(attribute.minimum) / unit), round(Fraction(attribute.maximum) / unit)
+    if max(abs(low), abs(high), unit.numerator, unit.denominator) > FIXED_POINT_LIMIT:
+        raise SizeError(
+            f"a sum of {value!r} in units of {unit} could overflow 64 bits; take a coarser unit or tighter bounds",
+            culprit=unit,
+        )
+    return low, high
+
+
+def power_bounds(domain: Domain, value: str, unit: Fraction, degree: int) -> tuple[int, int]:
+    """The bounds of :func:`fixed_bounds`, where sums of powers of what lies above the lower one fit.
+
+    Raises:
+        QueryError: as there.
+        SizeError: a sum could overflow; ask for a coarser unit.
+    """
+    low, high = fixed_bounds(domain, value, unit)
+    if (high - low) ** degree > FIXED_POINT_LIMIT:
+        raise SizeError(
+            f"sums of powers of {value!r} in units of {unit} could overflow 64 bits; take a coarser unit",
+            culprit=unit,
+        )
+    return low, high
+
+
+def increasing(edges: Sequence[float]) -> list[float]:
+    """Edges of bins.
+
+    Raises:
+        QueryError: fewer than two, or they do not increase.
+    """
+    found = [float(edge) for edge in edges]
+    if len(found) < 2 or not all(map(math.isfinite, found)) or any(low >= high for low, high in pairwise(found)):  # noqa: PLR2004
+        raise QueryError("bins need at least two finite, increasing edges", culprit=edges)
+    return found
+
+
+def even_width(edges: Sequence[float]) -> float | None:
+    """The width of which all edges but the last are multiples beyond the first, to the last bit; None: there is none.
+
+    The first bin's width, or the average of all of them: one of these it is where edges were computed from a width.
+
+    >>> even_width([0.0, 0.25, 0.5, 0.75]), even_width([0.0, 0.1, 1.0, 2.0])
+    (0.25, None)
+    """
+    start, bins = edges[0], len(edges) - 1
+    for width in (edges[1] - start, (edges[-1] - start) / bins):
+        if all(edge == start + place * width for place, edge in enumerate(edges[:-1])):
+            return width
+    return None
+
+
+def _bin(value: str, edges: list[float]) -> str:
+    """Index of the bin of ``value``; many bins of one width are computed, a few or uneven ones looked up."""
+    start, bins = edges[0], len(edges) - 1
+    width = even_width(edges) if bins >= _MANY_BINS else None
+    if width is None:
+        return bin_number(value, edges[:-1])
+    guess = f"LEAST(GREATEST(FLOOR(({value} - {real(start)}) / {real(width)}), 0), {bins - 1})"
+    # the quotient may be rounded past an edge by one ulp: compare with the edges themselves
+    below = f"{value} < {real(start)} + {guess} * {real(width)}"
+    above = f"{guess} < {bins - 1} AND {value} >= {real(start)} + ({guess} + 1) * {real(width)}"
+    return f"CASE WHEN {below} THEN {guess} - 1 WHEN {above} THEN {guess} + 1 ELSE {guess} END"
+
+
+def _grouped(aggregate: str, rows: str) -> str:
+    return f"SELECT cell, {aggregate} AS total FROM ({rows}) AS counted GROUP BY cell"

@@ -20,8 +20,16 @@ from sfumato.domain.domain import numeric
 from sfumato.domain.predicate import Predicate
 from sfumato.domain.unit import SizeOf
 from sfumato.engine.arrays import KeptColumns
-from sfumato.engine.cell_statements import CellStatements, condition, fixed_bounds, increasing, power_bounds
-from sfumato.engine.contingency import TOTAL_CELLS, CoverPlan, plan_covers
+from sfumato.engine.contingency import (
+    TOTAL_CELLS,
+    CellStatements,
+    CoverPlan,
+    condition,
+    fixed_bounds,
+    increasing,
+    plan_covers,
+    power_bounds,
+)
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.exact import Exact, reveal
 from sfumato.engine.port import Column, ColumnKind, Counts, Encoded, ProtectedTable, Recode, SparseTable

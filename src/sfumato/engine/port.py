@@ -1,9 +1,10 @@
 """What Sfumato asks of an engine: counts and integer sums of cells, keys, and rows in batches or recoded.
 
 An engine is one folder with a :class:`sfumato.engine.adapter.EngineAdapter`.  Its tables implement
-:class:`ProtectedTable` and :class:`Encoded`; the conformance suite in ``tests/engine`` runs over every engine.  Codes follow
-:mod:`sfumato.domain.attribute`: declared cells, then the missing cell, then the unknown cell.  A row with a dropped
-value is in no tally.
+:class:`ProtectedTable` and :class:`Encoded`; the conformance suite in ``tests/engine`` runs over every engine.
+
+Codes follow :mod:`sfumato.domain.attribute`: declared cells, then the missing cell, then the unknown cell.  A row with
+a dropped value is in no tally.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from sfumato.domain import Domain
 from sfumato.domain.predicate import Predicate
-from sfumato.engine.cell_statements import check_condition
+from sfumato.engine.contingency import check_condition
 from sfumato.engine.exact import Exact
 from sfumato.engine.port import Counts, Encoded
 from sfumato.errors import QueryError

@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 
 from sfumato.domain import Domain
 from sfumato.domain.predicate import Predicate
-from sfumato.engine.cell_statements import FIXED_POINT_LIMIT, check_condition
-from sfumato.engine.contingency import TOTAL_CELLS
+from sfumato.engine.contingency import FIXED_POINT_LIMIT, TOTAL_CELLS, check_condition
 from sfumato.engine.exact import Exact
 from sfumato.engine.port import Counts, Encoded
 from sfumato.errors import QueryError, SizeError

@@ -13,7 +13,7 @@ import numpy as np
 from sfumato.domain import Domain, Integer
 from sfumato.domain.domain import numeric
 from sfumato.domain.predicate import All, Among, CodeRanges, Predicate
-from sfumato.engine.cell_statements import FIXED_POINT_LIMIT, check_condition, fixed_bounds
+from sfumato.engine.contingency import FIXED_POINT_LIMIT, check_condition, fixed_bounds
 from sfumato.engine.exact import Exact, reveal
 from sfumato.engine.port import Counts, Encoded
 from sfumato.errors import QueryError, SizeError

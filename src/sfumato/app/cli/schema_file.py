@@ -52,7 +52,7 @@ def draft_tables(
     says by what is publicly known, and accepted it.  How many rows of a person are kept is left open, and so is which
     tables are public: neither is for a program to read off the data.
     """
-    from sfumato.engine.description.schema_source import draft_source
+    from sfumato.engine.description.schema_fit import draft_source
     from sfumato.engine.table_files import shown
     from sfumato.strict_documents import write_yaml
     from sfumato.vault.release import save_text

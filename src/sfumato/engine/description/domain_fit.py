@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import Any
 
 from sfumato.domain import Attribute, Categorical, CsvFormat, Dated, Domain, Grain, Integer, Real, Unit, Unknown
-from sfumato.engine.description.profile import Profile, named_like_people
+from sfumato.engine.description.profile import named_like_people
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import ColumnKind, Profile, ProtectedTable
 from sfumato.errors import TableError

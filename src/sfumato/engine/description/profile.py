@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sfumato.engine.date_encoding import DAYS, MOMENTS
-from sfumato.engine.dialect import NUMBER, Dialect, number, numeral, plain
+from sfumato.engine.dialect import DAYS, MOMENTS, NUMBER, Dialect, number, numeral, plain
 from sfumato.engine.port import TILES, Column, ColumnKind, DateProfile, Profile
 
 _Query = Callable[[str], Sequence[Sequence[Any]]]

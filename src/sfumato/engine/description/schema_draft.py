@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from sfumato.domain import CsvFormat
 from sfumato.engine.description.domain_fit import MOST_VALUES, draft_domain
-from sfumato.engine.description.profile import Profile, named_like_people
+from sfumato.engine.description.profile import named_like_people
 from sfumato.engine.port import Column, ColumnKind, Content, Profile, ProtectedTable, Recodable
 from sfumato.errors import InputError, TableError
 

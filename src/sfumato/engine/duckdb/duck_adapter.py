@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sfumato.domain import CsvFormat
 from sfumato.domain.table_schema import SchemaTable
-from sfumato.engine.adapter import EngineAdapter, Places
+from sfumato.engine.adapter import EngineAdapter, ServedPlaces
 from sfumato.engine.csv_file import CsvFile, csv_file
 from sfumato.engine.port import ProtectedTable
 from sfumato.engine.table_files import (
@@ -75,7 +75,7 @@ class DuckAdapter(EngineAdapter):
         except OSError:  # such as a name that is too long; opening it tells
             return False
 
-    def allowed(self, source: str, places: Places) -> bool:
+    def allowed(self, source: str, places: ServedPlaces) -> bool:
         """Return whether all files lie in named folders."""
         return places.hold(source)
 

@@ -7,16 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from sfumato.engine.adapter import FromTables
-from sfumato.engine.content import content_of_tables
+from sfumato.engine.adapter import FromTables, ViewTable
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.duckdb.duck_session import DIALECT
 from sfumato.engine.duckdb.duck_table import DuckStore, DuckTable
 from sfumato.engine.encoded import EncodedRows, LaterStore
-from sfumato.engine.encoding import RowEncoding
+from sfumato.engine.encoding import RowEncoding, content_of_tables
 from sfumato.engine.port import Column, Content
 from sfumato.engine.table_files import Stamps
-from sfumato.engine.views.view_table import ViewTable
 from sfumato.errors import EngineError
 
 

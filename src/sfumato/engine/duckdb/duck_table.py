@@ -19,15 +19,13 @@ from sfumato.domain.predicate import Predicate
 from sfumato.domain.unit import SizeOf
 from sfumato.engine.arrays import KeptColumns
 from sfumato.engine.bounding import beyond_bounds, bounded_keys, dropped, unit_sizes
-from sfumato.engine.cell_statements import condition
-from sfumato.engine.content import Fingerprint, bytes_name, content_name, content_statement
-from sfumato.engine.contingency import COVER_CELLS, CoverCounts, CoverPlan
+from sfumato.engine.contingency import COVER_CELLS, CoverCounts, CoverPlan, condition
 from sfumato.engine.csv_file import CsvFile
 from sfumato.engine.description.profile import Profiler
 from sfumato.engine.duckdb.duck_bounding import drop_beyond
 from sfumato.engine.duckdb.duck_session import DIALECT, DuckSession, column, shared_session
 from sfumato.engine.encoded import EncodedRows
-from sfumato.engine.encoding import Encoding, RowEncoding
+from sfumato.engine.encoding import Encoding, Fingerprint, RowEncoding, bytes_name, content_name, content_statement
 from sfumato.engine.port import Column, Content, Counts, Profile, Recodable, Recode
 from sfumato.engine.rewriting import relabelled
 from sfumato.engine.table_files import Stamps, complete, quoted, read_labels, write_batches

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sfumato.domain import CsvFormat
 from sfumato.domain.table_schema import SchemaTable
-from sfumato.engine.adapter import EngineAdapter, Places
+from sfumato.engine.adapter import EngineAdapter, ServedPlaces
 from sfumato.engine.port import ProtectedTable
 from sfumato.engine.table_files import CSV_SUFFIXES, table_files
 from sfumato.errors import InputError
@@ -60,7 +60,7 @@ class SparkAdapter(EngineAdapter):
         """Return what Spark is told to read."""
         return source.partition(":")[2]
 
-    def allowed(self, source: str, places: Places) -> bool:
+    def allowed(self, source: str, places: ServedPlaces) -> bool:
         """Return whether Spark may read a path in named folders, or a table of its catalogue.
 
         The operator names the catalogue by the word ``spark``.

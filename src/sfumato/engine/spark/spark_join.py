@@ -8,16 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from sfumato.engine.adapter import FromTables
+from sfumato.engine.adapter import FromTables, ViewTable
 from sfumato.engine.bounding import kept_rows
-from sfumato.engine.content import content_of_tables
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.encoded import EncodedRows, LaterStore
-from sfumato.engine.encoding import RowEncoding
+from sfumato.engine.encoding import RowEncoding, content_of_tables
 from sfumato.engine.port import Column, Content
 from sfumato.engine.spark.spark_session import DIALECT, translating
 from sfumato.engine.spark.spark_table import SparkStore, SparkTable, drop_view
-from sfumato.engine.views.view_table import ViewTable
 from sfumato.errors import EngineError, TableError
 
 _numbers = itertools.count()  # never again in this process, as views of a session share their names

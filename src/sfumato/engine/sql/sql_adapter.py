@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sfumato.domain import CsvFormat
 from sfumato.domain.table_schema import SchemaTable
-from sfumato.engine.adapter import EngineAdapter, Places
+from sfumato.engine.adapter import EngineAdapter, ServedPlaces
 from sfumato.engine.port import ProtectedTable
 from sfumato.engine.table_files import shown
 from sfumato.errors import InputError
@@ -63,7 +63,7 @@ class SqlAdapter(EngineAdapter):
         """Return whether the URL names no table."""
         return "table=" not in source.partition("?")[2]
 
-    def allowed(self, source: str, places: Places) -> bool:
+    def allowed(self, source: str, places: ServedPlaces) -> bool:
         """Return whether the operator named the host, with its port unless it is the usual one."""
         from sfumato.engine.sql.addresses import server_of
 

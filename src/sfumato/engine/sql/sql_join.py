@@ -10,16 +10,14 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from sfumato.engine.adapter import FromTables
+from sfumato.engine.adapter import FromTables, ViewTable
 from sfumato.engine.bounding import kept_rows, kept_rows_at_once
-from sfumato.engine.content import content_of_tables
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.encoded import EncodedRows, LaterStore
-from sfumato.engine.encoding import RowEncoding
+from sfumato.engine.encoding import RowEncoding, content_of_tables
 from sfumato.engine.port import Column, Content
 from sfumato.engine.sql.sql_session import DatabaseSession
 from sfumato.engine.sql.sql_table import SqlStore, SqlTable, in_one_state
-from sfumato.engine.views.view_table import ViewTable
 from sfumato.errors import TableError
 
 

@@ -45,7 +45,7 @@ from sfumato.domain.view import (
     View,
 )
 from sfumato.engine.bounding import first_rows
-from sfumato.engine.cell_statements import condition
+from sfumato.engine.contingency import condition
 from sfumato.engine.dialect import Dialect, identity, missing
 from sfumato.engine.encoding import Encoding, bin_number, real, stored_values
 from sfumato.engine.port import Column, ColumnKind
