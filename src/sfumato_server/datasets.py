@@ -28,7 +28,7 @@ from sfumato.errors import QueryError
 from sfumato.ledger import Account
 from sfumato.privacy.loss import decimals, plain
 from sfumato.query import Answer
-from sfumato.query.answer_formats import FORMATS, JSON
+from sfumato.query.answer import FORMATS, JSON
 from sfumato.query.question import Query
 from sfumato.query.statements.table_statement import TableStatement, parse_tables
 from sfumato_server.access import Anyone, StrictRoute, Worker

@@ -46,7 +46,7 @@ from sfumato.errors import (
     TableError,
     VersionError,
 )
-from sfumato.query.answer_formats import ARROW, PARQUET
+from sfumato.query.answer import ARROW, PARQUET
 from sfumato.query.statements.sql_condition import Place
 
 _LOGGER = logging.getLogger("sfumato.http")

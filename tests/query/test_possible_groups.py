@@ -29,7 +29,7 @@ from sfumato.ledger import open_ledger
 from sfumato.ledger.data_versions import UNDECLARED
 from sfumato.privacy.loss import Epsilon, EpsilonDelta
 from sfumato.query import possible_groups
-from sfumato.query.answer_formats import json_pieces
+from sfumato.query.answer import json_pieces
 from sfumato.query.ask import ask, sql
 from sfumato.query.question import Query
 from sfumato.query.statements.select_statement import parse as parse_statement

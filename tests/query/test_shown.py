@@ -19,8 +19,8 @@ from sfumato.errors import MissingLedgerError
 from sfumato.ledger import DeferredLedger
 from sfumato.ledger.data_versions import UNDECLARED
 from sfumato.privacy.loss import Epsilon
-from sfumato.query import answer_formats
-from sfumato.query.answer_formats import STATEMENT, arrow_pieces, json_pieces, parquet_pieces
+from sfumato.query import answer as answer_formats
+from sfumato.query.answer import STATEMENT, arrow_pieces, json_pieces, parquet_pieces
 from sfumato.vault.release import ReleasedRows
 from sfumato.vault.vault import Vault
 
@@ -108,7 +108,7 @@ def test_the_text_of_an_answer_in_json_is_that_of_its_values(asked, indent, sepa
 
 @pytest.mark.parametrize("asked", ASKED)
 def test_an_answer_in_arrow_and_in_parquet_holds_what_it_holds_in_json(asked, vault, monkeypatch) -> None:
-    monkeypatch.setattr(answer_formats, "_BLOCK", 7)  # groups
+    monkeypatch.setattr(answer_formats, "_BATCH", 7)  # groups
     given = query.ask(vault, asked, loss=Epsilon(1))
     found = json.loads(json.dumps(given.to_json()))
     numbers = [[value[name] for value in row["values"] for name in value] for row in found["rows"]]

@@ -197,6 +197,8 @@ REFUSED = [
     ("SELECT SUM(DISTINCT age) FROM t", 1, 21, "expressions"),
     ("SELECT MAX(age, 2) FROM t", 1, 12, "one attribute"),
     ("SELECT QUANTILE(age, 1.5) FROM t", 1, 22, "between 0 and 1"),
+    ("SELECT COUNT(*), QUANTILE(age, .9, .9), SUM(age) FROM t", 1, 27, "one attribute and a probability"),
+    ("SELECT PERCENTILE_CONT(0.5, 2) WITHIN GROUP (ORDER BY age) FROM t", 1, 8, "of an attribute"),
     ("SELECT VAR_SAMP(age) FROM t", 1, 8, "VAR_POP"),
     ("SELECT COUNT(DISTINCT sex) FROM t", 1, 23, "unit of privacy"),
     ("SELECT COUNT(*) OVER () FROM t", 1, 8, "of an attribute"),

@@ -16,7 +16,7 @@ from pyarrow import parquet
 
 from sfumato.privacy.loss import Epsilon
 from sfumato.query import sql
-from sfumato.query.answer_formats import ARROW, JSON, PARQUET, STATEMENT
+from sfumato.query.answer import ARROW, JSON, PARQUET, STATEMENT
 from sfumato_server.application import create
 from sfumato_server.datasets import LARGE
 from sfumato_server.registry import Scope

@@ -52,8 +52,10 @@ class Ordering:
     def apply(self, answer: Answer) -> Answer:
         """The answer as it is asked to be shown."""
         if self.called:
-            whole = {name for before, name in zip(answer.groups, self.called, strict=True) if before in answer.integers}
-            answer = replace(answer, called=self.called, integers=frozenset(whole))
+            integers = {
+                name for before, name in zip(answer.groups, self.called, strict=True) if before in answer.integers
+            }
+            answer = replace(answer, called=self.called, integers=frozenset(integers))
         if not (self.having or self.order or self.limit is not None):
             return answer
         places = np.arange(len(answer))
@@ -61,8 +63,8 @@ class Ordering:
             places = places[_compare(answer.estimates[each.column].value[places], each)]
         for by in reversed(self.order):
             places = places[_order(answer, by, places)]
-        found = answer.take(places[: self.limit])
-        return replace(found, remarks=(*answer.remarks, _CHOSEN))
+        ordered_answer = answer.take(places[: self.limit])
+        return replace(ordered_answer, remarks=(*answer.remarks, _CHOSEN))
 
 
 def _compare(values: NDArray[np.float64], condition: HavingCondition) -> NDArray[np.bool_]:
@@ -144,9 +146,9 @@ def _answer(select: Any, node: Any) -> int | None:  # noqa: ANN401
     """The place of a selected aggregate that a node is, or is called by; None where it is none."""
     from sqlglot import exp
 
-    found = [item for item in select.expressions if item.find(exp.AggFunc)]
+    aggregates = [item for item in select.expressions if item.find(exp.AggFunc)]
     names = _names(select, node)
-    for place, item in enumerate(found):
+    for place, item in enumerate(aggregates):
         if (item.this if isinstance(item, exp.Alias) else item) == node or names & {item.alias.casefold()} - {""}:
             return place
     return None

@@ -57,10 +57,10 @@ def ask(
     level = Confidence.from_number(confidence)
     if query.data_dependent_groups:
         return _discover(vault, query, loss, level, retry_key)
-    asked = plan(query, vault.domain, vault.view)
-    asked.noises(loss)  # refuses, for free, what cannot be measured
-    settled = vault.release(asked.request, loss, partial(asked.run, loss=loss), retry_key=retry_key)
-    return asked.answer(settled, loss, level)
+    plan_ = plan(query, vault.domain, vault.view)
+    plan_.noises(loss)  # refuses, for free, what cannot be measured
+    released = vault.release(plan_.request, loss, partial(plan_.run, loss=loss), retry_key=retry_key)
+    return plan_.answer(released, loss, level)
 
 
 def sql(
@@ -110,10 +110,10 @@ def _of_tables(vault: object, text: str, *, loss: Loss, confidence: Number, retr
     if not isinstance(vault, SchemaVault):
         refuse_no_vault(vault)
     assert isinstance(vault, SchemaVault)
-    asked = parse_tables(text, vault.schema)
-    over = vault.over(asked.view)
-    answer = ask(over, asked.query, loss=loss, confidence=confidence, retry_key=retry_key)
-    return asked.ordering.apply(answer)
+    statement = parse_tables(text, vault.schema)
+    view_vault = vault.over(statement.view)
+    answer = ask(view_vault, statement.query, loss=loss, confidence=confidence, retry_key=retry_key)
+    return statement.ordering.apply(answer)
 
 
 def view(vault: SchemaVault, text: str) -> Vault:
@@ -145,11 +145,11 @@ def _discover(vault: VaultInterface, query: Query, loss: Loss, confidence: Confi
     vault.refuse_keys(columns)
 
     def run(mechanisms: Mechanisms) -> Payload:
-        found = mechanisms.threshold(columns, loss)
-        units = np.asarray(found["units"].to_numpy(), dtype=np.int64)
-        return {"keys": [found[column].to_pylist() for column in columns], "units": units}
+        keys = mechanisms.threshold(columns, loss)
+        units = np.asarray(keys["units"].to_numpy(), dtype=np.int64)
+        return {"keys": [keys[column].to_pylist() for column in columns], "units": units}
 
-    settled = vault.release(
+    released = vault.release(
         Request(
             "query",
             "threshold",
@@ -160,14 +160,14 @@ def _discover(vault: VaultInterface, query: Query, loss: Loss, confidence: Confi
         run,
         retry_key=retry_key,
     )
-    units = confidence.counts(np.asarray(settled.payload["units"], dtype=np.int64), mechanism.noise)
+    units = confidence.counts(np.asarray(released.payload["units"], dtype=np.int64), mechanism.noise)
     return Answer(
-        guarantee=settled.guarantee,
-        cost=settled.cost,
+        guarantee=released.guarantee,
+        cost=released.cost,
         expected_error=dict.fromkeys(query.labels, math.sqrt(mechanism.noise.variance)),
-        provenance=settled.provenance,
+        provenance=released.provenance,
         query=query,
-        labels=tuple(pa.array(each, pa.string()) for each in settled.payload["keys"]),
+        labels=tuple(pa.array(each, pa.string()) for each in released.payload["keys"]),
         estimates=(units,) * len(query.labels),
         confidence=confidence.probability,
         remarks=(

@@ -130,9 +130,9 @@ def estimate(
     weights: list[list[TermWeights]] = []  # a list a view, of as many as there are terms
     for table in _tables_for(tables, names, domain):
         view = _view(table, names, domain, confidence)
-        found = [each for term in terms if (each := term_weights(view, term, names, domain)) is not None]
-        if len(found) == len(terms):
-            used, views, weights = [*used, table], [*views, view], [*weights, found]
+        held = [each for term in terms if (each := term_weights(view, term, names, domain)) is not None]
+        if len(held) == len(terms):
+            used, views, weights = [*used, table], [*views, view], [*weights, held]
     if not tables:
         return "the release keeps no noisy tables: its method measures other queries, or its version kept none", []
     if not views:
@@ -145,7 +145,7 @@ def estimate(
     if isinstance(middle, str):
         return middle, []
     ends = [middle, middle]
-    if any(each.off.any() for found in weights for each in found):
+    if any(each.off.any() for held in weights for each in held):
         found_ends = (_combined(views, weights, terms, rows, side) for side in (-1, 1))
         ends = [end for end in found_ends if not isinstance(end, str)]
     spread = max(view.spread for view in views)
@@ -299,11 +299,11 @@ def _holds(where: Predicate | None, names: tuple[str, ...], domain: Domain) -> N
     return holds_at_cells(All(()) if where is None else where, names, domain)
 
 
-def _on_groups(holds: NDArray[np.bool_], view: ProjectedCounts) -> FloatArray | None:
+def _on_groups(meets: NDArray[np.bool_], view: ProjectedCounts) -> FloatArray | None:
     """Ones at the groups where a condition holds, zeros elsewhere; None where it holds for a part of a group."""
-    every = some = holds
+    every = some = meets
     for axis, groups in enumerate(view.groups):
-        if holds.shape[axis] > 1:
+        if meets.shape[axis] > 1:
             order = np.argsort(groups, kind="stable")
             starts = np.searchsorted(groups[order], np.arange(view.counts.shape[axis]))
             every = np.logical_and.reduceat(every.take(order, axis=axis), starts, axis=axis)

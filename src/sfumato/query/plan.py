@@ -109,25 +109,25 @@ class Plan:
         measured = mechanisms.measure(self.questions, loss, shares=self.shares)
         return {str(place): measurement.values for place, measurement in enumerate(measured)}
 
-    def answer(self, settled: Settled, loss: Loss, confidence: Confidence) -> Answer:
+    def answer(self, released: Settled, loss: Loss, confidence: Confidence) -> Answer:
         """Return the answer, from what was released at a loss."""
         query, domain, added = self.query, self.domain, self.noises(loss)
         columns = []
         for aggregate, source in zip(query.aggregates, self.source, strict=True):
             places = self._places(source)
-            tables = [settled.payload[str(place)] for place in places]
+            tables = [released.payload[str(place)] for place in places]
             columns.append(aggregate.estimates(tables, added[places[0]], domain, confidence))
         answer = Answer(
-            guarantee=settled.guarantee,
-            cost=settled.cost,
+            guarantee=released.guarantee,
+            cost=released.cost,
             expected_error=self._standard_errors(loss),
-            provenance=settled.provenance,
+            provenance=released.provenance,
             query=query,
             labels=_cells(query.by, domain.axes(query.by)),
             estimates=tuple(columns),
             confidence=confidence.probability,
-            remarks=(*query.population_notes(domain, settled.view), *self.warnings(loss)),
-            truncation=self._truncation(settled.payload, added, confidence),
+            remarks=(*query.population_notes(domain, released.view), *self.warnings(loss)),
+            truncation=self._truncation(released.payload, added, confidence),
             integers=frozenset(name for name in query.by if _spells_integers(name, domain)),
         )
         return answer if self.groups is None else answer.take(np.flatnonzero(self.groups))
@@ -150,19 +150,19 @@ class Plan:
 
     def warnings(self, loss: Loss, *, rows: int | None = None) -> tuple[str, ...]:
         """Which answers noise would drown at a loss; see :func:`low_signal_warnings`."""
-        said, added = [], self.noises(loss)
+        warnings, added = [], self.noises(loss)
         for name, aggregate, source in zip(self.query.labels, self.query.aggregates, self.source, strict=True):
             rows_hidden = aggregate.rows_hidden_by(added[self._places(source)[0]], self.domain, _USUAL)
             most = math.ceil(min(rows_hidden, _ALL_ROWS))
             if rows is not None and most >= rows:
-                said.append(
+                warnings.append(
                     f"{name}: at this loss noise may outweigh all of {rows:,} rows; the answer would say nothing"
                 )
             elif rows is None and most > MANY_ROWS:
-                said.append(
+                warnings.append(
                     f"{name}: at this loss noise may outweigh {most:,} rows; of fewer rows the answer says nothing"
                 )
-        return tuple(said)
+        return tuple(warnings)
 
     def _standard_errors(self, loss: Loss) -> dict[str, float]:
         """Standard errors by name, for the statement of a release."""
@@ -271,17 +271,17 @@ def cost(domain: Domain, query: Query, half_width: Number, *, confidence: Number
         LossError: a half-width that is not positive.
         InfeasibleError: no epsilon up to a million is enough.
     """
-    wanted = exact(half_width, name="error")
-    if wanted <= 0:
+    target = exact(half_width, name="error")
+    if target <= 0:
         raise LossError(f"an error to aim at is greater than zero, not {half_width}", culprit=half_width)
 
     def enough(thousandths: int, exponent: int) -> bool:
         loss = Epsilon(Fraction(thousandths) * Fraction(10) ** exponent / _DIGITS)
         try:
-            found = accuracy(domain, query, loss, confidence=confidence, rows=rows)
+            errors = accuracy(domain, query, loss, confidence=confidence, rows=rows)
         except LossError:  # so little that its noise does not fit 64 bits
             return False
-        return all(expected.half_width <= wanted for expected in found)
+        return all(expected.half_width <= target for expected in errors)
 
     accuracy(domain, query, Epsilon(1), confidence=confidence, rows=rows)  # refuses what cannot be asked at any loss
     for exponent in range(_FINEST_EPSILON, 7):
@@ -331,10 +331,10 @@ def _cells(by: Sequence[str], axes: Sequence[Axis]) -> tuple[pa.Array, ...]:
     import pyarrow as pa
 
     sizes = [each.size for each in axes]
-    found = {}
+    labels = {}
     for number, axis in enumerate(axes):
         along = [1] * number + [axis.size] + [1] * (len(axes) - number - 1)
         for grouping, own in zip(axis.groupings, axis.cells, strict=True):
             places = np.broadcast_to(np.asarray(own, dtype=np.int32).reshape(along), sizes).reshape(-1)
-            found[grouping.name] = pa.DictionaryArray.from_arrays(places, pa.array(grouping.labels, pa.string()))
-    return tuple(found[name] for name in by)
+            labels[grouping.name] = pa.DictionaryArray.from_arrays(places, pa.array(grouping.labels, pa.string()))
+    return tuple(labels[name] for name in by)

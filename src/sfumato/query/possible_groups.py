@@ -52,13 +52,13 @@ def possible_groups(
     Raises:
         QueryError: it leaves no group.
     """
-    found = _possible(by, where, domain) if view is None else _possible_of_view(by, where, domain, view.view)
-    if found is not None and not found.any():
+    groups = _possible(by, where, domain) if view is None else _possible_of_view(by, where, domain, view.view)
+    if groups is not None and not groups.any():
         raise QueryError(
             "no group can hold a row that meets the condition: change the condition, or group by something else",
             culprit=where,
         )
-    return found
+    return groups
 
 
 def possible_span(
@@ -94,7 +94,7 @@ def possible_span(
     return (edges[places[0]], edges[places[-1] + 1] - 1) if len(places) else None
 
 
-@cached(lambda key, found: 1_000 + (key[1].held_bytes if key[1] else 0) + (0 if found is None else found.nbytes))
+@cached(lambda key, groups: 1_000 + (key[1].held_bytes if key[1] else 0) + (0 if groups is None else groups.nbytes))
 def _possible(by: tuple[str, ...], where: Predicate | None, domain: Domain) -> _Mask | None:
     return _Search(_axes(by, domain), domain).left(normal(where, domain))
 
@@ -260,8 +260,8 @@ def _leaves(where: Predicate) -> int:
 
 def _fixed(where: Predicate, name: str, codes: CodeRanges) -> Predicate:
     """Return a condition for rows whose code is one of ``codes``, all of which the comparisons treat alike."""
-    holds = All(()), Any(())
-    return _folded(where, lambda leaf: leaf if leaf.attribute != name else holds[codes.first not in leaf.codes])
+    outcomes = All(()), Any(())
+    return _folded(where, lambda leaf: leaf if leaf.attribute != name else outcomes[codes.first not in leaf.codes])
 
 
 def _folded(where: Predicate, leaf: Callable[[Among], Predicate]) -> Predicate:
@@ -356,28 +356,28 @@ def _labelled(name: str, labels: Labels) -> Predicate:
     """Return what ties labels to conditions: a row meets the one of its label, and none before it if there are few."""
     code = {label: place for place, label in enumerate(labels.values)}
     wheres = tuple(where for where, _ in labels.cases)
-    found: list[Predicate] = []
+    parts: list[Predicate] = []
     for place, (where, label) in enumerate(labels.cases):
         before = wheres[:place] if len(wheres) <= _FEW else ()
-        found.append(All((Among(name, [code[label]]), where, Not(Any(before)))))
+        parts.append(All((Among(name, [code[label]]), where, Not(Any(before)))))
     rest = len(code) if labels.otherwise is None else code[labels.otherwise]
-    return Any((*found, All((Among(name, [rest]), Not(Any(wheres))))))
+    return Any((*parts, All((Among(name, [rest]), Not(Any(wheres))))))
 
 
 def _numbered(attribute: Integer | Real, made: Computed) -> Predicate | None:
     """Return what ties the cells of a computed number to its operand, and to other cells of the same number."""
     if attribute.declared == 1 or attribute.unknown is Unknown.CATEGORY:
         return None
-    found = _computed_of(attribute, made)
+    condition = _computed_of(attribute, made)
     at = made.source
     while isinstance(at, OverSource):
         if isinstance(at, Declared) and isinstance(at.source, Computed) and at.source.value == made.value:
             other = at.declared
             if isinstance(other, Integer | Real) and other.unknown is not Unknown.CATEGORY and other.declared <= _MANY:
                 ends = [-math.inf, *(other.bounds(code)[0] for code in range(1, other.declared)), math.inf]
-                found = _met(found, _tied(other, list(pairwise(ends)), attribute))
+                condition = _met(condition, _tied(other, list(pairwise(ends)), attribute))
         at = at.source
-    return found
+    return condition
 
 
 def _computed_of(attribute: Integer | Real, made: Computed) -> Predicate | None:
@@ -393,8 +393,8 @@ def _computed_of(attribute: Integer | Real, made: Computed) -> Predicate | None:
         within = (
             Integer(name=one.name, minimum=int(low), maximum=int(high), unknown=Unknown.CLAMP) for low, high in spans
         )
-        found = [value.interval(Domain((each,))) for each in within]
-        spans = [(each.low, each.high) for each in found]
+        intervals = [value.interval(Domain((each,))) for each in within]
+        spans = [(each.low, each.high) for each in intervals]
     return _tied(one, spans, attribute)
 
 
@@ -416,13 +416,16 @@ def _fields(value: Expression) -> frozenset[str] | None:
 def _tied(one: Integer | Real, spans: Sequence[tuple[_Number, _Number]], other: Integer | Real) -> Predicate:
     """Return which cells of another number go with each cell of ``one``, given the span of its values there."""
     starts = [other.bounds(code)[0] for code in range(other.declared)]
-    found: dict[CodeRanges, list[int]] = {}
+    codes_by_cells: dict[CodeRanges, list[int]] = {}
     for code, (low, high) in enumerate(spans):
         first = bisect_left(starts, low)
         first -= first == len(starts) or starts[first] != low  # a point and the cell above it begin alike
         last = bisect_right(starts, high) - 1
-        found.setdefault(CodeRanges.between(max(first, 0), max(last, 0)), []).append(code)
+        codes_by_cells.setdefault(CodeRanges.between(max(first, 0), max(last, 0)), []).append(code)
     missing = [Among(each.name, CodeRanges.between(each.declared, each.size - 1)) for each in (one, other)]
     return Any(
-        (*(All((Among(one.name, codes), Among(other.name, met))) for met, codes in found.items()), All(tuple(missing)))
+        (
+            *(All((Among(one.name, codes), Among(other.name, met))) for met, codes in codes_by_cells.items()),
+            All(tuple(missing)),
+        )
     )

@@ -76,31 +76,35 @@ def choose_quantile(
     domain = vault.domain
     query = Query((quantile,), where=where).check(domain)
     where = query.condition(domain)
-    least, greatest = _possible_ends(quantile.of, where, domain, vault.view)
-    asked = rank_errors(domain, quantile, where)
-    mechanism = selection(domain, asked, loss)  # refuses what cannot be chosen, for free
+    ends = _possible_ends(quantile.of, where, domain, vault.view)
+    scores = rank_errors(domain, quantile, where)
+    mechanism = selection(domain, scores, loss)  # refuses what cannot be chosen, for free
 
     def run(mechanisms: Mechanisms) -> Payload:
-        return {"cell": mechanisms.select(asked, loss)}
+        return {"cell": mechanisms.select(scores, loss)}
 
-    asked_for = Request("query", "choice", {"scores": asked.canonical()}, f"chosen {query.describe(domain)}")
-    settled = vault.release(asked_for, loss, run, charge=selection_charge(mechanism, loss), retry_key=retry_key)
-    bin_, part = divmod(int(settled.payload["cell"]), asked.parts)
-    start, end = asked.edges[bin_], asked.edges[bin_ + 1]
-    attribute = numeric(domain, quantile.of)
-    low = start + part * (end - start) / asked.parts
-    value = math.ceil(low) if isinstance(attribute, Integer) else low + (end - start) / asked.parts / 2
-    cells = (len(asked.edges) - 1) * asked.parts
+    request = Request("query", "choice", {"scores": scores.canonical()}, f"chosen {query.describe(domain)}")
+    released = vault.release(request, loss, run, charge=selection_charge(mechanism, loss), retry_key=retry_key)
+    cells = (len(scores.edges) - 1) * scores.parts
     # McSherry and Talwar 2007, Theorem 6: some cell misses nothing, and the rest are no more than all
     missed = 2 * float(mechanism.sensitivity / mechanism.epsilon.value) * math.log(cells / float(1 - CONFIDENCE))
     return ChosenQuantile(
-        guarantee=settled.guarantee,
-        cost=settled.cost,
+        guarantee=released.guarantee,
+        cost=released.cost,
         expected_error={f"{quantile}, in rows of rank": missed / quantile.probability.denominator},
-        provenance=settled.provenance,
-        value=float(min(max(value, least), greatest)),
+        provenance=released.provenance,
+        value=_value(int(released.payload["cell"]), scores, ends, integers=isinstance(domain[quantile.of], Integer)),
         quantile=quantile,
     )
+
+
+def _value(cell: int, scores: RankErrors, ends: tuple[float, float], *, integers: bool) -> float:
+    """Return the value that stands for a cell of the grid: its first integer or its middle, between the ends."""
+    bin_, part = divmod(cell, scores.parts)
+    start, end = scores.edges[bin_], scores.edges[bin_ + 1]
+    low = start + part * (end - start) / scores.parts
+    value = math.ceil(low) if integers else low + (end - start) / scores.parts / 2
+    return float(min(max(value, ends[0]), ends[1]))
 
 
 def _possible_ends(name: str, where: Predicate | None, domain: Domain, view: BoundedView | None) -> tuple[float, float]:

@@ -147,22 +147,22 @@ class Query:
 
     def population_notes(self, domain: Domain, view: BoundedView | None = None) -> tuple[str, ...]:
         """What the exact answer is that an interval covers, where it is not simply that of the whole table, or view."""
-        unit, said = domain.unit, []
+        unit, notes = domain.unit, []
         nobody = "without" if view is None else "of no"  # which a row may be through another table's key
         if unit.column is not None and self.data_dependent_groups:
-            said.append(f"each {unit.column} counts for at most {unit.rows} of the values found")
+            notes.append(f"each {unit.column} counts for at most {unit.rows} of the values found")
         elif view is not None and not may_cut(view):
-            said.append(f"rows {nobody} {unit.column} are left out")
+            notes.append(f"rows {nobody} {unit.column} are left out")
         elif unit.column is not None:
-            said.append(
+            notes.append(
                 f"{BOUNDED}: at most {counted(unit.rows, 'row')} of one {unit.column}{unit.by_groups}, the rest is "
                 f"left out, and so are rows {nobody} {unit.column}"
             )
-        said += [] if view is None else left_out(view)
+        notes += [] if view is None else left_out(view)
         dropping = [attribute.name for attribute in domain if attribute.unknown is Unknown.DROP]
         if dropping and view is None and not self.data_dependent_groups:
-            said.append(f"rows with an undeclared {' or '.join(dropping)} are left out, as the domain says")
-        return tuple(dict.fromkeys((*said, *(remark for each in self.aggregates for remark in each.notes(domain)))))
+            notes.append(f"rows with an undeclared {' or '.join(dropping)} are left out, as the domain says")
+        return tuple(dict.fromkeys((*notes, *(note for each in self.aggregates for note in each.notes(domain)))))
 
 
 @cached(lambda key, _: key[0].held_bytes)  # a query is checked wherever it is handed over
@@ -189,15 +189,15 @@ def _checked_groups(query: Query, domain: Domain) -> tuple[str, ...]:
 
 def words(query: Query, where: Predicate | None, domain: Domain) -> str:
     """A query in words, of its condition in normal form."""
-    asked = ", ".join(map(str, query.aggregates))
-    asked += "" if query.truncation is None else " and rows dropped by the bound"
+    aggregates = ", ".join(map(str, query.aggregates))
+    aggregates += "" if query.truncation is None else " and rows dropped by the bound"
     groups = [*query.by, *(f"{name} as found in the data" for name in query.data_dependent_groups)]
     by = f" by {', '.join(groups)}" if groups else ""
-    text = asked + by + ("" if where is None else f" where {describe_condition(where, domain)}")
-    shown = text[: _LONGEST + 1]
-    if not shown.isprintable():
-        shown = "".join(letter if letter.isprintable() else "?" for letter in shown)
-    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 4]} ..."
+    text = aggregates + by + ("" if where is None else f" where {describe_condition(where, domain)}")
+    beginning = text[: _LONGEST + 1]
+    if not beginning.isprintable():
+        beginning = "".join(letter if letter.isprintable() else "?" for letter in beginning)
+    return beginning if len(beginning) <= _LONGEST else f"{beginning[: _LONGEST - 4]} ..."
 
 
 def refuse_no_query(query: object) -> None:
@@ -244,7 +244,7 @@ def _leaves(where: Predicate | str | None) -> Sequence[Among]:
         QueryError: what is no condition, or so deep or long that an engine might fail over it.
     """
     level: list[Predicate] = [] if where is None or isinstance(where, str) else [where]
-    found: list[Among] = []
+    comparisons: list[Among] = []
     seen = depth = 0
     while level:
         seen, depth = seen + len(level), depth + 1
@@ -256,10 +256,10 @@ def _leaves(where: Predicate | str | None) -> Sequence[Among]:
         following: list[Predicate] = []
         for part in level:
             if type(part) is Among or isinstance(part, Among):  # the second takes ten times as long
-                found.append(part)
+                comparisons.append(part)
             elif isinstance(part, Predicate):
                 following += part.inner
             else:
                 raise QueryError("a condition is text, or made of Among, All, Any and Not", culprit=where)
         level = following
-    return found
+    return comparisons

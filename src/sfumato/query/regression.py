@@ -29,7 +29,7 @@ from sfumato.query.ask import CONFIDENCE
 from sfumato.query.question import count
 from sfumato.vault.interface import Mechanisms, Payload, Request, VaultInterface, refuse_no_vault
 from sfumato.vault.measurables import IntegerArray, Weighted, cells
-from sfumato.vault.mechanisms import noises
+from sfumato.vault.mechanisms import Additive, noises
 from sfumato.vault.release import Release
 
 CONSTANT = "(constant)"
@@ -73,8 +73,8 @@ class Regression(Release):
 
     def to_json(self) -> dict[str, Json]:
         """Plain JSON values."""
-        said = {"outcome": self.outcome, "coefficients": [asdict(each) for each in self.coefficients]}
-        return {**said, "confidence": float(self.confidence), "remarks": list(self.remarks), **self.statement()}
+        fields = {"outcome": self.outcome, "coefficients": [asdict(each) for each in self.coefficients]}
+        return {**fields, "confidence": float(self.confidence), "remarks": list(self.remarks), **self.statement()}
 
     @property
     def headline(self) -> str:
@@ -133,40 +133,47 @@ def linear_regression(
     domain = vault.domain
     variables = _variables(domain, outcome, inputs)
     pairs = list(combinations_with_replacement(range(len(variables)), 2))
-    questions = [_product(domain, variables[one], variables[other]) for one, other in pairs]
-    added = noises(domain, questions, loss, None)  # refuses what cannot be measured, for free
+    products = [_product(domain, variables[one], variables[other]) for one, other in pairs]
+    added = noises(domain, products, loss, None)  # refuses, for free, what cannot be measured
 
     def run(mechanisms: Mechanisms) -> Payload:
-        measured = mechanisms.measure(questions, loss)
+        measured = mechanisms.measure(products, loss)
         return {"moments": np.concatenate([measurement.values for measurement in measured])}
 
-    asked = {"outcome": outcome, "inputs": list(inputs), "moments": [question.canonical() for question in questions]}
+    parameters = {"outcome": outcome, "inputs": list(inputs), "moments": [product.canonical() for product in products]}
     words = f"linear regression of {variables[-1].words} by {', '.join(each.words for each in variables[1:-1])}"
-    settled = vault.release(Request("query", "regression", asked, words), loss, run, retry_key=retry_key)
-    size = len(variables)
-    moments, variances = np.zeros((size, size)), np.zeros((size, size))
-    for (one, other), value, noise in zip(pairs, settled.payload["moments"], added, strict=True):
-        scale = variables[one].grid * variables[other].grid
-        moments[one, other] = moments[other, one] = value / scale
-        variances[one, other] = variances[other, one] = noise.variance / scale**2
-    spread = max(map(level.standard_deviations, added))
-    row = domain.unit.column is None
-    found = _coefficients(variables, moments, variances, spread=spread, population=row)
-    remarks = list(_remarks(domain, variables))
-    if not found:
-        remarks.append("the noise is too large beside what the inputs tell apart: no coefficient can be told")
+    released = vault.release(Request("query", "regression", parameters, words), loss, run, retry_key=retry_key)
+    moments, variances = _moments(variables, pairs, released.payload["moments"], added)
+    deviations, population = max(map(level.standard_deviations, added)), domain.unit.column is None
+    coefficients = _coefficients(variables, moments, variances, deviations=deviations, population=population)
     return Regression(
-        guarantee=settled.guarantee,
-        cost=settled.cost,
+        guarantee=released.guarantee,
+        cost=released.cost,
         expected_error={
             "standard deviation of the noise on a sum of products, each from -1 to 1": math.sqrt(variances.max())
         },
-        provenance=settled.provenance,
+        provenance=released.provenance,
         outcome=variables[-1].words,
-        coefficients=found,
+        coefficients=coefficients,
         confidence=level.probability,
-        remarks=tuple(remarks),
+        remarks=_remarks(domain, variables, coefficients),
     )
+
+
+def _moments(
+    variables: Sequence[_Variable],
+    pairs: Sequence[tuple[int, int]],
+    measured: IntegerArray,
+    added: Sequence[Additive],
+) -> tuple[FloatArray, FloatArray]:
+    """Return the noisy moments and the variances of their noise: symmetric matrices of the variables."""
+    size = len(variables)
+    moments, variances = np.zeros((size, size)), np.zeros((size, size))
+    for (one, other), value, noise in zip(pairs, measured, added, strict=True):
+        scale = variables[one].grid * variables[other].grid
+        moments[one, other] = moments[other, one] = value / scale
+        variances[one, other] = variances[other, one] = noise.variance / scale**2
+    return moments, variances
 
 
 def _variables(domain: Domain, outcome: str, inputs: Sequence[str]) -> tuple[_Variable, ...]:
@@ -180,11 +187,11 @@ def _variables(domain: Domain, outcome: str, inputs: Sequence[str]) -> tuple[_Va
     if len(inputs) + 2 > _MOST_VARIABLES:
         raise QueryError(f"a regression has at most {_MOST_VARIABLES - 2} inputs", culprit=inputs)
     constant = _Variable(CONSTANT, None, np.ones(1, dtype=np.int64), 1, 0.0, 1.0, binned="")
-    found = (constant, *(_variable(domain, text) for text in (*inputs, outcome)))
-    words = [each.words for each in found]
+    variables = (constant, *(_variable(domain, text) for text in (*inputs, outcome)))
+    words = [each.words for each in variables]
     if twice := [each for each in words if words.count(each) > 1]:
         raise QueryError(f"{twice[0]} is named twice; each variable of a regression stands there once", culprit=twice)
-    return found
+    return variables
 
 
 def _variable(domain: Domain, text: str) -> _Variable:
@@ -205,8 +212,8 @@ def _variable(domain: Domain, text: str) -> _Variable:
             raise QueryError(f"{text} has a single value, which explains nothing", culprit=text)
         places, binned = _places(attribute)
         middle, half = (low + high) / 2, (high - low) / 2
-        whole = isinstance(attribute, Integer) and high - low <= _FINEST
-        grid = int(high - low) * (1 if attribute.declared == high - low + 1 else 2) if whole else _FINEST
+        exact_grid = isinstance(attribute, Integer) and high - low <= _FINEST
+        grid = int(high - low) * (1 if attribute.declared == high - low + 1 else 2) if exact_grid else _FINEST
         steps = np.rint(grid * (places - middle) / half).astype(np.int64)
         return _Variable(text, text, steps, grid, middle, half, binned)
     if (of := _PART_OF_DATES.fullmatch(text)) and of[1] in domain and isinstance(domain[of[1]], Date | Timestamp):
@@ -218,11 +225,11 @@ def _variable(domain: Domain, text: str) -> _Variable:
     if len(attributes) > 1:
         raise QueryError(f"a condition of a regression is about one attribute: {text}", culprit=text)
     if condition is not None and attributes:
-        holds = holds_at_cells(condition, attributes, domain)
-    if condition is None or not attributes or holds.all() or not holds.any():
+        meets = holds_at_cells(condition, attributes, domain)
+    if condition is None or not attributes or meets.all() or not meets.any():
         raise QueryError(f"{text} holds for all rows or for none, which explains nothing", culprit=text)
     words = describe_condition(condition, domain)
-    return _Variable(words, attributes[0], np.where(holds, 1, -1), 1, 0.5, 0.5, binned="")
+    return _Variable(words, attributes[0], np.where(meets, 1, -1), 1, 0.5, 0.5, binned="")
 
 
 def _places(attribute: Integer | Real) -> tuple[FloatArray, str]:
@@ -261,7 +268,7 @@ def _product(domain: Domain, one: _Variable, other: _Variable) -> Weighted:
 
 
 def _coefficients(
-    variables: Sequence[_Variable], moments: FloatArray, variances: FloatArray, *, spread: float, population: bool
+    variables: Sequence[_Variable], moments: FloatArray, variances: FloatArray, *, deviations: float, population: bool
 ) -> tuple[Coefficient, ...]:
     """The coefficients in the units of the variables; none where the noise is too large."""
     inner = moments[:-1, :-1]
@@ -287,25 +294,28 @@ def _coefficients(
     return tuple(
         Coefficient(
             each.words,
-            _value(float(estimate), float(in_table), spread),
-            _value(float(estimate), float(beyond), spread) if population else None,
+            _value(float(estimate), float(in_table), deviations),
+            _value(float(estimate), float(beyond), deviations) if population else None,
         )
         for each, estimate, in_table, beyond in zip(variables[:-1], estimates, *errors, strict=True)
     )
 
 
-def _value(estimate: float, error: float, spread: float) -> NoisyValue:
-    return NoisyValue(estimate, error, estimate - spread * error, estimate + spread * error)
+def _value(estimate: float, error: float, deviations: float) -> NoisyValue:
+    return NoisyValue(estimate, error, estimate - deviations * error, estimate + deviations * error)
 
 
-def _remarks(domain: Domain, variables: Sequence[_Variable]) -> list[str]:
-    remarks = [
+def _remarks(domain: Domain, variables: Sequence[_Variable], coefficients: Sequence[Coefficient]) -> tuple[str, ...]:
+    notes = [
         f"values of {each.words} are taken at {each.binned}; coefficients and their intervals are of these values"
         for each in variables
         if each.binned
     ]
     if domain.unit.column is not None:
-        remarks.append(f"none of a population: rows of one {domain.unit.column} are no independent draws")
+        notes.append(f"none of a population: rows of one {domain.unit.column} are no independent draws")
     else:
-        remarks.append("intervals of a population take what is left unexplained to spread alike at all inputs")
-    return [*remarks, "rows are those that the domain reads: numbers beyond declared bounds count as the bounds"]
+        notes.append("intervals of a population take what is left unexplained to spread alike at all inputs")
+    notes.append("rows are those that the domain reads: numbers beyond declared bounds count as the bounds")
+    if not coefficients:
+        notes.append("the noise is too large beside what the inputs tell apart: no coefficient can be told")
+    return tuple(notes)

@@ -29,13 +29,12 @@ from sfumato.domain.predicate import All, Predicate, named
 from sfumato.domain.view_words import describe_condition
 from sfumato.errors import LossError, QueryError, SizeError
 from sfumato.model.factor import FloatArray
-from sfumato.model.noisy_table import NoisyDistance, NoisyTable
+from sfumato.model.noisy_table import NoisyDistance, NoisyTable, whole_counts
 from sfumato.privacy.loss import Number, exact
 from sfumato.query.aggregates import Confidence
 from sfumato.query.answer import NoisyValue
 from sfumato.query.ask import CONFIDENCE
 from sfumato.query.direct_estimate import ProjectedCounts, Term, estimate, term_weights
-from sfumato.query.distance_bound import DistanceBound, distance_bound
 from sfumato.query.question import Query, count, refuse_no_query
 from sfumato.vault.contribution import reach_of
 
@@ -123,16 +122,16 @@ class ReleaseInterval:
 
     def to_json(self) -> dict[str, Json]:
         """Plain JSON values."""
-        found = asdict(self)
-        return found | {"confidence": float(self.confidence), "tables": [list(names) for names in self.tables]}
+        fields = asdict(self)
+        return fields | {"confidence": float(self.confidence), "tables": [list(names) for names in self.tables]}
 
     def __str__(self) -> str:
         sure = f"{float(self.confidence):.4g}"
-        said = f"the model says {'nothing' if self.model is None else format(self.model, '.6g')}"
+        by_model = f"the model says {'nothing' if self.model is None else format(self.model, '.6g')}"
         if self.table is None:
-            return f"{self.asked}: no interval; {said}"
+            return f"{self.asked}: no interval; {by_model}"
         whom = "" if self.population is None else f"; of the population, with the same confidence: {self.population}"
-        return f"{self.asked}: {self.table}, of the table, with confidence {sure}{whom}; {said}"
+        return f"{self.asked}: {self.table}, of the table, with confidence {sure}{whom}; {by_model}"
 
 
 def interval(
@@ -162,79 +161,91 @@ def interval(
         LossError: a confidence outside (0, 1), or a half-width that is not positive.
     """
     level = Confidence.from_number(confidence)
-    wanted = None if half_width is None else float(exact(half_width, name="half-width"))
-    if wanted is not None and not wanted > 0:
+    priced_width = None if half_width is None else float(exact(half_width, name="half-width"))
+    if priced_width is not None and not priced_width > 0:
         raise LossError(f"a half-width to price is greater than zero, not {half_width}", culprit=half_width)
     domain = release.model.domain
     terms = [_term(asked, 1, domain), *([] if minus is None else [_term(minus, -1, domain)])]
-    named_here = frozenset().union(*(term.attributes for term in terms))
-    names = tuple(name for name in domain.names if name in named_here)
-    if names and (size := domain.project(names).size) > _MOST_CELLS:
-        raise SizeError(f"a question about {', '.join(names)} looks at {size:,} cells; ask for fewer attributes")
-    found, used = estimate(release.tables, names, terms, domain, level)
-    model = _by_model(release.model, names, terms)
+    names = _attributes(terms, domain)
+    estimated, used = estimate(release.tables, names, terms, domain, level)
     words = " minus ".join(term.words for term in terms)
     remarks = tuple(dict.fromkeys(remark for term in terms for remark in term.remarks))
-    if isinstance(found, str):
-        priced = _price(terms, domain, release.model, wanted, level)
+    bound = None
+    if isinstance(estimated, str):
         bound = _bound(release, names, terms, level)
-        known = (found, *_of_weights(terms, domain), *([] if bound is None else [str(bound)]), *priced)
-        return ReleaseInterval(words, model, None, None, 0.0, (), level.probability, (*remarks, *known), bound)
-    unit = domain.unit.column
-    if unit is not None:
-        remarks = (*remarks, f"none of a population: rows of one {unit} are no independent draws")
-    if found.widened:
-        remarks = (
-            *remarks,
-            f"values are known by groups or bins only, which widened the interval by {found.widened:.4g}",
-        )
+        remarks = (*remarks, estimated, *_of_weights(terms, domain), *([] if bound is None else [str(bound)]))
+        remarks = (*remarks, *_price(terms, domain, release.model, priced_width, level))
+        table = population = None
+        widened = 0.0
+    else:
+        unit, widened = domain.unit.column, estimated.widened
+        table, population = estimated.of_table(), estimated.of_population() if unit is None else None
+        if unit is not None:
+            remarks = (*remarks, f"none of a population: rows of one {unit} are no independent draws")
+        if widened:
+            widening = f"values are known by groups or bins only, which widened the interval by {widened:.4g}"
+            remarks = (*remarks, widening)
     return ReleaseInterval(
         words,
-        model,
-        found.of_table(),
-        found.of_population() if unit is None else None,
-        found.widened,
-        tuple(table.attributes for table in used),
+        _by_model(release.model, names, terms),
+        table,
+        population,
+        widened,
+        tuple(each.attributes for each in used),
         level.probability,
         remarks,
+        bound,
     )
 
 
-def _term(asked: Asked, sign: int, domain: Domain) -> Term:
+def _attributes(terms: Sequence[Term], domain: Domain) -> tuple[str, ...]:
+    """Return the attributes of all terms in the domain's order.
+
+    Raises:
+        SizeError: they have too many cells together.
+    """
+    named_in_terms = frozenset().union(*(term.attributes for term in terms))
+    names = tuple(name for name in domain.names if name in named_in_terms)
+    if names and (size := domain.project(names).size) > _MOST_CELLS:
+        raise SizeError(f"a question about {', '.join(names)} looks at {size:,} cells; ask for fewer attributes")
+    return names
+
+
+def _term(question: Asked, sign: int, domain: Domain) -> Term:
     """The question, read.
 
     Raises:
         QueryError, DomainError: another kind of question, or one that does not fit the domain.
     """
-    if isinstance(asked, Share):
-        among = count(asked.among).condition(domain)
-        where = count(asked.where).condition(domain)
+    if isinstance(question, Share):
+        among = count(question.among).condition(domain)
+        where = count(question.where).condition(domain)
         both = where if among is None else among if where is None else All((among, where))
         words = f"share where {'all' if where is None else describe_condition(where, domain)}"
         words += "" if among is None else f" among {describe_condition(among, domain)}"
         return Term(sign, both, None, True, among, words, count().population_notes(domain))
-    query = _query(asked, domain).check(domain)
+    query = _query(question, domain).check(domain)
     if len(query.aggregates) != 1 or query.by or query.data_dependent_groups or query.truncation is not None:
         raise QueryError("an interval is of one number: ask one count, sum or mean, without groups", culprit=query)
     (aggregate,) = query.aggregates
-    where, words, remarks = query.condition(domain), query.describe(domain), query.population_notes(domain)
+    where, words, notes = query.condition(domain), query.describe(domain), query.population_notes(domain)
     read = aggregate.on_released_tables(domain)
     if read is None:
         raise QueryError(
             f"there are intervals of counts, sums, means and shares, not of {aggregate}", culprit=aggregate
         )
     valued = where if read.valued is None else _both(where, read.valued)
-    return Term(sign, valued, read.of, read.ratio, valued if read.ratio else None, words, remarks)
+    return Term(sign, valued, read.of, read.ratio, valued if read.ratio else None, words, notes)
 
 
-def _query(asked: object, domain: Domain) -> Query:
-    if isinstance(asked, str):
+def _query(question: object, domain: Domain) -> Query:
+    if isinstance(question, str):
         from sfumato.query.statements.select_statement import parse
 
-        return parse(asked, domain)
-    refuse_no_query(asked)
-    assert isinstance(asked, Query)
-    return asked
+        return parse(question, domain)
+    refuse_no_query(question)
+    assert isinstance(question, Query)
+    return question
 
 
 def _both(where: Predicate | None, also: Predicate) -> Predicate:
@@ -267,11 +278,11 @@ def _of_weights(terms: Sequence[Term], domain: Domain) -> tuple[str, ...]:
         return ()
     others = ", ".join(name for name in domain.names if name != weight and any(name in t.attributes for t in terms))
     named = f", as --marginals {weight},{others.replace(', ', ',')} measures it" if others else ""
-    said = (
+    reason = (
         f"totals of the weight {weight} that aim measures leave out what lies above a limit, however much that is, so "
         f"that they bound no total: one is read off a table of counts that holds {weight}{named}"
     )
-    return (said,)
+    return (reason,)
 
 
 def _bound(
@@ -314,6 +325,108 @@ def _price(
 
 def _counting(term: Term, domain: Domain) -> tuple[tuple[str, ...], list[Term]]:
     """The denominator of a ratio as a question of its own."""
-    found = named(term.among)
-    names = tuple(name for name in domain.names if name in found)
+    attributes = named(term.among)
+    names = tuple(name for name in domain.names if name in attributes)
     return names, [Term(1, term.among, None, False, None, "", ())]
+
+
+_OF_DISTANCE = Fraction(4, 5)  # of what the bound may miss: the rest is of the number of rows
+
+
+@dataclass(frozen=True)
+class DistanceBound:
+    """Between ``low`` and ``high`` lies the table's answer; at most ``misplaced`` of its rows lie in other cells.
+
+    ``pair`` names the attributes of the cells.
+    """
+
+    low: float
+    high: float
+    pair: tuple[str, str]
+    misplaced: float
+
+    def __str__(self) -> str:
+        return (
+            f"at most {100 * self.misplaced:.3g} % of the rows are in other cells of {' x '.join(self.pair)} than the "
+            f"model has, so the table's answer lies between {self.low:.6g} and {self.high:.6g}"
+        )
+
+
+def distance_bound(
+    distances: Sequence[NoisyDistance],
+    tables: Sequence[NoisyTable],
+    cells: FloatArray,
+    *,
+    terms: Sequence[Term],
+    domain: Domain,
+    confidence: Confidence,
+) -> DistanceBound | None:
+    """Bound a signed sum of terms over a pair, from how far the table is from the model: valid, and wide.
+
+    Let U be the upper end of the L1 distance between the table's and the model's counts of the pair, and T that of the
+    difference of their numbers of rows.  An answer that adds between a <= 0 and b >= 0 per row differs by at most
+    (b - a)(U + T)/2.  What the table has more of adds at most b per row, what it has less of at least a, and each of
+    these numbers of rows is at most (U + T)/2.  The mean of values between v and w over D rows of the model differs by
+    at most (w - v)(U + T)/(2 D), because the sum of (value - mean of the table) over these rows is zero in the table.
+
+    Args:
+        distances: how far pairs of the model are from the table.
+        tables: what was measured; they give the number of rows.
+        cells: the model's counts over the attributes of the terms, in the domain's order: shape of their codes.
+        terms: what is added.
+        domain: of the release.
+        confidence: of the bound.
+
+    Returns:
+        None if the distance of the pair was not measured, or no row is counted.
+    """
+    pair = frozenset().union(*(term.attributes for term in terms))
+    distance = next((each for each in distances if set(each.attributes) == pair), None)
+    rows = estimate(tables, (), [_ALL_ROWS], domain, _with_share_of_risk(confidence, 1 - _OF_DISTANCE))[0]
+    if distance is None or isinstance(rows, str):
+        return None
+    if distance.reference is not None:
+        reference, beside = distance.reference.astype(np.float64), 0.0
+    elif distance.beside:
+        reference, beside = cells, distance.beside
+    else:
+        reference, beside = whole_counts(cells, round(float(cells.sum()))).astype(np.float64), 0.0
+    total, number = round(float(reference.sum())), rows.of_table()
+    margin = _with_share_of_risk(confidence, 2 * _OF_DISTANCE).half_width(distance.noise) + beside
+    further_rows = max(abs(number.low - total), abs(number.high - total))
+    misplaced = (max(0.0, distance.value + margin) + further_rows) / 2
+    value = half = 0.0
+    for term in terms:
+        bounded = _bounded_term(term, reference, misplaced, distance.attributes, domain)
+        if bounded is None:
+            return None
+        value, half = value + term.sign * bounded[0], half + bounded[1]
+    share = min(1.0, misplaced / max(1.0, number.low))
+    return DistanceBound(value - half, value + half, distance.attributes, share)
+
+
+def _bounded_term(
+    term: Term, reference: FloatArray, misplaced: float, pair: tuple[str, str], domain: Domain
+) -> tuple[float, float] | None:
+    """Return a term of the reference, and how far the table's may be off; None if its denominator counts no row."""
+    view = ProjectedCounts(reference, tuple(np.arange(size) for size in reference.shape))
+    weights = term_weights(view, term, pair, domain)
+    assert weights is not None  # every code is its own group
+    if weights.below is None:
+        width = max(0.0, float(weights.above.max())) - min(0.0, float(weights.above.min()))
+        half = width * misplaced + float((weights.off * reference).sum()) + float(weights.off.max()) * misplaced
+        return float((weights.above * reference).sum()), half
+    below = float((weights.below * reference).sum())
+    if not below > 0:
+        return None
+    inside = weights.above[weights.below > 0]
+    half = float(inside.max() - inside.min()) * misplaced / below + float(weights.off.max())
+    return float((weights.above * reference).sum()) / below, half
+
+
+_ALL_ROWS = Term(1, None, None, False, None, "", ())
+
+
+def _with_share_of_risk(confidence: Confidence, part: Fraction) -> Confidence:
+    """Return the confidence that misses with this part of the probability with which another one misses."""
+    return Confidence(max(Fraction(1, 1000), 1 - (1 - confidence.probability) * part))

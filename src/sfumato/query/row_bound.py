@@ -27,6 +27,7 @@ from sfumato.errors import LossError, QueryError, counted
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Epsilon, Loss, Number, exact
 from sfumato.vault.interface import Mechanisms, Payload, Request, VaultInterface, refuse_no_vault
+from sfumato.vault.measurables import IntegerArray
 from sfumato.vault.mechanisms import noises
 from sfumato.vault.release import Release
 from sfumato.vault.unit_sizes import UnitSizes
@@ -157,39 +158,48 @@ def suggest_bound(
         raise LossError(f"a share lies strictly between 0 and 1, not {share}", culprit=share)
     groups = tuple(GroupBound.named(name, rows=1) for name in per)
     Unit(vault.domain.unit.column, per=groups)  # refuses what is named twice
-    asked = [UnitSizes(grid(_LARGEST))]
-    for by in (group.by for group in groups):
-        asked.append(UnitSizes(grid(_cells(vault.domain, by) + 1), SizeOf(by, cells=True)))
-        asked.append(UnitSizes(grid(_LARGEST), SizeOf(by)))
-    noise, *_ = noises(vault.domain, asked, loss, None)  # refuses what cannot be measured, for free
+    tallies = _size_tallies(vault.domain, groups)
+    noise, *_ = noises(vault.domain, tallies, loss, None)  # refuses what cannot be measured, for free
 
     def run(mechanisms: Mechanisms) -> Payload:
-        return {str(place): each.values for place, each in enumerate(mechanisms.measure(asked, loss))}
+        return {str(place): each.values for place, each in enumerate(mechanisms.measure(tallies, loss))}
 
-    parameters = {"questions": [question.canonical() for question in asked]}
+    parameters = {"questions": [tally.canonical() for tally in tallies]}
     words = "how many units have how many rows" + "".join(f", and how many by {group.name}" for group in groups)
-    request = Request("query", "sizes", parameters, words)
-    settled = vault.release(request, loss, run, retry_key=retry_key)
+    released = vault.release(Request("query", "sizes", parameters, words), loss, run, retry_key=retry_key)
     deviation, balance = math.sqrt(noise.variance), cells * noise_a_row(loss, part)
-    sizes = []
-    for place, question in enumerate(asked):
-        units = tuple(int(count) for count in settled.payload[str(place)])
-        most, above = chosen(question.starts, units, deviation, balance=balance)
-        sizes.append(NoisySizes(of=question.of, starts=question.starts, units=units, most=most, above=above))
-    rows = sizes[0]
+    rows, *by_groups = (
+        _noisy_sizes(tally, released.payload[str(place)], deviation, balance=balance)
+        for place, tally in enumerate(tallies)
+    )
     return SuggestedBound(
-        guarantee=settled.guarantee,
-        cost=settled.cost,
+        guarantee=released.guarantee,
+        cost=released.cost,
         expected_error={"units of one size": deviation},
-        provenance=settled.provenance,
-        unit=_bounded(vault.domain, groups, sizes),
+        provenance=released.provenance,
+        unit=_bounded(vault.domain, groups, rows, by_groups),
         starts=rows.starts,
         units=rows.units,
         deviation=deviation,
         above=rows.above,
         cells=cells,
-        by_groups=tuple(sizes[1:]),
+        by_groups=tuple(by_groups),
     )
+
+
+def _size_tallies(domain: Domain, groups: Sequence[GroupBound]) -> list[UnitSizes]:
+    """Return the counts of units by their rows, and per grouping by their cells and by the rows of the fullest."""
+    tallies = [UnitSizes(grid(_LARGEST))]
+    for by in (group.by for group in groups):
+        tallies.append(UnitSizes(grid(_cells(domain, by) + 1), SizeOf(by, cells=True)))
+        tallies.append(UnitSizes(grid(_LARGEST), SizeOf(by)))
+    return tallies
+
+
+def _noisy_sizes(tally: UnitSizes, counts: IntegerArray, deviation: float, *, balance: float) -> NoisySizes:
+    units = tuple(int(count) for count in counts)
+    most, above = chosen(tally.starts, units, deviation, balance=balance)
+    return NoisySizes(of=tally.of, starts=tally.starts, units=units, most=most, above=above)
 
 
 def _cells(domain: Domain, by: Sequence[str]) -> int:
@@ -197,16 +207,16 @@ def _cells(domain: Domain, by: Sequence[str]) -> int:
     return math.prod(len(domain.grouping(name).labels) for name in by)
 
 
-def _bounded(domain: Domain, groups: Sequence[GroupBound], sizes: Sequence[NoisySizes]) -> Unit:
-    """The unit under the suggested bounds; of those by groups the ones that can cut what that on rows lets stand."""
-    unit, rows = domain.unit, sizes[0].most
-    asked = {group.by for group in groups}
-    per = [bound for bound in unit.per if bound.by not in asked]
-    for group, most_cells, most_rows in zip(groups, sizes[1::2], sizes[2::2], strict=True):
-        cells = most_cells.most if most_cells.most < min(rows, _cells(domain, group.by)) else None
-        if cells is not None or most_rows.most < rows:
-            per.append(GroupBound(group.by, rows=min(most_rows.most, rows), groups=cells))
-    return unit.bounded(rows=rows, per=per)
+def _bounded(domain: Domain, groups: Sequence[GroupBound], rows: NoisySizes, by_groups: Sequence[NoisySizes]) -> Unit:
+    """Return the unit under the suggested bounds; a bound by groups stands only if it cuts more than that on rows."""
+    unit, most = domain.unit, rows.most
+    replaced = {group.by for group in groups}
+    per = [bound for bound in unit.per if bound.by not in replaced]
+    for group, cells_of_unit, rows_of_cell in zip(groups, by_groups[::2], by_groups[1::2], strict=True):
+        cells = cells_of_unit.most if cells_of_unit.most < min(most, _cells(domain, group.by)) else None
+        if cells is not None or rows_of_cell.most < most:
+            per.append(GroupBound(group.by, rows=min(rows_of_cell.most, most), groups=cells))
+    return unit.bounded(rows=most, per=per)
 
 
 def noise_a_row(loss: Loss, share: Fraction) -> float:

@@ -156,8 +156,8 @@ class Adaptive:
 def _key(query: Query, domain: Domain, loss: Loss) -> str:
     """Names the tables of a query at a loss; values to be found in the data are named by their columns."""
     refuse_no_query(query)
-    wanted = query.data_dependent_groups or plan(query, domain).request
-    return repr((wanted, loss_in_words(loss)))
+    tables = query.data_dependent_groups or plan(query, domain).request
+    return repr((tables, loss_in_words(loss)))
 
 
 def _refuse_no_loss(loss: Loss, name: str) -> None:
@@ -245,14 +245,14 @@ def answer_batch(vault: VaultInterface, workload: Workload, *, loss: Loss) -> Ba
             return {"0": measured.values}
         return {"cells": best.strategy.estimate(measured.values.astype(np.float64))}
 
-    settled = vault.release(_request(workload, vault.domain, best), loss, run)
-    stored = settled.payload
+    released = vault.release(_request(workload, vault.domain, best), loss, run)
+    stored = released.payload
     cells = stored["0"].astype(np.float64) if "0" in stored else stored["cells"]
     return BatchAnswer(
-        guarantee=settled.guarantee,
-        cost=settled.cost,
+        guarantee=released.guarantee,
+        cost=released.cost,
         expected_error={"root mean squared error of an answer": best.error},
-        provenance={**settled.provenance, "strategy": best.strategy.name},
+        provenance={**released.provenance, "strategy": best.strategy.name},
         answers=rows.astype(np.float64) @ cells,
         standard_errors=best.standard_errors(rows),
         cells=cells,
@@ -266,9 +266,9 @@ def _request(workload: Workload, domain: Domain, best: StrategyOption) -> Reques
     name, names = best.strategy.name, list(best.attributes)
     words = f"{workload.length(domain):,} counting queries over {', '.join(names)}, by {name}"
     if isinstance(best.question, Marginal):
-        counted = {"questions": [best.question.canonical()], "shares": ["1"]}
-        return Request("query", "tally", counted, words)
+        parameters = {"questions": [best.question.canonical()], "shares": ["1"]}
+        return Request("query", "tally", parameters, words)
     rows = workload.matrix(domain)
     digest = hashlib.sha256(np.packbits(rows).tobytes()).hexdigest()
-    asked = {"shape": list(rows.shape), "sha256": digest}
-    return Request("query", "strategy", {"attributes": names, "strategy": name, "workload": asked}, words)
+    matrix = {"shape": list(rows.shape), "sha256": digest}
+    return Request("query", "strategy", {"attributes": names, "strategy": name, "workload": matrix}, words)

@@ -244,7 +244,7 @@ def _of_tables(
 
 
 def _print(answer: Answer, *, as_json: bool) -> None:
-    from sfumato.query.answer_formats import json_pieces
+    from sfumato.query.answer import json_pieces
 
     for piece in (each.decode() for each in json_pieces(answer, indent=2)) if as_json else [_text(answer)]:
         typer.echo(piece, nl=False)

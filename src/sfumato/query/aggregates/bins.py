@@ -49,23 +49,23 @@ class Ladder:
         """Noisy numbers of rows before each edge, from one end: shape ``(groups, leaves + 1)``."""
         groups = len(levels[0]) // self.leaves
         counts = consistent([level.reshape(groups, -1).astype(np.float64) for level in levels])
-        ordered = counts[:, ::-1] if from_top else counts
-        return np.pad(np.cumsum(ordered, axis=1), [(0, 0), (1, 0)])
+        from_end = counts[:, ::-1] if from_top else counts
+        return np.pad(np.cumsum(from_end, axis=1), [(0, 0), (1, 0)])
 
     def values_at(self, cumulative: FloatArray, ranks: FloatArray, *, from_top: bool = False) -> FloatArray:
         """Values at the ranks: the integer reached, or a point within the bin as if its rows were spread evenly."""
         edges = self._edges(from_top=from_top)
-        found = np.empty(len(ranks))
+        values = np.empty(len(ranks))
         for group, rank in enumerate(ranks):
             row = cumulative[group]
             bin_ = int(np.clip(np.searchsorted(row, rank) - 1, 0, len(row) - 2))
             inside = (rank - row[bin_]) / (row[bin_ + 1] - row[bin_]) if row[bin_ + 1] > row[bin_] else 0.5
             start, end = edges[bin_], edges[bin_ + 1]
             if isinstance(self.attribute, Integer) and abs(end - start) == 1:
-                found[group] = min(start, end)
+                values[group] = min(start, end)
             else:
-                found[group] = start + float(np.clip(inside, 0, 1)) * (end - start)
-        return np.clip(found, self.attribute.minimum, self.attribute.maximum)
+                values[group] = start + float(np.clip(inside, 0, 1)) * (end - start)
+        return np.clip(values, self.attribute.minimum, self.attribute.maximum)
 
     def ends(
         self, first: NDArray[np.int64], last: NDArray[np.int64], *, from_top: bool = False
@@ -84,8 +84,8 @@ class Ladder:
 
 def ladder(attribute: Integer | Real) -> Ladder:
     """Bins of one width: single integers where there are at most 4096 of them, otherwise 4096 bins or fewer."""
-    whole = attribute.maximum - attribute.minimum + 1 if isinstance(attribute, Integer) else None
-    return Ladder(attribute, _edges(attribute.minimum, attribute.maximum, whole))
+    integers = attribute.maximum - attribute.minimum + 1 if isinstance(attribute, Integer) else None
+    return Ladder(attribute, _edges(attribute.minimum, attribute.maximum, integers))
 
 
 @cached()
@@ -147,8 +147,8 @@ def rank_variance(places: NDArray[np.int64], probability: float, leaves: int, le
     total from the coarsest; least squares over the same counts do at least as well (Gauss and Markov).
     """
     top = leaves // BRANCHES ** (levels - 1)
-    whole, rest = np.divmod(places, BRANCHES ** (levels - 1))
-    variance: FloatArray = (1 - probability) ** 2 * whole + probability**2 * (top - whole)
+    coarsest, rest = np.divmod(places, BRANCHES ** (levels - 1))
+    variance: FloatArray = (1 - probability) ** 2 * coarsest + probability**2 * (top - coarsest)
     for height in range(levels - 2, -1, -1):
         bins, rest = np.divmod(rest, BRANCHES**height)
         variance = variance + np.minimum(bins, BRANCHES - bins + 1)

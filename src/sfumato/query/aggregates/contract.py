@@ -201,16 +201,19 @@ class Aggregate(ABC):
     ) -> ExpectedError:
         """The error to expect, with so many rows in each group where it depends on that; reads no data."""
 
-    @abstractmethod
     def rows_hidden_by(self, noise: Additive, domain: Domain, confidence: Confidence) -> float:
-        """How many rows may stand behind noise alone: of fewer rows the answer says nothing."""
+        """Return how many rows noise may outweigh: of fewer rows the answer says nothing.
+
+        By default it is the half-width of an answer in rows, or in rows of rank.
+        """
+        return self.expected("", noise, domain, confidence=confidence, rows=None).half_width
 
     def largest_interval(self, domain: Domain) -> float:  # noqa: ARG002
-        """The width of an interval that excludes nothing that anyone may know; infinite where there is none."""
+        """Return the width of an interval that excludes no value that the domain allows."""
         return math.inf
 
     def notes(self, domain: Domain) -> tuple[str, ...]:  # noqa: ARG002
-        """What the exact answer is, where that is not simply the number of all rows."""
+        """Say what the exact answer is, if it is not simply the number of all rows."""
         return ()
 
     def on_released_tables(self, domain: Domain) -> LinearTerm | None:  # noqa: ARG002
@@ -228,8 +231,13 @@ class NumericAggregate(Aggregate):
         """Refuse an attribute without numbers."""
         numeric(domain, self.of)
 
+    def largest_interval(self, domain: Domain) -> float:
+        """Return the distance of the declared bounds."""
+        attribute = numeric(domain, self.of)
+        return float(attribute.maximum - attribute.minimum)
+
     def notes(self, domain: Domain) -> tuple[str, ...]:
-        """Values are clamped."""
+        """Say that values are clamped, if they are."""
         clamps = domain[self.of].unknown is Unknown.CLAMP
         return (f"values of {self.of} beyond the declared bounds count as the bounds",) if clamps else ()
 
@@ -238,8 +246,8 @@ class NumericAggregate(Aggregate):
 def _confidence(value: Fraction) -> Confidence:
     rounded = Fraction(math.ceil(value * _DIGITS), _DIGITS)
     if not 0 < rounded < 1:
-        shown = plain(value)
-        raise LossError(f"a confidence lies strictly between 0 and 1, with twelve digits, not {shown}", culprit=value)
+        text = plain(value)
+        raise LossError(f"a confidence lies strictly between 0 and 1, with twelve digits, not {text}", culprit=value)
     return Confidence(rounded)
 
 

@@ -45,10 +45,6 @@ class CountingAggregate(Aggregate):
         """The noise itself."""
         return ExpectedError(name, math.sqrt(noise.variance), float(confidence.half_width(noise)), "units")
 
-    def rows_hidden_by(self, noise: Additive, domain: Domain, confidence: Confidence) -> float:  # noqa: ARG002
-        """The half width of the noise on one count, which is in rows already."""
-        return confidence.half_width(noise)
-
 
 @dataclass(frozen=True)
 class Count(CountingAggregate):

@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 
 from sfumato.domain import Domain
-from sfumato.domain.domain import numeric
 from sfumato.domain.predicate import Predicate
 from sfumato.query.aggregates.bins import increasing, leaves, nested_bins, outermost_bins, rank_error
 from sfumato.query.aggregates.contract import (
@@ -55,9 +54,9 @@ class Extreme(NumericAggregate):
         rank = np.full(len(below), margin[:-1].max())
         places = np.array([np.searchsorted(row, at) for row, at in zip(cumulative, rank, strict=True)])
         deviation = np.sqrt(variance[np.clip(places, 0, bins.leaves - 1)])
-        value, over = (bins.values_at(cumulative, at, from_top=self.largest) for at in (rank, rank + deviation))
+        value, above = (bins.values_at(cumulative, at, from_top=self.largest) for at in (rank, rank + deviation))
         low, high = bins.ends(*outermost_bins(below, margin), from_top=self.largest)
-        error = np.abs(over - (high if self.largest else low)) / 2
+        error = np.abs(above - (high if self.largest else low)) / 2
         return Estimates(value, error, np.minimum(low, value), np.maximum(high, value))
 
     def expected(
@@ -71,12 +70,3 @@ class Extreme(NumericAggregate):
     ) -> ExpectedError:
         """A bound on the error of the rank."""
         return rank_error(name, noise, confidence, leaves(domain, self.of), 0.0)
-
-    def rows_hidden_by(self, noise: Additive, domain: Domain, confidence: Confidence) -> float:
-        """So many rows of rank."""
-        return self.expected("", noise, domain, confidence=confidence, rows=None).half_width
-
-    def largest_interval(self, domain: Domain) -> float:
-        """From bound to bound."""
-        attribute = numeric(domain, self.of)
-        return float(attribute.maximum - attribute.minimum)

@@ -63,14 +63,6 @@ class Iqr(NumericAggregate):
         one = self._quartiles[0].expected(name, noise, domain, confidence=_for_both(confidence), rows=rows)
         return replace(one, standard_error=2 * one.standard_error, half_width=2 * one.half_width)
 
-    def rows_hidden_by(self, noise: Additive, domain: Domain, confidence: Confidence) -> float:
-        """Return so many rows of rank."""
-        return self.expected("", noise, domain, confidence=confidence, rows=None).half_width
-
-    def largest_interval(self, domain: Domain) -> float:
-        """Return the distance of the bounds."""
-        return self._quartiles[0].largest_interval(domain)
-
     @property
     def _quartiles(self) -> tuple[Quantile, Quantile]:
         return Quantile(self.of, Fraction(1, 4)), Quantile(self.of, Fraction(3, 4))

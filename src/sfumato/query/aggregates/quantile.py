@@ -9,7 +9,6 @@ from functools import partial
 import numpy as np
 
 from sfumato.domain import Domain
-from sfumato.domain.domain import numeric
 from sfumato.domain.predicate import Predicate
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import plain
@@ -63,10 +62,12 @@ class Quantile(NumericAggregate):
         rank = share * np.maximum(cumulative[:, -1], 0)
         places = np.array([np.searchsorted(row, at) for row, at in zip(cumulative, rank, strict=True)])
         deviation = np.sqrt(variance[np.clip(places, 0, bins.leaves - 1)])
-        value, under, over = (bins.values_at(cumulative, rank + move) for move in (0 * rank, -deviation, deviation))
+        value, below_rank, above_rank = (
+            bins.values_at(cumulative, rank + move) for move in (0 * rank, -deviation, deviation)
+        )
         gap = below - share * below[:, -1:]
         low, high = bins.ends(*possible_bins(gap, confidence.interval_half_width(noise, variance)))
-        return Estimates(value, np.abs(over - under) / 2, np.minimum(low, value), np.maximum(high, value))
+        return Estimates(value, np.abs(above_rank - below_rank) / 2, np.minimum(low, value), np.maximum(high, value))
 
     def expected(
         self,
@@ -79,12 +80,3 @@ class Quantile(NumericAggregate):
     ) -> ExpectedError:
         """A bound on the error of the rank."""
         return rank_error(name, noise, confidence, leaves(domain, self.of), float(self.probability))
-
-    def rows_hidden_by(self, noise: Additive, domain: Domain, confidence: Confidence) -> float:
-        """So many rows of rank."""
-        return self.expected("", noise, domain, confidence=confidence, rows=None).half_width
-
-    def largest_interval(self, domain: Domain) -> float:
-        """From bound to bound."""
-        attribute = numeric(domain, self.of)
-        return float(attribute.maximum - attribute.minimum)

@@ -71,6 +71,10 @@ class Total(NumericAggregate):
         largest = max(abs(Fraction(attribute.minimum)), abs(Fraction(attribute.maximum)))
         return confidence.half_width(noise) / max(1, round(largest / unit))
 
+    def largest_interval(self, domain: Domain) -> float:  # noqa: ARG002
+        """Return infinity: the number of rows is not declared."""
+        return math.inf
+
     def notes(self, domain: Domain) -> tuple[str, ...]:
         """Values are clamped, and rounded."""
         unit = sum_unit(domain, self.of)
@@ -118,17 +122,12 @@ class Average(NumericAggregate):
     ) -> ExpectedError:
         """A bound over all tables with so many rows in a group: the noise is largest on a mean at a bound."""
         step = self.largest_interval(domain) / steps_between(domain, self.of, sum_unit(domain, self.of)) / (rows or 1)
-        found = step * math.sqrt(noise.variance), step * confidence.half_width(noise, 2)
-        return error_per_row(name, *found, rows, self.largest_interval(domain))
+        errors = step * math.sqrt(noise.variance), step * confidence.half_width(noise, 2)
+        return error_per_row(name, *errors, rows, self.largest_interval(domain))
 
     def rows_hidden_by(self, noise: Additive, domain: Domain, confidence: Confidence) -> float:
         """Of so many rows the interval reaches over half of the bounds to either side."""
         return confidence.half_width(noise, 2) / steps_between(domain, self.of, sum_unit(domain, self.of)) * 2
-
-    def largest_interval(self, domain: Domain) -> float:
-        """From bound to bound."""
-        attribute = numeric(domain, self.of)
-        return float(attribute.maximum - attribute.minimum)
 
     def on_released_tables(self, domain: Domain) -> LinearTerm:
         """Return the sum of the values divided by the number of rows with a value."""
@@ -172,8 +171,8 @@ def error_per_row(name: str, deviation: float, half: float, rows: int | None, la
 def _share(part: FloatArray, rest: FloatArray) -> FloatArray:
     """The quotient part / (part + rest), one half where there is nothing, always between 0 and 1."""
     part, rest = np.maximum(part, 0), np.maximum(rest, 0)
-    whole = part + rest
-    share: FloatArray = np.divide(part, whole, out=np.full(len(part), 0.5), where=whole > 0)
+    both = part + rest
+    share: FloatArray = np.divide(part, both, out=np.full(len(part), 0.5), where=both > 0)
     return share
 
 

@@ -81,10 +81,10 @@ class Variance(NumericAggregate):
         width = float(attribute.maximum - attribute.minimum)
         step = width**2 / steps_between(domain, self.of, square_unit(domain, self.of)) ** 2 / (rows or 1)
         # the gradient of (x z - y^2/4) / n^2 is at most 1/n long, at a variance of zero at a bound
-        found = step * math.sqrt(noise.variance), step * confidence.half_width(noise, 3) * 1.5
+        errors = step * math.sqrt(noise.variance), step * confidence.half_width(noise, 3) * 1.5
         if self.root:  # a root turns an error of its square into at most its root
-            found = math.sqrt(found[0]), math.sqrt(found[1])
-        return error_per_row(name, *found, rows, self.largest_interval(domain))
+            errors = math.sqrt(errors[0]), math.sqrt(errors[1])
+        return error_per_row(name, *errors, rows, self.largest_interval(domain))
 
     def rows_hidden_by(self, noise: Additive, domain: Domain, confidence: Confidence) -> float:
         """Of so many rows the interval reaches over half of what is possible to either side."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sfumato.domain import Categorical, Date, Integer
+from sfumato.domain import Categorical, Date, Integer, Real
 from sfumato.domain.derived import BetweenDates, Derived, FactOfUnit, FirstCase, OfUnit, SincePrevious
 from sfumato.domain.domain import Domain
 from sfumato.domain.expression import Clamp, DaysBetween, Labels, whole_number
@@ -23,6 +26,8 @@ from sfumato.domain.view import (
     AnyRow,
     Computed,
     Filter,
+    Join,
+    OverSource,
     PerUnit,
     Pick,
     RowCount,
@@ -62,13 +67,13 @@ def wanted(schema: Schema, table: SchemaTable, named: AbstractSet[str]) -> tuple
         table: whose columns they are.
         named: words of a statement, in lower case.
     """
-    found = {name for name in further_names(schema, table) if name.casefold() in named}
-    found |= {each.name for each in table.derived if each.drops}  # rows are left out whatever is asked
+    names = {name for name in further_names(schema, table) if name.casefold() in named}
+    names |= {each.name for each in table.derived if each.drops}  # rows are left out whatever is asked
     for each in reversed(table.derived):  # what is derived is computed of what stands before it
-        if each.name in found and isinstance(each.what, FirstCase):
+        if each.name in names and isinstance(each.what, FirstCase):
             words = {word for when, _ in each.what.cases for word in words_in(when)}
-            found |= {other.name for other in table.derived if other.name.casefold() in words}
-    return tuple(name for name in further_names(schema, table) if name in found)
+            names |= {other.name for other in table.derived if other.name.casefold() in words}
+    return tuple(name for name in further_names(schema, table) if name in names)
 
 
 def with_derived(schema: Schema, scan: Scan, called: Mapping[str, str]) -> View:
@@ -173,8 +178,8 @@ def _aggregate(fact: OfUnit, table: SchemaTable, view: View, called: Mapping[str
             return UnitSum(fact.column, fact.minimum, fact.maximum)
         case _:
             assert fact.column is not None
-            ordered = fact.how in (FactOfUnit.FIRST, FactOfUnit.LAST)
-            return Taken(_PICKS[fact.how], fact.column, (fact.by or fact.column) if ordered else None)
+            by_date = fact.how in (FactOfUnit.FIRST, FactOfUnit.LAST)
+            return Taken(_PICKS[fact.how], fact.column, (fact.by or fact.column) if by_date else None)
 
 
 def _condition(text: str, view: View, own: list[str], called: Mapping[str, str]) -> Predicate:
@@ -222,28 +227,12 @@ def open_schema(  # noqa: PLR0913  (keywords, each of which is one line of a cal
     create: bool = False,
     new_version: bool = False,
 ) -> SchemaVault:
-    """Open the tables of a schema for release, as :func:`sfumato.vault.schema_vault.open_schema` does.
+    """Open the tables of a schema for release, after a check of what the schema derives.
 
-    What the schema derives is looked at first, also where nothing asks for it.
-
-    Args:
-        tables: a folder of CSV or Parquet files called by the tables' names, or a mapping from these names to files and
-            frames.
-        schema: the accepted description, or the path of its YAML file.
-        ledger: database URL of the journal.  Without, the file beside the schema, with the ending ``.ledger``.
-        limit: the most that may ever be released of all tables together, for one unit.
-        dataset: name of the journal, where one ledger keeps several.
-        create: whether to make the ledger, with ``limit``, where there is none.
-        new_version: whether the tables are declared as the next version, in which every question is charged again.
-            Without it, tables that differ from the last version are refused.
+    Arguments and errors are those of :func:`sfumato.vault.schema_vault.open_schema`.
 
     Raises:
-        DomainError: the description is wrong, derives what cannot be computed, or is a draft that nobody accepted.
-        TableError: a table cannot be read, does not fit it, or its keys are none.
-        LedgerError: there is no ledger and none is to be made; or it cannot be opened, has another limit, or adds up
-            losses of another unit.
-        VersionError: the tables differ from the last version, and ``new_version`` is not set.
-        UnitError: earlier releases say of a table that its rows are somebody else's than this schema does.
+        DomainError: the schema also derives what cannot be computed.
     """
     if isinstance(schema, str | Path):
         ledger = beside(schema) if ledger is None else ledger
@@ -265,3 +254,80 @@ def words_of(select: Any) -> frozenset[str]:  # noqa: ANN401  (sqlglot's own)
     from sqlglot import exp
 
     return frozenset(node.name.casefold() for node in select.find_all(exp.Identifier))
+
+
+def has_declared_cells(view: View, name: str) -> bool:
+    """Whether the cells of an attribute are those that a schema declares, and not one for all that can be computed."""
+    match view:
+        case Join():
+            return any(has_declared_cells(part, name) for part in (view.left, view.right) if name in part.names)
+        case PerUnit():
+            return name in view.by and has_declared_cells(view.source, name)
+        case Computed() if name == view.name:
+            return False
+        case WithFacts() if name in view.facts.names:
+            return False
+        case OverSource():
+            return has_declared_cells(view.source, name)
+    return True
+
+
+@cache
+def mirrored() -> Mapping[Any, Any]:
+    """Comparisons, and what they are with their sides swapped."""
+    from sqlglot import exp
+
+    swapped = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.EQ: exp.EQ, exp.NEQ: exp.NEQ}
+    return swapped | {other: kind for kind, other in swapped.items()}
+
+
+def is_number(node: Any) -> bool:  # noqa: ANN401  (sqlglot's own)
+    """Whether a node is a number that is written down."""
+    from sqlglot import exp
+
+    inner = node.this if isinstance(node, exp.Neg) else node
+    return isinstance(inner, exp.Literal) and not inner.is_string
+
+
+def cut_at(kind: Any, at: Fraction, attribute: Integer | Real, name: str) -> tuple[Any, str, Integer | Real | None]:  # noqa: ANN401
+    """A comparison that cells decide, the number that it compares with, and the attribute with these cells.
+
+    Real numbers are doubles: above 1000 are those from the next double on.  Which of them equal a number no cell tells,
+    as cells have an extent.
+
+    Args:
+        kind: of comparison, the number standing at its right.
+        at: the number.
+        attribute: with one cell.
+        name: of what is compared.
+
+    Returns:
+        None in place of the attribute where all of its numbers are on one side, or no cell decides.
+    """
+    if isinstance(attribute, Integer):
+        return _whole(kind, at, attribute, name)
+    from sqlglot import exp
+
+    low, high = attribute.edges
+    if kind in (exp.EQ, exp.NEQ) or abs(at) > sys.float_info.max:
+        return kind, str(at), None
+    start = float(at)
+    if kind in (exp.GT, exp.LTE):
+        start, kind = math.nextafter(start, math.inf), {exp.GT: exp.GTE, exp.LTE: exp.LT}[kind]
+    if not low < start <= high:
+        return kind, repr(start), None
+    end = high if start < high else math.nextafter(high, math.inf)
+    return kind, repr(start), replace(attribute, name=f"{name} from {start!r}", edges=(low, start, end))
+
+
+def _whole(kind: Any, at: Fraction, attribute: Integer, name: str) -> tuple[Any, str, Integer | None]:  # noqa: ANN401
+    from sqlglot import exp
+
+    after, first = math.floor(at) + 1, math.ceil(at)
+    starts = {first, after} if kind in (exp.EQ, exp.NEQ) else {after} if kind in (exp.GT, exp.LTE) else {first}
+    within = sorted(each for each in starts if attribute.minimum < each <= attribute.maximum)
+    literal = str(at.numerator) if at.denominator == 1 else repr(float(at))
+    if not within:
+        return kind, literal, None
+    called = f"{name} from {' and '.join(map(str, within))}"
+    return kind, literal, replace(attribute, name=called, edges=(attribute.minimum, *within))

@@ -1,19 +1,39 @@
-"""FROM with its joins: tables of a schema, and statements of one row a unit, whose rows meet by keys or by the unit."""
+"""FROM with its joins: tables of a schema, and statements of one row per unit, joined by keys or by the unit.
+
+A statement of one row per unit is SELECT unit, keys, aggregates FROM ... GROUP BY unit, keys.
+"""
 
 # ruff: noqa: S608 - messages show statements, and none is ever sent to an engine
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
 from sfumato.arguments import listed
+from sfumato.domain import Integer, Real
 from sfumato.domain.table_schema import Schema, SchemaTable
-from sfumato.domain.view import Join, KeyColumn, OfUnits, PerUnit, Scan
+from sfumato.domain.unit import Unit
+from sfumato.domain.view import (
+    AnyRow,
+    Join,
+    KeyColumn,
+    OfUnits,
+    PerUnit,
+    Pick,
+    RowCount,
+    Scan,
+    Taken,
+    UnitAggregate,
+    UnitSum,
+    one_row_bounds,
+)
 from sfumato.query.statements.derived_columns import further_names, wanted, with_derived, words_in, words_of
 from sfumato.query.statements.sql_condition import refuse
-from sfumato.query.statements.unit_rows import Inner, Part, UnitRows, built
+from sfumato.query.statements.unit_rows import Part, UnitRows, built, clamp_parts, is_value
 
 _OUTSIDE = {"limit": "LIMIT", "order": "ORDER BY", "distinct": "DISTINCT", "having": "HAVING", "offset": "OFFSET"}
 _CLAUSES = {"expressions", "from_", "joins", "where", "group"}
@@ -43,52 +63,74 @@ def unit_rows(
     text: str,
     select: Any,  # noqa: ANN401  (sqlglot's own)
     schema: Schema,
-    inner: Inner,
-    *,
     known: Mapping[str, Part] | None = None,
 ) -> UnitRows:
-    """The rows that FROM and its joins have, those of WITH before them.
+    """Return the rows that FROM and its joins have.
+
+    Args:
+        text: the statement.
+        select: as it was parsed.
+        schema: the public description of the tables.
+        known: statements of one row per unit that WITH names outside.
 
     Raises:
         QueryError: what could let rows of two units meet, or is no table.
     """
-    from sqlglot import exp
-
-    known = dict(known or {})
-    together = select.args.get("with_")
-    for each in [] if together is None else together.expressions:
-        if together.args.get("recursive") or not isinstance(each.this, exp.Select):
-            raise refuse(text, each, "WITH names statements of one row a unit")
-        if each.alias.casefold() in known or _table(schema, each.alias) is not None:
-            raise refuse(text, each, f"there is a table {each.alias} already")
-        known[each.alias.casefold()] = inner(text, each.this, schema, known, each.alias)
+    known = _with_named(text, select.args.get("with_"), schema, known or {})
     source = select.args.get("from_")
     if source is None:
         raise refuse(text, select, "say FROM which table")
     joins = select.args.get("joins") or []
     nodes = [source.this, *(join.this for join in joins)]
-    drafts = [_drafted(text, node, schema, known, inner) for node in nodes]
+    drafts = [_drafted(text, node, schema, known) for node in nodes]
     if len({part.alias.casefold() for part in drafts}) != len(drafts):
         raise refuse(text, source, "two tables have one name; give one of them another by AS")
-    words = words_of(select)
-    whole = any(isinstance(item, exp.Star) for item in select.expressions)
-    further = [_further(schema, part, words, whole=whole) for part in drafts]
-    taken: dict[str, int] = {}
-    for part, more in zip(drafts, further, strict=True):
-        for name in (*part.view.names, *more):
-            taken[name.casefold()] = taken.get(name.casefold(), 0) + 1
-    parts = [
-        built(text, node, partial(_named_apart, schema, part, more, taken))
-        for node, part, more in zip(nodes, drafts, further, strict=True)
-    ]
+    parts = _named_apart(text, select, schema, nodes, drafts)
     if not parts[0].view.private:
         raise refuse(
             text, source.this, f"begin FROM a private table: a public row belongs to no unit{_swap(joins, parts)}"
         )
-    rows = UnitRows(text, schema, parts[:1], parts[0].view, known, inner)
+    rows = UnitRows(text, schema, parts[:1], parts[0].view, known)
     for join, part in zip(joins, parts[1:], strict=True):
         _join(rows, join, part)
     return rows
+
+
+def _with_named(text: str, clause: Any, schema: Schema, known: Mapping[str, Part]) -> dict[str, Part]:  # noqa: ANN401
+    """Return the statements that WITH names, next to those that are known."""
+    from sqlglot import exp
+
+    named = dict(known)
+    for each in [] if clause is None else clause.expressions:
+        if clause.args.get("recursive") or not isinstance(each.this, exp.Select):
+            raise refuse(text, each, "WITH names statements of one row a unit")
+        if each.alias.casefold() in named or _table(schema, each.alias) is not None:
+            raise refuse(text, each, f"there is a table {each.alias} already")
+        named[each.alias.casefold()] = per_unit(text, each.this, schema, named, each.alias)
+    return named
+
+
+def _named_apart(
+    text: str,
+    select: Any,  # noqa: ANN401
+    schema: Schema,
+    nodes: Sequence[Any],
+    drafts: Sequence[Part],
+) -> list[Part]:
+    """Return the parts of FROM with their derived columns; a name that several parts have begins with its table."""
+    from sqlglot import exp
+
+    words = words_of(select)
+    every_column = any(isinstance(item, exp.Star) for item in select.expressions)
+    further = [_further(schema, part, words, every_column=every_column) for part in drafts]
+    columns = (
+        name.casefold() for part, more in zip(drafts, further, strict=True) for name in (*part.view.names, *more)
+    )
+    uses = Counter(columns)
+    return [
+        built(text, node, partial(_renamed, schema, part, more, uses))
+        for node, part, more in zip(nodes, drafts, further, strict=True)
+    ]
 
 
 def _swap(joins: Sequence[Any], parts: Sequence[Part]) -> str:
@@ -99,14 +141,14 @@ def _swap(joins: Sequence[Any], parts: Sequence[Part]) -> str:
     return f"; swap the tables: {parts[1].alias} {'LEFT ' if side else ''}JOIN {parts[0].alias}"
 
 
-def _drafted(text: str, node: Any, schema: Schema, known: Mapping[str, Part], inner: Inner) -> Part:  # noqa: ANN401
+def _drafted(text: str, node: Any, schema: Schema, known: Mapping[str, Part]) -> Part:  # noqa: ANN401
     """A table or statement under the name that it is given, before it is told apart from others."""
     from sqlglot import exp
 
     if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Select):
         if not node.alias:
             raise refuse(text, node, "name a SELECT in FROM by AS")
-        return inner(text, node.this, schema, known, node.alias)
+        return per_unit(text, node.this, schema, known, node.alias)
     extra = [name for name, value in node.args.items() if value and name not in ("this", "alias")]
     if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier) or extra:
         raise refuse(text, node, "FROM takes tables of the schema, and statements of one row a unit")
@@ -130,23 +172,23 @@ def _table(schema: Schema, name: str) -> SchemaTable | None:
     return next((each for each in schema if each.name.casefold() == name.casefold()), None)
 
 
-def _further(schema: Schema, part: Part, words: frozenset[str], *, whole: bool) -> tuple[str, ...]:
+def _further(schema: Schema, part: Part, words: frozenset[str], *, every_column: bool) -> tuple[str, ...]:
     """The derived columns and facts of a table that a statement names, or its bounds; all of them under ``*``."""
     if part.table is None or not isinstance(part.view, Scan):
         return ()
-    if whole:
+    if every_column:
         return further_names(schema, part.table)
     per = () if part.bounds is None else part.bounds.per
     bounded = {word for bound in per for name in bound.by for word in words_in(name)}
     return wanted(schema, part.table, words | bounded)
 
 
-def _named_apart(schema: Schema, part: Part, further: Sequence[str], taken: Mapping[str, int]) -> Part:
-    """Attributes that several tables have under one name are called by the table's name and theirs."""
+def _renamed(schema: Schema, part: Part, further: Sequence[str], uses: Mapping[str, int]) -> Part:
+    """Return a part in which a name that several parts have begins with the table's name."""
     if not isinstance(part.view, Scan):
         return part
     called = {
-        name: f"{part.alias}.{name}" if taken[name.casefold()] > 1 else name for name in (*part.view.names, *further)
+        name: f"{part.alias}.{name}" if uses[name.casefold()] > 1 else name for name in (*part.view.names, *further)
     }
     scan = Scan(part.view.table, part.alias, tuple(called[name] for name in part.view.names))
     view = with_derived(schema, scan, called)
@@ -189,12 +231,12 @@ def _refuse_side(rows: UnitRows, join: Any, part: Part, side: str) -> None:  # n
     if side == "LEFT":
         return
     if not part.view.private:
-        told = f"{side} JOIN keeps every row of {part.alias}, and a public row belongs to no unit"
-        raise refuse(rows.text, join.this, f"{told}; write JOIN or LEFT JOIN")
+        advice = f"{side} JOIN keeps every row of {part.alias}, and a public row belongs to no unit"
+        raise refuse(rows.text, join.this, f"{advice}; write JOIN or LEFT JOIN")
     before = rows.parts[0].alias if len(rows.parts) == 1 else "..."
-    told = f"{part.alias} LEFT JOIN {before}"
-    told = f"swap the tables: {told}" if side == "RIGHT" else f"ask {before} LEFT JOIN {part.alias}, and {told}"
-    raise refuse(rows.text, join.this, f"{side} JOIN is no part of the grammar; {told}")
+    advice = f"{part.alias} LEFT JOIN {before}"
+    advice = f"swap the tables: {advice}" if side == "RIGHT" else f"ask {before} LEFT JOIN {part.alias}, and {advice}"
+    raise refuse(rows.text, join.this, f"{side} JOIN is no part of the grammar; {advice}")
 
 
 def _met_once(part: Part, keys: Sequence[KeyColumn], *, by_unit: bool, units: str | None) -> bool:
@@ -223,7 +265,7 @@ def _pairs(rows: UnitRows, join: Any, part: Part) -> tuple[list[tuple[int, int]]
         if ends[0].table.casefold() == part.alias.casefold():
             ends = (ends[1], ends[0])
         equal.append((each, *ends))
-    alone = UnitRows(rows.text, rows.schema, [part], part.view, {}, rows.inner)
+    alone = UnitRows(rows.text, rows.schema, [part], part.view, {})
     pairs, by_unit = [], False
     for node, left, right in equal:
         if rows.is_unit(left) and alone.is_unit(right):
@@ -267,7 +309,7 @@ def _of_units(rows: UnitRows, node: Any, *, without: bool) -> None:  # noqa: ANN
         raise refuse(text, node, "units without rows are known where a table lists all: declare unit.table")
     select = node.args["query"].this
     refuse_inside(text, select)
-    inner = unit_rows(text, select, schema, rows.inner, known=rows.known)
+    inner = unit_rows(text, select, schema, rows.known)
     items = select.expressions
     if len(items) != 1 or not inner.is_unit(items[0]) or select.args.get("group") is not None:
         raise refuse(text, node, f"after IN stands SELECT {schema.id} FROM ...")
@@ -289,3 +331,159 @@ def _conjuncts(node: Any) -> Iterator[Any]:  # noqa: ANN401
             waiting.append(part.this)
         else:
             yield part
+
+
+def per_unit(text: str, select: Any, schema: Schema, known: Mapping[str, Part], alias: str) -> Part:  # noqa: ANN401
+    """A statement of one row a unit, as FROM has it.
+
+    Raises:
+        QueryError: what looks at rows of other units, or no such statement.
+    """
+    from sqlglot import exp
+
+    refuse_inside(text, select)
+    rows = unit_rows(text, select, schema, known)
+    where = of_units(rows, None if select.args.get("where") is None else select.args["where"].this)
+    if where is not None:
+        rows.filter(where)
+    group = select.args.get("group")
+    keys = [] if group is None else list(group.expressions)
+    if not any(rows.is_unit(key) for key in keys):
+        raise refuse(text, group or select, f"a SELECT in FROM groups by the unit, {schema.id}")
+    named = {each.alias.casefold(): each.this for each in select.expressions if isinstance(each, exp.Alias)}
+    by = tuple(_key(rows, key, named) for key in keys if not rows.is_unit(key))
+    called: dict[str, str] = {}
+    unit, values = schema.id, []
+    for item in select.expressions:
+        node, name = (item.this, item.alias) if isinstance(item, exp.Alias) else (item, "")
+        if rows.is_unit(node):
+            unit = name or node.name
+        elif _is_key(rows, node, name, by):
+            if name and isinstance(node, exp.Column) and rows.has(node):
+                called[name.casefold()] = rows.attribute(node)
+        else:
+            if not name:
+                raise refuse(text, node, "name what is computed of a unit, by AS")
+            values.append((name, _aggregate(rows, node)))
+    if not values and not by:
+        values.append(("rows", RowCount(_most(rows, None))))
+    view = built(text, select, lambda: PerUnit(rows.view, by, tuple(values)))
+    named_again = {attribute.casefold() for attribute in called.values()}
+    names = {name.casefold(): name for name in view.names if name.casefold() not in named_again} | called
+    loose = Unit(schema.id, rows=_most(rows, None), schema=schema.name)
+    return Part(alias, view, names, {}, unit, None, one_row_bounds(loose, view))
+
+
+def _key(rows: UnitRows, node: Any, named: Mapping[str, Any]) -> str:  # noqa: ANN401
+    """The attribute that a key is, computed where it is a period, a level or an expression."""
+    from sqlglot import exp
+
+    name = node.name if isinstance(node, exp.Column) else node.sql(dialect="duckdb")
+    plain = isinstance(node, exp.Column)
+    if plain and not node.table and not rows.has(node) and node.name.casefold() in named:
+        node = named[node.name.casefold()]
+    elif not plain:
+        name = next((alias for alias, each in named.items() if each == node), name)
+    if isinstance(node, exp.Column):
+        return rows.attribute(node)
+    if is_value(node):
+        return str(rows.computed(node, name).name)
+    labels = rows.labels(node)
+    if labels is None:
+        raise refuse(rows.text, node, "a key is an attribute, a period of a date, or CASE WHEN condition THEN ... END")
+    return rows.add(node, name, labels)
+
+
+def _is_key(rows: UnitRows, node: Any, name: str, by: tuple[str, ...]) -> bool:  # noqa: ANN401
+    """Whether a selected node is one of the keys."""
+    from sqlglot import exp
+
+    if isinstance(node, exp.Column) and rows.has(node):
+        attribute = rows.attribute(node)
+        if attribute not in by:
+            raise refuse(rows.text, node, "a plain attribute in SELECT also stands in GROUP BY")
+        return True
+    held = {each.casefold() for each in by}
+    return (name or node.name).casefold() in held or node.sql(dialect="duckdb").casefold() in held
+
+
+def _aggregate(rows: UnitRows, node: Any) -> UnitAggregate:  # noqa: ANN401, C901 - one case an aggregate
+    from sqlglot import exp
+
+    ends: dict[str, Fraction] = {}
+    inner = node
+    while isinstance(inner, exp.Least | exp.Greatest):
+        inner, end = clamp_parts(rows.text, inner)
+        ends = end | ends
+    match inner:
+        case exp.Count():
+            return _count(rows, inner, ends)
+        case exp.Sum():
+            return _sum(rows, inner, ends)
+        case _ if ends:
+            raise refuse(rows.text, node, "LEAST and GREATEST bound COUNT and SUM of a unit; bound others outside")
+        case exp.Min() | exp.Max():
+            pick = Pick.LEAST if isinstance(inner, exp.Min) else Pick.GREATEST
+            return Taken(pick, _attribute(rows, inner.this))
+        case exp.LogicalOr(this=where):
+            return AnyRow(rows.condition(where))
+        case exp.First(this=exp.Order() as order) | exp.Last(this=exp.Order() as order):
+            if len(order.expressions) != 1 or order.expressions[0].args.get("desc"):
+                raise refuse(rows.text, order, "FIRST and LAST are by one date, ascending")
+            pick = Pick.FIRST if isinstance(inner, exp.First) else Pick.LAST
+            return Taken(pick, _attribute(rows, order.this), _attribute(rows, order.expressions[0].this))
+        case exp.Window():
+            raise refuse(rows.text, node, "a window looks at rows of other units")
+        case exp.Query() | exp.Subquery():
+            raise refuse(rows.text, node, "a SELECT inside an expression looks at rows of other units")
+        case _:
+            raise refuse(
+                rows.text, node, "of a unit ask COUNT, SUM, MIN, MAX, BOOL_OR, or FIRST or LAST(x ORDER BY date)"
+            )
+
+
+def _attribute(rows: UnitRows, node: Any) -> str:  # noqa: ANN401
+    """The attribute that is aggregated, computed where it is an expression."""
+    from sqlglot import exp
+
+    if isinstance(node, exp.Distinct):
+        raise refuse(rows.text, node, "distinct values of a unit are no part of the grammar")
+    return str(rows.computed(node, None).name) if is_value(node) else rows.attribute(node)
+
+
+def _count(rows: UnitRows, node: Any, ends: Mapping[str, Fraction]) -> RowCount:  # noqa: ANN401
+    from sqlglot import exp
+
+    if ends.get("low", 0) > 0 or ends.get("high", Fraction(1)).denominator != 1 or node.expressions:
+        raise refuse(rows.text, node, "a number of rows lies between 0 and a whole number")
+    of: str | int | None = None
+    if isinstance(node.this, exp.Column) and not rows.has(node.this):
+        of = rows.key(node.this)
+        if of is None and rows.is_unit(node.this):
+            raise refuse(rows.text, node, "count a key or an attribute of the joined table")
+        if of is None:
+            rows.attribute(node.this)  # refuses
+    elif not isinstance(node.this, exp.Star | exp.Literal):  # COUNT(1) counts rows, as COUNT(*) does
+        of = _attribute(rows, node.this)
+    most = int(ends["high"]) if "high" in ends else _most(rows, node.this)
+    return built(rows.text, node, lambda: RowCount(most, of))
+
+
+def _most(rows: UnitRows, node: Any) -> int:  # noqa: ANN401
+    """The bound on rows that the counted table declares, or the largest of all of them."""
+    from sqlglot import exp
+
+    named = node.table.casefold() if isinstance(node, exp.Column) else ""
+    bounds = {part.alias.casefold(): part.bounds.rows for part in rows.parts if part.bounds is not None}
+    return bounds.get(named, max(bounds.values()))
+
+
+def _sum(rows: UnitRows, node: Any, ends: Mapping[str, Fraction]) -> UnitSum:  # noqa: ANN401
+    name = _attribute(rows, node.this)
+    attribute = rows.view.domain[name]
+    low = ends.get("low")
+    if low is None and isinstance(attribute, Integer | Real) and attribute.minimum >= 0:
+        low = Fraction(0)
+    if low is None or "high" not in ends:
+        raise refuse(rows.text, node, f"say its bounds: LEAST(GREATEST({node.sql(dialect='duckdb')}, 0), 900)")
+    return built(rows.text, node, lambda: UnitSum(name, low, ends["high"]))

@@ -6,9 +6,9 @@ GROUP BY, and the attributes of WHERE, may be levels of declared hierarchies, as
 
 Aggregates: COUNT(*), COUNT(a), COUNT(DISTINCT id of the unit), the functions of :data:`sfumato.query.aggregates.FORMS`,
 PERCENTILE_CONT(p) WITHIN GROUP (ORDER BY a).  WHERE: comparisons of declared attributes with literals,
-IN, BETWEEN, IS NULL, AND, OR, NOT.  Names that are not quoted are found in any case.  Everything that is not
-listed is refused by construction: the tree that sqlglot parses is matched node by node, and nothing is ever sent
-to an engine.  There is no expression whose failure could depend on data.
+IN, BETWEEN, IS NULL, AND, OR, NOT.  Unquoted names match in any case.  Everything else is refused by construction: the
+reader matches the tree of sqlglot node by node, and an engine never receives a statement.  No expression can fail
+because of the data.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from sfumato.query.statements.sql_condition import (
     parsed,
     refuse,
     refuse_clause,
+    written_arguments,
 )
 
 _NUMBERS = {form.function: form for form in FORMS if form.takes is Takes.NUMBER}
@@ -62,58 +63,65 @@ def _parse(text: str, domain: Domain, groupable_undeclared: tuple[str, ...]) -> 
     if not isinstance(select, exp.Select):
         raise QueryError(f"{Place(1, 1)}: ask one SELECT statement", culprit=Place(1, 1))
     try:
-        return _Reader(text, domain, _Columns(text, domain, groupable_undeclared)).query(select)
+        return _SelectReader(text, domain, groupable_undeclared).query(select)
     except RecursionError:
         raise QueryError(f"{Place(1, 1)}: this is nested too deeply", culprit=Place(1, 1)) from None
 
 
 def read_select(text: str, select: Any, domain: Domain) -> Query:  # noqa: ANN401  (sqlglot's own)
-    """What a parsed SELECT asks of the attributes of a domain; places in refusals are those of ``text``.
+    """Read a parsed SELECT over the attributes of a domain; places in refusals are those of ``text``.
 
     Raises:
         QueryError: anything outside the subset.
     """
-    return _Reader(text, domain, _Columns(text, domain, ())).query(select)
+    return _SelectReader(text, domain, ()).query(select)
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _SelectReader:
+    """A reader of one parsed statement."""
+
     text: str
     domain: Domain
-    read: _Columns
+    groupable_undeclared: tuple[str, ...]
 
     def query(self, select: Any) -> Query:  # noqa: ANN401  (sqlglot's own)
+        """Return the query that a SELECT asks.
+
+        Raises:
+            QueryError: anything outside the subset.
+        """
         for clause, value in select.args.items():
             if value and clause not in _CLAUSES:
                 raise refuse_clause(self.text, clause, value)
-        self._source(select)
+        self._refuse_source(select)
         by = self._groups(select.args.get("group"))
         where = select.args.get("where")
         predicate = None if where is None else condition(self.text, where.this, self.domain).true
         aggregates, names = self._columns(select.expressions, by)
-        found = tuple(name for name in by if name in self.read.groupable_undeclared and name not in self.domain)
-        if found:
+        undeclared = tuple(name for name in by if name not in self.domain and name in self.groupable_undeclared)
+        if undeclared:
             aggregates = [self._of_units(aggregate, select) for aggregate in aggregates]
         try:
             return Query(
                 tuple(aggregates),
-                by=tuple(name for name in by if name not in found),
+                by=tuple(name for name in by if name not in undeclared),
                 where=predicate,
-                data_dependent_groups=found,
+                data_dependent_groups=undeclared,
                 names=tuple(names),
             ).check(self.domain)
         except SfumatoError as error:
             raise refuse(self.text, select, str(error)) from None
 
     def _of_units(self, aggregate: Aggregate, select: Any) -> Aggregate:  # noqa: ANN401
-        """By values found in the data units are counted, which are the rows where no column names units."""
+        """Return the count of units by values found in the data; without a column of units every row is a unit."""
         unit = self.domain.unit.column
         if aggregate == Distinct() or (unit is None and aggregate == Count()):
             return Distinct()
-        ask = "COUNT(*)" if unit is None else f"COUNT(DISTINCT {unit})"
-        raise refuse(self.text, select, f"by values found in the data only units can be counted: ask {ask}")
+        function = "COUNT(*)" if unit is None else f"COUNT(DISTINCT {unit})"
+        raise refuse(self.text, select, f"by values found in the data only units can be counted: ask {function}")
 
-    def _source(self, select: Any) -> None:  # noqa: ANN401
+    def _refuse_source(self, select: Any) -> None:  # noqa: ANN401
         from sqlglot import exp
 
         source = select.args.get("from_")
@@ -129,7 +137,7 @@ class _Reader:
             return ()
         if any(value for name, value in group.args.items() if name != "expressions"):
             raise refuse(self.text, group, "group by attributes only")
-        names = tuple(self.read.group(column) for column in group.expressions)
+        names = tuple(map(self._group, group.expressions))
         if len(set(names)) != len(names):
             raise refuse(self.text, group, "an attribute stands twice in GROUP BY")
         return names
@@ -145,10 +153,10 @@ class _Reader:
                 _form(node) is None and level_of(self.text, node, self.domain) is not None
             )
             if grouped:
-                if self.read.group(node) not in by:
+                if self._group(node) not in by:
                     raise refuse(self.text, node, "a plain attribute in SELECT also stands in GROUP BY")
                 continue
-            aggregate = self.read.aggregate(node)
+            aggregate = self._aggregate(node)
             aggregates.append(aggregate)
             names.append(name or str(aggregate))
         if not aggregates:
@@ -157,55 +165,34 @@ class _Reader:
             raise refuse(self.text, columns[0], "two columns have one name; give one of them another by AS")
         return aggregates, names
 
+    def _group(self, column: Any) -> str:  # noqa: ANN401
+        """Return the attribute, the level of its hierarchy, or the undeclared column that a node groups by."""
+        return level_of(self.text, column, self.domain) or self._attribute(column, self.groupable_undeclared)
 
-@dataclass(frozen=True)
-class _Columns:
-    """Reads the columns of one statement."""
-
-    text: str
-    domain: Domain
-    groupable_undeclared: tuple[str, ...]
-
-    def group(self, column: Any) -> str:  # noqa: ANN401
-        """What a node groups by: an attribute, a level of its hierarchy, or a column whose values are discovered.
-
-        Raises:
-            QueryError: none of them.
-        """
-        return level_of(self.text, column, self.domain) or self.attribute(column, undeclared=True)
-
-    def attribute(self, column: Any, *, undeclared: bool = False) -> str:  # noqa: ANN401
-        """The attribute that a node names; with ``undeclared``, also a column whose values may be discovered.
-
-        Raises:
-            QueryError: an expression, or no attribute.
-        """
-        name = name_of(column, (*self.domain.names, *(self.groupable_undeclared if undeclared else ())))
+    def _attribute(self, column: Any, undeclared: tuple[str, ...] = ()) -> str:  # noqa: ANN401
+        """Return the attribute that a node names, or one of the ``undeclared`` columns."""
+        name = name_of(column, (*self.domain.names, *undeclared))
         if name is None:
             raise refuse(self.text, column, "name an attribute; expressions are not part of the subset")
-        if name in self.domain or (undeclared and name in self.groupable_undeclared):
-            return name
-        try:
-            self.domain.index(name)
-        except DomainError as error:
-            raise refuse(self.text, column, str(error)) from None
+        if name not in self.domain and name not in undeclared:
+            try:
+                self.domain.index(name)
+            except DomainError as error:
+                raise refuse(self.text, column, str(error)) from None
         return name
 
-    def aggregate(self, node: Any) -> Aggregate:  # noqa: ANN401
-        """The aggregate that a node asks for.
-
-        Raises:
-            QueryError: none of the subset.
-        """
+    def _aggregate(self, node: Any) -> Aggregate:  # noqa: ANN401
         from sqlglot import exp
 
         match node:
             case exp.Count():
                 return self._count(node)
-            case exp.WithinGroup(this=exp.PercentileCont(this=share), expression=exp.Order(expressions=[ordered])):
-                if ordered.args.get("desc"):
-                    raise refuse(self.text, ordered, "order ascending")
-                return self._of_number(node, _NUMBERS["QUANTILE"], [ordered.this, share])
+            case exp.WithinGroup(
+                this=exp.PercentileCont(this=share, expression=None), expression=exp.Order(expressions=[key])
+            ):
+                if key.args.get("desc"):
+                    raise refuse(self.text, key, "order ascending")
+                return self._of_number(node, _NUMBERS["QUANTILE"], [key.this, share])
             case exp.Variance() | exp.Stddev() | exp.StddevSamp():
                 raise refuse(self.text, node, "write VAR_POP or STDDEV_POP: the sample's own size is not known exactly")
         form = _form(node)
@@ -231,17 +218,20 @@ class _Columns:
                     )
                 return Distinct()
             case exp.Column():
-                return Count(self.attribute(node.this))
+                return Count(self._attribute(node.this))
             case _:
                 raise refuse(self.text, node, "count *, an attribute, or DISTINCT the id of the unit of privacy")
 
     def _of_number(self, node: Any, form: AggregateForm, given: Sequence[Any]) -> Aggregate:  # noqa: ANN401
         """Build an aggregate of a numeric attribute, which is given first; its parameters follow."""
-        if len(given) != 1 + len(form.parameters):
+        from sqlglot import exp
+
+        dropped = isinstance(node, exp.Quantile) and written_arguments(self.text, node) != len(given)
+        if len(given) != 1 + len(form.parameters) or dropped:
             takes = " and ".join(["one attribute", *(f"a {name}" for name in form.parameters)])
             raise refuse(self.text, node, f"{form.function} takes {takes} and nothing else")
         column, *shares = given
-        name, numbers = self.attribute(column), [number(self.text, share) for share in shares]
+        name, numbers = self._attribute(column), [number(self.text, share) for share in shares]
         try:
             numeric(self.domain, name)
         except QueryError as error:

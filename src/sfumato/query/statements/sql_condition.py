@@ -69,9 +69,21 @@ def refuse_clause(text: str, clause: str, node: Any) -> QueryError:  # noqa: ANN
     return QueryError(f"{place}: {reason}", culprit=place)
 
 
+def written_arguments(text: str, node: Any) -> int:  # noqa: ANN401
+    """Count the arguments that a call writes, from its first column on: the parser drops some of them."""
+    from sqlglot import TokenType, tokenize
+
+    start, depth, arguments = _start(node), 0, 1
+    for token in tokenize(text, read="duckdb"):
+        if token.start >= start and depth >= 0:
+            depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+            arguments += depth == 0 and token.token_type is TokenType.COMMA
+    return arguments
+
+
 def unclosed(text: str) -> Place:
     """Where the first quote or comment opens that is not closed; the start, where all are."""
-    opened = (found.start() for found in _QUOTED.finditer(text) if found["open"])
+    opened = (match.start() for match in _QUOTED.finditer(text) if match["open"])
     return _at(text, next(opened, 0))
 
 
@@ -170,8 +182,10 @@ def _map_of(text: str, node: Any, domain: Domain) -> str:  # noqa: ANN401  (sqlg
     if node.args.get("zone"):
         raise refuse(text, node, "the domain says in which zone the clock is read")
     try:
-        asked = part.name.lower()
-        return domain.grouping(f"{known_part(attribute.by, asked) if extracts else known_period(asked)}({name})").name
+        part_name = part.name.lower()
+        return domain.grouping(
+            f"{known_part(attribute.by, part_name) if extracts else known_period(part_name)}({name})"
+        ).name
     except SfumatoError as error:
         raise refuse(text, node, str(error)) from None
 
@@ -257,10 +271,10 @@ def number(text: str, node: Any) -> Fraction:  # noqa: ANN401
     Raises:
         QueryError: it is something else.
     """
-    found = literal(text, node)
-    if isinstance(found, bool) or not isinstance(found, Fraction):
+    value = literal(text, node)
+    if isinstance(value, bool) or not isinstance(value, Fraction):
         raise refuse(text, node, "a number stands here")
-    return found
+    return value
 
 
 def literal(text: str, node: Any) -> Literal:  # noqa: ANN401
@@ -329,9 +343,9 @@ def _comparison(text: str, node: Any, domain: Domain) -> Condition:  # noqa: ANN
 
 def _compared(text: str, column: Any, how: Comparison, value: Any, domain: Domain) -> Condition:  # noqa: ANN401
     name = _column(text, column, domain)
-    wanted = literal(text, value)
+    constant = literal(text, value)
     at = column if name not in domain and level_of(text, column, domain) is None else value
-    return _checked(text, at, lambda: compare(domain, name, how, wanted))
+    return _checked(text, at, lambda: compare(domain, name, how, constant))
 
 
 def _among(text: str, column: Any, listed: Sequence[Any], domain: Domain) -> Condition:  # noqa: ANN401
@@ -360,7 +374,7 @@ def _column(text: str, column: Any, domain: Domain) -> str:  # noqa: ANN401
 
 def _checked(text: str, node: Any, build: Any) -> Condition:  # noqa: ANN401
     try:
-        found: Condition = build()
+        built_condition: Condition = build()
     except SfumatoError as error:
         raise refuse(text, node, str(error)) from None
-    return found
+    return built_condition

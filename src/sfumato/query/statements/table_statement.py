@@ -23,8 +23,7 @@ from sfumato.query.aggregates import Count, Distinct
 from sfumato.query.answer_ordering import Ordering, read_ordering
 from sfumato.query.plan import plan
 from sfumato.query.question import Query
-from sfumato.query.statements.from_clause import of_units, refuse_inside, unit_rows
-from sfumato.query.statements.per_unit import per_unit
+from sfumato.query.statements.from_clause import of_units, per_unit, refuse_inside, unit_rows
 from sfumato.query.statements.select_statement import read_select
 from sfumato.query.statements.sql_condition import Place, parsed, refuse, refuse_clause
 from sfumato.query.statements.unit_rows import UnitRows, bounds_of, is_value, labels_of
@@ -84,21 +83,21 @@ def _read(text: str, select: Any, schema: Schema, bounds: Unit | None) -> TableS
     for clause, value in select.args.items():
         if value and clause not in _CLAUSES:
             raise refuse_clause(text, clause, value)
-    rows = unit_rows(text, select, schema, per_unit)
+    rows = unit_rows(text, select, schema)
     where = of_units(rows, None if select.args.get("where") is None else select.args["where"].this)
     items, by = _items(rows, select)
-    asked = exp.Select(expressions=items, from_=exp.From(this=exp.to_table("view")))
+    lowered = exp.Select(expressions=items, from_=exp.From(this=exp.to_table("view")))
     if where is not None:
-        asked.set("where", exp.Where(this=rows.lowered(where)))
+        lowered.set("where", exp.Where(this=rows.lowered(where)))
     if by:
-        asked.set("group", exp.Group(expressions=by))
+        lowered.set("group", exp.Group(expressions=by))
     unit = bounds or bounds_of(rows)
     try:
         view = BoundedView(rows.view, unit)
         domain = view.domain
     except SfumatoError as error:
         raise refuse(text, select, str(error)) from None
-    query = read_select(text, asked, domain)
+    query = read_select(text, lowered, domain)
     ordering = read_ordering(text, select, called=_called(rows, select, query.by))
     view, query = _of_people(rows, view, query) or (view, query)
     try:
@@ -143,12 +142,12 @@ def _called(rows: UnitRows, select: Any, by: tuple[str, ...]) -> tuple[str, ...]
     if len(keys) != len(by):
         return ()
     items = [item for item in select.expressions if isinstance(item, exp.Alias)]
-    found = []
+    names = []
     for key, name in zip(keys, by, strict=True):
         own = key.name.casefold() if isinstance(key, exp.Column) and not key.table and not rows.has(key) else None
         same = (item.alias for item in items if _named_alike(rows, item, key) or item.alias.casefold() == own)
-        found.append(next(same, _called_inside(rows, key) or name))
-    return () if tuple(found) == tuple(by) or len(set(found)) < len(found) else tuple(found)
+        names.append(next(same, _called_inside(rows, key) or name))
+    return () if tuple(names) == tuple(by) or len(set(names)) < len(names) else tuple(names)
 
 
 def _called_inside(rows: UnitRows, key: Any) -> str | None:  # noqa: ANN401
@@ -226,7 +225,7 @@ def parse_view(text: str, schema: Schema, *, bounds: Unit | None = None) -> Boun
         assert part.bounds is not None
         return BoundedView(part.view, bounds or part.bounds)
     refuse_inside(text, select)
-    rows = unit_rows(text, select, schema, per_unit)
+    rows = unit_rows(text, select, schema)
     where = of_units(rows, None if select.args.get("where") is None else select.args["where"].this)
     unit = bounds or bounds_of(rows)
     if where is not None:

@@ -137,8 +137,8 @@ def compare(domain: Domain, name: str, how: Comparison, literal: Literal) -> Con
     attribute, level = _attribute(domain, name)
     negated = how in _NEGATED
     cells = _cells(attribute, level, _NEGATED[how] if negated else how, literal)
-    found = _condition(attribute, level, cells)
-    return ~found if negated else found
+    condition = _condition(attribute, level, cells)
+    return ~condition if negated else condition
 
 
 def among(domain: Domain, name: str, literals: Sequence[Literal]) -> Condition:
@@ -206,18 +206,18 @@ def _ordered(attribute: Numeric | Dated, how: Comparison, literal: Fraction) -> 
         QueryError: the comparison holds for some values of a cell only.
     """
     if isinstance(attribute, Integer) and attribute.edges is None:  # each number is a cell
-        begun = math.ceil(literal) if how is Comparison.LESS else math.floor(literal) + 1
-        last = min(begun - attribute.minimum, attribute.declared) - 1
+        cells_begun = math.ceil(literal) if how is Comparison.LESS else math.floor(literal) + 1
+        last = min(cells_begun - attribute.minimum, attribute.declared) - 1
     else:
         bisect = bisect_left if how is Comparison.LESS else bisect_right
         last = bisect(range(attribute.declared), literal, key=lambda code: _start(attribute, code)) - 1
     if last < 0:
         return CodeRanges()
-    holds = _decided(attribute, last, how, literal)
-    if holds is None:
+    decided = _decided(attribute, last, how, literal)
+    if decided is None:
         raise QueryError(_cut(attribute, last), culprit=literal)
     if how is Comparison.EQUAL:
-        return CodeRanges.between(last, last) if holds else CodeRanges()
+        return CodeRanges.between(last, last) if decided else CodeRanges()
     return CodeRanges.between(0, last)
 
 
@@ -232,17 +232,17 @@ def _moment(attribute: Dated, literal: Literal) -> Fraction:
     Raises:
         QueryError: the literal is none, or is finer than the attribute.
     """
-    shown = _clock(literal)
-    if shown is None:
+    moment = _clock(literal)
+    if moment is None:
         form = "a date, such as DATE '2023-03-01'"
         form += " or TIMESTAMP '2023-03-01 08:00', without a zone" if isinstance(attribute, Timestamp) else ""
         raise QueryError(f"{attribute.name!r} holds dates; compare it with {form}", culprit=literal)
     if isinstance(attribute, Timestamp):
-        return _seconds(shown)
-    if shown.time() != time():
+        return _seconds(moment)
+    if moment.time() != time():
         reason = f"{attribute.name!r} holds days, which are compared with dates without a time"
         raise QueryError(reason, culprit=literal)
-    return Fraction(shown.toordinal())
+    return Fraction(moment.toordinal())
 
 
 def _double(literal: Fraction) -> Fraction:
@@ -253,18 +253,18 @@ def _double(literal: Fraction) -> Fraction:
         return literal
 
 
-def _in_map(level: Grouping, found: CalendarMap, how: Comparison, literal: Literal) -> CodeRanges:
+def _in_map(level: Grouping, calendar_map: CalendarMap, how: Comparison, literal: Literal) -> CodeRanges:
     """The cells of a calendar map that are so, by their labels or numbers.
 
     Longer periods are compared by their first moment, as ``DATE_TRUNC`` makes them, years by their number too.
     """
-    if isinstance(literal, str) and literal in found.labels:
-        wanted = Fraction(found.numbers[found.labels.index(literal)])
-    elif found.grain is not None:
-        wanted = _beginning(level, found.grain, how, literal)
+    if isinstance(literal, str) and literal in calendar_map.labels:
+        cell_number = Fraction(calendar_map.numbers[calendar_map.labels.index(literal)])
+    elif calendar_map.grain is not None:
+        cell_number = _beginning(level, calendar_map.grain, how, literal)
     else:
-        wanted = _part(level, found.parts, how, literal)
-    before, after = bisect_left(found.numbers, wanted), bisect_right(found.numbers, wanted)
+        cell_number = _part(level, calendar_map.parts, how, literal)
+    before, after = bisect_left(calendar_map.numbers, cell_number), bisect_right(calendar_map.numbers, cell_number)
     first = before if how is Comparison.EQUAL else 0
     return CodeRanges.between(first, (before if how is Comparison.LESS else after) - 1)
 
@@ -297,32 +297,32 @@ def _beginning(level: Grouping, grain: Grain, how: Comparison, literal: Literal)
         if literal.denominator == 1 and 1 <= literal <= MAXYEAR:
             return Fraction(date(int(literal), 1, 1).toordinal() * DAY)
         raise QueryError(f"{level.name} is compared with a year", culprit=literal)
-    shown = _clock(literal)
-    if shown is None:
-        said = f"compare {level.name} with one of its cells, such as {level.labels[0]!r}, or with a date"
+    moment = _clock(literal)
+    if moment is None:
+        reason = f"compare {level.name} with one of its cells, such as {level.labels[0]!r}, or with a date"
         if grain is Grain.MONTH:
-            said += f"; the month of the year is EXTRACT(MONTH FROM {level.attribute})"
-        raise QueryError(said, culprit=literal)
-    hour = shown.hour if grain is Grain.HOUR else 0
-    begins = datetime.combine(grain.first_day(grain.of(shown.date(), hour)), time(hour))
-    if how in (Comparison.EQUAL, Comparison.UNEQUAL) and begins != shown:
+            reason += f"; the month of the year is EXTRACT(MONTH FROM {level.attribute})"
+        raise QueryError(reason, culprit=literal)
+    hour = moment.hour if grain is Grain.HOUR else 0
+    begins = datetime.combine(grain.first_day(grain.of(moment.date(), hour)), time(hour))
+    if how in (Comparison.EQUAL, Comparison.UNEQUAL) and begins != moment:
         at = f"at {begins}" if grain is Grain.HOUR else f"on {begins.date()}"
         raise QueryError(f"no {grain} of {level.attribute} begins then, but one {at}", culprit=literal)
-    return _seconds(shown)
+    return _seconds(moment)
 
 
 def _clock(literal: Literal) -> datetime | None:
     """What a literal says that a clock shows; None where it does not."""
     try:
-        shown = datetime.fromisoformat(literal) if isinstance(literal, str) else None
+        moment = datetime.fromisoformat(literal) if isinstance(literal, str) else None
     except ValueError:
         return None
-    return None if shown is None or shown.tzinfo is not None else shown
+    return None if moment is None or moment.tzinfo is not None else moment
 
 
-def _seconds(shown: datetime) -> Fraction:
-    whole = shown.toordinal() * DAY + shown.hour * HOUR + shown.minute * 60 + shown.second
-    return whole + Fraction(shown.microsecond, 10**6)
+def _seconds(moment: datetime) -> Fraction:
+    seconds = moment.toordinal() * DAY + moment.hour * HOUR + moment.minute * 60 + moment.second
+    return seconds + Fraction(moment.microsecond, 10**6)
 
 
 def _attribute(domain: Domain, name: str) -> tuple[Attribute, Grouping | None]:
@@ -343,11 +343,11 @@ def _in_level(level: Grouping, how: Comparison, literal: Literal) -> CodeRanges:
     """The cells of a level of a hierarchy that are called so."""
     if how is not Comparison.EQUAL:
         raise QueryError(f"the cells of {level.name} have no order; use =, <> or IN", culprit=level.name)
-    found = [cell for cell, label in enumerate(level.labels) if label == literal]
-    if literal in EXTRA or not found:
-        shown = ", ".join(repr(label) for label in level.labels[:20] if label not in EXTRA)
-        raise QueryError(f"this is not a cell of {level.name}, which are {shown}", culprit=literal)
-    return CodeRanges.of(found)
+    cells = [cell for cell, label in enumerate(level.labels) if label == literal]
+    if literal in EXTRA or not cells:
+        names = ", ".join(repr(label) for label in level.labels[:20] if label not in EXTRA)
+        raise QueryError(f"this is not a cell of {level.name}, which are {names}", culprit=literal)
+    return CodeRanges.of(cells)
 
 
 def _categorical(attribute: Categorical, how: Comparison, literal: Literal) -> CodeRanges:
@@ -356,8 +356,8 @@ def _categorical(attribute: Categorical, how: Comparison, literal: Literal) -> C
         raise QueryError(f"the values of {attribute.name!r} have no order; use =, <> or IN", culprit=attribute.name)
     code = attribute.code_of(literal)
     if code is None:
-        shown = ", ".join(repr(value) for value in attribute.values[:20])
-        raise QueryError(f"this is not a declared value of {attribute.name!r}, which are {shown}", culprit=literal)
+        values = ", ".join(repr(value) for value in attribute.values[:20])
+        raise QueryError(f"this is not a declared value of {attribute.name!r}, which are {values}", culprit=literal)
     return CodeRanges.between(code, code)
 
 
@@ -409,12 +409,12 @@ def _cut(attribute: Numeric | Dated, code: int) -> str:
     if near:  # the first ones of three years of hours would tell nobody where to compare
         cells = cells[max(0, code - _EDGES_NAMED // 8) :][: _EDGES_NAMED // 4]
     begins = attribute.beginning if isinstance(attribute, Real) else lambda cell: f"{attribute.bounds(cell)[0]}"
-    shown = ", ".join(map(begins, cells))
+    edges = ", ".join(map(begins, cells))
     kind = "cells start" if isinstance(attribute, Integer | Date) else "cells, which hold their left end only, start"
     clamped = isinstance(attribute, Integer | Real) and attribute.unknown is Unknown.CLAMP
     beyond = f"; the last ends with {attribute.bounds(attribute.declared - 1)[1]}" if clamped else ""
     return (
-        f"this cuts the cell {attribute.label(code)} of {attribute.name!r}: its {kind}{near} at {shown}{beyond}; "
+        f"this cuts the cell {attribute.label(code)} of {attribute.name!r}: its {kind}{near} at {edges}{beyond}; "
         "compare at such an edge"
     )
 

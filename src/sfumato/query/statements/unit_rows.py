@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from sfumato.domain import Date, Grouping, Integer, Real, Timestamp
 from sfumato.domain.expression import (
@@ -30,7 +30,7 @@ from sfumato.domain.unit import GroupBound, Unit
 from sfumato.domain.unit_views import Declared
 from sfumato.domain.view import Computed, Filter, View
 from sfumato.errors import SfumatoError
-from sfumato.query.statements.number_cuts import cut_at, has_declared_cells, is_number, mirrored
+from sfumato.query.statements.derived_columns import cut_at, has_declared_cells, is_number, mirrored
 from sfumato.query.statements.sql_condition import Place, condition, level_of, number, refuse
 
 T = TypeVar("T")
@@ -60,14 +60,6 @@ class Part:
     bounds: Unit | None
 
 
-class Inner(Protocol):
-    """Reads a statement of one row a unit, as FROM has it under an alias."""
-
-    def __call__(self, text: str, select: Any, schema: Schema, known: Mapping[str, Part], alias: str) -> Part:  # noqa: ANN401
-        """The statement as a part of FROM."""
-        ...
-
-
 @dataclass
 class UnitRows:
     """The rows of a statement, as they are put together."""
@@ -77,7 +69,6 @@ class UnitRows:
     parts: list[Part]
     view: View
     known: Mapping[str, Part]
-    inner: Inner
     merged: set[str] = field(default_factory=set)
     listed: int = 0  # the place of the part whose rows these are, each once, where the joins have one
 
@@ -103,16 +94,16 @@ class UnitRows:
         """
         if self.is_unit(node):
             raise refuse(self.text, node, "it would answer for one unit a row")
-        found = [name for part in self._named(node) if (name := _found(part.names, node)) is not None]
-        if not found and not node.table:
+        names = [name for part in self._named(node) if (name := _found(part.names, node)) is not None]
+        if not names and not node.table:
             alike = [name for name in self.view.names if name.casefold() == node.name.casefold()]
-            found = alike[:1]  # what was computed before
-        if not found:
+            names = alike[:1]  # what was computed before
+        if not names:
             tables = ", ".join(part.alias for part in self.parts)
             raise refuse(self.text, node, f"no attribute {node.name!r} in {tables}")
-        if len(found) > 1 and node.name.casefold() not in self.merged:
+        if len(names) > 1 and node.name.casefold() not in self.merged:
             raise refuse(self.text, node, f"{node.name!r} is in several tables; write table.{node.name}")
-        return found[0]
+        return names[0]
 
     def key(self, node: Any) -> int | None:  # noqa: ANN401
         """The place of a key among those of the view; None where it names none."""
@@ -244,10 +235,10 @@ class UnitRows:
         level = level_of(self.text, self.lowered(node), self.view.domain)
         if level is None:
             return None
-        found = labels_of(self.view.domain.grouping(level))
-        if found is None:
+        labels = labels_of(self.view.domain.grouping(level))
+        if labels is None:
             raise refuse(self.text, node, f"{level} has too many cells to be a key of a unit's rows")
-        return found
+        return labels
 
     # --- conditions on numbers without declared cells -----------------------------------------------------------------
 
@@ -274,7 +265,7 @@ class UnitRows:
         if value is None:
             return None
         name, expression, attribute = value
-        kind, shown, declared = cut_at(kind, number(self.text, right), attribute, name)
+        kind, literal, declared = cut_at(kind, number(self.text, right), attribute, name)
         if declared is None:
             return None  # all of its numbers are on one side
         made = (each.source for each in self._computed() if isinstance(each, Declared) and each.declared == declared)
@@ -282,7 +273,7 @@ class UnitRows:
             self.view = built(
                 self.text, node, lambda: Declared(Computed(self.view, declared.name, expression), declared)
             )
-        return kind(this=_column(declared.name, left), expression=exp.Literal.number(shown))
+        return kind(this=_column(declared.name, left), expression=exp.Literal.number(literal))
 
     def _uncut(self, node: Any) -> tuple[str, Expression, Integer | Real] | None:  # noqa: ANN401
         """A computed number that has one cell: what it is called, how it is computed; None of anything else."""
@@ -351,14 +342,16 @@ def built(text: str, node: Any, build: Callable[[], T]) -> T:  # noqa: ANN401
         raise refuse(text, node, str(error)) from None
 
 
-def labels_of(found: Grouping) -> Labels | None:
+def labels_of(grouping: Grouping) -> Labels | None:
     """The cells of a level of a hierarchy, or of a calendar map, as labels; None where they are too many."""
-    if found.groups is None or len(found.labels) > _LABELS:
+    if grouping.groups is None or len(grouping.labels) > _LABELS:
         return None
     codes: dict[int, list[int]] = {}
-    for code, cell in enumerate(found.groups):
+    for code, cell in enumerate(grouping.groups):
         codes.setdefault(cell, []).append(code)
-    return Labels(tuple((Among(found.attribute, held), found.labels[cell]) for cell, held in sorted(codes.items())))
+    return Labels(
+        tuple((Among(grouping.attribute, held), grouping.labels[cell]) for cell, held in sorted(codes.items()))
+    )
 
 
 def is_value(node: Any) -> bool:  # noqa: ANN401
