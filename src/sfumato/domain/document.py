@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import asdict, replace
 from datetime import UTC, date, datetime
 from functools import cache
@@ -127,8 +126,11 @@ def parse(document: object, *, folder: Path | None = None) -> Domain:
         )
     if document["sfumato"] == 2 and "tables" in document:  # noqa: PLR2004 - the version of schemas
         raise DomainError("this describes several tables, a schema, and no domain of one; name it by --schema")
+    from jsonschema import Draft202012Validator  # here, as it takes 50 ms to load and not all who import this parse
+    from jsonschema.exceptions import best_match
+
     document = _with_days(document)
-    error = None if fits(document, schema()) else _first_error(document)
+    error = best_match(Draft202012Validator(schema()).iter_errors(document))
     if error is not None:
         place = error.json_path.removeprefix("$").lstrip(".")
         quoted = repr(error.instance)
@@ -262,73 +264,3 @@ def _day(name: str, text: str) -> date:
         return date.fromisoformat(text)
     except ValueError:
         raise DomainError(f"attribute {name!r} has a first or last day that no calendar has: {text}") from None
-
-
-def _first_error(document: object) -> Any:  # noqa: ANN401 - an error of jsonschema, imported lazily
-    """What is wrong with a document, in jsonschema's words; None where nothing is."""
-    from jsonschema import Draft202012Validator
-    from jsonschema.exceptions import best_match
-
-    return best_match(Draft202012Validator(schema()).iter_errors(document))
-
-
-# --- most documents are right: that is found out without a library, which takes longer to load than to count a table
-
-_TYPES: dict[str, tuple[type, ...]] = {
-    "object": (dict,),
-    "array": (list,),
-    "string": (str,),
-    "boolean": (bool,),
-    "integer": (int,),
-    "number": (int, float),
-}
-_SILENT = {"$schema", "$id", "$defs", "title", "description", "discriminator", "then"}
-
-
-def fits(value: Any, rule: Any) -> bool:  # noqa: ANN401 - JSON
-    """Whether a value surely meets a rule of :func:`schema`; where this says no, jsonschema decides and says why.
-
-    It knows the words that the schema uses, and takes every other one for broken.
-    """
-    return rule is True or all(word in _SILENT or _meets(value, word, said, rule) for word, said in rule.items())
-
-
-def _meets(value: Any, word: str, said: Any, rule: dict[str, Any]) -> bool:  # noqa: ANN401, C901, PLR0912 - JSON
-    match word, value:
-        case "type", _:
-            return any(type(value) in _TYPES[each] for each in ([said] if isinstance(said, str) else said))
-        case "const", _:
-            return type(value) is type(said) and value == said
-        case "enum", _:
-            return any(type(value) is type(each) and value == each for each in said)
-        case "if", _:
-            return not fits(value, said) or fits(value, rule["then"])
-        case "$ref", _:
-            return fits(value, schema()["$defs"][said.removeprefix("#/$defs/")])
-        case "allOf", _:
-            return all(fits(value, each) for each in said)
-        case "oneOf", _:
-            return sum(fits(value, each) for each in said) == 1
-        case "minimum", int() | float():
-            return bool(value >= said)
-        case "minLength", str():
-            return bool(len(value) >= said)
-        case "maxLength", str():
-            return bool(len(value) <= said)
-        case "pattern", str():
-            return re.search(said, value) is not None
-        case "minItems", list():
-            return bool(len(value) >= said)
-        case "items", list():
-            return all(fits(each, said) for each in value)
-        case "minProperties", dict():
-            return bool(len(value) >= said)
-        case "required", dict():
-            return all(name in value for name in said)
-        case "properties", dict():
-            return all(fits(value[name], each) for name, each in said.items() if name in value)
-        case "additionalProperties", dict():
-            more = [name for name in value if name not in rule.get("properties", ())]
-            return all(isinstance(name, str) and said is not False and fits(value[name], said) for name in more)
-        case _:
-            return False
