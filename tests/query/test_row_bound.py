@@ -25,7 +25,7 @@ from sfumato.query.row_bound import chosen, grid, noise_a_row
 from sfumato.vault.exact_tables import ExactAnswers
 from sfumato.vault.schema_vault import open_schema
 from sfumato.vault.simulated import SimulatedVault
-from sfumato.vault.unit_sizes import UnitSizes
+from sfumato.vault.unit_measurables import UnitSizes
 from sfumato.vault.vault import Vault
 
 A = (Integer(name="a", minimum=0, maximum=1, unknown=Unknown.DROP),)

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from sfumato.domain.predicate import All, Among, Any, Not
 from sfumato.ledger import Question
 from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Rho
-from sfumato.vault.dropped_rows import Dropped
 from sfumato.vault.measurables import Counting, Distance, Marginal, Weighted, where_json
 from sfumato.vault.release import loss_json
 from sfumato.vault.scores import AbsoluteErrors, MarginalErrors
+from sfumato.vault.unit_measurables import Dropped
 from sfumato.vault.value_measurables import Bins, Moments, Positions, Sum, Units
 
 NAMES = st.lists(st.sampled_from("ab"), max_size=2, unique=True).map(tuple)

@@ -13,10 +13,10 @@ from sfumato.domain.predicate import All, Among, Any, Not
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import DomainError, InputError, QueryError, SizeError
 from sfumato.privacy.loss import Epsilon
-from sfumato.vault.dropped_rows import Dropped
 from sfumato.vault.measurables import Counting, Distance, Marginal, Weighted
 from sfumato.vault.scores import AbsoluteErrors, MarginalErrors
 from sfumato.vault.simulated import SimulatedVault
+from sfumato.vault.unit_measurables import Dropped
 from sfumato.vault.value_measurables import Bins, Moments, Positions, Sum, Units
 
 ONE = Fraction(1)

@@ -18,8 +18,8 @@ from sfumato.privacy.loss import Epsilon, EpsilonDelta
 from sfumato.query.aggregates import Distinct
 from sfumato.query.ask import ask
 from sfumato.query.question import Query
-from sfumato.vault.dropped_rows import Dropped
 from sfumato.vault.measurables import Marginal
+from sfumato.vault.unit_measurables import Dropped
 
 DOMAIN = Domain((Categorical(name="sex", values=("f", "m"), unknown=Unknown.DROP),), unit=Unit("person", rows=2))
 LOSS = EpsilonDelta("0.5", "1e-7")

@@ -16,9 +16,9 @@ from sfumato.engine.exact import reveal
 from sfumato.errors import DomainError, QueryError
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
-from sfumato.vault.derived_questions import DerivedDistance, DerivedMarginal
 from sfumato.vault.measurables import Marginal
 from sfumato.vault.simulated import SimulatedVault
+from sfumato.vault.unit_measurables import DerivedDistance, DerivedMarginal
 
 TABLES = related(3)
 (TAIL,) = TABLES.tails

@@ -15,10 +15,10 @@ from sfumato.domain.predicate import Among
 from sfumato.engine.open import open_table
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import Epsilon, Rho
-from sfumato.vault.dropped_rows import Dropped
 from sfumato.vault.exact_tables import ExactAnswers
 from sfumato.vault.mechanisms import noises
 from sfumato.vault.simulated import SimulatedVault
+from sfumato.vault.unit_measurables import Dropped
 
 ATTRIBUTES = (Integer(name="a", minimum=0, maximum=1, unknown=Unknown.CLAMP),)
 ONES = Among("a", frozenset({1}))

@@ -17,10 +17,9 @@ from sfumato.domain.unit import SizeOf
 from sfumato.errors import LossError, QueryError
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
-from sfumato.vault.dropped_rows import Dropped
 from sfumato.vault.measurables import Counting, Distance, ExactTable, Marginal, Measurable, Weighted
 from sfumato.vault.simulated import SimulatedVault
-from sfumato.vault.unit_sizes import UnitSizes
+from sfumato.vault.unit_measurables import Dropped, UnitSizes
 from sfumato.vault.value_measurables import Bins, Moments, Positions, Sum, Units
 
 QUESTIONS = {

@@ -16,8 +16,8 @@ from sfumato.engine.exact import reveal
 from sfumato.errors import DomainError, QueryError
 from sfumato.privacy.loss import Rho
 from sfumato.privacy.noise import DiscreteGaussian
-from sfumato.vault.derived_questions import DerivedDistance, DerivedMarginal
 from sfumato.vault.simulated import SimulatedVault
+from sfumato.vault.unit_measurables import DerivedDistance, DerivedMarginal
 
 TABLES = nested(2, 2)
 HEAD, TAIL = (table for table in TABLES.derived if table.name.startswith("jobs"))

@@ -12,10 +12,10 @@ from sfumato.domain.predicate import All, Among, Any, Not
 from sfumato.ledger import Question
 from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Rho
 from sfumato.strict_documents import canonical as spelled
-from sfumato.vault.dropped_rows import Dropped
 from sfumato.vault.measurables import Counting, Distance, Marginal, Weighted
 from sfumato.vault.release import loss_json
 from sfumato.vault.scores import AbsoluteErrors, MarginalErrors, RankErrors
+from sfumato.vault.unit_measurables import Dropped
 from sfumato.vault.value_measurables import Bins, Moments, Positions, Sum, Units
 
 WHERE = All((Any((Among("b", frozenset({2, 0})), Not(Among("a", frozenset({1}))))), Among("a", frozenset({0}))))

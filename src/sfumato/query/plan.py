@@ -31,10 +31,10 @@ from sfumato.query.aggregates import Confidence, ExpectedError
 from sfumato.query.answer import Answer, CountedTruncation, NoisyValue
 from sfumato.query.question import Query, refuse_no_query, words
 from sfumato.vault.contribution import Groups
-from sfumato.vault.dropped_rows import Dropped
 from sfumato.vault.interface import Mechanisms, Payload, Request, Settled
 from sfumato.vault.measurables import Marginal, Measurable, questions_json
 from sfumato.vault.mechanisms import MANY_ROWS, Additive, noises
+from sfumato.vault.unit_measurables import Dropped
 from sfumato.vault.value_measurables import Bins, Moments, Sum, Units
 
 if TYPE_CHECKING:

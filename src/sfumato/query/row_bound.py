@@ -30,7 +30,7 @@ from sfumato.vault.interface import Mechanisms, Payload, Request, VaultInterface
 from sfumato.vault.measurables import IntegerArray
 from sfumato.vault.mechanisms import noises
 from sfumato.vault.release import Release
-from sfumato.vault.unit_sizes import UnitSizes
+from sfumato.vault.unit_measurables import UnitSizes
 
 TENTH = Fraction(1, 10)
 _LARGEST = 1 << 12  # rows of a unit: whoever has more counts as one with so many

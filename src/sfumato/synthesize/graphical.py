@@ -28,7 +28,7 @@ from sfumato.model.row_sampling import CodeArray, RowSampler
 from sfumato.synthesize.cell_positions import Position
 from sfumato.synthesize.product import filled
 from sfumato.synthesize.structural_zeros import KIND
-from sfumato.vault.stored_marginals import REUSED
+from sfumato.vault.vault import REUSED
 from sfumato.workload.counting_queries import Marginals, Workload
 
 POSITIONS = "positions of cells"  # of a stored model

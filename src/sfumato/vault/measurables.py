@@ -1,8 +1,8 @@
 """What can be measured: each kind of question knows its check, sensitivity, canonical form, table and answer.
 
 A kind is one class.  This module has the base of all kinds, and the kinds about the cells of a marginal.
-:mod:`sfumato.vault.value_measurables` has the kinds about values and units, :mod:`sfumato.vault.dropped_rows` the rows
-that a bound drops, and :mod:`sfumato.vault.scores` the scores of a selection.
+:mod:`sfumato.vault.value_measurables` has the kinds about values, :mod:`sfumato.vault.unit_measurables` those about
+whole units, and :mod:`sfumato.vault.scores` the scores of a selection.
 
 The sensitivity of an answer is at most the sum over the rows of a unit.  :mod:`sfumato.vault.contribution` has the
 number of these rows, in all and in one cell, and the lengths of such sums.  Integers are bounded so that no sum

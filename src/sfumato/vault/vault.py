@@ -25,20 +25,30 @@ from sfumato.errors import BudgetError, EngineError, SfumatoError, TableError
 from sfumato.ledger import JSON, Account, Event, Kind, Question, StoredAnswer
 from sfumato.ledger.entry import digest
 from sfumato.privacy.entropy import DrawnEntropy, OsEntropy
-from sfumato.privacy.loss import Charge, EpsilonDelta, Loss
+from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Loss, Rho
 from sfumato.privacy.selection import StabilityThreshold
 from sfumato.vault.exact_tables import ExactAnswers
 from sfumato.vault.interface import Mechanisms, Payload, Request, Settled, decode, encode
-from sfumato.vault.measurables import Measurable, Measurement, StoredMarginal, questions_json
+from sfumato.vault.measurables import Marginal, Measurable, Measurement, StoredMarginal, questions_json
 from sfumato.vault.mechanisms import PrivacyFilter, TableMechanisms, noises, selection, selection_charge
 from sfumato.vault.release import charged_text, cost, guarantee_text, loss_json
 from sfumato.vault.scores import Scores
-from sfumato.vault.stored_marginals import REUSED, REUSING, STORED, stored_marginals
 
 if TYPE_CHECKING:
     from sfumato.ledger.reservation import Admission, Reservation
 
+
 _LISTED = 6  # attributes that a vault is shown with
+
+
+STORED = (("query", "tally"), ("vault", "measure"))
+"""Families and methods whose answers are noisy tables, each under its place among the questions."""
+
+REUSING = "synthesize"
+"""The family whose methods may use stored marginals."""
+
+REUSED = "reused"
+"""Where the payload of such a method names the journal's entries whose marginals it was made of."""
 
 
 class Journal(Protocol):
@@ -355,3 +365,49 @@ def _listed(names: Sequence[str]) -> str:
     """The first names, and how many more there are."""
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return ", ".join(names[:_LISTED]) + more
+
+
+def stored_marginals(domain: Domain, answers: Sequence[StoredAnswer]) -> tuple[StoredMarginal, ...]:
+    """Return the marginals without a condition among stored answers about ``domain``.
+
+    A stored answer is public to the analysts it was shown to.  Computing with it is post-processing, and costs the
+    dataset nothing.  Answers that cannot be read are left out.
+    """
+    marginals: list[StoredMarginal] = []
+    for answer in answers:
+        if answer.question.parameters.get("domain") == domain.hash:
+            try:
+                marginals += _marginals(domain, answer)
+            except (SfumatoError, KeyError, TypeError, ValueError):  # of another version: no less, and no more, is lost
+                continue
+    return tuple(marginals)
+
+
+def _marginals(domain: Domain, answer: StoredAnswer) -> list[StoredMarginal]:
+    parameters: Mapping[str, Any] = answer.question.parameters
+    loss, asked = _loss(parameters["loss"]), parameters["questions"]
+    shares = [Fraction(1, len(asked))] * len(asked) if parameters["shares"] is None else parameters["shares"]
+    payload = decode(answer.body)
+    found = []
+    for place, (question, share) in enumerate(zip(asked, map(Fraction, shares), strict=True)):
+        names = tuple(question.get("attributes", ()))
+        if question != Marginal(names).canonical():
+            continue
+        (noise,) = noises(domain, [Marginal(names)], loss, [share])
+        values = payload[str(place)].reshape(domain.project(names).shape if names else ())
+        rho = (loss.divisible * share).as_rho().value
+        found.append(StoredMarginal(names, values, noise, rho, answer.number))
+    return found
+
+
+def _loss(written: Mapping[str, str | None]) -> Loss:
+    """Return the loss that :func:`sfumato.vault.release.loss_json` wrote."""
+    match dict(written):
+        case {"epsilon": str(epsilon), "delta": str(delta), **rest} if not rest:
+            return EpsilonDelta(epsilon, delta)
+        case {"epsilon": str(epsilon), **rest} if not rest:
+            return Epsilon(epsilon)
+        case {"rho": str(rho), **rest} if not rest:
+            return Rho(rho)
+        case _:
+            raise ValueError(written)

@@ -17,7 +17,7 @@ from sfumato.evaluate.audit.audit import Finding, audit
 from sfumato.evaluate.audit.unit_audit import gaussian_unit_subject
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.loss import Rho
-from sfumato.vault.derived_questions import DerivedMarginal
+from sfumato.vault.unit_measurables import DerivedMarginal
 
 PERSONS, JOBS = 3, 2
 TABLES = nested(PERSONS, JOBS)

@@ -20,7 +20,7 @@ from sfumato.evaluate.audit.unit_audit import gaussian_unit_subject, unit_subjec
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.loss import Rho
 from sfumato.privacy.noise import DiscreteGaussian
-from sfumato.vault.derived_questions import DerivedMarginal
+from sfumato.vault.unit_measurables import DerivedMarginal
 
 MOST = 5
 TABLES = related(MOST)

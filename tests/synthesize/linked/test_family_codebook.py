@@ -19,8 +19,8 @@ from sfumato.errors import InputError
 from sfumato.privacy.loss import Rho
 from sfumato.synthesize import related as synthesize
 from sfumato.synthesize.linked.linked_codebook import read_family_codebook
-from sfumato.vault.derived_questions import DerivedMarginal
 from sfumato.vault.schema_vault import open_schema
+from sfumato.vault.unit_measurables import DerivedMarginal
 
 TABLES = related(4, memory=2)
 

@@ -19,8 +19,8 @@ from sfumato.engine.views.joined import open_tables
 from sfumato.privacy.loss import Rho
 from sfumato.synthesize import related
 from sfumato.synthesize.linked import ModelSizes
-from sfumato.vault.derived_questions import DerivedMarginal
 from sfumato.vault.schema_vault import open_schema
+from sfumato.vault.unit_measurables import DerivedMarginal
 
 FIRST, LAST = date(2023, 1, 1), date(2023, 12, 31)
 TESTED, TESTED_LAST = date(2022, 12, 1), date(2023, 11, 30)

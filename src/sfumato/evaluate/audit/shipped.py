@@ -103,7 +103,7 @@ def _linked_tables(entropy: Entropy) -> Iterator[Subject]:
     from sfumato.domain.related_tables import ChildTable, RelatedTables
     from sfumato.domain.table_schema import parse_schema
     from sfumato.evaluate.audit.unit_audit import gaussian_unit_subject
-    from sfumato.vault.derived_questions import DerivedMarginal
+    from sfumato.vault.unit_measurables import DerivedMarginal
 
     attributes = {"a": {"type": "integer", "minimum": 0, "maximum": 1, "unknown": "clamp"}}
     schema = parse_schema(

@@ -13,10 +13,10 @@ from sfumato.domain import Domain
 from sfumato.domain.related_tables import DerivedTable
 from sfumato.errors import QueryError, SizeError
 from sfumato.privacy.loss import EpsilonDelta, Loss
-from sfumato.vault.derived_questions import DerivedDistance, DerivedMarginal
 from sfumato.vault.interface import Mechanisms, Prepared
 from sfumato.vault.measurables import Counting, Distance, Marginal, Measurable, Measurement, StoredMarginal
 from sfumato.vault.scores import Scores
+from sfumato.vault.unit_measurables import DerivedDistance, DerivedMarginal
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -115,7 +115,7 @@ def fit_opening(
 ) -> tuple[Graphical, bool]:
     """The model of the own head of a child table, at ``loss``, and whether anything could be told of it.
 
-    Neighbours, sensitivity and noise are those of :mod:`sfumato.vault.derived_questions`.
+    Neighbours, sensitivity and noise are those of :mod:`sfumato.vault.unit_measurables`.
     """
     derived = DerivedMechanisms(mechanisms, opening.table)
     allowance, division = Allowance(loss), Division(loss, opening.table.whole)

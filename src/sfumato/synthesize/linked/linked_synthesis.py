@@ -6,7 +6,7 @@ drawn from the head, children slot by slot from the tails.
 
 Neighbours differ by all rows of one unit, in all tables.  The head has one row a unit (L1 and squared L2 sensitivity 1
 for a marginal), and the rows of each further table weigh at most W together (W and W^2): see
-:mod:`sfumato.vault.derived_questions`.
+:mod:`sfumato.vault.unit_measurables`.
 The losses of head and tails add up.  Everything else is made of noisy measurements and public descriptions.
 
 After McKenna, Mullins, Sheldon and Miklau (2022), "AIM: an adaptive and iterative mechanism for differentially private

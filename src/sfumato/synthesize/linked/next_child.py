@@ -90,7 +90,7 @@ def fit_tail(
 ) -> tuple[Graphical, bool]:
     """The model of a tail, at ``loss``, and whether anything could be told of later children.
 
-    Neighbours, sensitivity and noise are those of :mod:`sfumato.vault.derived_questions`.
+    Neighbours, sensitivity and noise are those of :mod:`sfumato.vault.unit_measurables`.
     """
     table = evidence.related.tail(evidence.child)
     assert table is not None

@@ -1,21 +1,20 @@
-"""What can be measured of tables that are derived from whole units, whose rows have public weights.
+"""Questions about whole units: dropped rows, sizes of units, and tables derived from units.
 
 A derived table is the union over all units of rows that are made of one unit at a time.  Adding a unit adds its rows,
-each with a non-negative integer weight, and changes no other.  They weigh at most ``whole`` together, W: a unit whose
-rows have the code k in the attribute ``number`` has at most ``rows[k]`` of them, of weight ``weights[k]`` each, and
-``rows[k] weights[k] <= W`` for every k, which :class:`sfumato.domain.related_tables.DerivedTable` checks.  That holds
-whether these rows are of one family or of several, as those of children of children are.  The bound on
-rows is held by the engine, which counts at most the greatest of ``rows`` a unit, and the number of a unit is one for
-all of its rows.  That holds of the rows that the engine derived: the domain of the protected table names their
-description, and a question of any other is refused before it is charged.
+each with a public non-negative integer weight, and changes no other row.  The rows of a unit weigh at most ``whole``
+together, W.  A unit whose rows have the code k in the attribute ``number`` has at most ``rows[k]`` of them, of weight
+``weights[k]`` each.  :class:`sfumato.domain.related_tables.DerivedTable` checks ``rows[k] weights[k] <= W`` for every
+k.  The engine holds the bound: it counts at most the greatest of ``rows`` per unit, and gives all rows of a unit one
+number.  The domain of the protected table names the description of its derived tables.  A question about any other
+table is refused before it is charged.
 
-So what a unit adds to the weighted cells of a marginal is c >= 0 with sum at most W: L1 at most W, and as L2 is at most
-L1, squared L2 at most W^2; both are reached where all rows are in one cell, and hold for every coarsening.
+A unit adds c >= 0 with sum at most W to the weighted cells of a marginal.  So L1 is at most W, and squared L2 at most
+W^2, because L2 is at most L1.  Both are reached if all rows are in one cell, and hold for every coarsening.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,6 +22,8 @@ import numpy as np
 from sfumato.domain import Domain
 from sfumato.domain.predicate import Predicate
 from sfumato.domain.related_tables import DerivedTable
+from sfumato.domain.unit import SizeOf
+from sfumato.engine.contingency import check_condition
 from sfumato.engine.exact import Exact, reveal
 from sfumato.engine.port import Counts, Encoded
 from sfumato.errors import QueryError, SizeError
@@ -39,7 +40,117 @@ from sfumato.vault.measurables import (
     named_once,
     public_integers,
     shape_of,
+    where_json,
 )
+
+_MOST_DROPPED = 10**6
+
+
+@dataclass(frozen=True)
+class Dropped(ExactTable):
+    """How many rows the bound on rows of a unit leaves out, of those that meet ``where``: at most ``most`` of one unit.
+
+    Which rows of a unit are left out depends on that unit's rows alone, so adding or removing one unit adds or removes
+    its own: from none up to ``most``, which is the sensitivity.  With ``most`` 1 it counts the units of which a row is
+    left out.  Numbers beyond ``most`` are cut off, so the exact answer is the least that were left out.
+    """
+
+    most: int
+    where: Predicate | None = None
+    adds_up: ClassVar[bool] = False
+    encoded_rows: ClassVar[bool] = False
+
+    def check(self, domain: Domain) -> None:
+        """See :class:`sfumato.vault.measurables.Measurable`."""
+        if domain.unit.column is None:
+            raise QueryError("every row is a unit of its own here, so none is dropped by a bound", culprit=self)
+        if isinstance(self.most, bool) or not isinstance(self.most, int) or not 0 < self.most <= _MOST_DROPPED:
+            raise QueryError(
+                f"of one unit at most 1 to {_MOST_DROPPED:,} dropped rows are counted, a whole number",
+                culprit=self.most,
+            )
+        check_condition(self.where, domain)
+
+    def _moves(self, domain: Domain) -> tuple[int, int]:
+        del domain
+        return self.most, self.most**2
+
+    def canonical(self) -> dict[str, Any]:
+        """See :class:`sfumato.vault.measurables.Measurable`."""
+        return {"kind": "dropped", "most": self.most, "where": where_json(self.where)}
+
+    @property
+    def over(self) -> tuple[str, ...]:
+        """See :class:`ExactTable`."""
+        return ()
+
+    def moved_to(self, attributes: tuple[str, ...]) -> Dropped:
+        """See :class:`ExactTable`."""
+        del attributes
+        return replace(self, where=None)
+
+    def count(self, encoded: Encoded) -> Exact[Counts]:
+        """See :class:`ExactTable`."""
+        return encoded.dropped(self.most, self.where)
+
+
+_MOST_BINS = 1000
+
+
+@dataclass(frozen=True)
+class UnitSizes(ExactTable):
+    """Units by their size, in bins that begin at ``starts``, the last one open: by their number of rows, or by groups.
+
+    Rows are those that the domain does not drop, without any bound on the rows of a unit.  Neighbours: one unit more or
+    less.  It has one size, so it is in one bin, whatever its rows, and changes nobody else's: L1 and squared L2
+    sensitivity are 1.
+    """
+
+    starts: tuple[int, ...]
+    of: SizeOf = field(default_factory=SizeOf)
+    where: Predicate | None = field(default=None, init=False)  # of all rows
+    adds_up: ClassVar[bool] = False
+    encoded_rows: ClassVar[bool] = False
+
+    def check(self, domain: Domain) -> None:
+        """See :class:`sfumato.vault.measurables.Measurable`."""
+        if domain.unit.column is None:
+            raise QueryError("every row is a unit of its own here: each has one row", culprit=self)
+        for name in self.of.by:
+            domain.grouping(name)
+        starts = self.starts
+        whole = all(type(start) is int for start in starts)
+        if not whole or not 0 < len(starts) <= _MOST_BINS or starts[0] != 1 or sorted({*starts}) != [*starts]:
+            raise QueryError(f"sizes of units are in 1 to {_MOST_BINS} bins that begin at 1 and increase", culprit=self)
+
+    def _moves(self, domain: Domain) -> tuple[int, int]:
+        del domain
+        return 1, 1
+
+    def canonical(self) -> dict[str, Any]:
+        """See :class:`sfumato.vault.measurables.Measurable`."""
+        by = {"by": list(self.of.by), "of": "cells" if self.of.cells else "rows"} if self.of.by else {}
+        return {"kind": "unit-sizes", "starts": list(self.starts), **by}
+
+    @property
+    def over(self) -> tuple[str, ...]:
+        """See :class:`ExactTable`."""
+        return ()
+
+    @property
+    def width(self) -> int:
+        """See :class:`ExactTable`."""
+        return len(self.starts)
+
+    def moved_to(self, attributes: tuple[str, ...]) -> UnitSizes:
+        """See :class:`ExactTable`."""
+        del attributes
+        return self
+
+    def count(self, encoded: Encoded) -> Exact[Counts]:
+        """See :class:`ExactTable`."""
+        return encoded.unit_sizes(self.starts, self.of)
+
 
 _MOST_UNITS = 1 << 40
 _LARGEST = 1 << 62
