@@ -48,7 +48,7 @@ def _confidence(text: str) -> str:
     return text
 
 
-Confidence = Annotated[NumberText, AfterValidator(_confidence)]
+ConfidenceText = Annotated[NumberText, AfterValidator(_confidence)]
 
 
 class StrictModel(BaseModel):

@@ -14,7 +14,7 @@ from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
-from sfumato.app.api.fields import Confidence, LossFields, Name, NumberText, StrictModel
+from sfumato.app.api.fields import ConfidenceText, LossFields, Name, NumberText, StrictModel
 from sfumato.errors import LossError, QueryError
 from sfumato.privacy.loss import Epsilon, exact
 
@@ -134,7 +134,7 @@ class AskRequest(StrictModel):
     sql: StatementField | None = None
     query: QueryFields | None = None
     loss: LossFields
-    confidence: Confidence = "0.95"
+    confidence: ConfidenceText = "0.95"
     whole: bool = False
     truncation: TruncationField = None
 
@@ -173,7 +173,7 @@ class CostRequest(StrictModel):
     loss: LossFields | None = None
     error: NumberText | None = None
     rows: Annotated[int, Field(ge=1, le=10**15)] | None = None
-    confidence: Confidence = "0.95"
+    confidence: ConfidenceText = "0.95"
     truncation: TruncationField = None
 
     def read(self, domain: Domain, discoverable: tuple[str, ...]) -> Query:
