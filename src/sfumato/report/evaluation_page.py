@@ -74,20 +74,22 @@ def evaluation_page(
     return Page(
         title=title,
         warning=_INTERNAL if internal else "",
-        notes=(
-            (
-                "The scores on this page were computed from the protected table, without noise: no guarantee of any "
-                f"release covers them. {'' if internal else 'Exact counts of the table are not shown. '}"
-                "Attacks give what these attackers achieved, not what the best attacker could: only a guarantee "
-                "bounds that."
-            ),
-            *([judged_by_rows(domain.unit)] if domain.unit.rows > 1 else []),
-        ),
+        notes=_notes(domain, internal=internal),
         overview={"What it is good for": _utility(results), "What can be stolen from it": _risk(results)},
         details={"What comes from a sample, and its standard error": _samples(results)},
         plots=pictures,
         digits=_DIGITS,
     )
+
+
+def _notes(domain: Domain, *, internal: bool) -> tuple[str, ...]:
+    scope = (
+        "The scores on this page were computed from the protected table, without noise: no guarantee of any "
+        f"release covers them. {'' if internal else 'Exact counts of the table are not shown. '}"
+        "Attacks give what these attackers achieved, not what the best attacker could: only a guarantee "
+        "bounds that."
+    )
+    return (scope, judged_by_rows(domain.unit)) if domain.unit.rows > 1 else (scope,)
 
 
 def journal_rows(entries: Iterable[Entry], limit: Loss) -> ShownTable:

@@ -198,19 +198,19 @@ def _renderer() -> str:
     import vl_convert
 
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "sfumato"
-    kept = folder / f"renderer-{version('vl-convert-python')}.js"
+    cached_file = folder / f"renderer-{version('vl-convert-python')}.js"
     try:
-        digest, _, script = kept.read_bytes().partition(b"\n")
+        digest, _, script = cached_file.read_bytes().partition(b"\n")
     except OSError:
         digest, script = b"", b""
     if hashlib.sha256(script).hexdigest().encode() == digest:
         return script.decode()
     made = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    unfinished = kept.with_suffix(f".{os.getpid()}")
+    unfinished = cached_file.with_suffix(f".{os.getpid()}")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         unfinished.write_bytes(hashlib.sha256(made.encode()).hexdigest().encode() + b"\n" + made.encode())
-        unfinished.replace(kept)
+        unfinished.replace(cached_file)
     except OSError:  # the page is as good without
         with suppress(OSError):
             unfinished.unlink(missing_ok=True)
@@ -230,9 +230,9 @@ def _render(page: Page, **more: Any) -> str:  # noqa: ANN401  (what templates sh
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["figure"] = figure
     environment.filters["texts"] = _texts
-    shown: dict[str, Any] = {"pictures": {}, "script": None, "limit": _ROWS, **more}
+    context: dict[str, Any] = {"pictures": {}, "script": None, "limit": _ROWS, **more}
     named = {plot.name: _files(plot) for plot in page.plots}
-    return environment.from_string(template).render(page=page, named=named, **shown)
+    return environment.from_string(template).render(page=page, named=named, **context)
 
 
 def _texts(rows: ShownTable) -> frozenset[str]:
@@ -259,7 +259,7 @@ def figure(value: object, digits: int = 6) -> str:
             return str(value)
 
 
-def over(values: Sequence[Row]) -> Any:  # noqa: ANN401  (charts of Altair have no useful type)
+def layer(values: Sequence[Row]) -> Any:  # noqa: ANN401  (charts of Altair have no useful type)
     """A layer over rows of values."""
     import altair as alt
 
@@ -278,15 +278,44 @@ def sized(*layers: Any, height: int = 0, step: int = 0) -> dict[str, Any]:  # no
     import altair as alt
 
     drawn = layers[0] if len(layers) == 1 else alt.layer(*layers)
-    shown = drawn.properties(width="container", height=alt.Step(step) if step else height)
-    found: dict[str, Any] = shown.to_dict(validate=False)  # by its schema: a third of the time; tests do it
-    return found
+    chart = drawn.properties(width="container", height=alt.Step(step) if step else height)
+    specification: dict[str, Any] = chart.to_dict(validate=False)  # by its schema: a third of the time; tests do it
+    return specification
 
 
-def family_colour(families: Sequence[str]) -> Any:  # noqa: ANN401
-    """One colour a family, the same in every picture of a page that is given the same families."""
+def tooltips(*names: str, numbers: Sequence[str] = (), form: str = ".3f") -> list[Any]:
+    """Return tooltips of columns of text, then of columns of numbers in one format."""
     import altair as alt
 
-    named = list(dict.fromkeys(families))
+    return [
+        *(alt.Tooltip(f"{name}:N") for name in names),
+        *(alt.Tooltip(f"{name}:Q", format=form) for name in numbers),
+    ]
+
+
+def release_axis() -> Any:  # noqa: ANN401
+    """Return the vertical axis of a picture with one row per release."""
+    import altair as alt
+
+    return alt.Y("release:N", sort=None, title=None, axis=alt.Axis(labelLimit=170))
+
+
+def top_legend(**more: Any) -> Any:  # noqa: ANN401
+    """Return a legend above the picture."""
+    import altair as alt
+
+    return alt.Legend(orient="top", **more)
+
+
+def dashed(values: Sequence[Row]) -> Any:  # noqa: ANN401
+    """Return a dashed gray line through rows of values."""
+    return layer(values).mark_line(strokeDash=[5, 4], color="#888")
+
+
+def method_color(kinds: Sequence[str]) -> Any:  # noqa: ANN401
+    """Return one color per kind of method, the same in every picture of a page with the same kinds."""
+    import altair as alt
+
+    named = list(dict.fromkeys(kinds))
     scale = alt.Scale(domain=named, range=list(PALETTE[: len(named)]))
-    return alt.Color("family:N", title=None, scale=scale, legend=alt.Legend(orient="top", columns=3))
+    return alt.Color("family:N", title=None, scale=scale, legend=top_legend(columns=3))

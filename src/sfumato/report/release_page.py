@@ -109,8 +109,17 @@ def _figure(place: int, column: ColumnEntry, scale: float) -> Markup:
         if column.groups
         else f" {counted(column.size, 'value')}, none in a group."
     )
+    drawing = _band(column, scale) if len(column.values) > _MOST_BARS else _bars(column, scale)
+    return Markup('<figure><h3 id="column-{}">{}</h3>{}<figcaption>{}{}</figcaption>{}</figure>').format(
+        place, column.name, drawing, known, groups, _values(column)
+    )
+
+
+def _values(column: ColumnEntry) -> Markup:
+    """Return the folded table of the values of a column, and the sums of its groups."""
+    from markupsafe import Markup
+
     lines = value_lines(column)
-    rows = Markup("").join(_line(line) for line in lines)
     sums = Markup("").join(
         Markup("<li>{}: {}, {}{}</li>").format(
             group.label,
@@ -120,20 +129,14 @@ def _figure(place: int, column: ColumnEntry, scale: float) -> Markup:
         )
         for group in group_lines(column)
     )
-    drawing = _band(column, scale) if len(column.values) > _MOST_BARS else _bars(column, scale)
     return Markup(
-        '<figure><h3 id="column-{place}">{name}</h3>{drawing}<figcaption>{known}{groups}</figcaption>'
         '<details><summary>Values of {name}</summary><div class="scroll" tabindex="0" role="region" '
         'aria-label="Values of {name}"><table><tr><th scope="col" class="text">value</th><th scope="col">rows</th>'
         '<th scope="col">table: from</th><th scope="col">to</th><th scope="col">off by</th>'
-        '<th scope="col" class="text">group</th></tr>{rows}</table>{folded}{sums}</div></details></figure>'
+        '<th scope="col" class="text">group</th></tr>{rows}</table>{folded}{sums}</div></details>'
     ).format(
-        place=place,
         name=column.name,
-        drawing=drawing,
-        known=known,
-        groups=groups,
-        rows=rows,
+        rows=Markup("").join(map(_line, lines)),
         folded=Markup("<p>{}</p>").format(FOLDED_TEXT.replace("`", "")) if any(line.several for line in lines) else "",
         sums=Markup("<ul>{}</ul>").format(sums) if sums else "",
     )
@@ -264,17 +267,17 @@ def _whisker(x: float, low: float, high: float, highest: float, *, cap: float) -
 def _label(x: float, text: str) -> Markup:
     from markupsafe import Markup
 
-    shown = text if len(text) <= _LABEL else text[: _LABEL - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    label = text if len(text) <= _LABEL else text[: _LABEL - 1] + "\N{HORIZONTAL ELLIPSIS}"
     y = _TOP + _HEIGHT + 12
     return Markup(
         '<text transform="translate({:.1f} {}) rotate(-45)" font-size="11" text-anchor="end" fill="{}">{}</text>'
-    ).format(x + 3, y, _SOFT, shown)
+    ).format(x + 3, y, _SOFT, label)
 
 
 def _pairs(book: Codebook) -> Markup:
     from markupsafe import Markup
 
-    found = {frozenset(pair.attributes): pair for pair in book.pairs}
+    by_names = {frozenset(pair.attributes): pair for pair in book.pairs}
     names = [column.name for column in book.columns]
     if len(names) > _MOST_MATRIX:  # the columns of which most is known
         known = {name: sum(pair.measured for pair in book.pairs if name in pair.attributes) for name in names}
@@ -282,7 +285,7 @@ def _pairs(book: Codebook) -> Markup:
     head = Markup("").join(Markup('<th scope="col">{}</th>').format(name) for name in names[:-1])
     rows = Markup("").join(
         Markup('<tr><th scope="row">{}</th>{}</tr>').format(
-            name, Markup("").join(_cell(found.get(frozenset((name, other)))) for other in names[:place])
+            name, Markup("").join(_cell(by_names.get(frozenset((name, other)))) for other in names[:place])
         )
         for place, name in enumerate(names)
         if place

@@ -23,7 +23,7 @@ from sfumato.errors import InputError
 from sfumato.ledger import Account
 from sfumato.privacy.loss import Epsilon, Loss, decimals, plain
 from sfumato.query.plan import accuracy
-from sfumato.report.schema_page import drawing
+from sfumato.report.linked_tables_page import drawing
 from sfumato.strict_documents import read_yaml, read_yaml_texts
 from sfumato_server import release_jobs
 from sfumato_server.access import Anyone, Steward, Worker

@@ -7,14 +7,15 @@ import pytest
 
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.errors import TableError
-from sfumato.evaluate.attacks import row_attacks, singling_out
+from sfumato.evaluate.attacks import row_attacks
+from sfumato.evaluate.attacks import suite as singling_out
 from sfumato.evaluate.attacks.row_attacks import (
     Similarity,
     downcode,
     membership_scores,
     nearby,
 )
-from sfumato.evaluate.attacks.singling_out import RowsInCells, lone_rows, matches
+from sfumato.evaluate.attacks.suite import RowsInCells, lone_rows, matches
 from sfumato.evaluate.released import Released, Rows, spread
 
 

@@ -31,11 +31,11 @@ def describe_tables(folder: Path, *, html: Path | None, markdown: Path | None, o
 
 def write_page(folder: Path, book: Mapping[str, Any], html: Path, *, overwrite: bool) -> None:
     """Write the codebook of the tables in a folder as a page."""
-    from sfumato.report.family_release_page import family_release_page
+    from sfumato.report.linked_tables_page import linked_release_page
     from sfumato.report.page import render
     from sfumato.vault.release import save_text
 
-    page = family_release_page(f"Synthetic tables {folder.name}", book)
+    page = linked_release_page(f"Synthetic tables {folder.name}", book)
     save_text(html, render(page), overwrite=overwrite)
     remark(f"Wrote the page {html}.")
 

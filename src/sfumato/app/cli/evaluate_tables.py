@@ -12,7 +12,7 @@ from sfumato.errors import InputError, counted
 from sfumato.extras import require
 
 if TYPE_CHECKING:
-    from sfumato.evaluate.linked.family_evaluation import FamilyResult
+    from sfumato.evaluate.linked.linked_evaluation import LinkedResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,11 +33,11 @@ class TablesToJudge:
 def evaluate_tables(given: TablesToJudge, *, overwrite: bool, as_json: bool) -> None:
     """Judge one release of linked tables, a folder, and write a page where one is asked for."""
     from sfumato.domain.table_schema import load_schema
-    from sfumato.evaluate.linked.family_evaluation import judge_families
-    from sfumato.evaluate.linked.family_tables import orders, read_families
+    from sfumato.evaluate.linked.linked_evaluation import judge_linked_tables
+    from sfumato.evaluate.linked.table_tree import orders, read_table_tree
     from sfumato.evaluate.released import parse_claim
     from sfumato.evaluate.stated_claims import claim_of_folder, stated_orders
-    from sfumato.report.family_page import family_page
+    from sfumato.report.linked_tables_page import linked_evaluation_page
     from sfumato.report.page import render_interactive
     from sfumato.vault.release import save_text
 
@@ -53,12 +53,12 @@ def evaluate_tables(given: TablesToJudge, *, overwrite: bool, as_json: bool) -> 
     claim = claim_of_folder(folder, parse_claim(given.claims[0]) if given.claims else None)
     order = orders(schema, stated_orders(folder) | _given(given.orders))
     with working("Reading the tables"):
-        release = read_families(folder, schema, orders=order, only_files=True)
+        release = read_table_tree(folder, schema, orders=order, only_files=True)
         names = [level.name for level in release.levels]
-        real = read_families(given.real, schema, orders=order, tables=names)
-        controls = None if given.holdout is None else read_families(given.holdout, schema, orders=order, tables=names)
+        real = read_table_tree(given.real, schema, orders=order, tables=names)
+        controls = None if given.holdout is None else read_table_tree(given.holdout, schema, orders=order, tables=names)
     with working("Scoring"):
-        found = judge_families(real, release, claim=claim, controls=controls, seed=given.seed)
+        found = judge_linked_tables(real, release, claim=claim, controls=controls, seed=given.seed)
     for place, files in ((Path(given.real), found.real), (folder, found.released)):
         for table, read in files.items():
             if read.kept < read.rows:
@@ -68,7 +68,9 @@ def evaluate_tables(given: TablesToJudge, *, overwrite: bool, as_json: bool) -> 
     if given.out is not None:
         title = f"Evaluation of {folder.name}"
         save_text(
-            given.out, render_interactive(family_page(title, found, internal=given.internal)), overwrite=overwrite
+            given.out,
+            render_interactive(linked_evaluation_page(title, found, internal=given.internal)),
+            overwrite=overwrite,
         )
     value = found.to_json(internal=given.internal) | ({} if given.out is None else {"page": str(given.out)})
     exact_result(value, _told(found) + page, as_json=as_json)
@@ -92,7 +94,7 @@ def _left_out(read: dict[str, int]) -> str:
     return ", ".join(f"{read[name]:,} {said}" for name, said in words.items() if read[name])
 
 
-def _told(found: FamilyResult) -> str:
+def _told(found: LinkedResult) -> str:
     lines = []
     for edge in found.edges:
         rows: list[dict[str, Any]] = [{"families": name, **asdict(each.scores)} for name, each in edge.compared.items()]

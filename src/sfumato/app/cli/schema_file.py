@@ -82,7 +82,7 @@ def show_schema(
 ) -> None:
     """Show a schema: tables, whose their rows are, what is kept of one person; with --html as a picture."""
     from sfumato.domain.table_schema import load_schema
-    from sfumato.report.schema_page import schema_page, schema_rows
+    from sfumato.report.linked_tables_page import schema_page, schema_rows
     from sfumato.vault.release import save_text
 
     if html is not None:

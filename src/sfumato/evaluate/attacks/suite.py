@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sfumato.arguments import expect
 from sfumato.evaluate.attacks.answer_attacks import TRACING_KNOWLEDGE, tracing_scores
@@ -18,7 +21,6 @@ from sfumato.evaluate.attacks.row_attacks import (
     roc,
     test_row_attacks,
 )
-from sfumato.evaluate.attacks.singling_out import SINGLING_OUT_KNOWLEDGE, singled_out
 from sfumato.evaluate.intervals import Advantage, advantage, worst
 from sfumato.evaluate.population_split import refuse_wrong_people, refuse_wrong_release
 from sfumato.evaluate.released import Claim, MarginalSource, Perturbed, Released, Rows
@@ -127,3 +129,165 @@ def _bounded(result: Advantage, claim: Claim) -> Advantage:
     if claim.class_size is not None and result.attack == "linkage":
         bounds.append(1 / claim.class_size)
     return replace(result, bound=min(bounds)) if bounds else result
+
+
+SINGLING_OUT_KNOWLEDGE = "nothing besides the release"
+_WIDTHS = (3, 5, 8, 12)  # columns in a condition; the best number is chosen on other conditions
+_TRIALS = 100  # conditions tried of each width
+_SUBSETS = 20  # sets of columns tried of each width
+_GUESSES = 8  # rows looked at for each lone one that is wanted, before all are
+_LOW_BITS = 16
+_KEPT = 1 << 27  # bytes of rows in cells that are kept
+
+Conditions = tuple[NDArray[np.intp], NDArray[np.bool_]]  # released rows, and (conditions, columns) used of each
+
+
+def singled_out(
+    release: Released, members: Rows, controls: Rows, *, count: int, generator: np.random.Generator
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Whether each of ``count`` conditions isolates one person among members, and among as many controls.
+
+    A condition copies the cells of one released row in some columns, and is used only where no other
+    released row has the same cells there.  Its number of columns is fitted on other conditions.
+    """
+    people = min(len(members), len(controls))
+    tables = [
+        RowsInCells.of(release, table if len(table) == people else table.sample(people, generator))
+        for table in (members, controls)
+    ]
+    hashed = _hashed(release, generator)
+    widths = sorted({min(width, len(release.domain)) for width in _WIDTHS})
+    gains = []
+    for width in widths:
+        trial = _conditions(hashed, count=_TRIALS, width=width, generator=generator)
+        member, control = (_isolates(trial, table) for table in tables)
+        gains.append(int(member.sum()) - int(control.sum()))
+    final = _conditions(hashed, count=count, width=widths[int(np.argmax(gains))], generator=generator)
+    outcomes = [_isolates(final, table) for table in tables]
+    short = count - len(outcomes[0])  # conditions that the attacker could not find isolate nobody
+    return np.pad(outcomes[0], (0, short)), np.pad(outcomes[1], (0, short))
+
+
+def _hashed(release: Released, generator: np.random.Generator) -> list[NDArray[np.uint64]]:
+    """Of each column a number a row: their sums are equal for equal rows only, almost surely."""
+    factors = generator.integers(1, 1 << 62, size=len(release.domain), dtype=np.uint64)
+    return [column.astype(np.uint64) * factor for column, factor in zip(release.codes.T, factors, strict=True)]
+
+
+def _conditions(
+    hashed: list[NDArray[np.uint64]], *, count: int, width: int, generator: np.random.Generator
+) -> Conditions:
+    """Conditions on ``width`` columns, each copied from a row that no other released row equals there."""
+    rows, used = [], []
+    share = -(-count // _SUBSETS)
+    for _ in range(_SUBSETS):
+        columns = generator.permutation(len(hashed))[:width]
+        sums = hashed[columns[0]].copy()
+        for column in columns[1:]:
+            sums += hashed[column]
+        single = lone_rows(sums, share, generator)
+        rows.append(single)
+        used.append(np.tile(np.isin(np.arange(len(hashed)), columns), (len(single), 1)))
+    order = generator.permutation(sum(len(part) for part in rows))[:count]
+    return np.concatenate(rows)[order], np.concatenate(used)[order]
+
+
+def lone_rows(values: NDArray[np.uint64], count: int, generator: np.random.Generator) -> NDArray[np.intp]:
+    """Rows whose value no other row has, drawn at random without replacement: ``count`` of them, or all if fewer.
+
+    Some rows are drawn and looked for among all; only where too few of the drawn rows are alone, all are found.  Which
+    rows are found depends on how many are alone, and not on which they are, so that each is as likely as any other.
+    """
+    guesses = _GUESSES * count
+    if guesses < len(values):
+        drawn = generator.choice(len(values), guesses, replace=False)
+        found = drawn[_occurrences(values, values[drawn]) == 1]
+        if len(found) >= count:
+            return np.asarray(found[:count])
+    return np.asarray(generator.permutation(_alone(values))[:count])
+
+
+def _occurrences(values: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> NDArray[np.intp]:
+    """How often each of a few values occurs among all."""
+    maybe = np.zeros(1 << _LOW_BITS, dtype=np.bool_)
+    maybe[wanted.astype(np.uint16)] = True
+    near = values[maybe[values.astype(np.uint16)]]  # nearly all others differ in their lowest bits
+    distinct, which = np.unique(wanted, return_inverse=True)
+    place = np.searchsorted(distinct, near)
+    place[place == len(distinct)] = 0
+    return np.bincount(place[distinct[place] == near], minlength=len(distinct))[which]
+
+
+def _alone(values: NDArray[np.uint64]) -> NDArray[np.intp]:
+    """All rows whose value no other row has: values are put into bins, and sorted in bins of several values alone."""
+    bits = max(1, len(values) - 1).bit_length()
+    bins = (values >> np.uint64(64 - bits)).astype(np.intp)
+    one = np.zeros(1 << bits, dtype=np.uint64)
+    one[bins] = values
+    mixed = np.zeros(1 << bits, dtype=np.bool_)
+    mixed[bins[one[bins] != values]] = True
+    sure = np.flatnonzero((np.bincount(bins, minlength=1 << bits) == 1)[bins])
+    rest = np.flatnonzero(mixed[bins])
+    if not len(rest):
+        return sure
+    order = rest[np.argsort(values[rest])]
+    held = values[order]
+    differs = np.concatenate(([True], held[1:] != held[:-1], [True]))
+    return np.concatenate([sure, order[differs[:-1] & differs[1:]]])
+
+
+@dataclass(frozen=True, eq=False)
+class RowsInCells:
+    """Which rows of a table lie in a cell of a release: one bit a row, found when a cell is first asked for."""
+
+    release: Released
+    columns: tuple[NDArray[np.unsignedinteger], ...]  # codes of the table, (rows,) each, in narrow types
+    kept: dict[tuple[int, int], NDArray[np.uint64]] = field(default_factory=dict, repr=False)
+
+    @staticmethod
+    def of(release: Released, table: Rows) -> RowsInCells:
+        """The rows of ``table``, in cells of ``release``."""
+        narrow = (np.min_scalar_type(size - 1) for size in table.domain.shape)
+        columns = tuple(column.astype(kind) for column, kind in zip(table.codes.T, narrow, strict=True))
+        return RowsInCells(release, columns)
+
+    def bits(self, column: int, cell: int) -> NDArray[np.uint64]:
+        """A bit for each row, set where the row lies in this cell of the column: shape ``(rows / 64,)``, rounded up."""
+        found = self.kept.get((column, cell))
+        if found is None:
+            inside = self._inside(self.columns[column], np.flatnonzero(self.release.cells[column][cell] > 0))
+            packed = np.zeros(-(-len(inside) // 64) * 8, dtype=np.uint8)
+            packed[: -(-len(inside) // 8)] = np.packbits(inside)
+            found = packed.view(np.uint64)
+            if (len(self.kept) + 1) * found.nbytes > _KEPT:
+                self.kept.clear()
+            self.kept[column, cell] = found
+        return found
+
+    @staticmethod
+    def _inside(codes: NDArray[np.unsignedinteger], leaves: NDArray[np.intp]) -> NDArray[np.bool_]:
+        low, high = int(leaves[0]), int(leaves[-1])
+        if low == high:
+            return np.asarray(codes == low)
+        if high - low + 1 == len(leaves):
+            return np.asarray((codes >= low) & (codes <= high))
+        allowed = np.zeros(max(high, int(codes.max())) + 1, dtype=np.bool_)
+        allowed[leaves] = True
+        return np.asarray(allowed[codes])
+
+
+def _isolates(conditions: Conditions, table: RowsInCells) -> NDArray[np.bool_]:
+    return np.asarray(matches(conditions, table) == 1)
+
+
+def matches(conditions: Conditions, table: RowsInCells) -> NDArray[np.intp]:
+    """How many rows of a table lie in each condition."""
+    found = np.zeros(len(conditions[0]), dtype=np.intp)
+    for number, (row, used) in enumerate(zip(*conditions, strict=True)):
+        cells = table.release.codes[row].tolist()
+        first, *others = np.flatnonzero(used).tolist()
+        inside = table.bits(first, cells[first])
+        for column in others:
+            inside = inside & table.bits(column, cells[column])
+        found[number] = int(np.bitwise_count(inside).sum())
+    return found

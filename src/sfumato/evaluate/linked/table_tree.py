@@ -62,7 +62,7 @@ class RowsRead:
 
 
 @dataclass(frozen=True, eq=False)
-class FamilyTable:
+class LinkedTable:
     """The rows of one table that are kept.
 
     Attributes:
@@ -90,12 +90,12 @@ class FamilyTable:
 
 
 @dataclass(frozen=True, eq=False)
-class Families:
+class TableTree:
     """Linked tables, the units first, every other table after that of its parents."""
 
-    levels: tuple[FamilyTable, ...]
+    levels: tuple[LinkedTable, ...]
 
-    def __getitem__(self, name: str) -> FamilyTable:
+    def __getitem__(self, name: str) -> LinkedTable:
         return next(level for level in self.levels if level.name == name)
 
     @property
@@ -103,13 +103,13 @@ class Families:
         """Number of units."""
         return self.levels[0].length
 
-    def edges(self) -> Iterator[tuple[FamilyTable, FamilyTable]]:
+    def edges(self) -> Iterator[tuple[LinkedTable, LinkedTable]]:
         """Each table of children, with that of their parents."""
         for level in self.levels:
             if level.above is not None:
                 yield self[level.above], level
 
-    def taken(self, units: Places) -> Families:
+    def taken(self, units: Places) -> TableTree:
         """These units with all that is theirs, each as often as it is named."""
         places = {self.levels[0].name: units}
         found = [_chosen(self.levels[0], units, None)]
@@ -123,11 +123,11 @@ class Families:
             rows = np.repeat(start[chosen] - first, each) + np.arange(len(owner))
             places[level.name] = rows
             found.append(_chosen(level, rows, owner))
-        return Families(tuple(found))
+        return TableTree(tuple(found))
 
 
-def _chosen(level: FamilyTable, rows: Places, owner: Places | None) -> FamilyTable:
-    return FamilyTable(
+def _chosen(level: LinkedTable, rows: Places, owner: Places | None) -> LinkedTable:
+    return LinkedTable(
         name=level.name,
         attributes=level.attributes,
         codes=tuple(codes[rows] for codes in level.codes),
@@ -166,14 +166,14 @@ def orders(schema: Schema, given: Mapping[str, str] | None = None) -> dict[str, 
     return found
 
 
-def read_families(
+def read_table_tree(
     folder: str | Path,
     schema: Schema,
     *,
     orders: Mapping[str, ChildOrder],
     tables: Sequence[str] | None = None,
     only_files: bool = False,
-) -> Families:
+) -> TableTree:
     """Tables of a folder, a file each, as families.
 
     Args:
@@ -199,7 +199,7 @@ def read_families(
         if above is not None and schema.units is not None and above[0] not in chosen:
             raise TableError(f"{place} has {name}, and no {above[0]}, to which its rows belong", culprit=name)
     raw = {name: _RawTable.of(schema[name], place) for name in chosen}
-    levels: list[FamilyTable] = []
+    levels: list[LinkedTable] = []
     keys: dict[str, pa.Array] = {}
     for name in chosen:
         table, above = schema[name], parent_of(schema, name)
@@ -210,10 +210,10 @@ def read_families(
         parent, column = above
         if not levels:  # no table lists the units: they are those that have rows
             keys[parent] = _distinct_ids([raw[each] for each in chosen])
-            levels.append(FamilyTable(parent, (), (), RowsRead(len(keys[parent])), length=len(keys[parent])))
+            levels.append(LinkedTable(parent, (), (), RowsRead(len(keys[parent])), length=len(keys[parent])))
         level, keys[name] = _children(table, raw[name], (parent, column), keys[parent], orders.get(name, ChildOrder()))
         levels.append(level)
-    return Families(tuple(levels))
+    return TableTree(tuple(levels))
 
 
 def linked(schema: Schema) -> tuple[str, ...]:
@@ -306,13 +306,13 @@ def _text(attribute: Attribute, value: object, written: CsvFormat | None) -> str
     return text
 
 
-def _units(table: SchemaTable, raw: _RawTable, schema: Schema) -> tuple[FamilyTable, pa.Array]:
+def _units(table: SchemaTable, raw: _RawTable, schema: Schema) -> tuple[LinkedTable, pa.Array]:
     codes, fits = raw.codes()
     column = schema.unit_column(table.name)
     assert column is not None
     ids = raw.keys(column)
     kept, read = _first_of_each(ids, fits)
-    level = FamilyTable(table.name, table.attributes, tuple(each[kept] for each in codes), read, length=len(kept))
+    level = LinkedTable(table.name, table.attributes, tuple(each[kept] for each in codes), read, length=len(kept))
     return level, ids.take(kept)
 
 
@@ -329,7 +329,7 @@ def _first_of_each(ids: pa.Array, fits: NDArray[np.bool_]) -> tuple[Places, Rows
 
 def _children(
     table: SchemaTable, raw: _RawTable, above: tuple[str, str], parents: pa.Array, order: ChildOrder
-) -> tuple[FamilyTable, pa.Array]:
+) -> tuple[LinkedTable, pa.Array]:
     import pyarrow.compute as pc
 
     codes, fits = raw.codes()
@@ -357,7 +357,7 @@ def _children(
         beyond=len(ranked) - len(kept),
     )
     dated = order.by is not None and isinstance(_attribute(table, order.by), Date | Timestamp)
-    level = FamilyTable(
+    level = LinkedTable(
         table.name,
         table.attributes,
         tuple(each[kept] for each in codes),

@@ -11,22 +11,22 @@ import numpy as np
 import pytest
 from tests.evaluate.linked_tables import schema, write_hospital
 
-from sfumato.evaluate.linked import family_scores
-from sfumato.evaluate.linked.family_scores import GAP, GAPS, SIZE, FamilyEdge, FamilyScores, scores
-from sfumato.evaluate.linked.family_tables import Families, FamilyTable, orders, read_families
+from sfumato.evaluate.linked import linked_scores
+from sfumato.evaluate.linked.linked_scores import GAP, GAPS, SIZE, LinkedPair, LinkScores, scores
+from sfumato.evaluate.linked.table_tree import LinkedTable, TableTree, orders, read_table_tree
 
 
-def families(folder: Path, seed: int, patients: int = 60) -> Families:
-    return read_families(write_hospital(folder, patients=patients, seed=seed), schema(), orders=orders(schema()))
+def families(folder: Path, seed: int, patients: int = 60) -> TableTree:
+    return read_table_tree(write_hospital(folder, patients=patients, seed=seed), schema(), orders=orders(schema()))
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Families, Families]:
+def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[TableTree, TableTree]:
     place = tmp_path_factory.mktemp("hospitals")
     return families(place / "one", 1), families(place / "two", 2)
 
 
-def by_hand(parent: FamilyTable, child: FamilyTable) -> list[tuple[dict[str, int], list[dict[str, int]]]]:
+def by_hand(parent: LinkedTable, child: LinkedTable) -> list[tuple[dict[str, int], list[dict[str, int]]]]:
     """Every family as dictionaries."""
     found: list[tuple[dict[str, int], list[dict[str, int]]]] = []
     for row in range(parent.length):
@@ -92,11 +92,11 @@ def in_order_of(every: list, names: tuple) -> list[object]:
 
 @pytest.mark.parametrize("dense", [1 << 21, 1])
 def test_scores_are_those_counted_by_hand(
-    two: tuple[Families, Families], dense: int, monkeypatch: pytest.MonkeyPatch
+    two: tuple[TableTree, TableTree], dense: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(family_scores, "_DENSE", dense)
+    monkeypatch.setattr(linked_scores, "_DENSE", dense)
     for (parent, child), other in zip(two[0].edges(), two[1].edges(), strict=True):
-        found = scores((parent, child), {"other": FamilyEdge.of(*other)}, seed=0)["other"].scores
+        found = scores((parent, child), {"other": LinkedPair.of(*other)}, seed=0)["other"].scores
         one, two_ = by_hand(parent, child), by_hand(*other)
         above, below = list(one[0][0]), list(next(children for _, children in one if children)[0])
         expected: dict[str, float | None] = {"size": means(one, two_, parents_of, [(SIZE,)])}
@@ -117,20 +117,20 @@ def test_scores_are_those_counted_by_hand(
             assert getattr(found, measure) == (None if value is None else pytest.approx(value)), measure
 
 
-def test_what_is_the_same_is_not_apart(two: tuple[Families, Families]) -> None:
+def test_what_is_the_same_is_not_apart(two: tuple[TableTree, TableTree]) -> None:
     for edge in two[0].edges():
-        found = scores(edge, {"same": FamilyEdge.of(*edge)}, seed=0)["same"].scores
+        found = scores(edge, {"same": LinkedPair.of(*edge)}, seed=0)["same"].scores
         assert found.worst == 0
 
 
 def test_children_dealt_at_random_keep_tables_and_lose_ties(tmp_path: Path) -> None:
     real = families(tmp_path, 3, patients=800)
     edge = next(real.edges())
-    truth = FamilyEdge.of(*edge)
+    truth = LinkedPair.of(*edge)
     luck = np.random.default_rng(0)
     drawn = real.taken(luck.integers(0, real.units, real.units))
     others = {
-        "drawn": FamilyEdge.of(*next(drawn.edges())),
+        "drawn": LinkedPair.of(*next(drawn.edges())),
         "dealt": truth.dealt(luck),
         "alone": truth.independent(luck),
     }
@@ -143,34 +143,34 @@ def test_children_dealt_at_random_keep_tables_and_lose_ties(tmp_path: Path) -> N
         assert value(found["dealt"], measure) > 2 * value(found["drawn"], measure), measure
 
 
-def value(found: FamilyScores, measure: str) -> float:
+def value(found: LinkScores, measure: str) -> float:
     score = getattr(found, measure)
     assert isinstance(score, float)
     return score
 
 
-def test_nobody_with_three_children_has_no_trigram(two: tuple[Families, Families]) -> None:
+def test_nobody_with_three_children_has_no_trigram(two: tuple[TableTree, TableTree]) -> None:
     families = two[0]
     size = np.bincount(families["visits"].owner, minlength=families.units)
     small = families.taken(np.flatnonzero(size < 3))
     edge = next(small.edges())
-    found = scores(edge, {"same": FamilyEdge.of(*edge)}, seed=0)["same"].scores
+    found = scores(edge, {"same": LinkedPair.of(*edge)}, seed=0)["same"].scores
     assert found.trigram is None
     assert found.transition == 0
 
 
-def test_a_release_without_children_is_wholly_apart(two: tuple[Families, Families]) -> None:
+def test_a_release_without_children_is_wholly_apart(two: tuple[TableTree, TableTree]) -> None:
     families = two[0]
     size = np.bincount(families["visits"].owner, minlength=families.units)
     none = families.taken(np.flatnonzero(size == 0))
     edge = next(families.edges())
-    found = scores(edge, {"none": FamilyEdge.of(*next(none.edges()))}, seed=0)["none"].scores
+    found = scores(edge, {"none": LinkedPair.of(*next(none.edges()))}, seed=0)["none"].scores
     assert (found.child1, found.sibling, found.trigram) == (1, 1, 1)
 
 
-def test_many_columns_are_sampled_alike(two: tuple[Families, Families], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(family_scores, "_MOST", 4)
-    edge, other = next(two[0].edges()), FamilyEdge.of(*next(two[1].edges()))
+def test_many_columns_are_sampled_alike(two: tuple[TableTree, TableTree], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linked_scores, "_MOST", 4)
+    edge, other = next(two[0].edges()), LinkedPair.of(*next(two[1].edges()))
     once, again = (scores(edge, {"a": other, "b": other}, seed=1) for _ in range(2))
     assert once == again
     assert once["a"] == once["b"]

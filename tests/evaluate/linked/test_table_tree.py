@@ -12,7 +12,7 @@ from tests.evaluate.linked_tables import DOCUMENT, schema, write_hospital
 
 from sfumato.domain.table_schema import parse_schema
 from sfumato.errors import InputError, TableError
-from sfumato.evaluate.linked.family_tables import ChildOrder, RowsRead, linked, orders, read_families
+from sfumato.evaluate.linked.table_tree import ChildOrder, RowsRead, linked, orders, read_table_tree
 
 PATIENTS = "patient_id,sex,region\n1,F,0\n2,M,1\n2,F,2\n3,?,0\n4,M,2\n,F,1\n"
 VISITS = """visit_id,patient_id,admitted,cost,ward
@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_children_stand_with_their_parent_in_order_and_bounded(folder: Path) -> None:
-    families = read_families(folder, schema(), orders=orders(schema()))
+    families = read_table_tree(folder, schema(), orders=orders(schema()))
     patients, visits, drugs = families.levels
     assert [level.name for level in families.levels] == ["patients", "visits", "drugs"]
     assert [each.tolist() for each in patients.codes] == [[0, 1, 1], [0, 1, 2]]  # 1, the first 2, and 4
@@ -52,7 +52,7 @@ def test_children_stand_with_their_parent_in_order_and_bounded(folder: Path) -> 
 
 
 def test_whatever_is_left_out_is_counted(folder: Path) -> None:
-    families = read_families(folder, schema(), orders=orders(schema()))
+    families = read_table_tree(folder, schema(), orders=orders(schema()))
     assert families["patients"].read == RowsRead(6, undeclared=1, repeated=1, ownerless=1)
     assert families["visits"].read == RowsRead(10, undeclared=1, repeated=1, ownerless=2, beyond=1)
     assert families["drugs"].read == RowsRead(6, ownerless=2)  # of no visit, and of one beyond the most
@@ -64,7 +64,7 @@ def test_parquet_is_read_as_csv_is(folder: Path, tmp_path: Path) -> None:
     other.mkdir()
     for name in ("patients", "visits", "drugs"):
         pq.write_table(csv.read_csv(folder / f"{name}.csv"), other / f"{name}.parquet")
-    one, two = (read_families(place, schema(), orders=orders(schema())) for place in (folder, other))
+    one, two = (read_table_tree(place, schema(), orders=orders(schema())) for place in (folder, other))
     for first, second in zip(one.levels, two.levels, strict=True):
         assert first.read == second.read
         assert [each.tolist() for each in first.codes] == [each.tolist() for each in second.codes]
@@ -74,7 +74,7 @@ def test_an_order_falls_where_it_is_said_to(folder: Path) -> None:
     falling = orders(schema(), {"visits": "cost:falling", "drugs": ""})
     assert falling["visits"] == ChildOrder("cost", falling=True)
     assert falling["drugs"] == ChildOrder(None)
-    visits = read_families(folder, schema(), orders=falling)["visits"]
+    visits = read_table_tree(folder, schema(), orders=falling)["visits"]
     assert visits.codes[1].tolist()[:2] == [4, 3]  # 9 is clamped to 4 and stands first
 
 
@@ -88,14 +88,14 @@ def test_without_a_table_of_units_they_are_those_with_rows(folder: Path) -> None
     document = {**DOCUMENT, "unit": {"id": "patient_id"}}
     document["tables"] = {"visits": DOCUMENT["tables"]["visits"]}
     alone = parse_schema(document)
-    families = read_families(folder, alone, orders=orders(alone))
+    families = read_table_tree(folder, alone, orders=orders(alone))
     assert [level.name for level in families.levels] == ["patient_id", "visits"]
     assert families.units == 4  # 1, 2, 3 and 99
     assert linked(alone) == ("visits",)
 
 
 def test_units_are_taken_with_all_that_is_theirs(tmp_path: Path) -> None:
-    families = read_families(write_hospital(tmp_path, patients=30), schema(), orders=orders(schema()))
+    families = read_table_tree(write_hospital(tmp_path, patients=30), schema(), orders=orders(schema()))
     chosen = np.array([4, 4, 0, 29])
     taken = families.taken(chosen)
     for place, unit in enumerate(chosen):
@@ -104,9 +104,9 @@ def test_units_are_taken_with_all_that_is_theirs(tmp_path: Path) -> None:
 
 
 def _unit(families: object, unit: int) -> list[object]:
-    from sfumato.evaluate.linked.family_tables import Families
+    from sfumato.evaluate.linked.table_tree import TableTree
 
-    assert isinstance(families, Families)
+    assert isinstance(families, TableTree)
     patients, visits, drugs = families.levels
     own = np.flatnonzero(visits.owner == unit)
     found: list[object] = [[int(codes[unit]) for codes in patients.codes]]
@@ -129,9 +129,9 @@ def test_what_cannot_be_read_is_refused(folder: Path, break_it: object, words: s
     assert callable(break_it)
     break_it(folder)
     with pytest.raises(TableError, match=words):
-        read_families(folder, schema(), orders={})
+        read_table_tree(folder, schema(), orders={})
 
 
 def test_no_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="there is no folder"):
-        read_families(tmp_path / "none", schema(), orders={})
+        read_table_tree(tmp_path / "none", schema(), orders={})

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domain import Attribute, Categorical
-from sfumato.evaluate.linked.family_tables import FamilyTable, Places
+from sfumato.evaluate.linked.table_tree import LinkedTable, Places
 
 SIZE, GAP = "(children)", "(days since)"
 GAPS = (0, 1, 2, 7, 14, 30, 60, 90, 180, 365, 730)
@@ -30,7 +30,7 @@ _PAIRS = 4_000_000  # siblings that are looked at
 
 
 @dataclass(frozen=True)
-class FamilyScores:
+class LinkScores:
     """Mean total variations; None where there is nothing to compare.
 
     Attributes:
@@ -66,7 +66,7 @@ class FamilyScores:
 
 
 @dataclass(frozen=True, eq=False)
-class FamilyEdge:
+class LinkedPair:
     """Parents and their children as columns of codes.
 
     Attributes:
@@ -82,7 +82,7 @@ class FamilyEdge:
     ordered: bool
 
     @staticmethod
-    def of(parent: FamilyTable, child: FamilyTable) -> FamilyEdge:
+    def of(parent: LinkedTable, child: LinkedTable) -> LinkedPair:
         """Two levels, with wide numbers in runs, and the days since the child before where days order them."""
         size = np.bincount(child.owner, minlength=parent.length)
         parents = {each.name: _runs(each)[codes] for each, codes in zip(parent.attributes, parent.codes, strict=True)}
@@ -90,10 +90,10 @@ class FamilyEdge:
         if child.days is not None:
             since = np.searchsorted(GAPS, np.diff(child.days, prepend=0), side="right")
             children[GAP] = np.where(_first(child.owner), 0, since)
-        return FamilyEdge(parents | {SIZE: size}, children, child.owner, child.order.by is not None)
+        return LinkedPair(parents | {SIZE: size}, children, child.owner, child.order.by is not None)
 
     @staticmethod
-    def sizes(parent: FamilyTable, child: FamilyTable) -> tuple[dict[str, int], dict[str, int]]:
+    def sizes(parent: LinkedTable, child: LinkedTable) -> tuple[dict[str, int], dict[str, int]]:
         """The number of cells of each column of :meth:`of`."""
         parents = {each.name: int(_runs(each)[-1]) + 1 for each in parent.attributes if each.size > 1}
         children = {each.name: int(_runs(each)[-1]) + 1 for each in child.attributes}
@@ -128,7 +128,7 @@ class FamilyEdge:
         last = max(0, len(self.owner) - length + 1)
         return np.flatnonzero(self.owner[:last] == self.owner[length - 1 :][:last])
 
-    def dealt(self, generator: np.random.Generator) -> FamilyEdge:
+    def dealt(self, generator: np.random.Generator) -> LinkedPair:
         """Both tables as they are, the children dealt to parents at random: all that a release of two tables, each by
         itself and without any error, would know.
         """
@@ -141,7 +141,7 @@ class FamilyEdge:
             owner=np.repeat(np.arange(len(size)), size),
         )
 
-    def independent(self, generator: np.random.Generator) -> FamilyEdge:
+    def independent(self, generator: np.random.Generator) -> LinkedPair:
         """Every column by itself, in random order."""
         size = generator.permutation(self.parents[SIZE])
         return replace(
@@ -207,7 +207,7 @@ def _tally(*parts: Columns) -> _Cells:
     return _Cells(counts / rows, held, empty)
 
 
-Recipe = tuple[tuple[str, ...], Callable[[FamilyEdge], tuple[Columns, ...]]]
+Recipe = tuple[tuple[str, ...], Callable[[LinkedPair], tuple[Columns, ...]]]
 """Columns by name, and how to take them of families: parts with the same columns, whose rows are counted together."""
 
 
@@ -215,13 +215,13 @@ Recipe = tuple[tuple[str, ...], Callable[[FamilyEdge], tuple[Columns, ...]]]
 class Compared:
     """The scores of one set of families, and the distance of every combination of columns behind some of them."""
 
-    scores: FamilyScores
+    scores: LinkScores
     siblings: Mapping[tuple[str, ...], float]
     transitions: Mapping[tuple[str, ...], float]
 
 
 def scores(
-    real: tuple[FamilyTable, FamilyTable], others: Mapping[str, FamilyEdge], *, seed: int
+    real: tuple[LinkedTable, LinkedTable], others: Mapping[str, LinkedPair], *, seed: int
 ) -> dict[str, Compared]:
     """The scores of several sets of families against real ones.
 
@@ -230,7 +230,7 @@ def scores(
         others: by name.
         seed: of the combinations of columns, where there are more than 60 of a kind.
     """
-    truth, (parents, children) = FamilyEdge.of(*real), FamilyEdge.sizes(*real)
+    truth, (parents, children) = LinkedPair.of(*real), LinkedPair.sizes(*real)
     luck = np.random.default_rng(seed)
     found: dict[str, dict[str, dict[tuple[str, ...], float]]] = {name: {} for name in others}
     for measure, recipes in _recipes(parents, children).items():
@@ -253,7 +253,7 @@ def scores(
 
 def _compared(found: Mapping[str, Mapping[tuple[str, ...], float]]) -> Compared:
     means = {measure: float(np.mean([*values.values()])) if values else None for measure, values in found.items()}
-    return Compared(FamilyScores(**means), found["sibling"], found["transition"])
+    return Compared(LinkScores(**means), found["sibling"], found["transition"])
 
 
 _OF_ORDER = ("transition", "trigram")
@@ -277,7 +277,7 @@ def _recipes(parents: Mapping[str, int], children: Mapping[str, int]) -> dict[st
     def siblings(one: str, other: str) -> Recipe:
         """Both ways round, as siblings have no order here."""
 
-        def taken(edge: FamilyEdge) -> tuple[Columns, ...]:
+        def taken(edge: LinkedPair) -> tuple[Columns, ...]:
             first, second = edge.siblings
             return tuple(
                 ((edge.children[one][a], children[one]), (edge.children[other][b], children[other]))
@@ -289,7 +289,7 @@ def _recipes(parents: Mapping[str, int], children: Mapping[str, int]) -> dict[st
     def in_order(*names: str) -> Recipe:
         """A column of each of so many children that follow each other."""
 
-        def taken(edge: FamilyEdge) -> tuple[Columns, ...]:
+        def taken(edge: LinkedPair) -> tuple[Columns, ...]:
             start = edge.runs(len(names))
             return (tuple((edge.children[name][start + place], children[name]) for place, name in enumerate(names)),)
 
