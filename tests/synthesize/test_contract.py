@@ -21,6 +21,7 @@ from sfumato.synthesize import (
     annealed,
     auto,
     histogram,
+    independent,
     marginals,
     matrix,
     methods,
@@ -41,6 +42,7 @@ FUNCTIONS = {
     "aim": lambda vault: aim(vault, **TERMS, workload=PAIR),
     "mst": lambda vault: mst(vault, **TERMS),
     "annealed": lambda vault: annealed(vault, **TERMS, workload=PAIR),
+    "independent": lambda vault: independent(vault, **TERMS),
     "mwem": lambda vault: mwem(
         vault,
         loss=Rho(1),

@@ -10,6 +10,7 @@ from sfumato.synthesize.methods import SYNTHESIZERS
 from sfumato.synthesize.methods.aim import aim
 from sfumato.synthesize.methods.annealed import annealed
 from sfumato.synthesize.methods.histogram import histogram, marginals, matrix
+from sfumato.synthesize.methods.independent import independent
 from sfumato.synthesize.methods.mst import mst
 from sfumato.synthesize.methods.mwem import Output, Schedule, mwem
 from sfumato.synthesize.released_file import SyntheticFile, read_release
@@ -42,6 +43,7 @@ __all__ = [
     "cells_of",
     "drowned_totals",
     "histogram",
+    "independent",
     "load",
     "load_related",
     "load_zeros",

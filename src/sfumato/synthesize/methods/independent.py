@@ -1,0 +1,68 @@
+"""Independent columns: one noisy table for each column, and rows drawn column by column.
+
+The baseline of every other method.  Each column follows its own noisy table, and no two columns depend on each other.
+Neighbors differ by one unit.  One table of a column has the L1 sensitivity, or squared L2 sensitivity, of the rows of
+a unit; the tables are measured together at the whole loss (Dwork, McSherry, Nissim and Smith 2006, Section 3.2).
+"""
+
+from __future__ import annotations
+
+from sfumato.domain import Domain
+from sfumato.privacy.loss import Loss
+from sfumato.synthesize import cell_positions, row_count
+from sfumato.synthesize.budget_allocation import Allowance
+from sfumato.synthesize.graphical import Graphical
+from sfumato.synthesize.initial_marginals import SingleColumns, begin, count_share, refuse_fine, refuse_undividable
+from sfumato.synthesize.marginal_selection import Limits
+from sfumato.synthesize.row_count import RowTotal
+from sfumato.synthesize.synthesis_method import PlannedRelease, SynthesisMethod, Task
+from sfumato.synthesize.synthetic import Synthetic, rows_of
+from sfumato.vault.interface import Mechanisms, Request, VaultInterface
+from sfumato.workload.counting_queries import all_marginals
+
+
+def independent(vault: VaultInterface, *, loss: Loss, total: RowTotal) -> Synthetic:
+    """Release the distribution of each column, and rows whose columns are independent.
+
+    Use it as a baseline, or for a table whose columns are only read one at a time.  ``aim`` and ``mst`` measure the
+    same tables first and add pairs of columns.
+
+    Args:
+        vault: the protected table.
+        loss: the whole cost.
+        total: where the number of rows comes from.  ``NoisyTotal`` adds a rough count at half a percent of the loss.
+
+    Raises:
+        LossError, InputError: no loss, or no source of a row count.
+        SizeError: a column has too many cells.
+        BudgetError: the ledger refuses ``loss``; nothing was spent.
+    """
+    return INDEPENDENT.release(vault, Task(loss=loss, total=total, workload=all_marginals(1)))
+
+
+def measure_columns(mechanisms: Mechanisms, loss: Loss, total: RowTotal) -> Graphical:
+    """Measure the row count, the positions in wide cells and all columns, at exactly ``loss`` together."""
+    domain, allowance = mechanisms.domain, Allowance(loss.divisible)
+    share = 1 - count_share(total) - cell_positions.share(domain)
+    return begin(mechanisms, allowance, total, SingleColumns(share), zeros=()).released(domain)
+
+
+def _plan(domain: Domain, task: Task) -> PlannedRelease:
+    refuse_undividable(domain, task.loss)
+    refuse_fine(domain, Limits().marginal)
+    parameters = {"total": row_count.describe(task.total)}
+    return PlannedRelease(
+        request=Request("synthesize", "independent", parameters, rows_of(domain, domain.names)),
+        run=lambda mechanisms: measure_columns(mechanisms, task.loss, task.total),
+        model=Graphical,
+    )
+
+
+INDEPENDENT = SynthesisMethod(
+    name="independent",
+    summary="every column alone, as a baseline: its rows have no dependence between columns",
+    options=frozenset(),
+    plan=_plan,
+    foreseen=lambda _domain, _task: None,  # aim and mst measure the same tables, and stop there if pairs drown
+    noise_of="aim",
+)
