@@ -113,7 +113,7 @@ def test_a_ledger_of_a_newer_version(file, address):
     opened(address).close()
     with closing(sqlite3.connect(file)) as other, other:
         other.execute("UPDATE ledger_version SET version_num = '9999'")
-    with pytest.raises(LedgerError, match="newer version; update Sfumato"):
+    with pytest.raises(LedgerError, match="written by another version of Sfumato"):
         opened(address)
 
 

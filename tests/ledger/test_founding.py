@@ -95,9 +95,10 @@ def _die(*_args, **_terms):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _die_within(connection, _found):
+def _die_within(connection):
     """With some tables made and others not."""
-    schema.make_tables(connection, *schema.JOURNAL_TABLES[:2])
+    for table in schema.JOURNAL_TABLES[:2]:
+        connection.run(table)
     _die()
 
 
@@ -108,7 +109,7 @@ TABLES = {
 POINTS = {
     "with an empty file": (Store, "_use_write_ahead_log"),
     "before any table": (Store, "founding"),
-    "between tables": (store_module, "bring_up_to_date"),
+    "between tables": (store_module, "create_tables"),
     "before the dataset": (opening_module, "insert_dataset"),
 }
 

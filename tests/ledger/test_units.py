@@ -35,6 +35,13 @@ def test_unit_and_neighbours_are_fields_of_every_charged_entry(url):
         ledger.verify()
 
 
+def test_the_database_itself_refuses_another_unit(url):
+    with of_unit(url, PATIENT):
+        pass
+    with pytest.raises(LedgerError):
+        behind_its_back(url, "UPDATE ledger_dataset SET unit = NULL")
+
+
 @pytest.mark.parametrize("other", [ROW, Unit("doctor", rows=3), Unit("Patient", rows=3)])
 def test_another_kind_or_id_is_refused_and_nothing_is_charged(url, other):
     with of_unit(url, PATIENT) as ledger:

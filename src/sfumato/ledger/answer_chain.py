@@ -9,8 +9,6 @@ Answers of ledgers that knew no such chain follow one another behind the last en
 were brought up to date, and say when that was: nobody can tell whether they were changed before.
 """
 
-# ruff: noqa: S608  (names of our own stand in statements, values never)
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -113,28 +111,3 @@ def _hash(told: tuple[Any, ...]) -> str | None:
     previous, place, number, time, found, body = told
     spelled = isinstance(previous, str) and isinstance(time, str) and isinstance(body, bytes)
     return answer_hash(previous, place, number, time, found=found, body=body) if spelled else None
-
-
-def chain_found(driver: Driver, source: str, found: str) -> None:
-    """Enter the answers of a table that knows no chain, in the order of their entries, each behind the last.
-
-    Args:
-        driver: in the transaction that brings the tables up to date.
-        source: the table of answers as they were.
-        found: when that is.
-    """
-    query = f"""
-    SELECT number, time, body FROM {source} WHERE dataset = :dataset AND number > :after
-    ORDER BY number LIMIT :most"""
-    for name, entries, head in driver.rows("SELECT name, entries, head FROM ledger_dataset"):
-        place, after, previous = 0, 0, head
-        while page := driver.rows(query, {"dataset": name, "after": after, "most": PAGE}):
-            rows = []
-            for number, time, body in page:
-                place, after, bound = place + 1, number, previous
-                previous = answer_hash(bound, place, number, time, found=found, body=body)
-                row = {"dataset": name, "number": number, "time": time, "place": place, "entries": entries}
-                rows.append({**row, "previous": bound, "hash": previous, "found": found, "body": body})
-            driver.insert("ledger_answer", rows)
-        values = {"answers": place, "head": previous, "name": name}
-        driver.run("UPDATE ledger_dataset SET answers = :answers, head = :head WHERE name = :name", values)

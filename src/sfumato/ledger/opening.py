@@ -31,7 +31,7 @@ def open_ledger(
     """Open the ledger of a dataset, and make it where there is none if that is asked for.
 
     Args:
-        url: ``sqlite:///FILE`` or ``postgresql://...``; old tables are migrated as needed.
+        url: ``sqlite:///FILE`` or ``postgresql://...``.
         dataset: its name in the ledger.
         limit: the most that may ever be spent, which also fixes the measure; None: that of the existing ledger.
         unit: whom losses will be stated for, kept with the limit; None: that of the first release.

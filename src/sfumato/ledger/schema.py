@@ -1,29 +1,18 @@
-"""The tables of a ledger, and of the server that keeps one: how they are, and how those of earlier revisions become so.
+"""The tables of a ledger, and of the server that keeps one.
 
-Exact amounts are text; the ``*_units`` columns repeat them as integers, so that the database itself
-refuses to pass a limit.  An entry has no rho where the release has no differential privacy guarantee.
-Triggers keep the journal append-only, limits and units fixed, and what was spent from being refunded.
+Exact amounts are text.  The ``*_units`` columns repeat them as integers, so that the database itself refuses to pass
+a limit.  An entry has no rho if the release has no differential privacy guarantee.  Triggers keep the journal
+append-only, limits and units fixed, and charges from being refunded.
 
-Revisions: 0001 the journal; 0002 what a server keeps; 0003 keys of releases are not unique any more, as one that failed
-is asked for again; 0004 units, what entries state of their charges, and the content of a server's tables; 0005 sessions
-of a server's page, on which terms whom it answers, and what spares reading a whole journal to look at its end; 0006
-who enters a server by a provider of identities, names of datasets that change, approvals, and what stewards were told;
-0007 stored answers in the chain of hashes (:mod:`sfumato.ledger.answer_chain`); 0008 versions of the data, which
-owners declare (:mod:`sfumato.ledger.data_versions`), the snapshots from which a server answers, an index of the
-entries that charge nothing, so that an account finds its releases without differential privacy, and the audit log of
-stewards' actions (:mod:`sfumato.ledger.audit_log`).
+There is one revision of the tables.  A ledger with any other revision is refused.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
-from sfumato.ledger.answer_chain import chain_found
 from sfumato.ledger.dbapi import Driver
 from sfumato.ledger.entry import digest
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008")
-REVISION = REVISIONS[-1]
+REVISION = "0008"
 VERSION_TABLE = "ledger_version"
 
 AUDIT_GENESIS = digest("audit log")
@@ -386,99 +375,12 @@ _AUDIT_TRIGGERS = {
 }
 
 
-def bring_up_to_date(driver: Driver, found: str | None) -> None:
-    """Make the tables, or change those of an earlier revision, within a transaction.
-
-    Args:
-        driver: in a transaction during which nobody else makes or changes tables.
-        found: which of :data:`REVISIONS` the tables have; None where there are none.
-    """
-    if found == REVISION:
-        return
-    if found is None:
-        make_tables(driver, *JOURNAL_TABLES, *SERVER_TABLES)
-        _run(driver, *_TRIGGERS[driver.database], _UNIT_TRIGGER[driver.database])
-        _make_audit_log(driver)
-        driver.insert(VERSION_TABLE, [{"version_num": REVISION}])
-        return
-    if found < "0002":
-        make_tables(driver, *SERVER_TABLES)
-    else:
-        _bring_server_up_to_date(driver, found)
-    if found < "0005":
-        make_tables(driver, _BY_ANALYST, _CHECKPOINTS)
-    if found < "0003":
-        _run(driver, "DROP INDEX ledger_release")
-    if found < "0004":
-        _run(driver, "ALTER TABLE ledger_dataset ADD COLUMN unit TEXT")
-        _run(driver, "ALTER TABLE ledger_entry ADD COLUMN stated TEXT")
-        _run(driver, _UNIT_TRIGGER[driver.database])
-    if "0004" < found < "0007":
-        _run(driver, "ALTER TABLE ledger_checkpoint ADD COLUMN answers INTEGER NOT NULL DEFAULT 0")
-    on = " ON ledger_dataset" if driver.database == "postgresql" else ""
-    _run(driver, f"DROP TRIGGER ledger_dataset_forward{on}")
-    if found < "0007":
-        _bind_answers(driver)
-    _number_versions(driver)
-    _run(driver, _UNCHARGED)
-    _make_audit_log(driver)
-    say_revision(driver)
-
-
-def _number_versions(driver: Driver) -> None:
-    """Keep the number and the digest of each dataset's last version: none was declared yet."""
-    _run(driver, "ALTER TABLE ledger_dataset ADD COLUMN version INTEGER NOT NULL DEFAULT 0")
-    _run(driver, "ALTER TABLE ledger_dataset ADD COLUMN version_digest TEXT", _VERSIONS)
-    _run(driver, *(each for each in _TRIGGERS[driver.database] if "TRIGGER ledger_dataset_forward " in each))
-
-
-def _make_audit_log(driver: Driver) -> None:
-    """Make the tables of the audit log, which begins without an action."""
-    make_tables(driver, *_ACTIONS)
+def create_tables(driver: Driver) -> None:
+    """Create all tables of a ledger and its server, within a transaction in which no other process creates them."""
+    on_postgresql = driver.database == "postgresql"
+    for table in (*JOURNAL_TABLES, *SERVER_TABLES, *_ACTIONS):
+        driver.run(table.replace(" BLOB", " BYTEA") if on_postgresql else table)
+    for trigger in (*_TRIGGERS[driver.database], _UNIT_TRIGGER[driver.database], *_AUDIT_TRIGGERS[driver.database]):
+        driver.run(trigger)
     driver.insert("service_action_head", [{"id": 1, "number": 0, "hash": AUDIT_GENESIS}])
-    _run(driver, *_AUDIT_TRIGGERS[driver.database])
-
-
-def _bind_answers(driver: Driver) -> None:
-    """Put the answers that there are into the chain, in a table that takes none without its place in it."""
-    _run(driver, "ALTER TABLE ledger_dataset ADD COLUMN answers INTEGER NOT NULL DEFAULT 0")
-    _run(driver, "ALTER TABLE ledger_answer RENAME TO ledger_found")
-    make_tables(driver, _ANSWERS)
-    chain_found(driver, "ledger_found", datetime.now(UTC).isoformat(timespec="microseconds"))
-    _run(driver, "DROP TABLE ledger_found")
-    _run(driver, *(each for each in _TRIGGERS[driver.database] if " ON ledger_answer " in each))
-
-
-def _bring_server_up_to_date(driver: Driver, found: str) -> None:
-    _run(driver, "DROP TABLE service_reading")
-    make_tables(driver, _SNAPSHOTS)
-    if found > "0005":
-        return
-    if found < "0005":
-        make_tables(driver, _SESSIONS, _TERMS, _GRANTS)
-    else:
-        _run(driver, "ALTER TABLE service_session ADD COLUMN identity TEXT")
-        _run(driver, "ALTER TABLE service_terms ADD COLUMN approval_above TEXT")
-    for column in (
-        "service_dataset ADD COLUMN called",
-        "service_dataset ADD COLUMN retired",
-        "service_key ADD COLUMN used",
-    ):
-        _run(driver, f"ALTER TABLE {column} TEXT")
-    make_tables(driver, *_OPERATION)
-    _run(driver, "INSERT INTO service_name (name, dataset) SELECT name, name FROM service_dataset")
-
-
-def make_tables(driver: Driver, *tables: str) -> None:
-    """Make tables; the two databases call bytes by different names."""
-    _run(driver, *(table.replace(" BLOB", " BYTEA") if driver.database == "postgresql" else table for table in tables))
-
-
-def say_revision(driver: Driver) -> None:
-    """Write down that the tables are of this revision now."""
-    driver.run("UPDATE ledger_version SET version_num = :revision", {"revision": REVISION})
-
-
-def _run(driver: Driver, *statements: str) -> None:
-    for statement in statements:
-        driver.run(statement)
+    driver.insert(VERSION_TABLE, [{"version_num": REVISION}])

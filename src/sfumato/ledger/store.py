@@ -1,4 +1,4 @@
-"""The database under a ledger: connections, transactions, and tables that are up to date."""
+"""The database under a ledger: connections, transactions and tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from sfumato.errors import InputError, LedgerError, MissingLedgerError, MovedLedgerError, NoLedgerError
 from sfumato.ledger.connections import connections, identity
 from sfumato.ledger.dbapi import PATIENCE, Address, DatabaseError, Driver, spoken_plainly
-from sfumato.ledger.schema import REVISION, REVISIONS, VERSION_TABLE, bring_up_to_date
+from sfumato.ledger.schema import REVISION, VERSION_TABLE, create_tables
 
 _PAUSE = 0.01  # seconds between attempts at what SQLite does not wait for
 CHECKPOINT_AFTER = 1.0  # seconds after which a commit also moves SQLite's log to the file
@@ -94,7 +94,7 @@ class Store:
         return self._connections.opened()
 
     def prepare(self, *, create: bool) -> None:
-        """Bring the tables up to date; with ``create``, make them where there are none.
+        """Check the tables; with ``create``, make them if there are none.
 
         Several processes may do so at the same time, and any of them may die; what each finds, and answers:
 
@@ -105,9 +105,9 @@ class Store:
         3. SQLite's log: its mode is changed outside of any transaction, under an exclusive lock that SQLite does not
            wait for.  Whoever is second is refused at once, and tries again.  Once it is changed, asking for it again
            takes no lock, and who dies between this and the next step leaves an empty file.
-        4. Making or changing the tables: one at a time, by SQLite's write lock, or by an advisory lock of PostgreSQL.
-           Both end with their process, and are waited for.  The revision is looked at once more under the lock, so
-           that all but the first find nothing to do.
+        4. Making the tables: one at a time, by SQLite's write lock, or by an advisory lock of PostgreSQL.  Both end
+           with their process, and are waited for.  The tables are looked for once more under the lock, so that all
+           but the first find nothing to do.
         5. A dataset, its secret and its limit are entered in one more such transaction (:func:`opening.open_ledger`),
            where its row is looked for first: one is entered, others find that it has their limit, or are refused.  Who
            dies before leaves a ledger without datasets, which is begun by ``create`` and by nothing else.
@@ -117,29 +117,30 @@ class Store:
 
         Raises:
             LedgerError: there is no ledger and none is to be created, the database holds something else,
-                or it was written by a newer version.
+                or it was written by another version.
         """
         if self.file:
             if not create and not self.file.exists():
                 raise self._missing()
             self._refuse_second_name(self.file)
             self._connections.database.creates = create
-        revision = self._revision()
-        if revision is None and not create:
+        has_tables = self._has_tables()
+        if not has_tables and not create:
             raise self._missing()
-        if revision != REVISION:
+        if not has_tables:
             if self.file:
                 with spoken_plainly(self.place):
                     self._use_write_ahead_log()
             with self.founding() as driver:
-                bring_up_to_date(driver, self._revision_in(driver))  # looked at again: one may have been faster
+                if not self._holds_tables(driver):  # looked at again: another process may have been faster
+                    create_tables(driver)
         if self.file:
             self._connections.database.creates = False
             self._connections.identity = identity(self.file)
 
     def exists(self) -> bool:
         """Whether there is a ledger."""
-        return not (self.file and not self.file.exists()) and self._revision() is not None
+        return not (self.file and not self.file.exists()) and self._has_tables()
 
     def checkpoint(self) -> None:
         """Move what is in SQLite's write-ahead log to the file itself, as far as nobody reads it."""
@@ -194,22 +195,25 @@ class Store:
             culprit=self.place,
         )
 
-    def _revision(self) -> str | None:
+    def _has_tables(self) -> bool:
         with self.reading() as driver:
-            return self._revision_in(driver)
+            return self._holds_tables(driver)
 
-    def _revision_in(self, driver: Driver) -> str | None:
+    def _holds_tables(self, driver: Driver) -> bool:
+        """Return whether the tables of a ledger are there; refuse those of another revision, or of something else."""
         tables = [name for (name,) in driver.rows(_TABLES[driver.database])]
         if VERSION_TABLE in tables:
-            found: str | None = driver.value("SELECT version_num FROM ledger_version")
-            if found is not None and found not in REVISIONS:
+            revision = driver.value("SELECT version_num FROM ledger_version")
+            if revision != REVISION:
                 raise LedgerError(
-                    f"the ledger {self.place} was written by a newer version; update Sfumato", culprit=self.place
+                    f"the ledger {self.place} was written by another version of Sfumato: its tables have revision "
+                    f"{revision}, and this version reads {REVISION} only; open it with the version that wrote it",
+                    culprit=self.place,
                 )
-            return found
+            return True
         if self.file and tables:
             raise NoLedgerError(f"{self.place} is a database but not a ledger; name another file", culprit=self.place)
-        return None
+        return False
 
     def _use_write_ahead_log(self) -> None:
         """Have SQLite write ahead from now on, in whatever transaction nobody else is in the middle of.

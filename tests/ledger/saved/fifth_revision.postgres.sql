@@ -20,6 +20,11 @@ CREATE TABLE saved.ledger_answer (
     dataset text NOT NULL,
     number integer NOT NULL,
     "time" text NOT NULL,
+    place integer NOT NULL,
+    entries integer NOT NULL,
+    previous text NOT NULL,
+    hash text NOT NULL,
+    found text,
     body bytea NOT NULL
 );
 CREATE TABLE saved.ledger_checkpoint (
@@ -28,7 +33,8 @@ CREATE TABLE saved.ledger_checkpoint (
     hash text NOT NULL,
     unit_is_fixed integer NOT NULL,
     sums text NOT NULL,
-    checked text NOT NULL
+    checked text NOT NULL,
+    answers integer DEFAULT 0 NOT NULL
 );
 CREATE TABLE saved.ledger_dataset (
     name text NOT NULL,
@@ -45,6 +51,9 @@ CREATE TABLE saved.ledger_dataset (
     entries integer NOT NULL,
     head text NOT NULL,
     unit text,
+    answers integer DEFAULT 0 NOT NULL,
+    version integer DEFAULT 0 NOT NULL,
+    version_digest text,
     CONSTRAINT within_delta CHECK (((0 <= spent_delta_units) AND (spent_delta_units <= limit_delta_units))),
     CONSTRAINT within_limit CHECK (((0 <= spent_units) AND (spent_units <= limit_units)))
 );
@@ -77,6 +86,38 @@ CREATE TABLE saved.ledger_retry (
 CREATE TABLE saved.ledger_version (
     version_num character varying(32) NOT NULL
 );
+CREATE TABLE saved.service_action (
+    number integer NOT NULL,
+    "time" text NOT NULL,
+    actor text NOT NULL,
+    through text NOT NULL,
+    kind text NOT NULL,
+    subject text NOT NULL,
+    state_before text NOT NULL,
+    state_after text NOT NULL,
+    previous text NOT NULL,
+    hash text NOT NULL
+);
+CREATE TABLE saved.service_action_head (
+    id integer NOT NULL,
+    number integer NOT NULL,
+    hash text NOT NULL,
+    CONSTRAINT one_head CHECK ((id = 1))
+);
+CREATE TABLE saved.service_approval (
+    id text NOT NULL,
+    dataset text NOT NULL,
+    release text NOT NULL,
+    asked_by text NOT NULL,
+    asked text NOT NULL,
+    question text NOT NULL,
+    cost text NOT NULL,
+    approved_by text,
+    approved text,
+    key_id text,
+    expires text,
+    closed text
+);
 CREATE TABLE saved.service_dataset (
     name text NOT NULL,
     source text NOT NULL,
@@ -84,12 +125,19 @@ CREATE TABLE saved.service_dataset (
     limit_text text NOT NULL,
     rows integer,
     discoverable text NOT NULL,
-    registered text NOT NULL
+    registered text NOT NULL,
+    called text,
+    retired text
 );
 CREATE TABLE saved.service_grant (
     dataset text NOT NULL,
     analyst text NOT NULL,
     shut_out integer NOT NULL
+);
+CREATE TABLE saved.service_identity (
+    id text NOT NULL,
+    name text NOT NULL,
+    first text NOT NULL
 );
 CREATE TABLE saved.service_job (
     id text NOT NULL,
@@ -110,14 +158,29 @@ CREATE TABLE saved.service_key (
     scope text NOT NULL,
     issued text NOT NULL,
     expires text NOT NULL,
-    revoked text
+    revoked text,
+    used text
 );
-CREATE TABLE saved.service_reading (
-    dataset text NOT NULL,
-    number integer NOT NULL,
-    version text NOT NULL,
-    read text NOT NULL,
-    content text
+CREATE TABLE saved.service_login (
+    state text NOT NULL,
+    browser text NOT NULL,
+    nonce text NOT NULL,
+    verifier text NOT NULL,
+    begun text NOT NULL
+);
+CREATE TABLE saved.service_name (
+    name text NOT NULL,
+    dataset text NOT NULL
+);
+CREATE TABLE saved.service_notice (
+    kind text NOT NULL,
+    subject text NOT NULL,
+    state text NOT NULL,
+    told text NOT NULL
+);
+CREATE TABLE saved.service_probe (
+    id text NOT NULL,
+    written text NOT NULL
 );
 CREATE TABLE saved.service_session (
     hash text NOT NULL,
@@ -127,26 +190,38 @@ CREATE TABLE saved.service_session (
     key_id text,
     begun text NOT NULL,
     expires text NOT NULL,
-    ended text
+    ended text,
+    identity text
+);
+CREATE TABLE saved.service_snapshot (
+    dataset text NOT NULL,
+    version text NOT NULL,
+    folder text NOT NULL,
+    copies text NOT NULL,
+    files text NOT NULL
 );
 CREATE TABLE saved.service_terms (
     dataset text NOT NULL,
     granted_only integer NOT NULL,
     default_cap text,
-    most text
+    most text,
+    approval_above text
 );
 INSERT INTO saved.ledger_analyst VALUES ('old', 'ann', NULL, NULL, NULL, '3/4', '5/32', '0', 750000000000, 0);
-INSERT INTO saved.ledger_answer VALUES ('old', 3, '2026-11-22T18:11:37.614394+00:00', '\x6f6c64');
-INSERT INTO saved.ledger_dataset VALUES ('old', '2026-11-22T18:11:37.518023+00:00', '73d93d1081d50ac2ae1a3e22b30572926a1b7b8b8f4440604467da92088199ea', '{"epsilon":"5/4"}', 1250000000000, 0, '3/4', '5/32', '0', 750000000000, 0, 3, '76689a362503a975b3e8042e73bc08d7922fe3627fd38211b2db74f7e9776a5d', '{"id":"person","kind":"id","rows":2}');
+INSERT INTO saved.ledger_answer VALUES ('old', 3, '2026-11-22T18:11:37.614394+00:00', 1, 3, '76689a362503a975b3e8042e73bc08d7922fe3627fd38211b2db74f7e9776a5d', 'acca66b73274f56b393dbb2fb95dc5fd40fe4de97e9ee4d175625fd14bbff428', '2026-11-24T22:29:06.834902+00:00', '\x6f6c64');
+INSERT INTO saved.ledger_dataset VALUES ('old', '2026-11-22T18:11:37.518023+00:00', '73d93d1081d50ac2ae1a3e22b30572926a1b7b8b8f4440604467da92088199ea', '{"epsilon":"5/4"}', 1250000000000, 0, '3/4', '5/32', '0', 750000000000, 0, 3, 'acca66b73274f56b393dbb2fb95dc5fd40fe4de97e9ee4d175625fd14bbff428', '{"id":"person","kind":"id","rows":2}', 1, 0, NULL);
 INSERT INTO saved.ledger_entry VALUES ('old', 1, '2026-11-22T18:11:37.537493+00:00', 'release', 'query', 'count', 'e5064b7765398a6e184e325a1aa8951a23a3647a1d8de91a7f7f0c3e9dbfc02c', '{"dataset_version":"c046cebec0801673143614e25197ec329b7336391b99f75f5e2841fb4b59fd96","family":"query","method":"count","parameters":{"number":0}}', '1/4', '1/32', '0', 'ann', 'failed', 'null', '5f6fde2b9dbd59293a695edeb259bc90210e79e027b878e8561d629f97de9ac7', '24961c8a0ccecdb328af898364311be9f42b7ba46cda2a11c6f0f2fb080f7a50', '{"counted":["1/4","1/32","0"],"fixes_unit":true,"neighbours":"add/remove","unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
 INSERT INTO saved.ledger_entry VALUES ('old', 2, '2026-11-22T18:11:37.597688+00:00', 'failed', 'query', 'count', 'e5064b7765398a6e184e325a1aa8951a23a3647a1d8de91a7f7f0c3e9dbfc02c', '{"dataset_version":"c046cebec0801673143614e25197ec329b7336391b99f75f5e2841fb4b59fd96","family":"query","method":"count","parameters":{"number":0}}', '1/4', '1/32', '0', NULL, 'failed', '{"release":1}', '24961c8a0ccecdb328af898364311be9f42b7ba46cda2a11c6f0f2fb080f7a50', '11857a2a679636168caee4a53a0a7773db2ec96be8f164c179fbedc40c0c4ef8', '{"unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
 INSERT INTO saved.ledger_entry VALUES ('old', 3, '2026-11-22T18:11:37.603686+00:00', 'release', 'query', 'count', 'a561b08ab72299a99de8460846c82b840781a9c247dd06b52c2058c5473bb06b', '{"dataset_version":"c046cebec0801673143614e25197ec329b7336391b99f75f5e2841fb4b59fd96","family":"query","method":"count","parameters":{"number":1}}', '1/2', '1/8', '0', 'ann', 'old', 'null', '11857a2a679636168caee4a53a0a7773db2ec96be8f164c179fbedc40c0c4ef8', '76689a362503a975b3e8042e73bc08d7922fe3627fd38211b2db74f7e9776a5d', '{"counted":["1/2","1/8","0"],"neighbours":"add/remove","unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
 INSERT INTO saved.ledger_retry VALUES ('old', 'ann', 'r', 'a561b08ab72299a99de8460846c82b840781a9c247dd06b52c2058c5473bb06b');
-INSERT INTO saved.ledger_version VALUES ('0005');
+INSERT INTO saved.ledger_version VALUES ('0008');
+INSERT INTO saved.service_action_head VALUES (1, 0, 'fad2c4429e69ccf95429a372036db522b7c50e351538f390fc600884eaf052c1');
 ALTER TABLE ONLY saved.ledger_analyst
     ADD CONSTRAINT ledger_analyst_pkey PRIMARY KEY (dataset, name);
 ALTER TABLE ONLY saved.ledger_answer
-    ADD CONSTRAINT ledger_answer_pkey PRIMARY KEY (dataset, number);
+    ADD CONSTRAINT ledger_answer_dataset_place_key UNIQUE (dataset, place);
+ALTER TABLE ONLY saved.ledger_answer
+    ADD CONSTRAINT ledger_answer_pkey1 PRIMARY KEY (dataset, number);
 ALTER TABLE ONLY saved.ledger_checkpoint
     ADD CONSTRAINT ledger_checkpoint_pkey PRIMARY KEY (dataset);
 ALTER TABLE ONLY saved.ledger_dataset
@@ -157,35 +232,59 @@ ALTER TABLE ONLY saved.ledger_retry
     ADD CONSTRAINT ledger_retry_pkey PRIMARY KEY (dataset, analyst, retry_key);
 ALTER TABLE ONLY saved.ledger_version
     ADD CONSTRAINT ledger_version_pkc PRIMARY KEY (version_num);
+ALTER TABLE ONLY saved.service_action_head
+    ADD CONSTRAINT service_action_head_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY saved.service_action
+    ADD CONSTRAINT service_action_pkey PRIMARY KEY (number);
+ALTER TABLE ONLY saved.service_approval
+    ADD CONSTRAINT service_approval_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY saved.service_dataset
     ADD CONSTRAINT service_dataset_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY saved.service_grant
     ADD CONSTRAINT service_grant_pkey PRIMARY KEY (dataset, analyst);
+ALTER TABLE ONLY saved.service_identity
+    ADD CONSTRAINT service_identity_name_key UNIQUE (name);
+ALTER TABLE ONLY saved.service_identity
+    ADD CONSTRAINT service_identity_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY saved.service_job
     ADD CONSTRAINT service_job_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY saved.service_key
     ADD CONSTRAINT service_key_hash_key UNIQUE (hash);
 ALTER TABLE ONLY saved.service_key
     ADD CONSTRAINT service_key_pkey PRIMARY KEY (id);
-ALTER TABLE ONLY saved.service_reading
-    ADD CONSTRAINT service_reading_pkey PRIMARY KEY (dataset);
+ALTER TABLE ONLY saved.service_login
+    ADD CONSTRAINT service_login_pkey PRIMARY KEY (state);
+ALTER TABLE ONLY saved.service_name
+    ADD CONSTRAINT service_name_pkey PRIMARY KEY (name);
+ALTER TABLE ONLY saved.service_notice
+    ADD CONSTRAINT service_notice_pkey PRIMARY KEY (kind, subject);
+ALTER TABLE ONLY saved.service_probe
+    ADD CONSTRAINT service_probe_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY saved.service_session
     ADD CONSTRAINT service_session_pkey PRIMARY KEY (hash);
+ALTER TABLE ONLY saved.service_snapshot
+    ADD CONSTRAINT service_snapshot_pkey PRIMARY KEY (dataset);
 ALTER TABLE ONLY saved.service_terms
     ADD CONSTRAINT service_terms_pkey PRIMARY KEY (dataset);
 CREATE INDEX ledger_asked ON saved.ledger_entry USING btree (dataset, analyst, number);
 CREATE INDEX ledger_shown ON saved.ledger_entry USING btree (dataset, key, analyst);
+CREATE INDEX ledger_uncharged ON saved.ledger_entry USING btree (dataset, number) WHERE (rho IS NULL);
+CREATE INDEX ledger_versions ON saved.ledger_entry USING btree (dataset, number) WHERE (kind = 'version'::text);
+CREATE INDEX service_approval_found ON saved.service_approval USING btree (dataset, release);
 CREATE TRIGGER ledger_answer_frozen BEFORE DELETE OR UPDATE OR TRUNCATE ON saved.ledger_answer FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
 CREATE TRIGGER ledger_dataset_fixed BEFORE UPDATE OF name, opened, secret, limit_loss, limit_units, limit_delta_units ON saved.ledger_dataset FOR EACH ROW EXECUTE FUNCTION saved.ledger_refuse();
-CREATE TRIGGER ledger_dataset_forward BEFORE UPDATE ON saved.ledger_dataset FOR EACH ROW WHEN (((new.spent_units < old.spent_units) OR (new.entries < old.entries))) EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER ledger_dataset_forward BEFORE UPDATE ON saved.ledger_dataset FOR EACH ROW WHEN (((new.spent_units < old.spent_units) OR (new.entries < old.entries) OR (new.answers < old.answers) OR (new.version < old.version))) EXECUTE FUNCTION saved.ledger_refuse();
 CREATE TRIGGER ledger_dataset_kept BEFORE DELETE OR TRUNCATE ON saved.ledger_dataset FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
 CREATE TRIGGER ledger_dataset_of_unit BEFORE UPDATE OF unit ON saved.ledger_dataset FOR EACH ROW WHEN (((old.unit IS NOT NULL) AND (new.unit IS DISTINCT FROM old.unit))) EXECUTE FUNCTION saved.ledger_refuse();
 CREATE TRIGGER ledger_entry_frozen BEFORE DELETE OR UPDATE OR TRUNCATE ON saved.ledger_entry FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
 CREATE TRIGGER ledger_retry_frozen BEFORE DELETE OR UPDATE OR TRUNCATE ON saved.ledger_retry FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER service_action_forward BEFORE UPDATE ON saved.service_action_head FOR EACH ROW WHEN ((new.number <> (old.number + 1))) EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER service_action_frozen BEFORE DELETE OR UPDATE OR TRUNCATE ON saved.service_action FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER service_action_kept BEFORE DELETE OR TRUNCATE ON saved.service_action_head FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
 ALTER TABLE ONLY saved.ledger_analyst
     ADD CONSTRAINT ledger_analyst_dataset_fkey FOREIGN KEY (dataset) REFERENCES saved.ledger_dataset(name);
 ALTER TABLE ONLY saved.ledger_answer
-    ADD CONSTRAINT ledger_answer_dataset_number_fkey FOREIGN KEY (dataset, number) REFERENCES saved.ledger_entry(dataset, number);
+    ADD CONSTRAINT ledger_answer_dataset_number_fkey1 FOREIGN KEY (dataset, number) REFERENCES saved.ledger_entry(dataset, number);
 ALTER TABLE ONLY saved.ledger_checkpoint
     ADD CONSTRAINT ledger_checkpoint_dataset_fkey FOREIGN KEY (dataset) REFERENCES saved.ledger_dataset(name);
 ALTER TABLE ONLY saved.ledger_entry

@@ -22,18 +22,24 @@ CREATE TABLE ledger_answer (
     dataset TEXT NOT NULL,
     number INTEGER NOT NULL,
     time TEXT NOT NULL,
+    place INTEGER NOT NULL,
+    entries INTEGER NOT NULL,
+    previous TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    found TEXT,
     body BLOB NOT NULL,
     PRIMARY KEY (dataset, number),
+    UNIQUE (dataset, place),
     FOREIGN KEY (dataset, number) REFERENCES ledger_entry (dataset, number)
 );
-INSERT INTO "ledger_answer" VALUES('old',3,'2026-11-22T18:11:36.337881+00:00',X'6F6C64');
+INSERT INTO "ledger_answer" VALUES('old',3,'2026-11-22T18:11:36.337881+00:00',1,3,'e1260868f343a17a510af6482097b0237ad6842b0725cb499f961369c1f4d0ba','e97bc539572cea29b20c7da4e493a4bb6226de9f668e5930701c11934a794426','2026-11-24T22:29:05.946743+00:00',X'6F6C64');
 CREATE TABLE ledger_checkpoint (
     dataset TEXT NOT NULL,
     number INTEGER NOT NULL,
     hash TEXT NOT NULL,
     unit_is_fixed INTEGER NOT NULL,
     sums TEXT NOT NULL,
-    checked TEXT NOT NULL,
+    checked TEXT NOT NULL, answers INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (dataset),
     FOREIGN KEY (dataset) REFERENCES ledger_dataset (name)
 );
@@ -51,12 +57,12 @@ CREATE TABLE ledger_dataset (
     spent_delta_units BIGINT NOT NULL,
     entries INTEGER NOT NULL,
     head TEXT NOT NULL,
-    unit TEXT,
+    unit TEXT, answers INTEGER NOT NULL DEFAULT 0, version INTEGER NOT NULL DEFAULT 0, version_digest TEXT,
     PRIMARY KEY (name),
     CONSTRAINT within_limit CHECK (0 <= spent_units AND spent_units <= limit_units),
     CONSTRAINT within_delta CHECK (0 <= spent_delta_units AND spent_delta_units <= limit_delta_units)
 );
-INSERT INTO "ledger_dataset" VALUES('old','2026-11-22T18:11:36.285040+00:00','a47eefbe08d7b54109718c50d2236d5c32875d2db6536cf9d27b342f4e88cca9','{"epsilon":"5/4"}',1250000000000,0,'3/4','5/32','0',750000000000,0,3,'e1260868f343a17a510af6482097b0237ad6842b0725cb499f961369c1f4d0ba','{"id":"person","kind":"id","rows":2}');
+INSERT INTO "ledger_dataset" VALUES('old','2026-11-22T18:11:36.285040+00:00','a47eefbe08d7b54109718c50d2236d5c32875d2db6536cf9d27b342f4e88cca9','{"epsilon":"5/4"}',1250000000000,0,'3/4','5/32','0',750000000000,0,3,'e97bc539572cea29b20c7da4e493a4bb6226de9f668e5930701c11934a794426','{"id":"person","kind":"id","rows":2}',1,0,NULL);
 CREATE TABLE ledger_entry (
     dataset TEXT NOT NULL,
     number INTEGER NOT NULL,
@@ -95,7 +101,43 @@ CREATE TABLE ledger_version (
     version_num VARCHAR(32) NOT NULL,
     CONSTRAINT ledger_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "ledger_version" VALUES('0005');
+INSERT INTO "ledger_version" VALUES('0008');
+CREATE TABLE service_action (
+    number INTEGER NOT NULL,
+    time TEXT NOT NULL,
+    actor TEXT NOT NULL,
+    through TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    state_before TEXT NOT NULL,
+    state_after TEXT NOT NULL,
+    previous TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    PRIMARY KEY (number)
+);
+CREATE TABLE service_action_head (
+    id INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    hash TEXT NOT NULL,
+    PRIMARY KEY (id),
+    CONSTRAINT one_head CHECK (id = 1)
+);
+INSERT INTO "service_action_head" VALUES(1,0,'fad2c4429e69ccf95429a372036db522b7c50e351538f390fc600884eaf052c1');
+CREATE TABLE service_approval (
+    id TEXT NOT NULL,
+    dataset TEXT NOT NULL,
+    release TEXT NOT NULL,
+    asked_by TEXT NOT NULL,
+    asked TEXT NOT NULL,
+    question TEXT NOT NULL,
+    cost TEXT NOT NULL,
+    approved_by TEXT,
+    approved TEXT,
+    key_id TEXT,
+    expires TEXT,
+    closed TEXT,
+    PRIMARY KEY (id)
+);
 CREATE TABLE service_dataset (
     name TEXT NOT NULL,
     source TEXT NOT NULL,
@@ -103,7 +145,7 @@ CREATE TABLE service_dataset (
     limit_text TEXT NOT NULL,
     rows INTEGER,
     discoverable TEXT NOT NULL,
-    registered TEXT NOT NULL,
+    registered TEXT NOT NULL, called TEXT, retired TEXT,
     PRIMARY KEY (name)
 );
 CREATE TABLE service_grant (
@@ -111,6 +153,13 @@ CREATE TABLE service_grant (
     analyst TEXT NOT NULL,
     shut_out INTEGER NOT NULL,
     PRIMARY KEY (dataset, analyst)
+);
+CREATE TABLE service_identity (
+    id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    first TEXT NOT NULL,
+    PRIMARY KEY (id),
+    UNIQUE (name)
 );
 CREATE TABLE service_job (
     id TEXT NOT NULL,
@@ -132,17 +181,34 @@ CREATE TABLE service_key (
     scope TEXT NOT NULL,
     issued TEXT NOT NULL,
     expires TEXT NOT NULL,
-    revoked TEXT,
+    revoked TEXT, used TEXT,
     PRIMARY KEY (id),
     UNIQUE (hash)
 );
-CREATE TABLE service_reading (
+CREATE TABLE service_login (
+    state TEXT NOT NULL,
+    browser TEXT NOT NULL,
+    nonce TEXT NOT NULL,
+    verifier TEXT NOT NULL,
+    begun TEXT NOT NULL,
+    PRIMARY KEY (state)
+);
+CREATE TABLE service_name (
+    name TEXT NOT NULL,
     dataset TEXT NOT NULL,
-    number INTEGER NOT NULL,
-    version TEXT NOT NULL,
-    read TEXT NOT NULL,
-    content TEXT,
-    PRIMARY KEY (dataset)
+    PRIMARY KEY (name)
+);
+CREATE TABLE service_notice (
+    kind TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    state TEXT NOT NULL,
+    told TEXT NOT NULL,
+    PRIMARY KEY (kind, subject)
+);
+CREATE TABLE service_probe (
+    id TEXT NOT NULL,
+    written TEXT NOT NULL,
+    PRIMARY KEY (id)
 );
 CREATE TABLE service_session (
     hash TEXT NOT NULL,
@@ -152,27 +218,42 @@ CREATE TABLE service_session (
     key_id TEXT,
     begun TEXT NOT NULL,
     expires TEXT NOT NULL,
-    ended TEXT,
+    ended TEXT, identity TEXT,
     PRIMARY KEY (hash),
     FOREIGN KEY (key_id) REFERENCES service_key (id)
+);
+CREATE TABLE service_snapshot (
+    dataset TEXT NOT NULL,
+    version TEXT NOT NULL,
+    folder TEXT NOT NULL,
+    copies TEXT NOT NULL,
+    files TEXT NOT NULL,
+    PRIMARY KEY (dataset)
 );
 CREATE TABLE service_terms (
     dataset TEXT NOT NULL,
     granted_only INTEGER NOT NULL,
     default_cap TEXT,
-    most TEXT,
+    most TEXT, approval_above TEXT,
     PRIMARY KEY (dataset)
 );
 CREATE INDEX ledger_shown ON ledger_entry (dataset, "key", analyst);
 CREATE INDEX ledger_asked ON ledger_entry (dataset, analyst, number);
 CREATE TRIGGER ledger_entry_no_update BEFORE UPDATE ON ledger_entry BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
 CREATE TRIGGER ledger_entry_no_delete BEFORE DELETE ON ledger_entry BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
-CREATE TRIGGER ledger_answer_no_update BEFORE UPDATE ON ledger_answer BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
-CREATE TRIGGER ledger_answer_no_delete BEFORE DELETE ON ledger_answer BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
 CREATE TRIGGER ledger_retry_no_update BEFORE UPDATE ON ledger_retry BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
 CREATE TRIGGER ledger_retry_no_delete BEFORE DELETE ON ledger_retry BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
 CREATE TRIGGER ledger_dataset_fixed BEFORE UPDATE OF name, opened, secret, limit_loss, limit_units, limit_delta_units ON ledger_dataset BEGIN SELECT RAISE(ABORT, 'a limit never changes'); END;
 CREATE TRIGGER ledger_dataset_kept BEFORE DELETE ON ledger_dataset BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
-CREATE TRIGGER ledger_dataset_forward BEFORE UPDATE ON ledger_dataset WHEN NEW.spent_units < OLD.spent_units OR NEW.entries < OLD.entries BEGIN SELECT RAISE(ABORT, 'what was spent is never refunded'); END;
 CREATE TRIGGER ledger_dataset_of_unit BEFORE UPDATE OF unit ON ledger_dataset WHEN OLD.unit IS NOT NULL AND NEW.unit IS NOT OLD.unit BEGIN SELECT RAISE(ABORT, 'a unit never changes'); END;
+CREATE INDEX service_approval_found ON service_approval (dataset, release);
+CREATE TRIGGER ledger_answer_no_update BEFORE UPDATE ON ledger_answer BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE TRIGGER ledger_answer_no_delete BEFORE DELETE ON ledger_answer BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE INDEX ledger_versions ON ledger_entry (dataset, number) WHERE kind = 'version';
+CREATE TRIGGER ledger_dataset_forward BEFORE UPDATE ON ledger_dataset WHEN NEW.spent_units < OLD.spent_units OR NEW.entries < OLD.entries OR NEW.answers < OLD.answers OR NEW.version < OLD.version BEGIN SELECT RAISE(ABORT, 'what was spent is never refunded'); END;
+CREATE INDEX ledger_uncharged ON ledger_entry (dataset, number) WHERE rho IS NULL;
+CREATE TRIGGER service_action_no_update BEFORE UPDATE ON service_action BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+CREATE TRIGGER service_action_no_delete BEFORE DELETE ON service_action BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+CREATE TRIGGER service_action_kept BEFORE DELETE ON service_action_head BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+CREATE TRIGGER service_action_forward BEFORE UPDATE ON service_action_head WHEN NEW.number <> OLD.number + 1 BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
 COMMIT;

@@ -17,14 +17,31 @@ CREATE TABLE ledger_analyst (
 );
 INSERT INTO "ledger_analyst" VALUES('old','ann',NULL,NULL,NULL,'1/2','1/8','0',500000000000,0);
 CREATE TABLE ledger_answer (
-	dataset TEXT NOT NULL, 
-	number INTEGER NOT NULL, 
-	time TEXT NOT NULL, 
-	body BLOB NOT NULL, 
-	PRIMARY KEY (dataset, number), 
-	FOREIGN KEY(dataset, number) REFERENCES ledger_entry (dataset, number)
+    dataset TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    time TEXT NOT NULL,
+    place INTEGER NOT NULL,
+    entries INTEGER NOT NULL,
+    previous TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    found TEXT,
+    body BLOB NOT NULL,
+    PRIMARY KEY (dataset, number),
+    UNIQUE (dataset, place),
+    FOREIGN KEY (dataset, number) REFERENCES ledger_entry (dataset, number)
 );
-INSERT INTO "ledger_answer" VALUES('old',1,'2026-11-22T04:23:56.205285+00:00',X'6F6C64');
+INSERT INTO "ledger_answer" VALUES('old',1,'2026-11-22T04:23:56.205285+00:00',1,1,'b196bc981c10f7db2f78233625ab227379ffac9216550efcf501bc36115c9d66','b589e51b6836fda066afcea7444fff8d39f8072f84d0c442e5f2b805da549e81','2026-11-24T22:29:06.076290+00:00',X'6F6C64');
+CREATE TABLE ledger_checkpoint (
+    dataset TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    hash TEXT NOT NULL,
+    unit_is_fixed INTEGER NOT NULL,
+    sums TEXT NOT NULL,
+    checked TEXT NOT NULL,
+    answers INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (dataset),
+    FOREIGN KEY (dataset) REFERENCES ledger_dataset (name)
+);
 CREATE TABLE ledger_dataset (
 	name TEXT NOT NULL, 
 	opened TEXT NOT NULL, 
@@ -38,12 +55,12 @@ CREATE TABLE ledger_dataset (
 	spent_units BIGINT NOT NULL, 
 	spent_delta_units BIGINT NOT NULL, 
 	entries INTEGER NOT NULL, 
-	head TEXT NOT NULL, 
+	head TEXT NOT NULL, unit TEXT, answers INTEGER NOT NULL DEFAULT 0, version INTEGER NOT NULL DEFAULT 0, version_digest TEXT, 
 	PRIMARY KEY (name), 
 	CONSTRAINT within_limit CHECK (0 <= spent_units AND spent_units <= limit_units), 
 	CONSTRAINT within_delta CHECK (0 <= spent_delta_units AND spent_delta_units <= limit_delta_units)
 );
-INSERT INTO "ledger_dataset" VALUES('old','2026-11-22T04:23:56.142705+00:00','eed13779d3959f19e1540d24d616e56242a178d14a43b6ee50bce64fd220bcd8','{"epsilon":"1"}',1000000000000,0,'1/2','1/8','0',500000000000,0,1,'b196bc981c10f7db2f78233625ab227379ffac9216550efcf501bc36115c9d66');
+INSERT INTO "ledger_dataset" VALUES('old','2026-11-22T04:23:56.142705+00:00','eed13779d3959f19e1540d24d616e56242a178d14a43b6ee50bce64fd220bcd8','{"epsilon":"1"}',1000000000000,0,'1/2','1/8','0',500000000000,0,1,'b589e51b6836fda066afcea7444fff8d39f8072f84d0c442e5f2b805da549e81',NULL,1,0,NULL);
 CREATE TABLE ledger_entry (
 	dataset TEXT NOT NULL, 
 	number INTEGER NOT NULL, 
@@ -60,12 +77,12 @@ CREATE TABLE ledger_entry (
 	statement TEXT NOT NULL, 
 	details TEXT NOT NULL, 
 	previous TEXT NOT NULL, 
-	hash TEXT NOT NULL, 
+	hash TEXT NOT NULL, stated TEXT, 
 	PRIMARY KEY (dataset, number), 
 	CONSTRAINT counts_from_one CHECK (number > 0), 
 	FOREIGN KEY(dataset) REFERENCES ledger_dataset (name)
 );
-INSERT INTO "ledger_entry" VALUES('old',1,'2026-11-22T04:23:56.176006+00:00','release','query','count','e079668a0c2aa5950d9bf1d1afc7e87503c17235bdf1a3ea41fc288c8b685c78','{"dataset_version":"16532327836bf7cafcf5d99687313ecce4332ff5afa32e8ff4a38b7e32e6bc6d","family":"query","method":"count","parameters":{"number":1}}','1/2','1/8','0','ann','old','null','584a1d7cc8fe96caf5b57ec1b65634b74d37463cdcd6bdfee8d0a5c83222d86d','b196bc981c10f7db2f78233625ab227379ffac9216550efcf501bc36115c9d66');
+INSERT INTO "ledger_entry" VALUES('old',1,'2026-11-22T04:23:56.176006+00:00','release','query','count','e079668a0c2aa5950d9bf1d1afc7e87503c17235bdf1a3ea41fc288c8b685c78','{"dataset_version":"16532327836bf7cafcf5d99687313ecce4332ff5afa32e8ff4a38b7e32e6bc6d","family":"query","method":"count","parameters":{"number":1}}','1/2','1/8','0','ann','old','null','584a1d7cc8fe96caf5b57ec1b65634b74d37463cdcd6bdfee8d0a5c83222d86d','b196bc981c10f7db2f78233625ab227379ffac9216550efcf501bc36115c9d66',NULL);
 CREATE TABLE ledger_retry (
 	dataset TEXT NOT NULL, 
 	analyst TEXT NOT NULL, 
@@ -79,16 +96,164 @@ CREATE TABLE ledger_version (
 	version_num VARCHAR(32) NOT NULL, 
 	CONSTRAINT ledger_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "ledger_version" VALUES('0001');
-CREATE UNIQUE INDEX ledger_release ON ledger_entry (dataset, "key") WHERE kind = 'release';
+INSERT INTO "ledger_version" VALUES('0008');
+CREATE TABLE service_action (
+    number INTEGER NOT NULL,
+    time TEXT NOT NULL,
+    actor TEXT NOT NULL,
+    through TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    state_before TEXT NOT NULL,
+    state_after TEXT NOT NULL,
+    previous TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    PRIMARY KEY (number)
+);
+CREATE TABLE service_action_head (
+    id INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    hash TEXT NOT NULL,
+    PRIMARY KEY (id),
+    CONSTRAINT one_head CHECK (id = 1)
+);
+INSERT INTO "service_action_head" VALUES(1,0,'fad2c4429e69ccf95429a372036db522b7c50e351538f390fc600884eaf052c1');
+CREATE TABLE service_approval (
+    id TEXT NOT NULL,
+    dataset TEXT NOT NULL,
+    release TEXT NOT NULL,
+    asked_by TEXT NOT NULL,
+    asked TEXT NOT NULL,
+    question TEXT NOT NULL,
+    cost TEXT NOT NULL,
+    approved_by TEXT,
+    approved TEXT,
+    key_id TEXT,
+    expires TEXT,
+    closed TEXT,
+    PRIMARY KEY (id)
+);
+CREATE TABLE service_dataset (
+    name TEXT NOT NULL,
+    source TEXT NOT NULL,
+    domain TEXT NOT NULL,
+    limit_text TEXT NOT NULL,
+    rows INTEGER,
+    discoverable TEXT NOT NULL,
+    registered TEXT NOT NULL,
+    called TEXT,
+    retired TEXT,
+    PRIMARY KEY (name)
+);
+CREATE TABLE service_grant (
+    dataset TEXT NOT NULL,
+    analyst TEXT NOT NULL,
+    shut_out INTEGER NOT NULL,
+    PRIMARY KEY (dataset, analyst)
+);
+CREATE TABLE service_identity (
+    id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    first TEXT NOT NULL,
+    PRIMARY KEY (id),
+    UNIQUE (name)
+);
+CREATE TABLE service_job (
+    id TEXT NOT NULL,
+    dataset TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    request TEXT NOT NULL,
+    state TEXT NOT NULL,
+    progress FLOAT NOT NULL,
+    note TEXT NOT NULL,
+    updated TEXT NOT NULL,
+    statement TEXT,
+    rows BLOB,
+    PRIMARY KEY (id)
+);
+CREATE TABLE service_key (
+    id TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    name TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    issued TEXT NOT NULL,
+    expires TEXT NOT NULL,
+    revoked TEXT,
+    used TEXT,
+    PRIMARY KEY (id),
+    UNIQUE (hash)
+);
+CREATE TABLE service_login (
+    state TEXT NOT NULL,
+    browser TEXT NOT NULL,
+    nonce TEXT NOT NULL,
+    verifier TEXT NOT NULL,
+    begun TEXT NOT NULL,
+    PRIMARY KEY (state)
+);
+CREATE TABLE service_name (
+    name TEXT NOT NULL,
+    dataset TEXT NOT NULL,
+    PRIMARY KEY (name)
+);
+CREATE TABLE service_notice (
+    kind TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    state TEXT NOT NULL,
+    told TEXT NOT NULL,
+    PRIMARY KEY (kind, subject)
+);
+CREATE TABLE service_probe (
+    id TEXT NOT NULL,
+    written TEXT NOT NULL,
+    PRIMARY KEY (id)
+);
+CREATE TABLE service_session (
+    hash TEXT NOT NULL,
+    id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    key_id TEXT,
+    begun TEXT NOT NULL,
+    expires TEXT NOT NULL,
+    ended TEXT,
+    identity TEXT,
+    PRIMARY KEY (hash),
+    FOREIGN KEY (key_id) REFERENCES service_key (id)
+);
+CREATE TABLE service_snapshot (
+    dataset TEXT NOT NULL,
+    version TEXT NOT NULL,
+    folder TEXT NOT NULL,
+    copies TEXT NOT NULL,
+    files TEXT NOT NULL,
+    PRIMARY KEY (dataset)
+);
+CREATE TABLE service_terms (
+    dataset TEXT NOT NULL,
+    granted_only INTEGER NOT NULL,
+    default_cap TEXT,
+    most TEXT,
+    approval_above TEXT,
+    PRIMARY KEY (dataset)
+);
 CREATE INDEX ledger_shown ON ledger_entry (dataset, "key", analyst);
 CREATE TRIGGER ledger_entry_no_update BEFORE UPDATE ON ledger_entry BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
 CREATE TRIGGER ledger_entry_no_delete BEFORE DELETE ON ledger_entry BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
-CREATE TRIGGER ledger_answer_no_update BEFORE UPDATE ON ledger_answer BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
-CREATE TRIGGER ledger_answer_no_delete BEFORE DELETE ON ledger_answer BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
 CREATE TRIGGER ledger_retry_no_update BEFORE UPDATE ON ledger_retry BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
 CREATE TRIGGER ledger_retry_no_delete BEFORE DELETE ON ledger_retry BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
 CREATE TRIGGER ledger_dataset_fixed BEFORE UPDATE OF name, opened, secret, limit_loss, limit_units, limit_delta_units ON ledger_dataset BEGIN SELECT RAISE(ABORT, 'a limit never changes'); END;
 CREATE TRIGGER ledger_dataset_kept BEFORE DELETE ON ledger_dataset BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
-CREATE TRIGGER ledger_dataset_forward BEFORE UPDATE ON ledger_dataset WHEN NEW.spent_units < OLD.spent_units OR NEW.entries < OLD.entries BEGIN SELECT RAISE(ABORT, 'what was spent is never refunded'); END;
+CREATE INDEX service_approval_found ON service_approval (dataset, release);
+CREATE INDEX ledger_asked ON ledger_entry (dataset, analyst, number);
+CREATE TRIGGER ledger_dataset_of_unit BEFORE UPDATE OF unit ON ledger_dataset WHEN OLD.unit IS NOT NULL AND NEW.unit IS NOT OLD.unit BEGIN SELECT RAISE(ABORT, 'a unit never changes'); END;
+CREATE TRIGGER ledger_answer_no_update BEFORE UPDATE ON ledger_answer BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE TRIGGER ledger_answer_no_delete BEFORE DELETE ON ledger_answer BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE INDEX ledger_versions ON ledger_entry (dataset, number) WHERE kind = 'version';
+CREATE TRIGGER ledger_dataset_forward BEFORE UPDATE ON ledger_dataset WHEN NEW.spent_units < OLD.spent_units OR NEW.entries < OLD.entries OR NEW.answers < OLD.answers OR NEW.version < OLD.version BEGIN SELECT RAISE(ABORT, 'what was spent is never refunded'); END;
+CREATE INDEX ledger_uncharged ON ledger_entry (dataset, number) WHERE rho IS NULL;
+CREATE TRIGGER service_action_no_update BEFORE UPDATE ON service_action BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+CREATE TRIGGER service_action_no_delete BEFORE DELETE ON service_action BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+CREATE TRIGGER service_action_kept BEFORE DELETE ON service_action_head BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+CREATE TRIGGER service_action_forward BEFORE UPDATE ON service_action_head WHEN NEW.number <> OLD.number + 1 BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
 COMMIT;

@@ -20,7 +20,21 @@ CREATE TABLE saved.ledger_answer (
     dataset text NOT NULL,
     number integer NOT NULL,
     "time" text NOT NULL,
+    place integer NOT NULL,
+    entries integer NOT NULL,
+    previous text NOT NULL,
+    hash text NOT NULL,
+    found text,
     body bytea NOT NULL
+);
+CREATE TABLE saved.ledger_checkpoint (
+    dataset text NOT NULL,
+    number integer NOT NULL,
+    hash text NOT NULL,
+    unit_is_fixed integer NOT NULL,
+    sums text NOT NULL,
+    checked text NOT NULL,
+    answers integer DEFAULT 0 NOT NULL
 );
 CREATE TABLE saved.ledger_dataset (
     name text NOT NULL,
@@ -36,6 +50,10 @@ CREATE TABLE saved.ledger_dataset (
     spent_delta_units bigint NOT NULL,
     entries integer NOT NULL,
     head text NOT NULL,
+    unit text,
+    answers integer DEFAULT 0 NOT NULL,
+    version integer DEFAULT 0 NOT NULL,
+    version_digest text,
     CONSTRAINT within_delta CHECK (((0 <= spent_delta_units) AND (spent_delta_units <= limit_delta_units))),
     CONSTRAINT within_limit CHECK (((0 <= spent_units) AND (spent_units <= limit_units)))
 );
@@ -56,6 +74,7 @@ CREATE TABLE saved.ledger_entry (
     details text NOT NULL,
     previous text NOT NULL,
     hash text NOT NULL,
+    stated text,
     CONSTRAINT counts_from_one CHECK ((number > 0))
 );
 CREATE TABLE saved.ledger_retry (
@@ -67,6 +86,38 @@ CREATE TABLE saved.ledger_retry (
 CREATE TABLE saved.ledger_version (
     version_num character varying(32) NOT NULL
 );
+CREATE TABLE saved.service_action (
+    number integer NOT NULL,
+    "time" text NOT NULL,
+    actor text NOT NULL,
+    through text NOT NULL,
+    kind text NOT NULL,
+    subject text NOT NULL,
+    state_before text NOT NULL,
+    state_after text NOT NULL,
+    previous text NOT NULL,
+    hash text NOT NULL
+);
+CREATE TABLE saved.service_action_head (
+    id integer NOT NULL,
+    number integer NOT NULL,
+    hash text NOT NULL,
+    CONSTRAINT one_head CHECK ((id = 1))
+);
+CREATE TABLE saved.service_approval (
+    id text NOT NULL,
+    dataset text NOT NULL,
+    release text NOT NULL,
+    asked_by text NOT NULL,
+    asked text NOT NULL,
+    question text NOT NULL,
+    cost text NOT NULL,
+    approved_by text,
+    approved text,
+    key_id text,
+    expires text,
+    closed text
+);
 CREATE TABLE saved.service_dataset (
     name text NOT NULL,
     source text NOT NULL,
@@ -74,7 +125,19 @@ CREATE TABLE saved.service_dataset (
     limit_text text NOT NULL,
     rows integer,
     discoverable text NOT NULL,
-    registered text NOT NULL
+    registered text NOT NULL,
+    called text,
+    retired text
+);
+CREATE TABLE saved.service_grant (
+    dataset text NOT NULL,
+    analyst text NOT NULL,
+    shut_out integer NOT NULL
+);
+CREATE TABLE saved.service_identity (
+    id text NOT NULL,
+    name text NOT NULL,
+    first text NOT NULL
 );
 CREATE TABLE saved.service_job (
     id text NOT NULL,
@@ -95,29 +158,75 @@ CREATE TABLE saved.service_key (
     scope text NOT NULL,
     issued text NOT NULL,
     expires text NOT NULL,
-    revoked text
+    revoked text,
+    used text
 );
-CREATE TABLE saved.service_reading (
+CREATE TABLE saved.service_login (
+    state text NOT NULL,
+    browser text NOT NULL,
+    nonce text NOT NULL,
+    verifier text NOT NULL,
+    begun text NOT NULL
+);
+CREATE TABLE saved.service_name (
+    name text NOT NULL,
+    dataset text NOT NULL
+);
+CREATE TABLE saved.service_notice (
+    kind text NOT NULL,
+    subject text NOT NULL,
+    state text NOT NULL,
+    told text NOT NULL
+);
+CREATE TABLE saved.service_probe (
+    id text NOT NULL,
+    written text NOT NULL
+);
+CREATE TABLE saved.service_session (
+    hash text NOT NULL,
+    id text NOT NULL,
+    name text NOT NULL,
+    scope text NOT NULL,
+    key_id text,
+    begun text NOT NULL,
+    expires text NOT NULL,
+    ended text,
+    identity text
+);
+CREATE TABLE saved.service_snapshot (
     dataset text NOT NULL,
-    number integer NOT NULL,
     version text NOT NULL,
-    read text NOT NULL
+    folder text NOT NULL,
+    copies text NOT NULL,
+    files text NOT NULL
+);
+CREATE TABLE saved.service_terms (
+    dataset text NOT NULL,
+    granted_only integer NOT NULL,
+    default_cap text,
+    most text,
+    approval_above text
 );
 INSERT INTO saved.ledger_analyst VALUES ('people', 'ann', NULL, NULL, NULL, '1/2', '1/8', '0', 500000000000, 0);
-INSERT INTO saved.ledger_answer VALUES ('people', 1, '2026-11-22T04:24:39.537281+00:00', '\x707b2276616c756573223a207b7d2c2022617272617973223a205b5b2230222c20223c6938222c205b315d5d5d7d0a3b00000000000000');
-INSERT INTO saved.ledger_dataset VALUES ('people', '2026-11-22T04:24:35.816668+00:00', 'b167891dcb2746851a42c2eccbaa8e8067b08202d67e9c6b173b640eba6c588f', '{"epsilon":"3"}', 3000000000000, 0, '1/2', '1/8', '0', 500000000000, 0, 1, '2cf4090faade9f9088b78519ae2d6f1711e718430d68132066fb07c89096dd81');
-INSERT INTO saved.ledger_entry VALUES ('people', 1, '2026-11-22T04:24:39.437631+00:00', 'release', 'query', 'tally', '6ab2dedb682ba725b1551e3c4b1bfb8eeba67c8dc14c9893237387dfcd0c53a5', '{"dataset_version":"78f070c2fbdd9da1bb6ef43a3fd7d7dc120c1a46059c94095f03e8c7bd81ad36","family":"query","method":"tally","parameters":{"domain":"f73b5bbabedbe84641bc5b37da7fed23e0b31dc8a7def9cef3f41177a7a0b10f","loss":{"epsilon":"0.5"},"questions":[{"attributes":[],"groups":null,"kind":"marginal","where":null}],"shares":["1"]}}', '1/2', '1/8', '0', 'ann', 'differential privacy with epsilon = 0.5 for adding or removing all rows of one person (at most 2)', '{"asked":"count(*)"}', '3de96fabc544e69deb32eaaed082c616b07ed3bfd4fe5d545d607ffc3c0cbeae', '2cf4090faade9f9088b78519ae2d6f1711e718430d68132066fb07c89096dd81');
-INSERT INTO saved.ledger_version VALUES ('0002');
-INSERT INTO saved.service_dataset VALUES ('people', 'tests/ledger/saved/people.csv', '{"sfumato": 1, "unit": {"id": "person", "rows": 2}, "attributes": {"town": {"type": "categorical", "values": ["a", "b", "c"], "unknown": "category"}, "age": {"type": "integer", "minimum": 0, "maximum": 99, "edges": [0, 18, 65], "unknown": "clamp"}}}', '3', 60, '["town"]', '2026-11-22T04:24:35.834980+00:00');
+INSERT INTO saved.ledger_answer VALUES ('people', 1, '2026-11-22T04:24:39.537281+00:00', 1, 1, '2cf4090faade9f9088b78519ae2d6f1711e718430d68132066fb07c89096dd81', '4ed15fce3dcad7540799edd5eddb3a411fd4a4a89c9aa12145ebe0400406f6c3', '2026-11-24T22:29:09.025507+00:00', '\x707b2276616c756573223a207b7d2c2022617272617973223a205b5b2230222c20223c6938222c205b315d5d5d7d0a3b00000000000000');
+INSERT INTO saved.ledger_dataset VALUES ('people', '2026-11-22T04:24:35.816668+00:00', 'b167891dcb2746851a42c2eccbaa8e8067b08202d67e9c6b173b640eba6c588f', '{"epsilon":"3"}', 3000000000000, 0, '1/2', '1/8', '0', 500000000000, 0, 1, '4ed15fce3dcad7540799edd5eddb3a411fd4a4a89c9aa12145ebe0400406f6c3', NULL, 1, 0, NULL);
+INSERT INTO saved.ledger_entry VALUES ('people', 1, '2026-11-22T04:24:39.437631+00:00', 'release', 'query', 'tally', '6ab2dedb682ba725b1551e3c4b1bfb8eeba67c8dc14c9893237387dfcd0c53a5', '{"dataset_version":"78f070c2fbdd9da1bb6ef43a3fd7d7dc120c1a46059c94095f03e8c7bd81ad36","family":"query","method":"tally","parameters":{"domain":"f73b5bbabedbe84641bc5b37da7fed23e0b31dc8a7def9cef3f41177a7a0b10f","loss":{"epsilon":"0.5"},"questions":[{"attributes":[],"groups":null,"kind":"marginal","where":null}],"shares":["1"]}}', '1/2', '1/8', '0', 'ann', 'differential privacy with epsilon = 0.5 for adding or removing all rows of one person (at most 2)', '{"asked":"count(*)"}', '3de96fabc544e69deb32eaaed082c616b07ed3bfd4fe5d545d607ffc3c0cbeae', '2cf4090faade9f9088b78519ae2d6f1711e718430d68132066fb07c89096dd81', NULL);
+INSERT INTO saved.ledger_version VALUES ('0008');
+INSERT INTO saved.service_action_head VALUES (1, 0, 'fad2c4429e69ccf95429a372036db522b7c50e351538f390fc600884eaf052c1');
+INSERT INTO saved.service_dataset VALUES ('people', 'tests/ledger/saved/people.csv', '{"sfumato": 1, "unit": {"id": "person", "rows": 2}, "attributes": {"town": {"type": "categorical", "values": ["a", "b", "c"], "unknown": "category"}, "age": {"type": "integer", "minimum": 0, "maximum": 99, "edges": [0, 18, 65], "unknown": "clamp"}}}', '3', 60, '["town"]', '2026-11-22T04:24:35.834980+00:00', NULL, NULL);
 INSERT INTO saved.service_job VALUES ('28fc7014ccb54af32a3b1310', 'people', 'ann', '{"method": "auto"}', 'done', 1, 'done', '2026-11-22T04:24:38.441412+00:00', '{"made": true}', '\x726f7773');
-INSERT INTO saved.service_key VALUES ('36e16d600d9e', 'ed46310ca9cbf549a41e1b822052156cad3bf45f441b3f397c744eb62e61e10f', 'ann', 'analyst', '2026-11-22T04:24:35.855385+00:00', '2036-11-19T04:24:35.855385+00:00', NULL);
-INSERT INTO saved.service_key VALUES ('0a32a8724c67', 'f79dd45e364bfdaaafc0003055b27ecf0996c786dfaa9aeacc05c71208d70835', 'stew', 'steward', '2026-11-22T04:24:35.873514+00:00', '2036-11-19T04:24:35.873514+00:00', NULL);
-INSERT INTO saved.service_key VALUES ('1e413332ac80', 'e98c636dc189021f28bfce3868e40d6ec31fbfb415813f46e03ac2ba70d8c8f7', 'gone', 'analyst', '2026-11-22T04:24:35.881420+00:00', '2036-11-19T04:24:35.881420+00:00', '2026-11-22T04:24:35.894173+00:00');
-INSERT INTO saved.service_reading VALUES ('people', 1, '78f070c2fbdd9da1bb6ef43a3fd7d7dc120c1a46059c94095f03e8c7bd81ad36', '2026-11-22T04:24:38.373525+00:00');
+INSERT INTO saved.service_key VALUES ('36e16d600d9e', 'ed46310ca9cbf549a41e1b822052156cad3bf45f441b3f397c744eb62e61e10f', 'ann', 'analyst', '2026-11-22T04:24:35.855385+00:00', '2036-11-19T04:24:35.855385+00:00', NULL, NULL);
+INSERT INTO saved.service_key VALUES ('0a32a8724c67', 'f79dd45e364bfdaaafc0003055b27ecf0996c786dfaa9aeacc05c71208d70835', 'stew', 'steward', '2026-11-22T04:24:35.873514+00:00', '2036-11-19T04:24:35.873514+00:00', NULL, NULL);
+INSERT INTO saved.service_key VALUES ('1e413332ac80', 'e98c636dc189021f28bfce3868e40d6ec31fbfb415813f46e03ac2ba70d8c8f7', 'gone', 'analyst', '2026-11-22T04:24:35.881420+00:00', '2036-11-19T04:24:35.881420+00:00', '2026-11-22T04:24:35.894173+00:00', NULL);
+INSERT INTO saved.service_name VALUES ('people', 'people');
 ALTER TABLE ONLY saved.ledger_analyst
     ADD CONSTRAINT ledger_analyst_pkey PRIMARY KEY (dataset, name);
 ALTER TABLE ONLY saved.ledger_answer
-    ADD CONSTRAINT ledger_answer_pkey PRIMARY KEY (dataset, number);
+    ADD CONSTRAINT ledger_answer_dataset_place_key UNIQUE (dataset, place);
+ALTER TABLE ONLY saved.ledger_answer
+    ADD CONSTRAINT ledger_answer_pkey1 PRIMARY KEY (dataset, number);
+ALTER TABLE ONLY saved.ledger_checkpoint
+    ADD CONSTRAINT ledger_checkpoint_pkey PRIMARY KEY (dataset);
 ALTER TABLE ONLY saved.ledger_dataset
     ADD CONSTRAINT ledger_dataset_pkey PRIMARY KEY (name);
 ALTER TABLE ONLY saved.ledger_entry
@@ -126,29 +235,64 @@ ALTER TABLE ONLY saved.ledger_retry
     ADD CONSTRAINT ledger_retry_pkey PRIMARY KEY (dataset, analyst, retry_key);
 ALTER TABLE ONLY saved.ledger_version
     ADD CONSTRAINT ledger_version_pkc PRIMARY KEY (version_num);
+ALTER TABLE ONLY saved.service_action_head
+    ADD CONSTRAINT service_action_head_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY saved.service_action
+    ADD CONSTRAINT service_action_pkey PRIMARY KEY (number);
+ALTER TABLE ONLY saved.service_approval
+    ADD CONSTRAINT service_approval_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY saved.service_dataset
     ADD CONSTRAINT service_dataset_pkey PRIMARY KEY (name);
+ALTER TABLE ONLY saved.service_grant
+    ADD CONSTRAINT service_grant_pkey PRIMARY KEY (dataset, analyst);
+ALTER TABLE ONLY saved.service_identity
+    ADD CONSTRAINT service_identity_name_key UNIQUE (name);
+ALTER TABLE ONLY saved.service_identity
+    ADD CONSTRAINT service_identity_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY saved.service_job
     ADD CONSTRAINT service_job_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY saved.service_key
     ADD CONSTRAINT service_key_hash_key UNIQUE (hash);
 ALTER TABLE ONLY saved.service_key
     ADD CONSTRAINT service_key_pkey PRIMARY KEY (id);
-ALTER TABLE ONLY saved.service_reading
-    ADD CONSTRAINT service_reading_pkey PRIMARY KEY (dataset);
-CREATE UNIQUE INDEX ledger_release ON saved.ledger_entry USING btree (dataset, key) WHERE (kind = 'release'::text);
+ALTER TABLE ONLY saved.service_login
+    ADD CONSTRAINT service_login_pkey PRIMARY KEY (state);
+ALTER TABLE ONLY saved.service_name
+    ADD CONSTRAINT service_name_pkey PRIMARY KEY (name);
+ALTER TABLE ONLY saved.service_notice
+    ADD CONSTRAINT service_notice_pkey PRIMARY KEY (kind, subject);
+ALTER TABLE ONLY saved.service_probe
+    ADD CONSTRAINT service_probe_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY saved.service_session
+    ADD CONSTRAINT service_session_pkey PRIMARY KEY (hash);
+ALTER TABLE ONLY saved.service_snapshot
+    ADD CONSTRAINT service_snapshot_pkey PRIMARY KEY (dataset);
+ALTER TABLE ONLY saved.service_terms
+    ADD CONSTRAINT service_terms_pkey PRIMARY KEY (dataset);
+CREATE INDEX ledger_asked ON saved.ledger_entry USING btree (dataset, analyst, number);
 CREATE INDEX ledger_shown ON saved.ledger_entry USING btree (dataset, key, analyst);
+CREATE INDEX ledger_uncharged ON saved.ledger_entry USING btree (dataset, number) WHERE (rho IS NULL);
+CREATE INDEX ledger_versions ON saved.ledger_entry USING btree (dataset, number) WHERE (kind = 'version'::text);
+CREATE INDEX service_approval_found ON saved.service_approval USING btree (dataset, release);
 CREATE TRIGGER ledger_answer_frozen BEFORE DELETE OR UPDATE OR TRUNCATE ON saved.ledger_answer FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
 CREATE TRIGGER ledger_dataset_fixed BEFORE UPDATE OF name, opened, secret, limit_loss, limit_units, limit_delta_units ON saved.ledger_dataset FOR EACH ROW EXECUTE FUNCTION saved.ledger_refuse();
-CREATE TRIGGER ledger_dataset_forward BEFORE UPDATE ON saved.ledger_dataset FOR EACH ROW WHEN (((new.spent_units < old.spent_units) OR (new.entries < old.entries))) EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER ledger_dataset_forward BEFORE UPDATE ON saved.ledger_dataset FOR EACH ROW WHEN (((new.spent_units < old.spent_units) OR (new.entries < old.entries) OR (new.answers < old.answers) OR (new.version < old.version))) EXECUTE FUNCTION saved.ledger_refuse();
 CREATE TRIGGER ledger_dataset_kept BEFORE DELETE OR TRUNCATE ON saved.ledger_dataset FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER ledger_dataset_of_unit BEFORE UPDATE OF unit ON saved.ledger_dataset FOR EACH ROW WHEN (((old.unit IS NOT NULL) AND (new.unit IS DISTINCT FROM old.unit))) EXECUTE FUNCTION saved.ledger_refuse();
 CREATE TRIGGER ledger_entry_frozen BEFORE DELETE OR UPDATE OR TRUNCATE ON saved.ledger_entry FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
 CREATE TRIGGER ledger_retry_frozen BEFORE DELETE OR UPDATE OR TRUNCATE ON saved.ledger_retry FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER service_action_forward BEFORE UPDATE ON saved.service_action_head FOR EACH ROW WHEN ((new.number <> (old.number + 1))) EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER service_action_frozen BEFORE DELETE OR UPDATE OR TRUNCATE ON saved.service_action FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER service_action_kept BEFORE DELETE OR TRUNCATE ON saved.service_action_head FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
 ALTER TABLE ONLY saved.ledger_analyst
     ADD CONSTRAINT ledger_analyst_dataset_fkey FOREIGN KEY (dataset) REFERENCES saved.ledger_dataset(name);
 ALTER TABLE ONLY saved.ledger_answer
-    ADD CONSTRAINT ledger_answer_dataset_number_fkey FOREIGN KEY (dataset, number) REFERENCES saved.ledger_entry(dataset, number);
+    ADD CONSTRAINT ledger_answer_dataset_number_fkey1 FOREIGN KEY (dataset, number) REFERENCES saved.ledger_entry(dataset, number);
+ALTER TABLE ONLY saved.ledger_checkpoint
+    ADD CONSTRAINT ledger_checkpoint_dataset_fkey FOREIGN KEY (dataset) REFERENCES saved.ledger_dataset(name);
 ALTER TABLE ONLY saved.ledger_entry
     ADD CONSTRAINT ledger_entry_dataset_fkey FOREIGN KEY (dataset) REFERENCES saved.ledger_dataset(name);
 ALTER TABLE ONLY saved.ledger_retry
     ADD CONSTRAINT ledger_retry_dataset_fkey FOREIGN KEY (dataset) REFERENCES saved.ledger_dataset(name);
+ALTER TABLE ONLY saved.service_session
+    ADD CONSTRAINT service_session_key_id_fkey FOREIGN KEY (key_id) REFERENCES saved.service_key(id);

@@ -17,14 +17,31 @@ CREATE TABLE ledger_analyst (
 );
 INSERT INTO "ledger_analyst" VALUES('people','ann',NULL,NULL,NULL,'1/2','1/8','0',500000000000,0);
 CREATE TABLE ledger_answer (
-	dataset TEXT NOT NULL, 
-	number INTEGER NOT NULL, 
-	time TEXT NOT NULL, 
-	body BLOB NOT NULL, 
-	PRIMARY KEY (dataset, number), 
-	FOREIGN KEY(dataset, number) REFERENCES ledger_entry (dataset, number)
+    dataset TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    time TEXT NOT NULL,
+    place INTEGER NOT NULL,
+    entries INTEGER NOT NULL,
+    previous TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    found TEXT,
+    body BLOB NOT NULL,
+    PRIMARY KEY (dataset, number),
+    UNIQUE (dataset, place),
+    FOREIGN KEY (dataset, number) REFERENCES ledger_entry (dataset, number)
 );
-INSERT INTO "ledger_answer" VALUES('people',1,'2026-11-22T04:23:55.891603+00:00',X'707B2276616C756573223A207B7D2C2022617272617973223A205B5B2230222C20223C6938222C205B315D5D5D7D0A4300000000000000');
+INSERT INTO "ledger_answer" VALUES('people',1,'2026-11-22T04:23:55.891603+00:00',1,1,'4c6445ab9cd180cf5c657afd7812f0991c84ddf4b3aaa23fd58c6af72d7bdd1c','47fe4be1dd4693a9a196ab3ffc93c393b0166131d40eabda1165ad5c93ba9859','2026-11-24T22:29:06.265097+00:00',X'707B2276616C756573223A207B7D2C2022617272617973223A205B5B2230222C20223C6938222C205B315D5D5D7D0A4300000000000000');
+CREATE TABLE ledger_checkpoint (
+    dataset TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    hash TEXT NOT NULL,
+    unit_is_fixed INTEGER NOT NULL,
+    sums TEXT NOT NULL,
+    checked TEXT NOT NULL,
+    answers INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (dataset),
+    FOREIGN KEY (dataset) REFERENCES ledger_dataset (name)
+);
 CREATE TABLE ledger_dataset (
 	name TEXT NOT NULL, 
 	opened TEXT NOT NULL, 
@@ -38,12 +55,12 @@ CREATE TABLE ledger_dataset (
 	spent_units BIGINT NOT NULL, 
 	spent_delta_units BIGINT NOT NULL, 
 	entries INTEGER NOT NULL, 
-	head TEXT NOT NULL, 
+	head TEXT NOT NULL, unit TEXT, answers INTEGER NOT NULL DEFAULT 0, version INTEGER NOT NULL DEFAULT 0, version_digest TEXT, 
 	PRIMARY KEY (name), 
 	CONSTRAINT within_limit CHECK (0 <= spent_units AND spent_units <= limit_units), 
 	CONSTRAINT within_delta CHECK (0 <= spent_delta_units AND spent_delta_units <= limit_delta_units)
 );
-INSERT INTO "ledger_dataset" VALUES('people','2026-11-22T04:23:55.356753+00:00','2e256cd6d8867d0852d5112256782e873d357348e8fc341324eb22b31354047a','{"epsilon":"3"}',3000000000000,0,'1/2','1/8','0',500000000000,0,1,'4c6445ab9cd180cf5c657afd7812f0991c84ddf4b3aaa23fd58c6af72d7bdd1c');
+INSERT INTO "ledger_dataset" VALUES('people','2026-11-22T04:23:55.356753+00:00','2e256cd6d8867d0852d5112256782e873d357348e8fc341324eb22b31354047a','{"epsilon":"3"}',3000000000000,0,'1/2','1/8','0',500000000000,0,1,'47fe4be1dd4693a9a196ab3ffc93c393b0166131d40eabda1165ad5c93ba9859',NULL,1,0,NULL);
 CREATE TABLE ledger_entry (
 	dataset TEXT NOT NULL, 
 	number INTEGER NOT NULL, 
@@ -60,12 +77,12 @@ CREATE TABLE ledger_entry (
 	statement TEXT NOT NULL, 
 	details TEXT NOT NULL, 
 	previous TEXT NOT NULL, 
-	hash TEXT NOT NULL, 
+	hash TEXT NOT NULL, stated TEXT, 
 	PRIMARY KEY (dataset, number), 
 	CONSTRAINT counts_from_one CHECK (number > 0), 
 	FOREIGN KEY(dataset) REFERENCES ledger_dataset (name)
 );
-INSERT INTO "ledger_entry" VALUES('people',1,'2026-11-22T04:23:55.823842+00:00','release','query','tally','12ae14556995c32c7abd070f3b34f0f3c9f6a55c5dc895bfd6fcd64119a82036','{"dataset_version":"b2afe1989d1ec262b7e09a7b7206d5b5ff7217fdc6e9e2558287d6e9e9f1e784","family":"query","method":"tally","parameters":{"domain":"f73b5bbabedbe84641bc5b37da7fed23e0b31dc8a7def9cef3f41177a7a0b10f","loss":{"epsilon":"0.5"},"questions":[{"attributes":[],"groups":null,"kind":"marginal","where":null}],"shares":["1"]}}','1/2','1/8','0','ann','differential privacy with epsilon = 0.5 for adding or removing all rows of one person (at most 2)','{"asked":"count(*)"}','6e3d944c1881821bc2f4eedfa544ec602e016a3983bcd08fe997d5c336dc27b0','4c6445ab9cd180cf5c657afd7812f0991c84ddf4b3aaa23fd58c6af72d7bdd1c');
+INSERT INTO "ledger_entry" VALUES('people',1,'2026-11-22T04:23:55.823842+00:00','release','query','tally','12ae14556995c32c7abd070f3b34f0f3c9f6a55c5dc895bfd6fcd64119a82036','{"dataset_version":"b2afe1989d1ec262b7e09a7b7206d5b5ff7217fdc6e9e2558287d6e9e9f1e784","family":"query","method":"tally","parameters":{"domain":"f73b5bbabedbe84641bc5b37da7fed23e0b31dc8a7def9cef3f41177a7a0b10f","loss":{"epsilon":"0.5"},"questions":[{"attributes":[],"groups":null,"kind":"marginal","where":null}],"shares":["1"]}}','1/2','1/8','0','ann','differential privacy with epsilon = 0.5 for adding or removing all rows of one person (at most 2)','{"asked":"count(*)"}','6e3d944c1881821bc2f4eedfa544ec602e016a3983bcd08fe997d5c336dc27b0','4c6445ab9cd180cf5c657afd7812f0991c84ddf4b3aaa23fd58c6af72d7bdd1c',NULL);
 CREATE TABLE ledger_retry (
 	dataset TEXT NOT NULL, 
 	analyst TEXT NOT NULL, 
@@ -78,7 +95,43 @@ CREATE TABLE ledger_version (
 	version_num VARCHAR(32) NOT NULL, 
 	CONSTRAINT ledger_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "ledger_version" VALUES('0002');
+INSERT INTO "ledger_version" VALUES('0008');
+CREATE TABLE service_action (
+    number INTEGER NOT NULL,
+    time TEXT NOT NULL,
+    actor TEXT NOT NULL,
+    through TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    state_before TEXT NOT NULL,
+    state_after TEXT NOT NULL,
+    previous TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    PRIMARY KEY (number)
+);
+CREATE TABLE service_action_head (
+    id INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    hash TEXT NOT NULL,
+    PRIMARY KEY (id),
+    CONSTRAINT one_head CHECK (id = 1)
+);
+INSERT INTO "service_action_head" VALUES(1,0,'fad2c4429e69ccf95429a372036db522b7c50e351538f390fc600884eaf052c1');
+CREATE TABLE service_approval (
+    id TEXT NOT NULL,
+    dataset TEXT NOT NULL,
+    release TEXT NOT NULL,
+    asked_by TEXT NOT NULL,
+    asked TEXT NOT NULL,
+    question TEXT NOT NULL,
+    cost TEXT NOT NULL,
+    approved_by TEXT,
+    approved TEXT,
+    key_id TEXT,
+    expires TEXT,
+    closed TEXT,
+    PRIMARY KEY (id)
+);
 CREATE TABLE service_dataset (
 	name TEXT NOT NULL, 
 	source TEXT NOT NULL, 
@@ -86,10 +139,23 @@ CREATE TABLE service_dataset (
 	limit_text TEXT NOT NULL, 
 	rows INTEGER, 
 	discoverable TEXT NOT NULL, 
-	registered TEXT NOT NULL, 
+	registered TEXT NOT NULL, called TEXT, retired TEXT, 
 	PRIMARY KEY (name)
 );
-INSERT INTO "service_dataset" VALUES('people','tests/ledger/saved/people.csv','{"sfumato": 1, "unit": {"id": "person", "rows": 2}, "attributes": {"town": {"type": "categorical", "values": ["a", "b", "c"], "unknown": "category"}, "age": {"type": "integer", "minimum": 0, "maximum": 99, "edges": [0, 18, 65], "unknown": "clamp"}}}','3',60,'["town"]','2026-11-22T04:23:55.385897+00:00');
+INSERT INTO "service_dataset" VALUES('people','tests/ledger/saved/people.csv','{"sfumato": 1, "unit": {"id": "person", "rows": 2}, "attributes": {"town": {"type": "categorical", "values": ["a", "b", "c"], "unknown": "category"}, "age": {"type": "integer", "minimum": 0, "maximum": 99, "edges": [0, 18, 65], "unknown": "clamp"}}}','3',60,'["town"]','2026-11-22T04:23:55.385897+00:00',NULL,NULL);
+CREATE TABLE service_grant (
+    dataset TEXT NOT NULL,
+    analyst TEXT NOT NULL,
+    shut_out INTEGER NOT NULL,
+    PRIMARY KEY (dataset, analyst)
+);
+CREATE TABLE service_identity (
+    id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    first TEXT NOT NULL,
+    PRIMARY KEY (id),
+    UNIQUE (name)
+);
 CREATE TABLE service_job (
 	id TEXT NOT NULL, 
 	dataset TEXT NOT NULL, 
@@ -111,30 +177,85 @@ CREATE TABLE service_key (
 	scope TEXT NOT NULL, 
 	issued TEXT NOT NULL, 
 	expires TEXT NOT NULL, 
-	revoked TEXT, 
+	revoked TEXT, used TEXT, 
 	PRIMARY KEY (id), 
 	UNIQUE (hash)
 );
-INSERT INTO "service_key" VALUES('c81bcd7f7942','0e23ed22f52075a7faf0a5cf94c0c45a3118619e26b4d1d121cf3ef0eacf7033','ann','analyst','2026-11-22T04:23:55.397779+00:00','2036-11-19T04:23:55.397779+00:00',NULL);
-INSERT INTO "service_key" VALUES('a4a4a2edfc26','9d1108904ab1b0353d71af23b7b9bb847eb23a1d4a07a138b95a3a009bfca621','stew','steward','2026-11-22T04:23:55.409799+00:00','2036-11-19T04:23:55.409799+00:00',NULL);
-INSERT INTO "service_key" VALUES('8b0e85148aba','556ad5330c679fcbf0fe7fd1920fdf108b401433c48e96a294295f84c701159a','gone','analyst','2026-11-22T04:23:55.413532+00:00','2036-11-19T04:23:55.413532+00:00','2026-11-22T04:23:55.415412+00:00');
-CREATE TABLE service_reading (
-	dataset TEXT NOT NULL, 
-	number INTEGER NOT NULL, 
-	version TEXT NOT NULL, 
-	read TEXT NOT NULL, 
-	PRIMARY KEY (dataset)
+INSERT INTO "service_key" VALUES('c81bcd7f7942','0e23ed22f52075a7faf0a5cf94c0c45a3118619e26b4d1d121cf3ef0eacf7033','ann','analyst','2026-11-22T04:23:55.397779+00:00','2036-11-19T04:23:55.397779+00:00',NULL,NULL);
+INSERT INTO "service_key" VALUES('a4a4a2edfc26','9d1108904ab1b0353d71af23b7b9bb847eb23a1d4a07a138b95a3a009bfca621','stew','steward','2026-11-22T04:23:55.409799+00:00','2036-11-19T04:23:55.409799+00:00',NULL,NULL);
+INSERT INTO "service_key" VALUES('8b0e85148aba','556ad5330c679fcbf0fe7fd1920fdf108b401433c48e96a294295f84c701159a','gone','analyst','2026-11-22T04:23:55.413532+00:00','2036-11-19T04:23:55.413532+00:00','2026-11-22T04:23:55.415412+00:00',NULL);
+CREATE TABLE service_login (
+    state TEXT NOT NULL,
+    browser TEXT NOT NULL,
+    nonce TEXT NOT NULL,
+    verifier TEXT NOT NULL,
+    begun TEXT NOT NULL,
+    PRIMARY KEY (state)
 );
-INSERT INTO "service_reading" VALUES('people',1,'b2afe1989d1ec262b7e09a7b7206d5b5ff7217fdc6e9e2558287d6e9e9f1e784','2026-11-22T04:23:55.758396+00:00');
-CREATE UNIQUE INDEX ledger_release ON ledger_entry (dataset, "key") WHERE kind = 'release';
+CREATE TABLE service_name (
+    name TEXT NOT NULL,
+    dataset TEXT NOT NULL,
+    PRIMARY KEY (name)
+);
+INSERT INTO "service_name" VALUES('people','people');
+CREATE TABLE service_notice (
+    kind TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    state TEXT NOT NULL,
+    told TEXT NOT NULL,
+    PRIMARY KEY (kind, subject)
+);
+CREATE TABLE service_probe (
+    id TEXT NOT NULL,
+    written TEXT NOT NULL,
+    PRIMARY KEY (id)
+);
+CREATE TABLE service_session (
+    hash TEXT NOT NULL,
+    id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    key_id TEXT,
+    begun TEXT NOT NULL,
+    expires TEXT NOT NULL,
+    ended TEXT,
+    identity TEXT,
+    PRIMARY KEY (hash),
+    FOREIGN KEY (key_id) REFERENCES service_key (id)
+);
+CREATE TABLE service_snapshot (
+    dataset TEXT NOT NULL,
+    version TEXT NOT NULL,
+    folder TEXT NOT NULL,
+    copies TEXT NOT NULL,
+    files TEXT NOT NULL,
+    PRIMARY KEY (dataset)
+);
+CREATE TABLE service_terms (
+    dataset TEXT NOT NULL,
+    granted_only INTEGER NOT NULL,
+    default_cap TEXT,
+    most TEXT,
+    approval_above TEXT,
+    PRIMARY KEY (dataset)
+);
 CREATE INDEX ledger_shown ON ledger_entry (dataset, "key", analyst);
 CREATE TRIGGER ledger_entry_no_update BEFORE UPDATE ON ledger_entry BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
 CREATE TRIGGER ledger_entry_no_delete BEFORE DELETE ON ledger_entry BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
-CREATE TRIGGER ledger_answer_no_update BEFORE UPDATE ON ledger_answer BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
-CREATE TRIGGER ledger_answer_no_delete BEFORE DELETE ON ledger_answer BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
 CREATE TRIGGER ledger_retry_no_update BEFORE UPDATE ON ledger_retry BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
 CREATE TRIGGER ledger_retry_no_delete BEFORE DELETE ON ledger_retry BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
 CREATE TRIGGER ledger_dataset_fixed BEFORE UPDATE OF name, opened, secret, limit_loss, limit_units, limit_delta_units ON ledger_dataset BEGIN SELECT RAISE(ABORT, 'a limit never changes'); END;
 CREATE TRIGGER ledger_dataset_kept BEFORE DELETE ON ledger_dataset BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
-CREATE TRIGGER ledger_dataset_forward BEFORE UPDATE ON ledger_dataset WHEN NEW.spent_units < OLD.spent_units OR NEW.entries < OLD.entries BEGIN SELECT RAISE(ABORT, 'what was spent is never refunded'); END;
+CREATE INDEX service_approval_found ON service_approval (dataset, release);
+CREATE INDEX ledger_asked ON ledger_entry (dataset, analyst, number);
+CREATE TRIGGER ledger_dataset_of_unit BEFORE UPDATE OF unit ON ledger_dataset WHEN OLD.unit IS NOT NULL AND NEW.unit IS NOT OLD.unit BEGIN SELECT RAISE(ABORT, 'a unit never changes'); END;
+CREATE TRIGGER ledger_answer_no_update BEFORE UPDATE ON ledger_answer BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE TRIGGER ledger_answer_no_delete BEFORE DELETE ON ledger_answer BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE INDEX ledger_versions ON ledger_entry (dataset, number) WHERE kind = 'version';
+CREATE TRIGGER ledger_dataset_forward BEFORE UPDATE ON ledger_dataset WHEN NEW.spent_units < OLD.spent_units OR NEW.entries < OLD.entries OR NEW.answers < OLD.answers OR NEW.version < OLD.version BEGIN SELECT RAISE(ABORT, 'what was spent is never refunded'); END;
+CREATE INDEX ledger_uncharged ON ledger_entry (dataset, number) WHERE rho IS NULL;
+CREATE TRIGGER service_action_no_update BEFORE UPDATE ON service_action BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+CREATE TRIGGER service_action_no_delete BEFORE DELETE ON service_action BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+CREATE TRIGGER service_action_kept BEFORE DELETE ON service_action_head BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+CREATE TRIGGER service_action_forward BEFORE UPDATE ON service_action_head WHEN NEW.number <> OLD.number + 1 BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
 COMMIT;

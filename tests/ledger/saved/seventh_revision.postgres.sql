@@ -52,6 +52,8 @@ CREATE TABLE saved.ledger_dataset (
     head text NOT NULL,
     unit text,
     answers integer DEFAULT 0 NOT NULL,
+    version integer DEFAULT 0 NOT NULL,
+    version_digest text,
     CONSTRAINT within_delta CHECK (((0 <= spent_delta_units) AND (spent_delta_units <= limit_delta_units))),
     CONSTRAINT within_limit CHECK (((0 <= spent_units) AND (spent_units <= limit_units)))
 );
@@ -83,6 +85,24 @@ CREATE TABLE saved.ledger_retry (
 );
 CREATE TABLE saved.ledger_version (
     version_num character varying(32) NOT NULL
+);
+CREATE TABLE saved.service_action (
+    number integer NOT NULL,
+    "time" text NOT NULL,
+    actor text NOT NULL,
+    through text NOT NULL,
+    kind text NOT NULL,
+    subject text NOT NULL,
+    state_before text NOT NULL,
+    state_after text NOT NULL,
+    previous text NOT NULL,
+    hash text NOT NULL
+);
+CREATE TABLE saved.service_action_head (
+    id integer NOT NULL,
+    number integer NOT NULL,
+    hash text NOT NULL,
+    CONSTRAINT one_head CHECK ((id = 1))
 );
 CREATE TABLE saved.service_approval (
     id text NOT NULL,
@@ -162,13 +182,6 @@ CREATE TABLE saved.service_probe (
     id text NOT NULL,
     written text NOT NULL
 );
-CREATE TABLE saved.service_reading (
-    dataset text NOT NULL,
-    number integer NOT NULL,
-    version text NOT NULL,
-    read text NOT NULL,
-    content text
-);
 CREATE TABLE saved.service_session (
     hash text NOT NULL,
     id text NOT NULL,
@@ -180,6 +193,13 @@ CREATE TABLE saved.service_session (
     ended text,
     identity text
 );
+CREATE TABLE saved.service_snapshot (
+    dataset text NOT NULL,
+    version text NOT NULL,
+    folder text NOT NULL,
+    copies text NOT NULL,
+    files text NOT NULL
+);
 CREATE TABLE saved.service_terms (
     dataset text NOT NULL,
     granted_only integer NOT NULL,
@@ -189,12 +209,13 @@ CREATE TABLE saved.service_terms (
 );
 INSERT INTO saved.ledger_analyst VALUES ('old', 'ann', NULL, NULL, NULL, '3/4', '5/32', '0', 750000000000, 0);
 INSERT INTO saved.ledger_answer VALUES ('old', 3, '2026-11-23T15:29:22.789940+00:00', 1, 3, '11a2f7b8c5d206ef76228c125b88e3cc53401fe768ac442b1066c716f4d32d29', '1b59cf028a04038049d25590e5481254cb0c80f75d2251603a79fbc2cb74b08a', NULL, '\x6f6c64');
-INSERT INTO saved.ledger_dataset VALUES ('old', '2026-11-23T15:29:22.693647+00:00', 'db3c56928599e45174ae93a84a8862fe324cc4f4cc27cd6daf3085bf3ac98f82', '{"epsilon":"5/4"}', 1250000000000, 0, '3/4', '5/32', '0', 750000000000, 0, 3, '1b59cf028a04038049d25590e5481254cb0c80f75d2251603a79fbc2cb74b08a', '{"id":"person","kind":"id","rows":2}', 1);
+INSERT INTO saved.ledger_dataset VALUES ('old', '2026-11-23T15:29:22.693647+00:00', 'db3c56928599e45174ae93a84a8862fe324cc4f4cc27cd6daf3085bf3ac98f82', '{"epsilon":"5/4"}', 1250000000000, 0, '3/4', '5/32', '0', 750000000000, 0, 3, '1b59cf028a04038049d25590e5481254cb0c80f75d2251603a79fbc2cb74b08a', '{"id":"person","kind":"id","rows":2}', 1, 0, NULL);
 INSERT INTO saved.ledger_entry VALUES ('old', 1, '2026-11-23T15:29:22.706704+00:00', 'release', 'query', 'count', 'dfdf8ef7f4ac3e2b87ee47d0b644a5394af7f43262c9cc367ef4c919643ec872', '{"dataset_version":"8d4dc9fb2319bc63d390750e303c6f591a2d6adf432027492ff3d1d9af483ee1","family":"query","method":"count","parameters":{"number":0}}', '1/4', '1/32', '0', 'ann', 'failed', 'null', '6dbd69f327c988e6eae5fd6ea851805f93b2f118824844297356bda20974b938', '2da0a8e391dae4168ae62ff58c895c9a09edd3a12063c269b9c8966fbaf1341b', '{"counted":["1/4","1/32","0"],"neighbours":"add/remove","unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
 INSERT INTO saved.ledger_entry VALUES ('old', 2, '2026-11-23T15:29:22.745653+00:00', 'failed', 'query', 'count', 'dfdf8ef7f4ac3e2b87ee47d0b644a5394af7f43262c9cc367ef4c919643ec872', '{"dataset_version":"8d4dc9fb2319bc63d390750e303c6f591a2d6adf432027492ff3d1d9af483ee1","family":"query","method":"count","parameters":{"number":0}}', '1/4', '1/32', '0', NULL, 'failed', '{"release":1}', '2da0a8e391dae4168ae62ff58c895c9a09edd3a12063c269b9c8966fbaf1341b', '0697c469fc7ebbb042027f5cc9436dae5e4ff3fe5b4581291c449e2cb26196b4', '{"unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
 INSERT INTO saved.ledger_entry VALUES ('old', 3, '2026-11-23T15:29:22.765645+00:00', 'release', 'query', 'count', '308f072238efb0322c37e44aef12465dbc0d5215a796d907c629df85ff311406', '{"dataset_version":"8d4dc9fb2319bc63d390750e303c6f591a2d6adf432027492ff3d1d9af483ee1","family":"query","method":"count","parameters":{"number":1}}', '1/2', '1/8', '0', 'ann', 'old', 'null', '0697c469fc7ebbb042027f5cc9436dae5e4ff3fe5b4581291c449e2cb26196b4', '11a2f7b8c5d206ef76228c125b88e3cc53401fe768ac442b1066c716f4d32d29', '{"counted":["1/2","1/8","0"],"neighbours":"add/remove","unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
 INSERT INTO saved.ledger_retry VALUES ('old', 'ann', 'r', '308f072238efb0322c37e44aef12465dbc0d5215a796d907c629df85ff311406');
-INSERT INTO saved.ledger_version VALUES ('0007');
+INSERT INTO saved.ledger_version VALUES ('0008');
+INSERT INTO saved.service_action_head VALUES (1, 0, 'fad2c4429e69ccf95429a372036db522b7c50e351538f390fc600884eaf052c1');
 ALTER TABLE ONLY saved.ledger_analyst
     ADD CONSTRAINT ledger_analyst_pkey PRIMARY KEY (dataset, name);
 ALTER TABLE ONLY saved.ledger_answer
@@ -211,6 +232,10 @@ ALTER TABLE ONLY saved.ledger_retry
     ADD CONSTRAINT ledger_retry_pkey PRIMARY KEY (dataset, analyst, retry_key);
 ALTER TABLE ONLY saved.ledger_version
     ADD CONSTRAINT ledger_version_pkc PRIMARY KEY (version_num);
+ALTER TABLE ONLY saved.service_action_head
+    ADD CONSTRAINT service_action_head_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY saved.service_action
+    ADD CONSTRAINT service_action_pkey PRIMARY KEY (number);
 ALTER TABLE ONLY saved.service_approval
     ADD CONSTRAINT service_approval_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY saved.service_dataset
@@ -235,22 +260,27 @@ ALTER TABLE ONLY saved.service_notice
     ADD CONSTRAINT service_notice_pkey PRIMARY KEY (kind, subject);
 ALTER TABLE ONLY saved.service_probe
     ADD CONSTRAINT service_probe_pkey PRIMARY KEY (id);
-ALTER TABLE ONLY saved.service_reading
-    ADD CONSTRAINT service_reading_pkey PRIMARY KEY (dataset);
 ALTER TABLE ONLY saved.service_session
     ADD CONSTRAINT service_session_pkey PRIMARY KEY (hash);
+ALTER TABLE ONLY saved.service_snapshot
+    ADD CONSTRAINT service_snapshot_pkey PRIMARY KEY (dataset);
 ALTER TABLE ONLY saved.service_terms
     ADD CONSTRAINT service_terms_pkey PRIMARY KEY (dataset);
 CREATE INDEX ledger_asked ON saved.ledger_entry USING btree (dataset, analyst, number);
 CREATE INDEX ledger_shown ON saved.ledger_entry USING btree (dataset, key, analyst);
+CREATE INDEX ledger_uncharged ON saved.ledger_entry USING btree (dataset, number) WHERE (rho IS NULL);
+CREATE INDEX ledger_versions ON saved.ledger_entry USING btree (dataset, number) WHERE (kind = 'version'::text);
 CREATE INDEX service_approval_found ON saved.service_approval USING btree (dataset, release);
 CREATE TRIGGER ledger_answer_frozen BEFORE DELETE OR UPDATE OR TRUNCATE ON saved.ledger_answer FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
 CREATE TRIGGER ledger_dataset_fixed BEFORE UPDATE OF name, opened, secret, limit_loss, limit_units, limit_delta_units ON saved.ledger_dataset FOR EACH ROW EXECUTE FUNCTION saved.ledger_refuse();
-CREATE TRIGGER ledger_dataset_forward BEFORE UPDATE ON saved.ledger_dataset FOR EACH ROW WHEN (((new.spent_units < old.spent_units) OR (new.entries < old.entries) OR (new.answers < old.answers))) EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER ledger_dataset_forward BEFORE UPDATE ON saved.ledger_dataset FOR EACH ROW WHEN (((new.spent_units < old.spent_units) OR (new.entries < old.entries) OR (new.answers < old.answers) OR (new.version < old.version))) EXECUTE FUNCTION saved.ledger_refuse();
 CREATE TRIGGER ledger_dataset_kept BEFORE DELETE OR TRUNCATE ON saved.ledger_dataset FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
 CREATE TRIGGER ledger_dataset_of_unit BEFORE UPDATE OF unit ON saved.ledger_dataset FOR EACH ROW WHEN (((old.unit IS NOT NULL) AND (new.unit IS DISTINCT FROM old.unit))) EXECUTE FUNCTION saved.ledger_refuse();
 CREATE TRIGGER ledger_entry_frozen BEFORE DELETE OR UPDATE OR TRUNCATE ON saved.ledger_entry FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
 CREATE TRIGGER ledger_retry_frozen BEFORE DELETE OR UPDATE OR TRUNCATE ON saved.ledger_retry FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER service_action_forward BEFORE UPDATE ON saved.service_action_head FOR EACH ROW WHEN ((new.number <> (old.number + 1))) EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER service_action_frozen BEFORE DELETE OR UPDATE OR TRUNCATE ON saved.service_action FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER service_action_kept BEFORE DELETE OR TRUNCATE ON saved.service_action_head FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
 ALTER TABLE ONLY saved.ledger_analyst
     ADD CONSTRAINT ledger_analyst_dataset_fkey FOREIGN KEY (dataset) REFERENCES saved.ledger_dataset(name);
 ALTER TABLE ONLY saved.ledger_answer

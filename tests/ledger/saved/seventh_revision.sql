@@ -59,12 +59,12 @@ CREATE TABLE ledger_dataset (
     entries INTEGER NOT NULL,
     head TEXT NOT NULL,
     unit TEXT,
-    answers INTEGER NOT NULL DEFAULT 0,
+    answers INTEGER NOT NULL DEFAULT 0, version INTEGER NOT NULL DEFAULT 0, version_digest TEXT,
     PRIMARY KEY (name),
     CONSTRAINT within_limit CHECK (0 <= spent_units AND spent_units <= limit_units),
     CONSTRAINT within_delta CHECK (0 <= spent_delta_units AND spent_delta_units <= limit_delta_units)
 );
-INSERT INTO "ledger_dataset" VALUES('old','2026-11-23T15:29:21.076210+00:00','031d77928f69aa83efe880d90e0b400f46a471cab309158f0e93781d912f681b','{"epsilon":"5/4"}',1250000000000,0,'3/4','5/32','0',750000000000,0,3,'ee6eacb75085ac30590256f43c6405bad3a89d13c8dd127752b177a63c1c70b2','{"id":"person","kind":"id","rows":2}',1);
+INSERT INTO "ledger_dataset" VALUES('old','2026-11-23T15:29:21.076210+00:00','031d77928f69aa83efe880d90e0b400f46a471cab309158f0e93781d912f681b','{"epsilon":"5/4"}',1250000000000,0,'3/4','5/32','0',750000000000,0,3,'ee6eacb75085ac30590256f43c6405bad3a89d13c8dd127752b177a63c1c70b2','{"id":"person","kind":"id","rows":2}',1,0,NULL);
 CREATE TABLE ledger_entry (
     dataset TEXT NOT NULL,
     number INTEGER NOT NULL,
@@ -103,7 +103,28 @@ CREATE TABLE ledger_version (
     version_num VARCHAR(32) NOT NULL,
     CONSTRAINT ledger_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "ledger_version" VALUES('0007');
+INSERT INTO "ledger_version" VALUES('0008');
+CREATE TABLE service_action (
+    number INTEGER NOT NULL,
+    time TEXT NOT NULL,
+    actor TEXT NOT NULL,
+    through TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    state_before TEXT NOT NULL,
+    state_after TEXT NOT NULL,
+    previous TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    PRIMARY KEY (number)
+);
+CREATE TABLE service_action_head (
+    id INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    hash TEXT NOT NULL,
+    PRIMARY KEY (id),
+    CONSTRAINT one_head CHECK (id = 1)
+);
+INSERT INTO "service_action_head" VALUES(1,0,'fad2c4429e69ccf95429a372036db522b7c50e351538f390fc600884eaf052c1');
 CREATE TABLE service_approval (
     id TEXT NOT NULL,
     dataset TEXT NOT NULL,
@@ -194,14 +215,6 @@ CREATE TABLE service_probe (
     written TEXT NOT NULL,
     PRIMARY KEY (id)
 );
-CREATE TABLE service_reading (
-    dataset TEXT NOT NULL,
-    number INTEGER NOT NULL,
-    version TEXT NOT NULL,
-    read TEXT NOT NULL,
-    content TEXT,
-    PRIMARY KEY (dataset)
-);
 CREATE TABLE service_session (
     hash TEXT NOT NULL,
     id TEXT NOT NULL,
@@ -214,6 +227,14 @@ CREATE TABLE service_session (
     identity TEXT,
     PRIMARY KEY (hash),
     FOREIGN KEY (key_id) REFERENCES service_key (id)
+);
+CREATE TABLE service_snapshot (
+    dataset TEXT NOT NULL,
+    version TEXT NOT NULL,
+    folder TEXT NOT NULL,
+    copies TEXT NOT NULL,
+    files TEXT NOT NULL,
+    PRIMARY KEY (dataset)
 );
 CREATE TABLE service_terms (
     dataset TEXT NOT NULL,
@@ -234,6 +255,12 @@ CREATE TRIGGER ledger_retry_no_update BEFORE UPDATE ON ledger_retry BEGIN SELECT
 CREATE TRIGGER ledger_retry_no_delete BEFORE DELETE ON ledger_retry BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
 CREATE TRIGGER ledger_dataset_fixed BEFORE UPDATE OF name, opened, secret, limit_loss, limit_units, limit_delta_units ON ledger_dataset BEGIN SELECT RAISE(ABORT, 'a limit never changes'); END;
 CREATE TRIGGER ledger_dataset_kept BEFORE DELETE ON ledger_dataset BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
-CREATE TRIGGER ledger_dataset_forward BEFORE UPDATE ON ledger_dataset WHEN NEW.spent_units < OLD.spent_units OR NEW.entries < OLD.entries OR NEW.answers < OLD.answers BEGIN SELECT RAISE(ABORT, 'what was spent is never refunded'); END;
 CREATE TRIGGER ledger_dataset_of_unit BEFORE UPDATE OF unit ON ledger_dataset WHEN OLD.unit IS NOT NULL AND NEW.unit IS NOT OLD.unit BEGIN SELECT RAISE(ABORT, 'a unit never changes'); END;
+CREATE INDEX ledger_versions ON ledger_entry (dataset, number) WHERE kind = 'version';
+CREATE TRIGGER ledger_dataset_forward BEFORE UPDATE ON ledger_dataset WHEN NEW.spent_units < OLD.spent_units OR NEW.entries < OLD.entries OR NEW.answers < OLD.answers OR NEW.version < OLD.version BEGIN SELECT RAISE(ABORT, 'what was spent is never refunded'); END;
+CREATE INDEX ledger_uncharged ON ledger_entry (dataset, number) WHERE rho IS NULL;
+CREATE TRIGGER service_action_no_update BEFORE UPDATE ON service_action BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+CREATE TRIGGER service_action_no_delete BEFORE DELETE ON service_action BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+CREATE TRIGGER service_action_kept BEFORE DELETE ON service_action_head BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+CREATE TRIGGER service_action_forward BEFORE UPDATE ON service_action_head WHEN NEW.number <> OLD.number + 1 BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
 COMMIT;

@@ -20,6 +20,11 @@ CREATE TABLE saved.ledger_answer (
     dataset text NOT NULL,
     number integer NOT NULL,
     "time" text NOT NULL,
+    place integer NOT NULL,
+    entries integer NOT NULL,
+    previous text NOT NULL,
+    hash text NOT NULL,
+    found text,
     body bytea NOT NULL
 );
 CREATE TABLE saved.ledger_checkpoint (
@@ -28,7 +33,8 @@ CREATE TABLE saved.ledger_checkpoint (
     hash text NOT NULL,
     unit_is_fixed integer NOT NULL,
     sums text NOT NULL,
-    checked text NOT NULL
+    checked text NOT NULL,
+    answers integer DEFAULT 0 NOT NULL
 );
 CREATE TABLE saved.ledger_dataset (
     name text NOT NULL,
@@ -45,6 +51,9 @@ CREATE TABLE saved.ledger_dataset (
     entries integer NOT NULL,
     head text NOT NULL,
     unit text,
+    answers integer DEFAULT 0 NOT NULL,
+    version integer DEFAULT 0 NOT NULL,
+    version_digest text,
     CONSTRAINT within_delta CHECK (((0 <= spent_delta_units) AND (spent_delta_units <= limit_delta_units))),
     CONSTRAINT within_limit CHECK (((0 <= spent_units) AND (spent_units <= limit_units)))
 );
@@ -76,6 +85,24 @@ CREATE TABLE saved.ledger_retry (
 );
 CREATE TABLE saved.ledger_version (
     version_num character varying(32) NOT NULL
+);
+CREATE TABLE saved.service_action (
+    number integer NOT NULL,
+    "time" text NOT NULL,
+    actor text NOT NULL,
+    through text NOT NULL,
+    kind text NOT NULL,
+    subject text NOT NULL,
+    state_before text NOT NULL,
+    state_after text NOT NULL,
+    previous text NOT NULL,
+    hash text NOT NULL
+);
+CREATE TABLE saved.service_action_head (
+    id integer NOT NULL,
+    number integer NOT NULL,
+    hash text NOT NULL,
+    CONSTRAINT one_head CHECK ((id = 1))
 );
 CREATE TABLE saved.service_approval (
     id text NOT NULL,
@@ -155,13 +182,6 @@ CREATE TABLE saved.service_probe (
     id text NOT NULL,
     written text NOT NULL
 );
-CREATE TABLE saved.service_reading (
-    dataset text NOT NULL,
-    number integer NOT NULL,
-    version text NOT NULL,
-    read text NOT NULL,
-    content text
-);
 CREATE TABLE saved.service_session (
     hash text NOT NULL,
     id text NOT NULL,
@@ -173,6 +193,13 @@ CREATE TABLE saved.service_session (
     ended text,
     identity text
 );
+CREATE TABLE saved.service_snapshot (
+    dataset text NOT NULL,
+    version text NOT NULL,
+    folder text NOT NULL,
+    copies text NOT NULL,
+    files text NOT NULL
+);
 CREATE TABLE saved.service_terms (
     dataset text NOT NULL,
     granted_only integer NOT NULL,
@@ -181,17 +208,20 @@ CREATE TABLE saved.service_terms (
     approval_above text
 );
 INSERT INTO saved.ledger_analyst VALUES ('old', 'ann', NULL, NULL, NULL, '3/4', '5/32', '0', 750000000000, 0);
-INSERT INTO saved.ledger_answer VALUES ('old', 3, '2026-11-23T05:06:34.232425+00:00', '\x6f6c64');
-INSERT INTO saved.ledger_dataset VALUES ('old', '2026-11-23T05:06:34.169198+00:00', '76198821163928e0f0264836c824cb849fa24a90dae94dce3be849f09fba883e', '{"epsilon":"5/4"}', 1250000000000, 0, '3/4', '5/32', '0', 750000000000, 0, 3, '37e7e67f06d10985183eafd27b85b6bb74b1ea9d7aa7a203d191e44b1d42fc04', '{"id":"person","kind":"id","rows":2}');
+INSERT INTO saved.ledger_answer VALUES ('old', 3, '2026-11-23T05:06:34.232425+00:00', 1, 3, '37e7e67f06d10985183eafd27b85b6bb74b1ea9d7aa7a203d191e44b1d42fc04', 'ca2dc7b721015380e1d3dbd729181a0ce402b3c3affb1d53508707ed6f448948', '2026-11-24T22:29:09.874680+00:00', '\x6f6c64');
+INSERT INTO saved.ledger_dataset VALUES ('old', '2026-11-23T05:06:34.169198+00:00', '76198821163928e0f0264836c824cb849fa24a90dae94dce3be849f09fba883e', '{"epsilon":"5/4"}', 1250000000000, 0, '3/4', '5/32', '0', 750000000000, 0, 3, 'ca2dc7b721015380e1d3dbd729181a0ce402b3c3affb1d53508707ed6f448948', '{"id":"person","kind":"id","rows":2}', 1, 0, NULL);
 INSERT INTO saved.ledger_entry VALUES ('old', 1, '2026-11-23T05:06:34.174058+00:00', 'release', 'query', 'count', '29d3e5936ed483b9c502df5422a658f88f54c89058ffff14b13d31863f468715', '{"dataset_version":"9415bf2a2ee79bccb37057202a740ff18191a6e24fe74bc1c7ff6f0988b67d6c","family":"query","method":"count","parameters":{"number":0}}', '1/4', '1/32', '0', 'ann', 'old', 'null', 'ddd1cb6d9f054d0d10918397caa485e1daefb6b10430d40afdfae923d1fe341b', '2df147f322f34390def4504448043ef6b08a33af364b4e2635b235058dc87440', '{"counted":["1/4","1/32","0"],"fixes_unit":true,"neighbours":"add/remove","unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
 INSERT INTO saved.ledger_entry VALUES ('old', 2, '2026-11-23T05:06:34.212061+00:00', 'failed', 'query', 'count', '29d3e5936ed483b9c502df5422a658f88f54c89058ffff14b13d31863f468715', '{"dataset_version":"9415bf2a2ee79bccb37057202a740ff18191a6e24fe74bc1c7ff6f0988b67d6c","family":"query","method":"count","parameters":{"number":0}}', '1/4', '1/32', '0', NULL, 'old', '{"release":1}', '2df147f322f34390def4504448043ef6b08a33af364b4e2635b235058dc87440', '1d4905ea4c04a5f7ee512214cba97c8e02dd848fb2728cb962ef515532fca4d8', '{"unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
 INSERT INTO saved.ledger_entry VALUES ('old', 3, '2026-11-23T05:06:34.225275+00:00', 'release', 'query', 'count', 'b3566632f7e3ba58431436d44007056a939296f15ee7bf0b20da0da308cb71d5', '{"dataset_version":"9415bf2a2ee79bccb37057202a740ff18191a6e24fe74bc1c7ff6f0988b67d6c","family":"query","method":"count","parameters":{"number":1}}', '1/2', '1/8', '0', 'ann', 'old', 'null', '1d4905ea4c04a5f7ee512214cba97c8e02dd848fb2728cb962ef515532fca4d8', '37e7e67f06d10985183eafd27b85b6bb74b1ea9d7aa7a203d191e44b1d42fc04', '{"counted":["1/2","1/8","0"],"neighbours":"add/remove","unit":"{\"id\":\"person\",\"kind\":\"id\",\"rows\":2}"}');
 INSERT INTO saved.ledger_retry VALUES ('old', 'ann', 'r', 'b3566632f7e3ba58431436d44007056a939296f15ee7bf0b20da0da308cb71d5');
-INSERT INTO saved.ledger_version VALUES ('0006');
+INSERT INTO saved.ledger_version VALUES ('0008');
+INSERT INTO saved.service_action_head VALUES (1, 0, 'fad2c4429e69ccf95429a372036db522b7c50e351538f390fc600884eaf052c1');
 ALTER TABLE ONLY saved.ledger_analyst
     ADD CONSTRAINT ledger_analyst_pkey PRIMARY KEY (dataset, name);
 ALTER TABLE ONLY saved.ledger_answer
-    ADD CONSTRAINT ledger_answer_pkey PRIMARY KEY (dataset, number);
+    ADD CONSTRAINT ledger_answer_dataset_place_key UNIQUE (dataset, place);
+ALTER TABLE ONLY saved.ledger_answer
+    ADD CONSTRAINT ledger_answer_pkey1 PRIMARY KEY (dataset, number);
 ALTER TABLE ONLY saved.ledger_checkpoint
     ADD CONSTRAINT ledger_checkpoint_pkey PRIMARY KEY (dataset);
 ALTER TABLE ONLY saved.ledger_dataset
@@ -202,6 +232,10 @@ ALTER TABLE ONLY saved.ledger_retry
     ADD CONSTRAINT ledger_retry_pkey PRIMARY KEY (dataset, analyst, retry_key);
 ALTER TABLE ONLY saved.ledger_version
     ADD CONSTRAINT ledger_version_pkc PRIMARY KEY (version_num);
+ALTER TABLE ONLY saved.service_action_head
+    ADD CONSTRAINT service_action_head_pkey PRIMARY KEY (id);
+ALTER TABLE ONLY saved.service_action
+    ADD CONSTRAINT service_action_pkey PRIMARY KEY (number);
 ALTER TABLE ONLY saved.service_approval
     ADD CONSTRAINT service_approval_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY saved.service_dataset
@@ -226,26 +260,31 @@ ALTER TABLE ONLY saved.service_notice
     ADD CONSTRAINT service_notice_pkey PRIMARY KEY (kind, subject);
 ALTER TABLE ONLY saved.service_probe
     ADD CONSTRAINT service_probe_pkey PRIMARY KEY (id);
-ALTER TABLE ONLY saved.service_reading
-    ADD CONSTRAINT service_reading_pkey PRIMARY KEY (dataset);
 ALTER TABLE ONLY saved.service_session
     ADD CONSTRAINT service_session_pkey PRIMARY KEY (hash);
+ALTER TABLE ONLY saved.service_snapshot
+    ADD CONSTRAINT service_snapshot_pkey PRIMARY KEY (dataset);
 ALTER TABLE ONLY saved.service_terms
     ADD CONSTRAINT service_terms_pkey PRIMARY KEY (dataset);
 CREATE INDEX ledger_asked ON saved.ledger_entry USING btree (dataset, analyst, number);
 CREATE INDEX ledger_shown ON saved.ledger_entry USING btree (dataset, key, analyst);
+CREATE INDEX ledger_uncharged ON saved.ledger_entry USING btree (dataset, number) WHERE (rho IS NULL);
+CREATE INDEX ledger_versions ON saved.ledger_entry USING btree (dataset, number) WHERE (kind = 'version'::text);
 CREATE INDEX service_approval_found ON saved.service_approval USING btree (dataset, release);
 CREATE TRIGGER ledger_answer_frozen BEFORE DELETE OR UPDATE OR TRUNCATE ON saved.ledger_answer FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
 CREATE TRIGGER ledger_dataset_fixed BEFORE UPDATE OF name, opened, secret, limit_loss, limit_units, limit_delta_units ON saved.ledger_dataset FOR EACH ROW EXECUTE FUNCTION saved.ledger_refuse();
-CREATE TRIGGER ledger_dataset_forward BEFORE UPDATE ON saved.ledger_dataset FOR EACH ROW WHEN (((new.spent_units < old.spent_units) OR (new.entries < old.entries))) EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER ledger_dataset_forward BEFORE UPDATE ON saved.ledger_dataset FOR EACH ROW WHEN (((new.spent_units < old.spent_units) OR (new.entries < old.entries) OR (new.answers < old.answers) OR (new.version < old.version))) EXECUTE FUNCTION saved.ledger_refuse();
 CREATE TRIGGER ledger_dataset_kept BEFORE DELETE OR TRUNCATE ON saved.ledger_dataset FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
 CREATE TRIGGER ledger_dataset_of_unit BEFORE UPDATE OF unit ON saved.ledger_dataset FOR EACH ROW WHEN (((old.unit IS NOT NULL) AND (new.unit IS DISTINCT FROM old.unit))) EXECUTE FUNCTION saved.ledger_refuse();
 CREATE TRIGGER ledger_entry_frozen BEFORE DELETE OR UPDATE OR TRUNCATE ON saved.ledger_entry FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
 CREATE TRIGGER ledger_retry_frozen BEFORE DELETE OR UPDATE OR TRUNCATE ON saved.ledger_retry FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER service_action_forward BEFORE UPDATE ON saved.service_action_head FOR EACH ROW WHEN ((new.number <> (old.number + 1))) EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER service_action_frozen BEFORE DELETE OR UPDATE OR TRUNCATE ON saved.service_action FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
+CREATE TRIGGER service_action_kept BEFORE DELETE OR TRUNCATE ON saved.service_action_head FOR EACH STATEMENT EXECUTE FUNCTION saved.ledger_refuse();
 ALTER TABLE ONLY saved.ledger_analyst
     ADD CONSTRAINT ledger_analyst_dataset_fkey FOREIGN KEY (dataset) REFERENCES saved.ledger_dataset(name);
 ALTER TABLE ONLY saved.ledger_answer
-    ADD CONSTRAINT ledger_answer_dataset_number_fkey FOREIGN KEY (dataset, number) REFERENCES saved.ledger_entry(dataset, number);
+    ADD CONSTRAINT ledger_answer_dataset_number_fkey1 FOREIGN KEY (dataset, number) REFERENCES saved.ledger_entry(dataset, number);
 ALTER TABLE ONLY saved.ledger_checkpoint
     ADD CONSTRAINT ledger_checkpoint_dataset_fkey FOREIGN KEY (dataset) REFERENCES saved.ledger_dataset(name);
 ALTER TABLE ONLY saved.ledger_entry

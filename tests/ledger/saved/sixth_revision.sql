@@ -22,18 +22,24 @@ CREATE TABLE ledger_answer (
     dataset TEXT NOT NULL,
     number INTEGER NOT NULL,
     time TEXT NOT NULL,
+    place INTEGER NOT NULL,
+    entries INTEGER NOT NULL,
+    previous TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    found TEXT,
     body BLOB NOT NULL,
     PRIMARY KEY (dataset, number),
+    UNIQUE (dataset, place),
     FOREIGN KEY (dataset, number) REFERENCES ledger_entry (dataset, number)
 );
-INSERT INTO "ledger_answer" VALUES('old',3,'2026-11-23T05:06:33.827769+00:00',X'6F6C64');
+INSERT INTO "ledger_answer" VALUES('old',3,'2026-11-23T05:06:33.827769+00:00',1,3,'d5ba783a8e5018532364984e3c0df3da67ab3446aba5390d8a44ad4fc4be40a0','5d0cff80e07263fec60122f663d38eca9fad65fe615c4ca38c4177f21f5057ab','2026-11-24T22:29:06.323423+00:00',X'6F6C64');
 CREATE TABLE ledger_checkpoint (
     dataset TEXT NOT NULL,
     number INTEGER NOT NULL,
     hash TEXT NOT NULL,
     unit_is_fixed INTEGER NOT NULL,
     sums TEXT NOT NULL,
-    checked TEXT NOT NULL,
+    checked TEXT NOT NULL, answers INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (dataset),
     FOREIGN KEY (dataset) REFERENCES ledger_dataset (name)
 );
@@ -51,12 +57,12 @@ CREATE TABLE ledger_dataset (
     spent_delta_units BIGINT NOT NULL,
     entries INTEGER NOT NULL,
     head TEXT NOT NULL,
-    unit TEXT,
+    unit TEXT, answers INTEGER NOT NULL DEFAULT 0, version INTEGER NOT NULL DEFAULT 0, version_digest TEXT,
     PRIMARY KEY (name),
     CONSTRAINT within_limit CHECK (0 <= spent_units AND spent_units <= limit_units),
     CONSTRAINT within_delta CHECK (0 <= spent_delta_units AND spent_delta_units <= limit_delta_units)
 );
-INSERT INTO "ledger_dataset" VALUES('old','2026-11-23T05:06:33.803840+00:00','3a6eb9a94cdd8e52a132333bcec7144252c4797d9c31269f73ef56b710ad1cd7','{"epsilon":"5/4"}',1250000000000,0,'3/4','5/32','0',750000000000,0,3,'d5ba783a8e5018532364984e3c0df3da67ab3446aba5390d8a44ad4fc4be40a0','{"id":"person","kind":"id","rows":2}');
+INSERT INTO "ledger_dataset" VALUES('old','2026-11-23T05:06:33.803840+00:00','3a6eb9a94cdd8e52a132333bcec7144252c4797d9c31269f73ef56b710ad1cd7','{"epsilon":"5/4"}',1250000000000,0,'3/4','5/32','0',750000000000,0,3,'5d0cff80e07263fec60122f663d38eca9fad65fe615c4ca38c4177f21f5057ab','{"id":"person","kind":"id","rows":2}',1,0,NULL);
 CREATE TABLE ledger_entry (
     dataset TEXT NOT NULL,
     number INTEGER NOT NULL,
@@ -95,7 +101,28 @@ CREATE TABLE ledger_version (
     version_num VARCHAR(32) NOT NULL,
     CONSTRAINT ledger_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "ledger_version" VALUES('0006');
+INSERT INTO "ledger_version" VALUES('0008');
+CREATE TABLE service_action (
+    number INTEGER NOT NULL,
+    time TEXT NOT NULL,
+    actor TEXT NOT NULL,
+    through TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    state_before TEXT NOT NULL,
+    state_after TEXT NOT NULL,
+    previous TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    PRIMARY KEY (number)
+);
+CREATE TABLE service_action_head (
+    id INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    hash TEXT NOT NULL,
+    PRIMARY KEY (id),
+    CONSTRAINT one_head CHECK (id = 1)
+);
+INSERT INTO "service_action_head" VALUES(1,0,'fad2c4429e69ccf95429a372036db522b7c50e351538f390fc600884eaf052c1');
 CREATE TABLE service_approval (
     id TEXT NOT NULL,
     dataset TEXT NOT NULL,
@@ -186,14 +213,6 @@ CREATE TABLE service_probe (
     written TEXT NOT NULL,
     PRIMARY KEY (id)
 );
-CREATE TABLE service_reading (
-    dataset TEXT NOT NULL,
-    number INTEGER NOT NULL,
-    version TEXT NOT NULL,
-    read TEXT NOT NULL,
-    content TEXT,
-    PRIMARY KEY (dataset)
-);
 CREATE TABLE service_session (
     hash TEXT NOT NULL,
     id TEXT NOT NULL,
@@ -206,6 +225,14 @@ CREATE TABLE service_session (
     identity TEXT,
     PRIMARY KEY (hash),
     FOREIGN KEY (key_id) REFERENCES service_key (id)
+);
+CREATE TABLE service_snapshot (
+    dataset TEXT NOT NULL,
+    version TEXT NOT NULL,
+    folder TEXT NOT NULL,
+    copies TEXT NOT NULL,
+    files TEXT NOT NULL,
+    PRIMARY KEY (dataset)
 );
 CREATE TABLE service_terms (
     dataset TEXT NOT NULL,
@@ -220,12 +247,18 @@ CREATE INDEX ledger_asked ON ledger_entry (dataset, analyst, number);
 CREATE INDEX service_approval_found ON service_approval (dataset, release);
 CREATE TRIGGER ledger_entry_no_update BEFORE UPDATE ON ledger_entry BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
 CREATE TRIGGER ledger_entry_no_delete BEFORE DELETE ON ledger_entry BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
-CREATE TRIGGER ledger_answer_no_update BEFORE UPDATE ON ledger_answer BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
-CREATE TRIGGER ledger_answer_no_delete BEFORE DELETE ON ledger_answer BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
 CREATE TRIGGER ledger_retry_no_update BEFORE UPDATE ON ledger_retry BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
 CREATE TRIGGER ledger_retry_no_delete BEFORE DELETE ON ledger_retry BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
 CREATE TRIGGER ledger_dataset_fixed BEFORE UPDATE OF name, opened, secret, limit_loss, limit_units, limit_delta_units ON ledger_dataset BEGIN SELECT RAISE(ABORT, 'a limit never changes'); END;
 CREATE TRIGGER ledger_dataset_kept BEFORE DELETE ON ledger_dataset BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
-CREATE TRIGGER ledger_dataset_forward BEFORE UPDATE ON ledger_dataset WHEN NEW.spent_units < OLD.spent_units OR NEW.entries < OLD.entries BEGIN SELECT RAISE(ABORT, 'what was spent is never refunded'); END;
 CREATE TRIGGER ledger_dataset_of_unit BEFORE UPDATE OF unit ON ledger_dataset WHEN OLD.unit IS NOT NULL AND NEW.unit IS NOT OLD.unit BEGIN SELECT RAISE(ABORT, 'a unit never changes'); END;
+CREATE TRIGGER ledger_answer_no_update BEFORE UPDATE ON ledger_answer BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE TRIGGER ledger_answer_no_delete BEFORE DELETE ON ledger_answer BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END;
+CREATE INDEX ledger_versions ON ledger_entry (dataset, number) WHERE kind = 'version';
+CREATE TRIGGER ledger_dataset_forward BEFORE UPDATE ON ledger_dataset WHEN NEW.spent_units < OLD.spent_units OR NEW.entries < OLD.entries OR NEW.answers < OLD.answers OR NEW.version < OLD.version BEGIN SELECT RAISE(ABORT, 'what was spent is never refunded'); END;
+CREATE INDEX ledger_uncharged ON ledger_entry (dataset, number) WHERE rho IS NULL;
+CREATE TRIGGER service_action_no_update BEFORE UPDATE ON service_action BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+CREATE TRIGGER service_action_no_delete BEFORE DELETE ON service_action BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+CREATE TRIGGER service_action_kept BEFORE DELETE ON service_action_head BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+CREATE TRIGGER service_action_forward BEFORE UPDATE ON service_action_head WHEN NEW.number <> OLD.number + 1 BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
 COMMIT;
