@@ -10,7 +10,7 @@ import pytest
 
 from sfumato.errors import InfeasibleError, InputError
 from sfumato.evaluate.evaluation_result import ClaimedRelease, EvaluationResult, judge
-from sfumato.evaluate.frontier import CEILING, FLOOR, RAW, Candidate, frontier, grid, told, without_exact_shares
+from sfumato.evaluate.frontier import CEILING, FLOOR, RAW, Candidate, frontier, grid, result_json, without_exact_shares
 from sfumato.evaluate.population_split import split_population
 from sfumato.evaluate.released import Claim, Released, Rows
 from sfumato.privacy.loss import Epsilon
@@ -158,7 +158,7 @@ def test_a_release_is_judged_by_its_worst_pair_and_by_what_most_pairs_stay_below
     where = [pair for number, pair in enumerate(combinations("abcdefg", 2)) if number * 8 % 21 == 20]
     assert shown.worst_pair == (0.2, *where[0])
     assert shown.most_pairs == 0.19  # 20 of 21 pairs are 95 %
-    public = told(shown)
+    public = result_json(shown)
     assert (public["worst_pair"], public["pairs_95_percent"]) == ((0.2, *where[0]), 0.19)
     assert shown.correlation_gap is not None
     assert public["correlation_gap"] == (round(shown.correlation_gap[0], 3), *shown.correlation_gap[1:])

@@ -78,7 +78,7 @@ class EvaluationResult:
     @property
     def sampled(self) -> dict[str, str]:
         """Whether all of each was looked at, or a sample: how many people there are is exact, and not said."""
-        return {what: "all" if taken == whole else "a sample" for what, (taken, whole) in self.samples.items()}
+        return {what: "all" if taken == total else "a sample" for what, (taken, total) in self.samples.items()}
 
     @property
     def worst_pair(self) -> tuple[float, str, str]:
@@ -171,14 +171,14 @@ def judge(
 
 def _standard_errors(scored: Scorecard) -> dict[str, float]:
     """Of every figure that comes from a sample.  Attacks have intervals instead."""
-    found = {"query error": scored.queries.standard_error}
+    errors = {"query error": scored.queries.standard_error}
     if scored.marginals[2].taken < scored.marginals[2].all:
-        found["U3"] = scored.marginals[2].error
+        errors["U3"] = scored.marginals[2].error
     if scored.learning is not None:
-        found["learner"] = scored.learning.error
+        errors["learner"] = scored.learning.error
     if scored.propensity is not None:
-        found["told apart"] = scored.propensity.error
-    return found
+        errors["told apart"] = scored.propensity.error
+    return errors
 
 
 def _samples(
@@ -186,16 +186,16 @@ def _samples(
 ) -> dict[str, tuple[int, int]]:
     """What was looked at, and how much there is: exact figures have all."""
     three = scored.marginals[2]
-    found = {"three-way marginals": (three.taken, three.all)}
+    samples = {"three-way marginals": (three.taken, three.all)}
     if scored.learning is not None and isinstance(release, Released):
-        found["rows learned from"] = (scored.learning.trained, len(release))
-        found["people tested on"] = (scored.learning.tested, len(split.controls))
+        samples["rows learned from"] = (scored.learning.trained, len(release))
+        samples["people tested on"] = (scored.learning.tested, len(split.controls))
     if scored.propensity is not None:
-        found["rows told apart"] = (scored.propensity.taken, scored.propensity.all)
+        samples["rows told apart"] = (scored.propensity.taken, scored.propensity.all)
     tested = attacked.results[0].members.trials
-    found["members tested by attacks"] = (tested, len(split.members))
-    found["controls tested by attacks"] = (tested, len(split.controls))
-    return found
+    samples["members tested by attacks"] = (tested, len(split.members))
+    samples["controls tested by attacks"] = (tested, len(split.controls))
+    return samples
 
 
 def _epsilon(claim: Claim) -> float | None:
@@ -208,23 +208,23 @@ def _proven(attacked: Attacks) -> float:
     """Lower bound on epsilon (delta = 0) from the membership guesses; its threshold was fitted on other people."""
     result = next(each for each in attacked.results if each.attack == "membership")
     counts = np.array([result.members.successes]), np.array([result.controls.successes])
-    found = lower_bounds(PureOrApproximate(math.inf, delta=0.0), *counts, result.members.trials, error=_CONFIDENCE)
-    return max(0.0, float(found[0]))
+    bounds = lower_bounds(PureOrApproximate(math.inf, delta=0.0), *counts, result.members.trials, error=_CONFIDENCE)
+    return max(0.0, float(bounds[0]))
 
 
 def _grouped(errors: QueryErrors) -> tuple[Errors, ...]:
     """Lower decile, median, upper decile of the errors, and their number, for each group of selectivities."""
     truth, error = np.array(errors.truth), np.array(errors.errors)
     groups = np.clip(np.searchsorted(SELECTIVITIES, truth, side="right") - 1, 0, len(SELECTIVITIES) - 2)
-    found: list[Errors] = []
+    groups_of_errors: list[Errors] = []
     for group in range(len(SELECTIVITIES) - 1):
         inside = error[groups == group]
         if not len(inside):
-            found.append((None, None, None, 0))
+            groups_of_errors.append((None, None, None, 0))
             continue
         low, middle, high = np.quantile(inside, (0.1, 0.5, 0.9)).tolist()
-        found.append((low, middle, high, len(inside)))
-    return tuple(found)
+        groups_of_errors.append((low, middle, high, len(inside)))
+    return tuple(groups_of_errors)
 
 
 def _thinned(curve: Roc) -> tuple[tuple[float, float], ...]:

@@ -124,27 +124,25 @@ def frontier(
         watch(f"[{number}/{len(everyone)}] {candidate.name}")
         key = json.dumps([VERSION, people, candidate.name, candidate.family, str(candidate.claim), target, seed])
         path = None if folder is None else folder / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
-        if path is not None and (kept := _kept(path)) is not None:
-            results.append(kept)
-            continue
-        try:
-            release = candidate.make(split.members)
-            refuse_wrong_release(release, split.domain)
-        except SfumatoError as error:
-            failed.append((candidate.name, str(error)))
-            continue
-        found = judge(
-            release,
-            split,
-            entry=ClaimedRelease(candidate.name, candidate.family, candidate.claim),
-            target=target,
-            seed=seed,
-            watch=lambda step: watch(f"      {step}"),
-        )
-        results.append(found)
-        if path is not None:
-            _keep(path, found)
+        result = None if path is None else _stored_result(path)
+        if result is None:
+            try:
+                release = candidate.make(split.members)
+                refuse_wrong_release(release, split.domain)
+            except SfumatoError as error:
+                failed.append((candidate.name, str(error)))
+                continue
+            entry = ClaimedRelease(candidate.name, candidate.family, candidate.claim)
+            step = partial(_watch_step, watch)
+            result = judge(release, split, entry=entry, target=target, seed=seed, watch=step)
+            if path is not None:
+                _store_result(path, result)
+        results.append(result)
     return Frontier(tuple(results), tuple(failed))
+
+
+def _watch_step(watch: Progress, step: str) -> None:
+    watch(f"      {step}")
 
 
 def without_exact_shares(result: EvaluationResult) -> EvaluationResult:
@@ -176,30 +174,30 @@ def judged_by_rows(unit: Unit) -> str:
     )
 
 
-def told(result: EvaluationResult) -> dict[str, Any]:
+def result_json(result: EvaluationResult) -> dict[str, Any]:
     """What the page shows of a result, as JSON values: no exact shares, and no numbers of people."""
     public = without_exact_shares(result)
-    attacks = [_told(each) for each in public.attacks]
+    attacks = [_attack_json(each) for each in public.attacks]
     return {
         **public.to_json(),
         "pairs_95_percent": public.most_pairs,
         "worst_pair": public.worst_pair,
         "samples": public.sampled,
         "attacks": attacks,
-        "headline": _told(public.headline),
+        "headline": _attack_json(public.headline),
     }
 
 
-def _told(found: Advantage) -> dict[str, str | float | None]:
+def _attack_json(result: Advantage) -> dict[str, str | float | None]:
     return {
-        "attack": found.attack,
-        "knowledge": found.knowledge,
-        "members": found.members.value,
-        "controls": found.controls.value,
-        "advantage": found.value,
-        "low": found.interval.low,
-        "high": found.interval.high,
-        "bound": found.bound,
+        "attack": result.attack,
+        "knowledge": result.knowledge,
+        "members": result.members.value,
+        "controls": result.controls.value,
+        "advantage": result.value,
+        "low": result.interval.low,
+        "high": result.interval.high,
+        "bound": result.bound,
     }
 
 
@@ -207,8 +205,8 @@ def _rounded(distances: Sequence[float]) -> tuple[float, ...]:
     return tuple(round(distance, _SHOWN_DIGITS) for distance in distances)
 
 
-def _rounded_gap(found: tuple[float, str, str]) -> tuple[float, str, str]:
-    return round(found[0], _SHOWN_DIGITS), *found[1:]
+def _rounded_gap(gap: tuple[float, str, str]) -> tuple[float, str, str]:
+    return round(gap[0], _SHOWN_DIGITS), *gap[1:]
 
 
 def _opened(cache: str | Path) -> Path:
@@ -222,8 +220,8 @@ def _opened(cache: str | Path) -> Path:
     return folder
 
 
-def _keep(path: Path, result: EvaluationResult) -> None:
-    """With its digest ahead, whole or not at all: a half-written result would be taken for one."""
+def _store_result(path: Path, result: EvaluationResult) -> None:
+    """Write a result after its digest, atomically: half of a result would otherwise be taken for one."""
     text = json.dumps(result.to_json()).encode()
     partial = path.with_suffix(".partial")
     try:
@@ -233,8 +231,8 @@ def _keep(path: Path, result: EvaluationResult) -> None:
         raise InputError(f"cannot keep results in the folder {path.parent}: {_reason(error)}", culprit=path) from None
 
 
-def _kept(path: Path) -> EvaluationResult | None:
-    """The result that was kept, None where there is none or its digest is another: then it is made anew."""
+def _stored_result(path: Path) -> EvaluationResult | None:
+    """Return the stored result; None if there is none, or if its digest differs."""
     try:
         digest, _, text = path.read_bytes().partition(b"\n")
     except OSError:
@@ -262,8 +260,8 @@ def selected(results: Sequence[EvaluationResult]) -> tuple[EvaluationResult, ...
     for result in results:
         if result.family == BASELINES:
             continue
-        kept = best.get(result.family)
-        if kept is None or result.marginals[1] > kept.marginals[1]:
+        best_so_far = best.get(result.family)
+        if best_so_far is None or result.marginals[1] > best_so_far.marginals[1]:
             best[result.family] = result
     if len(best) == 1:
         return tuple(result for result in results if result.family != BASELINES)[:_SHOWN]
@@ -355,10 +353,12 @@ def mondrian(rows: Rows, *, k: int, quasi: tuple[str, ...] | None = None) -> Rel
     from sfumato.anonymize import mondrian as method
 
     names = rows.domain.names if quasi is None else quasi
-    keep = tuple(Keep(name=name, anyway=True) for name in rows.domain.names if name not in names)  # nobody is given it
+    kept_columns = tuple(
+        Keep(name=name, anyway=True) for name in rows.domain.names if name not in names
+    )  # nobody is given it
     with TemporaryDirectory() as folder:
         vault = _on_disk(rows, Path(folder))
-        release = method(vault, quasi=names, criteria=[KAnonymity(k)], keep=keep)
+        release = method(vault, quasi=names, criteria=[KAnonymity(k)], keep=kept_columns)
         return from_arrow(release.rows.table, rows.domain)
 
 

@@ -184,9 +184,9 @@ def refuse_wrong_release(release: MarginalSource, domain: Domain) -> None:
     _refuse_other_domain(release.domain, domain)
 
 
-def _refuse_other_domain(found: Domain, domain: Domain) -> None:
-    if found != domain:
-        raise TableError("the release and the people are described by different domains", culprit=found)
+def _refuse_other_domain(released: Domain, domain: Domain) -> None:
+    if released != domain:
+        raise TableError("the release and the people are described by different domains", culprit=released)
 
 
 Progress: TypeAlias = Callable[[str], None]

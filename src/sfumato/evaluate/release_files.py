@@ -84,8 +84,8 @@ def _run(own: tuple[str, ...], text: str) -> Leaves | None:
 
 
 def _union(attribute: Attribute, inside: str, labels: Mapping[str, Leaves]) -> Leaves | None:
-    if (found := _beside(attribute.labels(), inside)) is not None:
-        return found
+    if (leaves := _beside(attribute.labels(), inside)) is not None:
+        return leaves
     if inside.lstrip().startswith("{"):  # sets of sets are none
         return None
     members = [compatible(attribute, part, labels) for part in inside.split(",")]
@@ -96,28 +96,28 @@ def _union(attribute: Attribute, inside: str, labels: Mapping[str, Leaves]) -> L
 def _beside(own: tuple[str, ...], inside: str) -> Leaves | None:
     """A value or a run of them, with missing or unknown ones, as our recodings write them; labels may have commas."""
     values, _, last = inside.rpartition(", ")
-    beside: Leaves = frozenset()
+    further: Leaves = frozenset()
     while values and last in EXTRA and last in own:
-        beside, inside = beside | {own.index(last)}, values
+        further, inside = further | {own.index(last)}, values
         values, _, last = inside.rpartition(", ")
     run = frozenset([own.index(inside)]) if inside in own else _run(own, inside)
-    return run | beside if beside and run is not None else None
+    return run | further if further and run is not None else None
 
 
 def _moment(attribute: Dated, text: str) -> Leaves | None:
     """The cell of a date, or of what a clock showed, as synthetic files and tables of Arrow write it."""
     try:
-        shown = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return None
-    if shown.tzinfo is not None:  # moments are for engines to place: here none is ever written
+    if moment.tzinfo is not None:  # moments are for engines to place: here none is ever written
         return None
-    period = attribute.by.of(shown.date(), shown.hour)
+    period = attribute.by.of(moment.date(), moment.hour)
     first, last = attribute.periods
-    if attribute.first <= shown.date() <= attribute.last:
+    if attribute.first <= moment.date() <= attribute.last:
         return frozenset([period - first])
     if attribute.unknown is Unknown.CLAMP:
-        return frozenset([0 if shown.date() < attribute.first else last - first])
+        return frozenset([0 if moment.date() < attribute.first else last - first])
     return None
 
 
@@ -227,8 +227,8 @@ def oddities(path: str | Path, domain: Domain, release: Released) -> Oddities:
         # what is written as unknown, or is missing where there is no cell for it, is no oddity
         distinct, places = _distinct(table[attribute.name])
         strange = np.array([(text or "").strip() not in ("", attribute.labels()[other]) for text in distinct])
-        if found := int((np.isin(release.codes[:, column], only) & strange[places]).sum()):
-            unknown[attribute.name] = found
+        if strange_cells := int((np.isin(release.codes[:, column], only) & strange[places]).sum()):
+            unknown[attribute.name] = strange_cells
     return Oddities(tuple(name for name in table.column_names if name not in domain.names), unknown)
 
 
@@ -254,7 +254,7 @@ def from_arrow(table: pa.Table, domain: Domain, *, hierarchies: Hierarchies | No
                 f"{attribute.name!r} that is no value, interval, set or label of the domain",
                 culprit=attribute,
             )
-        codes[:, column], sets = _share_leaves(attribute, [found for found in leaves if found], places)
+        codes[:, column], sets = _share_leaves(attribute, [leaf_set for leaf_set in leaves if leaf_set], places)
         cells.append(spread(sets))
     return Released(domain, codes, tuple(cells))
 
@@ -275,15 +275,15 @@ def read_hierarchy(path: str | Path, attribute: Attribute) -> dict[str, Leaves]:
     leaves, *levels = ([_text(value) for value in _values(column)] for column in table.columns)
     under: dict[str, set[int]] = {}
     for place, leaf in enumerate(leaves):
-        found = compatible(attribute, leaf, {})
-        if found is None:
+        codes = compatible(attribute, leaf, {})
+        if codes is None:
             continue
         for level in levels:
             if label := (level[place] or "").strip():
-                under.setdefault(label, set()).update(found)
+                under.setdefault(label, set()).update(codes)
     if not under:
         raise TableError(f"the hierarchy {path} names no declared value of {attribute.name!r}", culprit=attribute)
-    return {label: frozenset(found) for label, found in under.items()}
+    return {label: frozenset(codes) for label, codes in under.items()}
 
 
 def _refuse_wrong_labels(hierarchies: object, domain: Domain) -> None:
@@ -305,14 +305,14 @@ def _share_leaves(
     attribute: Attribute, leaves: list[Leaves], places: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:  # codes (rows,), sets (distinct cells, leaves)
     """Number the distinct sets; where every cell is one leaf, the code is the leaf itself."""
-    if all(len(found) == 1 for found in leaves):
-        own = np.array([next(iter(found)) for found in leaves], dtype=np.intp)
+    if all(len(leaf_set) == 1 for leaf_set in leaves):
+        own = np.array([next(iter(leaf_set)) for leaf_set in leaves], dtype=np.intp)
         return own[places], np.eye(attribute.size, dtype=np.bool_)
-    order = {found: number for number, found in enumerate(dict.fromkeys(leaves))}
+    order = {leaf_set: number for number, leaf_set in enumerate(dict.fromkeys(leaves))}
     sets = np.zeros((len(order), attribute.size), dtype=np.bool_)
-    for found, number in order.items():
-        sets[number, sorted(found)] = True
-    return np.array([order[found] for found in leaves], dtype=np.intp)[places], sets
+    for leaf_set, number in order.items():
+        sets[number, sorted(leaf_set)] = True
+    return np.array([order[leaf_set] for leaf_set in leaves], dtype=np.intp)[places], sets
 
 
 def _distinct(column: pa.ChunkedArray) -> tuple[list[str | None], np.ndarray]:
@@ -410,18 +410,18 @@ def submissions(
     parsed = [parse_claim(text) for text in claims]
     labels = _labels(hierarchies, domain)
     names = [path.name if [each.name for each in releases].count(path.name) == 1 else str(path) for path in releases]
-    found = []
+    submitted = []
     for name, claim, path in zip(names, parsed, releases, strict=True):
         release = read_release(path, domain, hierarchies=labels)
-        found.append(Submitted(name, claim_of_file(path, claim), release, oddities(path, domain, release)))
-    return tuple(found)
+        submitted.append(Submitted(name, claim_of_file(path, claim), release, oddities(path, domain, release)))
+    return tuple(submitted)
 
 
 def _labels(hierarchies: Sequence[str], domain: Domain) -> Hierarchies:
-    found = {}
+    hierarchy_of = {}
     for text in hierarchies:
         column, equals, path = text.partition("=")
         if not equals:
             raise InputError(f"{text!r} is no hierarchy; say column=file", culprit=text)
-        found[column] = read_hierarchy(path, domain[column])
-    return found
+        hierarchy_of[column] = read_hierarchy(path, domain[column])
+    return hierarchy_of

@@ -134,14 +134,14 @@ def keys(codes: CodeMatrix, shape: tuple[int, ...]) -> NDArray[np.intp]:
     >>> keys(np.array([[0, 2], [1, 0], [0, 2]]), (2, 3)).tolist()
     [0, 1, 0]
     """
-    found, cells = np.zeros(len(codes), dtype=np.intp), 1
+    numbers, cells = np.zeros(len(codes), dtype=np.intp), 1
     for column, size in enumerate(shape):
         if cells * size >= _LARGEST:
-            values, found = np.unique(found, return_inverse=True)
+            values, numbers = np.unique(numbers, return_inverse=True)
             cells = len(values)
-        found = found * size + codes[:, column]
+        numbers = numbers * size + codes[:, column]
         cells *= size
-    return np.unique(found, return_inverse=True)[1].astype(np.intp)
+    return np.unique(numbers, return_inverse=True)[1].astype(np.intp)
 
 
 def open_rows(path: str | Path, domain: Domain) -> Rows:
@@ -332,21 +332,21 @@ class KeptMarginals:
         """The marginal of the source, computed once where it is of two attributes, or of fewer cells than rows."""
         if attributes in self._kept:
             return self._kept[attributes]
-        found = self.source.marginal(attributes)
-        small = len(attributes) <= 2 or self._quicker(found)  # noqa: PLR2004
-        if small and self._cells + found.size <= _CELLS:
-            found.setflags(write=False)
-            self._kept[attributes] = found
-            self._cells += found.size
-        return found
+        table = self.source.marginal(attributes)
+        small = len(attributes) <= 2 or self._quicker(table)  # noqa: PLR2004
+        if small and self._cells + table.size <= _CELLS:
+            table.setflags(write=False)
+            self._kept[attributes] = table
+            self._cells += table.size
+        return table
 
     def share(self, attributes: tuple[str, ...], allowed: tuple[NDArray[np.bool_], ...]) -> float:
         """Share of the people who meet a condition on every attribute, as ``Released.share``; asked once."""
         key = (attributes, b"|".join(leaves.tobytes() for leaves in allowed))
         if key not in self._answers:
-            source, kept = self.source, self._kept.get(attributes)
-            if kept is not None and self._quicker(kept):
-                self._answers[key] = within(kept, allowed)
+            source, table = self.source, self._kept.get(attributes)
+            if table is not None and self._quicker(table):
+                self._answers[key] = within(table, allowed)
             elif isinstance(source, Released):
                 self._answers[key] = source.share(attributes, allowed)
             else:
@@ -400,10 +400,10 @@ class AnsweredWorkload:
             if set(names) <= set(clique):
                 gone = tuple(axis for axis, name in enumerate(clique) if name not in names)
                 shape = [self.domain[name].size for name in clique]
-                kept = [name for name in clique if name in names]
+                axes = [name for name in clique if name in names]
                 summed = np.asarray(answer, dtype=np.float64).reshape(shape).sum(axis=gone)
                 weight = 1 / math.prod(shape[axis] for axis in gone)
-                total += weight * np.transpose(summed, [kept.index(name) for name in names])
+                total += weight * np.transpose(summed, [axes.index(name) for name in names])
         return onto_simplex(total.ravel()).reshape(total.shape)
 
 
@@ -450,5 +450,5 @@ def onto_simplex(values: NDArray[np.float64]) -> Shares:
     scaled = values / total if total > 0 else np.full(values.shape, 1 / math.prod(values.shape))
     descending = np.sort(scaled)[::-1]
     excess = np.cumsum(descending) - 1
-    kept = np.nonzero(descending - excess / np.arange(1, len(scaled) + 1) > 0)[0][-1]
-    return np.asarray(np.maximum(scaled - excess[kept] / (kept + 1), 0.0), dtype=np.float64)
+    last = np.nonzero(descending - excess / np.arange(1, len(scaled) + 1) > 0)[0][-1]
+    return np.asarray(np.maximum(scaled - excess[last] / (last + 1), 0.0), dtype=np.float64)

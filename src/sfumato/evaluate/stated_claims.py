@@ -49,13 +49,13 @@ def stated_orders(folder: Path) -> dict[str, str]:
     if not place.is_file():
         return {}
     try:
-        found: dict[str, str] = {}
+        order_of: dict[str, str] = {}
         for each in _children(read_json(place.read_bytes())):
             order = each["order"]
-            found[each["table"]] = "" if order is None else f"{order['by']}{':falling' if order['falling'] else ''}"
+            order_of[each["table"]] = "" if order is None else f"{order['by']}{':falling' if order['falling'] else ''}"
     except (OSError, KeyError, TypeError, ValueError, InputError):
         raise InputError(f"{place} is damaged: it says no order of children", culprit=place) from None
-    return found
+    return order_of
 
 
 def _children(document: Any) -> list[Any]:  # noqa: ANN401 - JSON
@@ -65,8 +65,8 @@ def _children(document: Any) -> list[Any]:  # noqa: ANN401 - JSON
     for name, value in document.items():
         if name == "children" and isinstance(value, list):
             return value
-        if found := _children(value):
-            return found
+        if descriptions := _children(value):
+            return descriptions
     return []
 
 
@@ -112,11 +112,11 @@ def _agreed(where: str, stated: Loss, claim: Claim | None) -> Claim:
     return claim or Claim(stated)
 
 
-def _loss(said: Mapping[str, Any]) -> Loss:
+def _loss(document: Mapping[str, Any]) -> Loss:
     """A loss as releases write it."""
-    if not isinstance(said, Mapping):
+    if not isinstance(document, Mapping):
         raise TypeError
-    amounts = {name: str(value) for name, value in said.items() if value is not None}
+    amounts = {name: str(value) for name, value in document.items() if value is not None}
     match amounts:
         case {"rho": rho}:
             return Rho(rho)

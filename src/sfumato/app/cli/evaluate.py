@@ -146,7 +146,7 @@ def evaluate(
             "with their --schema"
         )
     from sfumato.engine.table_files import shown
-    from sfumato.evaluate.frontier import Candidate, frontier, told
+    from sfumato.evaluate.frontier import Candidate, frontier, result_json
     from sfumato.evaluate.release_files import submissions
     from sfumato.report.evaluation_page import evaluation_page, journal_rows
     from sfumato.report.page import render_interactive
@@ -197,7 +197,7 @@ def evaluate(
         for each in found.results
     ]
     exact_result(
-        {"page": str(out), "releases": [told(each) for each in found.results]},
+        {"page": str(out), "releases": [result_json(each) for each in found.results]},
         f"{columns(lines)}\n\n{_sample_lines(found.results)}\n\nPage: {out}",
         as_json=as_json,
     )

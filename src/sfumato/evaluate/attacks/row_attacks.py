@@ -237,9 +237,9 @@ def link_chances(first: Closeness, second: Closeness) -> NDArray[np.float64]:
     shape ``(targets, rows)``.
     """
     nearest = [close == close.max(axis=1, keepdims=True) for close in (first, second)]
-    together = _counts(nearest[0] & nearest[1])
+    same = _counts(nearest[0] & nearest[1])
     ways = [_counts(rows) for rows in nearest]
-    return np.asarray(together / (ways[0] * ways[1]), dtype=np.float64)
+    return np.asarray(same / (ways[0] * ways[1]), dtype=np.float64)
 
 
 def _counts(chosen: NDArray[np.bool_]) -> NDArray[np.intp]:
@@ -369,8 +369,8 @@ def downcode(release: Released, truth: Rows, *, quasi: tuple[str, ...], generato
             leaves = np.flatnonzero(release.cells[column][release.codes[members[0], column]])
             if len(leaves) > 1:
                 real = truth.codes[members, column]
-                ordered = not isinstance(release.domain.attributes[column], Categorical)
-                certain = _certain(leaves, len(members), ordered=ordered)
+                has_order = not isinstance(release.domain.attributes[column], Categorical)
+                certain = _certain(leaves, len(members), ordered=has_order)
                 filled = np.concatenate([certain, generator.choice(leaves, size=len(members) - len(certain))])
                 read += _overlap(filled, real)
                 guessed += _overlap(generator.choice(leaves, size=len(members)), real)

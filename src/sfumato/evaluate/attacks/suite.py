@@ -201,18 +201,18 @@ def lone_rows(values: NDArray[np.uint64], count: int, generator: np.random.Gener
     guesses = _GUESSES * count
     if guesses < len(values):
         drawn = generator.choice(len(values), guesses, replace=False)
-        found = drawn[_occurrences(values, values[drawn]) == 1]
-        if len(found) >= count:
-            return np.asarray(found[:count])
+        lone = drawn[_occurrences(values, values[drawn]) == 1]
+        if len(lone) >= count:
+            return np.asarray(lone[:count])
     return np.asarray(generator.permutation(_alone(values))[:count])
 
 
-def _occurrences(values: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> NDArray[np.intp]:
+def _occurrences(values: NDArray[np.uint64], hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
     """How often each of a few values occurs among all."""
     maybe = np.zeros(1 << _LOW_BITS, dtype=np.bool_)
-    maybe[wanted.astype(np.uint16)] = True
+    maybe[hashes.astype(np.uint16)] = True
     near = values[maybe[values.astype(np.uint16)]]  # nearly all others differ in their lowest bits
-    distinct, which = np.unique(wanted, return_inverse=True)
+    distinct, which = np.unique(hashes, return_inverse=True)
     place = np.searchsorted(distinct, near)
     place[place == len(distinct)] = 0
     return np.bincount(place[distinct[place] == near], minlength=len(distinct))[which]
@@ -253,16 +253,16 @@ class RowsInCells:
 
     def bits(self, column: int, cell: int) -> NDArray[np.uint64]:
         """A bit for each row, set where the row lies in this cell of the column: shape ``(rows / 64,)``, rounded up."""
-        found = self.kept.get((column, cell))
-        if found is None:
+        rows = self.kept.get((column, cell))
+        if rows is None:
             inside = self._inside(self.columns[column], np.flatnonzero(self.release.cells[column][cell] > 0))
             packed = np.zeros(-(-len(inside) // 64) * 8, dtype=np.uint8)
             packed[: -(-len(inside) // 8)] = np.packbits(inside)
-            found = packed.view(np.uint64)
-            if (len(self.kept) + 1) * found.nbytes > _KEPT:
+            rows = packed.view(np.uint64)
+            if (len(self.kept) + 1) * rows.nbytes > _KEPT:
                 self.kept.clear()
-            self.kept[column, cell] = found
-        return found
+            self.kept[column, cell] = rows
+        return rows
 
     @staticmethod
     def _inside(codes: NDArray[np.unsignedinteger], leaves: NDArray[np.intp]) -> NDArray[np.bool_]:
@@ -282,12 +282,12 @@ def _isolates(conditions: Conditions, table: RowsInCells) -> NDArray[np.bool_]:
 
 def matches(conditions: Conditions, table: RowsInCells) -> NDArray[np.intp]:
     """How many rows of a table lie in each condition."""
-    found = np.zeros(len(conditions[0]), dtype=np.intp)
+    matching = np.zeros(len(conditions[0]), dtype=np.intp)
     for number, (row, used) in enumerate(zip(*conditions, strict=True)):
         cells = table.release.codes[row].tolist()
         first, *others = np.flatnonzero(used).tolist()
         inside = table.bits(first, cells[first])
         for column in others:
             inside = inside & table.bits(column, cells[column])
-        found[number] = int(np.bitwise_count(inside).sum())
-    return found
+        matching[number] = int(np.bitwise_count(inside).sum())
+    return matching

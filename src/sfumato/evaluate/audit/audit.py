@@ -76,11 +76,11 @@ def subject_of(
 
 def _repeat(function: Callable[[Input], object], value: Input, count: int) -> NDArray[np.number]:
     try:
-        found = [function(value) for _ in range(count)]
+        results = [function(value) for _ in range(count)]
     except Exception as error:
         raise InputError(f"the audited callable failed with {type(error).__name__}", culprit=function) from error
     try:
-        return np.array(found, dtype=np.float64)
+        return np.array(results, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise InputError(
             "an audited callable returns a number, or a sequence of numbers of one length", culprit=function
@@ -112,18 +112,18 @@ def find_callable(name: str) -> Callable[[object], object]:
     here = str(Path.cwd())
     sys.path.insert(0, here)
     try:
-        found: object = importlib.import_module(module)
+        target: object = importlib.import_module(module)
         for part in path.split("."):
-            found = getattr(found, part)
+            target = getattr(target, part)
     except (ImportError, AttributeError, SyntaxError, TypeError, ValueError):
         raise InputError(f"no callable {name!r} to audit; say module:function", culprit=name) from None
     except Exception as error:
         raise InputError(f"the module {module!r} failed with {type(error).__name__}", culprit=name) from error
     finally:
         sys.path.remove(here)
-    if not callable(found):
+    if not callable(target):
         raise InputError(f"{name!r} cannot be called", culprit=name)
-    return found
+    return target
 
 
 def subject_from_text(name: str, first: str, second: str, claim: Loss) -> Subject:
@@ -202,15 +202,15 @@ def _candidates(one: ScoreTable, two: ScoreTable) -> Iterator[tuple[Side, ScoreT
 
 
 def _count(scores: ScoreTable, side: Side, thresholds: ScoreTable) -> NDArray[np.intp]:
-    ordered = np.sort(scores)
-    upto = np.searchsorted(ordered, thresholds, side="right")
+    ascending = np.sort(scores)
+    upto = np.searchsorted(ascending, thresholds, side="right")
     match side:
         case Side.AT_MOST:
             return upto
         case Side.ABOVE:
             return np.asarray(len(scores) - upto, dtype=np.intp)
         case Side.EQUAL:
-            return np.asarray(upto - np.searchsorted(ordered, thresholds, side="left"), dtype=np.intp)
+            return np.asarray(upto - np.searchsorted(ascending, thresholds, side="left"), dtype=np.intp)
 
 
 def _compare(scores: ScoreTable, side: Side, threshold: float) -> NDArray[np.bool_]:
@@ -234,20 +234,20 @@ _ZERO = 4096.0  # exponent given to zero: above that of every double
 def scores_for(first: Outputs, second: Outputs) -> dict[str, Score]:
     """ScoreTable by name; the likelihood ratio is fitted on the outputs given."""
     coordinates = range(min(first.shape[1], _COORDINATES))
-    found: dict[str, Score] = {}
+    scores: dict[str, Score] = {}
     for place in coordinates:
-        found[f"coordinate {place}"] = lambda drawn, place=place: drawn[:, place]  # type: ignore[misc]
+        scores[f"coordinate {place}"] = lambda drawn, place=place: drawn[:, place]  # type: ignore[misc]
         if not _whole(first[:, place], second[:, place]):
-            found[f"lowest bit of coordinate {place}"] = lambda drawn, place=place: (
+            scores[f"lowest bit of coordinate {place}"] = lambda drawn, place=place: (
                 lowest_bit(  # type: ignore[misc]
                     drawn[:, place]
                 )
                 - (drawn[:, place] < 0)
             )  # below zero, rounding a shifted sum costs one bit more
     if first.shape[1] > 1:
-        found["sum of coordinates"] = lambda drawn: drawn.sum(axis=1)
-    found["likelihood ratio"] = likelihood_ratio(first, second)
-    return found
+        scores["sum of coordinates"] = lambda drawn: drawn.sum(axis=1)
+    scores["likelihood ratio"] = likelihood_ratio(first, second)
+    return scores
 
 
 def lowest_bit(values: ScoreTable) -> ScoreTable:

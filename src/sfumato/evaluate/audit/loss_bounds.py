@@ -49,8 +49,8 @@ class Gaussian:
         from scipy.special import ndtri
 
         with np.errstate(invalid="ignore"):
-            found = ndtri(likelier) - ndtri(rarer)
-        return np.where(np.isnan(found), -np.inf, found)
+            difference = ndtri(likelier) - ndtri(rarer)
+        return np.where(np.isnan(difference), -np.inf, difference)
 
 
 @dataclass(frozen=True)

@@ -56,8 +56,8 @@ def tightest_mu(noise: DiscreteGaussian, shift: int) -> float:
     """
     from scipy.special import ndtri
 
-    reach = int(12 * noise.variance**0.5) + shift + 1
-    mass = np.array([noise.pmf(k) for k in range(-reach, reach + 1)])
+    span = int(12 * noise.variance**0.5) + shift + 1
+    mass = np.array([noise.pmf(k) for k in range(-span, span + 1)])
     above = np.cumsum(mass[::-1])[::-1]  # P(noise >= k)
     power, false = above[: len(above) - shift], above[shift:]
     inside = (false > 1e-12) & (power < 1 - 1e-12)  # noqa: PLR2004 (beyond that, doubles hold no tails)
@@ -169,9 +169,9 @@ def _shown(mechanism: StabilityThreshold, units: list[int], entropy: Entropy) ->
     """Noisy numbers of two keys; -1 where a key is hidden, or not in the data at all."""
 
     def draw(count: int) -> NDArray[np.int64]:
-        shown, noisy = mechanism.apply(np.tile(np.array(units, dtype=np.int64), count), entropy)
-        flat = np.full(len(shown), -1, dtype=np.int64)
-        flat[shown] = noisy
+        above, noisy = mechanism.apply(np.tile(np.array(units, dtype=np.int64), count), entropy)
+        flat = np.full(len(above), -1, dtype=np.int64)
+        flat[above] = noisy
         seen = np.full((count, 2), -1, dtype=np.int64)
         seen[:, : len(units)] = flat.reshape(count, len(units))
         return seen
@@ -194,8 +194,8 @@ def _supports(randomizer: FrequencyOracle, reports: ReportArray) -> NDArray[np.i
     if isinstance(randomizer, TwoValued) and isinstance(randomizer.design, HadamardSketch):  # too large to tally singly
         return randomizer.design.incidence()[:, reports].T.astype(np.int64)
     distinct, places = np.unique(reports, axis=0, return_inverse=True)
-    found = [randomizer.support(randomizer.tally(distinct[n : n + 1])) for n in range(len(distinct))]
-    return np.array(found)[places.ravel()]
+    supports = [randomizer.support(randomizer.tally(distinct[n : n + 1])) for n in range(len(distinct))]
+    return np.array(supports)[places.ravel()]
 
 
 def _narrow_sketch() -> CountMeanSketch:

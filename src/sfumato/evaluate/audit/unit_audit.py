@@ -111,15 +111,15 @@ def log_likelihood(published: Mapping[str, Sequence[NoisyTable]], known: Mapping
         published: noisy tables by what they are of, such as the head of a unit and the tail of its children.
         known: the rows of each of these.
     """
-    found = 0.0
+    total = 0.0
     for part, tables in published.items():
         for table in tables:
             apart = (table.values - known[part].counted(table)).astype(np.float64)
             if isinstance(table.noise, DiscreteGaussian):
-                found -= float((apart**2).sum()) / (2 * float(table.noise.sigma_squared))
+                total -= float((apart**2).sum()) / (2 * float(table.noise.sigma_squared))
             else:
-                found -= float(np.abs(apart).sum()) / float(table.noise.scale)
-    return found
+                total -= float(np.abs(apart).sum()) / float(table.noise.scale)
+    return total
 
 
 Shadows = NDArray[np.float64]
@@ -185,7 +185,7 @@ def shadow_inference(
 
 
 def _advantage(
-    said: tuple[str, str], guesses: tuple[NDArray[np.bool_], NDArray[np.bool_]], *, claim: Loss, error: float
+    names: tuple[str, str], guesses: tuple[NDArray[np.bool_], NDArray[np.bool_]], *, claim: Loss, error: float
 ) -> Advantage:
     """An attack with exact intervals: of so few releases others would be too narrow."""
     right, wrong = (Proportion(int(guess.sum()), len(guess)) for guess in guesses)
@@ -193,4 +193,4 @@ def _advantage(
     counts = np.array([right.successes]), np.array([wrong.successes])
     low = float(lower_bounds(measure, *counts, right.trials, error=error)[0])
     high = -float(lower_bounds(measure, *counts[::-1], right.trials, error=error)[0])
-    return Advantage(*said, right, wrong, ConfidenceInterval(low, high), bound=measure.claimed)
+    return Advantage(*names, right, wrong, ConfidenceInterval(low, high), bound=measure.claimed)

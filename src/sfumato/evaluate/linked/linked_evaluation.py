@@ -50,12 +50,12 @@ def lay_out(parent: LinkedTable, child: LinkedTable) -> LaidOut:
     owner = edge.owner[order]
     count = edge.parents[SIZE]
     at = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
-    kept = at < slots
+    near = at < slots
     rows = np.full((parent.length, len(parents) + slots * len(children)), -1, dtype=np.int16)
     for place, name in enumerate(parents):
         rows[:, place] = edge.parents[name]
     for place, name in enumerate(children):
-        rows[owner[kept], len(parents) + at[kept] * len(children) + place] = edge.children[name][order[kept]]
+        rows[owner[near], len(parents) + at[near] * len(children) + place] = edge.children[name][order[near]]
     return LaidOut(rows, len(parents), len(children), slots)
 
 
@@ -93,12 +93,12 @@ def attack_linked_tables(
             raise TableError(f"attacks need at least {2 * FEWEST_TESTED} families of each kind", culprit=many)
         if not len(seen):
             continue
-        shown = seen.rows[luck.permutation(len(seen))[:_RELEASED]]
+        sample = seen.rows[luck.permutation(len(seen))[:_RELEASED]]
         targets = [each.rows[luck.permutation(len(each))[:many]] for each in (inside, outside)]
-        results.append(_membership(shown, targets, seen, child.name))
-        found = _inference(shown, targets, seen, child, luck)
-        if found is not None:
-            results.append(found)
+        results.append(_membership(sample, targets, seen, child.name))
+        inferred = _inference(sample, targets, seen, child, luck)
+        if inferred is not None:
+            results.append(inferred)
     if claim.loss is None:
         return tuple(results)
     return tuple(replace(each, bound=claim.loss.advantage_bound()) for each in results)
@@ -109,12 +109,12 @@ def release_of(release: TableTree, child: str) -> tuple[LinkedTable, LinkedTable
     return next(edge for edge in release.edges() if edge[1].name == child)
 
 
-def _membership(shown: NDArray[np.int16], targets: list[NDArray[np.int16]], laid: LaidOut, child: str) -> Advantage:
+def _membership(released: NDArray[np.int16], targets: list[NDArray[np.int16]], laid: LaidOut, child: str) -> Advantage:
     """Guessed to be in the table where the nearest released family is nearer than a threshold, and many are as near.
 
     The threshold is fitted on one half of the targets and tested on the other.
     """
-    scores = [_closeness(shown, each) for each in targets]
+    scores = [_closeness(released, each) for each in targets]
     half = len(scores[0]) // 2
     fitted = [each[:half] for each in scores]
     candidates = np.unique(np.concatenate(fitted))
@@ -124,28 +124,28 @@ def _membership(shown: NDArray[np.int16], targets: list[NDArray[np.int16]], laid
     return advantage(f"membership of a family ({child})", _KNOWN.format(laid.slots), *guesses)
 
 
-def _closeness(shown: NDArray[np.int16], targets: NDArray[np.int16]) -> NDArray[np.float64]:
+def _closeness(released: NDArray[np.int16], targets: NDArray[np.int16]) -> NDArray[np.float64]:
     """For each target how many of its columns the nearest released family has, and as a fraction how many are so."""
-    found = np.empty(len(targets))
-    step = max(1, _CHUNK // max(1, len(shown)))
+    closeness = np.empty(len(targets))
+    step = max(1, _CHUNK // max(1, len(released)))
     for start in range(0, len(targets), step):
-        equal = _equal(shown, targets[start : start + step], range(shown.shape[1]))
+        equal = _equal(released, targets[start : start + step], range(released.shape[1]))
         best = equal.max(axis=1)
         many = (equal == best[:, None]).sum(axis=1)
-        found[start : start + step] = best + np.log1p(many) / (1 + np.log1p(len(shown)))
-    return found
+        closeness[start : start + step] = best + np.log1p(many) / (1 + np.log1p(len(released)))
+    return closeness
 
 
-def _equal(shown: NDArray[np.int16], targets: NDArray[np.int16], columns: range) -> NDArray[np.uint8]:
+def _equal(released: NDArray[np.int16], targets: NDArray[np.int16], columns: range) -> NDArray[np.uint8]:
     """Columns in which each target equals each released family: shape ``(targets, families)``."""
-    equal = np.zeros((len(targets), len(shown)), dtype=np.uint8)
+    equal = np.zeros((len(targets), len(released)), dtype=np.uint8)
     for column in columns:
-        equal += targets[:, column, None] == shown[None, :, column]
+        equal += targets[:, column, None] == released[None, :, column]
     return equal
 
 
 def _inference(
-    shown: NDArray[np.int16],
+    released: NDArray[np.int16],
     targets: list[NDArray[np.int16]],
     laid: LaidOut,
     child: LinkedTable,
@@ -159,14 +159,14 @@ def _inference(
         return None
     secret = max((place for place, each in enumerate(child.attributes) if each.size > 1), default=0)
     column = laid.parents + laid.children + secret
-    pairs = shown[shown[:, column] >= 0]
-    asked = [each[each[:, column] >= 0] for each in targets]
-    many = min(len(each) for each in asked)
+    pairs = released[released[:, column] >= 0]
+    with_sibling = [each[each[:, column] >= 0] for each in targets]
+    many = min(len(each) for each in with_sibling)
     if many < FEWEST_TESTED or not len(pairs):
         return None
     known = range(laid.parents + laid.children)
     guesses = []
-    for each in asked:
+    for each in with_sibling:
         right = np.empty(many, dtype=np.bool_)
         step = max(1, _CHUNK // max(1, len(pairs)))
         for start in range(0, many, step):
@@ -292,37 +292,30 @@ def judge_linked_tables(
     Raises:
         TableError: the tables differ, or there are no units.
     """
-    for each, words in ((real, "the table has"), (release, "the release has")):
-        if not each.units:
-            raise TableError(f"{words} no units", culprit=None)
-    if [level.name for level in real.levels] != [level.name for level in release.levels]:
-        raise TableError("the release has other tables than those it is judged by", culprit=None)
-    if len(real.levels) == 1:
-        raise TableError("no table of children is there to judge; a single table is judged by evaluate --domain")
+    _refuse_other_tables(real, release)
     luck = np.random.default_rng(seed)
     drawn = real.taken(luck.integers(0, real.units, real.units))
     half = luck.permutation(real.units) < real.units // 2
     halves = real.taken(np.flatnonzero(half)), real.taken(np.flatnonzero(~half))
     edges = []
-    for place, (parent, child) in enumerate(real.edges()):
+    for (parent, child), *others in zip(*(each.edges() for each in (real, release, drawn, *halves)), strict=True):
         truth = LinkedPair.of(parent, child)
-        seen = list(release.edges())[place]
-        others = {
-            RELEASE: LinkedPair.of(*seen),
-            RESAMPLED: LinkedPair.of(*list(drawn.edges())[place]),
+        compared = {
+            RELEASE: LinkedPair.of(*others[0]),
+            RESAMPLED: LinkedPair.of(*others[1]),
             DEALT: truth.dealt(luck),
             INDEPENDENT: truth.independent(luck),
         }
-        one, other = (lay_out(*list(each.edges())[place]) for each in halves)
-        shares = copied(lay_out(*seen), one), copied(other, one)
+        judged, one, other = (lay_out(*each) for each in (others[0], others[2], others[3]))
+        copies, chance = copied(judged, one), copied(other, one)
         edges.append(
             EdgeResult(
                 parents=parent.name,
                 children=child.name,
-                compared=scores((parent, child), others, seed=seed),
+                compared=scores((parent, child), compared, seed=seed),
                 real_sizes=_sizes(truth.parents[SIZE], child),
-                sizes=_sizes(others[RELEASE].parents[SIZE], child),
-                copies=None if shares[0] is None or shares[1] is None else (shares[0], shares[1]),
+                sizes=_sizes(compared[RELEASE].parents[SIZE], child),
+                copies=None if copies is None or chance is None else (copies, chance),
             )
         )
     attacks: tuple[Advantage, ...] = ()
@@ -336,6 +329,16 @@ def judge_linked_tables(
         claim=claim,
         attacks=attacks,
     )
+
+
+def _refuse_other_tables(real: TableTree, release: TableTree) -> None:
+    for each, words in ((real, "the table has"), (release, "the release has")):
+        if not each.units:
+            raise TableError(f"{words} no units", culprit=None)
+    if [level.name for level in real.levels] != [level.name for level in release.levels]:
+        raise TableError("the release has other tables than those it is judged by", culprit=None)
+    if len(real.levels) == 1:
+        raise TableError("no table of children is there to judge; a single table is judged by evaluate --domain")
 
 
 def _sizes(size: Places, child: LinkedTable) -> tuple[float, ...]:

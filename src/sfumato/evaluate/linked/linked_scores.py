@@ -111,15 +111,15 @@ class LinkedPair:
         """All pairs of children of one parent; of very many those of a part of the parents."""
         owner, count = self.owner, self.parents[SIZE]
         pairs = int((count * (count - 1) // 2).sum())
-        kept = np.arange(len(owner))
+        rows = np.arange(len(owner))
         if pairs > _PAIRS:
             chosen = np.random.default_rng(0).random(len(count)) < _PAIRS / pairs
-            kept = np.flatnonzero(chosen[owner])
+            rows = np.flatnonzero(chosen[owner])
         first, second = [], []
         for apart in range(1, int(count.max(initial=0))):
-            together = owner[kept[:-apart]] == owner[kept[apart:]]
-            first.append(kept[:-apart][together])
-            second.append(kept[apart:][together])
+            same_parent = owner[rows[:-apart]] == owner[rows[apart:]]
+            first.append(rows[:-apart][same_parent])
+            second.append(rows[apart:][same_parent])
         none = np.zeros(0, dtype=np.int64)
         return np.concatenate([none, *first]), np.concatenate([none, *second])
 
@@ -162,8 +162,8 @@ def _runs(attribute: Attribute) -> Places:
         return np.arange(attribute.size)
     width = -(-attribute.declared // _CELLS)
     runs = np.arange(attribute.declared) // width
-    beside = np.arange(attribute.size - attribute.declared)
-    return np.concatenate([runs, runs[-1] + 1 + beside])
+    further = np.arange(attribute.size - attribute.declared)
+    return np.concatenate([runs, runs[-1] + 1 + further])
 
 
 Columns = tuple[tuple[Places, int], ...]
@@ -198,12 +198,12 @@ def _tally(*parts: Columns) -> _Cells:
         for codes, size in part[1:]:
             number = number * size + codes
         numbers.append(number)
-    found = np.concatenate(numbers) if len(numbers) > 1 else numbers[0]
-    empty = not len(found)
-    rows = max(1, len(found))
+    cell_numbers = np.concatenate(numbers) if len(numbers) > 1 else numbers[0]
+    empty = not len(cell_numbers)
+    rows = max(1, len(cell_numbers))
     if cells <= _DENSE:
-        return _Cells(np.bincount(found, minlength=cells) / rows, empty=empty)
-    held, counts = np.unique(found, return_counts=True)
+        return _Cells(np.bincount(cell_numbers, minlength=cells) / rows, empty=empty)
+    held, counts = np.unique(cell_numbers, return_counts=True)
     return _Cells(counts / rows, held, empty)
 
 
@@ -232,8 +232,8 @@ def scores(
     """
     truth, (parents, children) = LinkedPair.of(*real), LinkedPair.sizes(*real)
     luck = np.random.default_rng(seed)
-    found: dict[str, dict[str, dict[tuple[str, ...], float]]] = {name: {} for name in others}
-    for measure, recipes in _recipes(parents, children).items():
+    by_name: dict[str, dict[str, dict[tuple[str, ...], float]]] = {name: {} for name in others}
+    for measure, recipes in _Recipes(parents, children).by_score().items():
         chosen = recipes
         if len(recipes) > _MOST:
             chosen = [recipes[place] for place in np.sort(luck.choice(len(recipes), _MOST, replace=False))]
@@ -247,64 +247,75 @@ def scores(
             for name, other in others.items():
                 distances[name][columns] = table.distance(_tally(*take(other)))
         for name, values in distances.items():
-            found[name][measure] = values
-    return {name: _compared(values) for name, values in found.items()}
+            by_name[name][measure] = values
+    return {name: _compared(values) for name, values in by_name.items()}
 
 
-def _compared(found: Mapping[str, Mapping[tuple[str, ...], float]]) -> Compared:
-    means = {measure: float(np.mean([*values.values()])) if values else None for measure, values in found.items()}
-    return Compared(LinkScores(**means), found["sibling"], found["transition"])
+def _compared(distances: Mapping[str, Mapping[tuple[str, ...], float]]) -> Compared:
+    means = {measure: float(np.mean([*values.values()])) if values else None for measure, values in distances.items()}
+    return Compared(LinkScores(**means), distances["sibling"], distances["transition"])
 
 
 _OF_ORDER = ("transition", "trigram")
 
 
-def _recipes(parents: Mapping[str, int], children: Mapping[str, int]) -> dict[str, list[Recipe]]:
+@dataclass(frozen=True)
+class _Recipes:
     """What is counted for each score, by the numbers of cells of the columns."""
 
-    def above(*names: str) -> Recipe:
-        return names, lambda edge: (tuple((edge.parents[name], parents[name]) for name in names),)
+    parents: Mapping[str, int]
+    children: Mapping[str, int]
 
-    def below(*names: str) -> Recipe:
-        return names, lambda edge: (tuple((edge.children[name], children[name]) for name in names),)
+    def by_score(self) -> dict[str, list[Recipe]]:
+        """Return the recipes of every score of :class:`LinkScores`."""
+        parents, children = self.parents, self.children
+        threes = [self.across((one,), pair) for one, pair in product(parents, combinations(children, 2))]
+        threes += [self.across(pair, (one,)) for pair, one in product(combinations(parents, 2), children)]
+        return {
+            "size": [self.of_parents(SIZE)],
+            **{f"parent{n}": [self.of_parents(*names) for names in combinations(parents, n)] for n in (1, 2, 3)},
+            **{f"child{n}": [self.of_children(*names) for names in combinations(children, n)] for n in (1, 2, 3)},
+            "cross2": [self.across((one,), (other,)) for one, other in product(parents, children)],
+            "cross3": threes,
+            "sibling": [self.of_siblings(*pair) for pair in combinations_with_replacement(children, 2)],
+            "sibling_same": [self.of_siblings(name, name) for name in children],
+            "transition": [self.in_order(*pair) for pair in product(children, children)],
+            "trigram": [self.in_order(name, name, name) for name in children],
+        }
 
-    def across(high: tuple[str, ...], low: tuple[str, ...]) -> Recipe:
+    def of_parents(self, *names: str) -> Recipe:
+        """Return columns of the parents."""
+        return names, lambda edge: (tuple((edge.parents[name], self.parents[name]) for name in names),)
+
+    def of_children(self, *names: str) -> Recipe:
+        """Return columns of the children."""
+        return names, lambda edge: (tuple((edge.children[name], self.children[name]) for name in names),)
+
+    def across(self, high: tuple[str, ...], low: tuple[str, ...]) -> Recipe:
+        """Return columns of a child, and of its parent."""
         return (*high, *low), lambda edge: (
-            tuple((edge.of_parent[name], parents[name]) for name in high)
-            + tuple((edge.children[name], children[name]) for name in low),
+            tuple((edge.of_parent[name], self.parents[name]) for name in high)
+            + tuple((edge.children[name], self.children[name]) for name in low),
         )
 
-    def siblings(one: str, other: str) -> Recipe:
-        """Both ways round, as siblings have no order here."""
+    def of_siblings(self, one: str, other: str) -> Recipe:
+        """Return a column of each of two siblings, both ways round because siblings have no order here."""
 
-        def taken(edge: LinkedPair) -> tuple[Columns, ...]:
+        def take(edge: LinkedPair) -> tuple[Columns, ...]:
             first, second = edge.siblings
             return tuple(
-                ((edge.children[one][a], children[one]), (edge.children[other][b], children[other]))
+                ((edge.children[one][a], self.children[one]), (edge.children[other][b], self.children[other]))
                 for a, b in ((first, second), (second, first))
             )
 
-        return (one, other), taken
+        return (one, other), take
 
-    def in_order(*names: str) -> Recipe:
-        """A column of each of so many children that follow each other."""
+    def in_order(self, *names: str) -> Recipe:
+        """Return a column of each of several children that follow each other."""
 
-        def taken(edge: LinkedPair) -> tuple[Columns, ...]:
+        def take(edge: LinkedPair) -> tuple[Columns, ...]:
             start = edge.runs(len(names))
-            return (tuple((edge.children[name][start + place], children[name]) for place, name in enumerate(names)),)
+            codes = (edge.children[name][start + place] for place, name in enumerate(names))
+            return (tuple(zip(codes, map(self.children.__getitem__, names), strict=True)),)
 
-        return names, taken
-
-    crossed = [across((one,), pair) for one, pair in product(parents, combinations(children, 2))]
-    crossed += [across(pair, (one,)) for pair, one in product(combinations(parents, 2), children)]
-    return {
-        "size": [above(SIZE)],
-        **{f"parent{n}": [above(*names) for names in combinations(parents, n)] for n in (1, 2, 3)},
-        **{f"child{n}": [below(*names) for names in combinations(children, n)] for n in (1, 2, 3)},
-        "cross2": [across((one,), (other,)) for one, other in product(parents, children)],
-        "cross3": crossed,
-        "sibling": [siblings(*pair) for pair in combinations_with_replacement(children, 2)],
-        "sibling_same": [siblings(name, name) for name in children],
-        "transition": [in_order(*pair) for pair in product(children, children)],
-        "trigram": [in_order(name, name, name) for name in children],
-    }
+        return names, take

@@ -112,7 +112,7 @@ class TableTree:
     def taken(self, units: Places) -> TableTree:
         """These units with all that is theirs, each as often as it is named."""
         places = {self.levels[0].name: units}
-        found = [_chosen(self.levels[0], units, None)]
+        levels = [_chosen(self.levels[0], units, None)]
         for parent, level in self.edges():
             chosen = places[parent.name]
             count = np.bincount(level.owner, minlength=parent.length)
@@ -122,8 +122,8 @@ class TableTree:
             owner = np.repeat(np.arange(len(chosen)), each)
             rows = np.repeat(start[chosen] - first, each) + np.arange(len(owner))
             places[level.name] = rows
-            found.append(_chosen(level, rows, owner))
-        return TableTree(tuple(found))
+            levels.append(_chosen(level, rows, owner))
+        return TableTree(tuple(levels))
 
 
 def _chosen(level: LinkedTable, rows: Places, owner: Places | None) -> LinkedTable:
@@ -156,14 +156,14 @@ def orders(schema: Schema, given: Mapping[str, str] | None = None) -> dict[str, 
         table.name: next((each.name for each in table.attributes if isinstance(each, Date | Timestamp)), None)
         for table in schema
     }
-    found = {name: ChildOrder(by) for name, by in dated.items()}
+    order_of = {name: ChildOrder(by) for name, by in dated.items()}
     for name, text in (given or {}).items():
         table = schema[name]
         by, _, way = text.partition(":")
         if way not in ("", "falling", "rising") or (by and _attribute(table, by) is None):
             raise InputError(f"{name}={text} is no order: say TABLE=COLUMN or TABLE=COLUMN:falling", culprit=text)
-        found[table.name] = ChildOrder(by or None, falling=way == "falling")
-    return found
+        order_of[table.name] = ChildOrder(by or None, falling=way == "falling")
+    return order_of
 
 
 def read_table_tree(
@@ -219,12 +219,12 @@ def read_table_tree(
 def linked(schema: Schema) -> tuple[str, ...]:
     """Private tables that belong to the units, every one after that of its parents."""
     waiting = [table.name for table in schema if not table.public]
-    found: list[str] = []
+    names: list[str] = []
     while waiting:
         ready = [name for name in waiting if (above := parent_of(schema, name)) is None or above[0] not in waiting]
-        found += ready
+        names += ready
         waiting = [name for name in waiting if name not in ready]
-    return tuple(found)
+    return tuple(names)
 
 
 def parent_of(schema: Schema, name: str) -> tuple[str, str] | None:
@@ -252,8 +252,8 @@ class _RawTable:
     def of(table: SchemaTable, folder: Path) -> _RawTable:
         files = table_files(folder, table.name)
         if len(files) != 1:
-            said = f"both {files[0].name} and {files[1].name}" if files else f"no {table.name}.csv or .parquet"
-            raise TableError(f"{folder} has {said}", culprit=table.name)
+            files_there = f"both {files[0].name} and {files[1].name}" if files else f"no {table.name}.csv or .parquet"
+            raise TableError(f"{folder} has {files_there}", culprit=table.name)
         return _RawTable(table, _stored(files[0], table.csv or CsvFormat()))
 
     def column(self, name: str) -> pa.Array:
@@ -269,22 +269,22 @@ class _RawTable:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        found = self.column(name)
-        if pa.types.is_floating(found.type):
-            found = pc.cast(found, pa.int64(), safe=False)
-        text = pc.utf8_trim_whitespace(pc.cast(found, pa.string()))
+        column = self.column(name)
+        if pa.types.is_floating(column.type):
+            column = pc.cast(column, pa.int64(), safe=False)
+        text = pc.utf8_trim_whitespace(pc.cast(column, pa.string()))
         return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
 
     def codes(self) -> tuple[list[Places], NDArray[np.bool_]]:
         """Codes of all attributes, and which rows have a declared cell in each."""
         fits = np.ones(len(self.columns), dtype=np.bool_)
-        found = []
+        columns = []
         for attribute in self.table.attributes:
             values, places = _distinct(self.column(attribute.name))
             codes = np.array([_code(attribute, value, self.table.csv) for value in values], dtype=np.int64)[places]
             fits &= codes >= 0
-            found.append(codes)
-        return found, fits
+            columns.append(codes)
+        return columns, fits
 
 
 def _code(attribute: Attribute, value: object, written: CsvFormat | None) -> int:
@@ -311,9 +311,9 @@ def _units(table: SchemaTable, raw: _RawTable, schema: Schema) -> tuple[LinkedTa
     column = schema.unit_column(table.name)
     assert column is not None
     ids = raw.keys(column)
-    kept, read = _first_of_each(ids, fits)
-    level = LinkedTable(table.name, table.attributes, tuple(each[kept] for each in codes), read, length=len(kept))
-    return level, ids.take(kept)
+    rows, read = _first_of_each(ids, fits)
+    level = LinkedTable(table.name, table.attributes, tuple(each[rows] for each in codes), read, length=len(rows))
+    return level, ids.take(rows)
 
 
 def _first_of_each(ids: pa.Array, fits: NDArray[np.bool_]) -> tuple[Places, RowsRead]:
@@ -321,57 +321,65 @@ def _first_of_each(ids: pa.Array, fits: NDArray[np.bool_]) -> tuple[Places, Rows
     named = fits & ids.is_valid().to_numpy(zero_copy_only=False)
     places = np.flatnonzero(named)
     numbers = ids.dictionary_encode().indices.to_numpy(zero_copy_only=False)[places]
-    kept = np.sort(places[np.unique(numbers, return_index=True)[1]])
+    rows = np.sort(places[np.unique(numbers, return_index=True)[1]])
     undeclared = int((~fits).sum())
     unnamed = int((fits & ~named).sum())
-    return kept, RowsRead(len(ids), undeclared=undeclared, repeated=len(places) - len(kept), ownerless=unnamed)
+    return rows, RowsRead(len(ids), undeclared=undeclared, repeated=len(places) - len(rows), ownerless=unnamed)
 
 
 def _children(
     table: SchemaTable, raw: _RawTable, above: tuple[str, str], parents: pa.Array, order: ChildOrder
 ) -> tuple[LinkedTable, pa.Array]:
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     codes, fits = raw.codes()
-    repeated = np.zeros(len(fits), dtype=np.bool_)
     own = raw.keys(table.key) if table.key is not None and table.key in raw.columns.column_names else None
-    if own is not None:
-        first, _ = _first_of_each(own, fits)
-        repeated = fits.copy()
-        repeated[first] = False
-    found = pc.index_in(raw.keys(above[1]), value_set=parents, skip_nulls=True)
-    owner = pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-    places = np.flatnonzero(fits & ~repeated & (owner >= 0))
+    repeated = _repeated(own, fits)
+    parent = pc.index_in(raw.keys(above[1]), value_set=parents, skip_nulls=True)
+    owner = pc.fill_null(parent, -1).to_numpy(zero_copy_only=False).astype(np.int64)
     by = np.zeros(len(fits)) if order.by is None else _rank(raw, order.by)
-    luck = np.random.default_rng(0).permutation(len(fits))  # of equals, as of rows without an order, the file says none
-    ranked = places[np.lexsort((luck[places], -by[places] if order.falling else by[places], owner[places]))]
+    ranked = _ranked(fits & ~repeated & (owner >= 0), owner, -by if order.falling else by)
     count = np.bincount(owner[ranked], minlength=len(parents))
     at = np.arange(len(ranked)) - np.repeat(np.cumsum(count) - count, count)
     most = table.rows or int(count.max(initial=1))
-    kept = ranked[at < most]
-    read = RowsRead(
-        len(fits),
-        undeclared=int((~fits).sum()),
-        repeated=int(repeated.sum()),
-        ownerless=int((fits & ~repeated & (owner < 0)).sum()),
-        beyond=len(ranked) - len(kept),
-    )
+    rows = ranked[at < most]
     dated = order.by is not None and isinstance(_attribute(table, order.by), Date | Timestamp)
     level = LinkedTable(
         table.name,
         table.attributes,
-        tuple(each[kept] for each in codes),
-        read,
+        tuple(each[rows] for each in codes),
+        RowsRead(
+            len(fits),
+            undeclared=int((~fits).sum()),
+            repeated=int(repeated.sum()),
+            ownerless=int((fits & ~repeated & (owner < 0)).sum()),
+            beyond=len(ranked) - len(rows),
+        ),
         above=above[0],
-        owner=owner[kept],
+        owner=owner[rows],
         most=most,
         order=order,
-        days=np.floor(by[kept]).astype(np.int64) if dated else None,
-        length=len(kept),
+        days=np.floor(by[rows]).astype(np.int64) if dated else None,
+        length=len(rows),
     )
-    import pyarrow as pa
+    return level, pa.nulls(len(rows), pa.string()) if own is None else own.take(rows)
 
-    return level, pa.nulls(len(kept), pa.string()) if own is None else own.take(kept)
+
+def _repeated(keys: pa.Array | None, fits: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which rows that fit have a key that an earlier row has."""
+    repeated = np.zeros(len(fits), dtype=np.bool_)
+    if keys is not None:
+        repeated = fits.copy()
+        repeated[_first_of_each(keys, fits)[0]] = False
+    return repeated
+
+
+def _ranked(chosen: NDArray[np.bool_], owner: Places, by: NDArray[np.float64]) -> Places:
+    """Return the chosen rows by parent and then by a number; equal ones in random order, as a file says none."""
+    places = np.flatnonzero(chosen)
+    luck = np.random.default_rng(0).permutation(len(chosen))
+    return places[np.lexsort((luck[places], by[places], owner[places]))]
 
 
 def _attribute(table: SchemaTable, name: str) -> Attribute | None:

@@ -70,7 +70,7 @@ def train_on_release(train: Rows, test: Rows, *, target: str, seed: int) -> Lear
     if len(np.unique(learnt)) < 2:  # noqa: PLR2004 (a constant release predicts a constant)
         measure, score = ("R2", 0.0) if regression else ("AUC", 0.5)
         return Learning(target, measure, score, 0.0, len(train), len(test))
-    given, asked = np.delete(train.codes, place, axis=1), np.delete(test.codes, place, axis=1)
+    given, questions = np.delete(train.codes, place, axis=1), np.delete(test.codes, place, axis=1)
     mask = np.delete(_categorical(domain), place)
     if regression:
         model = HistGradientBoostingRegressor(
@@ -78,11 +78,11 @@ def train_on_release(train: Rows, test: Rows, *, target: str, seed: int) -> Lear
         )
         with _one_thread():
             model.fit(given, labels)
-            found = _r2(truth, model.predict(asked))
-        return Learning(target, "R2", *found, len(train), len(test))
+            predicted = model.predict(questions)
+        return Learning(target, "R2", *_r2(truth, predicted), len(train), len(test))
     classes = np.unique(learnt)
-    found = _auc(_probabilities(given, labels, asked, mask, seed), classes, truth)
-    return Learning(target, "AUC", *found, len(train), len(test))
+    area = _auc(_probabilities(given, labels, questions, mask, seed), classes, truth)
+    return Learning(target, "AUC", *area, len(train), len(test))
 
 
 def propensity(real: Rows, release: Rows, *, seed: int) -> SampledMean:
@@ -103,8 +103,8 @@ def propensity(real: Rows, release: Rows, *, seed: int) -> SampledMean:
         if len(np.unique(labels[~test])) < 2:  # noqa: PLR2004
             raise TableError("too few rows to tell released from real ones", culprit=count)
         predicted[test] = _probabilities(rows[~test], labels[~test], rows[test], mask, seed)[:, 1]
-    found = (predicted - 0.5) ** 2 / 0.25
-    return mean_of(found.tolist(), of=len(real) + len(release))
+    errors = (predicted - 0.5) ** 2 / 0.25
+    return mean_of(errors.tolist(), of=len(real) + len(release))
 
 
 def _with_value(rows: Rows, target: str) -> Rows:
@@ -123,19 +123,19 @@ def _often(labels: NDArray[np.intp]) -> NDArray[np.bool_]:
 
 
 def _probabilities(
-    given: NDArray[np.intp], labels: NDArray[np.intp], asked: NDArray[np.intp], mask: NDArray[np.bool_], seed: int
+    given: NDArray[np.intp], labels: NDArray[np.intp], questions: NDArray[np.intp], mask: NDArray[np.bool_], seed: int
 ) -> NDArray[np.float64]:
     """Of the classes that occur at least twice, shape ``(asked, classes)``."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    kept = _often(labels)
-    enough = max(_STOPPABLE, _STOPPABLE_CLASS * len(np.unique(labels[kept])))
+    frequent = _often(labels)
+    enough = max(_STOPPABLE, _STOPPABLE_CLASS * len(np.unique(labels[frequent])))
     model = HistGradientBoostingClassifier(
-        max_iter=_TREES, categorical_features=mask, random_state=seed, early_stopping=int(kept.sum()) >= enough
+        max_iter=_TREES, categorical_features=mask, random_state=seed, early_stopping=int(frequent.sum()) >= enough
     )
     with _one_thread():
-        model.fit(given[kept], labels[kept])
-        return np.asarray(model.predict_proba(asked), dtype=np.float64)
+        model.fit(given[frequent], labels[frequent])
+        return np.asarray(model.predict_proba(questions), dtype=np.float64)
 
 
 def _one_thread() -> AbstractContextManager[object]:

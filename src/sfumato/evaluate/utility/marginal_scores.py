@@ -57,8 +57,8 @@ def sampled_score(
     """``marginal_score`` from at most ``most`` marginals, drawn where there are more."""
     cliques = list(combinations(real.domain.names, ways))
     drawn = np.sort(generator.permutation(len(cliques))[:most])
-    found = mean_of([marginal_distance(real, release, cliques[place]) for place in drawn], of=len(cliques))
-    return replace(found, value=1 - found.value)
+    distance = mean_of([marginal_distance(real, release, cliques[place]) for place in drawn], of=len(cliques))
+    return replace(distance, value=1 - distance.value)
 
 
 def rescaled(score: float, *, floor: float, ceiling: float) -> float:

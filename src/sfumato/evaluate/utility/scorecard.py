@@ -179,13 +179,13 @@ def _asked(domain: Domain, seed: int) -> tuple[Conjunction, ...]:
 
 def _pair_distances(real: MarginalSource, release: MarginalSource) -> NDArray[np.float64]:
     names = real.domain.names
-    found = np.zeros((len(names), len(names)))
+    distances = np.zeros((len(names), len(names)))
     for first, one in enumerate(names):
-        found[first, first] = marginal_distance(real, release, (one,))
+        distances[first, first] = marginal_distance(real, release, (one,))
         for second in range(first):
             distance = marginal_distance(real, release, (names[second], one))
-            found[first, second] = found[second, first] = distance
-    return found
+            distances[first, second] = distances[second, first] = distance
+    return distances
 
 
 def _one_way(distances: NDArray[np.float64]) -> SampledMean:
