@@ -13,7 +13,7 @@ from sfumato import data
 from sfumato.domain import Domain
 from sfumato.engine.open import open_table
 from sfumato.errors import BudgetError
-from sfumato.privacy.noise import DiscreteLaplace
+from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.query import Session, answer_batch, ask, table
 from sfumato.vault.simulated import SimulatedVault
 from sfumato_labs import charts, interactive_noise

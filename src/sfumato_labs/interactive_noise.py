@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from sfumato.privacy.entropy import SimulatedEntropy
+from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon
-from sfumato.privacy.noise import DiscreteLaplace
 from sfumato_labs import charts, printed_interactive
 from sfumato_labs.charts import ChartAxis, Panel
 from sfumato_labs.lab import Plot, Row, Table

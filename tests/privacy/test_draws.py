@@ -17,7 +17,8 @@ import pytest
 from scipy.stats import chisquare
 
 from sfumato.privacy.entropy import OsEntropy
-from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from sfumato.privacy.gaussian import DiscreteGaussian
+from sfumato.privacy.laplace import DiscreteLaplace
 
 COUNT = 400_000
 BINS = 40

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.privacy.sampler import COARSE_BITS, exp_enclosure, exp_enclosures, exp_sequence
+from sfumato.privacy.noise_table import COARSE_BITS, exp_enclosure, exp_enclosures, exp_sequence
 
 FINE = Context(prec=200)
 

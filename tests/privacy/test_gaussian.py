@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from sfumato.errors import LossError, SizeError
 from sfumato.privacy.entropy import SimulatedEntropy
+from sfumato.privacy.gaussian import DiscreteGaussian
 from sfumato.privacy.loss import Rho
-from sfumato.privacy.noise import DiscreteGaussian
 
 variances = st.fractions(Fraction(1, 50), 200, max_denominator=1000)
 

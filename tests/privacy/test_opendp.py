@@ -5,7 +5,8 @@ import pytest
 from scipy.stats import chi2_contingency
 
 from sfumato.privacy.entropy import OsEntropy
-from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from sfumato.privacy.gaussian import DiscreteGaussian
+from sfumato.privacy.laplace import DiscreteLaplace
 
 DRAWS = 30_000
 

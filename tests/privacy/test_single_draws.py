@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from sfumato.privacy.entropy import OsEntropy, SimulatedEntropy
-from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
-from sfumato.privacy.sampler import Exponent, NoiseTable
-from sfumato.privacy.single_draws import GaussianTries, LaplaceDigits
+from sfumato.privacy.gaussian import DiscreteGaussian, GaussianTries
+from sfumato.privacy.laplace import DiscreteLaplace, LaplaceDigits
+from sfumato.privacy.noise_table import Exponent, NoiseTable
 
 FALSE_ALARM = 1e-10
 SCALES = [Fraction(1, 5), Fraction(1), Fraction(7, 3), Fraction(40), Fraction(10001, 7), Fraction(1 << 50)]

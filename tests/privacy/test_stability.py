@@ -6,9 +6,9 @@ import pytest
 
 from sfumato.errors import LossError
 from sfumato.privacy.entropy import OsEntropy, SimulatedEntropy
+from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import EpsilonDelta
-from sfumato.privacy.noise import DiscreteLaplace
-from sfumato.privacy.selection import StabilityThreshold
+from sfumato.privacy.threshold import StabilityThreshold
 
 
 @pytest.mark.parametrize("delta", ["0.3", "0.01", "1e-9"])

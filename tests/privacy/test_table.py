@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sfumato.privacy.entropy import SimulatedEntropy
-from sfumato.privacy.sampler import Exponent, NoiseTable
+from sfumato.privacy.noise_table import Exponent, NoiseTable
 
 
 def laplace(scale: Fraction) -> Exponent:

@@ -7,8 +7,8 @@ from sfumato import data
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import QueryError, SizeError
+from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, Rho
-from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.query.ask import ask
 from sfumato.query.question import table
 from sfumato.query.session import answer_batch, strategies

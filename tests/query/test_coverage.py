@@ -15,8 +15,8 @@ from scipy.stats import binom
 
 from sfumato.domain import Categorical, Domain, Integer, Real, Unit, Unknown
 from sfumato.engine.arrays import ArrayTable
+from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
-from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.query import accuracy, ask
 from sfumato.query.aggregates import Average, Confidence, Count, Extreme, Quantile, Total, Variance
 from sfumato.query.question import Query

@@ -14,8 +14,9 @@ from tests.query.conftest import DOMAIN
 from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import QueryError
+from sfumato.privacy.gaussian import DiscreteGaussian
+from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon
-from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from sfumato.query import answer as answers
 from sfumato.query import ask, count, table, total
 from sfumato.query.aggregates import Average, Confidence, Count, Total, Variance

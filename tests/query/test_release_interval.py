@@ -19,8 +19,9 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import LossError, QueryError
 from sfumato.model.noisy_table import NoisyDistance, NoisyTable
 from sfumato.privacy.entropy import SimulatedEntropy
+from sfumato.privacy.gaussian import DiscreteGaussian
+from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, Rho
-from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from sfumato.query import Share, count, interval, mean, median, table, total
 from sfumato.synthesize import NoisyTotal, aim, all_marginals, histogram
 from sfumato.vault.simulated import SimulatedVault

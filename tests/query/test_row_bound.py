@@ -17,8 +17,8 @@ from sfumato.engine.open import open_table
 from sfumato.errors import BudgetError, DomainError, LossError, QueryError
 from sfumato.ledger import open_ledger
 from sfumato.ledger.data_versions import UNDECLARED
+from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
-from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.query import suggest_bound
 from sfumato.query.ask import view
 from sfumato.query.row_bound import chosen, grid, noise_a_row

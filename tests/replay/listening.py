@@ -28,8 +28,9 @@ from sfumato.ledger.ledger import Ledger
 from sfumato.ledger.reservation import Reservation
 from sfumato.model.row_sampling import generator
 from sfumato.privacy.entropy import SimulatedEntropy
-from sfumato.privacy.noise import IntegerNoise
-from sfumato.privacy.selection import Exponential, StabilityThreshold
+from sfumato.privacy.noise import Noise
+from sfumato.privacy.selection import Exponential
+from sfumato.privacy.threshold import StabilityThreshold
 from sfumato.vault import mechanisms as mechanisms_module
 from sfumato.vault.mechanisms import PrivacyFilter, TableMechanisms
 
@@ -66,7 +67,7 @@ def listening(tape: Tape, *, seed: int) -> Iterator[None]:
         (PrivacyFilter, "spend", noise.spend),
         (TableMechanisms, "measure", noise.measure),
         (TableMechanisms, "threshold", noise.threshold),
-        (IntegerNoise, "add", noise.add),
+        (Noise, "add", noise.add),
         (StabilityThreshold, "apply", noise.apply),
         (mechanisms_module, "reveal", noise.reveal),
         (Exponential, "choose", choices.choose),
@@ -123,7 +124,7 @@ class _Noise:
         return measuring
 
     def add(self, found: Call) -> Call:
-        def adding(own: IntegerNoise, counts: Any, entropy: Any) -> Any:
+        def adding(own: Noise, counts: Any, entropy: Any) -> Any:
             noisy = found(own, counts, entropy)
             if self._threshold is not None:
                 return noisy

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from sfumato.privacy.gaussian import DiscreteGaussian
+from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Charge
-from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
-from sfumato.privacy.selection import Exponential, StabilityThreshold
+from sfumato.privacy.selection import Exponential
+from sfumato.privacy.threshold import StabilityThreshold
 
 Declared = tuple[int, int]
 """The L1 and the squared L2 sensitivity of a question."""

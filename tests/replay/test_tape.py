@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from tests.replay.tape import Draw, Tape, losses
 
+from sfumato.privacy.gaussian import DiscreteGaussian
+from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Rho
-from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
-from sfumato.privacy.selection import Exponential, StabilityThreshold
+from sfumato.privacy.selection import Exponential
+from sfumato.privacy.threshold import StabilityThreshold
 
 ONE = Epsilon(1).charge
 

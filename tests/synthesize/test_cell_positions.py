@@ -7,8 +7,8 @@ import pytest
 
 from sfumato.domain import Categorical, Domain, Integer, Real, Unknown
 from sfumato.engine.arrays import ArrayTable
+from sfumato.privacy.gaussian import DiscreteGaussian
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
-from sfumato.privacy.noise import DiscreteGaussian
 from sfumato.synthesize import PublicTotal, aim, all_marginals, annealed, mst
 from sfumato.synthesize.cell_positions import Position, drawn, leaning, position, question, share, within
 from sfumato.synthesize.graphical import POSITIONS, Graphical

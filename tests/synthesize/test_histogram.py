@@ -13,8 +13,8 @@ from sfumato.domain import Domain, Integer, Unit, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError, LossError, QueryError, SizeError
 from sfumato.privacy.entropy import SimulatedEntropy
+from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
-from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.synthesize import BudgetShare, NoisyTotal, PublicTotal, histogram, marginals
 from sfumato.synthesize.methods.histogram import project_to_total
 from sfumato.vault.simulated import SimulatedVault

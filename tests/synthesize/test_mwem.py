@@ -13,8 +13,8 @@ from sfumato import data
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError, SizeError
+from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
-from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.synthesize import (
     BudgetShare,
     NoisyTotal,

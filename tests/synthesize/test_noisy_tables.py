@@ -13,8 +13,9 @@ from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import SizeError
 from sfumato.model.noisy_table import NoisyTable, restore_tables, tables_payload
+from sfumato.privacy.gaussian import DiscreteGaussian
+from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, Loss, Rho
-from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from sfumato.synthesize import BudgetShare, NoisyTotal, aim, all_marginals, annealed, histogram, marginals, mst
 from sfumato.synthesize.synthetic import load, save
 from sfumato.vault.simulated import SimulatedVault

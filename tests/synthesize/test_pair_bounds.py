@@ -19,8 +19,8 @@ from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.errors import InputError, SfumatoError, SizeError
 from sfumato.model.noisy_table import NoisyDistance, NoisyTable, distances_payload, restore_distances, whole_counts
 from sfumato.privacy.entropy import SimulatedEntropy
+from sfumato.privacy.gaussian import DiscreteGaussian
 from sfumato.privacy.loss import Rho
-from sfumato.privacy.noise import DiscreteGaussian
 from sfumato.query import Share, count, interval, mean, total
 from sfumato.synthesize import (
     Limits,

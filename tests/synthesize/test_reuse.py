@@ -12,8 +12,8 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.model.coarsening import Coarsening
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.privacy.entropy import SimulatedEntropy
+from sfumato.privacy.gaussian import DiscreteGaussian
 from sfumato.privacy.loss import Rho
-from sfumato.privacy.noise import DiscreteGaussian
 from sfumato.synthesize import Limits, NoisyTotal, aim, all_marginals
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.initial_marginals import FittedState, over_groups

@@ -13,8 +13,9 @@ from tests.synthesize.conftest import table_of
 
 from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.model.noisy_table import NoisyTable
+from sfumato.privacy.gaussian import DiscreteGaussian
+from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, Rho
-from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from sfumato.synthesize import NoisyTotal, histogram, mst, mwem, prefixes, stated_errors
 from sfumato.synthesize.methods.mwem import Schedule
 from sfumato.synthesize.row_count import PublicTotal

@@ -14,8 +14,9 @@ from sfumato.domain import Domain, Integer, Unit, Unknown
 from sfumato.domain.related_tables import WHOLE, ChildTable, RelatedTables, related_tables
 from sfumato.engine.exact import reveal
 from sfumato.errors import DomainError, QueryError
+from sfumato.privacy.gaussian import DiscreteGaussian
+from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, Rho
-from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from sfumato.vault.measurables import Marginal
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.vault.unit_measurables import DerivedDistance, DerivedMarginal

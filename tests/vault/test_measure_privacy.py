@@ -15,8 +15,9 @@ from tests.vault.test_derived_privacy import DERIVED
 
 from sfumato.domain.unit import SizeOf
 from sfumato.errors import LossError, QueryError
+from sfumato.privacy.gaussian import DiscreteGaussian
+from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, Rho
-from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 from sfumato.vault.measurables import Counting, Distance, ExactTable, Marginal, Measurable, Weighted
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.vault.unit_measurables import Dropped, UnitSizes

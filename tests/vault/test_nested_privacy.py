@@ -14,8 +14,8 @@ from sfumato.domain.coded_attributes import weight_classes
 from sfumato.domain.related_tables import WHOLE
 from sfumato.engine.exact import reveal
 from sfumato.errors import DomainError, QueryError
+from sfumato.privacy.gaussian import DiscreteGaussian
 from sfumato.privacy.loss import Rho
-from sfumato.privacy.noise import DiscreteGaussian
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.vault.unit_measurables import DerivedDistance, DerivedMarginal
 

@@ -119,6 +119,6 @@ def test_threshold_needs_its_delta_reserved() -> None:
 
 
 def _threshold_charge(loss: EpsilonDelta):
-    from sfumato.privacy.selection import StabilityThreshold
+    from sfumato.privacy.threshold import StabilityThreshold
 
     return StabilityThreshold(loss, keys_per_unit=1).charge

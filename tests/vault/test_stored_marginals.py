@@ -14,7 +14,7 @@ import sfumato as sf
 from sfumato import query
 from sfumato.domain import parse
 from sfumato.errors import BudgetError
-from sfumato.privacy.noise import DiscreteGaussian
+from sfumato.privacy.gaussian import DiscreteGaussian
 from sfumato.vault.interface import Request
 from sfumato.vault.measurables import Marginal, StoredMarginal
 

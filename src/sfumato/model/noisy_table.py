@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from sfumato.domain import Domain
 from sfumato.errors import SizeError
-from sfumato.privacy.loss import plain
-from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
+from sfumato.privacy.noise import Noise
+from sfumato.privacy.noise_kinds import noise_from_json
 
-CountNoise: TypeAlias = DiscreteGaussian | DiscreteLaplace
+CountNoise: TypeAlias = Noise
 CodeGroups: TypeAlias = tuple[int, ...] | None
 """The group (0, 1, ...) of each code of an attribute; None: every code is its own."""
 
@@ -154,7 +154,7 @@ def totals_payload(totals: Sequence[NoisyTotals]) -> dict[str, Any]:
             "attribute": found.attribute,
             "groups": None if found.groups is None else list(found.groups),
             "values": found.values.tolist(),
-            "noise": _noise_json(found.noise),
+            "noise": found.noise.to_json(),
             "limit": found.limit,
             "grid": found.grid,
         }
@@ -185,7 +185,7 @@ def _restored_totals(domain: Domain, listed: Mapping[str, Any]) -> NoisyTotals:
         attribute=listed["attribute"],
         groups=groups,
         values=values,
-        noise=_noise(listed["noise"]),
+        noise=noise_from_json(listed["noise"]),
         limit=float(listed["limit"]),
         grid=int(listed["grid"]),
     )
@@ -209,9 +209,7 @@ def whole_counts(counts: NDArray[np.float64], total: int) -> NDArray[np.int64]:
 
 def distances_payload(distances: Sequence[NoisyDistance]) -> dict[str, Any]:
     """Noisy distances as JSON values, nothing where there are none; :func:`restore_distances` reads them back."""
-    listed = [
-        [*found.attributes, found.value, _noise_json(found.noise), found.beside, found.rows] for found in distances
-    ]
+    listed = [[*found.attributes, found.value, found.noise.to_json(), found.beside, found.rows] for found in distances]
     held = {f"{_REFERENCE} {n}": each.reference for n, each in enumerate(distances) if each.reference is not None}
     return {_DISTANCES: listed, **held} if listed else {}
 
@@ -223,7 +221,10 @@ def restore_distances(domain: Domain, payload: Mapping[str, Any]) -> tuple[Noisy
         SizeError: they are not of pairs of the domain's attributes.
     """
     found = tuple(
-        replace(NoisyDistance((one, other), value, _noise(noise), *of_rows), reference=payload.get(f"{_REFERENCE} {n}"))
+        replace(
+            NoisyDistance((one, other), value, noise_from_json(noise), *of_rows),
+            reference=payload.get(f"{_REFERENCE} {n}"),
+        )
         for n, (one, other, value, noise, *of_rows) in enumerate(payload.get(_DISTANCES, ()))
     )
     for each in found:
@@ -242,7 +243,7 @@ def tables_payload(tables: Sequence[NoisyTable]) -> dict[str, Any]:
         {
             "attributes": list(table.attributes),
             "groups": [None if groups is None else distinct.index(groups) for groups in table.groups],
-            "noise": _noise_json(table.noise),
+            "noise": table.noise.to_json(),
             "fresh": table.fresh,
         }
         for table in tables
@@ -274,7 +275,7 @@ def _restored(domain: Domain, payload: Mapping[str, Any], index: int, listed: Ma
     values = payload[f"noisy table {index}"]
     if values.dtype != np.int64 or values.shape != shape or len(set(names)) != len(names):
         raise SizeError("a noisy table of the release is not over the groups of its attributes")
-    return NoisyTable(names, groups, values, _noise(listed["noise"]), bool(listed["fresh"]))
+    return NoisyTable(names, groups, values, noise_from_json(listed["noise"]), bool(listed["fresh"]))
 
 
 def _number_of_groups(groups: tuple[int, ...], codes: int) -> int:
@@ -286,15 +287,3 @@ def _number_of_groups(groups: tuple[int, ...], codes: int) -> int:
     if len(groups) != codes or set(groups) != set(range(max(groups) + 1)):
         raise SizeError(f"a noisy table has groups that are not those of {codes} codes")
     return max(groups) + 1
-
-
-def _noise_json(noise: CountNoise) -> list[str]:
-    if isinstance(noise, DiscreteGaussian):
-        return ["discrete Gaussian", plain(noise.sigma_squared)]
-    return ["discrete Laplace", plain(noise.scale)]
-
-
-def _noise(written: Sequence[str]) -> CountNoise:
-    kind, width = written
-    kinds: dict[str, type[CountNoise]] = {"discrete Gaussian": DiscreteGaussian, "discrete Laplace": DiscreteLaplace}
-    return kinds[kind](width)

@@ -1,8 +1,9 @@
 """Privacy: exact losses, mechanisms with their loss maps, the sampler, accounting.
 
-Losses, charges and accounting are in :mod:`loss`; noise in :mod:`noise`; choices in :mod:`selection`;
-keys that the data names in :mod:`stability`; conversion at the edge in :mod:`conversion`.  Names
-are imported on first use: a client over HTTP reads losses and draws no noise.
+Losses, charges and accounting are in :mod:`loss`.  The contract of noise is in :mod:`noise`, each mechanism in a file
+of its own, and the tuple of them in :mod:`noise_kinds`.  Choices are in :mod:`selection`, keys that the data names in
+:mod:`threshold`, conversion at the edge in :mod:`conversion`, exact draws in :mod:`noise_table`.  Names are imported
+on first use: a client over HTTP reads losses and draws no noise.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sfumato.privacy.gaussian import DiscreteGaussian
+    from sfumato.privacy.laplace import DiscreteLaplace
     from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Loss, Rho
-    from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
-    from sfumato.privacy.selection import Exponential, PermuteAndFlip, StabilityThreshold
+    from sfumato.privacy.selection import Exponential, PermuteAndFlip
+    from sfumato.privacy.threshold import StabilityThreshold
 
 __all__ = [
     "Charge",
@@ -30,15 +33,15 @@ __all__ = [
 
 _HOMES = {
     "Charge": "loss",
-    "DiscreteGaussian": "noise",
-    "DiscreteLaplace": "noise",
+    "DiscreteGaussian": "gaussian",
+    "DiscreteLaplace": "laplace",
     "Epsilon": "loss",
     "EpsilonDelta": "loss",
     "Exponential": "selection",
     "Loss": "loss",
     "PermuteAndFlip": "selection",
     "Rho": "loss",
-    "StabilityThreshold": "stability",
+    "StabilityThreshold": "threshold",
 }
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from sfumato.domain import Domain
 from sfumato.errors import LossError, QueryError
 from sfumato.privacy.loss import Charge, EpsilonDelta, Loss, Number
-from sfumato.privacy.selection import StabilityThreshold
+from sfumato.privacy.threshold import StabilityThreshold
 from sfumato.query.aggregates import Confidence
 from sfumato.query.answer import Answer
 from sfumato.query.plan import plan

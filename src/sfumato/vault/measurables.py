@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from sfumato.engine.contingency import FIXED_POINT_LIMIT, TOTAL_CELLS, check_con
 from sfumato.engine.exact import Exact
 from sfumato.engine.port import Counts, Encoded
 from sfumato.errors import QueryError, SizeError
+from sfumato.privacy.noise import Noise
 from sfumato.vault.contribution import Groups, reach_of
 
 IntegerArray = NDArray[np.int64]
@@ -308,15 +309,6 @@ class Distance(Measurable):
         counts = coarsen(table, shape_of(domain, self.attributes), self.groups)
         distance: Counts = np.abs(counts - self.reference).sum(keepdims=True)
         return distance
-
-
-class Noise(Protocol):
-    """The noise on a measurement, as the analyst may know it."""
-
-    @property
-    def variance(self) -> float:
-        """Variance of the noise on one cell."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,8 +18,10 @@ from sfumato.errors import BudgetError, LossError, QueryError
 from sfumato.model.row_sampling import generator
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Loss, total
-from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
-from sfumato.privacy.selection import Exponential, StabilityThreshold
+from sfumato.privacy.noise import Noise
+from sfumato.privacy.noise_kinds import NOISE_OF
+from sfumato.privacy.selection import Exponential
+from sfumato.privacy.threshold import StabilityThreshold
 from sfumato.vault.exact_tables import ExactAnswers
 from sfumato.vault.measurables import (
     Counting,
@@ -36,7 +38,7 @@ from sfumato.vault.scores import AbsoluteErrors, Scores
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Additive: TypeAlias = DiscreteLaplace | DiscreteGaussian
+Additive: TypeAlias = Noise
 
 MANY_ROWS = 1000  # where the number of rows is not public, noise is warned of that may outweigh more rows than this
 
@@ -297,9 +299,9 @@ def _equal(parts: int) -> tuple[Fraction, ...]:
 @cached(8_000)  # adaptive methods ask for the same noise again and again
 def _noise(loss: Loss, share: Fraction, l1: int, l2_squared: int) -> Additive:
     try:
-        if isinstance(loss, Epsilon):
-            return DiscreteLaplace.for_loss(loss * share, sensitivity=l1)
-        return DiscreteGaussian.for_loss(loss.as_rho() * share, squared_sensitivity=l2_squared)
+        divisible = loss.divisible
+        kind = NOISE_OF[type(divisible)]
+        return kind.for_loss(divisible * share, l1 if kind.sensitivity_norm == "l1" else l2_squared)
     except LossError as error:
         raise LossError(f"{loss} is too small: noise so wide cannot be drawn; state more", culprit=loss) from error
 

@@ -26,7 +26,7 @@ from sfumato.ledger import JSON, Account, Event, Kind, Question, StoredAnswer
 from sfumato.ledger.entry import digest
 from sfumato.privacy.entropy import DrawnEntropy, OsEntropy
 from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Loss, Rho
-from sfumato.privacy.selection import StabilityThreshold
+from sfumato.privacy.threshold import StabilityThreshold
 from sfumato.vault.exact_tables import ExactAnswers
 from sfumato.vault.interface import Mechanisms, Payload, Request, Settled, decode, encode
 from sfumato.vault.measurables import Marginal, Measurable, Measurement, StoredMarginal, questions_json

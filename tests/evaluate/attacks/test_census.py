@@ -10,7 +10,7 @@ from sfumato.errors import SizeError
 from sfumato.evaluate.attacks.answer_attacks import rebuild
 from sfumato.evaluate.released import Rows
 from sfumato.privacy.entropy import SimulatedEntropy
-from sfumato.privacy.noise import DiscreteLaplace
+from sfumato.privacy.laplace import DiscreteLaplace
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ import pytest
 from sfumato.errors import InputError
 from sfumato.evaluate.audit.audit import FALSE_ALARMS, Subject, audit, audit_all, subject_of
 from sfumato.privacy.entropy import SimulatedEntropy
+from sfumato.privacy.gaussian import DiscreteGaussian
+from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
-from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
 
 ERROR = FALSE_ALARMS / 9  # nine planted bugs are one run
 

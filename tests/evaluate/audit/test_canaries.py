@@ -12,8 +12,8 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError
 from sfumato.evaluate.audit.loss_bounds import audit_one_run, chance_of
 from sfumato.privacy.entropy import SimulatedEntropy
+from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, EpsilonDelta
-from sfumato.privacy.noise import DiscreteLaplace
 from sfumato.synthesize.methods.aim import aim
 from sfumato.synthesize.methods.histogram import histogram as histogram_synthesizer
 from sfumato.synthesize.methods.histogram import marginals

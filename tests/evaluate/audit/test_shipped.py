@@ -6,7 +6,7 @@ from sfumato.errors import InputError
 from sfumato.evaluate.audit.audit import audit, audit_all
 from sfumato.evaluate.audit.shipped import chosen, subjects, tightest_mu
 from sfumato.privacy.entropy import OsEntropy, SimulatedEntropy
-from sfumato.privacy.noise import DiscreteGaussian
+from sfumato.privacy.gaussian import DiscreteGaussian
 
 NAMES = tuple(subjects(OsEntropy()))
 ERROR = 1e-3 / len(NAMES)

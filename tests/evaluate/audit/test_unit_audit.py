@@ -18,8 +18,8 @@ from sfumato.errors import InputError
 from sfumato.evaluate.audit.audit import Finding, audit
 from sfumato.evaluate.audit.unit_audit import gaussian_unit_subject, unit_subject
 from sfumato.privacy.entropy import SimulatedEntropy
+from sfumato.privacy.gaussian import DiscreteGaussian
 from sfumato.privacy.loss import Rho
-from sfumato.privacy.noise import DiscreteGaussian
 from sfumato.vault.unit_measurables import DerivedMarginal
 
 MOST = 5

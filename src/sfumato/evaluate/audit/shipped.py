@@ -16,8 +16,10 @@ from sfumato.local.randomizers.unary_encoding import CountMeanSketch, HadamardSk
 from sfumato.local.specs.frequency import Method, oracle, symmetric
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
-from sfumato.privacy.noise import DiscreteGaussian, DiscreteLaplace
-from sfumato.privacy.selection import Exponential, PermuteAndFlip, StabilityThreshold
+from sfumato.privacy.noise import Noise
+from sfumato.privacy.noise_kinds import NOISES
+from sfumato.privacy.selection import Exponential, PermuteAndFlip
+from sfumato.privacy.threshold import StabilityThreshold
 
 _COUNTS = 10  # cells of the vector that one person moves in one place
 _CANDIDATES = 8
@@ -49,10 +51,10 @@ def chosen(names: list[str], entropy: Entropy) -> tuple[Subject, ...]:
     return tuple(available.values()) if "all" in names else tuple(available[name] for name in dict.fromkeys(names))
 
 
-def tightest_mu(noise: DiscreteGaussian, shift: int) -> float:
-    """The mu of Gaussian differential privacy that discrete Gaussian noise has for a shift.
+def tightest_mu(noise: Noise, shift: int) -> float:
+    """Return the mu of Gaussian differential privacy that discrete Gaussian noise has for a shift.
 
-    A little above shift/sigma where sigma is small: the best tests are thresholds, and all are tried.
+    It is a little above shift/sigma if sigma is small.  The best tests are thresholds, and all are tried.
     """
     from scipy.special import ndtri
 
@@ -65,18 +67,8 @@ def tightest_mu(noise: DiscreteGaussian, shift: int) -> float:
 
 
 def _central(entropy: Entropy) -> Iterator[Subject]:
-    laplace = DiscreteLaplace.for_loss(Epsilon(1), sensitivity=1)
-    yield Subject("laplace", Epsilon(1), _added(laplace, 0, entropy), _added(laplace, 1, entropy))
-    wide = DiscreteLaplace.for_loss(Epsilon(1), sensitivity=7)
-    yield Subject("laplace-sensitivity-7", Epsilon(1), _added(wide, 0, entropy), _added(wide, 7, entropy))
-    yield Subject("laplace-vector", Epsilon(1), _vector(laplace, 0, entropy), _vector(laplace, 1, entropy))
-    gaussian = DiscreteGaussian.for_loss(Rho("0.5"), squared_sensitivity=1)
-    sides = _added(gaussian, 0, entropy), _added(gaussian, 1, entropy)
-    yield Subject("gaussian", Rho("0.5"), *sides, mu=tightest_mu(gaussian, 1))
-    yield Subject("gaussian-rho", Rho("0.5"), *sides)
-    fine = DiscreteGaussian.for_loss(Rho("0.5"), squared_sensitivity=100)
-    sides = _added(fine, 0, entropy), _added(fine, 10, entropy)
-    yield Subject("gaussian-sensitivity-10", Rho("0.5"), *sides, mu=tightest_mu(fine, 10))
+    for kind in NOISES:
+        yield from _noise_subjects(kind, entropy)
     yield from _linked_tables(entropy)
     up, down = np.array([1] + [0] * _CANDIDATES), np.array([0] + [1] * _CANDIDATES)
     for name, mechanism in (
@@ -94,6 +86,25 @@ def _central(entropy: Entropy) -> Iterator[Subject]:
     claim = EpsilonDelta(1, "0.01")
     yield Subject("stability-new-key", claim, _shown(threshold, [9, 1], entropy), _shown(threshold, [9], entropy))
     yield Subject("stability-known-key", claim, _shown(threshold, [9, 6], entropy), _shown(threshold, [9, 5], entropy))
+
+
+def _noise_subjects(kind: type[Noise], entropy: Entropy) -> Iterator[Subject]:
+    """Yield a mechanism at two sensitivities, and once where one number of a vector moves, or by its rho alone."""
+    name = kind.name.removeprefix("discrete ").lower()
+    if kind.loss_type is Rho:
+        rho = Rho("0.5")
+        for shift, title in ((1, name), (10, f"{name}-sensitivity-10")):
+            noise = kind.for_loss(rho, shift**2)
+            sides = _added(noise, 0, entropy), _added(noise, shift, entropy)
+            yield Subject(title, rho, *sides, mu=tightest_mu(noise, shift))
+            if shift == 1:
+                yield Subject(f"{name}-rho", rho, *sides)
+        return
+    for shift, title in ((1, name), (7, f"{name}-sensitivity-7")):
+        noise = kind.for_loss(Epsilon(1), shift)
+        yield Subject(title, Epsilon(1), _added(noise, 0, entropy), _added(noise, shift, entropy))
+    noise = kind.for_loss(Epsilon(1), 1)
+    yield Subject(f"{name}-vector", Epsilon(1), _vector(noise, 0, entropy), _vector(noise, 1, entropy))
 
 
 def _linked_tables(entropy: Entropy) -> Iterator[Subject]:
@@ -148,11 +159,11 @@ def _local(entropy: Entropy) -> Iterator[Subject]:
             yield Subject(f"local-{method}", claim, _reports(randomizer, 0, entropy), _reports(randomizer, 1, entropy))
 
 
-def _added(noise: DiscreteLaplace | DiscreteGaussian, answer: int, entropy: Entropy) -> Draw:
+def _added(noise: Noise, answer: int, entropy: Entropy) -> Draw:
     return lambda count: noise.add(np.full(count, answer, dtype=np.int64), entropy)
 
 
-def _vector(noise: DiscreteLaplace, answer: int, entropy: Entropy) -> Draw:
+def _vector(noise: Noise, answer: int, entropy: Entropy) -> Draw:
     def draw(count: int) -> NDArray[np.int64]:
         counts = np.zeros((count, _COUNTS), dtype=np.int64)
         counts[:, 3] = answer

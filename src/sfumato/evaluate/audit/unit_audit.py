@@ -25,8 +25,8 @@ from sfumato.evaluate.audit.loss_bounds import Distinguished, lower_bounds
 from sfumato.evaluate.intervals import Advantage, ConfidenceInterval, Proportion
 from sfumato.model.noisy_table import NoisyTable
 from sfumato.privacy.entropy import Entropy
+from sfumato.privacy.gaussian import DiscreteGaussian
 from sfumato.privacy.loss import Loss, Rho
-from sfumato.privacy.noise import DiscreteGaussian
 
 _FINEST = 50  # standard deviation of noise in steps of one, from which mu is that of the continuous one to 1e-3
 _SLACK = 1.001  # of mu
@@ -111,15 +111,12 @@ def log_likelihood(published: Mapping[str, Sequence[NoisyTable]], known: Mapping
         published: noisy tables by what they are of, such as the head of a unit and the tail of its children.
         known: the rows of each of these.
     """
-    total = 0.0
+    likelihood = 0.0
     for part, tables in published.items():
         for table in tables:
             apart = (table.values - known[part].counted(table)).astype(np.float64)
-            if isinstance(table.noise, DiscreteGaussian):
-                total -= float((apart**2).sum()) / (2 * float(table.noise.sigma_squared))
-            else:
-                total -= float(np.abs(apart).sum()) / float(table.noise.scale)
-    return total
+            likelihood += table.noise.log_likelihood(apart)
+    return likelihood
 
 
 Shadows = NDArray[np.float64]

@@ -16,7 +16,6 @@ from sfumato.domain import Attribute, Categorical, Date, Domain, Grain, Integer,
 from sfumato.errors import counted
 from sfumato.model.noisy_table import NoisyTable
 from sfumato.model.row_sampling import CodeArray
-from sfumato.privacy.noise import DiscreteGaussian
 from sfumato.synthesize.codebook.codebook import (
     MOST_TEXT,
     NOTICE,
@@ -186,7 +185,7 @@ def _measured(table: NoisyTable) -> MeasuredTable:
         attributes=table.attributes,
         cells=table.values.size,
         grouped=any(groups is not None for groups in table.groups),
-        noise="discrete Gaussian" if isinstance(table.noise, DiscreteGaussian) else "discrete Laplace",
+        noise=table.noise.name,
         deviation=math.sqrt(table.noise.variance),
     )
 
