@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sfumato.bounded_cache import cached
 from sfumato.domain import Domain, parse
 from sfumato.errors import InputError
 
@@ -160,7 +159,6 @@ def _medical(absent: int) -> pa.Table:
     return pa.table({"age": pa.array(ages)})
 
 
-@cached()
 def _rows(name: str) -> tuple[dict[str, str], ...]:
     return tuple(csv.DictReader(_text(name).splitlines()))
 

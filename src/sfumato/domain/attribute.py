@@ -7,17 +7,14 @@ values where the attribute is ``nullable``, then one for unknown values under ``
 from __future__ import annotations
 
 import math
+import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, timedelta
 from enum import StrEnum
-from functools import cached_property
-from itertools import pairwise
 from typing import Any, TypeAlias
 
-from sfumato.bounded_cache import Shared
 from sfumato.domain.calendar import DAY, HOUR, Grain, refuse_days, refuse_zone
-from sfumato.domain.points import declared_edges, split_edges
 from sfumato.errors import DomainError
 
 Value: TypeAlias = str | int | float | bool | None
@@ -41,8 +38,41 @@ class Role(StrEnum):
     WEIGHT = "weight"  # how many people a row stands for, so that sums of it by groups should hold
 
 
+class _Cells(ABC):
+    """What all attributes share: the cells that follow the declared ones, and labels."""
+
+    name: str
+    unknown: Unknown
+    nullable: bool
+    role: Role | None
+
+    @property
+    @abstractmethod
+    def declared(self) -> int:
+        """Number of declared cells, without those for missing and unknown values."""
+
+    @abstractmethod
+    def _declared_label(self, code: int) -> str:
+        """Return the label of a declared cell."""
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return self.declared + self.nullable + (self.unknown is Unknown.CATEGORY)
+
+    def label(self, code: int) -> str:
+        """Return the label of a cell."""
+        if code < self.declared:
+            return self._declared_label(code)
+        return EXTRA[0] if self.nullable and code == self.declared else EXTRA[1]
+
+    def labels(self) -> tuple[str, ...]:
+        """One label a cell, in code order."""
+        return tuple(map(self.label, range(self.size)))
+
+
 @dataclass(frozen=True, kw_only=True)
-class Categorical(Shared):
+class Categorical(_Cells):
     """Declared values, in order.
 
     >>> Categorical(name="sex", values=("F", "M"), unknown=Unknown.DROP).size
@@ -76,37 +106,18 @@ class Categorical(Shared):
         """Number of declared cells, without those for missing and unknown values."""
         return len(self.values)
 
-    @property
-    def held_bytes(self) -> int:
-        """About how many bytes it holds."""
-        return 400 + 120 * len(self.values)
-
-    @cached_property
-    def size(self) -> int:
-        """Number of cells."""
-        return _size(self)
-
     def code_of(self, value: object) -> int | None:
         """Return the code of a declared value, also one that is written otherwise, such as 2.0; None for others."""
         if isinstance(value, bool) != isinstance(self.values[0], bool):
             return None
-        return self._codes.get(value)
+        return next((code for code, declared in enumerate(self.values) if declared == value), None)
 
-    @cached_property
-    def _codes(self) -> dict[object, int]:
-        return {value: code for code, value in enumerate(self.values)}
-
-    def label(self, code: int) -> str:
-        """Return the label of a cell."""
-        return str(self.values[code]) if code < self.declared else _extra_labels(self)[code - self.declared]
-
-    def labels(self) -> tuple[str, ...]:
-        """One label a cell, in code order."""
-        return (*map(str, self.values), *_extra_labels(self))
+    def _declared_label(self, code: int) -> str:
+        return str(self.values[code])
 
 
 @dataclass(frozen=True, kw_only=True)
-class Integer(Shared):
+class Integer(_Cells):
     """Whole numbers ``minimum .. maximum``, each its own cell, or grouped by inner ``edges``.
 
     ``edges`` are first values of bins: increasing, the first is ``minimum``, all at most ``maximum``.  With a public
@@ -140,7 +151,7 @@ class Integer(Shared):
             and all(isinstance(edge, int) for edge in self.edges)
             and self.edges[0] == self.minimum
             and self.edges[-1] <= self.maximum
-            and _increasing(self.edges)
+            and list(self.edges) == sorted(set(self.edges))
         ):
             raise DomainError(
                 f"the edges of {self.name!r} must be whole, increase from its minimum and stay within its maximum",
@@ -163,16 +174,6 @@ class Integer(Shared):
         """Number of declared cells, without those for missing and unknown values."""
         return self.maximum - self.minimum + 1 if self.edges is None else len(self.edges)
 
-    @property
-    def held_bytes(self) -> int:
-        """About how many bytes it holds."""
-        return 400 + 40 * len(self.edges or ())
-
-    @cached_property
-    def size(self) -> int:
-        """Number of cells."""
-        return _size(self)
-
     def bounds(self, code: int) -> tuple[int, int]:
         """First and last value of a declared cell, both inclusive."""
         if self.edges is None:
@@ -180,27 +181,20 @@ class Integer(Shared):
         last = self.maximum if code == len(self.edges) - 1 else self.edges[code + 1] - 1
         return self.edges[code], last
 
-    def label(self, code: int) -> str:
-        """Return the label of a cell."""
-        if code >= self.declared:
-            return _extra_labels(self)[code - self.declared]
+    def _declared_label(self, code: int) -> str:
         low, high = self.bounds(code)
         return str(low) if low == high else f"{low}..{high}"
 
-    def labels(self) -> tuple[str, ...]:
-        """One label a cell, in code order."""
-        return tuple(map(self.label, range(self.size)))
-
 
 @dataclass(frozen=True, kw_only=True)
-class Real(Shared):
+class Real(_Cells):
     """Real numbers between the first and the last edge, one cell between neighbouring edges.
 
     Cells are closed on the left; the last is closed on both sides.  With a public ``typical`` value the last cell is
     open, as that of an :class:`Integer`.
 
     ``points`` are single numbers with a cell of their own, such as no income.  A point splits the cell that it lies in:
-    ``edges`` then holds it and the next double (:mod:`sfumato.domain.points`).
+    ``edges`` then holds it and the next double (:func:`split_edges`).
 
     >>> Real(name="score", edges=(0.0, 0.5, 1.0), unknown=Unknown.CLAMP).labels()
     ('[0.0, 0.5)', '[0.5, 1.0]')
@@ -218,7 +212,8 @@ class Real(Shared):
 
     def __post_init__(self) -> None:
         _named(self.name)
-        if len(self.edges) < 2 or not _increasing(self.edges) or not all(map(math.isfinite, self.edges)):  # noqa: PLR2004
+        increasing = len(self.edges) > 1 and list(self.edges) == sorted(set(self.edges))
+        if not increasing or not all(map(math.isfinite, self.edges)):
             raise DomainError(f"attribute {self.name!r} needs at least two finite, increasing edges", culprit=self)
         if self.points:
             object.__setattr__(self, "points", tuple(point + 0.0 for point in self.points))  # -0.0 is 0.0
@@ -247,16 +242,6 @@ class Real(Shared):
         """Number of declared cells, without those for missing and unknown values."""
         return len(self.edges) - 1
 
-    @property
-    def held_bytes(self) -> int:
-        """About how many bytes it holds."""
-        return 400 + 40 * len(self.edges)
-
-    @cached_property
-    def size(self) -> int:
-        """Number of cells."""
-        return _size(self)
-
     def is_point(self, code: int) -> bool:
         """Return whether a declared cell holds a single number."""
         return bool(self.points) and self.edges[code] in self.points
@@ -282,27 +267,53 @@ class Real(Shared):
         opened = begins.replace("above ", "(") if begins.startswith("above") else f"[{begins}"
         return f"{opened}, {high}{']' if self.is_closed(last) else ')'}"
 
-    def label(self, code: int) -> str:
-        """Return the label of a cell."""
-        if code >= self.declared:
-            return _extra_labels(self)[code - self.declared]
+    def _declared_label(self, code: int) -> str:
         return self.joined_label(code, code)
 
-    def labels(self) -> tuple[str, ...]:
-        """One label a cell, in code order."""
-        return tuple(map(self.label, range(self.size)))
+
+def split_edges(name: str, edges: tuple[float, ...], points: tuple[float, ...]) -> tuple[float, ...]:
+    """Return the edges with every point, and the next double after it; a point at the last edge adds one behind that.
+
+    Numbers of a table are doubles, so a point is the cell from the number up to the next double.  Edges that were split
+    already stay as they are.
+
+    Raises:
+        DomainError: points that do not increase, or lie beyond the edges.
+
+    >>> split_edges("income", (0.0, 1.0), (0.0,))
+    (0.0, 5e-324, 1.0)
+    """
+    declared = declared_edges(edges, points)
+    within = declared and all(declared[0] <= point <= declared[-1] for point in points)  # NaN is nowhere
+    if not within or list(points) != sorted(set(points)):
+        raise DomainError(
+            f"the points of {name!r} must increase and lie between its first and its last edge", culprit=points
+        )
+    if len(declared) < 2 or points[-1] == sys.float_info.max:  # noqa: PLR2004
+        raise DomainError(f"the edges of {name!r} leave no number beside its points", culprit=points)
+    return tuple(sorted({*declared, *points, *map(_next, points)}))
 
 
-class _Periods(Shared, ABC):
+def declared_edges(edges: tuple[float, ...], points: tuple[float, ...]) -> tuple[float, ...]:
+    """Return the edges without the extra edges behind points.
+
+    >>> declared_edges((0.0, 5e-324, 1.0), (0.0,))
+    (0.0, 1.0)
+    """
+    behind = set(map(_next, points)) - set(points)
+    return tuple(edge for edge in edges if edge not in behind)
+
+
+def _next(number: float) -> float:
+    return math.nextafter(number, math.inf)
+
+
+class _Periods(_Cells):
     """Cells that are periods of a grain, of the days ``first .. last``."""
 
-    name: str
     first: date
     last: date
     by: Grain
-    unknown: Unknown
-    nullable: bool
-    role: Role | None
 
     @property
     @abstractmethod
@@ -315,26 +326,8 @@ class _Periods(Shared, ABC):
         first, last = self.periods
         return last - first + 1
 
-    @property
-    def held_bytes(self) -> int:
-        """About how many bytes it holds."""
-        return 800
-
-    @cached_property
-    def size(self) -> int:
-        """Number of cells."""
-        return _size(self)
-
-    def label(self, code: int) -> str:
-        """Return the label of a cell."""
-        if code >= self.declared:
-            return _extra_labels(self)[code - self.declared]
+    def _declared_label(self, code: int) -> str:
         return self.by.label(self.periods[0] + code)
-
-    def labels(self) -> tuple[str, ...]:
-        """One label a cell, in code order."""
-        first, last = self.periods
-        return (*map(self.by.label, range(first, last + 1)), *_extra_labels(self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -421,8 +414,8 @@ class Timestamp(_Periods):
 
     def bounds(self, code: int) -> tuple[datetime, datetime]:
         """What clocks show when a declared cell begins, and when the next one does."""
-        low, high = self.span(code)
-        return _shown(low), _shown(high)
+        low, high = (timedelta(days=second // DAY - 1, seconds=second % DAY) for second in self.span(code))
+        return datetime.min + low, datetime.min + high  # noqa: DTZ901 - what clocks show has no zone
 
     def span(self, code: int) -> tuple[int, int]:
         """The same as seconds that a clock would have gone since the midnight of day 0."""
@@ -455,10 +448,6 @@ def _rest(attribute: Attribute) -> dict[str, Any]:
 
 def _period(attribute: Dated) -> dict[str, Any]:
     return {"first": attribute.first.isoformat(), "last": attribute.last.isoformat(), "by": attribute.by.value}
-
-
-def _shown(seconds: int) -> datetime:
-    return datetime.combine(date.fromordinal(seconds // DAY), time()) + timedelta(seconds=seconds % DAY)
 
 
 def _opened(attribute: Integer | Real) -> dict[str, Any]:
@@ -500,22 +489,8 @@ def _refuse_no_option(attribute: Attribute) -> None:
         )
 
 
-def _size(attribute: Attribute | _Periods) -> int:
-    return attribute.declared + attribute.nullable + (attribute.unknown is Unknown.CATEGORY)
-
-
-def _extra_labels(attribute: Attribute | _Periods) -> tuple[str, ...]:
-    missing = EXTRA[:1] if attribute.nullable else ()
-    unknown = EXTRA[1:] if attribute.unknown is Unknown.CATEGORY else ()
-    return missing + unknown
-
-
 def _named(name: object) -> None:
     if not isinstance(name, str):  # which YAML does not read as text
         raise DomainError(f"the name of an attribute is text: write {name} in quotes", culprit=name)
     if not name or name != name.strip():
         raise DomainError(f"an attribute needs a name without blanks around it, not {name!r}", culprit=name)
-
-
-def _increasing(edges: tuple[int, ...] | tuple[float, ...]) -> bool:
-    return all(low < high for low, high in pairwise(edges))

@@ -101,7 +101,7 @@ class Grouping:
     groups: tuple[int, ...] | None = None
     calendar: CalendarMap | None = None
 
-    @cached_property
+    @property
     def cell_of_code(self) -> NDArray[np.int32]:
         """The cell of each code, as an array; of an attribute the codes themselves."""
         import numpy as np  # here, as most domains can do without
@@ -229,9 +229,9 @@ class Domain(Shared):
             self.hierarchy(name)
 
     def __hash__(self) -> int:
-        return self._hash  # domains are keys of many caches, and have long tuples of edges and values
+        return self._hash
 
-    @cached_property
+    @cached_property  # without it a question over 74 attributes takes 2.9 CPU ms, not 2.0: domains are keys of caches
     def _hash(self) -> int:
         return hash((self.attributes, self.unit, self.draft, self.hierarchies, self.derives))
 
@@ -247,12 +247,12 @@ class Domain(Shared):
     def __getitem__(self, name: str) -> Attribute:
         return self.attributes[self.index(name)]
 
-    @cached_property
+    @property
     def names(self) -> tuple[str, ...]:
         """Attribute names in order."""
         return tuple(attribute.name for attribute in self.attributes)
 
-    @cached_property
+    @property
     def shape(self) -> tuple[int, ...]:
         """Number of cells of each attribute, in order."""
         return tuple(attribute.size for attribute in self.attributes)
@@ -266,7 +266,9 @@ class Domain(Shared):
         """About how many bytes it holds, with its hierarchies."""
         levels = [level for hierarchy in self.hierarchies for level in hierarchy.levels]
         coarser = sum(level.cells.nbytes + 120 * level.size for level in levels)
-        return 1_000 + sum(attribute.held_bytes for attribute in self) + coarser
+        values = sum(len(each.values) for each in self if isinstance(each, Categorical))
+        edges = sum(len(each.edges or ()) for each in self if isinstance(each, Integer | Real))
+        return 1_000 + 400 * len(self) + 120 * values + 40 * edges + coarser
 
     @property
     def size(self) -> int:
@@ -390,7 +392,7 @@ class Domain(Shared):
                 culprit=self,
             )
 
-    @cached_property
+    @cached_property  # without it a question takes 2.0 CPU ms, not 1.8, and 5.4, not 2.0, over 74 attributes
     def hash(self) -> str:
         """SHA-256 of the canonical description, hexadecimal; a draft and its accepted copy share it."""
         described = self._described(draft=False) | ({"derives": self.derives} if self.derives else {})
@@ -423,6 +425,7 @@ class Domain(Shared):
         }
 
 
+# Without this cache a question by groups takes 9 % longer, and 6.4 CPU ms, not 2.4, by months of ten years of days.
 @cached(lambda _, found: 500 + 70 * len(found.labels) + 20 * len(found.groups or ()))
 def _grouping(domain: Domain, name: str) -> Grouping:
     return domain._grouping(name)  # noqa: SLF001  (its own)

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 from itertools import chain, groupby
 from operator import index, itemgetter
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -234,12 +234,12 @@ class Predicate(ABC):
         """About how many bytes it holds, with its form in the journal."""
         return self.fold(_BYTES)
 
-    @cached_property
+    @property
     def to_json(self) -> dict[str, Anything]:
-        """JSON values for the journal: equal conditions in normal form have equal JSON.  Nobody may change them."""
+        """JSON values for the journal: equal conditions in normal form have equal JSON."""
         return self.fold(_JSON)
 
-    @cached_property
+    @property
     def digest(self) -> str:
         """SHA-256 of :attr:`to_json`, hexadecimal."""
         return hashlib.sha256(json.dumps(self.to_json, sort_keys=True).encode()).hexdigest()
