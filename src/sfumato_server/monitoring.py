@@ -25,7 +25,7 @@ from prometheus_client.registry import Collector
 from sfumato.app.outbound import failure, outbound
 from sfumato.errors import LedgerError, SfumatoError
 from sfumato.ledger.account import Account
-from sfumato.ledger.dbapi import Shortage, shortage
+from sfumato.ledger.database import Shortage, shortage
 from sfumato_server.access import Monitor, StrictRoute, Worker
 from sfumato_server.problems import RefusalError, exposition, log
 from sfumato_server.registry import Dataset

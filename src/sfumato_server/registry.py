@@ -20,7 +20,7 @@ from sfumato.domain import Unit
 from sfumato.engine.table_files import shown
 from sfumato.errors import InputError
 from sfumato.ledger.audit_log import ActionKind, Actor, Change, record
-from sfumato.ledger.dbapi import Driver
+from sfumato.ledger.database import Driver
 from sfumato.ledger.entry import digest as digest_of
 from sfumato.ledger.entry import journalled_version
 from sfumato.ledger.opening import create_or_check

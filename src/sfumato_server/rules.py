@@ -32,7 +32,7 @@ from sfumato.errors import BudgetError, LossError
 from sfumato.ledger import Ledger
 from sfumato.ledger.account import Account
 from sfumato.ledger.audit_log import ActionKind, Actor, Change, record
-from sfumato.ledger.dbapi import Driver
+from sfumato.ledger.database import Driver
 from sfumato.ledger.entry import Event
 from sfumato.ledger.reservation import Admission
 from sfumato.ledger.store import Store

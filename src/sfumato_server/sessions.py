@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sfumato.ledger.audit_log import ActionKind, Actor, Change, record
-from sfumato.ledger.dbapi import Driver
+from sfumato.ledger.database import Driver
 from sfumato.ledger.store import Store
 from sfumato_server.problems import RefusalError
 from sfumato_server.registry import PREFIX, SECRET_BYTES, Key, Scope, digest, refuse_holder, spelled

@@ -36,9 +36,9 @@ from sfumato.engine.table_files import shown
 from sfumato.errors import EngineError, InputError
 from sfumato.ledger import JSON, DataVersion, journal
 from sfumato.ledger.audit_log import ActionKind, Actor, Change, record
-from sfumato.ledger.data_versions import declare_within
-from sfumato.ledger.dbapi import Address, Driver, Postgresql
+from sfumato.ledger.database import Address, Driver, Postgresql
 from sfumato.ledger.entry import journalled_version
+from sfumato.ledger.ledger import declare_within
 from sfumato.ledger.store import Store
 from sfumato_server.problems import RefusalError, unreadable
 

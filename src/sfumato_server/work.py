@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from prometheus_client import Counter, Gauge
 
-from sfumato.ledger.dbapi import changed
+from sfumato.ledger.database import changed
 from sfumato.ledger.store import Store
 from sfumato_server.problems import RefusalError
 

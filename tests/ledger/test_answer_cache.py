@@ -22,7 +22,7 @@ def answered(ledger):
 @pytest.fixture
 def locked(answered, url, monkeypatch):
     """The same while another process holds the lock for longer than anybody waits."""
-    monkeypatch.setattr("sfumato.ledger.dbapi.PATIENCE", 0.05)
+    monkeypatch.setattr("sfumato.ledger.database.PATIENCE", 0.05)
     other = Store(url)
     with other.writing() as connection:
         connection.run("UPDATE ledger_dataset SET entries = entries")

@@ -8,7 +8,7 @@ import pytest
 from tests.ledger.asking import ROW, TENTH, ask, behind_its_back, question, release, spent_epsilon, unfreeze
 
 from sfumato.errors import BrokenLedgerError, LedgerError
-from sfumato.ledger import Kind, answer_chain, open_ledger
+from sfumato.ledger import Kind, journal, open_ledger
 from sfumato.ledger.entry import answer_hash
 from sfumato.ledger.store import Store
 
@@ -49,7 +49,7 @@ def store(ledger, number, **terms):
 def rows(url):
     store = Store(url)
     with store.reading() as driver:
-        found = list(answer_chain.answers_after(driver, "people", 0))
+        found = list(journal.answers_after(driver, "people", 0))
     store.close()
     return found
 
@@ -66,7 +66,7 @@ def again(url, number):
 
 @pytest.mark.parametrize("page", [1, 200])
 def test_answers_of_all_kinds_are_whole_and_repeated(answered, ledger, monkeypatch, page):
-    monkeypatch.setattr(answer_chain, "PAGE", page)
+    monkeypatch.setattr(journal, "ANSWERS_PAGE", page)
     for number in (1, 2, 3, 4, 6):
         assert again(answered, number) == body(number)
     whole = ledger.verified()

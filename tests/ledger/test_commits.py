@@ -15,9 +15,8 @@ from tests.ledger.commits import Wire, failing
 from tests.ledger.racing_processes import outcome
 
 from sfumato.errors import LedgerError
-from sfumato.ledger import dbapi, open_ledger, transaction
-from sfumato.ledger.connections import KEPT, MORE
-from sfumato.ledger.store import Store
+from sfumato.ledger import database, open_ledger, transaction
+from sfumato.ledger.store import KEPT, MORE, Store
 from sfumato.privacy.loss import Epsilon
 
 ASKERS = 8
@@ -166,7 +165,7 @@ def test_a_server_that_is_away_when_a_transaction_begins(wire, postgres):
 
 def test_all_connections_in_use_is_said(postgres, monkeypatch):
     with opened(postgres) as ledger, closing(Store(postgres)) as store, ExitStack() as held:
-        monkeypatch.setattr(dbapi, "PATIENCE", 0.05)
+        monkeypatch.setattr(database, "PATIENCE", 0.05)
         for _ in range(KEPT + MORE):
             held.enter_context(store.reading())
         for call in (lambda: ask(ledger), ledger.remaining):
@@ -210,14 +209,14 @@ def test_a_full_disk_charges_nothing_and_harms_nothing(tmp_path, monkeypatch):
 
 def test_entries_have_the_time_at_which_their_turn_came(tmp_path, monkeypatch):
     """Whoever waited for the dataset is later than who held it, so that times rise with numbers."""
-    done, rows, now = [], dbapi.Driver.rows, transaction.now
+    done, rows, now = [], database.Driver.rows, transaction.now
 
     def looked(driver, statement, values=None):
         found = rows(driver, statement, values)
         done.extend(["locked"] if statement == transaction.LOCK_DATASET else [])
         return found
 
-    monkeypatch.setattr(dbapi.Driver, "rows", looked)
+    monkeypatch.setattr(database.Driver, "rows", looked)
     monkeypatch.setattr(transaction, "now", lambda: done.append("timed") or now())
     with opened(f"sqlite:///{tmp_path}/a.ledger") as ledger:
         done.clear()

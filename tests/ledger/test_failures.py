@@ -13,7 +13,7 @@ from tests.ledger.asking import TENTH, ask, behind_its_back, spent_epsilon, unfr
 from tests.services import require
 
 from sfumato.errors import InputError, LedgerError, NoLedgerError
-from sfumato.ledger import connections, dbapi, open_ledger, store
+from sfumato.ledger import database, open_ledger, store
 from sfumato.privacy.loss import Epsilon
 
 ONE = Epsilon(1)
@@ -90,7 +90,7 @@ def test_a_corrupted_ledger(file, address):
 
 
 def test_a_locked_ledger(file, address, monkeypatch):
-    monkeypatch.setattr("sfumato.ledger.dbapi.PATIENCE", 0.05)
+    monkeypatch.setattr("sfumato.ledger.database.PATIENCE", 0.05)
     with opened(address) as ledger, closing(sqlite3.connect(file, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(LedgerError, match="is locked by another program"):
@@ -127,7 +127,7 @@ def test_an_address_that_is_none(url):
 
 @pytest.mark.parametrize("url", ADDRESSES)
 def test_an_address_is_read_as_other_programs_read_it(url):
-    found, other = dbapi.Address.parse(url), make_url(url)
+    found, other = database.Address.parse(url), make_url(url)
     port = None if found.port is None else int(found.port)
     assert found.backend == other.get_backend_name()
     assert (found.user, found.password, found.host, port, found.database) == (
@@ -225,12 +225,12 @@ def test_a_connection_that_is_cut_charges_nothing_and_is_replaced(postgres, monk
 
 
 def test_a_connection_closed_as_it_is_lent_fails_in_a_sentence_and_keeps_no_place(postgres, monkeypatch):
-    monkeypatch.setattr(dbapi, "PATIENCE", 1)
+    monkeypatch.setattr(database, "PATIENCE", 1)
     with opened(postgres) as ledger:
-        for _ in range(connections.KEPT + connections.MORE + 1):
+        for _ in range(store.KEPT + store.MORE + 1):
             ledger.remaining()
             with monkeypatch.context() as closing_it:
-                closing_it.setattr(dbapi.Postgresql, "answers", lambda _, connection: connection.close() or True)
+                closing_it.setattr(database.Postgresql, "answers", lambda _, connection: connection.close() or True)
                 with pytest.raises(LedgerError, match="lost its connection"):
                     ledger.remaining()
         assert ask(ledger).charged
@@ -238,8 +238,8 @@ def test_a_connection_closed_as_it_is_lent_fails_in_a_sentence_and_keeps_no_plac
 
 def test_a_process_that_vanishes_in_a_transaction_does_not_keep_the_others_waiting(postgres, monkeypatch):
     """Its connection stays open, silent, and holds the dataset's row: the database ends it."""
-    monkeypatch.setattr(dbapi, "SILENCE", 1)
-    monkeypatch.setattr(dbapi, "PATIENCE", 5)
+    monkeypatch.setattr(database, "SILENCE", 1)
+    monkeypatch.setattr(database, "PATIENCE", 5)
     with opened(postgres) as ledger, closing(store.Store(postgres)) as vanished:
 
         def vanish():

@@ -15,9 +15,8 @@ from tests.ledger.asking import answered, ask, behind_its_back, spent_epsilon, u
 
 from sfumato.errors import BudgetError, InputError, LedgerError, MissingLedgerError, MovedLedgerError
 from sfumato.ledger import open_ledger
-from sfumato.ledger.connections import KEPT, connections
 from sfumato.ledger.entry import entry_hash
-from sfumato.ledger.store import Store, left_in_log
+from sfumato.ledger.store import KEPT, Store, connections, left_in_log
 from sfumato.ledger.verification import back_up, restore
 from sfumato.privacy.loss import Charge, Epsilon
 

@@ -15,9 +15,8 @@ from tests.processes import processes
 
 from sfumato.errors import BudgetError
 from sfumato.ledger import Ledger, open_ledger
-from sfumato.ledger.connections import connections
-from sfumato.ledger.dbapi import Sqlite
-from sfumato.ledger.store import Store
+from sfumato.ledger.database import Sqlite
+from sfumato.ledger.store import Store, connections
 from sfumato.privacy.loss import Epsilon
 
 WRITERS = 16

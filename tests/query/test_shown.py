@@ -17,7 +17,7 @@ from pyarrow import parquet
 from sfumato import query
 from sfumato.errors import MissingLedgerError
 from sfumato.ledger import DeferredLedger
-from sfumato.ledger.data_versions import UNDECLARED
+from sfumato.ledger.ledger import UNDECLARED
 from sfumato.privacy.loss import Epsilon
 from sfumato.query import answer as answer_formats
 from sfumato.query.answer import STATEMENT, arrow_pieces, json_pieces, parquet_pieces

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from tests.server.serving import DOMAIN, PATIENCE, Server
 
-from sfumato.ledger import dbapi, store
+from sfumato.ledger import database, store
 from sfumato_server.registry import Scope
 
 ASKERS = 8
@@ -61,7 +61,7 @@ def server(people, postgres, marked):
 
 def test_questions_under_way_when_the_server_ends_are_answered(server, postgres, marked, monkeypatch):
     """One waits for a lock, others behind it, and the server is told to end before any is charged."""
-    monkeypatch.setattr(dbapi, "SILENCE", 600)  # of who holds the lock
+    monkeypatch.setattr(database, "SILENCE", 600)  # of who holds the lock
     key = server.key("ana", Scope.ANALYST)
 
     def ask(number):

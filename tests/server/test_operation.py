@@ -20,8 +20,8 @@ from tests.ledger.asking import behind_its_back, unfreeze
 from tests.server.serving import DOMAIN, Server
 
 from sfumato.errors import LedgerError
-from sfumato.ledger.connections import KEPT, MORE
-from sfumato.ledger.dbapi import DatabaseError, Shortage, Sqlite, shortage, spoken_plainly
+from sfumato.ledger.database import DatabaseError, Shortage, Sqlite, shortage, spoken_plainly
+from sfumato.ledger.store import KEPT, MORE
 from sfumato_server.application import create
 from sfumato_server.registry import Scope
 from sfumato_server.service import Service
@@ -138,7 +138,7 @@ def test_a_ledger_that_was_set_back_is_named_everywhere(url, people, caplog):
 
 
 def test_a_worker_without_a_free_connection_is_named(worker, monkeypatch):
-    monkeypatch.setattr("sfumato.ledger.dbapi.PATIENCE", 0.1)
+    monkeypatch.setattr("sfumato.ledger.database.PATIENCE", 0.1)
     with ExitStack() as busy:
         for _ in range(KEPT + MORE):
             busy.enter_context(worker._store._connections.lent())  # noqa: SLF001

@@ -20,8 +20,7 @@ from sfumato.app.api.releases import SynthesisFields
 from sfumato.domain import Unit
 from sfumato.errors import LedgerError, LimitError
 from sfumato.ledger import open_ledger
-from sfumato.ledger.connections import Connections
-from sfumato.ledger.store import Store
+from sfumato.ledger.store import Connections, Store
 from sfumato.privacy.loss import Epsilon
 from sfumato_server import release_jobs, service
 from sfumato_server.problems import RefusalError

@@ -19,7 +19,7 @@ from sfumato.evaluate.population_split import independent
 from sfumato.evaluate.released import Released, Rows, open_rows
 from sfumato.evaluate.utility.marginal_scores import marginal_score
 from sfumato.ledger import open_ledger
-from sfumato.ledger.dbapi import file_address
+from sfumato.ledger.database import file_address
 from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import Epsilon, EpsilonDelta
 from sfumato.report.page import Page, Plot, Row, ShownTable

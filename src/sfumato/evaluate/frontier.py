@@ -399,8 +399,8 @@ def _on_disk(rows: Rows, folder: Path) -> Vault:
     """A vault over the same codes with a journal that is thrown away; k-anonymity charges nothing."""
     from sfumato.engine.open import open_table
     from sfumato.ledger import open_ledger
-    from sfumato.ledger.data_versions import UNDECLARED
-    from sfumato.ledger.dbapi import file_address
+    from sfumato.ledger.database import file_address
+    from sfumato.ledger.ledger import UNDECLARED
     from sfumato.synthesize.product import to_arrow
     from sfumato.vault.vault import Vault
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sfumato.errors import LedgerError
-from sfumato.ledger.dbapi import DatabaseError, Driver
+from sfumato.ledger.database import DatabaseError, Driver
 from sfumato.ledger.store import Store
 
 _DIGITS = 15  # hexadecimal, of an entry's hash: 60 bits, as files and PostgreSQL count up to 2^63
@@ -70,7 +70,7 @@ class SessionLocks:
         self._session: Driver | None = None
 
     def take(self, number: int) -> bool:
-        """See :class:`Locks`; what the database fails by comes as :class:`~sfumato.ledger.dbapi.DatabaseError`."""
+        """See :class:`Locks`; what the database fails by comes as :class:`~sfumato.ledger.database.DatabaseError`."""
         try:
             return self._asked("SELECT pg_try_advisory_lock(:number)", number)
         except DatabaseError:

@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any
 
 from sfumato.errors import BrokenLedgerError, InputError, LedgerError
-from sfumato.ledger.dbapi import Driver
+from sfumato.ledger.database import Driver
 from sfumato.ledger.entry import digest
 from sfumato.ledger.schema import AUDIT_GENESIS
 from sfumato.ledger.store import Store

@@ -92,6 +92,11 @@ def journalled_version(secret: str, content: str) -> str:
     return hmac.digest(bytes.fromhex(secret), content.encode(), "sha256").hex()
 
 
+def sealed(number: int, digest: str) -> str:
+    """Return a digest for the journal: equal contents of two versions have different ones."""
+    return hashlib.sha256(f"{number} {digest}".encode()).hexdigest()
+
+
 class Kind(StrEnum):
     """What an entry records."""
 

@@ -1,18 +1,27 @@
-"""Reading a ledger without locking it: accounts, entries a page at a time, and stored answers."""
+"""Reading a ledger without locking it: accounts, entries a page at a time, stored answers and their chain of hashes.
+
+Entries and answers of a dataset are one chain, in the order in which they were written.  Each holds the hash of the
+entry or answer before it, and the dataset's row holds the hash of the last one.  An answer may be stored after later
+entries.  Its row holds the number of entries at that time, and its ``place`` counts the answers.  So the order follows
+from the rows.
+
+The column ``found`` of an answer is null.  A ledger from before the chain has a time there: its answers were bound to
+the chain at that time, so nobody can tell whether they had been changed before.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from sfumato.domain import Unit
-from sfumato.errors import LedgerError
+from sfumato.errors import BrokenLedgerError, LedgerError, MovedLedgerError, UnitError
 from sfumato.ledger.account import Account, charge_from, kept, loss_from, unit_from
-from sfumato.ledger.answer_chain import FOLLOWERS, LINK, unchanged
-from sfumato.ledger.dbapi import Driver
-from sfumato.ledger.entry import Entry, Event, Kind, Question, StoredAnswer
+from sfumato.ledger.database import Driver
+from sfumato.ledger.entry import Entry, Event, Kind, Question, StoredAnswer, answer_hash
+from sfumato.ledger.store import Store
 from sfumato.privacy.loss import NOTHING, Charge
 from sfumato.strict_documents import canonical
 
@@ -210,3 +219,219 @@ def analyst_rows(driver: Driver, name: str) -> Sequence[StoredRow]:
 def dataset_row(driver: Driver, name: str) -> StoredRow | None:
     """The account of a dataset as it is stored."""
     return driver.record("SELECT * FROM ledger_dataset WHERE name = :name", {"name": name})
+
+
+UNBOUND = "SELECT 1 FROM ledger_answer WHERE dataset = :dataset AND place < 1 LIMIT 1"
+ANSWERS_PAGE = 200  # answers that are read at a time, with their bodies
+LINK = """answer.number, answer.place, answer.entries, answer.time, answer.found, answer.previous, answer.hash,
+    answer.body, following.entries, following.previous, succeeding.previous"""
+FOLLOWERS = """
+    LEFT JOIN ledger_answer AS following
+    ON following.dataset = answer.dataset AND following.place = answer.place + 1
+    LEFT JOIN ledger_entry AS succeeding
+    ON succeeding.dataset = answer.dataset AND succeeding.number = answer.entries + 1"""
+
+
+def unchanged(link: tuple[Any, ...], head: str) -> bytes:
+    """The body of an answer that is to be handed out, unless the chain does not go through it.
+
+    Args:
+        link: its row and what is bound to it: the columns of :data:`LINK`.
+        head: of the dataset.
+
+    Raises:
+        BrokenLedgerError: it, or what follows it, was changed.
+    """
+    number, place, entries, time, found, previous, hash_, body, next_entries, next_previous, entry_previous = link
+    bound = next_previous if next_entries == entries else head if entry_previous is None else entry_previous
+    if hash_ != bound or hash_ != _hash((previous, place, number, time, found, body)):
+        raise BrokenLedgerError(
+            f"the stored answer to entry {number} does not fit the ledger's chain of hashes any more: it, or what was "
+            "written after it, was changed by other hands; it is not handed out and nothing was charged; run 'sfumato "
+            "ledger verify', and restore the ledger from a copy",
+            culprit=number,
+        )
+    assert isinstance(body, bytes)
+    return body
+
+
+def refuse_lost(driver: Driver, name: str, number: int, head: str) -> None:
+    """Refuse to take a release for unanswered where something is missing that was written since it was charged.
+
+    Raises:
+        BrokenLedgerError: the chain does not go on from its entry to the head.
+    """
+    query = """
+    SELECT number, previous, hash FROM ledger_entry WHERE dataset = :dataset AND number >= :number ORDER BY number"""
+    (_, _, reached), *entries = driver.rows(query, {"dataset": name, "number": number})
+    answers = list(_places_since(driver, name, number))  # the next one stands last
+    for at, (_, previous, hash_) in enumerate([*entries, (None, head, head)], start=number):
+        while answers and answers[-1][0] == at:
+            _, bound, made = answers.pop()
+            reached = made if bound == reached else None
+        reached = hash_ if previous == reached else None
+    if answers or reached != head:
+        raise BrokenLedgerError(
+            f"something is missing from the ledger that was written after entry {number}, perhaps its answer, so that "
+            "it is not computed once more, and nothing was charged; run 'sfumato ledger verify', and restore the "
+            "ledger from a copy",
+            culprit=number,
+        )
+
+
+def _places_since(driver: Driver, name: str, number: int) -> Iterator[tuple[int, str, str]]:
+    """Of each answer stored since an entry, the last first: how many entries there were then, and its two hashes."""
+    query = """
+    SELECT place, entries, previous, hash FROM ledger_answer WHERE dataset = :dataset AND place < :place
+    ORDER BY place DESC LIMIT :most"""
+    place = 1 << 62
+    while page := driver.rows(query, {"dataset": name, "place": place, "most": ANSWERS_PAGE}):
+        for _, entries, previous, hash_ in page:
+            if entries < number:
+                return
+            yield entries, previous, hash_
+        place = page[-1][0]
+
+
+def answers_after(driver: Driver, name: str, place: int) -> Iterator[dict[str, Any]]:
+    """The rows of answers behind a place of the chain, in their order, page by page."""
+    query = """
+    SELECT * FROM ledger_answer WHERE dataset = :dataset AND place > :place ORDER BY place LIMIT :most"""
+    while page := driver.records(query, {"dataset": name, "place": place, "most": ANSWERS_PAGE}):
+        yield from page
+        place = page[-1]["place"]
+
+
+def follows(row: dict[str, Any], place: int, previous: str) -> bool:
+    """Whether an answer is the one of a place, and bound to what comes before it there."""
+    number, time, found, body = row["number"], row["time"], row["found"], row["body"]
+    bound = (row["place"], row["previous"]) == (place, previous)
+    return bound and row["hash"] == _hash((previous, place, number, time, found, body))
+
+
+def _hash(told: tuple[Any, ...]) -> str | None:
+    """The hash that a stored answer has to have; None where somebody else wrote its row."""
+    previous, place, number, time, found, body = told
+    spelled = isinstance(previous, str) and isinstance(time, str) and isinstance(body, bytes)
+    return answer_hash(previous, place, number, time, found=found, body=body) if spelled else None
+
+
+_FIND_HASH = """
+    SELECT hash FROM ledger_entry WHERE dataset = :dataset AND number = :entries
+    UNION ALL SELECT hash FROM ledger_answer WHERE dataset = :dataset AND place = :answers"""
+
+
+@dataclass(frozen=True)
+class JournalEnd:
+    """The end of a journal at one time.
+
+    Attributes:
+        entries: how many there are.
+        answers: how many are stored.
+        head: the hash of what was written last.
+    """
+
+    entries: int
+    answers: int
+    head: str
+
+
+class LastWritten:
+    """The last position in a dataset's journal that a program saw.
+
+    Args:
+        store: which holds the journal.
+        dataset: its name.
+    """
+
+    def __init__(self, store: Store, dataset: str) -> None:
+        self._store = store
+        self._dataset = dataset
+        self._founded: str | None = None
+        self.position: JournalEnd | None = None
+
+    @property
+    def secret(self) -> str:
+        """The dataset's secret from its creation, which never changes, so that two threads may read it."""
+        if self._founded is None:
+            with self._store.reading() as driver:
+                self._founded = secret(driver, self._dataset)
+        return self._founded
+
+    def look(self) -> None:
+        """Check that the journal still contains the last position, and remember its current one.
+
+        Raises:
+            MovedLedgerError: it does not.
+        """
+        before = self.position  # before the reading begins, so that what is read is not older
+        _ = self.secret
+        with self._store.reading() as driver:
+            row = dataset_row(driver, self._dataset) or {"secret": "", "entries": 0, "answers": 0, "head": ""}
+            now = JournalEnd(row["entries"], row["answers"], row["head"])
+            self.refuse_set_back(driver, row["secret"], now, before=before)
+        if self.position is before:
+            self.position = now
+
+    def refuse_set_back(self, driver: Driver, founded: str, now: JournalEnd, *, before: JournalEnd | None) -> None:
+        """Refuse a journal that does not contain a position that was seen before.
+
+        Args:
+            driver: which reads it.
+            founded: the secret of its dataset.
+            now: where it ends.
+            before: the position; None if none was seen.
+
+        Raises:
+            MovedLedgerError: it does not, or its dataset was founded anew.
+        """
+        if founded == self.secret and (before is None or self._goes_through(driver, now, before)):
+            return
+        raise MovedLedgerError(
+            f"the ledger {self._store.place} no longer holds what was released of {self._dataset!r} while it was open: "
+            "it was founded anew, or an old copy was restored; bring the database back, or start again knowingly",
+            culprit=self._dataset,
+        )
+
+    def _goes_through(self, driver: Driver, now: JournalEnd, before: JournalEnd) -> bool:
+        if now.entries < before.entries or now.answers < before.answers:
+            return False
+        if (now.entries, now.answers) == (before.entries, before.answers):
+            return now.head == before.head
+        if before.entries == 0:
+            return True
+        values = {"dataset": self._dataset, "entries": before.entries, "answers": before.answers}
+        return any(found == before.head for (found,) in driver.rows(_FIND_HASH, values))
+
+
+class ToldOwners:
+    """What the entries of one journal say, each of which is read once."""
+
+    def __init__(self) -> None:
+        self._last = 0
+        self._told: set[tuple[str, str]] = set()
+
+    def read(self, driver: Driver, dataset: str) -> list[dict[str, str]]:
+        """What is said of each table, with what was entered since; the dataset's row is locked."""
+        last, told = told_owners(driver, dataset, after=self._last)
+        self._told |= {said for owners in told for said in owners.items()}
+        self._last = last
+        return [{name: owner} for name, owner in sorted(self._told)]
+
+
+def refuse_other_owners(own: Mapping[str, str], told: Iterable[Mapping[str, str]]) -> None:
+    """Refuse where it was told of a table that its rows are somebody else's than they are now.
+
+    Raises:
+        UnitError: so it is.
+    """
+    now = {name.casefold(): owner for name, owner in own.items()}
+    for owners in told:
+        for name, owner in owners.items():
+            here = now.get(name.casefold(), owner)
+            if here != owner:
+                raise UnitError(
+                    f"this ledger holds releases for which the rows of {name} are {owner}, and in this schema they "
+                    f"are {here}: their losses do not add up; describe the table as before, or use another ledger",
+                    culprit=name,
+                )

@@ -13,10 +13,9 @@ from sfumato.errors import InputError, LedgerError, LimitError, MissingLedgerErr
 from sfumato.ledger import journal
 from sfumato.ledger.account import Account, limit_units, loss_from, loss_text, refuse_unit, unit_from, unit_text
 from sfumato.ledger.audit_log import Actor
-from sfumato.ledger.data_versions import UNDECLARED, NamedContent
-from sfumato.ledger.dbapi import Driver
+from sfumato.ledger.database import Driver
 from sfumato.ledger.entry import Event, StoredAnswer, genesis
-from sfumato.ledger.ledger import Ledger, refuse_name
+from sfumato.ledger.ledger import UNDECLARED, Ledger, NamedContent, refuse_name
 from sfumato.ledger.reservation import Admission, Reservation, afford, refuse_never
 from sfumato.ledger.store import Store
 from sfumato.ledger.transaction import now, spent_columns

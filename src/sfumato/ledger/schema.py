@@ -9,7 +9,7 @@ There is one revision of the tables.  A ledger with any other revision is refuse
 
 from __future__ import annotations
 
-from sfumato.ledger.dbapi import Driver
+from sfumato.ledger.database import Driver
 from sfumato.ledger.entry import digest
 
 REVISION = "0008"

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 from sfumato.errors import InputError, LedgerError, MissingLedgerError, MovedLedgerError, NoLedgerError
-from sfumato.ledger.connections import connections, identity
-from sfumato.ledger.dbapi import PATIENCE, Address, DatabaseError, Driver, spoken_plainly
+from sfumato.ledger import database
+from sfumato.ledger.database import (
+    PATIENCE,
+    Address,
+    Database,
+    DatabaseError,
+    Driver,
+    NoneLeftError,
+    Postgresql,
+    Sqlite,
+    spoken_plainly,
+)
 from sfumato.ledger.schema import REVISION, VERSION_TABLE, create_tables
 
 _PAUSE = 0.01  # seconds between attempts at what SQLite does not wait for
@@ -113,7 +126,7 @@ class Store:
            dies before leaves a ledger without datasets, which is begun by ``create`` and by nothing else.
 
         Readers of SQLite wait wherever another process changes the mode of the log, recovers it, or removes it as the
-        last to leave; only after :data:`~sfumato.ledger.dbapi.PATIENCE` does one answer that the ledger is locked.
+        last to leave; only after :data:`~sfumato.ledger.database.PATIENCE` does one answer that the ledger is locked.
 
         Raises:
             LedgerError: there is no ledger and none is to be created, the database holds something else,
@@ -280,3 +293,163 @@ def _file(address: Address) -> Path:
     """The file of a ledger, a link followed to where it leads."""
     path = address.database or ""
     return Path(unquote(path.removeprefix("file:").partition("?")[0]) if "uri" in dict(address.query) else path)
+
+
+KEPT, MORE = 4, 4  # connections of a process that stay open, and that are opened besides when all are in use
+
+Identity = tuple[int, int]  # device and inode
+
+
+class Connections:
+    """The connections of this process to one address, in use by ``users`` stores.
+
+    Attributes:
+        database: which opens them.
+        identity: of the SQLite file that they are to; None where it is not known yet, and for PostgreSQL.
+    """
+
+    def __init__(self, address: Address, file: Path | None) -> None:
+        self.file = file
+        self.identity: Identity | None = None
+        self.users = 0
+        read_only = dict(address.query).get("mode") == "ro"
+        self.database: Database = Postgresql(address) if file is None else Sqlite(file, read_only=read_only)
+        self.forget()
+
+    def forget(self) -> None:
+        """In a child process: leave the parent's connections to the parent."""
+        self._returned = threading.Condition()
+        self._idle: list[Any] = []
+        self._lent = 0
+
+    @property
+    def idle(self) -> Sequence[Any]:
+        """Those that are open and in nobody's use."""
+        return self._idle
+
+    @contextmanager
+    def transaction(self, *, writing: bool) -> Iterator[Driver]:
+        """A transaction that is durable when the block ends, and leaves no trace if it raises."""
+        with self.lent() as driver:
+            driver.begin(writing=writing)
+            yield driver
+            driver.commit()
+
+    @contextmanager
+    def lent(self) -> Iterator[Driver]:
+        """A connection for a block, outside of any transaction; what was not committed is undone at its end."""
+        connection = self._lend()
+        try:
+            driver = Driver(self.database, connection)
+        except BaseException:
+            self._close(connection)
+            self._less()
+            raise
+        try:
+            yield driver
+        finally:
+            self._take_back(driver)
+
+    @contextmanager
+    def fresh(self) -> Iterator[Driver]:
+        """A connection that nobody used before, or will use afterwards."""
+        with closing(self.opened()) as driver:
+            yield driver
+
+    def opened(self) -> Driver:
+        """The same, for whoever closes it."""
+        return Driver(self.database, self._opened())
+
+    def give_back(self) -> None:
+        """Say that one store less uses them."""
+        with _LOCK:
+            self.users -= 1
+            if self.users > 0:
+                return
+            for key, found in list(_SHARED.items()):
+                if found is self:
+                    del _SHARED[key]
+        with self._returned:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            self._close(connection)
+
+    def _lend(self) -> Any:  # noqa: ANN401
+        with self._returned:
+            if not self._returned.wait_for(lambda: self._idle or self._lent < KEPT + MORE, database.PATIENCE):
+                raise NoneLeftError
+            self._lent += 1
+            connection = self._idle.pop() if self._idle else None
+        try:
+            if connection is not None and not self.database.answers(connection):
+                self._close(connection)
+                connection = None
+            return self._opened() if connection is None else connection
+        except BaseException:
+            self._less()
+            raise
+
+    def _take_back(self, driver: Driver) -> None:
+        try:
+            usable = driver.undone()
+            with self._returned:
+                if usable and len(self._idle) < KEPT:
+                    self._idle.append(driver.connection)
+                    return
+            self._close(driver.connection)
+        finally:
+            self._less()
+
+    def _less(self) -> None:
+        with self._returned:
+            self._lent -= 1
+            self._returned.notify()
+
+    def _opened(self) -> Any:  # noqa: ANN401
+        try:
+            return self.database.connect()
+        except self.database.driver.Error as error:
+            raise DatabaseError(error, lost=False, refused=False) from error
+
+    def _close(self, connection: Any) -> None:  # noqa: ANN401
+        with suppress(self.database.driver.Error):
+            connection.close()
+
+
+_SHARED: dict[tuple[object, ...], Connections] = {}
+_OF_PARENTS: list[Any] = []  # kept: a child that forgot one would close its parent's connection
+_LOCK = threading.Lock()
+
+
+def connections(address: Address, file: Path | None) -> Connections:
+    """The connections of this process to an address; who takes them gives them back."""
+    key = (address,) if file is None else (file, address.query)
+    with _LOCK:
+        found = _SHARED.get(key)
+        if found is None or (found.identity is not None and identity(found.file) != found.identity):
+            found = _SHARED[key] = Connections(address, file)
+        found.users += 1
+        return found
+
+
+def identity(file: Path | None) -> Identity | None:
+    """Device and inode of a file; None where there is none."""
+    if file is None:
+        return None
+    try:
+        found = os.stat(file)  # noqa: PTH116  (a method less, and every transaction asks twice)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _forget() -> None:
+    global _LOCK  # noqa: PLW0603  (another thread of the parent may hold it)
+    _LOCK = threading.Lock()
+    for found in _SHARED.values():
+        _OF_PARENTS.extend(found.idle)
+        found.forget()
+    _SHARED.clear()
+
+
+os.register_at_fork(after_in_child=_forget)

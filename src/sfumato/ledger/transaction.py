@@ -28,12 +28,10 @@ from sfumato.ledger.account import (
     unit_from,
     unit_text,
 )
-from sfumato.ledger.answer_chain import FOLLOWERS, LINK, refuse_lost, unchanged
 from sfumato.ledger.audit_log import ActionKind, Actor, Change, record
-from sfumato.ledger.dbapi import Driver, changed
+from sfumato.ledger.database import Driver, changed
 from sfumato.ledger.entry import DataVersion, Event, Kind, answer_hash, entry_hash
-from sfumato.ledger.last_written import JournalEnd
-from sfumato.ledger.owners import ToldOwners, refuse_other_owners
+from sfumato.ledger.journal import FOLLOWERS, LINK, JournalEnd, ToldOwners, refuse_lost, refuse_other_owners, unchanged
 from sfumato.privacy.loss import NOTHING, Charge, Loss
 from sfumato.strict_documents import JSON
 

@@ -20,18 +20,19 @@ from pathlib import Path
 from sfumato.domain import Unit
 from sfumato.errors import BrokenLedgerError, InputError, LedgerError, SfumatoError
 from sfumato.ledger.account import charge_from, charge_text, counted, limit_units, loss_from, spent_units, unit_from
-from sfumato.ledger.answer_chain import UNBOUND, answers_after, follows
 from sfumato.ledger.audit_log import action_hashes, verify_actions
-from sfumato.ledger.data_versions import sealed
-from sfumato.ledger.dbapi import Driver, file_address
-from sfumato.ledger.entry import DataVersion, Entry, Event, Kind, entry_hash, genesis
+from sfumato.ledger.database import Driver, file_address
+from sfumato.ledger.entry import DataVersion, Entry, Event, Kind, entry_hash, genesis, sealed
 from sfumato.ledger.journal import (
+    UNBOUND,
     StoredRow,
     account_of,
     analyst_rows,
+    answers_after,
     dataset_row,
     datasets,
     entry_from,
+    follows,
     spent_of,
     stored,
 )

@@ -16,8 +16,8 @@ from sfumato.engine.port import Encoded
 from sfumato.engine.views.joined import JoinedTables, open_tables_with_content
 from sfumato.errors import LedgerError, QueryError
 from sfumato.ledger import Account
-from sfumato.ledger.data_versions import UNDECLARED
-from sfumato.ledger.owners import refuse_other_owners
+from sfumato.ledger.journal import refuse_other_owners
+from sfumato.ledger.ledger import UNDECLARED
 from sfumato.privacy.loss import Loss
 from sfumato.vault.vault import Journal, Vault
 from sfumato.vault.vault_opening import DATASET, beside, declared
@@ -112,7 +112,7 @@ class SchemaVault:
         """Refuse where earlier releases say of a table that its rows are somebody else's than this schema does.
 
         Entries that were looked at are not read again.  What others release meanwhile is looked at once more in the
-        transaction that charges: see :mod:`sfumato.ledger.owners`.
+        transaction that charges: see :mod:`sfumato.ledger.journal`.
 
         Raises:
             UnitError: so it is.

@@ -10,7 +10,7 @@ from sfumato.domain import Domain, load
 from sfumato.engine.open import open_table
 from sfumato.engine.port import Content
 from sfumato.errors import LedgerError
-from sfumato.ledger.dbapi import file_address
+from sfumato.ledger.database import file_address
 from sfumato.privacy.loss import Loss
 from sfumato.vault.vault import Vault
 

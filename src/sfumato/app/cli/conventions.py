@@ -256,7 +256,7 @@ def remark_log(url: str) -> None:
 
 def database(ledger: str) -> str:
     """The database URL of a ledger named by a file or by a URL."""
-    from sfumato.ledger.dbapi import file_address
+    from sfumato.ledger.database import file_address
 
     return ledger if "://" in ledger else file_address(Path(ledger))
 
@@ -351,7 +351,7 @@ def refuse_clashes(outputs: Sequence[Path | None], *, inputs: Sequence[str | Pat
 
 def _file(place: str | Path) -> Path:
     from sfumato.engine.open import file_path
-    from sfumato.ledger.dbapi import Address
+    from sfumato.ledger.database import Address
 
     address = Address.parse(str(place)) if str(place).startswith("sqlite:") else None
     named = file_path(str(place)) or str(place) if address is None else address.database or ""
