@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sfumato.privacy.gaussian import DiscreteGaussian
     from sfumato.privacy.laplace import DiscreteLaplace
     from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Loss, Rho
+    from sfumato.privacy.noise_kinds import least_variance
     from sfumato.privacy.selection import Exponential, PermuteAndFlip
     from sfumato.privacy.threshold import StabilityThreshold
 
@@ -29,6 +30,7 @@ __all__ = [
     "PermuteAndFlip",
     "Rho",
     "StabilityThreshold",
+    "least_variance",
 ]
 
 _HOMES = {
@@ -42,6 +44,7 @@ _HOMES = {
     "PermuteAndFlip": "selection",
     "Rho": "loss",
     "StabilityThreshold": "threshold",
+    "least_variance": "noise_kinds",
 }
 
 
