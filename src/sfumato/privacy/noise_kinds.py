@@ -10,8 +10,9 @@ from sfumato.privacy.gaussian import DiscreteGaussian
 from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.privacy.noise import Noise
+from sfumato.privacy.staircase import Staircase
 
-NOISES: Final[tuple[type[Noise], ...]] = (DiscreteLaplace, DiscreteGaussian)
+NOISES: Final[tuple[type[Noise], ...]] = (DiscreteLaplace, DiscreteGaussian, Staircase)
 
 NOISE_OF: Final[Mapping[type, type[Noise]]] = {Epsilon: DiscreteLaplace, Rho: DiscreteGaussian}
 """The noise that a release adds at a loss that is divided into parts."""
