@@ -28,7 +28,7 @@ SELECTIVITIES = (0.0, 0.001, 0.01, 0.1, 1.0)
 _CURVE = 200  # points kept of a curve
 _CONFIDENCE = 0.05
 Errors: TypeAlias = tuple[float | None, float | None, float | None, int]
-"""Lower decile, median and upper decile of the errors of queries (None where there is none), and their number."""
+"""Lower decile, median and upper decile of the errors of queries (None if there is none), and their number."""
 
 
 @dataclass(frozen=True)
@@ -95,12 +95,12 @@ class EvaluationResult:
         return distances[math.ceil(0.95 * len(distances)) - 1]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, from which ``from_json`` makes an equal result."""
+        """Return plain values, from which ``from_json`` makes an equal result."""
         return asdict(self)
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> EvaluationResult:
-        """The result that ``to_json`` described."""
+        """Return the result that ``to_json`` wrote."""
         fields = {key: _tuples(part) for key, part in value.items()}
         for key in ("columns", "real_columns", "samples"):
             fields[key] = {name: _tuples(part) for name, part in value[key].items()}
@@ -170,7 +170,7 @@ def judge(
 
 
 def _standard_errors(scored: Scorecard) -> dict[str, float]:
-    """Of every figure that comes from a sample.  Attacks have intervals instead."""
+    """Return the standard errors of the figures that come from a sample; attacks have intervals instead."""
     errors = {"query error": scored.queries.standard_error}
     if scored.marginals[2].taken < scored.marginals[2].all:
         errors["U3"] = scored.marginals[2].error
@@ -184,7 +184,7 @@ def _standard_errors(scored: Scorecard) -> dict[str, float]:
 def _samples(
     scored: Scorecard, attacked: Attacks, release: MarginalSource, split: PopulationSplit
 ) -> dict[str, tuple[int, int]]:
-    """What was looked at, and how much there is: exact figures have all."""
+    """Return how much was looked at, and how much there is; the two are equal for exact figures."""
     three = scored.marginals[2]
     samples = {"three-way marginals": (three.taken, three.all)}
     if scored.learning is not None and isinstance(release, Released):
@@ -199,7 +199,7 @@ def _samples(
 
 
 def _epsilon(claim: Claim) -> float | None:
-    """The claimed epsilon, where the claim is one; rho has no single epsilon."""
+    """Return the claimed epsilon, where the claim is one; rho has no single epsilon."""
     stated = None if claim.loss is None else claim.loss.amounts.get("epsilon")
     return None if stated is None else float(stated)
 
@@ -213,7 +213,7 @@ def _proven(attacked: Attacks) -> float:
 
 
 def _grouped(errors: QueryErrors) -> tuple[Errors, ...]:
-    """Lower decile, median, upper decile of the errors, and their number, for each group of selectivities."""
+    """Return lower decile, median, upper decile of the errors, and their number, for each group of selectivities."""
     truth, error = np.array(errors.truth), np.array(errors.errors)
     groups = np.clip(np.searchsorted(SELECTIVITIES, truth, side="right") - 1, 0, len(SELECTIVITIES) - 2)
     groups_of_errors: list[Errors] = []
@@ -251,7 +251,7 @@ def _point_gap(
 
 
 def _class_sizes(release: Released) -> tuple[float, ...]:
-    """Classes are released rows that are equal in every column."""
+    """Return shares of released rows by the number of rows that equal them in every column."""
     counts = np.bincount(keys(release.codes, tuple(len(cells) for cells in release.cells)))
     groups = np.bincount(np.searchsorted((2, 5, 10, 50), counts, side="right"), weights=counts, minlength=5)
     return tuple((groups / len(release)).tolist())

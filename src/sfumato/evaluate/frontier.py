@@ -79,7 +79,7 @@ class Frontier:
 
 
 def baselines(split: PopulationSplit, *, seed: int) -> tuple[Candidate, ...]:
-    """The ends of both scales: the table itself, other people, and independent columns."""
+    """Return the ends of both scales: the table itself, other people, and independent columns."""
     return (
         Candidate(RAW, BASELINES, Claim(), Released.of),
         Candidate(CEILING, BASELINES, Claim(), lambda _: Released.of(split.others)),
@@ -146,7 +146,7 @@ def _watch_step(watch: Progress, step: str) -> None:
 
 
 def without_exact_shares(result: EvaluationResult) -> EvaluationResult:
-    """The result without shares of real people, for whoever may see scores but not the table.
+    """Return the result without shares of real people, for whoever may see scores but not the table.
 
     Distances from the table are rounded: with all their digits, a released share and its distance give the
     exact one away.
@@ -175,7 +175,7 @@ def judged_by_rows(unit: Unit) -> str:
 
 
 def result_json(result: EvaluationResult) -> dict[str, Any]:
-    """What the page shows of a result, as JSON values: no exact shares, and no numbers of people."""
+    """Return what the page shows of a result as JSON values: no exact shares, and no numbers of people."""
     public = without_exact_shares(result)
     attacks = [_attack_json(each) for each in public.attacks]
     return {
@@ -210,7 +210,7 @@ def _rounded_gap(gap: tuple[float, str, str]) -> tuple[float, str, str]:
 
 
 def _opened(cache: str | Path) -> Path:
-    """The folder, made if need be."""
+    """Return the folder, made if need be."""
     expect(cache, str | Path, "a cache is a folder")
     folder = Path(cache)
     try:
@@ -255,7 +255,7 @@ def _fingerprint(split: PopulationSplit) -> str:
 
 
 def selected(results: Sequence[EvaluationResult]) -> tuple[EvaluationResult, ...]:
-    """Of each family the most useful release, at most four: for pictures with a panel a release."""
+    """Return the most useful release of each kind, at most four, for pictures with one panel per release."""
     best: dict[str, EvaluationResult] = {}
     for result in results:
         if result.family == BASELINES:
@@ -269,12 +269,12 @@ def selected(results: Sequence[EvaluationResult]) -> tuple[EvaluationResult, ...
 
 
 def released(results: Sequence[EvaluationResult]) -> tuple[EvaluationResult, ...]:
-    """All but the baselines; the baselines where there is nothing else."""
+    """Return all but the baselines; the baselines where there is nothing else."""
     return tuple(result for result in results if result.family != BASELINES) or tuple(results)
 
 
 def baseline(results: Sequence[EvaluationResult], name: str) -> EvaluationResult | None:
-    """The baseline of that name, where it was judged."""
+    """Return the baseline of that name, where it was judged."""
     return next((result for result in results if result.family == BASELINES and result.name == name), None)
 
 
@@ -285,7 +285,7 @@ DELTA = "1e-9"
 
 
 def grid(quasi: Sequence[str]) -> tuple[Candidate, ...]:
-    """Candidates of all families.
+    """Return candidates of all families.
 
     Args:
         quasi: the quasi-identifiers that k-anonymity is about; it is also run on all columns.
@@ -338,7 +338,7 @@ def _local() -> Iterator[Candidate]:
 
 
 def aim(rows: Rows, *, loss: EpsilonDelta, ways: int = 2) -> Released:
-    """A synthetic table by AIM for all marginals of ``ways`` attributes."""
+    """Return a synthetic table by AIM for all marginals of ``ways`` attributes."""
     from sfumato.synthesize.methods.aim import aim as method
     from sfumato.synthesize.row_count import NoisyTotal
     from sfumato.workload.counting_queries import all_marginals
@@ -348,7 +348,7 @@ def aim(rows: Rows, *, loss: EpsilonDelta, ways: int = 2) -> Released:
 
 
 def mondrian(rows: Rows, *, k: int, quasi: tuple[str, ...] | None = None) -> Released:
-    """Rows recoded by Mondrian on ``quasi`` (all columns without), the others kept."""
+    """Return rows recoded by Mondrian on ``quasi`` (all columns without), the others kept."""
     from sfumato.anonymize import KAnonymity, Keep
     from sfumato.anonymize import mondrian as method
 
@@ -363,7 +363,7 @@ def mondrian(rows: Rows, *, k: int, quasi: tuple[str, ...] | None = None) -> Rel
 
 
 def answered_pairs(rows: Rows, *, loss: EpsilonDelta) -> AnsweredWorkload:
-    """Noisy counts of all two-way marginals, and nothing else."""
+    """Return noisy counts of all two-way marginals, and nothing else."""
     cliques = list(combinations(rows.domain.names, 2))
     measured = _in_memory(rows).mechanisms(loss).measure([Marginal(clique) for clique in cliques], loss)
     shapes = [rows.domain.project(clique).shape for clique in cliques]
@@ -396,7 +396,7 @@ def _in_memory(rows: Rows) -> SimulatedVault:
 
 
 def _on_disk(rows: Rows, folder: Path) -> Vault:
-    """A vault over the same codes with a journal that is thrown away; k-anonymity charges nothing."""
+    """Return a vault over the same codes with a journal that is thrown away; k-anonymity charges nothing."""
     from sfumato.engine.open import open_table
     from sfumato.ledger import open_ledger
     from sfumato.ledger.database import file_address

@@ -54,7 +54,7 @@ def wilson(share: Proportion, *, error: float) -> ConfidenceInterval:
 
 
 def newcombe(first: Proportion, second: Proportion, *, error: float) -> ConfidenceInterval:
-    """Interval of ``first - second`` for independent proportions (Newcombe 1998, method 10).
+    """Return the interval of ``first - second`` for independent proportions (Newcombe 1998, method 10).
 
     >>> interval = newcombe(Proportion(56, 70), Proportion(48, 80), error=0.05)
     >>> round(interval.low, 4), round(interval.high, 4)
@@ -82,7 +82,7 @@ ERROR = 0.05
 class Advantage:
     """Success of one attack on equally many members and controls, in the half that fitted nothing.
 
-    ``bound`` is the largest value the release's guarantee allows, None where it allows anything.
+    ``bound`` is the largest value the release's guarantee allows, None if it allows anything.
     """
 
     attack: str
@@ -101,7 +101,7 @@ class Advantage:
 def advantage(
     attack: str, knowledge: str, members: NDArray[np.bool_], controls: NDArray[np.bool_], *, error: float = ERROR
 ) -> Advantage:
-    """Newcombe's interval, two-sided with error probability ``error``, around the observed difference.
+    """Return Newcombe's interval, two-sided with error probability ``error``, around the observed difference.
 
     Raises:
         TableError: unequal numbers, or too few for an interval.
@@ -117,7 +117,7 @@ def advantage(
 
 
 def worst(results: tuple[Advantage, ...]) -> Advantage:
-    """The largest advantage, its interval corrected for having been chosen among them (Bonferroni)."""
+    """Return the largest advantage, its interval corrected for having been chosen among them (Bonferroni)."""
     largest = max(results, key=lambda result: result.value)
     interval = newcombe(largest.members, largest.controls, error=ERROR / len(results))
     return Advantage(

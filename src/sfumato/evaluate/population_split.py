@@ -72,7 +72,7 @@ def split_population(members: Rows, holdout: Rows, *, seed: int) -> PopulationSp
 
 
 def open_population_split(table: str, holdout: str | None, domain: Domain, *, seed: int) -> PopulationSplit:
-    """The people of an evaluation from files.
+    """Return the people of an evaluation from files.
 
     Args:
         table: the protected table.
@@ -92,7 +92,7 @@ def open_population_split(table: str, holdout: str | None, domain: Domain, *, se
 
 
 def divided_population(rows: Rows, holdout: Rows | None, *, seed: int) -> PopulationSplit:
-    """The people of an evaluation of rows, as :func:`open_population_split` says.
+    """Return the people of an evaluation of rows, as :func:`open_population_split` says.
 
     Raises:
         InputError: what is no table of people, or no seed.
@@ -107,7 +107,7 @@ def divided_population(rows: Rows, holdout: Rows | None, *, seed: int) -> Popula
 
 
 def _people(path: str, domain: Domain) -> Rows:
-    """Rows of one of several files, so that every refusal names the file."""
+    """Return rows of one of several files, so that every refusal names the file."""
     try:
         return open_rows(path, domain)
     except TableError as error:
@@ -134,7 +134,7 @@ def _refuse_overlap(members: Rows, holdout: Rows) -> None:
 
 
 def independent(rows: Rows, generator: np.random.Generator) -> Rows:
-    """The same columns, each shuffled on its own: the floor; the ceiling is other people's rows as they are."""
+    """Return the same columns, each shuffled on its own: the floor; the ceiling is other people's rows as they are."""
     shuffled = np.empty_like(rows.codes)
     for column in range(rows.codes.shape[1]):
         shuffled[:, column] = generator.permutation(rows.codes[:, column])

@@ -35,7 +35,7 @@ _PLAIN = re.compile(_NUMBER)
 
 
 def compatible(attribute: Attribute, text: str | None, labels: Mapping[str, Leaves]) -> Leaves | None:
-    """Codes that a cell of a release may stand for, or None where the text means nothing here.
+    """Return codes that a cell of a release may stand for, or None if the text means nothing here.
 
     Args:
         attribute: the column's attribute.
@@ -73,7 +73,7 @@ def compatible(attribute: Attribute, text: str | None, labels: Mapping[str, Leav
 
 
 def _run(own: tuple[str, ...], text: str) -> Leaves | None:
-    """Cells from one label to another, as our own recodings write them: ``first..last``."""
+    """Return cells from one label to another, as our own recodings write them: ``first..last``."""
     at = text.find("..")
     while at >= 0:
         first, last = text[:at], text[at + 2 :]
@@ -105,7 +105,7 @@ def _beside(own: tuple[str, ...], inside: str) -> Leaves | None:
 
 
 def _moment(attribute: Dated, text: str) -> Leaves | None:
-    """The cell of a date, or of what a clock showed, as synthetic files and tables of Arrow write it."""
+    """Return the cell of a date, or of what a clock showed, as synthetic files and tables of Arrow write it."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -150,7 +150,7 @@ def _point(attribute: Integer | Real, value: float) -> Leaves | None:
 
 
 def _between(attribute: Integer | Real, low: float, high: float, *, closed: tuple[bool, bool]) -> Leaves:
-    """Declared cells that share a point with the interval."""
+    """Return declared cells that share a point with the interval."""
     if low == math.inf or high == -math.inf:  # a number beyond all floats is in no cell
         return frozenset()
     firsts, lasts = _ends(attribute)
@@ -182,7 +182,7 @@ Hierarchies = Mapping[str, Mapping[str, Leaves]]
 
 
 def read_release(path: str | Path, domain: Domain, *, hierarchies: Hierarchies | None = None) -> Released:
-    """Released rows of a CSV or Parquet file; columns outside the domain are ignored.
+    """Return released rows of a CSV or Parquet file; columns outside the domain are ignored.
 
     Args:
         path: the file; its columns carry the names of the domain's attributes.
@@ -207,7 +207,7 @@ class Oddities:
 
 
 def oddities(path: str | Path, domain: Domain, release: Released) -> Oddities:
-    """What reading a file left unsaid.
+    """Return the columns that a reader ignored, and the cells that it read as unknown.
 
     Args:
         path: the file, once more.
@@ -233,7 +233,7 @@ def oddities(path: str | Path, domain: Domain, release: Released) -> Oddities:
 
 
 def from_arrow(table: pa.Table, domain: Domain, *, hierarchies: Hierarchies | None = None) -> Released:
-    """Released rows of an Arrow table, as ``read_release``."""
+    """Return released rows of an Arrow table, as ``read_release``."""
     lacking = [name for name in domain.names if name not in table.column_names]
     if lacking:
         raise TableError(f"the release lacks the columns {', '.join(lacking)} of the domain", culprit=tuple(lacking))
@@ -260,7 +260,7 @@ def from_arrow(table: pa.Table, domain: Domain, *, hierarchies: Hierarchies | No
 
 
 def read_hierarchy(path: str | Path, attribute: Attribute) -> dict[str, Leaves]:
-    """Leaves under every label of a generalisation hierarchy: a CSV, one row a leaf, one column a level.
+    """Return leaves under every label of a generalisation hierarchy: a CSV, one row a leaf, one column a level.
 
     Rows whose leaf is no declared value are left out: hierarchies often cover more than a domain declares.
 
@@ -304,7 +304,7 @@ def _refuse_wrong_labels(hierarchies: object, domain: Domain) -> None:
 def _share_leaves(
     attribute: Attribute, leaves: list[Leaves], places: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:  # codes (rows,), sets (distinct cells, leaves)
-    """Number the distinct sets; where every cell is one leaf, the code is the leaf itself."""
+    """Number the distinct sets; if every cell is one leaf, the code is the leaf itself."""
     if all(len(leaf_set) == 1 for leaf_set in leaves):
         own = np.array([next(iter(leaf_set)) for leaf_set in leaves], dtype=np.intp)
         return own[places], np.eye(attribute.size, dtype=np.bool_)
@@ -316,7 +316,7 @@ def _share_leaves(
 
 
 def _distinct(column: pa.ChunkedArray) -> tuple[list[str | None], np.ndarray]:
-    """Distinct cells as text, and for each row the place of its cell among them."""
+    """Return distinct cells as text, and for each row the place of its cell among them."""
     import pyarrow.compute as pc
 
     if pa.types.is_nested(column.type):
@@ -382,14 +382,14 @@ class Submitted:
     oddities: Oddities
 
     def made(self, _: Rows) -> Released:
-        """The release, which was made before: for a frontier, which makes its other candidates."""
+        """Return the release, which was made before: for a frontier, which makes its other candidates."""
         return self.release
 
 
 def submissions(
     releases: Sequence[Path], claims: Sequence[str], hierarchies: Sequence[str], domain: Domain
 ) -> tuple[Submitted, ...]:
-    """Released files with their guarantees, one claim a file in the same order.
+    """Return released files with their guarantees, one claim a file in the same order.
 
     Args:
         releases: CSV or Parquet files.

@@ -116,7 +116,7 @@ class Rows:
         return len(self.codes)
 
     def take(self, chosen: NDArray[np.intp]) -> Rows:
-        """The rows at positions ``chosen``, in that order."""
+        """Return the rows at positions ``chosen``, in that order."""
         return Rows(self.domain, self.codes[chosen])
 
     def sample(self, count: int, generator: np.random.Generator) -> Rows:
@@ -125,7 +125,7 @@ class Rows:
 
 
 def keys(codes: CodeMatrix, shape: tuple[int, ...]) -> NDArray[np.intp]:
-    """A number for each row, the same for equal rows and for no others: shape ``(rows,)``, from 0, without gaps.
+    """Return a number for each row, the same for equal rows and for no others: shape ``(rows,)``, from 0, without gaps.
 
     Args:
         codes: of shape ``(rows, columns)``, not below zero.
@@ -145,7 +145,7 @@ def keys(codes: CodeMatrix, shape: tuple[int, ...]) -> NDArray[np.intp]:
 
 
 def open_rows(path: str | Path, domain: Domain) -> Rows:
-    """The rows of a table in any form the engine reads, encoded and bounded by ``domain``.
+    """Return the rows of a table in any form the engine reads, encoded and bounded by ``domain``.
 
     Raises:
         TableError: the table cannot be read or does not fit the domain.
@@ -156,7 +156,7 @@ def open_rows(path: str | Path, domain: Domain) -> Rows:
 
 
 def encoded_rows(encoded: Encoded) -> Rows:
-    """The rows of a table, or of a view of several, that is encoded and bounded.
+    """Return the rows of a table, or of a view of several, that is encoded and bounded.
 
     Raises:
         TableError: there are none.
@@ -187,7 +187,7 @@ class MarginalSource(Protocol):
         ...
 
     def marginal(self, attributes: tuple[str, ...]) -> Shares:
-        """Estimated shares of all cells, shape of the projected domain, summing to one."""
+        """Return estimated shares of all cells, shape of the projected domain, summing to one."""
         ...
 
 
@@ -210,7 +210,7 @@ class Released:
 
     @staticmethod
     def of(rows: Rows) -> Released:
-        """Rows released as they are: every cell is one leaf."""
+        """Return rows released as they are: every cell is one leaf."""
         return Released(rows.domain, rows.codes, tuple(np.eye(size, dtype=np.float32) for size in rows.domain.shape))
 
     def __len__(self) -> int:
@@ -222,16 +222,16 @@ class Released:
         return tuple(cells.shape[0] == cells.shape[1] and bool((np.diagonal(cells) == 1).all()) for cells in self.cells)
 
     def rounded(self, column: int) -> Weights:
-        """Weights of the cells of a column in multiples of 2^-16."""
+        """Return weights of the cells of a column in multiples of 2^-16."""
         return np.asarray(np.round(self.cells[column] * _STEP) / _STEP, dtype=np.float32)
 
     def weights(self) -> Weights:
-        """One row a released row, one column a leaf of any attribute: shape ``(rows, sum of domain.shape)``."""
+        """Return one row per released row, one column per leaf: shape ``(rows, sum of domain.shape)``."""
         blocks = [self.rounded(column)[self.codes[:, column]] for column in range(len(self.domain))]
         return np.concatenate(blocks, axis=1, dtype=np.float32)
 
     def share(self, attributes: tuple[str, ...], allowed: tuple[NDArray[np.bool_], ...]) -> float:
-        """Share of the rows that meet a condition on every attribute, as ``marginal`` would sum it.
+        """Return the share of the rows that meet a condition on every attribute, as ``marginal`` would sum it.
 
         Args:
             attributes: names.
@@ -251,7 +251,7 @@ class Released:
         return float((chances * met).mean())
 
     def marginal(self, attributes: tuple[str, ...]) -> Shares:
-        """Shares of the cells of a marginal; a generalised cell spreads its mass evenly over its leaves.
+        """Return shares of the cells of a marginal; a generalised cell spreads its mass evenly over its leaves.
 
         Raises:
             SizeError: the marginal is too large to hold.
@@ -278,7 +278,7 @@ class Released:
         return np.asarray(table, dtype=np.float64)
 
     def draw(self, generator: np.random.Generator) -> Rows:
-        """One leaf for every cell, uniform over its compatible leaves: rows that a learner can read."""
+        """Return one leaf for every cell, uniform over its compatible leaves: rows that a learner can read."""
         drawn = np.empty_like(self.codes)
         for column, cells in enumerate(self.cells):
             place = self.codes[:, column]
@@ -292,7 +292,7 @@ class Released:
         return Rows(self.domain, drawn)
 
     def marginal_by_rows(self, columns: list[int]) -> Shares:
-        """Too many distinct cells for a table of them: sum the outer products of the rows, in chunks."""
+        """Sum the outer products of the rows in chunks, because the distinct cells are too many for one table."""
         *first, last = (self.cells[column] for column in columns)
         width = math.prod(cells.shape[1] for cells in first)
         total = np.zeros((width, last.shape[1]))
@@ -307,7 +307,7 @@ class Released:
 
 
 def spread(sets: NDArray[np.bool_]) -> Weights:
-    """Weights of cells given as sets of leaves: shape ``(cells, leaves)``, every row summing to one."""
+    """Return weights of cells given as sets of leaves: shape ``(cells, leaves)``, every row summing to one."""
     return np.asarray(sets / sets.sum(axis=1, keepdims=True), dtype=np.float32)
 
 
@@ -341,7 +341,7 @@ class KeptMarginals:
         return table
 
     def share(self, attributes: tuple[str, ...], allowed: tuple[NDArray[np.bool_], ...]) -> float:
-        """Share of the people who meet a condition on every attribute, as ``Released.share``; asked once."""
+        """Return the share of the people who meet a condition on every attribute, as ``Released.share``; asked once."""
         key = (attributes, b"|".join(leaves.tobytes() for leaves in allowed))
         if key not in self._answers:
             source, table = self.source, self._kept.get(attributes)
@@ -354,12 +354,12 @@ class KeptMarginals:
         return self._answers[key]
 
     def _quicker(self, table: Shares) -> bool:
-        """Whether a marginal is read faster than the rows that it is made of."""
+        """Return whether a marginal is read faster than the rows that it is made of."""
         return isinstance(self.source, Released) and table.size <= len(self.source)
 
 
 def within(table: Shares, allowed: tuple[NDArray[np.bool_], ...]) -> float:
-    """The share of a marginal that meets a condition on each of its attributes."""
+    """Return the share of a marginal that meets a condition on each of its attributes."""
     for leaves in allowed:  # contracts the leading axis
         table = np.tensordot(leaves.astype(np.float64), table, axes=(0, 0))
     return float(table)
@@ -377,7 +377,7 @@ class AnsweredWorkload:
     answers: Mapping[tuple[str, ...], NDArray[np.float64]]
 
     def marginal(self, attributes: tuple[str, ...]) -> Shares:
-        """Estimated shares from the answers alone, projected to the simplex."""
+        """Return estimated shares from the answers alone, projected to the simplex."""
         left, pieces = set(attributes), []
         while left:
             best = max(self.answers, key=lambda clique: len(left & set(clique)), default=())
@@ -394,7 +394,7 @@ class AnsweredWorkload:
         return np.transpose(table, [order.index(name) for name in attributes])
 
     def _projected(self, names: tuple[str, ...]) -> Shares:
-        """All answers that contain ``names``, averaged: each as much as it has fewer noisy cells to sum."""
+        """Average all answers that contain ``names``, each weighted by how few noisy cells it sums."""
         total = np.zeros([self.domain[name].size for name in names])
         for clique, answer in self.answers.items():
             if set(names) <= set(clique):
@@ -428,7 +428,7 @@ class Perturbed:
         return self.reports.domain
 
     def marginal(self, attributes: tuple[str, ...]) -> Shares:
-        """Shares of reports, through the inverse of each channel, projected to the simplex."""
+        """Return shares of reports, through the inverse of each channel, projected to the simplex."""
         table = self.reports.marginal(attributes)
         for axis, name in enumerate(attributes):
             channel = self.channels[self.domain.index(name)]
@@ -439,7 +439,7 @@ class Perturbed:
 
 
 def onto_simplex(values: NDArray[np.float64]) -> Shares:
-    """Shares nearest to ``values`` after scaling them to sum one (Duchi, Shalev-Shwartz, Singer, Chandra 2008).
+    """Return shares nearest to ``values`` after scaling them to sum one (Duchi, Shalev-Shwartz, Singer, Chandra 2008).
 
     >>> onto_simplex(np.array([3.0, 2.0, -1.0])).tolist()
     [0.625, 0.375, 0.0]

@@ -16,7 +16,7 @@ _OURS = b"sfumato."
 
 
 def claim_of_folder(folder: Path, claim: Claim | None) -> Claim | None:
-    """The guarantee of a release of several tables: what is said, which its own statement may not contradict.
+    """Return the guarantee of a release of several tables: what is said, which its own statement may not contradict.
 
     Args:
         folder: of the release.
@@ -42,7 +42,7 @@ def claim_of_folder(folder: Path, claim: Claim | None) -> Claim | None:
 
 
 def stated_orders(folder: Path) -> dict[str, str]:
-    """How the children of a parent follow each other in a release, by table, where it says so."""
+    """Return how the children of a parent follow each other in a release, by table, where it says so."""
     from sfumato.synthesize.linked.linked_codebook import STATEMENT
 
     place = folder / STATEMENT
@@ -59,7 +59,7 @@ def stated_orders(folder: Path) -> dict[str, str]:
 
 
 def _children(document: Any) -> list[Any]:  # noqa: ANN401 - JSON
-    """The descriptions of child tables, wherever they stand in a statement."""
+    """Return the descriptions of child tables, wherever they stand in a statement."""
     if not isinstance(document, Mapping):
         return []
     for name, value in document.items():
@@ -71,7 +71,7 @@ def _children(document: Any) -> list[Any]:  # noqa: ANN401 - JSON
 
 
 def claim_of_file(path: Path, claim: Claim) -> Claim:
-    """The guarantee of a released file, which its codebook may not contradict, where it carries one.
+    """Return the guarantee of a released file, which its codebook may not contradict, where it carries one.
 
     Raises:
         InputError: the codebook says otherwise.
@@ -113,7 +113,7 @@ def _agreed(where: str, stated: Loss, claim: Claim | None) -> Claim:
 
 
 def _loss(document: Mapping[str, Any]) -> Loss:
-    """A loss as releases write it."""
+    """Return a loss as releases write it."""
     if not isinstance(document, Mapping):
         raise TypeError
     amounts = {name: str(value) for name, value in document.items() if value is not None}

@@ -196,15 +196,15 @@ class Answer(Release):
         return pa.table(labels | numbers)
 
     def released_rows(self) -> ReleasedRows:
-        """The rows of :meth:`to_arrow`, made some at a time, to be written to a file."""
+        """Return the rows of :meth:`to_arrow`, made some at a time, to be written to a file."""
         return ReleasedRows(AnswerBlocks(self))
 
     def to_pandas(self) -> Any:  # noqa: ANN401  (pandas is optional)
-        """The rows as a pandas DataFrame; needs pandas."""
+        """Return the rows as a pandas DataFrame; needs pandas."""
         return self.to_arrow().to_pandas()
 
     def slice_groups(self, groups: slice) -> Answer:
-        """The same of some groups that follow each other."""
+        """Return the answer for groups that follow each other."""
         return replace(
             self,
             labels=tuple(each[groups] for each in self.labels),
@@ -212,7 +212,7 @@ class Answer(Release):
         )
 
     def take(self, places: NDArray[np.intp]) -> Answer:
-        """The same of some groups, in the order given."""
+        """Return the answer for some groups, in the order given."""
         return replace(
             self,
             labels=tuple(each.take(places) for each in self.labels),
@@ -223,7 +223,7 @@ class Answer(Release):
         return len(self.estimates[0].value)
 
     def to_json(self) -> dict[str, Any]:
-        """The answer and its statement as plain JSON values."""
+        """Return the answer and its statement as plain JSON values."""
         columns = ([dict(zip(NUMBERS, parts, strict=True)) for parts in _parts(each)] for each in self.estimates)
         return self.around(
             [{"key": list(key), "values": list(values)} for key, *values in zip(self.keys, *columns, strict=True)]
@@ -240,7 +240,7 @@ class Answer(Release):
         }
 
     def statement_json(self) -> dict[str, Any]:
-        """All but the numbers, as plain JSON values: remarks, what was truncated, and the statement."""
+        """Return all but the numbers, as plain JSON values: remarks, what was truncated, and the statement."""
         return {
             "remarks": list(self.remarks),
             **({} if self.truncation is None else {"truncation": asdict(self.truncation)}),
@@ -248,7 +248,7 @@ class Answer(Release):
         }
 
     def to_html(self) -> str:
-        """A table of the estimates, and the statement."""
+        """Return a table of the estimates, and the statement."""
         head = "".join(f"<th scope='col'>{html.escape(name)}</th>" for name in (*self.groups, *self.columns))
         body = "".join(
             "<tr>"
@@ -279,18 +279,18 @@ class AnswerBlocks:
         return list(self.answer.slice_groups(slice(0)).to_arrow().column_names)
 
     def __iter__(self) -> Iterator[pa.Table]:
-        """At least one table."""
+        """Yield at least one table."""
         for start in range(0, max(1, len(self.answer)), _BLOCK):
             yield self.answer.slice_groups(slice(start, start + _BLOCK)).to_arrow()
 
 
 def _parts(estimates: Estimates) -> Iterator[tuple[float, float, float, float]]:
-    """Estimate, standard error and both ends of the interval, by group."""
+    """Yield estimate, standard error and both ends of the interval, by group."""
     return zip(*(each.tolist() for each in estimates.arrays), strict=True)
 
 
 def _whole_numbers(labels: pa.Array) -> pa.Array:
-    """The integers that labels spell; the one of the cell for missing values is null."""
+    """Return the integers that labels spell; the one of the cell for missing values is null."""
     import pyarrow as pa
 
     coded = labels if isinstance(labels, pa.DictionaryArray) else labels.dictionary_encode()
@@ -302,7 +302,7 @@ def _whole_numbers(labels: pa.Array) -> pa.Array:
 
 
 def non_negative_integers(answer: Answer) -> Answer:
-    """The answer with its counts turned into non-negative integers that keep their sum.
+    """Return the answer with its counts turned into non-negative integers that keep their sum.
 
     The nearest non-negative counts of that sum in Euclidean distance, then the largest remainders rounded up.
 
@@ -318,7 +318,7 @@ def non_negative_integers(answer: Answer) -> Answer:
 
 
 def to_counts(noisy: FloatArray) -> NDArray[np.int64]:
-    """Non-negative integers near ``noisy`` that sum to its rounded sum, or to zero where that is negative.
+    """Return non-negative integers near ``noisy`` that sum to its rounded sum, or to zero if that is negative.
 
     >>> to_counts(np.array([3.2, -1.0, 2.1])).tolist()
     [3, 0, 1]

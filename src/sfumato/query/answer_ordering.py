@@ -50,7 +50,7 @@ class Ordering:
     called: tuple[str, ...] = ()
 
     def apply(self, answer: Answer) -> Answer:
-        """The answer as it is asked to be shown."""
+        """Return the groups of an answer that the statement asks for, in its order."""
         if self.called:
             integers = {
                 name for before, name in zip(answer.groups, self.called, strict=True) if before in answer.integers
@@ -90,7 +90,7 @@ def _order(answer: Answer, by: SortKey, places: NDArray[np.intp]) -> NDArray[np.
 
 
 def read_ordering(text: str, select: Any, *, called: tuple[str, ...] = ()) -> Ordering:  # noqa: ANN401  (sqlglot's own)
-    """What HAVING, ORDER BY and LIMIT of a parsed statement ask.
+    """Read HAVING, ORDER BY and LIMIT of a parsed statement.
 
     Args:
         text: the statement.
@@ -143,7 +143,7 @@ def _ordered(text: str, select: Any, called: tuple[str, ...]) -> Iterator[SortKe
 
 
 def _answer(select: Any, node: Any) -> int | None:  # noqa: ANN401
-    """The place of a selected aggregate that a node is, or is called by; None where it is none."""
+    """Return the place of a selected aggregate that a node is, or is called by; None if it is none."""
     from sqlglot import exp
 
     aggregates = [item for item in select.expressions if item.find(exp.AggFunc)]
@@ -155,7 +155,7 @@ def _answer(select: Any, node: Any) -> int | None:  # noqa: ANN401
 
 
 def _names(select: Any, node: Any) -> set[str]:  # noqa: ANN401
-    """What a node is called: its own name where it is a plain column, and what it is selected AS."""
+    """Return the names of a node: its own if it is a plain column, and what it is selected AS."""
     from sqlglot import exp
 
     plain = {node.name.casefold()} if isinstance(node, exp.Column) and not node.table else set()

@@ -117,7 +117,7 @@ def _of_tables(vault: object, text: str, *, loss: Loss, confidence: Number, retr
 
 
 def view(vault: SchemaVault, text: str) -> Vault:
-    """The vault of a view, for any family: ``SELECT *`` FROM tables and joins, or a statement of one row a unit.
+    """Return the vault of a view, for any family: ``SELECT *`` FROM tables and joins, or a statement of one row a unit.
 
     Raises:
         QueryError: the statement is outside the grammar, with its place.
@@ -128,7 +128,7 @@ def view(vault: SchemaVault, text: str) -> Vault:
 
 
 def price(query: Query, domain: Domain, loss: Loss) -> Charge:
-    """What a query costs at a loss, the first time that it is asked.
+    """Return the charge of a query at a loss, the first time that it is asked.
 
     Raises:
         LossError: values to be found in the data at a loss without a delta.

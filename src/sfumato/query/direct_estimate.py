@@ -64,7 +64,7 @@ class ProjectedCounts:
 
 
 def _view(table: NoisyTable, names: tuple[str, ...], domain: Domain, confidence: Confidence) -> ProjectedCounts:
-    """A noisy table, summed over all attributes that the question does not name."""
+    """Return a noisy table, summed over all attributes that the question does not name."""
     others = tuple(axis for axis, name in enumerate(table.attributes) if name not in names)
     held = [name for name in table.attributes if name in names]
     summed = table.values.sum(axis=others).astype(np.float64).transpose([held.index(name) for name in names])
@@ -95,7 +95,7 @@ class TermWeights:
         return np.maximum(self.less, self.more)
 
     def at(self, side: int) -> TermWeights:
-        """With values at the lower ends (-1), the middles (0) or the upper ends (1) of their groups."""
+        """Return the weights with values at the lower ends (-1), middles (0) or upper ends (1) of their groups."""
         return replace(self, above=self.above + (self.more if side > 0 else side * self.less))
 
 
@@ -110,11 +110,11 @@ class DirectEstimate:
     widened: float
 
     def of_table(self) -> NoisyValue:
-        """The interval of the table's own answer."""
+        """Return the interval of the table's own answer."""
         return self._around(0)
 
     def of_population(self) -> NoisyValue:
-        """The interval of the answer of a population that the rows are drawn from."""
+        """Return the interval of the answer of a population that the rows are drawn from."""
         return self._around(1)
 
     def _around(self, which: int) -> NoisyValue:
@@ -124,7 +124,7 @@ class DirectEstimate:
 def estimate(
     tables: Sequence[NoisyTable], names: tuple[str, ...], terms: Sequence[Term], domain: Domain, confidence: Confidence
 ) -> tuple[DirectEstimate | str, list[NoisyTable]]:
-    """The signed sum of the terms and the tables it was read off, or why it has no interval."""
+    """Return the signed sum of the terms and the tables it was read off, or why it has no interval."""
     used: list[NoisyTable] = []
     views: list[ProjectedCounts] = []
     weights: list[list[TermWeights]] = []  # a list a view, of as many as there are terms
@@ -190,29 +190,29 @@ def _combined(
             return answer
         answers.append(answer)
     signs = [term.sign for term in terms]
-    slopes, moves = (
+    slopes, row_effects = (
         [sum(sign * each for sign, each in zip(signs, parts, strict=True)) for parts in zip(*kinds, strict=True)]
-        for kinds in ([answer.slopes for answer in answers], [answer.moves for answer in answers])
+        for kinds in ([answer.slopes for answer in answers], [answer.row_effects for answer in answers])
     )
     noise = sum(view.variance * float((slope**2).sum()) for view, slope in zip(views, slopes, strict=True))
-    squares = [(move**2 * view.counts).sum() for view, move in zip(views, moves, strict=True)]
+    squares = [(move**2 * view.counts).sum() for view, move in zip(views, row_effects, strict=True)]
     moved = sum(sign * answer.moved for sign, answer in zip(signs, answers, strict=True))
     sampling = max(0.0, float(answers[0].shares @ squares) - moved**2 / max(1.0, rows))
     steps = [float(np.abs(slope).max()) for slope, view in zip(slopes, views, strict=True) if view.variance]
     value = sum(sign * answer.value for sign, answer in zip(signs, answers, strict=True))
-    # what one row of noise moves is the step: sums of small noise have no values between
+    # the most that one row of noise changes is the step: sums of small noise have no values between
     return _Combined(value, (math.sqrt(noise), math.sqrt(noise + sampling)), max(steps, default=0.0))
 
 
 def _rows(tables: Sequence[NoisyTable], domain: Domain, confidence: Confidence) -> float:
-    """The number of rows by all tables, weighted by inverse variance."""
+    """Return the number of rows by all tables, weighted by inverse variance."""
     views = [_view(table, (), domain, confidence) for table in tables]
     inverse = np.array([1 / max(view.variance, _TINY) for view in views])
     return float(inverse @ [float(view.counts) for view in views] / inverse.sum())
 
 
 def _tables_for(tables: Sequence[NoisyTable], names: tuple[str, ...], domain: Domain) -> list[NoisyTable]:
-    """The tables that may answer a question about ``names``, decided without looking at the question's cells.
+    """Return the tables that may answer a question about ``names``, decided without looking at the question's cells.
 
     The noise of the first table of an attribute decides on its groups.  Given the groups it is not what it was, so it
     is never mixed with the tables that were measured later, whether they can be used or not depending on the groups.
@@ -232,20 +232,20 @@ class _Answer:
     Attributes:
         value: the answer.
         slopes: of each view, the derivative of the answer by each of its cells.
-        moves: of each view, what one more row in a cell moves the exact answer by.
+        row_effects: of each view, how far one more row in a cell changes the exact answer.
         shares: of the views in the answer.
-        moved: the sum of ``moves`` over all rows.
+        moved: the sum of ``row_effects`` over all rows.
     """
 
     value: float
     slopes: tuple[FloatArray, ...]
-    moves: tuple[FloatArray, ...]
+    row_effects: tuple[FloatArray, ...]
     shares: FloatArray
     moved: float
 
 
 def _answer(views: Sequence[ProjectedCounts], weights: Sequence[TermWeights]) -> _Answer | str:
-    """One term from all views, weighted by inverse variance; or why a ratio has no interval.
+    """Return one term from all views, weighted by inverse variance; or why a ratio has no interval.
 
     Numerator and denominator are sums over the same noisy cells.  A ratio's derivatives are those of (above - ratio x
     below) / denominator: the delta method.
@@ -269,18 +269,18 @@ def _answer(views: Sequence[ProjectedCounts], weights: Sequence[TermWeights]) ->
                 f"{deviation:.4g}"
             )
         ratio = above / below
-    moves = tuple((each.above - (0.0 if each.below is None else ratio * each.below)) / below for each in weights)
+    row_effects = tuple((each.above - (0.0 if each.below is None else ratio * each.below)) / below for each in weights)
     return _Answer(
         value=above / below,
-        slopes=tuple(share * move for share, move in zip(shares, moves, strict=True)),
-        moves=moves,
+        slopes=tuple(share * move for share, move in zip(shares, row_effects, strict=True)),
+        row_effects=row_effects,
         shares=shares,
         moved=above / below - ratio,
     )
 
 
 def term_weights(view: ProjectedCounts, term: Term, names: tuple[str, ...], domain: Domain) -> TermWeights | None:
-    """The term on the groups of a view; None where it is not constant on them."""
+    """Return the term on the groups of a view; None if it is not constant on them."""
     above = _on_groups(_holds(term.where, names, domain), view)
     below = _on_groups(_holds(term.among, names, domain), view) if term.ratio else None
     if above is None or (term.ratio and below is None):
@@ -300,7 +300,7 @@ def _holds(where: Predicate | None, names: tuple[str, ...], domain: Domain) -> N
 
 
 def _on_groups(meets: NDArray[np.bool_], view: ProjectedCounts) -> FloatArray | None:
-    """Ones at the groups where a condition holds, zeros elsewhere; None where it holds for a part of a group."""
+    """Return ones at the groups where a condition holds, zeros elsewhere; None if it holds for a part of a group."""
     every = some = meets
     for axis, groups in enumerate(view.groups):
         if meets.shape[axis] > 1:
@@ -314,7 +314,7 @@ def _on_groups(meets: NDArray[np.bool_], view: ProjectedCounts) -> FloatArray | 
 
 
 def _ends(attribute: Integer | Real, groups: NDArray[np.int64], size: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Of each group of codes the least, a middle and the greatest value; zeros where it has none.
+    """Return the least, a middle and the greatest value of each group of codes; zeros if it has none.
 
     The middle of a group that is an open cell is its typical value; of one with other cells, that value stands for the
     end.

@@ -97,7 +97,7 @@ class Plan:
         return Request("query", "tally", self.parameters, self.words)
 
     def noises(self, loss: Loss) -> tuple[Additive, ...]:
-        """The noise on each question at a loss; refuses, for free, what cannot be measured.
+        """Return the noise on each question at a loss; refuses, for free, what cannot be measured.
 
         Raises:
             LossError: no loss, or one so small that its noise cannot be drawn.
@@ -133,7 +133,7 @@ class Plan:
         return answer if self.groups is None else answer.take(np.flatnonzero(self.groups))
 
     def expected(self, loss: Loss, confidence: Confidence, *, rows: int | None = None) -> tuple[ExpectedError, ...]:
-        """The errors to expect at a loss; see :func:`accuracy`."""
+        """Return the errors to expect at a loss; see :func:`accuracy`."""
         added = self.noises(loss)
         errors = [
             aggregate.expected(name, added[self._places(source)[0]], self.domain, confidence=confidence, rows=rows)
@@ -149,7 +149,7 @@ class Plan:
         return tuple(errors)
 
     def warnings(self, loss: Loss, *, rows: int | None = None) -> tuple[str, ...]:
-        """Which answers noise would drown at a loss; see :func:`low_signal_warnings`."""
+        """Return which answers noise would drown at a loss; see :func:`low_signal_warnings`."""
         warnings, added = [], self.noises(loss)
         for name, aggregate, source in zip(self.query.labels, self.query.aggregates, self.source, strict=True):
             rows_hidden = aggregate.rows_hidden_by(added[self._places(source)[0]], self.domain, _USUAL)
@@ -165,7 +165,7 @@ class Plan:
         return tuple(warnings)
 
     def _standard_errors(self, loss: Loss) -> dict[str, float]:
-        """Standard errors by name, for the statement of a release."""
+        """Return standard errors by name, for the statement of a release."""
         names = {"units": "", "rank": ", in rows of rank", "row": ", times the rows of a group"}
         return {error.name + names[error.measure]: error.standard_error for error in self.expected(loss, _USUAL)}
 
@@ -181,7 +181,7 @@ class Plan:
         return CountedTruncation(rows, units, self.query.truncation)
 
     def _places(self, table: int) -> range:
-        """Places of a table's questions."""
+        """Return places of a table's questions."""
         first = sum(len(before) for before in self.tables[:table])
         return range(first, first + len(self.tables[table]))
 
@@ -228,7 +228,7 @@ def _key(table: Sequence[Measurable]) -> str:
 
 
 def _by_groups(questions: tuple[Measurable, ...], groups: Groups) -> tuple[Measurable, ...]:
-    """The same questions of coarser cells; a question of the cells of attributes stays what it always was."""
+    """Return the questions for coarser cells; questions for the cells of attributes stay as they are."""
     if all(group is None for group in groups):
         return questions
     assert all(isinstance(question, Marginal | Sum | Moments | Units | Bins) for question in questions)
@@ -238,7 +238,7 @@ def _by_groups(questions: tuple[Measurable, ...], groups: Groups) -> tuple[Measu
 def accuracy(
     domain: Domain, query: Query, loss: Loss, *, confidence: Number, rows: int | None = None
 ) -> tuple[ExpectedError, ...]:
-    """The errors to expect of a query at a loss.
+    """Return the errors to expect of a query at a loss.
 
     Args:
         domain: the public description.
@@ -263,7 +263,7 @@ def accuracy(
 
 
 def cost(domain: Domain, query: Query, half_width: Number, *, confidence: Number, rows: int | None = None) -> Epsilon:
-    """The smallest pure epsilon, of three digits, at which no interval is wider than twice ``half_width``.
+    """Return the smallest pure epsilon, of three digits, at which no interval is wider than twice ``half_width``.
 
     ``half_width`` is in the units of the answers; for quantiles it is a number of rows.
 
@@ -295,7 +295,7 @@ def cost(domain: Domain, query: Query, half_width: Number, *, confidence: Number
 
 
 def low_signal_warnings(domain: Domain, query: Query, loss: Loss, *, rows: int | None = None) -> tuple[str, ...]:
-    """Which answers noise would drown at a loss, in sentences, before it is charged; it looks at no data.
+    """Return which answers noise would drown at a loss, in sentences, before it is charged; it looks at no data.
 
     Args:
         domain: the public description.

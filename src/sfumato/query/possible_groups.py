@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
 from itertools import pairwise
@@ -88,7 +88,7 @@ def possible_span(
             return leaf
         return Among(name, CodeRanges(tuple(bisect_left(edges, bound) for bound in leaf.codes.bounds)))
 
-    left = _Search(_axes((name,), runs), runs).left(normal(_folded(met, of_runs), runs))
+    left = _Search((name,), runs, runs).left(normal(_folded(met, of_runs), runs))
     declared = bisect_left(edges, attribute.declared)
     places = range(declared) if left is None else np.flatnonzero(left[:declared])
     return (edges[places[0]], edges[places[-1] + 1] - 1) if len(places) else None
@@ -96,12 +96,12 @@ def possible_span(
 
 @cached(lambda key, groups: 1_000 + (key[1].held_bytes if key[1] else 0) + (0 if groups is None else groups.nbytes))
 def _possible(by: tuple[str, ...], where: Predicate | None, domain: Domain) -> _Mask | None:
-    return _Search(_axes(by, domain), domain).left(normal(where, domain))
+    return _Search(by, domain, domain).left(normal(where, domain))
 
 
 def _possible_of_view(by: tuple[str, ...], where: Predicate | None, domain: Domain, view: View) -> _Mask | None:
     met, attributes = _with_view(where, domain, view)
-    return None if met is None else _Search(_axes(by, domain), attributes).left(normal(met, attributes))
+    return None if met is None else _Search(by, domain, attributes).left(normal(met, attributes))
 
 
 def _with_view(where: Predicate | None, domain: Domain, view: View) -> tuple[Predicate | None, Domain]:
@@ -111,48 +111,38 @@ def _with_view(where: Predicate | None, domain: Domain, view: View) -> tuple[Pre
     return met, Domain((*domain, *known.hidden.values()))
 
 
-@dataclass(frozen=True)
-class _GroupAxis:
-    """One attribute grouped by: its place, the number of cells, and the cell of each code; None: its own."""
-
-    place: int
-    size: int
-    cells: NDArray[np.int32] | None
-
-
-def _axes(by: tuple[str, ...], domain: Domain) -> dict[str, _GroupAxis]:
-    if all(name in domain for name in by):  # labels of a million cells take longer than all the rest
-        return {name: _GroupAxis(place, domain[name].size, None) for place, name in enumerate(by)}
-    return {
-        axis.attribute: _GroupAxis(
-            place, axis.size, None if axis.groups is None else np.asarray(axis.groups, dtype=np.int32)
-        )
-        for place, axis in enumerate(domain.axes(by))
-    }
-
-
 class _Search:
-    """Looks for groups in which a condition can be true.
+    """A search for groups in which a condition can be true.
 
     An attribute is open if a group leaves its code open: it is not grouped by, or it is by coarser cells.
     """
 
-    def __init__(self, axes: Mapping[str, _GroupAxis], domain: Domain) -> None:
-        self._domain = domain
-        self._axes = axes
-        self._single = {name for name, axis in axes.items() if axis.cells is None}
+    def __init__(self, by: tuple[str, ...], domain: Domain, attributes: Domain) -> None:
+        self._domain = attributes
+        self._sizes: dict[str, int] = {}  # cells of each attribute grouped by, in order
+        self._cells: dict[str, NDArray[np.int32]] = {}  # the cell of each code, if codes are no cells
         self._work = 0
+        if all(name in domain for name in by):  # labels of a million cells take longer than all the rest
+            self._sizes = {name: domain[name].size for name in by}
+            return
+        for axis in domain.axes(by):
+            self._sizes[axis.attribute] = axis.size
+            if axis.groups is not None:
+                self._cells[axis.attribute] = np.asarray(axis.groups, dtype=np.int32)
+
+    def _open(self, part: Predicate) -> frozenset[str]:
+        return part.attributes - (self._sizes.keys() - self._cells.keys())
 
     def left(self, where: Predicate | None) -> _Mask | None:
         """Return where a condition in normal form can be true, in C order; None if everywhere."""
-        found = self.groups(where)
-        return None if found.all() else np.broadcast_to(found, [axis.size for axis in self._axes.values()]).reshape(-1)
+        groups = self.groups(where)
+        return None if groups.all() else np.broadcast_to(groups, [*self._sizes.values()]).reshape(-1)
 
     def groups(self, where: Predicate | None) -> _Mask:
         """Return where a condition in normal form can be true: one axis per attribute grouped by, or 1 in its place."""
         match where:
             case None:
-                return np.ones((1,) * len(self._axes), dtype=np.bool_)
+                return np.ones((1,) * len(self._sizes), dtype=np.bool_)
             case Among():
                 return self._leaf(where)
             case Any():
@@ -161,48 +151,48 @@ class _Search:
                 return reduce(np.logical_and, map(self._together, self._apart(where.inner)))
 
     def _leaf(self, leaf: Among) -> _Mask:
-        shape = [1] * len(self._axes)
-        if leaf.attribute not in self._axes:
+        shape = [1] * len(self._sizes)
+        if leaf.attribute not in self._sizes:
             return np.full(shape, bool(leaf.codes))
-        axis = self._axes[leaf.attribute]
-        if axis.cells is None:
-            found = leaf.codes.mask(axis.size)
+        size, cells = self._sizes[leaf.attribute], self._cells.get(leaf.attribute)
+        if cells is None:
+            mask = leaf.codes.mask(size)
         else:
-            found = np.zeros(axis.size, dtype=np.bool_)
+            mask = np.zeros(size, dtype=np.bool_)
             for first, last in leaf.codes.ranges:
-                found[axis.cells[first : last + 1]] = True
-        shape[axis.place] = axis.size
-        return found.reshape(shape)
+                mask[cells[first : last + 1]] = True
+        shape[list(self._sizes).index(leaf.attribute)] = size
+        return mask.reshape(shape)
 
     def _apart(self, parts: Sequence[Predicate]) -> list[list[Predicate]]:
-        """Return parts of a conjunction, those together that share an open attribute."""
-        found: list[tuple[frozenset[str], list[Predicate]]] = []
+        """Return parts of a conjunction in lists: parts that share an open attribute stand in one."""
+        lists: list[tuple[frozenset[str], list[Predicate]]] = []
         for part in parts:
-            names, together = part.attributes - self._single, [part]
+            names, sharing = self._open(part), [part]
             others = []
-            for each in found:
+            for each in lists:
                 if each[0] & names:
-                    names, together = names | each[0], [*each[1], *together]
+                    names, sharing = names | each[0], [*each[1], *sharing]
                 else:
                     others.append(each)
-            found = [*others, (names, together)]
-        return [together for _, together in found]
+            lists = [*others, (names, sharing)]
+        return [sharing for _, sharing in lists]
 
     def _together(self, parts: list[Predicate]) -> _Mask:
         """Return where all parts can be true of one row, case by case."""
         if len(parts) == 1:
             return self.groups(parts[0])
-        found = ~self.groups(None)
+        mask = ~self.groups(None)
         for case in self._cases(parts):
             if case is not None:
-                cells = (self._axes[name].size for name in case.attributes if name in self._axes)
-                self._work += _leaves(case) * (_LEAF + math.prod(cells))
+                sizes = (self._sizes[name] for name in case.attributes if name in self._sizes)
+                self._work += _leaves(case) * (_LEAF + math.prod(sizes))
             if self._work > _MOST_WORK:
                 return reduce(np.logical_and, map(self.groups, parts))
-            found = found | self.groups(case)
-            if found.all():
+            mask = mask | self.groups(case)
+            if mask.all():
                 break
-        return found
+        return mask
 
     def _cases(self, parts: list[Predicate]) -> Iterator[Predicate | None]:
         """Return conditions of which one is true if all parts are, by what makes the fewest comparisons.
@@ -212,7 +202,7 @@ class _Search:
         leaves = [_leaves(part) for part in parts]
         among = [place for place, part in enumerate(parts) if isinstance(part, Any)]
         costs = {place: leaves[place] + len(parts[place].inner) * (sum(leaves) - leaves[place]) for place in among}
-        named = [name for part in parts for name in part.attributes - self._single]
+        named = [name for part in parts for name in self._open(part)]
         classes = {name: self._classes(name, parts) for name in sorted(set(named)) if named.count(name) > 1}
         name = min(classes, key=lambda each: len(classes[each]))
         place = min(costs, key=costs.__getitem__, default=None)
@@ -236,14 +226,14 @@ class _Search:
                 flips[bound] = flips.get(bound, 0) ^ (1 << number)
         size, met = self._domain[name].size, 0
         edges = [*sorted(edge for edge in flips if edge < size), size]
-        found: dict[int, list[CodeRanges]] = {}
+        by_comparisons: dict[int, list[CodeRanges]] = {}
         for first, after in pairwise(edges):
             met ^= flips[first]
-            found.setdefault(met, []).append(CodeRanges.between(first, after - 1))
-        masks = list(found)
-        if name not in self._axes and len(masks) <= _FEW:
+            by_comparisons.setdefault(met, []).append(CodeRanges.between(first, after - 1))
+        masks = list(by_comparisons)
+        if name not in self._sizes and len(masks) <= _FEW:
             masks = [each for each in masks if not any(each != other and each & other == each for other in masks)]
-        return [CodeRanges.union(found[each]) for each in masks]
+        return [CodeRanges.union(by_comparisons[each]) for each in masks]
 
 
 _LEAVES = Fold[tuple[Among, ...]](
@@ -265,7 +255,7 @@ def _fixed(where: Predicate, name: str, codes: CodeRanges) -> Predicate:
 
 
 def _folded(where: Predicate, leaf: Callable[[Among], Predicate]) -> Predicate:
-    """The same condition of other comparisons."""
+    """Return the condition with each comparison replaced by ``leaf``."""
     return where.fold(
         Fold[Predicate](
             among=leaf,
@@ -322,11 +312,11 @@ class _RowConditions:
         where = self.of(view.source)
         if where is None:
             return None
-        found = self._renamed(where, view.source, {name: name for name in view.by})
+        condition = self._renamed(where, view.source, {name: name for name in view.by})
         for name, value in view.values:
             if isinstance(value, Taken):
-                found = All((found, self._taken(name, value, where, view)))
-        return found
+                condition = All((condition, self._taken(name, value, where, view)))
+        return condition
 
     def _taken(self, name: str, value: Taken, where: Predicate, view: PerUnit) -> Predicate:
         keys = {key: key for key in view.by}
@@ -339,7 +329,7 @@ class _RowConditions:
         return Any((All((present, self._renamed(where, view.source, keys | {value.of: name}))), absent))
 
     def _renamed(self, where: Predicate, source: View, names: Mapping[str, str]) -> Predicate:
-        """A condition in which attributes have other names, hidden ones if no other is said."""
+        """Return a condition in which attributes have other names, hidden ones if no other is said."""
         names = dict(names)
         for name in sorted(where.attributes - names.keys()):
             before = self.hidden[name] if name in self.hidden else source.domain[name]

@@ -131,7 +131,7 @@ def _possible_ends(name: str, where: Predicate | None, domain: Domain, view: Bou
 
 
 def rank_errors(domain: Domain, quantile: Quantile, where: Predicate | None) -> RankErrors:
-    """The scores: bins of the attribute's quantiles, divided to single integers or into 4096 cells each.
+    """Return the scores: bins of the attribute's quantiles, divided to single integers or into 4096 cells each.
 
     Raises:
         QueryError, DomainError: the attribute has no numbers, or there is none.

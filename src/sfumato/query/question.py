@@ -97,7 +97,7 @@ class Query:
         return self.names or tuple(str(aggregate) for aggregate in self.aggregates)
 
     def check(self, domain: Domain) -> Query:
-        """The query itself, its condition read, if it fits the domain.
+        """Return the query with its condition read, if it fits the domain.
 
         Raises:
             DomainError: an attribute that the domain does not have.
@@ -113,7 +113,7 @@ class Query:
         return self if by == self.by else replace(self, by=by)
 
     def condition(self, domain: Domain) -> Predicate | None:
-        """Its condition in normal form; None where it holds for all rows."""
+        """Return its condition in normal form; None if it holds for all rows."""
         where = self.check(domain).where
         assert not isinstance(where, str)
         return normal(where, domain)
@@ -136,7 +136,7 @@ class Query:
         return possible_groups(self.by, self.where, domain, view)
 
     def describe(self, domain: Domain) -> str:
-        """What is counted, by what, and where, for whoever reads the journal; at most 300 characters.
+        """Describe what is counted, by what, and where, for readers of the journal, in at most 300 characters.
 
         >>> from sfumato.domain import Integer
         >>> ages = Domain((Integer(name="age", minimum=0, maximum=99, unknown=Unknown.CLAMP),))
@@ -146,7 +146,7 @@ class Query:
         return words(self, self.condition(domain), domain)
 
     def population_notes(self, domain: Domain, view: BoundedView | None = None) -> tuple[str, ...]:
-        """What the exact answer is that an interval covers, where it is not simply that of the whole table, or view."""
+        """Say which exact answer an interval covers, if it is not that of the whole table or view."""
         unit, notes = domain.unit, []
         nobody = "without" if view is None else "of no"  # which a row may be through another table's key
         if unit.column is not None and self.data_dependent_groups:
@@ -167,7 +167,7 @@ class Query:
 
 @cached(lambda key, _: key[0].held_bytes)  # a query is checked wherever it is handed over
 def _checked_groups(query: Query, domain: Domain) -> tuple[str, ...]:
-    """The groups of a query as the domain spells them; refuses what does not fit it, see :meth:`Query.check`."""
+    """Return the groups of a query as the domain spells them; refuses what does not fit it, see :meth:`Query.check`."""
     if query.truncation is not None and domain.unit.column is None:
         raise QueryError("every row is a unit of its own here: no bound leaves any out, so there are none to count")
     for leaf in _leaves(query.where):
@@ -188,7 +188,7 @@ def _checked_groups(query: Query, domain: Domain) -> tuple[str, ...]:
 
 
 def words(query: Query, where: Predicate | None, domain: Domain) -> str:
-    """A query in words, of its condition in normal form."""
+    """Return a query in words, of its condition in normal form."""
     aggregates = ", ".join(map(str, query.aggregates))
     aggregates += "" if query.truncation is None else " and rows dropped by the bound"
     groups = [*query.by, *(f"{name} as found in the data" for name in query.data_dependent_groups)]
@@ -213,32 +213,32 @@ def refuse_no_query(query: object) -> None:
 
 
 def count(where: Predicate | str | None = None) -> Query:
-    """How many rows meet a condition."""
+    """Return how many rows meet a condition."""
     return Query((Count(),), where=where)
 
 
 def mean(of: str, where: Predicate | str | None = None) -> Query:
-    """The mean of an attribute's clamped values."""
+    """Return the mean of an attribute's clamped values."""
     return Query((Average(of),), where=where)
 
 
 def total(of: str, where: Predicate | str | None = None) -> Query:
-    """The sum of an attribute's clamped values."""
+    """Return the sum of an attribute's clamped values."""
     return Query((Total(of),), where=where)
 
 
 def table(*attributes: str, where: Predicate | str | None = None) -> Query:
-    """The contingency table of attributes; of one attribute: its histogram."""
+    """Return the contingency table of attributes; of one attribute: its histogram."""
     return Query((Count(),), by=attributes, where=where)
 
 
 def median(attribute: str, *, by: tuple[str, ...] = (), where: Predicate | str | None = None) -> Query:
-    """The median of an attribute in each group."""
+    """Return the median of an attribute in each group."""
     return Query((Quantile(attribute, Fraction(1, 2)),), by=by, where=where)
 
 
 def _leaves(where: Predicate | str | None) -> Sequence[Among]:
-    """The comparisons of a condition, without recursion; none of one that is still text.
+    """Return the comparisons of a condition, without recursion; none of one that is still text.
 
     Raises:
         QueryError: what is no condition, or so deep or long that an engine might fail over it.

@@ -47,7 +47,7 @@ class Coefficient:
     Attributes:
         variable: an attribute, a condition (rows that meet it against all others), or the constant.
         table: estimate and interval of the coefficient that the table itself has.
-        population: of whom the rows are a random sample; None where the unit of privacy is not a row.
+        population: of whom the rows are a random sample; None if the unit of privacy is not a row.
     """
 
     variable: str
@@ -57,7 +57,7 @@ class Coefficient:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Regression(Release):
-    """A linear regression by least squares; ``coefficients`` are none where the noise is too large for any.
+    """A linear regression by least squares; ``coefficients`` are none if the noise is too large for any.
 
     Attributes:
         outcome: what is explained.
@@ -72,7 +72,7 @@ class Regression(Release):
     remarks: tuple[str, ...]
 
     def to_json(self) -> dict[str, Json]:
-        """Plain JSON values."""
+        """Return plain JSON values."""
         fields = {"outcome": self.outcome, "coefficients": [asdict(each) for each in self.coefficients]}
         return {**fields, "confidence": float(self.confidence), "remarks": list(self.remarks), **self.statement()}
 
@@ -177,7 +177,7 @@ def _moments(
 
 
 def _variables(domain: Domain, outcome: str, inputs: Sequence[str]) -> tuple[_Variable, ...]:
-    """The constant, the inputs and the outcome.
+    """Return the constant, the inputs and the outcome.
 
     Raises:
         QueryError, DomainError: as :func:`linear_regression` says.
@@ -233,7 +233,7 @@ def _variable(domain: Domain, text: str) -> _Variable:
 
 
 def _places(attribute: Integer | Real) -> tuple[FloatArray, str]:
-    """The number that stands for each declared cell, and in words where that is not the value itself."""
+    """Return the number that stands for each declared cell, and in words where that is not the value itself."""
     bounds = np.array([attribute.bounds(code) for code in range(attribute.declared)], dtype=np.float64)
     places = bounds.mean(axis=1)
     if attribute.typical is not None:
@@ -246,7 +246,7 @@ _PART_OF_DATES = re.compile(r"\w+\((\w+)\)")
 
 
 def _example(domain: Domain, dates: str) -> str:
-    """A condition on dates that some meet and some do not; nothing where all are of one year."""
+    """Return a condition on dates that some meet and some do not; nothing if all are of one year."""
     years = domain.grouping(f"year({dates})").labels[: domain[dates].declared]
     known = [year for year in years if year.isdecimal()]
     return (
@@ -255,7 +255,7 @@ def _example(domain: Domain, dates: str) -> str:
 
 
 def _product(domain: Domain, one: _Variable, other: _Variable) -> Weighted:
-    """The sum of the products of two variables, in steps, as a weighted sum of the cells of one marginal.
+    """Return the sum of the products of two variables, in steps, as a weighted sum of the cells of one marginal.
 
     Raises:
         QueryError: the two attributes have too many cells together.
@@ -270,7 +270,7 @@ def _product(domain: Domain, one: _Variable, other: _Variable) -> Weighted:
 def _coefficients(
     variables: Sequence[_Variable], moments: FloatArray, variances: FloatArray, *, deviations: float, population: bool
 ) -> tuple[Coefficient, ...]:
-    """The coefficients in the units of the variables; none where the noise is too large."""
+    """Return the coefficients in the units of the variables; none if the noise is too large."""
     inner = moments[:-1, :-1]
     noise = math.sqrt(float(variances.max()) * len(inner))
     if np.linalg.eigvalsh(inner)[0] < max(_LEAST * noise, np.finfo(float).tiny):

@@ -57,7 +57,7 @@ class FittedModel(Protocol):
         ...
 
     def cells(self, attributes: tuple[str, ...]) -> FloatArray:
-        """Expected counts of a marginal, flat in C order."""
+        """Return expected counts of a marginal, flat in C order."""
         ...
 
 
@@ -99,8 +99,8 @@ class ReleaseInterval:
         asked: the question in words.
         model: the model's answer, with numbers at the middles of their cells, or the typical value of an
             open one; it has no error that is known.
-        table: estimate and interval of the protected table's own answer; None where the release cannot tell.
-        population: the same, with the same estimate, of whom the rows are a random sample of; None where the unit of
+        table: estimate and interval of the protected table's own answer; None if the release cannot tell.
+        population: the same, with the same estimate, of whom the rows are a random sample of; None if the unit of
             privacy is not a row, as rows of one unit are no independent draws.
         widened: how much both intervals were widened as values are known by groups or bins only.
         tables: the attributes of the noisy tables that were read.
@@ -121,7 +121,7 @@ class ReleaseInterval:
     bound: DistanceBound | None = None
 
     def to_json(self) -> dict[str, Json]:
-        """Plain JSON values."""
+        """Return plain JSON values."""
         fields = asdict(self)
         return fields | {"confidence": float(self.confidence), "tables": [list(names) for names in self.tables]}
 
@@ -142,7 +142,7 @@ def interval(
     half_width: Number | None = None,
     confidence: Number = CONFIDENCE,
 ) -> ReleaseInterval:
-    """What a synthetic release says about one question, with an interval where its noisy tables allow one.
+    """Return what a synthetic release says about one question, with an interval if its noisy tables allow one.
 
     It costs nothing: everything is computed from what the release holds.  Name the question before you look at the
     release: of many intervals, or of the one that looks best, more than the stated share are wrong.
@@ -169,22 +169,22 @@ def interval(
     names = _attributes(terms, domain)
     estimated, used = estimate(release.tables, names, terms, domain, level)
     words = " minus ".join(term.words for term in terms)
-    remarks = tuple(dict.fromkeys(remark for term in terms for remark in term.remarks))
+    notes = tuple(dict.fromkeys(note for term in terms for note in term.remarks))
     bound = None
     if isinstance(estimated, str):
         bound = _bound(release, names, terms, level)
-        remarks = (*remarks, estimated, *_of_weights(terms, domain), *([] if bound is None else [str(bound)]))
-        remarks = (*remarks, *_price(terms, domain, release.model, priced_width, level))
+        notes = (*notes, estimated, *_of_weights(terms, domain), *([] if bound is None else [str(bound)]))
+        notes = (*notes, *_price(terms, domain, release.model, priced_width, level))
         table = population = None
         widened = 0.0
     else:
         unit, widened = domain.unit.column, estimated.widened
         table, population = estimated.of_table(), estimated.of_population() if unit is None else None
         if unit is not None:
-            remarks = (*remarks, f"none of a population: rows of one {unit} are no independent draws")
+            notes = (*notes, f"none of a population: rows of one {unit} are no independent draws")
         if widened:
             widening = f"values are known by groups or bins only, which widened the interval by {widened:.4g}"
-            remarks = (*remarks, widening)
+            notes = (*notes, widening)
     return ReleaseInterval(
         words,
         _by_model(release.model, names, terms),
@@ -193,7 +193,7 @@ def interval(
         widened,
         tuple(each.attributes for each in used),
         level.probability,
-        remarks,
+        notes,
         bound,
     )
 
@@ -212,7 +212,7 @@ def _attributes(terms: Sequence[Term], domain: Domain) -> tuple[str, ...]:
 
 
 def _term(question: Asked, sign: int, domain: Domain) -> Term:
-    """The question, read.
+    """Read a question as one term.
 
     Raises:
         QueryError, DomainError: another kind of question, or one that does not fit the domain.
@@ -253,7 +253,7 @@ def _both(where: Predicate | None, also: Predicate) -> Predicate:
 
 
 def _by_model(model: FittedModel, names: tuple[str, ...], terms: Sequence[Term]) -> float | None:
-    """The model's own answer; None where it cannot be computed."""
+    """Return the model's own answer; None if it cannot be computed."""
     domain = model.domain
     try:
         cells = model.cells(names).reshape([domain[name].size for name in names]) if names else np.array(model.total)
@@ -272,7 +272,7 @@ def _by_model(model: FittedModel, names: tuple[str, ...], terms: Sequence[Term])
 
 
 def _of_weights(terms: Sequence[Term], domain: Domain) -> tuple[str, ...]:
-    """Why totals of a weight that were measured as such bound nothing, where one of them is asked for."""
+    """Say why measured totals of a weight bound nothing, if one of them is asked for."""
     weight = domain.in_role(Role.WEIGHT)
     if not any(term.of == weight and not term.ratio for term in terms if term.of is not None):
         return ()
@@ -298,7 +298,7 @@ def _bound(
 def _price(
     terms: Sequence[Term], domain: Domain, model: FittedModel, half_width: float | None, confidence: Confidence
 ) -> tuple[str, ...]:
-    """What a direct answer would cost: discrete Gaussian noise of standard deviation half-width / z costs
+    """Say what a direct answer would cost: discrete Gaussian noise of standard deviation half-width / z costs
     rho = z^2 D^2 / (2 half-width^2), where D is the most that the rows of one unit move the answer.
     """
     (term,) = terms[:1]
@@ -324,7 +324,7 @@ def _price(
 
 
 def _counting(term: Term, domain: Domain) -> tuple[tuple[str, ...], list[Term]]:
-    """The denominator of a ratio as a question of its own."""
+    """Return the denominator of a ratio as a question of its own."""
     attributes = named(term.among)
     names = tuple(name for name in domain.names if name in attributes)
     return names, [Term(1, term.among, None, False, None, "", ())]
@@ -386,13 +386,13 @@ def distance_bound(
     if distance is None or isinstance(rows, str):
         return None
     if distance.reference is not None:
-        reference, beside = distance.reference.astype(np.float64), 0.0
+        reference, distortion = distance.reference.astype(np.float64), 0.0
     elif distance.beside:
-        reference, beside = cells, distance.beside
+        reference, distortion = cells, distance.beside
     else:
-        reference, beside = whole_counts(cells, round(float(cells.sum()))).astype(np.float64), 0.0
+        reference, distortion = whole_counts(cells, round(float(cells.sum()))).astype(np.float64), 0.0
     total, number = round(float(reference.sum())), rows.of_table()
-    margin = _with_share_of_risk(confidence, 2 * _OF_DISTANCE).half_width(distance.noise) + beside
+    margin = _with_share_of_risk(confidence, 2 * _OF_DISTANCE).half_width(distance.noise) + distortion
     further_rows = max(abs(number.low - total), abs(number.high - total))
     misplaced = (max(0.0, distance.value + margin) + further_rows) / 2
     value = half = 0.0

@@ -60,7 +60,7 @@ class NoisySizes:
     above: tuple[float, float]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return plain JSON values."""
         return {
             "of": str(self.of),
             "most": self.most,
@@ -98,7 +98,7 @@ class SuggestedBound(Release):
         return f"at most {counted(self.unit.rows, 'row')} of one {self.unit.column}{self.unit.by_groups}"
 
     def to_json(self) -> dict[str, Any]:
-        """Everything as plain JSON values."""
+        """Return everything as plain JSON values."""
         return {
             **self.statement(),
             "unit": self.unit.describe(),
@@ -110,7 +110,7 @@ class SuggestedBound(Release):
         }
 
     def applied(self, domain: Domain) -> Domain:
-        """The domain with the bound, a draft that somebody has to accept."""
+        """Return the domain with the bound, a draft that somebody has to accept."""
         return replace(domain, unit=self.unit, draft=True, acceptance=None)
 
 
@@ -203,7 +203,7 @@ def _noisy_sizes(tally: UnitSizes, counts: IntegerArray, deviation: float, *, ba
 
 
 def _cells(domain: Domain, by: Sequence[str]) -> int:
-    """Cells of some groupings together."""
+    """Return cells of some groupings together."""
     return math.prod(len(domain.grouping(name).labels) for name in by)
 
 
@@ -228,7 +228,7 @@ def noise_a_row(loss: Loss, share: Fraction) -> float:
 
 
 def grid(largest: int) -> tuple[int, ...]:
-    """Numbers of rows from 1, each about the square root of two times the one before.
+    """Return numbers of rows from 1, each about the square root of two times the one before.
 
     >>> grid(20)
     (1, 2, 3, 5, 8, 12, 17, 25)
@@ -242,7 +242,7 @@ def grid(largest: int) -> tuple[int, ...]:
 def chosen(
     starts: Sequence[int], units: Sequence[int], deviation: float, *, balance: float
 ) -> tuple[int, tuple[float, float]]:
-    """The least r before a start above which about ``balance`` units lie, and how many do, with a deviation.
+    """Return the least r before a start above which about ``balance`` units lie, and how many do, with a deviation.
 
     Bins after the last that seems to hold anybody are taken to be empty: noise on many of them would otherwise look
     like units with many rows.

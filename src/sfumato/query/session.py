@@ -154,7 +154,7 @@ class Adaptive:
 
 
 def _key(query: Query, domain: Domain, loss: Loss) -> str:
-    """Names the tables of a query at a loss; values to be found in the data are named by their columns."""
+    """Return a key of the tables of a query at a loss; values found in the data are named by their columns."""
     refuse_no_query(query)
     tables = query.data_dependent_groups or plan(query, domain).request
     return repr((tables, loss_in_words(loss)))
@@ -179,7 +179,7 @@ def _times(charge: Charge, number: int) -> Charge:
 
 
 def _part(budget: Loss, queries: int) -> Loss:
-    """An equal part; of (epsilon, delta), of the zCDP that it admits.
+    """Return an equal part; of (epsilon, delta), of the zCDP that it admits.
 
     One that accounts cannot add up exactly is rounded down, so that the last query fits as well.
     """
@@ -216,7 +216,7 @@ class BatchAnswer(Release):
 
 
 def strategies(domain: Domain, workload: Workload, loss: Loss) -> tuple[StrategyOption, ...]:
-    """Strategies for a workload, the best first, by expected error; nothing is spent and no data is looked at.
+    """Return strategies for a workload, the best first, by expected error; nothing is spent and no data is looked at.
 
     Raises:
         QueryError, SizeError: the workload does not fit the domain, or is too large.
@@ -262,7 +262,7 @@ def answer_batch(vault: VaultInterface, workload: Workload, *, loss: Loss) -> Ba
 
 
 def _request(workload: Workload, domain: Domain, best: StrategyOption) -> Request:
-    """Named by the workload and not by the optimised weights, whose last bits may differ between machines."""
+    """Name the release by the workload, not by the optimized weights: their last bits differ between machines."""
     name, names = best.strategy.name, list(best.attributes)
     words = f"{workload.length(domain):,} counting queries over {', '.join(names)}, by {name}"
     if isinstance(best.question, Marginal):

@@ -46,7 +46,7 @@ def evaluation_page(
     journal: Sequence[Row] = (),
     internal: bool = False,
 ) -> Page:
-    """The page of results.
+    """Return the page of results.
 
     Args:
         title: of the page.
@@ -170,7 +170,7 @@ def _risk(results: Sequence[EvaluationResult]) -> ShownTable:
 
 
 def _samples(results: Sequence[EvaluationResult]) -> ShownTable:
-    """Where a sample was looked at, and what that leaves uncertain; attacks have intervals instead."""
+    """Return where a sample was looked at, and what that leaves uncertain; attacks have intervals instead."""
     rows: list[Row] = []
     for result in results:
         row: dict[str, str | int | float | bool | None] = {"release": result.name}

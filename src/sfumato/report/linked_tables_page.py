@@ -57,7 +57,7 @@ _MEANINGS = {
 
 
 def linked_evaluation_page(title: str, result: LinkedResult, *, internal: bool = False) -> Page:
-    """The page of a result.
+    """Return the page of a result.
 
     Args:
         title: of the page.
@@ -260,7 +260,7 @@ def _pair_picture(
 
 
 def linked_release_page(title: str, book: Mapping[str, Any]) -> Page:
-    """A page of what is public anyway: what the tables are, what was measured, and how far off they are.
+    """Return a page of what is public anyway: what the tables are, what was measured, and how far off they are.
 
     Args:
         title: of the page.
@@ -311,7 +311,7 @@ def _values(column: Mapping[str, Any]) -> ShownTable:
 
 
 def schema_page(schema: Schema, title: str) -> Page:
-    """The page of a schema: its picture, and a table of what it says of each table."""
+    """Return the page of a schema: its picture, and a table of what it says of each table."""
     from markupsafe import Markup
 
     return Page(
@@ -324,7 +324,7 @@ def schema_page(schema: Schema, title: str) -> Page:
 
 
 def schema_rows(schema: Schema) -> ShownTable:
-    """A line for each table."""
+    """Return a line for each table."""
     return tuple(
         {
             "table": table.name,
@@ -340,7 +340,7 @@ def schema_rows(schema: Schema) -> ShownTable:
 
 
 def owner_text(schema: Schema, table: SchemaTable) -> str:
-    """Whose the rows of a table are, in words."""
+    """Return whose the rows of a table are, in words."""
     if table.public:
         return "nobody"
     if table.name == schema.units:
@@ -358,7 +358,7 @@ def _bound(schema: Schema, table: SchemaTable) -> str:
 
 
 def layers(schema: Schema) -> list[list[SchemaTable]]:
-    """Tables by their distance from the people, public ones last."""
+    """Return tables by their distance from the people, public ones last."""
     depth: dict[str, int] = {}
     for table in schema:
         at, far = table, 0 if table.name == schema.units else 1
@@ -373,7 +373,7 @@ def layers(schema: Schema) -> list[list[SchemaTable]]:
 
 
 def drawing(schema: Schema) -> Markup:
-    """The picture, as SVG that takes the colour of the text around it."""
+    """Return the picture, as SVG that takes the color of the text around it."""
     from markupsafe import Markup
 
     boxes: dict[str, tuple[int, int, int]] = {}  # left, top, height
@@ -438,7 +438,7 @@ def _box(table: SchemaTable, lines: list[str], left: int, top: int) -> str:
 
 
 def _tie(boxes: dict[str, tuple[int, int, int]], one: str, other: str) -> str:
-    """A line from a table to the one whose keys it holds."""
+    """Return a line from a table to the one whose keys it holds."""
     (left, top, _), (left2, top2, _) = boxes[one], boxes[other]
     start, end = (left, left2 + _WIDTH) if left > left2 else (left + _WIDTH, left2)
     y, y2, bend = top + _PAD + _LINE // 2, top2 + _PAD + _LINE // 2, (start + end) // 2

@@ -149,7 +149,7 @@ def _fill(path: Path, *, content: bytes) -> None:
 
 
 def render(page: Page) -> str:
-    """The page as one HTML document, its plots inside as SVG; it runs nothing.
+    """Return the page as one HTML document, its plots inside as SVG; it runs nothing.
 
     Raises:
         MissingExtraError: what draws plots is not installed.
@@ -159,7 +159,7 @@ def render(page: Page) -> str:
 
 
 def _drawn(page: Page) -> dict[str, str]:
-    """Every picture as SVG, by the name of its file."""
+    """Return every picture as SVG, by the name of its file."""
     import vl_convert
 
     return {
@@ -218,7 +218,7 @@ def _renderer() -> str:
 
 
 def _files(plot: Plot) -> list[tuple[str, Chart]]:
-    """The charts of a plot by the names of their files."""
+    """Return the charts of a plot by the names of their files."""
     drawn = plot.drawn()
     return [(plot.name if plot.chart is not None else f"{plot.name}-{place}", one) for place, one in enumerate(drawn)]
 
@@ -236,12 +236,12 @@ def _render(page: Page, **more: Any) -> str:  # noqa: ANN401  (what templates sh
 
 
 def _texts(rows: ShownTable) -> frozenset[str]:
-    """The columns that hold text, which is read from its left end; numbers are compared at their right."""
+    """Return the columns that hold text, which is read from its left end; numbers are compared at their right."""
     return frozenset(column for row in rows for column, value in row.items() if isinstance(value, str))
 
 
 def figure(value: object, digits: int = 6) -> str:
-    """A table's entry as text: significant digits of a number, a dash for what is not known.
+    """Return a table's entry as text: significant digits of a number, a dash for what is not known.
 
     >>> figure(0.123456789), figure(None), figure(True), figure(1013184), figure(float("nan")), figure(0.123456, 4)
     ('0.123457', '-', 'yes', '1013184', '-', '0.1235')
@@ -260,21 +260,21 @@ def figure(value: object, digits: int = 6) -> str:
 
 
 def layer(values: Sequence[Row]) -> Any:  # noqa: ANN401  (charts of Altair have no useful type)
-    """A layer over rows of values."""
+    """Return a layer over rows of values."""
     import altair as alt
 
     return alt.Chart(alt.InlineData(values=list(values)))
 
 
 def unchecked() -> AbstractContextManager[None]:
-    """Charts that are made inside are not checked part by part against their schema: half of the time; tests do it."""
+    """Skip the check of charts against their schema, which takes half of the time; tests make it."""
     from altair.utils.schemapi import debug_mode
 
     return debug_mode(False)
 
 
 def sized(*layers: Any, height: int = 0, step: int = 0) -> dict[str, Any]:  # noqa: ANN401
-    """Layers over one another, as wide as the page, of a height in pixels or of so many pixels a row."""
+    """Return layers over one another, as wide as the page, of a height in pixels or of so many pixels a row."""
     import altair as alt
 
     drawn = layers[0] if len(layers) == 1 else alt.layer(*layers)

@@ -30,7 +30,7 @@ _DARK = 0.5  # strength from which text is white
 
 
 def release_page(title: str, book: Codebook) -> Page:
-    """A page of what is public anyway: what the file is, and how far it is from the table."""
+    """Return a page of what is public anyway: what the file is, and how far it is from the table."""
     sections = [Section("What it is good for", _uses(book)), Section("Columns", _columns(book))]
     if len(book.columns) > 1:
         sections.append(Section("Pairs of columns", _pairs(book)))
@@ -168,7 +168,7 @@ def _scales(column: ColumnEntry, scale: float) -> tuple[list[float], float]:
 
 
 def _bars(column: ColumnEntry, scale: float) -> Markup:
-    """A bar a value, its interval, its label, and a strip of shades below where values share groups."""
+    """Return a bar a value, its interval, its label, and a strip of shades below where values share groups."""
     from markupsafe import Markup
 
     heights, highest = _scales(column, scale)
@@ -331,7 +331,7 @@ def _cell(pair: PairEntry | None) -> Markup:
 
 
 def _shade(strength: float) -> str:
-    """From near white to dark blue: text is readable on both sides of one half."""
+    """Return a shade from near white to dark blue; text is readable on both sides of one half."""
     part = min(max(strength, 0.0), 1.0)
     weak, strong = ((234, 242, 250), (110, 160, 205)) if part <= _DARK else ((62, 110, 160), (16, 58, 102))
     place = 2 * part if part <= _DARK else 2 * part - 1

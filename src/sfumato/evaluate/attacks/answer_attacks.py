@@ -25,7 +25,7 @@ TRACING_KNOWLEDGE = "the whole row of the target, and rows of other people of th
 
 
 def tracing_scores(published: MarginalSource, reference: Rows, targets: CodeMatrix) -> NDArray[np.float64]:
-    """How much more each target's cells weigh in the published marginals than in the reference.
+    """Return how much more each target's cells weigh in the published marginals than in the reference.
 
     The statistic sums (published - reference)/reference over the cells of the target in all one- and
     two-way marginals: the inner product of Dwork, Smith, Steinke, Ullman and Vadhan (2015), whitened.
@@ -45,7 +45,7 @@ def tracing_scores(published: MarginalSource, reference: Rows, targets: CodeMatr
 def homer_distance(
     means: NDArray[np.float64], reference: NDArray[np.float64], people: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """Homer's statistic sum_j |y_j - reference_j| - |y_j - mean_j|: large where y is nearer the published means.
+    """Return Homer's statistic sum_j |y_j - reference_j| - |y_j - mean_j|: large where y is nearer the published means.
 
     Args:
         means: published shares of each yes/no attribute, shape ``(attributes,)``.
@@ -67,7 +67,7 @@ class Reconstruction:
     guesses: NDArray[np.bool_]
 
     def against(self, truth: NDArray[np.bool_]) -> Proportion:
-        """How many guesses are right."""
+        """Return how many guesses are right."""
         return Proportion(int((self.guesses == truth).sum()), len(truth))
 
 
@@ -90,7 +90,7 @@ MOST_PEOPLE = 200  # people; beyond that the programme takes minutes
 
 
 def linear_reconstruction(ask: Ask, *, people: int, queries: int, generator: np.random.Generator) -> Reconstruction:
-    """The fractional secrets with the least total error over random subsets, rounded (Dinur and Nissim 2003).
+    """Return the fractional secrets with the least total error over random subsets, rounded (Dinur and Nissim 2003).
 
     The L1 decoder of Dwork, McSherry and Talwar 2007: minimise sum |A x - answers| over 0 <= x <= 1.  With
     noise far below sqrt(people) an answer, it recovers nearly every secret from a few times ``people`` queries.
@@ -136,14 +136,14 @@ class Rebuilt:
     counts: NDArray[np.int64]
 
     def against(self, truth: Rows) -> Proportion:
-        """How many people were rebuilt: the overlap of the two multisets of rows."""
+        """Return how many people were rebuilt: the overlap of the two multisets of rows."""
         flat = np.ravel_multi_index(tuple(truth.codes.T), self.domain.shape)
         real = np.bincount(flat, minlength=self.domain.size)
         return Proportion(int(np.minimum(self.counts, real).sum()), len(truth))
 
 
 def rebuild(domain: Domain, tables: Mapping[tuple[str, ...], NDArray[np.number]]) -> Rebuilt:
-    """Whole, non-negative counts that agree best, in total absolute error, with the published marginals.
+    """Return whole, non-negative counts that agree best, in total absolute error, with the published marginals.
 
     Args:
         domain: public; its full contingency table has at most 20 000 cells.
@@ -187,7 +187,7 @@ def rebuild(domain: Domain, tables: Mapping[tuple[str, ...], NDArray[np.number]]
 
 
 def _places(domain: Domain, cliques: tuple[tuple[str, ...], ...]) -> NDArray[np.intp]:
-    """Number of the published answer that each cell of the full table adds to: shape ``(cliques, cells)``."""
+    """Return the number of the answer that each cell of the full table adds to: shape ``(cliques, cells)``."""
     full = np.indices(domain.shape).reshape(len(domain), -1)
     places, start = [], 0
     for names in cliques:

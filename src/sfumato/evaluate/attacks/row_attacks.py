@@ -39,7 +39,7 @@ _BLOCK = 1 << 19  # similarities summed over the columns at once: few enough for
 class Similarity:
     """A release, ready to be compared with targets: one narrow array of codes a column.
 
-    ``cells[j]`` is None where the cells of column j are its leaves, otherwise their weights, shape
+    ``cells[j]`` is None if the cells of column j are its leaves, otherwise their weights, shape
     ``(distinct cells, leaves)`` in multiples of 2^-16.
     """
 
@@ -63,12 +63,12 @@ class Similarity:
         return len(self.codes[0])
 
     def chunks(self, people: int) -> Iterator[slice]:
-        """Slices of targets that are looked at together."""
+        """Return slices of targets that are looked at together."""
         step = max(_TOGETHER, _CHUNK // self.rows)
         return (slice(start, min(start + step, people)) for start in range(0, people, step))
 
     def over(self, targets: CodeMatrix, columns: Sequence[int]) -> Closeness:
-        """Similarities over ``columns``: shape ``(targets, rows)``, exact multiples of 2^-16.
+        """Return similarities over ``columns``: shape ``(targets, rows)``, exact multiples of 2^-16.
 
         They are small whole numbers, of a narrow type, where the cells of all these columns are leaves.
         """
@@ -95,7 +95,7 @@ class Similarity:
         return same.view(np.uint8)
 
     def votes(self, close: Closeness, near: Nearby, targets: CodeMatrix, column: int) -> NDArray[np.float64]:
-        """Weight of each leaf of a column among the rows nearest on all others: shape ``(targets, leaves)``.
+        """Return the weight of each leaf of a column among the rows nearest on all others: shape ``(targets, leaves)``.
 
         Args:
             close: similarities over all columns, shape ``(targets, rows)``.
@@ -117,7 +117,7 @@ Nearby: TypeAlias = list[NDArray[np.intp]]
 
 
 def nearby(close: Closeness) -> Nearby:
-    """Of each target, the rows within one of its largest similarity: no other is nearest on all columns but one."""
+    """Return the rows within one of each target's largest similarity: no other is nearest on all columns but one."""
     return [np.flatnonzero(own >= own.max() - min(1, own.max())) for own in close]
 
 
@@ -168,7 +168,7 @@ class Roc:
 
 
 def membership_scores(close: Closeness) -> tuple[TargetScores, TargetScores]:
-    """Two scores of each target: its nearest released row, and the density of rows around it.
+    """Return two scores of each target: its nearest released row, and the density of rows around it.
 
     ``close`` are similarities over all columns, shape ``(targets, rows)``.
     """
@@ -183,7 +183,7 @@ def membership_scores(close: Closeness) -> tuple[TargetScores, TargetScores]:
 
 
 def _density(close: NDArray[np.unsignedinteger], nearest: int) -> float:
-    """Rows around one target, each by how much farther than the nearest: rows of one similarity are counted."""
+    """Return rows around one target, each by how much farther than the nearest: rows of one similarity are counted."""
     density, left = 0.0, len(close)
     for level in range(nearest, -1, -1):
         count = int(np.count_nonzero(close == level))
@@ -197,7 +197,7 @@ def _density(close: NDArray[np.unsignedinteger], nearest: int) -> float:
 def guess_members(
     fit: tuple[TargetScores, ...], test: tuple[TargetScores, ...]
 ) -> tuple[NDArray[np.bool_], TargetScores]:
-    """Guesses on the testing half by the score and threshold that were best on the fitting half.
+    """Return guesses on the testing half by the score and threshold that were best on the fitting half.
 
     Scores are for members, then as many controls.  Returned are the guesses and the score chosen.
     """
@@ -210,7 +210,7 @@ def guess_members(
 
 
 def roc(scores: TargetScores) -> Roc:
-    """The curve of scores for members, then as many controls."""
+    """Return the curve of scores for members, then as many controls."""
     half = len(scores) // 2
     thresholds = np.unique(scores)[::-1]
     members, controls = np.sort(scores[:half]), np.sort(scores[half:])
@@ -230,7 +230,7 @@ LINKAGE_KNOWLEDGE = "two disjoint halves of the target's columns, from two sourc
 
 
 def link_chances(first: Closeness, second: Closeness) -> NDArray[np.float64]:
-    """Probability that each target is linked: shape ``(targets,)``.
+    """Return the probability that each target is linked: shape ``(targets,)``.
 
     Every source picks one row at random among those nearest on its columns; the target is linked where
     both picked the same.  ``first`` and ``second`` are similarities over either half of the columns,
@@ -259,7 +259,7 @@ def infer(
     *,
     generator: np.random.Generator,
 ) -> NDArray[np.bool_]:
-    """Whether the secret of each target was guessed: shape ``(targets,)``.
+    """Return whether the secret of each target was guessed: shape ``(targets,)``.
 
     The guess is the value with most weight among the rows nearest on all other columns.
 
@@ -298,7 +298,7 @@ class Tested:
 
 
 def fit_row_attacks(similarity: Similarity, targets: Targets, *, generator: np.random.Generator) -> Fitted:
-    """Scores to choose a threshold by, and the secret with the largest advantage among some of the targets."""
+    """Return scores to choose a threshold by, and the secret with the largest advantage among some of the targets."""
     people = targets.stacked
     scores = np.empty((2, len(people)))
     columns = range(people.shape[1])
@@ -319,7 +319,7 @@ def fit_row_attacks(similarity: Similarity, targets: Targets, *, generator: np.r
 def test_row_attacks(
     similarity: Similarity, targets: Targets, secret: int, *, generator: np.random.Generator
 ) -> Tested:
-    """The three attacks on people who chose nothing; columns are dealt to the two sources at random."""
+    """Run the three attacks on people who chose nothing; columns are dealt to the two sources at random."""
     people = targets.stacked
     order = generator.permutation(people.shape[1])
     middle = (len(order) + 1) // 2
@@ -379,7 +379,7 @@ def downcode(release: Released, truth: Rows, *, quasi: tuple[str, ...], generato
 
 
 def _certain(leaves: NDArray[np.intp], members: int, *, ordered: bool) -> NDArray[np.intp]:
-    """Leaves that a minimal cell proves to be in the class."""
+    """Return leaves that a minimal cell proves to be in the class."""
     if ordered:
         return leaves[[0, -1]][:members]
     return leaves if len(leaves) <= members else leaves[:0]

@@ -43,7 +43,7 @@ class Attacks:
 
 
 def attack(release: MarginalSource, members: Rows, controls: Rows, *, claim: Claim, seed: int) -> Attacks:
-    """All attacks that apply to a release: on its rows or reports where it has some, else on its marginals.
+    """Run all attacks that apply to a release: on its rows or reports where it has some, else on its marginals.
 
     Raises:
         InputError: what is no release, people, claim or seed.
@@ -67,7 +67,7 @@ def attack(release: MarginalSource, members: Rows, controls: Rows, *, claim: Cla
 def attack_rows(
     release: Released, members: Rows, controls: Rows, *, claim: Claim, people: int = _PEOPLE, seed: int
 ) -> Attacks:
-    """Membership, linkage, attribute inference and singling out against released rows.
+    """Attack released rows by membership, linkage, attribute inference and singling out.
 
     Args:
         release: the rows an outsider sees.
@@ -101,7 +101,7 @@ def attack_rows(
 def attack_marginals(
     release: MarginalSource, members: Rows, controls: Rows, *, claim: Claim, people: int = _PEOPLE, seed: int
 ) -> Attacks:
-    """Tracing members in published marginals, where there are no rows to link, infer or single out from.
+    """Trace members in published marginals, which have no rows to link, infer or single out from.
 
     One half of the controls is the attacker's reference; targets come from the other.
     Arguments and errors are those of ``attack_rows``.
@@ -119,7 +119,7 @@ def attack_marginals(
 
 
 def _bounded(result: Advantage, claim: Claim) -> Advantage:
-    """The bound a guarantee puts on this attack.
+    """Return the bound a guarantee puts on this attack.
 
     Singling out is about conditions, not about one person's presence: neither bound speaks of it.
     """
@@ -145,7 +145,7 @@ Conditions = tuple[NDArray[np.intp], NDArray[np.bool_]]  # released rows, and (c
 def singled_out(
     release: Released, members: Rows, controls: Rows, *, count: int, generator: np.random.Generator
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Whether each of ``count`` conditions isolates one person among members, and among as many controls.
+    """Return whether each of ``count`` conditions isolates one person among members, and among as many controls.
 
     A condition copies the cells of one released row in some columns, and is used only where no other
     released row has the same cells there.  Its number of columns is fitted on other conditions.
@@ -169,7 +169,7 @@ def singled_out(
 
 
 def _hashed(release: Released, generator: np.random.Generator) -> list[NDArray[np.uint64]]:
-    """Of each column a number a row: their sums are equal for equal rows only, almost surely."""
+    """Return one number per row and column: their sums are equal for equal rows only, almost surely."""
     factors = generator.integers(1, 1 << 62, size=len(release.domain), dtype=np.uint64)
     return [column.astype(np.uint64) * factor for column, factor in zip(release.codes.T, factors, strict=True)]
 
@@ -177,7 +177,7 @@ def _hashed(release: Released, generator: np.random.Generator) -> list[NDArray[n
 def _conditions(
     hashed: list[NDArray[np.uint64]], *, count: int, width: int, generator: np.random.Generator
 ) -> Conditions:
-    """Conditions on ``width`` columns, each copied from a row that no other released row equals there."""
+    """Return conditions on ``width`` columns, each copied from a row that no other released row equals there."""
     rows, used = [], []
     share = -(-count // _SUBSETS)
     for _ in range(_SUBSETS):
@@ -208,7 +208,7 @@ def lone_rows(values: NDArray[np.uint64], count: int, generator: np.random.Gener
 
 
 def _occurrences(values: NDArray[np.uint64], hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
-    """How often each of a few values occurs among all."""
+    """Return how often each of a few values occurs among all."""
     maybe = np.zeros(1 << _LOW_BITS, dtype=np.bool_)
     maybe[hashes.astype(np.uint16)] = True
     near = values[maybe[values.astype(np.uint16)]]  # nearly all others differ in their lowest bits
@@ -246,7 +246,7 @@ class RowsInCells:
 
     @staticmethod
     def of(release: Released, table: Rows) -> RowsInCells:
-        """The rows of ``table``, in cells of ``release``."""
+        """Return the rows of ``table`` in cells of ``release``."""
         narrow = (np.min_scalar_type(size - 1) for size in table.domain.shape)
         columns = tuple(column.astype(kind) for column, kind in zip(table.codes.T, narrow, strict=True))
         return RowsInCells(release, columns)
@@ -281,7 +281,7 @@ def _isolates(conditions: Conditions, table: RowsInCells) -> NDArray[np.bool_]:
 
 
 def matches(conditions: Conditions, table: RowsInCells) -> NDArray[np.intp]:
-    """How many rows of a table lie in each condition."""
+    """Return how many rows of a table lie in each condition."""
     matching = np.zeros(len(conditions[0]), dtype=np.intp)
     for number, (row, used) in enumerate(zip(*conditions, strict=True)):
         cells = table.release.codes[row].tolist()

@@ -55,7 +55,7 @@ class Subject:
 def subject_of(
     function: Callable[[Input], object], neighbours: tuple[Input, Input], *, name: str, claim: Loss
 ) -> Subject:
-    """Any Python callable that turns an input into one output: a number, or a sequence of numbers of fixed length.
+    """Audit a Python callable that turns an input into a number, or a sequence of numbers of fixed length.
 
     Args:
         function: called once a draw.
@@ -103,7 +103,7 @@ def outputs(draw: Draw, count: int) -> Outputs:
 
 
 def find_callable(name: str) -> Callable[[object], object]:
-    """The callable ``module:function``; modules are also looked for in the working directory.
+    """Return the callable ``module:function``; modules are also looked for in the working directory.
 
     Raises:
         InputError: there is none of that name.
@@ -127,7 +127,7 @@ def find_callable(name: str) -> Callable[[object], object]:
 
 
 def subject_from_text(name: str, first: str, second: str, claim: Loss) -> Subject:
-    """A user's mechanism on two neighbouring inputs written as JSON.
+    """Return a user's mechanism on two neighbouring inputs written as JSON.
 
     Raises:
         InputError: no such callable, or an input that is not JSON.
@@ -164,7 +164,7 @@ class OutputEvent:
     reverse: bool
 
     def holds(self, drawn: Outputs) -> NDArray[np.bool_]:
-        """Which outputs are in the event."""
+        """Return which outputs are in the event."""
         return _compare(self.score(drawn), self.side, self.threshold)
 
     def __str__(self) -> str:
@@ -173,7 +173,7 @@ class OutputEvent:
 
 
 def best_event(first: Outputs, second: Outputs, measure: Measure, *, error: float) -> tuple[OutputEvent, float]:
-    """The event with the largest lower bound on these outputs, and that bound.
+    """Return the event with the largest lower bound on these outputs, and that bound.
 
     Having been chosen on them, the bound proves nothing here: it has to be taken again on other outputs.
     """
@@ -232,7 +232,7 @@ _ZERO = 4096.0  # exponent given to zero: above that of every double
 
 
 def scores_for(first: Outputs, second: Outputs) -> dict[str, Score]:
-    """ScoreTable by name; the likelihood ratio is fitted on the outputs given."""
+    """Return scores by name; the likelihood ratio is fitted on the outputs given."""
     coordinates = range(min(first.shape[1], _COORDINATES))
     scores: dict[str, Score] = {}
     for place in coordinates:
@@ -251,7 +251,7 @@ def scores_for(first: Outputs, second: Outputs) -> dict[str, Score]:
 
 
 def lowest_bit(values: ScoreTable) -> ScoreTable:
-    """Exponent of the least significant bit set in each double (Mironov 2012); 4096 for zero.
+    """Return the exponent of the least significant bit set in each double (Mironov 2012); 4096 for zero.
 
     >>> lowest_bit(np.array([1.0, 0.75, 6.0, 0.0])).tolist()
     [0.0, -2.0, 1.0, 4096.0]

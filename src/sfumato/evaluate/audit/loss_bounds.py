@@ -32,7 +32,7 @@ class PureOrApproximate:
     name: str = "epsilon"
 
     def of(self, likelier: Bounds, rarer: Bounds) -> Bounds:
-        """Bounds from a lower bound of the likelier and an upper bound of the rarer probability."""
+        """Return bounds from a lower bound of the likelier and an upper bound of the rarer probability."""
         with np.errstate(divide="ignore"):
             return np.log(np.maximum(likelier - self.delta, 0.0)) - np.log(rarer)
 
@@ -45,7 +45,7 @@ class Gaussian:
     name: str = "mu"
 
     def of(self, likelier: Bounds, rarer: Bounds) -> Bounds:
-        """Difference of the normal quantiles."""
+        """Return the difference of the normal quantiles."""
         from scipy.special import ndtri
 
         with np.errstate(invalid="ignore"):
@@ -61,7 +61,7 @@ class Concentrated:
     name: str = "rho"
 
     def of(self, likelier: Bounds, rarer: Bounds) -> Bounds:
-        """Zero where the event is not surely likelier on the first input."""
+        """Return zero if the event is not surely likelier on the first input."""
         apart = likelier > rarer
         p = np.where(apart, likelier, 0.5)[:, None]
         q = np.clip(np.where(apart, rarer, 0.5), 1e-300, 1 - 1e-16)[:, None]
@@ -80,7 +80,7 @@ class Distinguished:
     name: str = "advantage"
 
     def of(self, likelier: Bounds, rarer: Bounds) -> Bounds:
-        """Below zero where the event is not surely likelier."""
+        """Return a bound, below zero if the event is not surely likelier."""
         return likelier - rarer
 
 
@@ -88,7 +88,7 @@ Measure: TypeAlias = PureOrApproximate | Gaussian | Concentrated | Distinguished
 
 
 def measure_of(claim: Loss, mu: float | None) -> Measure:
-    """What is bounded for a claimed loss; ``mu`` where Gaussian noise is claimed."""
+    """Return the measure that is bounded for a claimed loss; ``mu`` if Gaussian noise is claimed."""
     if mu is not None:
         return Gaussian(mu)
     if isinstance(claim, Rho):
@@ -98,7 +98,7 @@ def measure_of(claim: Loss, mu: float | None) -> Measure:
 
 
 def lower_bounds(measure: Measure, likelier: EventCounts, rarer: EventCounts, draws: int, *, error: float) -> Bounds:
-    """Bounds that exceed the true loss with probability at most ``error`` each.
+    """Return bounds that exceed the true loss with probability at most ``error`` each.
 
     Args:
         measure: the unit of the loss.
@@ -176,7 +176,7 @@ def audit_one_run(
 
 
 def chance_of(correct: int, guesses: int, canaries: int, *, epsilon: float, delta: float) -> float:
-    """Largest probability of so many correct guesses under (epsilon, delta): Theorem 5.2.
+    """Return the largest probability of so many correct guesses under (epsilon, delta): Theorem 5.2.
 
     With delta = 0 the upper tail of Binomial(guesses, e^eps/(1 + e^eps)).
     """

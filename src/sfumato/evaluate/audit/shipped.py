@@ -28,7 +28,7 @@ _VALUES = 6  # of the attribute that a local randomizer reports
 
 
 def subjects(entropy: Entropy) -> dict[str, Subject]:
-    """All audited mechanisms by name.
+    """Return all audited mechanisms by name.
 
     Args:
         entropy: the operating system's for a real audit, a simulated one for a test that can be repeated.
@@ -37,7 +37,7 @@ def subjects(entropy: Entropy) -> dict[str, Subject]:
 
 
 def chosen(names: list[str], entropy: Entropy) -> tuple[Subject, ...]:
-    """The subjects of the given names; ``all`` stands for every one.
+    """Return the subjects of the given names; ``all`` stands for every one.
 
     Raises:
         InputError: a name that is none of them.
@@ -177,7 +177,7 @@ def _choice(mechanism: Exponential | PermuteAndFlip, scores: NDArray[np.int64], 
 
 
 def _shown(mechanism: StabilityThreshold, units: list[int], entropy: Entropy) -> Draw:
-    """Noisy numbers of two keys; -1 where a key is hidden, or not in the data at all."""
+    """Return noisy numbers of two keys; -1 where a key is hidden, or not in the data at all."""
 
     def draw(count: int) -> NDArray[np.int64]:
         above, noisy = mechanism.apply(np.tile(np.array(units, dtype=np.int64), count), entropy)
@@ -191,7 +191,7 @@ def _shown(mechanism: StabilityThreshold, units: list[int], entropy: Entropy) ->
 
 
 def _reports(randomizer: FrequencyOracle, value: int, entropy: Entropy) -> Draw:
-    """Which values each report supports, then the report itself, byte by byte where it is not one number."""
+    """Return which values each report supports, then the report itself, byte by byte where it is not one number."""
 
     def draw(count: int) -> NDArray[np.float64]:
         reports = randomizer.draw(np.full(count, value), entropy)
@@ -210,5 +210,5 @@ def _supports(randomizer: FrequencyOracle, reports: ReportArray) -> NDArray[np.i
 
 
 def _narrow_sketch() -> CountMeanSketch:
-    """The count-mean sketch with few cells, so that its reports repeat and are scored once each."""
+    """Return the count-mean sketch with few cells, so that its reports repeat and are scored once each."""
     return CountMeanSketch(_VALUES, 4, symmetric(Fraction(1)))

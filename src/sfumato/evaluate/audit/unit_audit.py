@@ -38,7 +38,7 @@ AddNoise = Callable[[Counted], NDArray[np.int64]]
 def unit_subject(
     name: str, counts: tuple[Counted, Counted], *, add: AddNoise, claim: Rho, finest: float = math.inf
 ) -> Subject:
-    """A noisy table without a unit and with it, as a subject of an audit.
+    """Return a noisy table without a unit and with it, as a subject of an audit.
 
     Args:
         name: how reports call it.
@@ -69,7 +69,7 @@ def unit_subject(
 def gaussian_unit_subject(
     name: str, counts: tuple[Counted, Counted], *, squared_sensitivity: int, claim: Rho, entropy: Entropy
 ) -> Subject:
-    """The same with discrete Gaussian noise for a claimed squared sensitivity."""
+    """Return the same with discrete Gaussian noise for a claimed squared sensitivity."""
     noise = DiscreteGaussian.for_loss(claim, squared_sensitivity=squared_sensitivity)
     return unit_subject(
         name, counts, add=lambda exact: noise.add(exact, entropy), claim=claim, finest=math.sqrt(noise.variance)
@@ -123,7 +123,7 @@ Shadows = NDArray[np.float64]
 
 
 def shadow_membership(present: Shadows, without: Shadows, *, claim: Loss, error: float = FALSE_ALARMS) -> Advantage:
-    """Is the unit in the table: said so where a score of a release is at least a threshold.
+    """Guess that the unit is in the table if a score of a release is at least a threshold.
 
     One half of the releases of each kind finds the threshold, the other half is guessed.  The interval is made of those
     of Clopper and Pearson: of releases that keep their word ``interval.low`` is above the bound with probability at
@@ -156,7 +156,7 @@ def shadow_membership(present: Shadows, without: Shadows, *, claim: Loss, error:
 def shadow_inference(
     present: Shadows, without: Shadows, *, true: int, claim: Loss, error: float = FALSE_ALARMS
 ) -> Advantage:
-    """Which of several units is in the table: the one under which a release is likeliest.
+    """Return which of several units is in the table: the one under which a release is likeliest.
 
     Releases without any of them say how often that is right by chance, or by what is so of everybody.
 
@@ -184,7 +184,7 @@ def shadow_inference(
 def _advantage(
     names: tuple[str, str], guesses: tuple[NDArray[np.bool_], NDArray[np.bool_]], *, claim: Loss, error: float
 ) -> Advantage:
-    """An attack with exact intervals: of so few releases others would be too narrow."""
+    """Return an attack with exact intervals: of so few releases others would be too narrow."""
     right, wrong = (Proportion(int(guess.sum()), len(guess)) for guess in guesses)
     measure = Distinguished(claim.advantage_bound())
     counts = np.array([right.successes]), np.array([wrong.successes])

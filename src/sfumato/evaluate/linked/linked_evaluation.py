@@ -42,7 +42,7 @@ class LaidOut:
 
 
 def lay_out(parent: LinkedTable, child: LinkedTable) -> LaidOut:
-    """Families as rows, children ordered by all of their codes, so that equal families are equal rows."""
+    """Return families as rows, children ordered by all of their codes, so that equal families are equal rows."""
     edge = LinkedPair.of(parent, child)
     parents, children = list(edge.parents), list(edge.children)
     slots = min(_CHILDREN, child.most)
@@ -72,7 +72,7 @@ def copied(released: LaidOut, other: LaidOut, *, fewest: int = 3) -> float | Non
 def attack_linked_tables(
     release: TableTree, members: TableTree, controls: TableTree, *, claim: Claim, seed: int
 ) -> tuple[Advantage, ...]:
-    """Membership by distance and inference of a sibling, for every table of children.
+    """Attack by membership and by inference of a sibling, for every table of children.
 
     Args:
         release: what an outsider sees.
@@ -105,12 +105,12 @@ def attack_linked_tables(
 
 
 def release_of(release: TableTree, child: str) -> tuple[LinkedTable, LinkedTable]:
-    """A table of children with that of their parents."""
+    """Return a table of children with that of their parents."""
     return next(edge for edge in release.edges() if edge[1].name == child)
 
 
 def _membership(released: NDArray[np.int16], targets: list[NDArray[np.int16]], laid: LaidOut, child: str) -> Advantage:
-    """Guessed to be in the table where the nearest released family is nearer than a threshold, and many are as near.
+    """Guess that a family is in the table if the nearest released family is nearer than a threshold.
 
     The threshold is fitted on one half of the targets and tested on the other.
     """
@@ -137,7 +137,7 @@ def _closeness(released: NDArray[np.int16], targets: NDArray[np.int16]) -> NDArr
 
 
 def _equal(released: NDArray[np.int16], targets: NDArray[np.int16], columns: range) -> NDArray[np.uint8]:
-    """Columns in which each target equals each released family: shape ``(targets, families)``."""
+    """Return columns in which each target equals each released family: shape ``(targets, families)``."""
     equal = np.zeros((len(targets), len(released)), dtype=np.uint8)
     for column in columns:
         equal += targets[:, column, None] == released[None, :, column]
@@ -195,7 +195,7 @@ class EdgeResult:
         compared: the release and the baselines, by name.
         real_sizes, sizes: share of the parents by their number of children; the first is exact.
         copies: share of the released families of three children or more that equal one of half of the real families;
-            beside it the share among the other half, by chance alone.  None where there is none of that size.
+            beside it the share among the other half, by chance alone.  None if there is none of that size.
     """
 
     parents: str
@@ -214,7 +214,7 @@ class LinkedResult:
         edges: every table of children.
         units: of the real tables and of the release.
         real, released: what became of the rows of each file.
-        claim: the guarantee, None where nothing states one.
+        claim: the guarantee, None if nothing states one.
         attacks: on families; none without others of the same population.
     """
 
@@ -231,7 +231,7 @@ class LinkedResult:
         return sum(read.rows - read.kept for read in self.released.values())
 
     def to_json(self, *, internal: bool = False) -> dict[str, Any]:
-        """As JSON values; exact sizes and numbers of rows only where ``internal``."""
+        """Return JSON values, with exact sizes and numbers of rows only if ``internal``."""
         edges = [
             {
                 "parents": edge.parents,

@@ -31,7 +31,7 @@ _PAIRS = 4_000_000  # siblings that are looked at
 
 @dataclass(frozen=True)
 class LinkScores:
-    """Mean total variations; None where there is nothing to compare.
+    """Mean total variations; None if there is nothing to compare.
 
     Attributes:
         size: of the number of children.
@@ -83,7 +83,7 @@ class LinkedPair:
 
     @staticmethod
     def of(parent: LinkedTable, child: LinkedTable) -> LinkedPair:
-        """Two levels, with wide numbers in runs, and the days since the child before where days order them."""
+        """Return two levels, with wide numbers in runs, and the days since the child before if days order them."""
         size = np.bincount(child.owner, minlength=parent.length)
         parents = {each.name: _runs(each)[codes] for each, codes in zip(parent.attributes, parent.codes, strict=True)}
         children = {each.name: _runs(each)[codes] for each, codes in zip(child.attributes, child.codes, strict=True)}
@@ -94,7 +94,7 @@ class LinkedPair:
 
     @staticmethod
     def sizes(parent: LinkedTable, child: LinkedTable) -> tuple[dict[str, int], dict[str, int]]:
-        """The number of cells of each column of :meth:`of`."""
+        """Return the number of cells of each column of :meth:`of`."""
         parents = {each.name: int(_runs(each)[-1]) + 1 for each in parent.attributes if each.size > 1}
         children = {each.name: int(_runs(each)[-1]) + 1 for each in child.attributes}
         if child.days is not None:
@@ -124,7 +124,7 @@ class LinkedPair:
         return np.concatenate([none, *first]), np.concatenate([none, *second])
 
     def runs(self, length: int) -> Places:
-        """Children after which at least ``length - 1`` more of the same parent follow."""
+        """Return children after which at least ``length - 1`` more of the same parent follow."""
         last = max(0, len(self.owner) - length + 1)
         return np.flatnonzero(self.owner[:last] == self.owner[length - 1 :][:last])
 
@@ -142,7 +142,7 @@ class LinkedPair:
         )
 
     def independent(self, generator: np.random.Generator) -> LinkedPair:
-        """Every column by itself, in random order."""
+        """Shuffle every column by itself."""
         size = generator.permutation(self.parents[SIZE])
         return replace(
             self,
@@ -157,7 +157,7 @@ def _first(owner: Places) -> NDArray[np.bool_]:
 
 
 def _runs(attribute: Attribute) -> Places:
-    """The judged cell of each code: of numbers and dates with many cells a run of neighbours."""
+    """Return the judged cell of each code: of numbers and dates with many cells a run of neighbours."""
     if isinstance(attribute, Categorical) or attribute.size <= _CELLS:
         return np.arange(attribute.size)
     width = -(-attribute.declared // _CELLS)
@@ -179,7 +179,7 @@ class _Cells:
     empty: bool = False
 
     def distance(self, other: _Cells) -> float:
-        """Half the L1 distance; 1 where the other has no rows at all."""
+        """Return half the L1 distance; 1 where the other has no rows at all."""
         if other.empty:
             return 1.0
         if self.cells is None or other.cells is None:
@@ -190,7 +190,7 @@ class _Cells:
 
 
 def _tally(*parts: Columns) -> _Cells:
-    """Rows of all parts by their cells, as shares; all parts have the same numbers of cells."""
+    """Return rows of all parts by their cells, as shares; all parts have the same numbers of cells."""
     cells = math.prod(size for _, size in parts[0])
     numbers = []
     for part in parts:
@@ -223,7 +223,7 @@ class Compared:
 def scores(
     real: tuple[LinkedTable, LinkedTable], others: Mapping[str, LinkedPair], *, seed: int
 ) -> dict[str, Compared]:
-    """The scores of several sets of families against real ones.
+    """Return the scores of several sets of families against real ones.
 
     Args:
         real: parents and children.

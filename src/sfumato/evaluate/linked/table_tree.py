@@ -31,7 +31,7 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ChildOrder:
-    """How the children of a parent follow each other: by a column, rising or falling; by none where it is None."""
+    """How the children of a parent follow each other: by a column, rising or falling; by none if it is None."""
 
     by: str | None = None
     falling: bool = False
@@ -104,13 +104,13 @@ class TableTree:
         return self.levels[0].length
 
     def edges(self) -> Iterator[tuple[LinkedTable, LinkedTable]]:
-        """Each table of children, with that of their parents."""
+        """Yield each table of children, with that of their parents."""
         for level in self.levels:
             if level.above is not None:
                 yield self[level.above], level
 
     def taken(self, units: Places) -> TableTree:
-        """These units with all that is theirs, each as often as it is named."""
+        """Return these units with all of their rows, each as often as it is named."""
         places = {self.levels[0].name: units}
         levels = [_chosen(self.levels[0], units, None)]
         for parent, level in self.edges():
@@ -142,7 +142,7 @@ def _chosen(level: LinkedTable, rows: Places, owner: Places | None) -> LinkedTab
 
 
 def orders(schema: Schema, given: Mapping[str, str] | None = None) -> dict[str, ChildOrder]:
-    """The order of the children of a parent in every table.
+    """Return the order of the children of a parent in every table.
 
     Args:
         schema: of the tables.
@@ -174,12 +174,12 @@ def read_table_tree(
     tables: Sequence[str] | None = None,
     only_files: bool = False,
 ) -> TableTree:
-    """Tables of a folder, a file each, as families.
+    """Return tables of a folder, a file each, as families.
 
     Args:
         folder: with files called by the tables' names, as ``visits.csv`` or ``visits.parquet``.
         schema: what the tables hold, and whose each row is.
-        orders: of the children of a parent, by table; none where none is named.
+        orders: of the children of a parent, by table; none if none is named.
         tables: names; None: all private ones that are linked to the units.
         only_files: leave out tables of which there is no file.
 
@@ -217,7 +217,7 @@ def read_table_tree(
 
 
 def linked(schema: Schema) -> tuple[str, ...]:
-    """Private tables that belong to the units, every one after that of its parents."""
+    """Return private tables that belong to the units, every one after that of its parents."""
     waiting = [table.name for table in schema if not table.public]
     names: list[str] = []
     while waiting:
@@ -228,7 +228,7 @@ def linked(schema: Schema) -> tuple[str, ...]:
 
 
 def parent_of(schema: Schema, name: str) -> tuple[str, str] | None:
-    """The table of a row's parent and the column that names it; None for the table of the units.
+    """Return the table of a row's parent and the column that names it; None for the table of the units.
 
     Where no table lists the units, the parent is called as the unit's id.
     """
@@ -257,7 +257,7 @@ class _RawTable:
         return _RawTable(table, _stored(files[0], table.csv or CsvFormat()))
 
     def column(self, name: str) -> pa.Array:
-        """One of them, in one piece."""
+        """Return one column in one piece."""
         if name not in self.columns.column_names:
             raise TableError(
                 f"{self.table.name} has no column {name!r}; it has {listed(self.columns.column_names)}", culprit=name
@@ -265,7 +265,7 @@ class _RawTable:
         return self.columns[name].combine_chunks()
 
     def keys(self, name: str) -> pa.Array:
-        """A column of keys as text; a whole number is written as one, however it is stored."""
+        """Return a column of keys as text; a whole number is written as one, however it is stored."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -276,7 +276,7 @@ class _RawTable:
         return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
 
     def codes(self) -> tuple[list[Places], NDArray[np.bool_]]:
-        """Codes of all attributes, and which rows have a declared cell in each."""
+        """Return codes of all attributes, and which rows have a declared cell in each."""
         fits = np.ones(len(self.columns), dtype=np.bool_)
         columns = []
         for attribute in self.table.attributes:
@@ -288,7 +288,7 @@ class _RawTable:
 
 
 def _code(attribute: Attribute, value: object, written: CsvFormat | None) -> int:
-    """The cell of a value; -1 where none is declared, or several could be meant."""
+    """Return the cell of a value; -1 where none is declared, or several could be meant."""
     leaves = compatible(attribute, _text(attribute, value, written), {})
     return next(iter(leaves)) if leaves is not None and len(leaves) == 1 else -1
 
@@ -317,7 +317,7 @@ def _units(table: SchemaTable, raw: _RawTable, schema: Schema) -> tuple[LinkedTa
 
 
 def _first_of_each(ids: pa.Array, fits: NDArray[np.bool_]) -> tuple[Places, RowsRead]:
-    """Rows that have a key of their own: of several with one key the first."""
+    """Return rows that have a key of their own: of several with one key the first."""
     named = fits & ids.is_valid().to_numpy(zero_copy_only=False)
     places = np.flatnonzero(named)
     numbers = ids.dictionary_encode().indices.to_numpy(zero_copy_only=False)[places]
@@ -415,7 +415,7 @@ def _number(attribute: Attribute | None, value: object, written: CsvFormat | Non
 
 
 def _distinct(column: pa.Array) -> tuple[list[object], Places]:
-    """Distinct values, and for each row the place of its own among them."""
+    """Return distinct values, and for each row the place of its own among them."""
     encoded = column.dictionary_encode(null_encoding="encode")
     return encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
 
@@ -428,7 +428,7 @@ def _distinct_ids(raw: Sequence[_RawTable]) -> pa.Array:
 
 
 def _stored(path: Path, written: CsvFormat) -> pa.Table:
-    """A file as it is stored; of a CSV every column as text."""
+    """Return a file as it is stored; of a CSV every column as text."""
     import pyarrow as pa
     import pyarrow.csv as text
     from pyarrow import parquet

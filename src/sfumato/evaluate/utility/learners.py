@@ -43,7 +43,7 @@ class Learning:
 
 
 def train_on_release(train: Rows, test: Rows, *, target: str, seed: int) -> Learning:
-    """Gradient boosting (scikit-learn) trained on released rows, tested on real ones.
+    """Train gradient boosting (scikit-learn) on released rows and test it on real ones.
 
     A category is predicted as a class (area under the ROC curve; the mean over classes, one against the
     rest, for more than two), a number with more than ten cells as a number (R2).  From 1000 rows on (20 a class)
@@ -86,7 +86,7 @@ def train_on_release(train: Rows, test: Rows, *, target: str, seed: int) -> Lear
 
 
 def propensity(real: Rows, release: Rows, *, seed: int) -> SampledMean:
-    """Propensity score mean squared error (Woo, Reiter, Oganian, Karr 2009), as a share of its maximum.
+    """Return the propensity score mean squared error (Woo, Reiter, Oganian, Karr 2009), as a share of its maximum.
 
     Each row's probability to be released is predicted by gradient boosting that was trained on the other
     half.  0: nobody can tell released from real rows; 1: everybody can.  At most 20 000 rows of each kind are
@@ -108,7 +108,7 @@ def propensity(real: Rows, release: Rows, *, seed: int) -> SampledMean:
 
 
 def _with_value(rows: Rows, target: str) -> Rows:
-    """The rows that have a declared value of the target."""
+    """Return the rows that have a declared value of the target."""
     known = rows.codes[:, rows.domain.index(target)] < rows.domain[target].declared
     return rows if known.all() else rows.take(np.flatnonzero(known))
 
@@ -118,7 +118,7 @@ def _at_most(rows: Rows, most: int, luck: np.random.Generator) -> Rows:
 
 
 def _often(labels: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Rows whose class occurs twice: what is kept aside to stop by holds every class once."""
+    """Return rows whose class occurs twice: what is kept aside to stop by holds every class once."""
     return np.asarray(np.bincount(labels)[labels] > 1)
 
 
@@ -139,7 +139,7 @@ def _probabilities(
 
 
 def _one_thread() -> AbstractContextManager[object]:
-    """Tables of this size gain nothing from more threads, which spin while they wait for one another."""
+    """Limit threads to one: more gain nothing on tables of this size, and spin while they wait."""
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     limits: AbstractContextManager[object] = threadpool_limits(1, user_api="openmp")
@@ -147,7 +147,7 @@ def _one_thread() -> AbstractContextManager[object]:
 
 
 def _auc(probabilities: NDArray[np.float64], classes: NDArray[np.intp], truth: NDArray[np.intp]) -> tuple[float, float]:
-    """Area and its standard error."""
+    """Return the area and its standard error."""
     from sklearn.metrics import roc_auc_score
 
     present = np.unique(truth)
@@ -166,7 +166,7 @@ def _auc(probabilities: NDArray[np.float64], classes: NDArray[np.intp], truth: N
 
 
 def hanley_mcneil(area: float, positives: int, negatives: int) -> float:
-    """Standard error of an area under a ROC curve (Hanley and McNeil 1982, equation 1).
+    """Return the standard error of an area under a ROC curve (Hanley and McNeil 1982, equation 1).
 
     >>> round(hanley_mcneil(0.5, 20, 30), 4)  # that of the rank sum without ties: sqrt(51 / 7200)
     0.0842
@@ -177,7 +177,7 @@ def hanley_mcneil(area: float, positives: int, negatives: int) -> float:
 
 
 def _r2(truth: NDArray[np.intp], predicted: NDArray[np.float64]) -> tuple[float, float]:
-    """R2 and its standard error by the delta method."""
+    """Return R2 and its standard error by the delta method."""
     missed, spread = (truth - predicted) ** 2, (truth - truth.mean()) ** 2
     lost = missed.mean() / spread.mean()
     influence = (missed - lost * spread) / spread.mean()

@@ -15,13 +15,13 @@ from sfumato.evaluate.released import MarginalSource, Shares
 
 
 def marginal_distance(real: MarginalSource, release: MarginalSource, attributes: tuple[str, ...]) -> float:
-    """Total variation: half the L1 distance of the two normalised marginals, 0 to 1."""
+    """Return total variation: half the L1 distance of the two normalised marginals, 0 to 1."""
     return float(np.abs(real.marginal(attributes) - release.marginal(attributes)).sum() / 2)
 
 
 @dataclass(frozen=True)
 class SampledMean:
-    """A mean over ``taken`` of ``all`` things, and its standard error: zero where all were taken.
+    """A mean over ``taken`` of ``all`` things, and its standard error: zero if all were taken.
 
     >>> mean_of([0.0, 1.0], of=2)
     SampledMean(value=0.5, error=0.0, taken=2, all=2)
@@ -34,7 +34,7 @@ class SampledMean:
 
 
 def mean_of(values: Sequence[float], *, of: int) -> SampledMean:
-    """The mean of ``values``, drawn without replacement from ``of`` of them."""
+    """Return the mean of ``values``, drawn without replacement from ``of`` of them."""
     taken = len(values)
     error = 0.0
     if 1 < taken < of:
@@ -62,7 +62,7 @@ def sampled_score(
 
 
 def rescaled(score: float, *, floor: float, ceiling: float) -> float:
-    """Where a score lies between independent columns (0) and other people of the same population (1).
+    """Return where a score lies between independent columns (0) and other people of the same population (1).
 
     NaN where the two ends coincide: the table has no structure that the score could see.
     """
@@ -70,7 +70,7 @@ def rescaled(score: float, *, floor: float, ceiling: float) -> float:
 
 
 def associations(source: MarginalSource) -> NDArray[np.float64]:
-    """Symmetric matrix over the attributes: Pearson correlation of two numbers, otherwise Cramér's V.
+    """Return a symmetric matrix over the attributes: Pearson correlation of two numbers, otherwise Cramér's V.
 
     Numbers and dates stand for the middle of their cell.  Rows without a declared value of both are left out: a cell
     for missing or unknown values is no category, and would change the size that Cramér's V is divided by.  A constant
@@ -90,7 +90,7 @@ def associations(source: MarginalSource) -> NDArray[np.float64]:
 
 
 def largest_gap(real: NDArray[np.float64], release: NDArray[np.float64], domain: Domain) -> tuple[float, str, str]:
-    """Largest absolute difference of two association matrices, and the pair where it lies."""
+    """Return the largest absolute difference of two association matrices, and the pair where it lies."""
     gap = np.abs(real - release)
     first, second = np.unravel_index(int(np.argmax(gap)), gap.shape)
     return float(gap[first, second]), domain.names[first], domain.names[second]
@@ -108,7 +108,7 @@ def largest_correlation_gap(
 
 
 def cramers_v(table: Shares) -> float:
-    """Cramér's V of a two-way table of shares: 0 independent, 1 determined (Cramér 1946, section 21.9).
+    """Return Cramér's V of a two-way table of shares: 0 independent, 1 determined (Cramér 1946, section 21.9).
 
     >>> cramers_v(np.array([[0.5, 0.0], [0.0, 0.5]])), cramers_v(np.full((2, 2), 0.25))
     (1.0, 0.0)

@@ -43,7 +43,7 @@ class Conjunction:
     allowed: tuple[NDArray[np.bool_], ...]
 
     def answer(self, source: MarginalSource) -> float:
-        """The share of people that satisfy every condition."""
+        """Return the share of people that satisfy every condition."""
         if isinstance(source, Released | KeptMarginals):
             return source.share(self.attributes, self.allowed)
         return within(source.marginal(self.attributes), self.allowed)
@@ -75,7 +75,7 @@ class QueryErrors:
 
 
 def draw_conjunctions(domain: Domain, *, count: int, generator: np.random.Generator) -> tuple[Conjunction, ...]:
-    """Random conjunctions over one to three attributes: ranges of numbers, subsets of categories.
+    """Return random conjunctions over one to three attributes: ranges of numbers, subsets of categories.
 
     A range holds numbers only: rows whose number is missing or unknown are in none.
     """
@@ -101,7 +101,7 @@ def draw_conjunctions(domain: Domain, *, count: int, generator: np.random.Genera
 
 
 def query_errors(real: MarginalSource, release: MarginalSource, queries: Sequence[Conjunction]) -> QueryErrors:
-    """Truth and absolute error of each query."""
+    """Return truth and absolute error of each query."""
     truth = [query.answer(real) for query in queries]
     errors = [abs(query.answer(release) - share) for query, share in zip(queries, truth, strict=True)]
     return QueryErrors(tuple(truth), tuple(errors))
@@ -173,7 +173,7 @@ def scorecard(
 
 @cached()
 def _asked(domain: Domain, seed: int) -> tuple[Conjunction, ...]:
-    """The same for all releases that are compared."""
+    """Return random queries, the same for all releases that are compared."""
     return draw_conjunctions(domain, count=_QUERIES, generator=generator(seed))
 
 

@@ -12,9 +12,7 @@ from sfumato.query.aggregates.contract import (
     Takes,
 )
 from sfumato.query.aggregates.counts import Count, Distinct
-from sfumato.query.aggregates.extreme import Extreme
-from sfumato.query.aggregates.iqr import Iqr
-from sfumato.query.aggregates.quantile import Quantile
+from sfumato.query.aggregates.quantile import Extreme, Iqr, Quantile
 from sfumato.query.aggregates.sums import Average, Total
 from sfumato.query.aggregates.variance import Variance
 

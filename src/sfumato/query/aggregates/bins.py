@@ -42,11 +42,11 @@ class Ladder:
         return len(self.edges[0]) - 1
 
     def variances(self, probability: float) -> FloatArray:
-        """Of each edge, as :func:`rank_variance` says: shape ``(leaves + 1,)``."""
+        """Return the :func:`rank_variance` of each edge: shape ``(leaves + 1,)``."""
         return rank_variance(np.arange(self.leaves + 1), probability, self.leaves, len(self.edges))
 
     def below_edges(self, levels: Sequence[NDArray[np.int64]], *, from_top: bool = False) -> FloatArray:
-        """Noisy numbers of rows before each edge, from one end: shape ``(groups, leaves + 1)``."""
+        """Return noisy numbers of rows before each edge, from one end: shape ``(groups, leaves + 1)``."""
         groups = len(levels[0]) // self.leaves
         counts = consistent([level.reshape(groups, -1).astype(np.float64) for level in levels])
         from_end = counts[:, ::-1] if from_top else counts
@@ -70,7 +70,7 @@ class Ladder:
     def ends(
         self, first: NDArray[np.int64], last: NDArray[np.int64], *, from_top: bool = False
     ) -> tuple[FloatArray, FloatArray]:
-        """The least and the largest value of the bins from ``first`` to ``last``."""
+        """Return the least and the largest value of the bins from ``first`` to ``last``."""
         edges, attribute = self._edges(from_top=from_top), self.attribute
         ends = edges[first], edges[last + 1]
         high = np.maximum(*ends) - (1 if isinstance(attribute, Integer) else 0)  # the end of a bin is in the next
@@ -83,7 +83,7 @@ class Ladder:
 
 
 def ladder(attribute: Integer | Real) -> Ladder:
-    """Bins of one width: single integers where there are at most 4096 of them, otherwise 4096 bins or fewer."""
+    """Return bins of one width: single integers where there are at most 4096 of them, otherwise 4096 bins or fewer."""
     integers = attribute.maximum - attribute.minimum + 1 if isinstance(attribute, Integer) else None
     return Ladder(attribute, _edges(attribute.minimum, attribute.maximum, integers))
 
@@ -107,7 +107,7 @@ def _edges(minimum: float, maximum: float, values: int | None) -> tuple[tuple[fl
 
 
 def consistent(levels: Sequence[FloatArray]) -> FloatArray:
-    """Least-squares leaves from noisy counts of all levels, finest first, of equal variance.
+    """Return least-squares leaves from noisy counts of all levels, finest first, of equal variance.
 
     Source: Hay, Rastogi, Miklau, Suciu 2010, Theorem 3, for the trees under each bin of the coarsest level.
 
@@ -156,7 +156,7 @@ def rank_variance(places: NDArray[np.int64], probability: float, leaves: int, le
 
 
 def possible_bins(gap: FloatArray, margin: FloatArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The first and the last bin that the quantile may lie in, for each group.
+    """Return the first and the last bin that the quantile may lie in, for each group.
 
     ``gap``, shape ``(groups, edges)``, is the noisy count below an edge less that of the rank.  The bin of the quantile
     has no exact gap above zero at its left edge and none below at its right one, so it is left out wrongly only where
@@ -170,7 +170,7 @@ def possible_bins(gap: FloatArray, margin: FloatArray) -> tuple[NDArray[np.int64
 
 
 def outermost_bins(below_edges: FloatArray, margin: FloatArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The bins from the end up to the first edge from which on every noisy count below is more than noise.
+    """Return the bins from the end up to the first edge from which on every noisy count below is more than noise.
 
     There is a row before that edge, unless the noise passes its margin at the edge where the first rows begin.
     """
@@ -181,7 +181,7 @@ def outermost_bins(below_edges: FloatArray, margin: FloatArray) -> tuple[NDArray
 
 
 def leaves(domain: Domain, name: str) -> Ladder:
-    """The bins of an attribute's quantiles, from the finest to the coarsest."""
+    """Return the bins of an attribute's quantiles, from the finest to the coarsest."""
     return ladder(numeric(domain, name))
 
 

@@ -52,11 +52,11 @@ class Estimates:
         return self.value, self.error, self.low, self.high
 
     def take(self, places: NDArray[np.intp]) -> Estimates:
-        """Of some groups, in the order given."""
+        """Return the estimates of some groups, in the order given."""
         return Estimates(*(each[places] for each in self.arrays))
 
     def slice_groups(self, groups: slice) -> Estimates:
-        """Of groups that follow each other."""
+        """Return the estimates of groups that follow each other."""
         return Estimates(*(each[groups] for each in self.arrays))
 
 
@@ -88,7 +88,7 @@ class Confidence:
 
     @staticmethod
     def from_number(value: Number) -> Confidence:
-        """A confidence, rounded up to twelve digits.
+        """Return a confidence, rounded up to twelve digits.
 
         Raises:
             LossError: it is not a number above 0 and at most 1 - 10^-12; intervals of more would take for ever.
@@ -96,7 +96,7 @@ class Confidence:
         return _confidence(exact(value, name="confidence"))
 
     def half_width(self, noise: Additive, numbers: int = 1) -> int:
-        """What the noise does not exceed on any of ``numbers`` cells, at the confidence (union bound)."""
+        """Return what noise exceeds on none of ``numbers`` cells, at the confidence (union bound)."""
         return _half_width(noise, self.probability, numbers)
 
     def standard_deviations(self, noise: Additive) -> float:
@@ -111,7 +111,7 @@ class Confidence:
         return max(self.half_width(noise) / math.sqrt(noise.variance), normal)
 
     def interval_half_width(self, noise: Additive, variance: FloatArray) -> FloatArray:
-        """Half-width for a sum of several noises, each counted once at most, of this variance.
+        """Return the half-width for a sum of several noises, each counted once at most, of this variance.
 
         It is one row more than the deviations: sums of integers have no values between, so that without it those of
         small noise lie outside up to four times as often as stated.
@@ -119,7 +119,7 @@ class Confidence:
         return self.standard_deviations(noise) * np.sqrt(variance) + (1.0 if noise.variance else 0.0)
 
     def counts(self, noisy: NDArray[np.int64], noise: Additive, unit: float = 1.0) -> Estimates:
-        """Noisy integers in units, each with the same noise."""
+        """Return noisy integers in units, each with the same noise."""
         half, value = self.half_width(noise) * unit, noisy.astype(np.float64) * unit
         error = np.broadcast_to(math.sqrt(noise.variance) * unit, value.shape)  # one number for a million groups
         return Estimates(value, error, value - half, value + half)
@@ -193,13 +193,13 @@ class Aggregate(ABC):
 
     @abstractmethod
     def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, confidence: Confidence) -> Estimates:
-        """What the tables say, all with the same noise a cell."""
+        """Return estimates from the noisy tables, all with the same noise per cell."""
 
     @abstractmethod
     def expected(
         self, name: str, noise: Additive, domain: Domain, *, confidence: Confidence, rows: int | None
     ) -> ExpectedError:
-        """The error to expect, with so many rows in each group where it depends on that; reads no data."""
+        """Return the error to expect, with so many rows in each group where it depends on that; reads no data."""
 
     def rows_hidden_by(self, noise: Additive, domain: Domain, confidence: Confidence) -> float:
         """Return how many rows noise may outweigh: of fewer rows the answer says nothing.

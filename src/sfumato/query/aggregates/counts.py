@@ -30,7 +30,7 @@ class CountingAggregate(Aggregate):
     is_count = True
 
     def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, confidence: Confidence) -> Estimates:  # noqa: ARG002
-        """The counts themselves."""
+        """Return the counts themselves."""
         return confidence.counts(tables[0], noise)
 
     def expected(
@@ -42,7 +42,7 @@ class CountingAggregate(Aggregate):
         confidence: Confidence,
         rows: int | None,  # noqa: ARG002
     ) -> ExpectedError:
-        """The noise itself."""
+        """Return the noise itself."""
         return ExpectedError(name, math.sqrt(noise.variance), float(confidence.half_width(noise)), "units")
 
 
@@ -54,7 +54,7 @@ class Count(CountingAggregate):
 
     @classmethod
     def forms(cls) -> tuple[AggregateForm, ...]:
-        """COUNT."""
+        """Return COUNT."""
         return (AggregateForm("count", "Count", "COUNT", Takes.ATTRIBUTE, cls),)
 
     def __str__(self) -> str:
@@ -66,7 +66,7 @@ class Count(CountingAggregate):
             domain.index(self.of)
 
     def measurables(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
-        """One marginal; numbers out of bounds and other values are values."""
+        """Return one marginal; numbers out of bounds and other values are values."""
         code = None if self.of is None else null_code(domain[self.of])
         if self.of is None or code is None:
             return (Marginal(by, where),)
@@ -85,12 +85,12 @@ class Distinct(CountingAggregate):
 
     @classmethod
     def forms(cls) -> tuple[AggregateForm, ...]:
-        """COUNT(DISTINCT unit)."""
+        """Return COUNT(DISTINCT unit)."""
         return (AggregateForm("distinct", "Distinct units", "COUNT", Takes.NOTHING, cls),)
 
     def __str__(self) -> str:
         return "count(distinct unit)"
 
     def measurables(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:  # noqa: ARG002
-        """One table of units."""
+        """Return one table of units."""
         return (Units(by, where),)

@@ -1,8 +1,8 @@
-"""Quantiles, and the median among them."""
+"""Quantiles, the minimum and the maximum, and the interquartile range: read off nested noisy bins."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 
@@ -12,7 +12,7 @@ from sfumato.domain import Domain
 from sfumato.domain.predicate import Predicate
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import plain
-from sfumato.query.aggregates.bins import increasing, leaves, nested_bins, possible_bins, rank_error
+from sfumato.query.aggregates.bins import increasing, leaves, nested_bins, outermost_bins, possible_bins, rank_error
 from sfumato.query.aggregates.contract import (
     AggregateForm,
     Confidence,
@@ -34,7 +34,7 @@ class Quantile(NumericAggregate):
 
     @classmethod
     def forms(cls) -> tuple[AggregateForm, ...]:
-        """MEDIAN and QUANTILE."""
+        """Return MEDIAN and QUANTILE."""
         return (
             AggregateForm("median", "Median", "MEDIAN", Takes.NUMBER, partial(cls, probability=Fraction(1, 2))),
             AggregateForm("quantile", "Quantile", "QUANTILE", Takes.NUMBER, cls, ("probability",)),
@@ -50,11 +50,11 @@ class Quantile(NumericAggregate):
         return f"median({self.of})" if self.probability * 2 == 1 else f"quantile({self.of}, {plain(self.probability)})"
 
     def measurables(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
-        """Counts of nested bins, level by level."""
+        """Return counts of nested bins, level by level."""
         return nested_bins(domain, self.of, by, where)
 
     def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, confidence: Confidence) -> Estimates:
-        """The value at the rank, and the bins that the noise leaves possible."""
+        """Return the value at the rank, and the bins that the noise leaves possible."""
         bins, share = leaves(domain, self.of), float(self.probability)
         below = bins.below_edges(tables)
         cumulative = np.pad(increasing(below[:, 1:]), [(0, 0), (1, 0)])
@@ -78,5 +78,104 @@ class Quantile(NumericAggregate):
         confidence: Confidence,
         rows: int | None,  # noqa: ARG002
     ) -> ExpectedError:
-        """A bound on the error of the rank."""
+        """Return a bound on the error of the rank."""
         return rank_error(name, noise, confidence, leaves(domain, self.of), float(self.probability))
+
+
+@dataclass(frozen=True)
+class Extreme(NumericAggregate):
+    """The innermost value that noise cannot explain away: a quantile of as few rows as the loss can tell from none."""
+
+    largest: bool
+
+    @classmethod
+    def forms(cls) -> tuple[AggregateForm, ...]:
+        """Return MIN and MAX."""
+        return (
+            AggregateForm("minimum", "Minimum", "MIN", Takes.NUMBER, partial(cls, largest=False)),
+            AggregateForm("maximum", "Maximum", "MAX", Takes.NUMBER, partial(cls, largest=True)),
+        )
+
+    def __str__(self) -> str:
+        return f"{'max' if self.largest else 'min'}({self.of})"
+
+    def measurables(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
+        """Return counts of nested bins, level by level."""
+        return nested_bins(domain, self.of, by, where)
+
+    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, confidence: Confidence) -> Estimates:
+        """Return the value at the first rank that is more than noise; the interval reaches from it to the bound."""
+        bins = leaves(domain, self.of)
+        below = bins.below_edges(tables, from_top=self.largest)
+        cumulative = np.pad(increasing(below[:, 1:]), [(0, 0), (1, 0)])
+        variance = bins.variances(0.0) * noise.variance
+        margin = confidence.interval_half_width(noise, variance)
+        rank = np.full(len(below), margin[:-1].max())
+        places = np.array([np.searchsorted(row, at) for row, at in zip(cumulative, rank, strict=True)])
+        deviation = np.sqrt(variance[np.clip(places, 0, bins.leaves - 1)])
+        value, above = (bins.values_at(cumulative, at, from_top=self.largest) for at in (rank, rank + deviation))
+        low, high = bins.ends(*outermost_bins(below, margin), from_top=self.largest)
+        error = np.abs(above - (high if self.largest else low)) / 2
+        return Estimates(value, error, np.minimum(low, value), np.maximum(high, value))
+
+    def expected(
+        self,
+        name: str,
+        noise: Additive,
+        domain: Domain,
+        *,
+        confidence: Confidence,
+        rows: int | None,  # noqa: ARG002
+    ) -> ExpectedError:
+        """Return a bound on the error of the rank."""
+        return rank_error(name, noise, confidence, leaves(domain, self.of), 0.0)
+
+
+@dataclass(frozen=True)
+class Iqr(NumericAggregate):
+    """Distance from the first to the third quartile of the clamped values.
+
+    Both quartiles are read off the same noisy bins, so it costs what one quantile costs.  Each quartile lies in its
+    interval with confidence (1 + c) / 2, so both do with confidence c (union bound).
+
+    >>> str(Iqr("age"))
+    'iqr(age)'
+    """
+
+    @classmethod
+    def forms(cls) -> tuple[AggregateForm, ...]:
+        """Return IQR."""
+        return (AggregateForm("iqr", "Interquartile range", "IQR", Takes.NUMBER, cls),)
+
+    def __str__(self) -> str:
+        return f"iqr({self.of})"
+
+    def measurables(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
+        """Return the counts of nested bins, level by level."""
+        return self._quartiles[0].measurables(by, where, domain)
+
+    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, confidence: Confidence) -> Estimates:
+        """Return the distance of the quartiles; its interval joins the farthest and the nearest of their ends."""
+        first, third = (each.estimates(tables, noise, domain, _for_both(confidence)) for each in self._quartiles)
+        return Estimates(
+            np.maximum(third.value - first.value, 0),
+            first.error + third.error,
+            np.maximum(third.low - first.high, 0),
+            third.high - first.low,
+        )
+
+    def expected(
+        self, name: str, noise: Additive, domain: Domain, *, confidence: Confidence, rows: int | None
+    ) -> ExpectedError:
+        """Return a bound on the sum of the errors of both ranks."""
+        one = self._quartiles[0].expected(name, noise, domain, confidence=_for_both(confidence), rows=rows)
+        return replace(one, standard_error=2 * one.standard_error, half_width=2 * one.half_width)
+
+    @property
+    def _quartiles(self) -> tuple[Quantile, Quantile]:
+        return Quantile(self.of, Fraction(1, 4)), Quantile(self.of, Fraction(3, 4))
+
+
+def _for_both(confidence: Confidence) -> Confidence:
+    """Return the confidence at which each of two intervals has to hold."""
+    return Confidence.from_number((1 + confidence.probability) / 2)

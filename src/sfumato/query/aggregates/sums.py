@@ -38,18 +38,18 @@ class Total(NumericAggregate):
 
     @classmethod
     def forms(cls) -> tuple[AggregateForm, ...]:
-        """SUM."""
+        """Return SUM."""
         return (AggregateForm("sum", "Sum", "SUM", Takes.NUMBER, cls),)
 
     def __str__(self) -> str:
         return f"sum({self.of})"
 
     def measurables(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
-        """One table of sums in the fixed point."""
+        """Return one table of sums in the fixed point."""
         return (Sum(self.of, by, sum_unit(domain, self.of), where),)
 
     def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, confidence: Confidence) -> Estimates:
-        """The sums themselves."""
+        """Return the sums themselves."""
         return confidence.counts(tables[0], noise, float(sum_unit(domain, self.of)))
 
     def expected(
@@ -61,12 +61,12 @@ class Total(NumericAggregate):
         confidence: Confidence,
         rows: int | None,  # noqa: ARG002
     ) -> ExpectedError:
-        """The noise itself, in the fixed point."""
+        """Return the noise itself, in the fixed point."""
         unit = float(sum_unit(domain, self.of))
         return ExpectedError(name, math.sqrt(noise.variance) * unit, confidence.half_width(noise) * unit, "units")
 
     def rows_hidden_by(self, noise: Additive, domain: Domain, confidence: Confidence) -> float:
-        """So many rows at the farther bound."""
+        """Return the number of rows at the farther bound that weigh as much as the interval."""
         attribute, unit = numeric(domain, self.of), sum_unit(domain, self.of)
         largest = max(abs(Fraction(attribute.minimum)), abs(Fraction(attribute.maximum)))
         return confidence.half_width(noise) / max(1, round(largest / unit))
@@ -76,7 +76,7 @@ class Total(NumericAggregate):
         return math.inf
 
     def notes(self, domain: Domain) -> tuple[str, ...]:
-        """Values are clamped, and rounded."""
+        """Say that values are clamped and rounded, if they are."""
         unit = sum_unit(domain, self.of)
         rounded = () if unit == 1 else (f"{self} is of values rounded to multiples of {plain(unit)}",)
         return (*rounded, *super().notes(domain))
@@ -92,18 +92,18 @@ class Average(NumericAggregate):
 
     @classmethod
     def forms(cls) -> tuple[AggregateForm, ...]:
-        """AVG."""
+        """Return AVG."""
         return (AggregateForm("mean", "Mean", "AVG", Takes.NUMBER, cls),)
 
     def __str__(self) -> str:
         return f"mean({self.of})"
 
     def measurables(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
-        """Sums of the distances from both bounds."""
+        """Return sums of the distances from both bounds."""
         return (Moments(self.of, by, sum_unit(domain, self.of), 1, where),)
 
     def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, confidence: Confidence) -> Estimates:
-        """The share of the distance from the minimum, with error propagation and interval arithmetic."""
+        """Return the share of the distance from the minimum, with error propagation and interval arithmetic."""
         attribute = numeric(domain, self.of)
         low, width = float(attribute.minimum), float(attribute.maximum - attribute.minimum)
         above, below = tables[0].reshape(-1, 2).T.astype(np.float64)  # from the maximum, from the minimum
@@ -120,13 +120,13 @@ class Average(NumericAggregate):
     def expected(
         self, name: str, noise: Additive, domain: Domain, *, confidence: Confidence, rows: int | None
     ) -> ExpectedError:
-        """A bound over all tables with so many rows in a group: the noise is largest on a mean at a bound."""
+        """Return a bound over all tables with so many rows in a group: the noise is largest on a mean at a bound."""
         step = self.largest_interval(domain) / steps_between(domain, self.of, sum_unit(domain, self.of)) / (rows or 1)
         errors = step * math.sqrt(noise.variance), step * confidence.half_width(noise, 2)
         return error_per_row(name, *errors, rows, self.largest_interval(domain))
 
     def rows_hidden_by(self, noise: Additive, domain: Domain, confidence: Confidence) -> float:
-        """Of so many rows the interval reaches over half of the bounds to either side."""
+        """Return the number of rows whose interval spans half of the bounds to either side."""
         return confidence.half_width(noise, 2) / steps_between(domain, self.of, sum_unit(domain, self.of)) * 2
 
     def on_released_tables(self, domain: Domain) -> LinearTerm:
@@ -135,7 +135,7 @@ class Average(NumericAggregate):
 
 
 def sum_unit(domain: Domain, name: str) -> Fraction:
-    """The fixed point of sums and means of an attribute: 1 for integers, otherwise a power of ten."""
+    """Return the fixed point of sums and means of an attribute: 1 for integers, otherwise a power of ten."""
     attribute = numeric(domain, name)
     return fixed_point(attribute, max(abs(attribute.minimum), abs(attribute.maximum)), _MOST_STEPS)
 
@@ -150,26 +150,26 @@ def fixed_point(attribute: Integer | Real, width: float, most: int) -> Fraction:
 
 
 def steps_between(domain: Domain, name: str, unit: Fraction) -> int:
-    """Number of units between what the minimum and the maximum round to, at least one."""
+    """Return the number of units between what the minimum and the maximum round to, at least one."""
     attribute = numeric(domain, name)
     low, high = (round(Fraction(bound) / unit) for bound in (attribute.minimum, attribute.maximum))
     return max(1, high - low)
 
 
 def rounding(attribute: Integer | Real, unit: Fraction) -> float:
-    """How far rounding to the fixed point moves a value: itself and both bounds, each by half a unit."""
+    """Return how far rounding to the fixed point moves a value: itself and both bounds, each by half a unit."""
     return 0.0 if unit == 1 and isinstance(attribute, Integer) else 2 * float(unit)
 
 
 def error_per_row(name: str, deviation: float, half: float, rows: int | None, largest_interval: float) -> ExpectedError:
-    """Errors for one row, or for the rows supposed, where estimates lie within what is possible."""
+    """Return errors for one row, or for the rows supposed, where estimates lie within what is possible."""
     if rows is None:
         return ExpectedError(name, deviation, half, "row")
     return ExpectedError(name, min(deviation, largest_interval), min(half, largest_interval), "units", rows)
 
 
 def _share(part: FloatArray, rest: FloatArray) -> FloatArray:
-    """The quotient part / (part + rest), one half where there is nothing, always between 0 and 1."""
+    """Return the quotient part / (part + rest), one half where there is nothing, always between 0 and 1."""
     part, rest = np.maximum(part, 0), np.maximum(rest, 0)
     both = part + rest
     share: FloatArray = np.divide(part, both, out=np.full(len(part), 0.5), where=both > 0)
@@ -177,6 +177,6 @@ def _share(part: FloatArray, rest: FloatArray) -> FloatArray:
 
 
 def _least_share(part: FloatArray, rest: FloatArray) -> FloatArray:
-    """The least that part / (part + rest) can be, given lower and upper bounds: 0 where nothing is certain."""
+    """Return the least that part / (part + rest) can be, given lower and upper bounds: 0 where nothing is certain."""
     least: FloatArray = np.where(part > 0, _share(part, rest), 0.0)
     return least

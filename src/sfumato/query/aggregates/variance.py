@@ -38,7 +38,7 @@ class Variance(NumericAggregate):
 
     @classmethod
     def forms(cls) -> tuple[AggregateForm, ...]:
-        """VAR_POP and STDDEV_POP."""
+        """Return VAR_POP and STDDEV_POP."""
         return (
             AggregateForm("variance", "Variance", "VAR_POP", Takes.NUMBER, cls),
             AggregateForm("deviation", "Standard deviation", "STDDEV_POP", Takes.NUMBER, partial(cls, root=True)),
@@ -48,11 +48,11 @@ class Variance(NumericAggregate):
         return f"{'deviation' if self.root else 'variance'}({self.of})"
 
     def measurables(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
-        """Sums of the products of the distances from both bounds."""
+        """Return sums of the products of the distances from both bounds."""
         return (Moments(self.of, by, square_unit(domain, self.of), 2, where),)
 
     def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, confidence: Confidence) -> Estimates:
-        """(x z - y^2/4) / n^2 in squared widths, with error propagation and interval arithmetic."""
+        """Return (x z - y^2/4) / n^2 in squared widths, with error propagation and interval arithmetic."""
         attribute = numeric(domain, self.of)
         width = float(attribute.maximum - attribute.minimum)
         # the exact sums are never negative
@@ -76,7 +76,7 @@ class Variance(NumericAggregate):
     def expected(
         self, name: str, noise: Additive, domain: Domain, *, confidence: Confidence, rows: int | None
     ) -> ExpectedError:
-        """A bound over all tables with so many rows in a group."""
+        """Return a bound over all tables with so many rows in a group."""
         attribute = numeric(domain, self.of)
         width = float(attribute.maximum - attribute.minimum)
         step = width**2 / steps_between(domain, self.of, square_unit(domain, self.of)) ** 2 / (rows or 1)
@@ -87,25 +87,25 @@ class Variance(NumericAggregate):
         return error_per_row(name, *errors, rows, self.largest_interval(domain))
 
     def rows_hidden_by(self, noise: Additive, domain: Domain, confidence: Confidence) -> float:
-        """Of so many rows the interval reaches over half of what is possible to either side."""
+        """Return the number of rows whose interval spans half of what is possible to either side."""
         half = 1.5 * confidence.half_width(noise, 3) / steps_between(domain, self.of, square_unit(domain, self.of)) ** 2
         return half * (16 if self.root else 8)  # over a quarter of the width squared, over an eighth of its square
 
     def largest_interval(self, domain: Domain) -> float:
-        """Of values half at either bound."""
+        """Return the value for rows of which half are at either bound."""
         attribute = numeric(domain, self.of)
         width = float(attribute.maximum - attribute.minimum)
         return width / 2 if self.root else width**2 / 4
 
 
 def square_unit(domain: Domain, name: str) -> Fraction:
-    """The fixed point of variances, coarser because squares add up."""
+    """Return the fixed point of variances, coarser because squares add up."""
     attribute = numeric(domain, name)
     return fixed_point(attribute, attribute.maximum - attribute.minimum, _MOST_SQUARED_STEPS)
 
 
 def _variance_bounds(terms: tuple[FloatArray, FloatArray, FloatArray], half: float) -> tuple[FloatArray, FloatArray]:
-    """Interval arithmetic on (x z - y^2/4) / n^2, in squared widths, where each term is within ``half``."""
+    """Bound by interval arithmetic on (x z - y^2/4) / n^2, in squared widths, where each term is within ``half``."""
     low = [np.maximum(term - half, 0) for term in terms]
     high = [np.maximum(term + half, 0) for term in terms]
     fewest, most = (np.maximum(sum(part), 1) for part in (low, high))

@@ -54,13 +54,13 @@ _PICKS = {
 
 
 def further_names(schema: Schema, table: SchemaTable) -> tuple[str, ...]:
-    """What may be asked of a table beside its own attributes: derived columns, and facts about units."""
+    """Return the derived columns of a table, and the facts about units if it lists them."""
     facts = schema.of_unit if table.name == schema.units else ()
     return (*(each.name for each in table.derived), *(each.name for each in facts))
 
 
 def wanted(schema: Schema, table: SchemaTable, named: AbstractSet[str]) -> tuple[str, ...]:
-    """Of :func:`further_names` those that are named or leave out rows, and those that these are computed of.
+    """Return the :func:`further_names` that are named or leave out rows, and those that they are computed of.
 
     Args:
         schema: of the table.
@@ -77,7 +77,7 @@ def wanted(schema: Schema, table: SchemaTable, named: AbstractSet[str]) -> tuple
 
 
 def with_derived(schema: Schema, scan: Scan, called: Mapping[str, str]) -> View:
-    """A table with what a statement wants of its derived columns and facts.
+    """Return a table with what a statement wants of its derived columns and facts.
 
     Args:
         schema: of the table.
@@ -105,7 +105,7 @@ def with_derived(schema: Schema, scan: Scan, called: Mapping[str, str]) -> View:
 
 @contextmanager
 def _placed(at: str) -> Iterator[None]:
-    """What cannot be computed is refused with where the schema says it, and with the line of its condition."""
+    """Refuse what cannot be computed with its place in the schema, and with the line of its condition."""
     try:
         yield
     except SfumatoError as error:
@@ -133,7 +133,7 @@ def _derived(view: View, column: Derived, own: list[str], called: Mapping[str, s
 
 
 def _declared(view: Computed | WithGap, column: Derived) -> View:
-    """The cells that the schema says of a derived column, which leave out rows where it says so."""
+    """Return the cells that the schema says of a derived column, which leave out rows where it says so."""
     if column.edges is None and not column.drops:
         return view
     computed, what = view.added, column.what
@@ -183,7 +183,7 @@ def _aggregate(fact: OfUnit, table: SchemaTable, view: View, called: Mapping[str
 
 
 def _condition(text: str, view: View, own: list[str], called: Mapping[str, str]) -> Predicate:
-    """A condition in the names of the schema, as one in those of a view."""
+    """Return a condition in the names of the schema, as one in those of a view."""
     back = {called[name]: name for name in own}
     attributes = tuple(replace(each, name=back[each.name]) for each in view.attributes if each.name in back)
     hierarchies = tuple(
@@ -245,12 +245,12 @@ def open_schema(  # noqa: PLR0913  (keywords, each of which is one line of a cal
 
 
 def words_in(text: str) -> set[str]:
-    """The words of a text, in lower case."""
+    """Return the words of a text, in lower case."""
     return {word.casefold() for word in _WORDS.findall(text)}
 
 
 def words_of(select: Any) -> frozenset[str]:  # noqa: ANN401  (sqlglot's own)
-    """The names that a parsed statement has anywhere, in lower case."""
+    """Return the names that a parsed statement has anywhere, in lower case."""
     from sqlglot import exp
 
     return frozenset(node.name.casefold() for node in select.find_all(exp.Identifier))
@@ -274,7 +274,7 @@ def has_declared_cells(view: View, name: str) -> bool:
 
 @cache
 def mirrored() -> Mapping[Any, Any]:
-    """Comparisons, and what they are with their sides swapped."""
+    """Return comparisons, and what they are with their sides swapped."""
     from sqlglot import exp
 
     swapped = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.EQ: exp.EQ, exp.NEQ: exp.NEQ}
@@ -282,7 +282,7 @@ def mirrored() -> Mapping[Any, Any]:
 
 
 def is_number(node: Any) -> bool:  # noqa: ANN401  (sqlglot's own)
-    """Whether a node is a number that is written down."""
+    """Return whether a node is a number that is written down."""
     from sqlglot import exp
 
     inner = node.this if isinstance(node, exp.Neg) else node
@@ -290,7 +290,7 @@ def is_number(node: Any) -> bool:  # noqa: ANN401  (sqlglot's own)
 
 
 def cut_at(kind: Any, at: Fraction, attribute: Integer | Real, name: str) -> tuple[Any, str, Integer | Real | None]:  # noqa: ANN401
-    """A comparison that cells decide, the number that it compares with, and the attribute with these cells.
+    """Return a comparison that cells decide, the number that it compares with, and the attribute with these cells.
 
     Real numbers are doubles: above 1000 are those from the next double on.  Which of them equal a number no cell tells,
     as cells have an extent.

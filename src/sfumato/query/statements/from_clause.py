@@ -134,7 +134,7 @@ def _named_apart(
 
 
 def _swap(joins: Sequence[Any], parts: Sequence[Part]) -> str:
-    """What to write where FROM begins with a public table, if the tables need only be swapped for it."""
+    """Say what to write if FROM begins with a public table and swapping the tables is enough."""
     side = (joins[0].args.get("side") or "").upper() if joins else "LEFT"
     if side in ("LEFT", "FULL") or not parts[1].view.private:
         return ""
@@ -142,7 +142,7 @@ def _swap(joins: Sequence[Any], parts: Sequence[Part]) -> str:
 
 
 def _drafted(text: str, node: Any, schema: Schema, known: Mapping[str, Part]) -> Part:  # noqa: ANN401
-    """A table or statement under the name that it is given, before it is told apart from others."""
+    """Return a table or statement under the name that it is given, before it is told apart from others."""
     from sqlglot import exp
 
     if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Select):
@@ -240,7 +240,7 @@ def _refuse_side(rows: UnitRows, join: Any, part: Part, side: str) -> None:  # n
 
 
 def _met_once(part: Part, keys: Sequence[KeyColumn], *, by_unit: bool, units: str | None) -> bool:
-    """Whether a join by these keys, or by the unit, finds at most one row of a part."""
+    """Return whether a join by these keys, or by the unit, finds at most one row of a part."""
     if part.table is None:
         return by_unit and isinstance(part.view, PerUnit) and not part.view.by  # by further keys there may be several
     own = KeyColumn(part.alias, part.table.key or "", part.table.name)
@@ -248,7 +248,7 @@ def _met_once(part: Part, keys: Sequence[KeyColumn], *, by_unit: bool, units: st
 
 
 def _pairs(rows: UnitRows, join: Any, part: Part) -> tuple[list[tuple[int, int]], bool]:  # noqa: ANN401
-    """Places of keys that a join finds equal, and whether it says that the units are."""
+    """Return places of keys that a join finds equal, and whether it says that the units are."""
     from sqlglot import exp
 
     equal = []
@@ -284,7 +284,7 @@ def _pairs(rows: UnitRows, join: Any, part: Part) -> tuple[list[tuple[int, int]]
 
 
 def _tied(one: KeyColumn, other: KeyColumn, part: Part) -> bool:
-    """Whether two columns hold keys of one table; a public table may be looked up by any key."""
+    """Return whether two columns hold keys of one table; a public table may be looked up by any key."""
     return one.of == other.of or not part.view.private
 
 
@@ -334,7 +334,7 @@ def _conjuncts(node: Any) -> Iterator[Any]:  # noqa: ANN401
 
 
 def per_unit(text: str, select: Any, schema: Schema, known: Mapping[str, Part], alias: str) -> Part:  # noqa: ANN401
-    """A statement of one row a unit, as FROM has it.
+    """Return a statement of one row a unit, as FROM has it.
 
     Raises:
         QueryError: what looks at rows of other units, or no such statement.
@@ -375,7 +375,7 @@ def per_unit(text: str, select: Any, schema: Schema, known: Mapping[str, Part], 
 
 
 def _key(rows: UnitRows, node: Any, named: Mapping[str, Any]) -> str:  # noqa: ANN401
-    """The attribute that a key is, computed where it is a period, a level or an expression."""
+    """Return the attribute that a key is, computed where it is a period, a level or an expression."""
     from sqlglot import exp
 
     name = node.name if isinstance(node, exp.Column) else node.sql(dialect="duckdb")
@@ -395,7 +395,7 @@ def _key(rows: UnitRows, node: Any, named: Mapping[str, Any]) -> str:  # noqa: A
 
 
 def _is_key(rows: UnitRows, node: Any, name: str, by: tuple[str, ...]) -> bool:  # noqa: ANN401
-    """Whether a selected node is one of the keys."""
+    """Return whether a selected node is one of the keys."""
     from sqlglot import exp
 
     if isinstance(node, exp.Column) and rows.has(node):
@@ -443,7 +443,7 @@ def _aggregate(rows: UnitRows, node: Any) -> UnitAggregate:  # noqa: ANN401, C90
 
 
 def _attribute(rows: UnitRows, node: Any) -> str:  # noqa: ANN401
-    """The attribute that is aggregated, computed where it is an expression."""
+    """Return the attribute that is aggregated, computed where it is an expression."""
     from sqlglot import exp
 
     if isinstance(node, exp.Distinct):
@@ -470,7 +470,7 @@ def _count(rows: UnitRows, node: Any, ends: Mapping[str, Fraction]) -> RowCount:
 
 
 def _most(rows: UnitRows, node: Any) -> int:  # noqa: ANN401
-    """The bound on rows that the counted table declares, or the largest of all of them."""
+    """Return the bound on rows that the counted table declares, or the largest of all of them."""
     from sqlglot import exp
 
     named = node.table.casefold() if isinstance(node, exp.Column) else ""

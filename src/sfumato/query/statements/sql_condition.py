@@ -52,13 +52,13 @@ class Place:
 
 
 def refuse(text: str, node: Any, reason: str) -> QueryError:  # noqa: ANN401  (sqlglot's own)
-    """The error to raise about a node of the parsed statement."""
+    """Return the error to raise about a node of the parsed statement."""
     place = _place(text, node)
     return QueryError(f"{place}: {reason}", culprit=place)
 
 
 def refuse_clause(text: str, clause: str, node: Any) -> QueryError:  # noqa: ANN401
-    """The error to raise about a clause, by the parser's name of it: it points at the clause's keyword."""
+    """Return the error to raise about a clause, by the parser's name of it: it points at the clause's keyword."""
     from sqlglot import tokenize
 
     keyword = _KEYWORDS.get(clause, clause.rstrip("_").upper())
@@ -82,13 +82,13 @@ def written_arguments(text: str, node: Any) -> int:  # noqa: ANN401
 
 
 def unclosed(text: str) -> Place:
-    """Where the first quote or comment opens that is not closed; the start, where all are."""
+    """Return where the first quote or comment opens that is not closed; the start, where all are."""
     opened = (match.start() for match in _QUOTED.finditer(text) if match["open"])
     return _at(text, next(opened, 0))
 
 
 def unreadable(error: Any) -> Place:  # noqa: ANN401
-    """The first character of the word that the parser stumbled over; it remembers the last."""
+    """Return the first character of the word that the parser stumbled over; it remembers the last."""
     first = error.errors[0] if error.errors else {}
     return Place(first.get("line") or 1, max((first.get("col") or 1) - len(first.get("highlight") or " ") + 1, 1))
 
@@ -98,7 +98,7 @@ def _place(text: str, node: Any) -> Place:  # noqa: ANN401
 
 
 def _start(node: Any) -> int:  # noqa: ANN401
-    """The first character that the parser remembers of the node or of anything in it, else of what holds it."""
+    """Return the first character that the parser remembers of the node or of anything in it, else of what holds it."""
     while isinstance(node, list):
         node = node[0] if node else None
     while node is not None and not isinstance(node, bool | str):
@@ -115,7 +115,7 @@ def _at(text: str, start: int) -> Place:
 
 
 def name_of(column: Any, known: Iterable[str]) -> str | None:  # noqa: ANN401  (sqlglot's own)
-    """The name that a plain column stands for; None where it is an expression, or names its table.
+    """Return the name that a plain column stands for; None if it is an expression, or names its table.
 
     Unquoted names are those of SQL, in upper or lower case: one that is not ``known`` as it is written stands for
     the known name that differs from it in case only, if there is one such name.  A quoted name is taken as written.
@@ -133,7 +133,7 @@ def name_of(column: Any, known: Iterable[str]) -> str | None:  # noqa: ANN401  (
 
 
 def level_of(text: str, node: Any, domain: Domain) -> str | None:  # noqa: ANN401  (sqlglot's own)
-    """The level of a hierarchy that ``level(attribute)`` names, or the calendar map of a date; None where it is no
+    """The level of a hierarchy that ``level(attribute)`` names, or the calendar map of a date; None if it is no
     function of such an attribute.
 
     Functions that SQL knows are read so as well: nothing is ever computed.
@@ -164,7 +164,7 @@ def level_of(text: str, node: Any, domain: Domain) -> str | None:  # noqa: ANN40
 
 
 def _map_of(text: str, node: Any, domain: Domain) -> str:  # noqa: ANN401  (sqlglot's own)
-    """The calendar map that ``DATE_TRUNC('month', date)`` or ``EXTRACT(MONTH FROM date)`` is.
+    """Return the calendar map that ``DATE_TRUNC('month', date)`` or ``EXTRACT(MONTH FROM date)`` is.
 
     Raises:
         QueryError: it is none.
@@ -191,7 +191,7 @@ def _map_of(text: str, node: Any, domain: Domain) -> str:  # noqa: ANN401  (sqlg
 
 
 def read_condition(text: str, domain: Domain) -> Predicate:
-    """Where a condition, as it stands after WHERE, is true.
+    """Return where a condition, as it stands after WHERE, is true.
 
     >>> from sfumato.domain import Integer, Unknown
     >>> ages = Domain((Integer(name="age", minimum=0, maximum=3, unknown=Unknown.CLAMP),))
@@ -211,7 +211,7 @@ def read_condition(text: str, domain: Domain) -> Predicate:
 
 
 def parsed(text: str) -> Any:  # noqa: ANN401  (sqlglot's own)
-    """The one tree of a statement or condition.
+    """Return the one tree of a statement or condition.
 
     Raises:
         QueryError: it is too long, cannot be read, or is not one.
@@ -234,7 +234,7 @@ def parsed(text: str) -> Any:  # noqa: ANN401  (sqlglot's own)
 
 
 def condition(text: str, node: Any, domain: Domain) -> Condition:  # noqa: ANN401  (sqlglot's own)
-    """Where a parsed condition is true and where it is false.
+    """Return where a parsed condition is true and where it is false.
 
     Raises:
         QueryError: anything outside the subset, with its place.
@@ -266,7 +266,7 @@ def condition(text: str, node: Any, domain: Domain) -> Condition:  # noqa: ANN40
 
 
 def number(text: str, node: Any) -> Fraction:  # noqa: ANN401
-    """A numeric literal, exactly.
+    """Return a numeric literal, exactly.
 
     Raises:
         QueryError: it is something else.
@@ -278,7 +278,7 @@ def number(text: str, node: Any) -> Fraction:  # noqa: ANN401
 
 
 def literal(text: str, node: Any) -> Literal:  # noqa: ANN401
-    """A number, text or truth value.
+    """Return a number, text or truth value.
 
     Raises:
         QueryError: NULL, with which nothing compares, or an expression.
@@ -310,7 +310,7 @@ def literal(text: str, node: Any) -> Literal:  # noqa: ANN401
 
 
 def _chain(node: Any) -> list[Any]:  # noqa: ANN401
-    """The parts that one operator joins, from left to right: the parser nests each within the next."""
+    """Return the parts that one operator joins, from left to right: the parser nests each within the next."""
     parts, waiting = [], [node]
     while waiting:
         part = waiting.pop()

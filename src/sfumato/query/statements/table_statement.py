@@ -113,7 +113,7 @@ def _of_people(rows: UnitRows, view: BoundedView, query: Query) -> tuple[Bounded
     A bound on rows then hides nobody: of a unit cells are left out, and no cell for rows beside it.
 
     Returns:
-        None where something else is asked as well, or the bounds cut nothing.
+        None if something else is asked as well, or the bounds cut nothing.
     """
     if any(each != Distinct() for each in query.aggregates) or not may_cut(view):
         return None
@@ -134,7 +134,7 @@ def _of_people(rows: UnitRows, view: BoundedView, query: Query) -> tuple[Bounded
 
 
 def _called(rows: UnitRows, select: Any, by: tuple[str, ...]) -> tuple[str, ...]:  # noqa: ANN401
-    """What groups are called by AS, in order; nothing where none is."""
+    """Return what groups are called by AS, in order; nothing if none is."""
     from sqlglot import exp
 
     group = select.args.get("group")
@@ -151,7 +151,7 @@ def _called(rows: UnitRows, select: Any, by: tuple[str, ...]) -> tuple[str, ...]
 
 
 def _called_inside(rows: UnitRows, key: Any) -> str | None:  # noqa: ANN401
-    """What a key is called by a SELECT in FROM that renames it."""
+    """Return what a SELECT in FROM renames a key to."""
     from sqlglot import exp
 
     if not isinstance(key, exp.Column) or not rows.has(key):
@@ -163,7 +163,7 @@ def _called_inside(rows: UnitRows, key: Any) -> str | None:  # noqa: ANN401
 
 
 def _named_alike(rows: UnitRows, item: Any, key: Any) -> bool:  # noqa: ANN401
-    """Whether what is selected is what a key is."""
+    """Return whether what is selected is what a key is."""
     from sqlglot import exp
 
     if isinstance(key, exp.Column) and isinstance(item.this, exp.Column) and rows.has(key) and rows.has(item.this):
@@ -172,7 +172,7 @@ def _named_alike(rows: UnitRows, item: Any, key: Any) -> bool:  # noqa: ANN401
 
 
 def _items(rows: UnitRows, select: Any) -> tuple[list[Any], list[Any]]:  # noqa: ANN401
-    """What is selected and by what it is grouped, in attributes of the view alone."""
+    """Return what is selected and by what it is grouped, in attributes of the view alone."""
     from sqlglot import exp
 
     group = select.args.get("group")

@@ -1,7 +1,7 @@
 """Conditions in the three-valued logic of SQL: for each row true, false, or unknown because a value is missing.
 
 A condition is kept as the pair of predicates that say where it is true and where it is false.  NOT swaps
-them; AND is true where both are and false where either is; OR the other way round.  WHERE keeps the rows
+them; AND is true where both are and false if either is; OR the other way round.  WHERE keeps the rows
 for which the condition is true, so that rows with a missing value fall out of ``x = 1`` and ``NOT x = 1`` alike.
 
 Predicates have a normal form, so that conditions that mean the same by their shape are one question.  Negations are
@@ -153,18 +153,18 @@ def among(domain: Domain, name: str, literals: Sequence[Literal]) -> Condition:
 
 
 def _condition(attribute: Attribute, level: Grouping | None, cells: CodeRanges) -> Condition:
-    """Where a value lies in some cells: of the attribute, or of a level of its hierarchy or of the calendar."""
+    """Return where a value lies in some cells: of the attribute, or of a level of its hierarchy or of the calendar."""
     true = cells if level is None else _codes_in(level, cells)
     return Condition(Among(attribute.name, true), Among(attribute.name, _known(attribute, level) - true))
 
 
 def _codes_in(level: Grouping, cells: CodeRanges) -> CodeRanges:
-    """The codes of the attribute that lie in some cells of a level."""
+    """Return the codes of the attribute that lie in some cells of a level."""
     return CodeRanges.where(cells.holds(level.cell_of_code, len(level.labels)))
 
 
 def _known(attribute: Attribute, level: Grouping | None) -> CodeRanges:
-    """The codes of which every comparison is true or false.
+    """Return the codes of which every comparison is true or false.
 
     A missing value is unknown.  Another value that the domain does not declare differs from all declared values and
     cells of categories, but nobody knows on which side of a number it lies.
@@ -179,7 +179,7 @@ def _known(attribute: Attribute, level: Grouping | None) -> CodeRanges:
 
 
 def _cells(attribute: Attribute, level: Grouping | None, how: Comparison, literal: Literal) -> CodeRanges:
-    """The cells, of the attribute or of the level, that are equal to a literal, less than it, or at most it.
+    """Return the cells, of the attribute or of the level, that are equal to a literal, less than it, or at most it.
 
     Raises:
         QueryError: as :func:`compare` says.
@@ -198,7 +198,7 @@ def _cells(attribute: Attribute, level: Grouping | None, how: Comparison, litera
 
 
 def _ordered(attribute: Numeric | Dated, how: Comparison, literal: Fraction) -> CodeRanges:
-    """The declared cells that are equal to a number, less than it, or at most it.
+    """Return the declared cells that are equal to a number, less than it, or at most it.
 
     Cells lie in order: only the last one that begins before the number may be cut by it.
 
@@ -222,12 +222,12 @@ def _ordered(attribute: Numeric | Dated, how: Comparison, literal: Fraction) -> 
 
 
 def _start(attribute: Numeric | Dated, code: int) -> Anything:  # noqa: ANN401  (int or float: both compare exactly)
-    """The least value of a cell, as it is declared."""
+    """Return the least value of a cell, as it is declared."""
     return attribute.span(code)[0] if isinstance(attribute, Date | Timestamp) else attribute.bounds(code)[0]
 
 
 def _moment(attribute: Dated, literal: Literal) -> Fraction:
-    """A date as Python counts days, or a time stamp as seconds: what the cells of the attribute are of.
+    """Return a date as Python counts days, or a time stamp as seconds: what the cells of the attribute are of.
 
     Raises:
         QueryError: the literal is none, or is finer than the attribute.
@@ -254,7 +254,7 @@ def _double(literal: Fraction) -> Fraction:
 
 
 def _in_map(level: Grouping, calendar_map: CalendarMap, how: Comparison, literal: Literal) -> CodeRanges:
-    """The cells of a calendar map that are so, by their labels or numbers.
+    """Return the cells of a calendar map that are so, by their labels or numbers.
 
     Longer periods are compared by their first moment, as ``DATE_TRUNC`` makes them, years by their number too.
     """
@@ -270,7 +270,7 @@ def _in_map(level: Grouping, calendar_map: CalendarMap, how: Comparison, literal
 
 
 def _part(level: Grouping, parts: Mapping[str, int], how: Comparison, literal: Literal) -> Fraction:
-    """The number of the part that a literal names; an end, such as 24 of hours, may lie one beyond them.
+    """Return the number of the part that a literal names; an end, such as 24 of hours, may lie one beyond them.
 
     Raises:
         QueryError: the calendar has no such part.
@@ -288,7 +288,7 @@ def _part(level: Grouping, parts: Mapping[str, int], how: Comparison, literal: L
 
 
 def _beginning(level: Grouping, grain: Grain, how: Comparison, literal: Literal) -> Fraction:
-    """When the period begins that a literal names, as seconds.
+    """Return the beginning of the period that a literal names, in seconds.
 
     Raises:
         QueryError: it names none.
@@ -312,7 +312,7 @@ def _beginning(level: Grouping, grain: Grain, how: Comparison, literal: Literal)
 
 
 def _clock(literal: Literal) -> datetime | None:
-    """What a literal says that a clock shows; None where it does not."""
+    """Return the moment that a literal names; None if it names none."""
     try:
         moment = datetime.fromisoformat(literal) if isinstance(literal, str) else None
     except ValueError:
@@ -326,7 +326,7 @@ def _seconds(moment: datetime) -> Fraction:
 
 
 def _attribute(domain: Domain, name: str) -> tuple[Attribute, Grouping | None]:
-    """The attribute that a name stands for, and the level of its hierarchy where it names one."""
+    """Return the attribute that a name stands for, and the level of its hierarchy where it names one."""
     if name in domain:
         return domain[name], None
     grouping = domain.grouping(name)
@@ -334,13 +334,13 @@ def _attribute(domain: Domain, name: str) -> tuple[Attribute, Grouping | None]:
 
 
 def _cells_of(level: Grouping, label: str) -> CodeRanges:
-    """Codes of the attribute in the cell of a level that is called so; none where no cell is."""
+    """Return codes of the attribute in the cell of a level that is called so; none if no cell is."""
     cells = [cell for cell, each in enumerate(level.labels) if each == label]
     return _codes_in(level, CodeRanges.of(cells)) if cells else CodeRanges()
 
 
 def _in_level(level: Grouping, how: Comparison, literal: Literal) -> CodeRanges:
-    """The cells of a level of a hierarchy that are called so."""
+    """Return the cells of a level of a hierarchy that are called so."""
     if how is not Comparison.EQUAL:
         raise QueryError(f"the cells of {level.name} have no order; use =, <> or IN", culprit=level.name)
     cells = [cell for cell, label in enumerate(level.labels) if label == literal]
@@ -351,7 +351,7 @@ def _in_level(level: Grouping, how: Comparison, literal: Literal) -> CodeRanges:
 
 
 def _categorical(attribute: Categorical, how: Comparison, literal: Literal) -> CodeRanges:
-    """The cell of a declared value."""
+    """Return the cell of a declared value."""
     if how is not Comparison.EQUAL:
         raise QueryError(f"the values of {attribute.name!r} have no order; use =, <> or IN", culprit=attribute.name)
     code = attribute.code_of(literal)
@@ -374,7 +374,7 @@ _NEGATED = {
 
 
 def _decided(attribute: Numeric | Dated, code: int, how: Comparison, literal: Fraction) -> bool | None:
-    """Whether the comparison holds for all values of a cell, for none (False), or only for some (None)."""
+    """Return whether the comparison holds for all values of a cell, for none (False), or only for some (None)."""
     low, high = _ends(attribute, code)
     closed = _closed(attribute, code)
     if how is Comparison.EQUAL:
@@ -399,7 +399,7 @@ def _ends(attribute: Numeric | Dated, code: int) -> tuple[Fraction, Fraction]:
 
 
 def _closed(attribute: Numeric | Dated, code: int) -> bool:
-    """Whether the greatest value is in the cell."""
+    """Return whether the greatest value is in the cell."""
     return isinstance(attribute, Integer | Date) or (isinstance(attribute, Real) and attribute.is_closed(code))
 
 
@@ -420,7 +420,7 @@ def _cut(attribute: Numeric | Dated, code: int) -> str:
 
 
 def normal(predicate: Predicate | None, domain: Domain) -> Predicate | None:
-    """The normal form; None where the predicate holds for every row by its shape.
+    """Return the normal form; None if the predicate holds for every row by its shape.
 
     >>> from sfumato.domain import Integer, Unknown
     >>> domain = Domain((Integer(name="age", minimum=0, maximum=3, unknown=Unknown.CLAMP),))
@@ -468,7 +468,7 @@ def _disjunction(parts: Sequence[Predicate | None], domain: Domain) -> Predicate
 def _joined(
     kind: type[All | Any], cells: Mapping[str, CodeRanges], others: Sequence[Predicate], domain: Domain
 ) -> Predicate | None:
-    """What is left of a conjunction or disjunction, in order: cells by attribute, and then anything else."""
+    """Join cells by attribute, and then other parts, in a fixed order."""
     joined: list[Predicate] = [Among(name, cells[name]) for name in sorted(cells, key=domain.index)]
     joined += sorted(set(others), key=lambda part: _order(part, domain))
     if not joined:

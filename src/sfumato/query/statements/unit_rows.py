@@ -48,7 +48,7 @@ class Part:
         keys: its columns of keys, by place.
         unit: its column of the unit.
         table: of the schema; None of a statement.
-        bounds: what a view that lists its rows keeps of one unit; None where it is public.
+        bounds: what a view that lists its rows keeps of one unit; None if it is public.
     """
 
     alias: str
@@ -75,7 +75,7 @@ class UnitRows:
     # --- names --------------------------------------------------------------------------------------------------------
 
     def is_unit(self, node: Any) -> bool:  # noqa: ANN401  (sqlglot's own)
-        """Whether a node is the id of the unit, by whatever table it is named."""
+        """Return whether a node is the id of the unit, by whatever table it is named."""
         from sqlglot import exp
 
         if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier):
@@ -83,11 +83,11 @@ class UnitRows:
         return any(part.unit is not None and _same(part.unit, node) for part in self._named(node))
 
     def has(self, node: Any) -> bool:  # noqa: ANN401
-        """Whether a node names an attribute."""
+        """Return whether a node names an attribute."""
         return any(_found(part.names, node) is not None for part in self._named(node))
 
     def attribute(self, node: Any) -> str:  # noqa: ANN401
-        """The attribute of the view that a column names.
+        """Return the attribute of the view that a column names.
 
         Raises:
             QueryError: none, or several.
@@ -106,7 +106,7 @@ class UnitRows:
         return names[0]
 
     def key(self, node: Any) -> int | None:  # noqa: ANN401
-        """The place of a key among those of the view; None where it names none."""
+        """Return the place of a key among those of the view; None if it names none."""
         before = 0
         for part in self.parts:
             place = _found(part.keys, node) if part in self._named(node) else None
@@ -126,14 +126,14 @@ class UnitRows:
         self.view = built(self.text, where, lambda: Filter(self.view, met))
 
     def condition(self, node: Any) -> Predicate:  # noqa: ANN401
-        """Where a condition is true, in attributes of the view."""
+        """Return where a condition is true, in attributes of the view."""
         lowered = self.lowered(node)
         return built(self.text, node, lambda: condition(self.text, lowered, self.view.domain).true)
 
     # --- what is computed of a row ------------------------------------------------------------------------------------
 
     def lowered(self, node: Any) -> Any:  # noqa: ANN401 - one case a kind
-        """A node in which columns are attributes of the view, and expressions columns that are computed."""
+        """Return a node in which columns are attributes of the view, and expressions columns that are computed."""
         from sqlglot import exp
 
         match node:
@@ -174,25 +174,25 @@ class UnitRows:
         return fresh
 
     def computed(self, node: Any, name: str | None) -> Any:  # noqa: ANN401
-        """A column of the view that an expression becomes."""
+        """Return a column of the view that an expression becomes."""
         value = self.expression(node)
         return _column(self.add(node, name or node.sql(dialect="duckdb"), value), node)
 
     def add(self, node: Any, name: str, value: Expression) -> str:  # noqa: ANN401
-        """One more attribute, or the one that is computed so already."""
+        """Return one more attribute, or the one that is computed so already."""
         if not any((at.name, at.value) == (name, value) for at in self._computed() if isinstance(at, Computed)):
             self.view = built(self.text, node, lambda: Computed(self.view, name, value))
         return name
 
     def _computed(self) -> Iterator[Computed | Declared]:
-        """What was computed of the rows so far, the last first."""
+        """Yield what was computed of the rows so far, the last first."""
         at: View = self.view
         while isinstance(at, Computed | Declared):
             yield at
             at = at.source
 
     def expression(self, node: Any) -> Expression:  # noqa: ANN401, C901, PLR0912 - one case a kind
-        """What is computed of each row.
+        """Return what is computed of each row.
 
         Raises:
             QueryError: no expression that is known never to fail.
@@ -231,7 +231,7 @@ class UnitRows:
                 )
 
     def labels(self, node: Any) -> Labels | None:  # noqa: ANN401
-        """The cells of a level of a hierarchy, or of a calendar map, as labels; None where a node is neither."""
+        """Return the cells of a level of a hierarchy, or of a calendar map, as labels; None if a node is neither."""
         level = level_of(self.text, self.lowered(node), self.view.domain)
         if level is None:
             return None
@@ -276,7 +276,7 @@ class UnitRows:
         return kind(this=_column(declared.name, left), expression=exp.Literal.number(literal))
 
     def _uncut(self, node: Any) -> tuple[str, Expression, Integer | Real] | None:  # noqa: ANN401
-        """A computed number that has one cell: what it is called, how it is computed; None of anything else."""
+        """Return a computed number that has one cell: what it is called, how it is computed; None of anything else."""
         from sqlglot import exp
 
         while isinstance(node, exp.Paren):
@@ -333,7 +333,7 @@ class UnitRows:
 
 
 def built(text: str, node: Any, build: Callable[[], T]) -> T:  # noqa: ANN401
-    """What is built of a node; what is wrong with it is said with its place."""
+    """Build something from a node; a refusal names the place of the node."""
     try:
         return build()
     except SfumatoError as error:
@@ -343,7 +343,7 @@ def built(text: str, node: Any, build: Callable[[], T]) -> T:  # noqa: ANN401
 
 
 def labels_of(grouping: Grouping) -> Labels | None:
-    """The cells of a level of a hierarchy, or of a calendar map, as labels; None where they are too many."""
+    """Return the cells of a level of a hierarchy, or of a calendar map, as labels; None if they are too many."""
     if grouping.groups is None or len(grouping.labels) > _LABELS:
         return None
     codes: dict[int, list[int]] = {}
@@ -355,7 +355,7 @@ def labels_of(grouping: Grouping) -> Labels | None:
 
 
 def is_value(node: Any) -> bool:  # noqa: ANN401
-    """Whether a node computes something of a row."""
+    """Return whether a node computes something of a row."""
     from sqlglot import exp
 
     kinds = exp.Add | exp.Sub | exp.Mul | exp.Div | exp.Case | exp.Least | exp.Greatest
@@ -365,7 +365,7 @@ def is_value(node: Any) -> bool:  # noqa: ANN401
 
 
 def clamp_parts(text: str, node: Any) -> tuple[Any, dict[str, Fraction]]:  # noqa: ANN401
-    """What LEAST or GREATEST bounds, and its bound.
+    """Return what LEAST or GREATEST bounds, and its bound.
 
     Raises:
         QueryError: not one expression and one number.
@@ -386,7 +386,7 @@ def clamp_parts(text: str, node: Any) -> tuple[Any, dict[str, Fraction]]:  # noq
 
 
 def bounds_of(rows: UnitRows) -> Unit:
-    """The bounds of the part whose rows a statement lists, in the names that its attributes have in the view."""
+    """Return the bounds of the part whose rows a statement lists, in the names that its attributes have in the view."""
     first = rows.parts[rows.listed]
     assert first.bounds is not None
     per = []
@@ -410,7 +410,7 @@ def _found(names: Mapping[str, T], node: Any) -> T | None:  # noqa: ANN401
 
 
 def _column(name: str, at: Any) -> Any:  # noqa: ANN401
-    """A quoted column that stands where ``at`` stood."""
+    """Return a quoted column that stands where ``at`` stood."""
     from sqlglot import exp
 
     identifier = exp.to_identifier(name, quoted=True)
