@@ -283,7 +283,7 @@ def judge_linked_tables(
     """Score a release of linked tables, beside what chance does and what two perfect tables without links reach.
 
     Args:
-        real: those that it was made from, read by ``read_families``.
+        real: those that it was made from, read by ``read_table_tree``.
         release: read with the same schema.
         claim: what the release promises.
         controls: others of the same population, for attacks; None: no attacks.

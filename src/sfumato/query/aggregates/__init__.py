@@ -1,4 +1,4 @@
-"""The aggregates that can be asked for, one file a subject.  :mod:`contract` says what each has to state."""
+"""The aggregates that can be asked for, one file per subject.  :mod:`contract` says what each has to state."""
 
 from typing import Final
 

@@ -1,6 +1,6 @@
 """The contract of an aggregate: what it needs of the vault, how it is read off noisy tables, and what error to expect.
 
-A new aggregate is one file of this folder and its name in ``AGGREGATES``.  SQL, HTTP, the page, the documentation and
+A new aggregate is one class of this folder and its name in ``AGGREGATES``.  SQL, HTTP, the page, the documentation and
 intervals of releases take from its class what they need to know.
 
 Intervals hold for each number on its own, at the confidence asked for, over the noise alone: they say
