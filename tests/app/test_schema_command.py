@@ -12,8 +12,7 @@ import pytest
 from tests.app.test_cli import sfumato
 from tests.hospital import database, frames, schema
 
-from sfumato.domain.schema_acceptance import accept_schema
-from sfumato.domain.table_schema import dump_schema, load_schema
+from sfumato.domain.table_schema import accept_schema, dump_schema, load_schema
 from sfumato.errors import DomainError
 
 ASKED = ("query", "hospital", "SELECT COUNT(*) FROM patients", "--schema", "hospital.yaml", "--epsilon", "1", "--json")

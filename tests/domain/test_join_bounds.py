@@ -8,10 +8,9 @@ from dataclasses import fields, replace
 import pytest
 from tests.hospital import DOCUMENT, schema
 
-from sfumato.domain.join_bounds import bounded_joins
 from sfumato.domain.predicate import Among
 from sfumato.domain.table_schema import parse_schema
-from sfumato.domain.unit_views import AtMost, WithFacts, WithGap
+from sfumato.domain.unit_views import AtMost, WithFacts, WithGap, bounded_joins
 from sfumato.domain.view import Filter, Join, OfUnits, PerUnit, RowCount, Scan, View
 from sfumato.errors import DomainError, QueryError
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.nested_families import NestedFamilies, Row, every_house, nested, some_houses
 
-from sfumato.domain.coded_attributes import weight_classes
+from sfumato.domain.derived import weight_classes
 from sfumato.domain.related_tables import WHOLE
 from sfumato.engine.exact import reveal
 from sfumato.errors import DomainError, QueryError

@@ -38,7 +38,7 @@ class Role(StrEnum):
     WEIGHT = "weight"  # how many people a row stands for, so that sums of it by groups should hold
 
 
-class _Cells(ABC):
+class _DeclaredCells(ABC):
     """What all attributes share: the cells that follow the declared ones, and labels."""
 
     name: str
@@ -72,7 +72,7 @@ class _Cells(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Categorical(_Cells):
+class Categorical(_DeclaredCells):
     """Declared values, in order.
 
     >>> Categorical(name="sex", values=("F", "M"), unknown=Unknown.DROP).size
@@ -117,7 +117,7 @@ class Categorical(_Cells):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Integer(_Cells):
+class Integer(_DeclaredCells):
     """Whole numbers ``minimum .. maximum``, each its own cell, or grouped by inner ``edges``.
 
     ``edges`` are first values of bins: increasing, the first is ``minimum``, all at most ``maximum``.  With a public
@@ -187,7 +187,7 @@ class Integer(_Cells):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Real(_Cells):
+class Real(_DeclaredCells):
     """Real numbers between the first and the last edge, one cell between neighbouring edges.
 
     Cells are closed on the left; the last is closed on both sides.  With a public ``typical`` value the last cell is
@@ -308,7 +308,7 @@ def _next(number: float) -> float:
     return math.nextafter(number, math.inf)
 
 
-class _Periods(_Cells):
+class _Periods(_DeclaredCells):
     """Cells that are periods of a grain, of the days ``first .. last``."""
 
     first: date

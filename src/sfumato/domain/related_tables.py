@@ -26,7 +26,7 @@ from typing import Any
 
 from sfumato.arguments import expect_all
 from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Timestamp, Unknown
-from sfumato.domain.coded_attributes import cells, coded, weight_classes
+from sfumato.domain.derived import cells, coded, weight_classes
 from sfumato.domain.domain import Domain
 from sfumato.domain.table_schema import Schema, SchemaTable
 from sfumato.domain.unit import Unit

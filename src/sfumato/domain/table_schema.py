@@ -10,7 +10,8 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,9 @@ from sfumato.arguments import expect_all, listed
 from sfumato.domain import document as single
 from sfumato.domain.attribute import Attribute
 from sfumato.domain.derived import Derived, FactOfUnit, OfUnit, SincePrevious, read_derived, read_of_unit
+from sfumato.domain.document import expect_at, mapping_at, only_at, text_at, with_acceptance
 from sfumato.domain.domain import Acceptance, CsvFormat, Domain
 from sfumato.domain.hierarchy import Hierarchy
-from sfumato.domain.schema_places import expect_at, mapping_at, only_at, text_at
 from sfumato.domain.unit import GroupBound, Unit
 from sfumato.errors import DomainError, InputError
 from sfumato.strict_documents import read_yaml, write_yaml
@@ -471,3 +472,20 @@ def _links(said: object, at: str) -> list[Link]:
     return [
         Link(text_at(column, at), text_at(table, f"{at}.{column}")) for column, table in mapping_at(said, at).items()
     ]
+
+
+def accept_schema(path: str | Path, *, by: str) -> tuple[str, Acceptance]:
+    """The text of a schema's file once somebody has accepted what it says now, and who did; comments and layout stay.
+
+    Args:
+        path: of the file, which is only read.
+        by: who accepts it.
+
+    Raises:
+        DomainError: it cannot be read, lacks what releases need, or nobody is named.
+    """
+    schema = replace(load_schema(path), draft=False, acceptance=None)  # refuses what only a draft may leave open
+    at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    acceptance = Acceptance(by.strip(), at, schema.hash_accepted(by.strip(), at))
+    text = Path(path).read_text(encoding="utf-8")
+    return with_acceptance(text, acceptance, replace(schema, acceptance=acceptance).describe()), acceptance

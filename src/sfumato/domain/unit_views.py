@@ -1,20 +1,31 @@
-"""Views whose rows know more of their unit: the days since the row before, and what its rows elsewhere come to; and
-what is declared of the cells of a computed attribute; and views that keep a number of rows of each unit.
+"""Views that know or keep rows per unit: facts, gaps, at most so many rows, and bounds on the rows that joins make.
 
 All are unit-local, as :mod:`sfumato.domain.view` asks: what they add to a row of a unit, and which rows of a unit they
 keep, depends on that unit's rows.
+
+A join multiplies rows if a row of each side may meet several rows of the other.  Before such a join, each private side
+keeps at most the rows of a unit that the schema declares for the table whose rows the side lists.  The join then makes
+at most the product of these public numbers of one unit.  A public table multiplies by the most rows that it has with
+one key.
+
+A join multiplies nothing if one side meets at most one row of the other: by a key that names one row, which opening
+checks for private tables, or by the unit where the other side has one row of each.  It then has at most as many rows
+of a unit as the side whose rows it lists, so no side is cut.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Real, null_code
 from sfumato.domain.calendar import Grain
 from sfumato.domain.expression import whole_number
-from sfumato.domain.view import AnyRow, OverSource, PerUnit, RowCount, Taken, UnitSum
-from sfumato.errors import QueryError
+from sfumato.domain.table_schema import Schema
+from sfumato.domain.view import AnyRow, Join, OfUnits, OverSource, PerUnit, RowCount, Scan, Taken, UnitSum, View
+from sfumato.errors import DomainError, QueryError
 
 
 @dataclass(frozen=True)
@@ -149,3 +160,166 @@ class AtMost(OverSource):
     def attributes(self) -> tuple[Attribute, ...]:
         """Those of its source."""
         return self.source.attributes
+
+
+LARGEST_JOIN = 10_000  # rows that a join may make of one unit: they take some milliseconds and a megabyte
+
+Repeats = Mapping[tuple[str, str], int]
+"""The most rows with one key, by the name of a public table and its column of keys."""
+
+
+@dataclass(frozen=True)
+class _Factor:
+    """A number of rows of one unit; None: the schema is a draft that does not declare it."""
+
+    rows: int | None
+    of: str
+
+    def __str__(self) -> str:
+        return f"{self.rows} of {self.of}"
+
+
+@dataclass(frozen=True)
+class _Side:
+    """A view whose joins are bounded, and the known bounds of the rows of one unit in it.
+
+    Attributes:
+        view: the view; it keeps declared rows before its joins.
+        most: the most rows, whatever the tables hold; None: only the tables know.
+        factors: the most rows that are declared, as a product.
+        unique: places of keys of which no two rows have the same.
+    """
+
+    view: View
+    most: int | None
+    factors: tuple[_Factor, ...]
+    unique: frozenset[int] = frozenset()
+
+    @property
+    def declared(self) -> int:
+        """The most rows that are declared.
+
+        Raises:
+            DomainError: the schema is a draft that does not declare them.
+        """
+        found = 1
+        for factor in self.factors:
+            if factor.rows is None:
+                raise DomainError(f"{factor.of} still needs rows: a join multiplies them", culprit=factor.of)
+            found *= factor.rows
+        return found
+
+    @property
+    def named(self) -> str:
+        """The tables whose rows are listed."""
+        return " and ".join(dict.fromkeys(factor.of for factor in self.factors))
+
+    def kept(self) -> _Side:
+        """Return the side with at most the declared rows of a unit."""
+        if self.most is not None and self.most <= self.declared:
+            return self
+        return replace(self, view=AtMost(self.view, self.declared), most=self.declared)
+
+
+def bounded_joins(view: View, schema: Schema, repeats: Repeats) -> View:
+    """Return a view that keeps declared rows of each unit before each join that multiplies rows.
+
+    Args:
+        view: of tables of the schema.
+        schema: declares the rows of a unit in each private table.
+        repeats: of the public tables.
+
+    Raises:
+        QueryError: a join makes more than 10,000 rows of one unit; the message names the declared numbers.
+        DomainError: the schema is a draft that does not declare a number that a join needs.
+    """
+    return _Joins(schema, repeats).bounded(view).view
+
+
+@dataclass(frozen=True)
+class _Joins:
+    """The public facts by which joins are bounded."""
+
+    schema: Schema
+    repeats: Repeats
+
+    def bounded(self, view: View) -> _Side:
+        match view:
+            case Scan():
+                return self._scan(view)
+            case Join():
+                return self._of_private(view) if view.right.private else self._of_public(view)
+            case PerUnit():
+                return self._per_unit(view)
+            case OverSource():
+                return self._over(view)
+        raise TypeError(view)  # the tree is closed
+
+    def _scan(self, view: Scan) -> _Side:
+        table = view.table
+        own = frozenset(place for place, key in enumerate(view.keys) if key.column == table.key)
+        lists_units = table.name == self.schema.units
+        rows, most = (1, 1) if lists_units else (table.rows, None)
+        return _Side(view, most, (_Factor(rows, table.name),), own)
+
+    def _over(self, view: OverSource) -> _Side:
+        side = self.bounded(view.source)
+        rebuilt = replace(view, source=side.view)
+        match rebuilt:
+            case AtMost(rows=rows):
+                most = rows if side.most is None else min(rows, side.most)
+                return replace(side, view=rebuilt, most=most, factors=(_Factor(most, side.named),))
+            case OfUnits(units=units):
+                rebuilt = replace(rebuilt, units=self.bounded(units).view)
+            case WithFacts(facts=facts):
+                found = self._per_unit(facts).view
+                assert isinstance(found, PerUnit)
+                rebuilt = replace(rebuilt, facts=found)
+        return replace(side, view=rebuilt)
+
+    def _per_unit(self, view: PerUnit) -> _Side:
+        side = self.bounded(view.source)
+        rebuilt = replace(view, source=side.view)
+        cells = math.prod(view.source.domain[name].size for name in view.by)
+        most = cells if side.most is None else min(cells, side.most)
+        fewer = any(factor.rows is None for factor in side.factors) or cells <= side.declared
+        return _Side(rebuilt, most, (_Factor(most, f"groups of {side.named}"),) if fewer else side.factors)
+
+    def _of_private(self, view: Join) -> _Side:
+        left, right = self.bounded(view.left), self.bounded(view.right)
+        before = len(view.left.keys)
+        shifted = frozenset(before + place for place in right.unique)
+        left_once = left.most == 1 or any(one in left.unique for one, _ in view.on)
+        right_once = right.most == 1 or any(other in right.unique for _, other in view.on)
+        if not left_once and not right_once:
+            return self._multiplied(view, left.kept(), right.kept())
+        rebuilt = replace(view, left=left.view, right=right.view)
+        if right_once:
+            return replace(left, view=rebuilt, unique=left.unique | (shifted if left_once else frozenset()))
+        if view.outer and left.most != 1:  # each row of the right, and each row of the left without one
+            both = f"{left.named} and {right.named}"
+            most = None if left.most is None or right.most is None else left.most + right.most
+            return _Side(rebuilt, most, (_Factor(left.declared + right.declared, both),), shifted)
+        return replace(right, view=rebuilt, unique=shifted)
+
+    def _of_public(self, view: Join) -> _Side:
+        left, right = self.bounded(view.left), self.bounded(view.right)
+        scan = view.right
+        while isinstance(scan, OverSource):
+            scan = scan.source
+        assert isinstance(scan, Scan)
+        met = min(self.repeats[scan.table.name, view.right.keys[other].column] for _, other in view.on)
+        if met <= 1:
+            return replace(left, view=replace(view, left=left.view, right=right.view))
+        return self._multiplied(view, left.kept(), _Side(right.view, met, (_Factor(met, scan.table.name),)))
+
+    def _multiplied(self, view: Join, left: _Side, right: _Side) -> _Side:
+        made = _Side(replace(view, left=left.view, right=right.view), None, (*left.factors, *right.factors))
+        if made.declared > LARGEST_JOIN:
+            words = " x ".join(map(str, made.factors))
+            raise QueryError(
+                f"these joins make up to {words} = {made.declared:,} rows of one {self.schema.id}, more than "
+                f"{LARGEST_JOIN:,}; join on a key that names one row, or declare fewer rows of these tables",
+                culprit=view,
+            )
+        return replace(made, most=made.declared)

@@ -195,8 +195,7 @@ def accept_file(
     The file then says who accepted it and when.  Whoever changes what it says has to accept it again: until then
     releases refuse it.
     """
-    from sfumato.domain.schema_acceptance import accept_schema
-    from sfumato.domain.table_schema import load_schema
+    from sfumato.domain.table_schema import accept_schema, load_schema
     from sfumato.engine.description.schema_fit import schema_risks
     from sfumato.query.statements.derived_columns import check_derived
     from sfumato.vault.release import save_text

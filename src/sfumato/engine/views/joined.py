@@ -15,9 +15,9 @@ from pathlib import Path
 
 from sfumato.arguments import listed
 from sfumato.domain import Domain
-from sfumato.domain.join_bounds import bounded_joins
 from sfumato.domain.related_tables import RelatedTables
 from sfumato.domain.table_schema import Schema, SchemaTable
+from sfumato.domain.unit_views import bounded_joins
 from sfumato.domain.view import BoundedView
 from sfumato.engine.adapter import JoinEngine
 from sfumato.engine.encoded import EncodedRows
