@@ -17,7 +17,7 @@ from sfumato.engine.open import held_bytes
 from sfumato.privacy.loss import Epsilon
 from sfumato_server.service import Service
 
-ROWS = 100_000
+ROWS = 20_000
 
 
 def write(path, seed):

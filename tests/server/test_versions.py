@@ -118,6 +118,7 @@ CHANGES = {
     "a file is gone": lambda folder: (folder / "people.csv").unlink(),
     "a folder is gone": lambda folder: shutil.rmtree(folder / "hospital"),
 }
+RESTARTED = {"nothing", "one visit of somebody more", "one person less", "a folder is gone"}  # one of each kind
 
 
 def written(folder):
@@ -216,13 +217,13 @@ def test_no_reply_to_an_analyst_depends_on_what_becomes_of_the_source(twins):
     turn = 0
     for name, change in CHANGES.items():
         change(folder)
-        for restarted in (False, True):
+        for restarted in (False, True) if name in RESTARTED else (False,):
             if restarted:
                 for server, _ in twins:
                     server.kill()
                     server.start()
             turn += 1
-            assert theirs.asks(stored * 4) == ours.asks(stored * 4), name
+            assert theirs.asks(stored * 2) == ours.asks(stored * 2), name
             assert theirs.asks_at_once(stored * 4) == ours.asks_at_once(stored * 4), name
             new, together = questions(4 * turn), questions(4 * turn + 1) + questions(4 * turn + 2)
             assert theirs.asks(new) == ours.asks(new), name
