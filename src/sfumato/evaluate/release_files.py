@@ -187,7 +187,7 @@ def read_release(path: str | Path, domain: Domain, *, hierarchies: Hierarchies |
     Args:
         path: the file; its columns carry the names of the domain's attributes.
         domain: the public description that both tables share.
-        hierarchies: for each generalised column, the leaves under every label (``read_hierarchy``).
+        hierarchies: for each generalized column, the leaves under every label (``read_hierarchy``).
 
     Raises:
         InputError: what is no domain, or no hierarchy.
@@ -260,7 +260,7 @@ def from_arrow(table: pa.Table, domain: Domain, *, hierarchies: Hierarchies | No
 
 
 def read_hierarchy(path: str | Path, attribute: Attribute) -> dict[str, Leaves]:
-    """Return leaves under every label of a generalisation hierarchy: a CSV, one row a leaf, one column a level.
+    """Return leaves under every label of a generalization hierarchy: a CSV, one row a leaf, one column a level.
 
     Rows whose leaf is no declared value are left out: hierarchies often cover more than a domain declares.
 
@@ -394,7 +394,7 @@ def submissions(
     Args:
         releases: CSV or Parquet files.
         claims: as ``parse_claim`` reads them.
-        hierarchies: ``column=file``, for generalised cells written as labels.
+        hierarchies: ``column=file``, for generalized cells written as labels.
         domain: maps the cells.
 
     Raises:

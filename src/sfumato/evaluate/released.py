@@ -184,11 +184,9 @@ class MarginalSource(Protocol):
     @property
     def domain(self) -> Domain:
         """The public description of the table."""
-        ...
 
     def marginal(self, attributes: tuple[str, ...]) -> Shares:
         """Return estimated shares of all cells, shape of the projected domain, summing to one."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,7 +249,7 @@ class Released:
         return float((chances * met).mean())
 
     def marginal(self, attributes: tuple[str, ...]) -> Shares:
-        """Return shares of the cells of a marginal; a generalised cell spreads its mass evenly over its leaves.
+        """Return shares of the cells of a marginal; a generalized cell spreads its mass evenly over its leaves.
 
         Raises:
             SizeError: the marginal is too large to hold.

@@ -1,4 +1,4 @@
-"""Interactive queries under differential privacy: aggregates, SQL, sessions, optimised batches.
+"""Interactive queries under differential privacy: aggregates, SQL, sessions, optimized batches.
 
 Sessions, batches, regressions and intervals of releases are loaded when they are first named: a question needs none.
 """

@@ -54,7 +54,7 @@ def choose_quantile(
     """Choose a value near a quantile of the rows that meet a condition.
 
     Exponential mechanism over a grid of up to 2^24 cells between the declared bounds, single integers where they are
-    no more; exact.  Neighbours, sensitivity and scores: :class:`sfumato.vault.scores.RankErrors`.  Loss: epsilon,
+    no more; exact.  Neighbors, sensitivity and scores: :class:`sfumato.vault.scores.RankErrors`.  Loss: epsilon,
     or what rho admits (:class:`sfumato.privacy.selection.Exponential`).  Source: Smith 2011, algorithm 2, on a grid.
 
     Args:
@@ -77,7 +77,7 @@ def choose_quantile(
     query = Query((quantile,), where=where).check(domain)
     where = query.condition(domain)
     ends = _possible_ends(quantile.of, where, domain, vault.view)
-    scores = rank_errors(domain, quantile, where)
+    scores = _rank_errors(domain, quantile, where)
     mechanism = selection(domain, scores, loss)  # refuses what cannot be chosen, for free
 
     def run(mechanisms: Mechanisms) -> Payload:
@@ -130,7 +130,7 @@ def _possible_ends(name: str, where: Predicate | None, domain: Domain, view: Bou
     return attribute.bounds(least)[0], greatest
 
 
-def rank_errors(domain: Domain, quantile: Quantile, where: Predicate | None) -> RankErrors:
+def _rank_errors(domain: Domain, quantile: Quantile, where: Predicate | None) -> RankErrors:
     """Return the scores: bins of the attribute's quantiles, divided to single integers or into 4096 cells each.
 
     Raises:

@@ -49,16 +49,13 @@ class FittedModel(Protocol):
     @property
     def domain(self) -> Domain:
         """The attributes covered."""
-        ...
 
     @property
     def total(self) -> int:
         """Number of rows of a sample."""
-        ...
 
     def cells(self, attributes: tuple[str, ...]) -> FloatArray:
         """Return expected counts of a marginal, flat in C order."""
-        ...
 
 
 class KeptRelease(Protocol):
@@ -67,17 +64,14 @@ class KeptRelease(Protocol):
     @property
     def model(self) -> FittedModel:
         """What its rows are drawn from."""
-        ...
 
     @property
     def tables(self) -> tuple[NoisyTable, ...]:
         """What was measured."""
-        ...
 
     @property
     def distances(self) -> tuple[NoisyDistance, ...]:
         """How far pairs of the model are from the table, where that was measured."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -292,7 +286,7 @@ def _bound(
         return None
     domain = release.model.domain
     cells = release.model.cells(names).reshape(domain.project(names).shape)
-    return distance_bound(release.distances, release.tables, cells, terms=terms, domain=domain, confidence=confidence)
+    return _distance_bound(release.distances, release.tables, cells, terms=terms, domain=domain, confidence=confidence)
 
 
 def _price(
@@ -352,7 +346,7 @@ class DistanceBound:
         )
 
 
-def distance_bound(
+def _distance_bound(
     distances: Sequence[NoisyDistance],
     tables: Sequence[NoisyTable],
     cells: FloatArray,

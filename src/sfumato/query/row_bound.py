@@ -131,7 +131,7 @@ def suggest_bound(
     are bounds on both found; one that could cut nothing, as there are no more cells or rows, is left out.  Nothing
     is changed: the bound is public from the release on, and stands in the domain when its owner writes it there.
 
-    Neighbours: one unit of the domain more or less, with all of its rows.  Sensitivity 1 of each count of sizes, as a
+    Neighbors: one unit of the domain more or less, with all of its rows.  Sensitivity 1 of each count of sizes, as a
     unit is in one bin of it; 1 + 2 len(per) of them share the loss evenly.
     Loss: that of discrete Laplace or Gaussian noise on the bins, which is charged before anything is counted.
     Source: the balance of clipping bias and noise at a rank (Amin, Kulesza, Munoz Medina, Vassilvitskii 2019).

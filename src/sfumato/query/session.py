@@ -2,7 +2,7 @@
 
 A session divides a budget over a number of queries fixed in advance, or spends it as the analyst goes along.  It bounds
 what its own queries cost, on top of the ledger's limits, which bound everybody together, and lives in memory.  A batch
-is answered from one optimised set of noisy counts (the matrix mechanism); which strategy is measured is decided by its
+is answered from one optimized set of noisy counts (the matrix mechanism); which strategy is measured is decided by its
 expected error, computed with the very noise that it would get, so that choosing costs nothing.  Its answers come from
 one least-squares table, so that sums and differences of queries agree.  Caps that outlive a process are the ledger's,
 by analyst.

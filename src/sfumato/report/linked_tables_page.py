@@ -330,7 +330,7 @@ def schema_rows(schema: Schema) -> ShownTable:
             "table": table.name,
             "is": "public" if table.public else "private",
             "key": table.key,
-            "belongs to": owner_text(schema, table),
+            "belongs to": _owner_text(schema, table),
             "refers to": ", ".join(f"{link.column} of {link.table}" for link in table.references) or None,
             "rows kept of one": None if table.public else _bound(schema, table),
             "attributes": len(table.attributes),
@@ -339,7 +339,7 @@ def schema_rows(schema: Schema) -> ShownTable:
     )
 
 
-def owner_text(schema: Schema, table: SchemaTable) -> str:
+def _owner_text(schema: Schema, table: SchemaTable) -> str:
     """Return whose the rows of a table are, in words."""
     if table.public:
         return "nobody"
@@ -390,7 +390,7 @@ def drawing(schema: Schema) -> Markup:
             bottom = max(bottom, top)
     ties = [_tie(boxes, table.name, to) for table in schema for to in _leads(schema, table) if to in boxes]
     width = 2 * _PAD + len(placed) * (_WIDTH + _GAP) - _GAP
-    words = ", ".join(f"{table.name}: {owner_text(schema, table)}" for table in schema)
+    words = ", ".join(f"{table.name}: {_owner_text(schema, table)}" for table in schema)
     drawn = "".join([*ties, *shapes])
     return Markup(  # noqa: S704 - names are escaped where they are drawn
         f'<svg viewBox="0 0 {width} {bottom}" width="{width}" class="drawing" role="img" '

@@ -158,7 +158,7 @@ def _line(line: ValueLine) -> Markup:
 
 
 _BLUE, _LIGHT, _INK, _SOFT, _LINE = "#2f6fa8", "#8db8dd", "#1b2430", "#55606e", "#d9dee4"
-_SHADES = ("#b8860b", "#7a5a12")  # of neighbouring groups
+_SHADES = ("#b8860b", "#7a5a12")  # of neighboring groups
 
 
 def _scales(column: ColumnEntry, scale: float) -> tuple[list[float], float]:

@@ -86,13 +86,13 @@ def differencing(ask: Ask, *, people: int, repeats: int) -> Reconstruction:
     return Reconstruction(np.mean(gaps, axis=0) > 1 / 2)
 
 
-MOST_PEOPLE = 200  # people; beyond that the programme takes minutes
+MOST_PEOPLE = 200  # people; beyond that the program takes minutes
 
 
 def linear_reconstruction(ask: Ask, *, people: int, queries: int, generator: np.random.Generator) -> Reconstruction:
     """Return the fractional secrets with the least total error over random subsets, rounded (Dinur and Nissim 2003).
 
-    The L1 decoder of Dwork, McSherry and Talwar 2007: minimise sum |A x - answers| over 0 <= x <= 1.  With
+    The L1 decoder of Dwork, McSherry and Talwar 2007: minimize sum |A x - answers| over 0 <= x <= 1.  With
     noise far below sqrt(people) an answer, it recovers nearly every secret from a few times ``people`` queries.
 
     Args:

@@ -1,7 +1,7 @@
 """Attacks that read released rows: membership, linkage, inference, and downcoding of minimal recodings.
 
 Membership, linkage and inference read the same similarities, in one pass.  The similarity of target q to row r over
-some columns counts 1 for a cell that is q's own, and 1/|set| for a generalised cell whose set holds q's.  (The distance
+some columns counts 1 for a cell that is q's own, and 1/|set| for a generalized cell whose set holds q's.  (The distance
 is the number of columns minus that.)  Attacks are tried on equally many members and controls, one half to fit and one
 half to test.
 
@@ -28,7 +28,7 @@ from sfumato.evaluate.intervals import FEWEST_TESTED, Proportion
 from sfumato.evaluate.released import CodeMatrix, Released, Rows, Weights
 
 Closeness: TypeAlias = Weights | NDArray[np.unsignedinteger]
-"""Similarities of targets to rows: whole numbers of a narrow type where no cell is generalised."""
+"""Similarities of targets to rows: whole numbers of a narrow type where no cell is generalized."""
 
 _CHUNK = 1 << 19  # similarities held at once where the rows are few
 _TOGETHER = 8  # targets looked at together where the rows are many: every row is fetched once for all of them
@@ -229,7 +229,7 @@ def _best_threshold(scores: TargetScores) -> tuple[float, float]:
 LINKAGE_KNOWLEDGE = "two disjoint halves of the target's columns, from two sources that do not share an identifier"
 
 
-def link_chances(first: Closeness, second: Closeness) -> NDArray[np.float64]:
+def _link_chances(first: Closeness, second: Closeness) -> NDArray[np.float64]:
     """Return the probability that each target is linked: shape ``(targets,)``.
 
     Every source picks one row at random among those nearest on its columns; the target is linked where
@@ -327,7 +327,7 @@ def test_row_attacks(
     inferred = np.empty(len(people), dtype=np.bool_)
     for part in similarity.chunks(len(people)):
         first, second = (similarity.over(people[part], half.tolist()) for half in (order[:middle], order[middle:]))
-        chances[part] = link_chances(first, second)
+        chances[part] = _link_chances(first, second)
         close = first + second
         scores[:, part] = membership_scores(close)
         inferred[part] = infer(similarity, close, nearby(close), people[part], secret, generator=generator)
@@ -336,14 +336,14 @@ def test_row_attacks(
 
 @dataclass(frozen=True)
 class Downcoding:
-    """Generalised cells that were undone: by reading minimality, and by guessing within the cell."""
+    """Generalized cells that were undone: by reading minimality, and by guessing within the cell."""
 
     minimality: Proportion
     guessing: Proportion
 
 
 def downcode(release: Released, truth: Rows, *, quasi: tuple[str, ...], generator: np.random.Generator) -> Downcoding:
-    """Write a leaf into every generalised cell of the quasi-identifiers, and count those that are right.
+    """Write a leaf into every generalized cell of the quasi-identifiers, and count those that are right.
 
     Classes are the released rows that agree on ``quasi``.  Leaves are right as far as the multiset written
     into a class agrees with the true one, so the order of rows inside a class is not asked for.

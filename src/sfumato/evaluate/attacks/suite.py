@@ -87,7 +87,7 @@ def attack_rows(
     fitted = fit_row_attacks(similarity, fitting, generator=luck)
     tested = test_row_attacks(similarity, testing, fitted.secret, generator=luck)
     guesses, scores = guess_members(fitted.scores, tested.scores)
-    alone = singled_out(release, members, controls, count=half, generator=luck)
+    alone = _singled_out(release, members, controls, count=half, generator=luck)
     knowledge = INFERENCE_KNOWLEDGE.format(secret=release.domain.names[fitted.secret])
     results = (
         advantage("membership", MEMBERSHIP_KNOWLEDGE, guesses[:half], guesses[half:]),
@@ -142,7 +142,7 @@ _KEPT = 1 << 27  # bytes of rows in cells that are kept
 Conditions = tuple[NDArray[np.intp], NDArray[np.bool_]]  # released rows, and (conditions, columns) used of each
 
 
-def singled_out(
+def _singled_out(
     release: Released, members: Rows, controls: Rows, *, count: int, generator: np.random.Generator
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return whether each of ``count`` conditions isolates one person among members, and among as many controls.

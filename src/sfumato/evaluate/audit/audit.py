@@ -29,7 +29,7 @@ Input = TypeVar("Input")
 
 @dataclass(frozen=True)
 class Subject:
-    """A mechanism on two neighbouring inputs.
+    """A mechanism on two neighboring inputs.
 
     ``first`` and ``second`` take a number of draws and return so many independent outputs, shape
     ``(draws,)`` or ``(draws, coordinates)``.  Where Gaussian noise is claimed, ``mu`` is the largest
@@ -102,7 +102,7 @@ def outputs(draw: Draw, count: int) -> Outputs:
     return drawn.reshape(count, -1)
 
 
-def find_callable(name: str) -> Callable[[object], object]:
+def _find_callable(name: str) -> Callable[[object], object]:
     """Return the callable ``module:function``; modules are also looked for in the working directory.
 
     Raises:
@@ -127,7 +127,7 @@ def find_callable(name: str) -> Callable[[object], object]:
 
 
 def subject_from_text(name: str, first: str, second: str, claim: Loss) -> Subject:
-    """Return a user's mechanism on two neighbouring inputs written as JSON.
+    """Return a user's mechanism on two neighboring inputs written as JSON.
 
     Raises:
         InputError: no such callable, or an input that is not JSON.
@@ -138,7 +138,7 @@ def subject_from_text(name: str, first: str, second: str, claim: Loss) -> Subjec
         raise InputError(
             "write both inputs as JSON, such as 0 and 1, or [1, 2] and [1]", culprit=(first, second)
         ) from None
-    return subject_of(find_callable(name), neighbours, name=name, claim=claim)
+    return subject_of(_find_callable(name), neighbours, name=name, claim=claim)
 
 
 _THRESHOLDS = 256  # thresholds tried of each score
@@ -172,7 +172,7 @@ class OutputEvent:
         return f"{self.name} {self.side} {self.threshold:.6g}, {order}"
 
 
-def best_event(first: Outputs, second: Outputs, measure: Measure, *, error: float) -> tuple[OutputEvent, float]:
+def _best_event(first: Outputs, second: Outputs, measure: Measure, *, error: float) -> tuple[OutputEvent, float]:
     """Return the event with the largest lower bound on these outputs, and that bound.
 
     Having been chosen on them, the bound proves nothing here: it has to be taken again on other outputs.
@@ -315,7 +315,7 @@ class Finding:
 def audit(subject: Subject, *, draws: int, error: float = FALSE_ALARMS) -> Finding:
     """Bound the loss of one mechanism from below.
 
-    ``draws`` outputs are taken on each of two neighbouring inputs.  The first half finds the event that
+    ``draws`` outputs are taken on each of two neighboring inputs.  The first half finds the event that
     tells them apart best; the second half, which chose nothing, gives the bound, by Clopper and Pearson's
     intervals, so that it exceeds the true loss with probability at most ``error``.
 
@@ -333,7 +333,7 @@ def audit(subject: Subject, *, draws: int, error: float = FALSE_ALARMS) -> Findi
         raise InputError(f"{subject.name} returns outputs of different shapes, infinite or NaN", culprit=subject)
     half = draws // 2
     measure = measure_of(subject.claim, subject.mu)
-    event, _ = best_event(first[:half], second[:half], measure, error=error)
+    event, _ = _best_event(first[:half], second[:half], measure, error=error)
     held = [np.array([np.count_nonzero(event.holds(side[half:]))]) for side in (first, second)]
     more, less = reversed(held) if event.reverse else held
     proven = float(lower_bounds(measure, more, less, draws - half, error=error)[0])

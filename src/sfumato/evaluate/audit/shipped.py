@@ -1,4 +1,4 @@
-"""Every mechanism that we ship, on neighbouring inputs that answer 0 and 1, ready to be audited."""
+"""Every mechanism that we ship, on neighboring inputs that answer 0 and 1, ready to be audited."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def _local(entropy: Entropy) -> Iterator[Subject]:
             first = Fraction(1) if method in {Method.RAPPOR, Method.LOLOHA} else None
             claimed = Fraction(2) if first else Fraction(1)
             randomizer = _narrow_sketch() if method is Method.CMS else oracle(_VALUES, claimed, method, first)[1]
-            # one report of a memoised method is the first, so it is held to the loss of the first
+            # one report of a memoized method is the first, so it is held to the loss of the first
             claim = Epsilon(first or claimed)
             yield Subject(f"local-{method}", claim, _reports(randomizer, 0, entropy), _reports(randomizer, 1, entropy))
 

@@ -69,7 +69,7 @@ def copied(released: LaidOut, other: LaidOut, *, fewest: int = 3) -> float | Non
     return float(np.isin(place.ravel()[len(other) :], place.ravel()[: len(other)]).mean())
 
 
-def attack_linked_tables(
+def _attack_linked_tables(
     release: TableTree, members: TableTree, controls: TableTree, *, claim: Claim, seed: int
 ) -> tuple[Advantage, ...]:
     """Attack by membership and by inference of a sibling, for every table of children.
@@ -85,9 +85,10 @@ def attack_linked_tables(
         TableError: fewer than 40 families of each kind.
     """
     results = []
-    for (_, child), mine, others in zip(release.edges(), members.edges(), controls.edges(), strict=True):
+    for edge, mine, others in zip(release.edges(), members.edges(), controls.edges(), strict=True):
+        child = edge[1]
         luck = np.random.default_rng(seed)
-        seen, inside, outside = lay_out(*release_of(release, child.name)), lay_out(*mine), lay_out(*others)
+        seen, inside, outside = lay_out(*edge), lay_out(*mine), lay_out(*others)
         many = min(_TARGETS, len(inside), len(outside))
         if many < 2 * FEWEST_TESTED:
             raise TableError(f"attacks need at least {2 * FEWEST_TESTED} families of each kind", culprit=many)
@@ -102,11 +103,6 @@ def attack_linked_tables(
     if claim.loss is None:
         return tuple(results)
     return tuple(replace(each, bound=claim.loss.advantage_bound()) for each in results)
-
-
-def release_of(release: TableTree, child: str) -> tuple[LinkedTable, LinkedTable]:
-    """Return a table of children with that of their parents."""
-    return next(edge for edge in release.edges() if edge[1].name == child)
 
 
 def _membership(released: NDArray[np.int16], targets: list[NDArray[np.int16]], laid: LaidOut, child: str) -> Advantage:
@@ -320,7 +316,7 @@ def judge_linked_tables(
         )
     attacks: tuple[Advantage, ...] = ()
     if controls is not None:
-        attacks = attack_linked_tables(release, real, controls, claim=claim or Claim(), seed=seed)
+        attacks = _attack_linked_tables(release, real, controls, claim=claim or Claim(), seed=seed)
     return LinkedResult(
         edges=tuple(edges),
         units=(real.units, release.units),

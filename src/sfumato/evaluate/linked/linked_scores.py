@@ -1,6 +1,6 @@
 """How far the families of one set of linked tables are from those of another: total variation of what holds together.
 
-Every score is a mean over combinations of columns of half the L1 distance of two normalised tables, 0 to 1.  A size is
+Every score is a mean over combinations of columns of half the L1 distance of two normalized tables, 0 to 1.  A size is
 the number of children that are kept of a parent.  Baselines say what a score means: the same units drawn again
 (what chance alone does), and each table perfect on its own with children dealt to parents at random.
 """
@@ -24,7 +24,7 @@ GAPS = (0, 1, 2, 7, 14, 30, 60, 90, 180, 365, 730)
 """Days at which a gap between two children begins a new cell."""
 
 _MOST = 60  # combinations of columns of one score
-_CELLS = 64  # of a number or a date; more are judged in runs of neighbours
+_CELLS = 64  # of a number or a date; more are judged in runs of neighbors
 _DENSE = 1 << 21  # cells of a table that is held whole
 _PAIRS = 4_000_000  # siblings that are looked at
 
@@ -157,7 +157,7 @@ def _first(owner: Places) -> NDArray[np.bool_]:
 
 
 def _runs(attribute: Attribute) -> Places:
-    """Return the judged cell of each code: of numbers and dates with many cells a run of neighbours."""
+    """Return the judged cell of each code: of numbers and dates with many cells a run of neighbors."""
     if isinstance(attribute, Categorical) or attribute.size <= _CELLS:
         return np.arange(attribute.size)
     width = -(-attribute.declared // _CELLS)
@@ -172,7 +172,7 @@ Columns = tuple[tuple[Places, int], ...]
 
 @dataclass(frozen=True)
 class _Cells:
-    """A normalised table: whole, or of many cells those that are not empty, by number."""
+    """A normalized table: whole, or of many cells those that are not empty, by number."""
 
     shares: NDArray[np.float64]
     cells: Places | None = None

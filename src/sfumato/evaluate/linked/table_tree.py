@@ -195,14 +195,14 @@ def read_table_tree(
         if (tables is None or name in tables) and not (only_files and not table_files(place, name))
     ]
     for name in chosen:
-        above = parent_of(schema, name)
+        above = _parent_of(schema, name)
         if above is not None and schema.units is not None and above[0] not in chosen:
             raise TableError(f"{place} has {name}, and no {above[0]}, to which its rows belong", culprit=name)
     raw = {name: _RawTable.of(schema[name], place) for name in chosen}
     levels: list[LinkedTable] = []
     keys: dict[str, pa.Array] = {}
     for name in chosen:
-        table, above = schema[name], parent_of(schema, name)
+        table, above = schema[name], _parent_of(schema, name)
         if above is None:
             level, keys[name] = _units(table, raw[name], schema)
             levels.append(level)
@@ -221,13 +221,13 @@ def linked(schema: Schema) -> tuple[str, ...]:
     waiting = [table.name for table in schema if not table.public]
     names: list[str] = []
     while waiting:
-        ready = [name for name in waiting if (above := parent_of(schema, name)) is None or above[0] not in waiting]
+        ready = [name for name in waiting if (above := _parent_of(schema, name)) is None or above[0] not in waiting]
         names += ready
         waiting = [name for name in waiting if name not in ready]
     return tuple(names)
 
 
-def parent_of(schema: Schema, name: str) -> tuple[str, str] | None:
+def _parent_of(schema: Schema, name: str) -> tuple[str, str] | None:
     """Return the table of a row's parent and the column that names it; None for the table of the units.
 
     Where no table lists the units, the parent is called as the unit's id.

@@ -161,14 +161,14 @@ def _auc(probabilities: NDArray[np.float64], classes: NDArray[np.intp], truth: N
         own = truth == code
         area = float(roc_auc_score(own, score))
         scores.append(area)
-        errors.append(hanley_mcneil(area, int(own.sum()), int((~own).sum())))
+        errors.append(_hanley_mcneil(area, int(own.sum()), int((~own).sum())))
     return float(np.mean(scores)), float(np.mean(errors))
 
 
-def hanley_mcneil(area: float, positives: int, negatives: int) -> float:
+def _hanley_mcneil(area: float, positives: int, negatives: int) -> float:
     """Return the standard error of an area under a ROC curve (Hanley and McNeil 1982, equation 1).
 
-    >>> round(hanley_mcneil(0.5, 20, 30), 4)  # that of the rank sum without ties: sqrt(51 / 7200)
+    >>> round(_hanley_mcneil(0.5, 20, 30), 4)  # that of the rank sum without ties: sqrt(51 / 7200)
     0.0842
     """
     one, two = area / (2 - area), 2 * area**2 / (1 + area)

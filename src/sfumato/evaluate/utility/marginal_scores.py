@@ -15,7 +15,7 @@ from sfumato.evaluate.released import MarginalSource, Shares
 
 
 def marginal_distance(real: MarginalSource, release: MarginalSource, attributes: tuple[str, ...]) -> float:
-    """Return total variation: half the L1 distance of the two normalised marginals, 0 to 1."""
+    """Return total variation: half the L1 distance of the two normalized marginals, 0 to 1."""
     return float(np.abs(real.marginal(attributes) - release.marginal(attributes)).sum() / 2)
 
 

@@ -208,15 +208,15 @@ class Aggregate(ABC):
         """
         return self.expected("", noise, domain, confidence=confidence, rows=None).half_width
 
-    def largest_interval(self, domain: Domain) -> float:  # noqa: ARG002
+    def largest_interval(self, domain: Domain) -> float:
         """Return the width of an interval that excludes no value that the domain allows."""
         return math.inf
 
-    def notes(self, domain: Domain) -> tuple[str, ...]:  # noqa: ARG002
+    def notes(self, domain: Domain) -> tuple[str, ...]:
         """Say what the exact answer is, if it is not simply the number of all rows."""
         return ()
 
-    def on_released_tables(self, domain: Domain) -> LinearTerm | None:  # noqa: ARG002
+    def on_released_tables(self, domain: Domain) -> LinearTerm | None:
         """Return how tables of a release give it; None if they give no interval for it."""
         return None
 

@@ -24,30 +24,24 @@ from sfumato.vault.mechanisms import Additive
 from sfumato.vault.value_measurables import Units
 
 
-class CountingAggregate(Aggregate):
+class _CountingAggregate(Aggregate):
     """A noisy count, which is its own estimate."""
 
     is_count = True
 
-    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, confidence: Confidence) -> Estimates:  # noqa: ARG002
+    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, confidence: Confidence) -> Estimates:
         """Return the counts themselves."""
         return confidence.counts(tables[0], noise)
 
     def expected(
-        self,
-        name: str,
-        noise: Additive,
-        domain: Domain,  # noqa: ARG002
-        *,
-        confidence: Confidence,
-        rows: int | None,  # noqa: ARG002
+        self, name: str, noise: Additive, domain: Domain, *, confidence: Confidence, rows: int | None
     ) -> ExpectedError:
         """Return the noise itself."""
         return ExpectedError(name, math.sqrt(noise.variance), float(confidence.half_width(noise)), "units")
 
 
 @dataclass(frozen=True)
-class Count(CountingAggregate):
+class Count(_CountingAggregate):
     """Number of rows; of those with a value of ``of``, where it is named."""
 
     of: str | None = None
@@ -80,7 +74,7 @@ class Count(CountingAggregate):
 
 
 @dataclass(frozen=True)
-class Distinct(CountingAggregate):
+class Distinct(_CountingAggregate):
     """Number of distinct units of privacy with a row."""
 
     @classmethod
@@ -91,6 +85,6 @@ class Distinct(CountingAggregate):
     def __str__(self) -> str:
         return "count(distinct unit)"
 
-    def measurables(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:  # noqa: ARG002
+    def measurables(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
         """Return one table of units."""
         return (Units(by, where),)

@@ -70,13 +70,7 @@ class Quantile(NumericAggregate):
         return Estimates(value, np.abs(above_rank - below_rank) / 2, np.minimum(low, value), np.maximum(high, value))
 
     def expected(
-        self,
-        name: str,
-        noise: Additive,
-        domain: Domain,
-        *,
-        confidence: Confidence,
-        rows: int | None,  # noqa: ARG002
+        self, name: str, noise: Additive, domain: Domain, *, confidence: Confidence, rows: int | None
     ) -> ExpectedError:
         """Return a bound on the error of the rank."""
         return rank_error(name, noise, confidence, leaves(domain, self.of), float(self.probability))
@@ -119,13 +113,7 @@ class Extreme(NumericAggregate):
         return Estimates(value, error, np.minimum(low, value), np.maximum(high, value))
 
     def expected(
-        self,
-        name: str,
-        noise: Additive,
-        domain: Domain,
-        *,
-        confidence: Confidence,
-        rows: int | None,  # noqa: ARG002
+        self, name: str, noise: Additive, domain: Domain, *, confidence: Confidence, rows: int | None
     ) -> ExpectedError:
         """Return a bound on the error of the rank."""
         return rank_error(name, noise, confidence, leaves(domain, self.of), 0.0)

@@ -53,13 +53,7 @@ class Total(NumericAggregate):
         return confidence.counts(tables[0], noise, float(sum_unit(domain, self.of)))
 
     def expected(
-        self,
-        name: str,
-        noise: Additive,
-        domain: Domain,
-        *,
-        confidence: Confidence,
-        rows: int | None,  # noqa: ARG002
+        self, name: str, noise: Additive, domain: Domain, *, confidence: Confidence, rows: int | None
     ) -> ExpectedError:
         """Return the noise itself, in the fixed point."""
         unit = float(sum_unit(domain, self.of))
@@ -71,7 +65,7 @@ class Total(NumericAggregate):
         largest = max(abs(Fraction(attribute.minimum)), abs(Fraction(attribute.maximum)))
         return confidence.half_width(noise) / max(1, round(largest / unit))
 
-    def largest_interval(self, domain: Domain) -> float:  # noqa: ARG002
+    def largest_interval(self, domain: Domain) -> float:
         """Return infinity: the number of rows is not declared."""
         return math.inf
 

@@ -49,7 +49,7 @@ class Variance(NumericAggregate):
 
     def measurables(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
         """Return sums of the products of the distances from both bounds."""
-        return (Moments(self.of, by, square_unit(domain, self.of), 2, where),)
+        return (Moments(self.of, by, _square_unit(domain, self.of), 2, where),)
 
     def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, confidence: Confidence) -> Estimates:
         """Return (x z - y^2/4) / n^2 in squared widths, with error propagation and interval arithmetic."""
@@ -63,7 +63,7 @@ class Variance(NumericAggregate):
         slope = np.sqrt((z - 2 * part * rows) ** 2 + (y / 2 + 2 * part * rows) ** 2 + (x - 2 * part * rows) ** 2)
         error = np.minimum(math.sqrt(noise.variance) * slope / rows**2, 0.25)
         least, most = _variance_bounds((x, y, z), confidence.half_width(noise, 3))
-        rounded = rounding(attribute, square_unit(domain, self.of))
+        rounded = rounding(attribute, _square_unit(domain, self.of))
         lowest = np.maximum(np.sqrt(least) * width - rounded, 0)
         highest = np.minimum(np.sqrt(most) * width + rounded, width / 2)
         if not self.root:
@@ -79,7 +79,7 @@ class Variance(NumericAggregate):
         """Return a bound over all tables with so many rows in a group."""
         attribute = numeric(domain, self.of)
         width = float(attribute.maximum - attribute.minimum)
-        step = width**2 / steps_between(domain, self.of, square_unit(domain, self.of)) ** 2 / (rows or 1)
+        step = width**2 / steps_between(domain, self.of, _square_unit(domain, self.of)) ** 2 / (rows or 1)
         # the gradient of (x z - y^2/4) / n^2 is at most 1/n long, at a variance of zero at a bound
         errors = step * math.sqrt(noise.variance), step * confidence.half_width(noise, 3) * 1.5
         if self.root:  # a root turns an error of its square into at most its root
@@ -88,7 +88,9 @@ class Variance(NumericAggregate):
 
     def rows_hidden_by(self, noise: Additive, domain: Domain, confidence: Confidence) -> float:
         """Return the number of rows whose interval spans half of what is possible to either side."""
-        half = 1.5 * confidence.half_width(noise, 3) / steps_between(domain, self.of, square_unit(domain, self.of)) ** 2
+        half = (
+            1.5 * confidence.half_width(noise, 3) / steps_between(domain, self.of, _square_unit(domain, self.of)) ** 2
+        )
         return half * (16 if self.root else 8)  # over a quarter of the width squared, over an eighth of its square
 
     def largest_interval(self, domain: Domain) -> float:
@@ -98,7 +100,7 @@ class Variance(NumericAggregate):
         return width / 2 if self.root else width**2 / 4
 
 
-def square_unit(domain: Domain, name: str) -> Fraction:
+def _square_unit(domain: Domain, name: str) -> Fraction:
     """Return the fixed point of variances, coarser because squares add up."""
     attribute = numeric(domain, name)
     return fixed_point(attribute, attribute.maximum - attribute.minimum, _MOST_SQUARED_STEPS)
