@@ -82,7 +82,8 @@ def test_importing_the_package_takes_next_to_nothing(base: Path, tmp_path: Path)
 
 def test_the_client_needs_nothing_but_http_and_its_requests(wheel: Path, tmp_path: Path) -> None:
     programs = environment(tmp_path / "client", f"--no-deps {wheel}", "httpx pydantic")
-    code = "from sfumato.app.client import HttpClient\nHttpClient('http://127.0.0.1:9', 'key').close()\nprint('closed')"
+    call = "HttpClient('http://127.0.0.1:9', 'key').close()\nprint('closed')"
+    code = f"from sfumato.app.http_client import HttpClient\n{call}"
     done = ran(programs / "python", "-c", code, folder=tmp_path)
     assert done.stdout == "closed\n", done.stderr
 

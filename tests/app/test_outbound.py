@@ -13,7 +13,7 @@ import pytest
 from tests.server.network import Proxy, authority
 from tests.server.serving import Server
 
-from sfumato.app.client import AsyncHttpClient, HttpClient, ServerError
+from sfumato.app.http_client import AsyncHttpClient, HttpClient, ServerError
 from sfumato.app.outbound import failure, outbound
 from sfumato.errors import InputError
 from sfumato_server.registry import Scope
@@ -200,6 +200,8 @@ def test_the_package_of_the_client_has_what_it_imports(tmp_path):
             origin, place = (CLIENTS / "python" / source).resolve(), tmp_path / target
             place.parent.mkdir(parents=True, exist_ok=True)
             (shutil.copytree if origin.is_dir() else shutil.copy)(origin, place)
-    program = "import sfumato.app.client as c; c.HttpClient('https://a.example', 'key', proxy='http://p.example:1')"
+    program = (
+        "import sfumato.app.http_client as c; c.HttpClient('https://a.example', 'key', proxy='http://p.example:1')"
+    )
     command = [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {program}"]
     subprocess.run(command, check=True, timeout=120)

@@ -21,7 +21,7 @@ from pyarrow import parquet
 from sqlalchemy.engine import URL
 from tests.processes import Forked
 
-from sfumato.app.client import HttpClient
+from sfumato.app.http_client import HttpClient
 from sfumato.ledger import Ledger, open_ledger
 from sfumato.ledger.store import Store
 from sfumato_server.access import COOKIE

@@ -10,7 +10,7 @@ from collections import Counter
 import httpx
 import pytest
 
-from sfumato.app.client import ServerError
+from sfumato.app.http_client import ServerError
 from sfumato.errors import InputError
 from sfumato_server.registry import Scope
 

@@ -18,7 +18,7 @@ from tests.server.serving import DOMAIN, ROWS, VISITS, write_people, write_visit
 
 import sfumato as sf
 from sfumato import synthesize
-from sfumato.app.client import HttpClient, ServerError
+from sfumato.app.http_client import HttpClient, ServerError
 from sfumato.domain import parse
 from sfumato.errors import InputError
 from sfumato.query import count, interval

@@ -14,7 +14,7 @@ from tests.server.serving import DOMAIN, ROWS, Server, write_people
 
 from sfumato.app.api.queries import AskRequest
 from sfumato.app.api.releases import AnonymizeRequest, SynthesisFields
-from sfumato.app.client import ServerError
+from sfumato.app.http_client import ServerError
 from sfumato.errors import InputError
 from sfumato.privacy.loss import Epsilon
 from sfumato_server import release_jobs, rules

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.server.serving import DOMAIN, Server, write_people
 
-from sfumato.app.client import ServerError
+from sfumato.app.http_client import ServerError
 from sfumato.ledger.entry import Kind
 from sfumato.ledger.store import Store
 from sfumato_server.registry import Scope

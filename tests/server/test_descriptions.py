@@ -12,7 +12,7 @@ from tests.server.serving import DOMAIN, Server, with_source_passwords, write_pe
 from tests.services import require
 
 from sfumato.app.cli.conventions import database
-from sfumato.app.client import ServerError
+from sfumato.app.http_client import ServerError
 from sfumato.engine.description.schema_fit import draft_source
 from sfumato.errors import TableError
 from sfumato_server.problems import RefusalError

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from tests.server.serving import serving, write_people
 
-from sfumato.app.client import ServerError
+from sfumato.app.http_client import ServerError
 from sfumato_server.access import COOKIE
 from sfumato_server.registry import Scope, digest
 

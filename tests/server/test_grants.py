@@ -10,7 +10,7 @@ import httpx
 import pytest
 from tests.server.serving import serving, write_people
 
-from sfumato.app.client import ServerError
+from sfumato.app.http_client import ServerError
 from sfumato.ledger.store import Store
 from sfumato_server.registry import Registry, Scope, spelled
 

@@ -17,7 +17,7 @@ from tests.server.serving import Server
 from sfumato.app.api.fields import filled
 from sfumato.app.api.releases import SynthesisFields
 from sfumato.app.cli.conventions import database
-from sfumato.app.client import ServerError
+from sfumato.app.http_client import ServerError
 from sfumato.errors import InputError
 from sfumato_server.registry import Scope
 

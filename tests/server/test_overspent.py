@@ -6,7 +6,7 @@ import pytest
 from tests.server.serving import DOMAIN, Server
 from tests.server.test_anonymizations import finished
 
-from sfumato.app.client import ServerError
+from sfumato.app.http_client import ServerError
 from sfumato_server.registry import Scope
 
 COUNT = "SELECT COUNT(*) FROM people WHERE age >= 30"

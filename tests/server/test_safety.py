@@ -14,7 +14,7 @@ import pytest
 from tests.server.mutants import drop_the_checks
 from tests.server.serving import DOMAIN, Server
 
-from sfumato.app.client import ServerError
+from sfumato.app.http_client import ServerError
 from sfumato_server.registry import Scope
 
 CLIENTS = 16

@@ -12,7 +12,7 @@ from tests.server.hospital import SCHEMA, write_hospital
 from tests.server.serving import DOMAIN, Server, write_people
 
 from sfumato.app.cli.conventions import database
-from sfumato.app.client import AsyncHttpClient, ServerError
+from sfumato.app.http_client import AsyncHttpClient, ServerError
 from sfumato.domain.table_schema import parse_schema
 from sfumato.query.statements.table_statement import parse_tables
 from sfumato_server.registry import Scope

@@ -12,7 +12,7 @@ from tests.server.serving import Server, with_source_passwords
 from tests.services import require
 
 from sfumato.app.cli.conventions import database
-from sfumato.app.client import ServerError
+from sfumato.app.http_client import ServerError
 from sfumato_server.registry import Scope
 
 JOINED = "SELECT sex, COUNT(*) FROM visits JOIN patients USING (patient_id) GROUP BY sex"

@@ -13,7 +13,7 @@ import pytest
 from tests.app.test_cli import sfumato
 from tests.server.serving import serving, write_people
 
-from sfumato.app.client import HttpClient, ServerError
+from sfumato.app.http_client import HttpClient, ServerError
 from sfumato.ledger.store import Store
 from sfumato_server import application
 from sfumato_server.access import COOKIE, Pace

@@ -12,7 +12,7 @@ from tests.app.test_cli import sfumato
 from tests.server.serving import DOMAIN, Server, with_source_passwords, write_people
 from tests.services import require
 
-from sfumato.app.client import ServerError
+from sfumato.app.http_client import ServerError
 from sfumato.errors import EngineError, InputError
 from sfumato_server.problems import RefusalError
 from sfumato_server.registry import Scope

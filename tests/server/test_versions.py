@@ -30,7 +30,7 @@ from tests.server.serving import DOMAIN, ROWS, Server, serving, with_source_pass
 
 import sfumato as sf
 from sfumato.app.api.queries import AskRequest
-from sfumato.app.client import ServerError
+from sfumato.app.http_client import ServerError
 from sfumato.domain import parse
 from sfumato.errors import VersionError
 from sfumato.ledger.entry import Kind

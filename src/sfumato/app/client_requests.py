@@ -27,7 +27,7 @@ from sfumato.app.api.administration import (
 from sfumato.app.api.fields import StrictModel, filled
 from sfumato.app.api.queries import AskRequest, CostRequest, QueryFields
 from sfumato.app.api.releases import AnonymizeRequest, SynthesisFields
-from sfumato.app.client_exchange import (
+from sfumato.app.client_protocol import (
     PARQUET,
     AskTerms,
     Call,

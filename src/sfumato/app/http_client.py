@@ -15,8 +15,8 @@ from typing import Any, Self, Unpack, cast
 import httpx
 
 from sfumato.app import client_requests
-from sfumato.app.async_client import AsyncHttpClient
-from sfumato.app.client_exchange import (
+from sfumato.app.async_http_client import AsyncHttpClient
+from sfumato.app.client_protocol import (
     AskTerms,
     Call,
     Cost,

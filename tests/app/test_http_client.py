@@ -16,8 +16,8 @@ import pytest
 from tests.server.serving import free_port
 
 from sfumato.app.api import queries
-from sfumato.app.client import AsyncHttpClient, HttpClient, ServerError
-from sfumato.app.client_exchange import answered, csv_text, document, parquet_bytes, zip_bytes
+from sfumato.app.client_protocol import answered, csv_text, document, parquet_bytes, zip_bytes
+from sfumato.app.http_client import AsyncHttpClient, HttpClient, ServerError
 from sfumato.errors import InputError
 from sfumato.query.statements import sql_condition
 
@@ -35,7 +35,7 @@ class Absent:
             raise ModuleNotFoundError(name, name=name)
 
 sys.meta_path.insert(0, Absent())
-from sfumato.app.client import HttpClient
+from sfumato.app.http_client import HttpClient
 assert len(absent) > 8, absent
 HttpClient("http://127.0.0.1:9", "key").close()
 loaded = {name.split(".")[1] for name in sys.modules if name.startswith("sfumato.")}

@@ -10,7 +10,7 @@ from typing import Any, Self, Unpack, cast
 import httpx
 
 from sfumato.app import client_requests
-from sfumato.app.client_exchange import (
+from sfumato.app.client_protocol import (
     AskTerms,
     Call,
     Cost,

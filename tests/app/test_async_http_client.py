@@ -13,7 +13,7 @@ from tests.server.hospital import SCHEMA, write_hospital
 from tests.server.serving import DOMAIN, Server, write_people
 
 from sfumato.app.cli.conventions import database
-from sfumato.app.client import AsyncHttpClient, HttpClient, ServerError
+from sfumato.app.http_client import AsyncHttpClient, HttpClient, ServerError
 from sfumato_server.registry import Scope
 
 METHODS = [name for name, _ in inspect.getmembers(HttpClient, inspect.isfunction) if not name.startswith("_")]
