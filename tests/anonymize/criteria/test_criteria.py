@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from fractions import Fraction
+from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +13,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+import sfumato.anonymize.criteria
+from sfumato.anonymize.criteria import CRITERIA as DECLARED
 from sfumato.anonymize.criteria.classes import Classes
 from sfumato.anonymize.criteria.closeness import (
     BasicBetaLikeness,
@@ -21,7 +26,6 @@ from sfumato.anonymize.criteria.closeness import (
 from sfumato.anonymize.criteria.criterion import Criterion, DeltaPresence, KAnonymity, KMap, safe
 from sfumato.anonymize.criteria.diversity import AlphaK, DistinctDiversity, EntropyDiversity, RecursiveDiversity
 from sfumato.anonymize.criteria.tally import ClassTally, Tallied
-from sfumato.anonymize.release.request import CRITERIA as DECLARED
 from sfumato.anonymize.release.request import parse_criterion
 from sfumato.engine.port import SparseTable
 from sfumato.errors import InputError
@@ -240,8 +244,16 @@ def test_spelling_is_read_back(criterion: Criterion) -> None:
     assert parse_criterion(criterion.spell()) == criterion
 
 
-def test_every_criterion_has_a_spelling() -> None:
-    assert {type(criterion) for criterion in CRITERIA} == set(DECLARED)
+def test_every_criterion_is_in_the_tuple_with_a_test_and_a_line_of_the_docs() -> None:
+    for path in Path(sfumato.anonymize.criteria.__file__).parent.glob("*.py"):
+        import_module(f"sfumato.anonymize.criteria.{path.stem}")
+    own = {kind for kind in Criterion.__subclasses__() if kind.__module__.startswith("sfumato.")}
+    assert own == set(DECLARED)
+    here, page = Path(__file__).parent, Path(__file__).parents[3] / "docs" / "anonymize.md"
+    tests = "".join(path.read_text(encoding="utf-8") for path in here.glob("test_*.py"))
+    for kind in DECLARED:
+        assert f" {kind.__name__}(" in tests, f"no test makes {kind.__name__}"
+        assert re.search(rf"^\| `?{kind.name}\b", page.read_text(encoding="utf-8"), flags=re.MULTILINE), kind.name
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,9 @@
-"""When is a class safe to publish?  Eleven criteria, each with the attacker that it answers to."""
+"""When is a class safe to publish?  The criteria, each with the attacker that it answers to.
+
+A criterion is one file or a class of one, and its name in ``CRITERIA``: text, journal and refusals read the rest.
+"""
+
+from typing import Final
 
 from sfumato.anonymize.criteria.closeness import (
     BasicBetaLikeness,
@@ -11,6 +16,7 @@ from sfumato.anonymize.criteria.criterion import CountedIn, Criterion, DeltaPres
 from sfumato.anonymize.criteria.diversity import AlphaK, DistinctDiversity, EntropyDiversity, RecursiveDiversity
 
 __all__ = [
+    "CRITERIA",
     "AlphaK",
     "BasicBetaLikeness",
     "CountedIn",
@@ -26,3 +32,17 @@ __all__ = [
     "RecursiveDiversity",
     "TCloseness",
 ]
+
+CRITERIA: Final[tuple[type[Criterion], ...]] = (
+    KAnonymity,
+    KMap,
+    DeltaPresence,
+    DistinctDiversity,
+    EntropyDiversity,
+    RecursiveDiversity,
+    AlphaK,
+    TCloseness,
+    DeltaDisclosure,
+    BasicBetaLikeness,
+    EnhancedBetaLikeness,
+)

@@ -96,6 +96,12 @@ class Classes:
             return self.shares(name)
         return _shares(self.units.values[name].divided), _shares(self.units.overall[name].divided)[0]
 
+    def everybody(self, name: str) -> int:
+        """Return how many rows, or different units, of the whole table count for a sensitive attribute."""
+        if self.units is None:
+            return int(self.overall[name].sum())
+        return int(self.units.overall[name].holders.sum())
+
     def values(self, name: str) -> int:
         """The number of declared values of a sensitive attribute, the first of its cells."""
         return self.declared.get(name, self.sensitive[name].shape[1])

@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,6 +98,17 @@ class Criterion(ABC):
 
     @abstractmethod
     def _holds_counted(self, tally: ClassTally) -> bool: ...
+
+    @classmethod
+    def parse_field(cls, name: str, text: str) -> Any:  # noqa: ANN401 -- of the field's type
+        """Return the value of a field that text gives, by the type that the field is declared with.
+
+        Raises:
+            ValueError, ZeroDivisionError: the text is no value of that type.
+        """
+        kind = get_type_hints(cls)[name]
+        kinds = [each for each in get_args(kind) if each is not type(None)] or [kind]
+        return kinds[0](text)
 
     def spell(self) -> str:
         """The criterion as text; a population is not spelled out.

@@ -6,25 +6,17 @@ This is the one place of the family where exact counts are opened.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, replace
 from enum import StrEnum
-from fractions import Fraction
 from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
 from sfumato.anonymize.clustering.space import HierarchyCells, Intervals, Scale
-from sfumato.anonymize.criteria.closeness import (
-    BasicBetaLikeness,
-    DeltaDisclosure,
-    EnhancedBetaLikeness,
-    GroundDistance,
-    TCloseness,
-)
-from sfumato.anonymize.criteria.criterion import CountedIn, Criterion, DeltaPresence, KAnonymity, KMap
-from sfumato.anonymize.criteria.diversity import AlphaK, DistinctDiversity, EntropyDiversity, RecursiveDiversity
+from sfumato.anonymize.criteria import CRITERIA
+from sfumato.anonymize.criteria.criterion import CountedIn, Criterion
 from sfumato.anonymize.microdata import Microdata, from_groups, group, pack
 from sfumato.anonymize.release.kept_columns import NOTHING_KEPT, KeepList
 from sfumato.anonymize.search.lattice import sufficient_share
@@ -228,31 +220,6 @@ def _counted_in(count: CountedIn, unit: Unit) -> str:
     return f"counted in units: one {unit.column} counts once in a class, where {several}"
 
 
-CRITERIA: tuple[type[Criterion], ...] = (
-    KAnonymity,
-    KMap,
-    DeltaPresence,
-    DistinctDiversity,
-    EntropyDiversity,
-    RecursiveDiversity,
-    AlphaK,
-    TCloseness,
-    DeltaDisclosure,
-    BasicBetaLikeness,
-    EnhancedBetaLikeness,
-)
-
-_READERS: Mapping[str, Callable[[str], Any]] = {
-    "int": int,
-    "float": float,
-    "str": str,
-    "Fraction": Fraction,
-    "GroundDistance": GroundDistance,
-    "CountedIn": CountedIn,
-    "int | None": int,
-}
-
-
 def parse_criterion(text: str) -> Criterion:
     """The criterion that ``Criterion.spell`` wrote, or a person typed.
 
@@ -268,20 +235,19 @@ def parse_criterion(text: str) -> Criterion:
     kind = kinds.get(name.strip())
     if kind is None:
         raise InputError(f"no criterion {name!r}; there are {', '.join(kinds)}", culprit=text)
-    wanted = {field.name: str(field.type) for field in fields(kind)}
-    if "population" in wanted:
+    names = {field.name: field.default is MISSING for field in fields(kind)}
+    if "population" in names:
         raise InputError(f"{name} needs a population; use it from Python", culprit=text)
     given = dict(part.strip().partition("=")[::2] for part in rest.split(",") if part.strip())
-    strange = sorted(set(given) - set(wanted))
-    optional = {key for key, kind_ in wanted.items() if key == "count" or "None" in kind_}
-    absent = [key for key in wanted if key not in given and key not in optional]
+    strange = sorted(set(given) - set(names))
+    absent = [key for key, needed in names.items() if needed and key not in given]
     if strange or absent:
         what = f"does not know {strange[0]!r}" if strange else f"needs {absent[0]!r}"
         raise InputError(
-            f"{name} {what}; write {name}:{','.join(f'{key}=...' for key in wanted if key != 'count')}", culprit=text
+            f"{name} {what}; write {name}:{','.join(f'{key}=...' for key in names if key != 'count')}", culprit=text
         )
     try:
-        values = {key: _READERS[wanted[key]](value) for key, value in given.items()}
+        values = {key: kind.parse_field(key, value) for key, value in given.items()}
     except (ValueError, ZeroDivisionError):
         raise InputError(f"a parameter of {name} is not of the right kind: {rest}", culprit=text) from None
     return kind(**values)
