@@ -14,6 +14,7 @@ from sfumato.anonymize.criteria.closeness import (
 )
 from sfumato.anonymize.criteria.criterion import CountedIn, Criterion, DeltaPresence, KAnonymity, KMap
 from sfumato.anonymize.criteria.diversity import AlphaK, DistinctDiversity, EntropyDiversity, RecursiveDiversity
+from sfumato.anonymize.criteria.n_t_closeness import NTCloseness
 
 __all__ = [
     "CRITERIA",
@@ -29,6 +30,7 @@ __all__ = [
     "GroundDistance",
     "KAnonymity",
     "KMap",
+    "NTCloseness",
     "RecursiveDiversity",
     "TCloseness",
 ]
@@ -45,4 +47,5 @@ CRITERIA: Final[tuple[type[Criterion], ...]] = (
     DeltaDisclosure,
     BasicBetaLikeness,
     EnhancedBetaLikeness,
+    NTCloseness,
 )

@@ -1,0 +1,55 @@
+"""(n, t)-closeness: only small classes have to be close to the table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from sfumato.anonymize.criteria.classes import Classes
+from sfumato.anonymize.criteria.closeness import GroundDistance, TCloseness
+from sfumato.anonymize.criteria.criterion import Criterion, Mask, at_least
+from sfumato.anonymize.criteria.tally import ClassTally
+from sfumato.arguments import whole
+
+
+@dataclass(frozen=True)
+class NTCloseness(Criterion):
+    """A class has n rows (or units), or is at most t from a table that has n (Li, Li, Venkatasubramanian 2010).
+
+    By the definition, a class is close to some natural set of at least n rows around it.  Two sets are tried here: the
+    class itself, whose distance is 0, and the table.  So each class that holds satisfies the definition; the converse
+    fails if only a set between the two is close.
+
+    The criterion is monotone: the union of a class of n rows with another has n rows, and the union of two classes
+    that are at most t from the table is at most t from it, because the distance is convex.
+    """
+
+    n: int
+    t: float
+    sensitive: str = field()
+    distance: GroundDistance
+
+    name: ClassVar[str] = "n-t-closeness"
+    attacker: ClassVar[str] = "knows how values are distributed in any n people, and learns how a smaller class differs"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n", whole(self.n, "n is a whole number"))
+        at_least("n", self.n, 1)
+        self._closeness()
+
+    def _closeness(self) -> TCloseness:
+        return TCloseness(self.t, self.sensitive, self.distance, count=self.count)
+
+    def _hold(self, classes: Classes) -> Mask:
+        large = np.asarray(classes.sizes >= self.n)
+        return large | self._closeness().holds(classes) if classes.everybody(self.sensitive) >= self.n else large
+
+    def _holds_counted(self, tally: ClassTally) -> bool:
+        if tally.size >= self.n:
+            return True
+        return tally.table[self.sensitive].whole >= self.n and self._closeness().recounted(tally)
+
+    def __str__(self) -> str:
+        return f"({self.n}, {self.t:g})-closeness of {self.sensitive} ({self.distance} distance)"
