@@ -344,7 +344,7 @@ def test_a_client_remembers_its_permanent_answer(tmp_path: Path) -> None:
     (tmp_path / "memo.json").write_text("{")
     with pytest.raises(InputError, match="damaged"):
         Client(spec, memo=memo).randomize(4)
-    with pytest.raises(InputError, match="memoised"):
+    with pytest.raises(InputError, match="memoized"):
         Client(SPECS[0], memo=memo)
 
 

@@ -66,8 +66,8 @@ def share(values: np.ndarray, cell: object) -> float:
 
 
 def frequency(method: Method) -> Callable[[str], Spec]:
-    memoised = method in {Method.RAPPOR, Method.LOLOHA}
-    return lambda e: Frequency.design(16, epsilon=e, method=method, instantaneous_epsilon="0.3" if memoised else None)
+    memoized = method in {Method.RAPPOR, Method.LOLOHA}
+    return lambda e: Frequency.design(16, epsilon=e, method=method, instantaneous_epsilon="0.3" if memoized else None)
 
 
 def mean(method: MeanMethod) -> Callable[[str], Spec]:

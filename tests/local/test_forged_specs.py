@@ -68,10 +68,10 @@ def duchi(low: float, high: float, epsilon: int) -> Mean:
 def small_specs() -> dict[str, Spec]:
     table = IntegerTable.windows(5, 6, Fraction(1))
     graded = GradedMean((0.0, 1.0), (Fraction(1),), table, (0.5,) * 6)
-    memoised = (Method.RAPPOR, Method.LOLOHA)
+    memoized = (Method.RAPPOR, Method.LOLOHA)
     specs: dict[str, Spec] = {
         method.value: Frequency.design(
-            3, epsilon=1, method=method, instantaneous_epsilon="0.4" if method in memoised else None
+            3, epsilon=1, method=method, instantaneous_epsilon="0.4" if method in memoized else None
         )
         for method in Method
         if method is not Method.CMS

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InputError
 from sfumato.evaluate.audit.audit import Draw, Subject
+from sfumato.local.randomizers.oracles import ORACLES
 from sfumato.local.randomizers.randomizer import FrequencyOracle, ReportArray
 from sfumato.local.randomizers.two_valued import TwoValued
-from sfumato.local.randomizers.unary_encoding import CountMeanSketch, HadamardSketch
-from sfumato.local.specs.frequency import Method, oracle, symmetric
+from sfumato.local.randomizers.unary_encoding import HadamardSketch
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.privacy.noise import Noise
@@ -149,14 +149,14 @@ def _linked_tables(entropy: Entropy) -> Iterator[Subject]:
 
 
 def _local(entropy: Entropy) -> Iterator[Subject]:
-    for method in Method:
-        if method is not Method.AUTO:
-            first = Fraction(1) if method in {Method.RAPPOR, Method.LOLOHA} else None
-            claimed = Fraction(2) if first else Fraction(1)
-            randomizer = _narrow_sketch() if method is Method.CMS else oracle(_VALUES, claimed, method, first)[1]
-            # one report of a memoized method is the first, so it is held to the loss of the first
-            claim = Epsilon(first or claimed)
-            yield Subject(f"local-{method}", claim, _reports(randomizer, 0, entropy), _reports(randomizer, 1, entropy))
+    for method in ORACLES:
+        first = (Fraction(1),) if method.memoized else ()
+        claimed = Fraction(2) if method.memoized else Fraction(1)
+        randomizer = method.best(_VALUES, claimed, *first) if not method.audited else method.audited(_VALUES, claimed)
+        # one report of a memoized method is the first, so it is held to the loss of the first
+        claim = Epsilon(first[0] if first else claimed)
+        reports = _reports(randomizer, 0, entropy), _reports(randomizer, 1, entropy)
+        yield Subject(f"local-{method.name}", claim, *reports)
 
 
 def _added(noise: Noise, answer: int, entropy: Entropy) -> Draw:
@@ -207,8 +207,3 @@ def _supports(randomizer: FrequencyOracle, reports: ReportArray) -> NDArray[np.i
     distinct, places = np.unique(reports, axis=0, return_inverse=True)
     supports = [randomizer.support(randomizer.tally(distinct[n : n + 1])) for n in range(len(distinct))]
     return np.array(supports)[places.ravel()]
-
-
-def _narrow_sketch() -> CountMeanSketch:
-    """Return the count-mean sketch with few cells, so that its reports repeat and are scored once each."""
-    return CountMeanSketch(_VALUES, 4, symmetric(Fraction(1)))

@@ -130,13 +130,13 @@ class Client:
 
     Args:
         spec: the agreement with the server.
-        memo: where permanent answers are kept, for the memoised methods (RAPPOR, LOLOHA); without one every report
+        memo: where permanent answers are kept, for the memoized methods (RAPPOR, LOLOHA); without one every report
             is a first report.
     """
 
     def __init__(self, spec: Spec, *, memo: Memo | None = None) -> None:
         if memo is not None and not isinstance(spec.randomizer, TwoRounds):
-            raise InputError("only the memoised methods, rappor and loloha, keep answers", culprit=spec)
+            raise InputError("only the memoized methods, rappor and loloha, keep answers", culprit=spec)
         self._spec = spec
         self._memo = memo
         self._entropy = OsEntropy()

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.bounded_cache import cached
+from sfumato.errors import InputError
 from sfumato.local.randomizers.integer_table import below, smallest
-from sfumato.local.randomizers.randomizer import InputCodes, ReportArray, Tally, check
-from sfumato.local.randomizers.two_valued import Design
+from sfumato.local.randomizers.randomizer import InputCodes, OracleMethod, ReportArray, Tally, check
+from sfumato.local.randomizers.two_valued import Design, TwoValued, least_variance
 from sfumato.privacy.entropy import Entropy
 
 LARGEST = 1 << 10
@@ -24,6 +25,7 @@ LARGEST = 1 << 10
 LARGEST_GEOMETRY = 1 << 24
 """Entries of the table of a projective geometry; above it other methods serve."""
 
+_SMALLEST_DIMENSION = 2
 LONGEST_VECTOR = 24
 """Coordinates of a projective point; more points than that are never tabulated."""
 
@@ -213,3 +215,25 @@ def _points(order: int, dimension: int) -> NDArray[np.int64]:
         head[:, leading] = 1
         blocks.append(np.concatenate([head, digits], axis=1))
     return np.concatenate(blocks)
+
+
+def _geometries(size: int) -> list[Projective]:
+    """Return every projective geometry with at least ``size`` points whose table is small enough, one a field."""
+    geometries = []
+    for order in prime_powers():
+        dimension = _SMALLEST_DIMENSION
+        while points(order, dimension) < size:
+            dimension += 1
+        if points(order, dimension) * size <= LARGEST_GEOMETRY:
+            geometries.append(Projective(size, order, dimension))
+    return geometries
+
+
+def _projective(size: int, epsilon: Fraction) -> TwoValued:
+    geometries = _geometries(size)
+    if not geometries:
+        raise InputError(f"projective geometry serves domains far below {size} values: use hr or olh", culprit=size)
+    return least_variance(geometries, epsilon)
+
+
+PGR = OracleMethod("pgr", _projective, automatic=lambda size: bool(_geometries(size)))

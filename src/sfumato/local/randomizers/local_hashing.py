@@ -20,8 +20,18 @@ from numpy.typing import NDArray
 from sfumato.errors import SizeError
 from sfumato.local.randomizers.finite_field import GaloisField, finite_field, prime_powers
 from sfumato.local.randomizers.integer_table import below
-from sfumato.local.randomizers.randomizer import InputCodes, RealArray, ReportArray, Tally, check, count_outputs, derive
-from sfumato.local.randomizers.two_valued import Design
+from sfumato.local.randomizers.randomizer import (
+    InputCodes,
+    OracleMethod,
+    RealArray,
+    ReportArray,
+    Tally,
+    check,
+    count_outputs,
+    derive,
+    exp_below,
+)
+from sfumato.local.randomizers.two_valued import Design, TwoValued, least_variance
 from sfumato.privacy.entropy import Entropy
 
 LARGEST_LOOKUP = 1 << 23
@@ -253,3 +263,18 @@ def _leading(size: int, digits: int, place: int) -> tuple[Tally, Tally]:
         digit.append(np.repeat(np.arange(1, size), count))
         shift.append(np.full((size - 1) * count, (one - 1) // (size - 1) - one))
     return np.concatenate(digit), np.concatenate(shift)
+
+
+def _hash_designs(size: int, epsilon: Fraction) -> list[Hashed]:
+    """Return local hashing with the prime powers next to e^epsilon + 1, the best number of buckets for rare values."""
+    ideal = float(exp_below(epsilon)) + 1
+    powers = prime_powers()
+    smaller = max((power for power in powers if power <= ideal), default=powers[0])
+    larger = min((power for power in powers if power >= ideal), default=powers[-1])
+    return [Hashed(size, buckets) for buckets in sorted({smaller, larger})]
+
+
+BLH = OracleMethod("blh", lambda size, epsilon: TwoValued.within(Hashed(size, 2), epsilon))
+OLH = OracleMethod(
+    "olh", lambda size, epsilon: least_variance(_hash_designs(size, epsilon), epsilon), automatic=lambda _: True
+)

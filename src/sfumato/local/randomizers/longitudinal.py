@@ -14,6 +14,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from sfumato.errors import InputError
+from sfumato.local.randomizers.finite_field import prime_powers
 from sfumato.local.randomizers.integer_table import below, coins
 from sfumato.local.randomizers.local_hashing import Hashed
 from sfumato.local.randomizers.randomizer import (
@@ -21,13 +22,16 @@ from sfumato.local.randomizers.randomizer import (
     FrequencyOracle,
     InputCodes,
     Numerator,
+    OracleMethod,
     ReportArray,
     Tally,
     derive,
 )
 from sfumato.local.randomizers.two_valued import TwoValued
-from sfumato.local.randomizers.unary_encoding import Coins, Unary, pack, unpack
+from sfumato.local.randomizers.unary_encoding import Coins, Unary, pack, symmetric, unpack
 from sfumato.privacy.entropy import Entropy
+
+_MOST_BUCKETS = 64
 
 
 @runtime_checkable
@@ -114,7 +118,7 @@ class Loloha(FrequencyOracle):
     def __post_init__(self) -> None:
         hashed, buckets = self.hashed, self.hashed.buckets
         if not DENOMINATOR < self.second * buckets <= DENOMINATOR * buckets:
-            raise InputError("the second round of a memoised randomizer says nothing or is no chance", culprit=self)
+            raise InputError("the second round of a memoized randomizer says nothing or is no chance", culprit=self)
         first, second = Fraction(self.first, DENOMINATOR), Fraction(self.second, DENOMINATOR)
         derive(self, _kept=TwoValued(hashed, self.first), inputs=hashed.inputs, layout=hashed.layout)
         derive(self, tally_size=hashed.tally_size, q=1 / buckets)
@@ -156,3 +160,30 @@ class Loloha(FrequencyOracle):
     def support(self, tally: Tally) -> Tally:
         """Number of reports that support each value."""
         return self.hashed.support(tally)
+
+
+def _rappor(size: int, epsilon: Fraction, instantaneous_epsilon: Fraction) -> Rappor:
+    """Return symmetric coins twice, which together have the odds of ``instantaneous_epsilon``."""
+    permanent, both = symmetric(epsilon), symmetric(instantaneous_epsilon)
+    stay = Fraction(both.one + permanent.one - DENOMINATOR, 2 * permanent.one - DENOMINATOR)
+    one = int(DENOMINATOR * stay)
+    return Rappor(size, permanent, Coins(Numerator(one), Numerator(DENOMINATOR - one)))
+
+
+def _loloha(size: int, epsilon: Fraction, instantaneous_epsilon: Fraction) -> Loloha:
+    """Return direct response over the buckets twice, which together has the odds of ``instantaneous_epsilon``."""
+
+    def made(hashed: Hashed) -> Loloha:
+        buckets = hashed.buckets
+        permanent = TwoValued.within(hashed, epsilon).numerator
+        both = Fraction(TwoValued.within(hashed, instantaneous_epsilon).numerator, DENOMINATOR)
+        kept = Fraction(permanent, DENOMINATOR)
+        stay = (both * (buckets - 1) - (1 - kept)) / (kept * buckets - 1)
+        return Loloha(hashed, permanent, Numerator(int(DENOMINATOR * stay)))
+
+    candidates = [made(Hashed(size, buckets)) for buckets in prime_powers() if buckets <= _MOST_BUCKETS]
+    return min(candidates, key=lambda candidate: candidate.variance(1 / size))
+
+
+RAPPOR = OracleMethod("rappor", _rappor, memoized=True)
+LOLOHA = OracleMethod("loloha", _loloha, memoized=True)

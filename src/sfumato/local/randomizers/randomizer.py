@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, NewType, TypeAlias
@@ -195,6 +196,26 @@ class FrequencyOracle(Randomizer):
         """
         p, q = self.p, self.q
         return (frequency * p * (1 - p) + (1 - frequency) * q * (1 - q)) / (p - q) ** 2
+
+
+@dataclass(frozen=True)
+class OracleMethod:
+    """A published way to report one of a closed set of values.  Its randomizer's file ends with it.
+
+    Attributes:
+        name: in specs, commands and documents; it never changes.
+        best: makes the randomizer for a number of values and an epsilon, as truthful as the epsilon allows; a memoized
+            method also takes the smaller epsilon of a single report.
+        memoized: whether answers are kept, so that there is an instantaneous epsilon.
+        automatic: whether the choice by least variance may take it for so many values; its reports fit eight bytes.
+        audited: makes a smaller variant for audits, if the reports of the best one hardly ever repeat.
+    """
+
+    name: str
+    best: Callable[..., FrequencyOracle]
+    memoized: bool = False
+    automatic: Callable[[int], bool] = lambda _: False
+    audited: Callable[[int, Fraction], FrequencyOracle] | None = None
 
 
 def check(sound: bool, randomizer: object) -> None:  # noqa: FBT001 -- an assertion that stays

@@ -8,6 +8,7 @@ Such a channel is extremal (Kairouz, Oh, Viswanath 2016): its likelihood ratio t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -27,6 +28,7 @@ from sfumato.local.randomizers.randomizer import (
     InputCodes,
     Layout,
     Numerator,
+    OracleMethod,
     ReportArray,
     Tally,
     all_below,
@@ -433,3 +435,24 @@ def transform(vector: NDArray[np.int64]) -> NDArray[np.int64]:
         result = np.stack([pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]], axis=1).ravel()
         half *= 2
     return result
+
+
+def least_variance(designs: Iterable[Design], epsilon: Fraction) -> TwoValued:
+    """Return the randomizer of the design with the least variance at a value of average frequency."""
+    candidates = (TwoValued.within(design, epsilon) for design in designs)
+    return min(candidates, key=lambda candidate: candidate.variance(1 / candidate.inputs))
+
+
+def _subset_sizes(size: int, epsilon: Fraction) -> list[int]:
+    """The two sizes around size / (e^epsilon + 1), between which the best lies (Ye and Barg 2018)."""
+    ideal = int(size / (1 + exp_below(epsilon)))
+    return sorted({min(max(part, 1), size - 1) for part in (ideal, ideal + 1)})
+
+
+GRR = OracleMethod("grr", lambda size, epsilon: TwoValued.within(Direct(size), epsilon), automatic=lambda _: True)
+SS = OracleMethod(
+    "ss",
+    lambda size, epsilon: least_variance((Subset(size, part) for part in _subset_sizes(size, epsilon)), epsilon),
+    automatic=lambda size: size <= _WORD,
+)
+HR = OracleMethod("hr", lambda size, epsilon: TwoValued.within(Hadamard(size), epsilon), automatic=lambda _: True)

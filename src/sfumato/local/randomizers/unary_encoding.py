@@ -8,6 +8,7 @@ fewer bytes, and ``auto`` never takes one of these.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import product
@@ -26,18 +27,22 @@ from sfumato.local.randomizers.randomizer import (
     InputCodes,
     Layout,
     Numerator,
+    OracleMethod,
     ReportArray,
     Tally,
     all_below,
     check,
     check_enumerable,
     derive,
+    exp_below,
     to_bytes,
 )
-from sfumato.local.randomizers.two_valued import Design
+from sfumato.local.randomizers.two_valued import Design, TwoValued, least_variance
 from sfumato.privacy.entropy import Entropy
 
 _SHORT = 256  # bits of a row
+_BUCKETS_REPORTED = 8
+_THRESHOLDS = 501
 
 
 @dataclass(frozen=True)
@@ -351,3 +356,52 @@ def split(reports: ReportArray, head: np.dtype[np.unsignedinteger[Any]]) -> tupl
     packed = reports.astype(np.uint8, copy=False)
     heads = np.ascontiguousarray(packed[:, : head.itemsize]).view(head.newbyteorder("<"))[:, 0]
     return heads, packed[:, head.itemsize :]
+
+
+def symmetric(epsilon: Fraction) -> Coins:
+    """Return coins p and 1 - p with odds e^(epsilon / 2) each: symmetric unary encoding (basic RAPPOR)."""
+    root = exp_below(epsilon / 2)
+    one = int(DENOMINATOR * root / (1 + root))
+    return Coins(Numerator(one), Numerator(DENOMINATOR - one))
+
+
+def _optimised(epsilon: Fraction) -> Coins:
+    """Return coins 1/2 and 1 / (e^epsilon + 1): optimised unary encoding (Wang et al. 2017)."""
+    return Coins(Numerator(DENOMINATOR // 2), Numerator(math.ceil(DENOMINATOR / (1 + exp_below(epsilon)))))
+
+
+def _thresholded(epsilon: Fraction, size: int) -> Coins:
+    """Return the coins of a histogram with Laplace noise of scale 2 / epsilon, as bits above the best threshold.
+
+    The bits alone leak less than the noisy histogram, so integers usually prove a smaller epsilon than claimed.
+    """
+    half = float(epsilon) / 2
+    thresholds = np.linspace(0.5, 1, _THRESHOLDS)
+    ones, zeros = 1 - np.exp(half * (thresholds - 1)) / 2, np.exp(-half * thresholds) / 2
+    spread = (ones * (1 - ones) + (size - 1) * zeros * (1 - zeros)) / (ones - zeros) ** 2
+    best = int(np.argmin(spread))
+    one, zero = (Fraction(float(chances[best])) * DENOMINATOR for chances in (ones, zeros))
+    return Coins(Numerator(int(one)), Numerator(math.ceil(zero)))
+
+
+def _sketch(size: int, epsilon: Fraction) -> CountMeanSketch:
+    widths = [1 << bits for bits in range(1, 5)]  # wider gains below 3 %
+    fitting = [width for width in widths if width * Hashed(size, width).functions <= LARGEST_TALLY]
+    sketches = [CountMeanSketch(size, width, symmetric(epsilon)) for width in fitting]
+    return min(sketches, key=lambda sketch: sketch.variance(1 / size))
+
+
+def _hadamard_sketch(size: int, epsilon: Fraction) -> TwoValued:
+    widths = [1 << bits for bits in range(1, 6)]  # wider gains below 2 %
+    fitting = [width for width in widths if 2 * width * Hashed(size, width).functions <= LARGEST_TALLY]
+    return least_variance((HadamardSketch(size, width) for width in fitting), epsilon)
+
+
+SUE = OracleMethod("sue", lambda size, epsilon: Unary(size, symmetric(epsilon)))
+OUE = OracleMethod("oue", lambda size, epsilon: Unary(size, _optimised(epsilon)))
+THE = OracleMethod("the", lambda size, epsilon: Unary(size, _thresholded(epsilon, size)))
+CMS = OracleMethod("cms", _sketch, audited=lambda size, epsilon: CountMeanSketch(size, 4, symmetric(epsilon)))
+HCMS = OracleMethod("hcms", _hadamard_sketch)
+DBITFLIP = OracleMethod(
+    "dbitflip", lambda size, epsilon: BucketRun(size, min(_BUCKETS_REPORTED, size), symmetric(epsilon))
+)

@@ -1,16 +1,15 @@
-"""How often each of a set of values occurs: the spec, its fourteen methods, and the choice among them.
+"""How often each of a set of values occurs: the spec, and the choice among the methods of ``ORACLES``.
 
 Every method is made as truthful as its epsilon allows; AUTO takes the least exact variance.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import EnumType, StrEnum
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,20 +17,9 @@ from numpy.typing import NDArray
 from sfumato.arguments import expect
 from sfumato.errors import InputError, LossError
 from sfumato.local.estimators import Estimate, Post, frequencies, likeliest, simplex
-from sfumato.local.randomizers.finite_field import LARGEST_GEOMETRY, Projective, points, prime_powers
-from sfumato.local.randomizers.local_hashing import LARGEST_TALLY, Hashed
-from sfumato.local.randomizers.longitudinal import Loloha, Rappor
-from sfumato.local.randomizers.randomizer import (
-    DENOMINATOR,
-    FrequencyOracle,
-    InputCodes,
-    Numerator,
-    Tally,
-    claimed,
-    exp_below,
-)
-from sfumato.local.randomizers.two_valued import Design, Direct, Hadamard, Subset, TwoValued
-from sfumato.local.randomizers.unary_encoding import BucketRun, Coins, CountMeanSketch, HadamardSketch, Unary
+from sfumato.local.randomizers.oracles import ORACLES
+from sfumato.local.randomizers.randomizer import FrequencyOracle, InputCodes, Tally, claimed
+from sfumato.local.randomizers.two_valued import TwoValued
 from sfumato.local.specs.spec import Spec
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Number
@@ -40,30 +28,20 @@ LARGEST_DOMAIN = 1 << 20
 """Values of a closed domain; larger ones are open domains, for :class:`sfumato.local.HeavyHitters`."""
 
 
-_EIGHT_BYTES = 64
-_SMALLEST_EIGHT_BYTE_GEOMETRY = 2
-_BUCKETS_REPORTED = 8
-_THRESHOLDS = 501
+class _MethodNames(EnumType):
+    if TYPE_CHECKING:
+
+        def __getattr__(cls, name: str) -> Method: ...
 
 
-class Method(StrEnum):
-    """Frequency methods."""
+class Method(StrEnum, metaclass=_MethodNames):
+    """The frequency methods of :data:`ORACLES`, and AUTO: the least exact variance of those with small reports."""
 
-    AUTO = "auto"  # the least exact variance of grr, ss, pgr, hr, olh whose reports fit eight bytes
-    GRR = "grr"  # generalised randomised response
-    SS = "ss"  # subset selection
-    PGR = "pgr"  # projective geometry response
-    HR = "hr"  # Hadamard response
-    BLH = "blh"  # binary local hashing
-    OLH = "olh"  # optimised local hashing
-    SUE = "sue"  # symmetric unary encoding
-    OUE = "oue"  # optimised unary encoding
-    THE = "the"  # thresholded histogram encoding
-    CMS = "cms"  # count-mean sketch
-    HCMS = "hcms"  # Hadamard count-mean sketch
-    DBITFLIP = "dbitflip"  # bits about a few buckets
-    RAPPOR = "rappor"  # unary, permanent and instantaneous rounds
-    LOLOHA = "loloha"  # hashed, permanent and instantaneous rounds
+    _ignore_ = "names each"
+    AUTO = "auto"
+    names = vars()
+    for each in ORACLES:
+        names[each.name.upper()] = each.name
 
 
 @dataclass(frozen=True)
@@ -106,7 +84,7 @@ class Frequency(Spec):
 
         Args:
             values: the public list of values, or their number where they are 0 .. n-1; at least two.
-            epsilon: per report, or, for the memoised methods, for all reports about one value; in [1e-9, 32].
+            epsilon: per report, or, for the memoized methods, for all reports about one value; in [1e-9, 32].
             method: AUTO takes the least exact variance among methods whose reports fit eight bytes.
             instantaneous_epsilon: for RAPPOR and LOLOHA, the smaller epsilon of a single report.
 
@@ -239,166 +217,23 @@ def _channel(randomizer: FrequencyOracle) -> NDArray[np.float64]:
 def oracle(
     size: int, epsilon: Fraction, method: Method, instantaneous_epsilon: Fraction | None
 ) -> tuple[Method, FrequencyOracle]:
-    """The randomizer of a method for ``size`` values, and the method that it is.
+    """Return the randomizer of a method for ``size`` values, and the method that it is.
 
     Raises:
-        LossError: an instantaneous epsilon without a memoised method, missing for one, or not below epsilon.
-        InputError: the geometry of PGR would be too large.
+        LossError: an instantaneous epsilon without a memoized method, missing for one, or not below epsilon.
+        InputError: the method does not serve so many values.
     """
     expect(method, Method, "a method is one of sfumato.local.Method")
-    if (instantaneous_epsilon is None) == (method in {Method.RAPPOR, Method.LOLOHA}):
-        raise LossError("memoised methods, and only they, state an instantaneous epsilon: that of a single report")
+    makers = {each.name: each for each in ORACLES}
+    memoized = method is not Method.AUTO and makers[method].memoized
+    if (instantaneous_epsilon is not None) != memoized:
+        raise LossError("memoized methods, and only they, state an instantaneous epsilon: that of a single report")
     if instantaneous_epsilon is not None and instantaneous_epsilon >= epsilon:
         raise LossError(
             "the instantaneous epsilon must be below epsilon, which bounds all reports", culprit=instantaneous_epsilon
         )
-    match method:
-        case Method.AUTO:
-            return least_variance(size, epsilon)
-        case Method.SUE | Method.OUE | Method.THE:
-            return method, Unary(size, _coins(method, epsilon, size))
-        case Method.CMS:
-            return method, _sketch(size, epsilon)
-        case Method.DBITFLIP:
-            return method, BucketRun(size, min(_BUCKETS_REPORTED, size), symmetric(epsilon))
-        case Method.RAPPOR:
-            assert instantaneous_epsilon is not None
-            return method, _rappor(size, epsilon, instantaneous_epsilon)
-        case Method.LOLOHA:
-            assert instantaneous_epsilon is not None
-            return method, _loloha(size, epsilon, instantaneous_epsilon)
-        case _:
-            return method, TwoValued.within(_design(size, epsilon, method), epsilon)
-
-
-def least_variance(size: int, epsilon: Fraction) -> tuple[Method, FrequencyOracle]:
-    """The method of least exact variance at a value of average frequency, of at most eight bytes a report."""
-    methods = [Method.GRR, Method.HR, Method.OLH]  # the first of equals wins: GRR where subsets have one element
-    methods += [Method.SS] if size <= _EIGHT_BYTES else []
-    methods += [Method.PGR] if geometries(size) else []
-    candidates = [(method, TwoValued.within(_design(size, epsilon, method), epsilon)) for method in methods]
+    if method is not Method.AUTO:
+        further = () if instantaneous_epsilon is None else (instantaneous_epsilon,)
+        return method, makers[method].best(size, epsilon, *further)
+    candidates = [(Method(each.name), each.best(size, epsilon)) for each in ORACLES if each.automatic(size)]
     return min(candidates, key=lambda candidate: candidate[1].variance(1 / size))
-
-
-def symmetric(epsilon: Fraction) -> Coins:
-    """Coins p and 1 - p with odds e^(epsilon / 2) each: symmetric unary encoding (basic RAPPOR)."""
-    root = exp_below(epsilon / 2)
-    one = int(DENOMINATOR * root / (1 + root))
-    return Coins(Numerator(one), Numerator(DENOMINATOR - one))
-
-
-def optimised(epsilon: Fraction) -> Coins:
-    """Coins 1/2 and 1 / (e^epsilon + 1): optimised unary encoding (Wang et al. 2017)."""
-    return Coins(Numerator(DENOMINATOR // 2), Numerator(math.ceil(DENOMINATOR / (1 + exp_below(epsilon)))))
-
-
-def thresholded(epsilon: Fraction, size: int) -> Coins:
-    """A histogram with Laplace noise of scale 2 / epsilon, reported as bits above the best threshold.
-
-    The bits alone leak less than the noisy histogram, so integers usually prove a smaller epsilon than claimed.
-    """
-    half = float(epsilon) / 2
-    thresholds = np.linspace(0.5, 1, _THRESHOLDS)
-    ones, zeros = 1 - np.exp(half * (thresholds - 1)) / 2, np.exp(-half * thresholds) / 2
-    spread = (ones * (1 - ones) + (size - 1) * zeros * (1 - zeros)) / (ones - zeros) ** 2
-    best = int(np.argmin(spread))
-    one, zero = (Fraction(float(chances[best])) * DENOMINATOR for chances in (ones, zeros))
-    return Coins(Numerator(int(one)), Numerator(math.ceil(zero)))
-
-
-def geometries(size: int) -> list[Projective]:
-    """Every projective geometry with at least ``size`` points whose table is small enough, one a field."""
-    found = []
-    for order in prime_powers():
-        dimension = _SMALLEST_EIGHT_BYTE_GEOMETRY
-        while points(order, dimension) < size:
-            dimension += 1
-        if points(order, dimension) * size <= LARGEST_GEOMETRY:
-            found.append(Projective(size, order, dimension))
-    return found
-
-
-def hash_designs(size: int, epsilon: Fraction) -> list[Hashed]:
-    """Local hashing with the prime powers next to e^epsilon + 1, the best number of buckets for rare values."""
-    ideal = float(exp_below(epsilon)) + 1
-    powers = prime_powers()
-    smaller = max((power for power in powers if power <= ideal), default=powers[0])
-    larger = min((power for power in powers if power >= ideal), default=powers[-1])
-    return [Hashed(size, buckets) for buckets in sorted({smaller, larger})]
-
-
-def _design(size: int, epsilon: Fraction, method: Method) -> Design:
-    match method:
-        case Method.GRR:
-            return Direct(size)
-        case Method.HR:
-            return Hadamard(size)
-        case Method.BLH:
-            return Hashed(size, 2)
-        case Method.SS:
-            return _best([Subset(size, part) for part in _subset_sizes(size, epsilon)], epsilon)
-        case Method.OLH:
-            return _best(hash_designs(size, epsilon), epsilon)
-        case Method.PGR:
-            designs = geometries(size)
-            if not designs:
-                raise InputError(
-                    f"projective geometry serves domains far below {size} values: use hr or olh", culprit=size
-                )
-            return _best(designs, epsilon)
-        case _:
-            widths = [1 << bits for bits in range(1, 6)]  # wider gains below 2 %
-            fitting = [width for width in widths if 2 * width * Hashed(size, width).functions <= LARGEST_TALLY]
-            return _best([HadamardSketch(size, width) for width in fitting], epsilon)
-
-
-def _best(
-    designs: list[Design] | list[Subset] | list[Hashed] | list[Projective] | list[HadamardSketch], epsilon: Fraction
-) -> Design:
-    return min(designs, key=lambda design: TwoValued.within(design, epsilon).variance(1 / design.inputs))
-
-
-def _subset_sizes(size: int, epsilon: Fraction) -> list[int]:
-    """The two sizes around size / (e^epsilon + 1), between which the best lies (Ye and Barg 2018)."""
-    ideal = int(size / (1 + exp_below(epsilon)))
-    return sorted({min(max(part, 1), size - 1) for part in (ideal, ideal + 1)})
-
-
-def _coins(method: Method, epsilon: Fraction, size: int) -> Coins:
-    match method:
-        case Method.SUE:
-            return symmetric(epsilon)
-        case Method.OUE:
-            return optimised(epsilon)
-        case _:
-            return thresholded(epsilon, size)
-
-
-def _sketch(size: int, epsilon: Fraction) -> CountMeanSketch:
-    widths = [1 << bits for bits in range(1, 5)]  # wider gains below 3 %
-    fitting = [width for width in widths if width * Hashed(size, width).functions <= LARGEST_TALLY]
-    sketches = [CountMeanSketch(size, width, symmetric(epsilon)) for width in fitting]
-    return min(sketches, key=lambda sketch: sketch.variance(1 / size))
-
-
-def _rappor(size: int, epsilon: Fraction, instantaneous_epsilon: Fraction) -> Rappor:
-    """Symmetric coins twice: together they have the odds of ``instantaneous_epsilon``."""
-    permanent, both = symmetric(epsilon), symmetric(instantaneous_epsilon)
-    stay = Fraction(both.one + permanent.one - DENOMINATOR, 2 * permanent.one - DENOMINATOR)
-    one = int(DENOMINATOR * stay)
-    return Rappor(size, permanent, Coins(Numerator(one), Numerator(DENOMINATOR - one)))
-
-
-def _loloha(size: int, epsilon: Fraction, instantaneous_epsilon: Fraction) -> Loloha:
-    """Direct response over the buckets twice: together they have the odds of ``instantaneous_epsilon``."""
-
-    def made(hashed: Hashed) -> Loloha:
-        buckets = hashed.buckets
-        permanent = TwoValued.within(hashed, epsilon).numerator
-        both = Fraction(TwoValued.within(hashed, instantaneous_epsilon).numerator, DENOMINATOR)
-        kept = Fraction(permanent, DENOMINATOR)
-        stay = (both * (buckets - 1) - (1 - kept)) / (kept * buckets - 1)
-        return Loloha(hashed, permanent, Numerator(int(DENOMINATOR * stay)))
-
-    candidates = [made(Hashed(size, buckets)) for buckets in prime_powers() if buckets <= _EIGHT_BYTES]
-    return min(candidates, key=lambda candidate: candidate.variance(1 / size))
