@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from sfumato.domain import Unit
@@ -28,6 +28,8 @@ from sfumato.strict_documents import canonical
 PAGE = 1000
 
 StoredRow: TypeAlias = dict[str, Any]
+Position: TypeAlias = tuple[int, int, str]
+"""The end of a journal: the number of its entries, the number of its answers, and the hash of the last of them."""
 
 
 def dataset_account(driver: Driver, name: str) -> Account | None:
@@ -321,34 +323,26 @@ _FIND_HASH = """
     UNION ALL SELECT hash FROM ledger_answer WHERE dataset = :dataset AND place = :answers"""
 
 
-@dataclass(frozen=True)
-class JournalEnd:
-    """The end of a journal at one time.
+class JournalMemory:
+    """What a program remembers of a dataset's journal: where it ended, and whose the rows of tables are.
 
-    Attributes:
-        entries: how many there are.
-        answers: how many are stored.
-        head: the hash of what was written last.
-    """
-
-    entries: int
-    answers: int
-    head: str
-
-
-class LastWritten:
-    """The last position in a dataset's journal that a program saw.
+    A journal that lacks the last position was set back while the program ran.
 
     Args:
         store: which holds the journal.
         dataset: its name.
+
+    Attributes:
+        position: the last one that the program saw; None before the first.
     """
 
     def __init__(self, store: Store, dataset: str) -> None:
         self._store = store
         self._dataset = dataset
         self._founded: str | None = None
-        self.position: JournalEnd | None = None
+        self._owners: set[tuple[str, str]] = set()
+        self._owners_read = 0  # entries whose owners were read
+        self.position: Position | None = None
 
     @property
     def secret(self) -> str:
@@ -368,12 +362,12 @@ class LastWritten:
         _ = self.secret
         with self._store.reading() as driver:
             row = dataset_row(driver, self._dataset) or {"secret": "", "entries": 0, "answers": 0, "head": ""}
-            now = JournalEnd(row["entries"], row["answers"], row["head"])
+            now = row["entries"], row["answers"], row["head"]
             self.refuse_set_back(driver, row["secret"], now, before=before)
         if self.position is before:
             self.position = now
 
-    def refuse_set_back(self, driver: Driver, founded: str, now: JournalEnd, *, before: JournalEnd | None) -> None:
+    def refuse_set_back(self, driver: Driver, founded: str, now: Position, *, before: Position | None) -> None:
         """Refuse a journal that does not contain a position that was seen before.
 
         Args:
@@ -393,37 +387,33 @@ class LastWritten:
             culprit=self._dataset,
         )
 
-    def _goes_through(self, driver: Driver, now: JournalEnd, before: JournalEnd) -> bool:
-        if now.entries < before.entries or now.answers < before.answers:
+    def _goes_through(self, driver: Driver, now: Position, before: Position) -> bool:
+        entries, answers, head = before
+        if now[0] < entries or now[1] < answers:
             return False
-        if (now.entries, now.answers) == (before.entries, before.answers):
-            return now.head == before.head
-        if before.entries == 0:
+        if now[:2] == (entries, answers):
+            return now[2] == head
+        if entries == 0:
             return True
-        values = {"dataset": self._dataset, "entries": before.entries, "answers": before.answers}
-        return any(found == before.head for (found,) in driver.rows(_FIND_HASH, values))
+        values = {"dataset": self._dataset, "entries": entries, "answers": answers}
+        return any(stored == head for (stored,) in driver.rows(_FIND_HASH, values))
 
-
-class ToldOwners:
-    """What the entries of one journal say, each of which is read once."""
-
-    def __init__(self) -> None:
-        self._last = 0
-        self._told: set[tuple[str, str]] = set()
-
-    def read(self, driver: Driver, dataset: str) -> list[dict[str, str]]:
-        """What is said of each table, with what was entered since; the dataset's row is locked."""
-        last, told = told_owners(driver, dataset, after=self._last)
-        self._told |= {said for owners in told for said in owners.items()}
-        self._last = last
-        return [{name: owner} for name, owner in sorted(self._told)]
+    def owners(self, driver: Driver) -> list[dict[str, str]]:
+        """Return the recorded owner of each table.  Entries are read once; the dataset's row must be locked."""
+        last, recorded = told_owners(driver, self._dataset, after=self._owners_read)
+        self._owners |= {pair for owners in recorded for pair in owners.items()}
+        self._owners_read = last
+        return [{name: owner} for name, owner in sorted(self._owners)]
 
 
 def refuse_other_owners(own: Mapping[str, str], told: Iterable[Mapping[str, str]]) -> None:
-    """Refuse where it was told of a table that its rows are somebody else's than they are now.
+    """Refuse a release for which the rows of a table have another owner than the journal records.
+
+    Losses for one unit add up only if a unit is the same rows in all releases.  A table that one description calls
+    public and another one protects has two neighbour relations.
 
     Raises:
-        UnitError: so it is.
+        UnitError: an entry names another owner for a table.
     """
     now = {name.casefold(): owner for name, owner in own.items()}
     for owners in told:

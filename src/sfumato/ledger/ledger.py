@@ -16,10 +16,10 @@ from sfumato.ledger.attempts import Attempts, attempts_at
 from sfumato.ledger.audit_log import Actor
 from sfumato.ledger.database import Driver
 from sfumato.ledger.entry import DataVersion, Entry, Event, Kind, Question, StoredAnswer, journalled_version, sealed
-from sfumato.ledger.journal import LastWritten, ToldOwners, entry_from
+from sfumato.ledger.journal import JournalMemory, entry_from
 from sfumato.ledger.reservation import Admission, AnswerCache, Reservation, admitted, set_cap, set_first_cap
 from sfumato.ledger.store import Store
-from sfumato.ledger.transaction import Transaction, Wanted
+from sfumato.ledger.transaction import Transaction
 from sfumato.ledger.verification import Checkpoint
 from sfumato.privacy.loss import Loss
 from sfumato.strict_documents import JSON
@@ -43,8 +43,7 @@ class Ledger:
         self.limit = limit
         self._store = store
         self.answers_kept = AnswerCache()
-        self._last = LastWritten(store, dataset)
-        self._told = ToldOwners()
+        self._memory = JournalMemory(store, dataset)
         self._writing = threading.Lock()  # threads of a process take turns here, processes at the dataset's row
 
     def reserve(
@@ -115,7 +114,7 @@ class Ledger:
         if cap is not None and type(cap) is not type(self.limit):
             measure = " and ".join(self.limit.amounts)
             raise LossError(f"the limit is {self.limit}: state a cap in the same measure, by {measure}", culprit=cap)
-        self.write(Wanted(analysts=frozenset([analyst])), partial(act, analyst=analyst, cap=cap))
+        self.write(partial(act, analyst=analyst, cap=cap), analyst=analyst)
 
     def declare_version(
         self, content: NamedContent | str, *, by: str, new: bool, most: int | None = None, first: Event | None = None
@@ -141,11 +140,9 @@ class Ledger:
         found = ContentDigests.of(content, self._secret, (last, known), new=new)
         if last is not None and known == found.digest and not new:
             return last
-        analysts = frozenset() if first is None or first.analyst is None else frozenset([first.analyst])
         admit = None if first is None else partial(admitted, event=first)
-        return self.write(
-            Wanted(analysts=analysts), partial(declare, content=found, by=by, new=new, most=most, admit=admit)
-        )
+        act = partial(declare, content=found, by=by, new=new, most=most, admit=admit)
+        return self.write(act, analyst=None if first is None else first.analyst)
 
     def number_of(self, content: NamedContent | str, *, new: bool) -> int:
         """Return the number of the version that :meth:`declare_version` would return; nothing is written."""
@@ -246,28 +243,39 @@ class Ledger:
         with self._store.reading() as driver:
             return journal.dataset_unit(driver, self.dataset)
 
-    def write(self, wanted: Wanted, act: Callable[[Transaction], T]) -> T:
+    def write(
+        self,
+        act: Callable[[Transaction], T],
+        *,
+        key: str | None = None,
+        analyst: str | None = None,
+        retry_key: str | None = None,
+    ) -> T:
         """Run ``act`` in a transaction, and return what it returns once that is durable.
 
         If ``act`` refuses by a :class:`SfumatoError`, nothing is written to the journal.  What an :class:`Admission`
         wrote next to the journal before it refused stands.
 
         Args:
-            wanted: the rows that ``act`` looks at.
             act: see above.
+            key: of the release that it looks at.
+            analyst: whose account it looks at.
+            retry_key: which it looks at.
         """
         _ = self._secret  # another connection looks it up
         with self._writing:
             with self._store.writing() as driver:
-                transaction = Transaction(driver, self.dataset, wanted, told=self._told)
-                seen = self._last.position
-                self._last.refuse_set_back(driver, transaction.founded, transaction.position, before=seen)
+                transaction = Transaction(
+                    driver, self.dataset, memory=self._memory, key=key, analyst=analyst, retry_key=retry_key
+                )
+                seen = self._memory.position
+                self._memory.refuse_set_back(driver, transaction.founded, transaction.position, before=seen)
                 result = _outcome(act, transaction)
                 if not isinstance(result, SfumatoError):
                     transaction.close()
             if isinstance(result, SfumatoError):
                 raise result
-            self._last.position = transaction.position
+            self._memory.position = transaction.position
         return result
 
     @property
@@ -278,7 +286,7 @@ class Ledger:
     @property
     def _secret(self) -> str:
         """The secret that hides the fingerprints of the data in the journal."""
-        return self._last.secret
+        return self._memory.secret
 
     def refuse_set_back(self) -> None:
         """Refuse a journal that does not contain the last position that this ledger saw.
@@ -287,7 +295,7 @@ class Ledger:
             MovedLedgerError: the dataset was founded anew, or an old copy of the ledger was restored.
             LedgerError: the ledger cannot be read.
         """
-        self._last.look()
+        self._memory.look()
 
     def close(self) -> None:
         """Close all connections."""
@@ -460,7 +468,7 @@ def declare_within(driver: Driver, name: str, digest: str, *, by: str) -> DataVe
     Returns:
         The version.
     """
-    transaction = Transaction(driver, name, Wanted(), told=ToldOwners())
+    transaction = Transaction(driver, name)
     found = declare(transaction, ContentDigests(digest), by=by, new=True)
     transaction.close()
     return found

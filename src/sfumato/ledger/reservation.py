@@ -28,7 +28,7 @@ from sfumato.ledger.attempts import Attempt, Attempts
 from sfumato.ledger.audit_log import ActionKind, Actor
 from sfumato.ledger.database import Driver
 from sfumato.ledger.entry import ADD_REMOVE, Event, Kind, Question
-from sfumato.ledger.transaction import Stored, Transaction, Wanted
+from sfumato.ledger.transaction import Stored, Transaction
 from sfumato.privacy.loss import NOTHING, Charge, Loss
 
 T = TypeVar("T")
@@ -60,7 +60,14 @@ class ReleaseLedger(Protocol):
         """The answers that this process keeps."""
         ...
 
-    def write(self, wanted: Wanted, act: Callable[[Transaction], T]) -> T:
+    def write(
+        self,
+        act: Callable[[Transaction], T],
+        *,
+        key: str | None = None,
+        analyst: str | None = None,
+        retry_key: str | None = None,
+    ) -> T:
         """See :meth:`sfumato.ledger.Ledger.write`."""
         ...
 
@@ -136,7 +143,7 @@ class Reservation:
         Raises:
             LedgerError: the release was closed as failed, or the database failed; nothing was stored.
         """
-        self.answer = self._ledger.write(Wanted(keys=frozenset([self.event.key])), partial(self._store, answer=answer))
+        self.answer = self._ledger.write(partial(self._store, answer=answer), key=self.event.key)
 
     def stored(self) -> bytes:
         """Return the stored answer.
@@ -157,7 +164,7 @@ class Reservation:
             self._attempt.touched = self._computing and (self.answer is not None or self._noise_drawn())
             if self.event.charge is not None and self._attempt.touched and self.answer is None:
                 with suppress(SfumatoError):  # the caller has to see the first error
-                    self._ledger.write(self._wanted, self._fail)
+                    self._write(self._fail)
         finally:
             self._attempt.end()
 
@@ -168,20 +175,14 @@ class Reservation:
         if kept is not None:
             self.number, self.answer = kept
             return True
-        self._ledger.write(self._wanted, self._charge)
+        self._write(self._charge)
         if self.answer is not None:
             answers.keep(event, self._retry_key, (self.number, self.answer))
         return self.answer is not None or event.charge is None or self._attempt.holds
 
-    @property
-    def _wanted(self) -> Wanted:
-        """The rows that charging looks at."""
-        analyst = self.event.analyst
-        return Wanted(
-            keys=frozenset([self.event.key]),
-            analysts=frozenset() if analyst is None else frozenset([analyst]),
-            retries=frozenset() if self._retry_key is None else frozenset([(analyst or "", self._retry_key)]),
-        )
+    def _write(self, act: Callable[[Transaction], None]) -> None:
+        event = self.event
+        self._ledger.write(act, key=event.key, analyst=event.analyst, retry_key=self._retry_key)
 
     def _charge(self, transaction: Transaction) -> None:
         """Charge the release in a transaction, or find that it was charged before.
@@ -192,10 +193,10 @@ class Reservation:
         self.charged = self.charged_analyst = False
         event, key = self.event, self.event.key
         transaction.refuse_other_version(event.question.dataset_version)
-        known = None if self._retry_key is None else transaction.retried(self._retry_key, event.analyst)
+        known = None if self._retry_key is None else transaction.release_of_retry_key
         if known is not None and known != key:
             raise RetryKeyError("this retry key was used for another question; use a new one", culprit=self._retry_key)
-        stored = transaction.stored_release(key)
+        stored = transaction.stored_release()
         if stored is None:
             self._release(transaction)
         elif stored.answer is not None:
@@ -207,7 +208,7 @@ class Reservation:
             transaction.refuse_lost(stored)
             self._go_on(transaction, stored)
         if self._retry_key is not None and known is None:
-            transaction.remember(self._retry_key, event.analyst, key)
+            transaction.remember(key)
 
     def _release(self, transaction: Transaction, *, instead: bool = False) -> None:
         """Add a new entry and a new charge, ``instead`` of a pending one, which is closed as failed."""
@@ -217,7 +218,7 @@ class Reservation:
         if event.charge is not None:
             if instead:
                 transaction.fail(event)
-            transaction.charge(event.charge, dataset=True, analyst=event.analyst)
+            transaction.charge(event.charge, dataset=True, analyst=event.analyst is not None)
         opened = transaction.open(event)
         self.number, self.charged = opened.number, event.charge is not None
         self.charged_analyst = self.charged and event.analyst is not None
@@ -240,26 +241,26 @@ class Reservation:
         """Show a release that is in the journal; an analyst who has not asked for it is charged."""
         event = self.event
         self.number, self.answer = stored.number, stored.answer
-        if event.analyst is None or transaction.was_shown(event.key, event.analyst):
+        if event.analyst is None or transaction.was_shown:
             return
-        analyst, event = event.analyst, _stated(transaction, event)
+        event = _stated(transaction, event)
         if event.charge is not None:
-            afford(transaction.analyst(analyst), event.charge, "your cap")
-            transaction.charge(event.charge, dataset=False, analyst=analyst)
+            afford(transaction.analyst, event.charge, "your cap")
+            transaction.charge(event.charge, dataset=False, analyst=True)
         transaction.append(replace(event, kind=Kind.REPEAT))
         self.charged_analyst = event.charge is not None
 
     def _store(self, transaction: Transaction, answer: bytes) -> bytes:
-        stored = transaction.stored_release(self.event.key)
+        stored = transaction.stored_release()
         if stored is None or stored.number != self.number:
             raise LedgerError("this release was closed as failed meanwhile; ask again", culprit=self.number)
         if stored.answer is not None:
             return stored.answer
-        transaction.store(self.event.key, answer)
+        transaction.store(answer)
         return answer
 
     def _fail(self, transaction: Transaction) -> None:
-        stored = transaction.stored_release(self.event.key)
+        stored = transaction.stored_release()
         if stored is not None and stored.number == self.number and stored.answer is None:
             transaction.fail(self.event)
 
@@ -276,7 +277,7 @@ def admitted(transaction: Transaction, event: Event) -> Event:
     if event.charge is not None:
         afford(transaction.account, event.charge, "the ledger")
         if event.analyst is not None:
-            afford(transaction.analyst(event.analyst), event.charge, "your cap")
+            afford(transaction.analyst, event.charge, "your cap")
     owners = event.details.get("owners") if isinstance(event.details, dict) else None
     if isinstance(owners, dict):
         transaction.refuse_other_owners({name: str(owner) for name, owner in owners.items()})
@@ -306,19 +307,19 @@ def set_cap(transaction: Transaction, analyst: str, cap: Loss | None, by: Actor 
     Raises:
         InputError: the analyst has spent more than the cap already.
     """
-    before = transaction.analyst(analyst).limit
+    before = transaction.analyst.limit
     _set_cap(transaction, analyst, cap)
     former, new = ({"analyst": analyst, "cap": None if each is None else str(each)} for each in (before, cap))
     transaction.record(ActionKind.CAP, former, new, by)
 
 
 def _set_cap(transaction: Transaction, analyst: str, cap: Loss | None) -> None:
-    spent = transaction.analyst(analyst).spent
+    spent = transaction.analyst.spent
     if not Account(cap, NOTHING).admits(spent):
         raise InputError(
             f"this analyst has spent {transaction.limit.in_words(spent)} already, more than the cap", culprit=cap
         )
-    transaction.cap(analyst, cap)
+    transaction.cap(cap)
     text = None if cap is None else loss_text(cap)
     question = Question("ledger", "cap", {"analyst": analyst, "cap": text}, "")
     statement = f"cap of {analyst}: {'lifted' if cap is None else cap}"
@@ -327,7 +328,7 @@ def _set_cap(transaction: Transaction, analyst: str, cap: Loss | None) -> None:
 
 def set_first_cap(transaction: Transaction, analyst: str, cap: Loss) -> None:
     """Set the cap of an analyst who has no account; of several at once, the first is set."""
-    if not transaction.knows(analyst):
+    if not transaction.knows_analyst:
         _set_cap(transaction, analyst, cap)
 
 
