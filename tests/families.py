@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sfumato.domain.related_tables import ChildTable, RelatedTables
+from sfumato.domain.linked_domain import ChildTable, LinkedTables
 from sfumato.domain.table_schema import parse_schema
 from sfumato.engine.arrays import ArrayTable
 
@@ -49,10 +49,10 @@ AGES, WORKS = 5, 3  # codes, with those of missing and other values
 def related(most: int = 3, *, memory: int = 1, order: str | None = "age", falling: bool = True, tau: int = 2):
     """The village with at most so many persons a house."""
     child = ChildTable(table=PERSONS, order=order, falling=falling, most=most, memory=memory)
-    return RelatedTables(schema=VILLAGE, children=(child,), tau=tau)
+    return LinkedTables(schema=VILLAGE, children=(child,), tau=tau)
 
 
-def sorted_children(name: str, family: Family, tables: RelatedTables) -> list[tuple[int, int]]:
+def sorted_children(name: str, family: Family, tables: LinkedTables) -> list[tuple[int, int]]:
     """The children of a house in order; of one age by the digest of house and codes."""
     (child,) = tables.children
     salt = tables.schema.hash[:16]
@@ -66,7 +66,7 @@ def sorted_children(name: str, family: Family, tables: RelatedTables) -> list[tu
     return sorted(family.children, key=key)[: child.most]
 
 
-def derived_rows(families: Sequence[Family], tables: RelatedTables) -> tuple[list[Any], list[Any]]:
+def derived_rows(families: Sequence[Family], tables: LinkedTables) -> tuple[list[Any], list[Any]]:
     """Rows of the head and of the tail, codes by codes."""
     (child,) = tables.children
     head, tail = [], []
@@ -84,7 +84,7 @@ def derived_rows(families: Sequence[Family], tables: RelatedTables) -> tuple[lis
 class Families(ArrayTable):
     """The head of families, with their tail: what an engine makes of them."""
 
-    def __init__(self, families: Sequence[Family], tables: RelatedTables) -> None:
+    def __init__(self, families: Sequence[Family], tables: LinkedTables) -> None:
         head, tail = derived_rows(families, tables)
         super().__init__(tables.head, np.array(head, dtype=np.int64).reshape(-1, len(tables.head)))
         self._tails = {

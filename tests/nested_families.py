@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sfumato.domain.related_tables import ChildTable, RelatedTables
+from sfumato.domain.linked_domain import ChildTable, LinkedTables
 from sfumato.domain.table_schema import parse_schema
 from sfumato.engine.arrays import ArrayTable
 
@@ -54,9 +54,7 @@ ABOVE = {"persons": "house", "jobs": "holder", "tasks": "job"}
 UNIT_ROWS = {"persons": 4, "jobs": 5, "tasks": 6}
 
 
-def nested(
-    persons: int = 3, jobs: int = 2, tasks: int | None = None, *, memory: int = 1, tau: int = 2
-) -> RelatedTables:
+def nested(persons: int = 3, jobs: int = 2, tasks: int | None = None, *, memory: int = 1, tau: int = 2) -> LinkedTables:
     """The town: so many persons of a house, jobs of a person, and tasks of a job."""
     children = [
         ChildTable(table=TOWN["persons"], order="age", falling=True, most=persons, memory=memory),
@@ -64,7 +62,7 @@ def nested(
     ]
     if tasks is not None:
         children.append(ChildTable(table=TOWN["tasks"], most=tasks))
-    return RelatedTables(schema=TOWN, children=tuple(children), tau=tau)
+    return LinkedTables(schema=TOWN, children=tuple(children), tau=tau)
 
 
 class _Kept(NamedTuple):
@@ -78,7 +76,7 @@ class _Kept(NamedTuple):
     key: str
 
 
-def kept_rows(name: str, house: Row, tables: RelatedTables) -> dict[str, list[_Kept]]:
+def kept_rows(name: str, house: Row, tables: LinkedTables) -> dict[str, list[_Kept]]:
     """The rows of each table that are kept of a house, in order."""
     salt = tables.schema.hash[:16]
 
@@ -108,7 +106,7 @@ def kept_rows(name: str, house: Row, tables: RelatedTables) -> dict[str, list[_K
     return found
 
 
-def derived_rows(houses: Sequence[Row], tables: RelatedTables) -> dict[str, list[tuple[int, ...]]]:
+def derived_rows(houses: Sequence[Row], tables: LinkedTables) -> dict[str, list[tuple[int, ...]]]:
     """Rows of the head and of everything that is derived, codes by codes."""
     found: dict[str, list[tuple[int, ...]]] = {"head": [], **{table.name: [] for table in tables.derived}}
     sizes = {child.table.name: [each.size for each in child.table.attributes] for child in tables.children}
@@ -149,7 +147,7 @@ def class_of(rows: Sequence[int], count: int) -> int:
 class NestedFamilies(ArrayTable):
     """The head of houses with everything that is derived of them: what an engine makes of them."""
 
-    def __init__(self, houses: Sequence[Row], tables: RelatedTables) -> None:
+    def __init__(self, houses: Sequence[Row], tables: LinkedTables) -> None:
         rows = derived_rows(houses, tables)
         super().__init__(tables.head, np.array(rows["head"], dtype=np.int64).reshape(-1, len(tables.head)))
         self._derived = {

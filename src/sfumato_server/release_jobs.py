@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from fastapi import APIRouter, Query, Response
 
 from sfumato.app.api.releases import Anonymization, AnonymizeRequest, SynthesisFields, SynthesizeRequest
-from sfumato.domain.related_tables import RelatedTables
+from sfumato.domain.linked_domain import LinkedTables
 from sfumato.errors import LedgerError
 from sfumato.ledger.reservation import refuse_never
 from sfumato.privacy.loss import Loss
@@ -132,7 +132,7 @@ class Ordered:
     key: Key
     loss: Loss | None
     request: dict[str, Any]
-    tables: RelatedTables | None = None
+    tables: LinkedTables | None = None
 
 
 def _start(worker: Service, order: Ordered, make: Callable[[Vault], Made]) -> dict[str, Any]:
@@ -203,7 +203,7 @@ def anonymized(vault: Vault, wanted: Anonymization) -> Made:
     return {**made.statement(), "facts": dict(made.facts)}, as_parquet(made.rows)
 
 
-def linked(vault: Vault, tables: RelatedTables, loss: Loss) -> Made:
+def linked(vault: Vault, tables: LinkedTables, loss: Loss) -> Made:
     """Related tables, in one file with their codebook, which stands with the statement as well."""
     from sfumato.synthesize import NoisyTotal
     from sfumato.synthesize.linked import ModelSizes

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sfumato.domain.related_tables import RelatedTables
+from sfumato.domain.linked_domain import LinkedTables
 from sfumato.domain.table_schema import Schema
 from sfumato.domain.view import BoundedView
 from sfumato.errors import DomainError, EngineError, InputError, LossError, TableError
@@ -310,7 +310,7 @@ class Service:
         loaded = self.loaded(name)
         return self._asked_by(self.tables.view(loaded, view), loaded, analyst)
 
-    def units(self, name: str, analyst: str, related: RelatedTables) -> Vault:
+    def units(self, name: str, analyst: str, related: LinkedTables) -> Vault:
         """The vault of whole units of a dataset's tables, under the terms of :meth:`vault`.
 
         Raises:

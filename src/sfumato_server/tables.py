@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from sfumato.domain import Domain, Unit, parse
-from sfumato.domain.related_tables import RelatedTables
+from sfumato.domain.linked_domain import LinkedTables
 from sfumato.domain.table_schema import VERSION, Schema, SchemaTable, parse_schema
 from sfumato.domain.view import BoundedView
 from sfumato.engine.encoding import content_of_tables
@@ -293,7 +293,7 @@ class ServedTables:
         with self._locks[loaded.dataset.name]:
             return found.over(view)
 
-    def units(self, loaded: Loaded, related: RelatedTables) -> Vault:
+    def units(self, loaded: Loaded, related: LinkedTables) -> Vault:
         """The vault of whole units of a dataset's tables, of the last declared version; counted anew each time.
 
         Raises:

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from tests.engine.test_views_on_databases import url_of
 from tests.families import VILLAGE, Family, derived_rows, frames, related, some_families
 
-from sfumato.domain.related_tables import PLACES
+from sfumato.domain.linked_domain import PLACES
 from sfumato.engine.exact import reveal
 from sfumato.engine.views.joined import open_tables
 from sfumato.errors import TableError

@@ -11,7 +11,7 @@ import pytest
 from tests.families import Families, Family, every_family, related
 
 from sfumato.domain import Domain, Integer, Unit, Unknown
-from sfumato.domain.related_tables import WHOLE, ChildTable, RelatedTables, related_tables
+from sfumato.domain.linked_domain import WHOLE, ChildTable, LinkedTables, link_tables
 from sfumato.engine.exact import reveal
 from sfumato.errors import DomainError, QueryError
 from sfumato.privacy.gaussian import DiscreteGaussian
@@ -184,10 +184,10 @@ def test_wrong_related_tables_are_refused() -> None:
     child = TABLES.children[0]
     for children, words in ([(), "at least one"], [(child, child), "twice"]):
         with pytest.raises(DomainError, match=words):
-            RelatedTables(schema=TABLES.schema, children=children)
+            LinkedTables(schema=TABLES.schema, children=children)
     with pytest.raises(DomainError, match="tau"):
-        RelatedTables(schema=TABLES.schema, children=(child,), tau=0)
+        LinkedTables(schema=TABLES.schema, children=(child,), tau=0)
     houses = ChildTable(table=TABLES.schema["houses"], most=1)
     with pytest.raises(DomainError, match="lists the units"):
-        RelatedTables(schema=TABLES.schema, children=(houses,))
-    assert related_tables(TABLES.schema).children[0].most == 6
+        LinkedTables(schema=TABLES.schema, children=(houses,))
+    assert link_tables(TABLES.schema).children[0].most == 6

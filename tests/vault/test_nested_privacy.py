@@ -11,7 +11,7 @@ import pytest
 from tests.nested_families import NestedFamilies, Row, every_house, nested, some_houses
 
 from sfumato.domain.derived import weight_classes
-from sfumato.domain.related_tables import WHOLE
+from sfumato.domain.linked_domain import WHOLE
 from sfumato.engine.exact import reveal
 from sfumato.errors import DomainError, QueryError
 from sfumato.privacy.gaussian import DiscreteGaussian

@@ -15,8 +15,8 @@ import sfumato as sf
 from sfumato.anonymize import KAnonymity
 from sfumato.domain import Unit
 from sfumato.domain.domain import Acceptance
+from sfumato.domain.linked_domain import ChildTable, LinkedTables
 from sfumato.domain.predicate import Among
-from sfumato.domain.related_tables import ChildTable, RelatedTables
 from sfumato.domain.table_schema import Schema, dump_schema
 from sfumato.domain.view import BoundedView, Filter, Join, OfUnits, Scan
 from sfumato.engine.exact import reveal
@@ -216,13 +216,13 @@ def test_units_are_those_of_a_schema_that_says_more_of_other_tables(tmp_path: Pa
     vault = opened(tmp_path)
     visits = ChildTable(table=HOSPITAL["visits"], most=2)
     fewer = replace(HOSPITAL, tables=tuple(each for each in HOSPITAL if each.name != "drug_era"))
-    assert len(vault.of_units(RelatedTables(schema=fewer, children=(visits,))).domain) > 2
+    assert len(vault.of_units(LinkedTables(schema=fewer, children=(visits,))).domain) > 2
     renamed = replace(HOSPITAL, name="clinic")
     with pytest.raises(QueryError, match="not of the patient_id of hospital"):
-        vault.of_units(RelatedTables(schema=renamed, children=(visits,)))
+        vault.of_units(LinkedTables(schema=renamed, children=(visits,)))
     other = replace(HOSPITAL["visits"], rows=5)
     tables = tuple(other if each.name == "visits" else each for each in HOSPITAL)
-    described = RelatedTables(schema=replace(HOSPITAL, tables=tables), children=(ChildTable(table=other, most=2),))
+    described = LinkedTables(schema=replace(HOSPITAL, tables=tables), children=(ChildTable(table=other, most=2),))
     with pytest.raises(QueryError, match="describes otherwise"):
         vault.of_units(described)
 

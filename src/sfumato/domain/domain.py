@@ -176,7 +176,7 @@ class Domain(Shared):
     """Attributes in order, the unit of privacy, and whether the owner has accepted the description.
 
     ``hierarchies`` group the values of some attributes into coarser cells, level by level.  ``derives`` are hashes that
-    name the tables which are derived of the same units: see :class:`sfumato.domain.related_tables.RelatedTables`.
+    name the tables which are derived of the same units: see :class:`sfumato.domain.linked_domain.LinkedTables`.
 
     Public knowledge: nothing here may be read off the protected table without the owner's consent.  ``csv`` and
     ``acceptance`` say how the file is written and who accepted the rest: they are neither compared nor hashed.

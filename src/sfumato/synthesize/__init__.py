@@ -1,6 +1,6 @@
 """Differentially private synthetic tables."""
 
-from sfumato.domain.related_tables import ChildTable
+from sfumato.domain.linked_domain import ChildTable
 from sfumato.synthesize.auto import Synthesizer, auto, options, without_delta
 from sfumato.synthesize.binning import private_edges
 from sfumato.synthesize.codebook.codebook import Codebook, read_codebook

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sfumato.arguments import expect
 from sfumato.domain import Unit
-from sfumato.domain.related_tables import RelatedTables
+from sfumato.domain.linked_domain import LinkedTables
 from sfumato.domain.table_schema import Schema, SchemaTable, load_schema
 from sfumato.domain.view import BoundedView
 from sfumato.engine.port import Encoded
@@ -80,7 +80,7 @@ class SchemaVault:
         self._views.move_to_end(view.hash)
         return self._vault(encoded, view.view.tables, view)
 
-    def of_units(self, related: RelatedTables) -> Vault:
+    def of_units(self, related: LinkedTables) -> Vault:
         """The vault of whole units: one row each, with the tables derived of them.
 
         What releases of it are charged, all views of the schema are charged too.

@@ -3,7 +3,7 @@
 A derived table is the union over all units of rows that are made of one unit at a time.  Adding a unit adds its rows,
 each with a public non-negative integer weight, and changes no other row.  The rows of a unit weigh at most ``whole``
 together, W.  A unit whose rows have the code k in the attribute ``number`` has at most ``rows[k]`` of them, of weight
-``weights[k]`` each.  :class:`sfumato.domain.related_tables.DerivedTable` checks ``rows[k] weights[k] <= W`` for every
+``weights[k]`` each.  :class:`sfumato.domain.linked_domain.DerivedTable` checks ``rows[k] weights[k] <= W`` for every
 k.  The engine holds the bound: it counts at most the greatest of ``rows`` per unit, and gives all rows of a unit one
 number.  The domain of the protected table names the description of its derived tables.  A question about any other
 table is refused before it is charged.
@@ -20,8 +20,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sfumato.domain import Domain
+from sfumato.domain.linked_domain import DerivedTable
 from sfumato.domain.predicate import Predicate
-from sfumato.domain.related_tables import DerivedTable
 from sfumato.domain.unit import SizeOf
 from sfumato.engine.contingency import check_condition
 from sfumato.engine.exact import Exact, reveal

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tests.nested_families import UNIT_ROWS, NestedFamilies, Row, nested, some_houses
 
-from sfumato.domain.related_tables import WHOLE
+from sfumato.domain.linked_domain import WHOLE
 from sfumato.engine.exact import reveal
 from sfumato.evaluate.audit.audit import Finding, audit
 from sfumato.evaluate.audit.unit_audit import gaussian_unit_subject

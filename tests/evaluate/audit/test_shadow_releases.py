@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from tests.families import DOCUMENT, WORKS, Families, Family, derived_rows
 
-from sfumato.domain.related_tables import WHOLE, ChildTable, related_tables
+from sfumato.domain.linked_domain import WHOLE, ChildTable, link_tables
 from sfumato.domain.table_schema import parse_schema
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError
@@ -38,7 +38,7 @@ MOST = 16
 SCHEMA = parse_schema(
     {**DOCUMENT, "tables": {**DOCUMENT["tables"], "persons": {**DOCUMENT["tables"]["persons"], "rows": MOST}}}
 )
-TABLES = related_tables(SCHEMA, [ChildTable(table=SCHEMA["persons"], order="age", falling=True, most=MOST)])
+TABLES = link_tables(SCHEMA, [ChildTable(table=SCHEMA["persons"], order="age", falling=True, most=MOST)])
 (TAIL,) = TABLES.tails
 SIZES = ModelSizes(head_cells=40, tail_cells=40, calibration=1)  # a release takes a tenth of a second
 NUMBER = 1  # the column of the number of children

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tests.families import VILLAGE, Family, frames, related
 
-from sfumato.domain.related_tables import WHOLE
+from sfumato.domain.linked_domain import WHOLE
 from sfumato.engine.exact import reveal
 from sfumato.engine.views.joined import open_tables
 from sfumato.errors import InputError

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sfumato.domain.related_tables import GAPS, ChildTable, RelatedTables, related_tables
+from sfumato.domain.linked_domain import GAPS, ChildTable, LinkedTables, link_tables
 from sfumato.domain.table_schema import parse_schema
 from sfumato.engine.exact import reveal
 from sfumato.engine.views.joined import open_tables
@@ -100,8 +100,8 @@ def frames(found: list[list[Visit]]) -> dict[str, pa.Table]:
     }
 
 
-def tables(most: int, **more) -> RelatedTables:
-    return RelatedTables(schema=CLINIC, children=(ChildTable(table=VISITS, order="day", most=most, **more),))
+def tables(most: int, **more) -> LinkedTables:
+    return LinkedTables(schema=CLINIC, children=(ChildTable(table=VISITS, order="day", most=most, **more),))
 
 
 def rows_of(encoded) -> Counter:
@@ -181,7 +181,7 @@ def test_no_gap_leads_past_the_last_day() -> None:
 
 
 def test_the_first_date_orders_where_nothing_is_said() -> None:
-    (child,) = related_tables(CLINIC).children
+    (child,) = link_tables(CLINIC).children
     assert (child.order, child.most, child.dated) == ("day", 6, True)
 
 

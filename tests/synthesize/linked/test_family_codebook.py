@@ -12,7 +12,7 @@ from tests.families import derived_rows, related
 from tests.synthesize.linked.test_child_dates import CLINIC, VISITS, frames, patients
 from tests.synthesize.linked.test_related_synthesis import chained, simulated
 
-from sfumato.domain.related_tables import ChildTable, related_tables
+from sfumato.domain.linked_domain import ChildTable, link_tables
 from sfumato.engine.exact import reveal
 from sfumato.engine.views.joined import open_tables
 from sfumato.errors import InputError
@@ -132,7 +132,7 @@ def test_a_folder_without_one_is_refused(tmp_path: Path) -> None:
 
 def test_dates_of_the_parts_are_what_an_engine_counts_of_the_tables(tmp_path: Path) -> None:
     """Ties of one day do not matter to days: whichever comes first, gaps and first dates are the same."""
-    described = related_tables(CLINIC, [ChildTable(table=VISITS, order="day", most=4)])
+    described = link_tables(CLINIC, [ChildTable(table=VISITS, order="day", most=4)])
     vault = open_schema(
         frames(patients(400, 3)), schema=CLINIC, ledger=f"sqlite:///{tmp_path / 'ledger'}", limit=Rho(100), create=True
     )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.hospital import database, frames, schema
 
-from sfumato.domain.related_tables import related_tables
+from sfumato.domain.linked_domain import link_tables
 from sfumato.domain.unit import GroupBound
 from sfumato.privacy.loss import Rho
 from sfumato.synthesize import related
@@ -52,7 +52,7 @@ def test_the_first_of_each_cell_stand(groups) -> None:
 
 
 def test_rows_move_up_where_others_are_left_out() -> None:
-    drugs = next(child for child in related_tables(HOSPITAL).children if child.table.name == "drugs")
+    drugs = next(child for child in link_tables(HOSPITAL).children if child.table.name == "drugs")
     every = np.zeros(2, dtype=np.int64)
     slots = [(np.array([0, 1]), {"drug": every, "dose": every + at}) for at in range(3)]
     slots.append((np.array([0]), {"drug": np.array([1]), "dose": np.array([0])}))

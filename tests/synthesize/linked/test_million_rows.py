@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.nested_families import UNIT_ROWS, NestedFamilies, nested, some_houses
 
-from sfumato.domain.related_tables import RelatedTables
+from sfumato.domain.linked_domain import LinkedTables
 from sfumato.privacy.loss import Rho
 from sfumato.synthesize.linked import ModelSizes
 from sfumato.synthesize.linked.linked_synthesis import synthesized
@@ -22,7 +22,7 @@ UNITS = 320_000
 def test_nothing_is_broken_in_a_million_rows() -> None:
     shape = nested(4, 4)
     persons, jobs = shape.children
-    tables = RelatedTables(schema=shape.schema, children=(replace(persons, final=("work", "yes")), jobs))
+    tables = LinkedTables(schema=shape.schema, children=(replace(persons, final=("work", "yes")), jobs))
     vault = SimulatedVault(NestedFamilies(some_houses(1500, 1), tables), seed=3)
     release = synthesized(vault, tables, loss=Rho(1), total=PublicTotal(UNITS), settings=ModelSizes(calibration=2))
     rows = {

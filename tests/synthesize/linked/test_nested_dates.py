@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from tests.engine.test_related import rows_of
 
-from sfumato.domain.related_tables import WHOLE, RelatedTables, related_tables
+from sfumato.domain.linked_domain import WHOLE, LinkedTables, link_tables
 from sfumato.domain.table_schema import Schema, parse_schema
 from sfumato.engine.exact import reveal
 from sfumato.engine.views.joined import open_tables
@@ -74,7 +74,7 @@ def tables_of(units: int, seed: int) -> dict[str, pa.Table]:
     }
 
 
-def distance_cell(tables: RelatedTables, came: date | None, taken: date | None) -> int:
+def distance_cell(tables: LinkedTables, came: date | None, taken: date | None) -> int:
     """The cell of a first date, as the design says."""
     child = tables.children[1]
     starts = tables.distances(child)
@@ -86,7 +86,7 @@ def distance_cell(tables: RelatedTables, came: date | None, taken: date | None) 
 
 
 def test_distances_are_counted_from_the_visit() -> None:
-    tables = related_tables(clinic())
+    tables = link_tables(clinic())
     assert tables.apart(tables.children[1]) == -31
     assert tables.distances(tables.children[1])[:8] == (-395, -365, -90, -30, -7, -1, 0, 1)
     assert tables.first_cells(tables.children[1]) == (len(tables.distances(tables.children[1])), 2)
@@ -105,7 +105,7 @@ def test_distances_are_counted_from_the_visit() -> None:
 
 
 def test_dates_of_another_grain_are_counted_by_themselves() -> None:
-    tables = related_tables(clinic("month"))
+    tables = link_tables(clinic("month"))
     assert tables.apart(tables.children[1]) is None
     assert tables.first_cells(tables.children[1]) == (12, 1)
 
@@ -125,7 +125,7 @@ def test_tests_are_near_their_visits_and_on_declared_days(tmp_path: Path, grain:
     assert max(taken) <= TESTED_LAST
     (part,) = [part for part in release.codebook.parts if part.name == "tests.head"]
     (column,) = [column for column in part.columns if column.name == "tests.first.taken"]
-    described = related_tables(schema)
+    described = link_tables(schema)
     (table,) = [table for table in described.derived if table.name == "tests.head"]
     weighed = DerivedMarginal(table, (column.name,)).count(open_tables(schema, release.tables).derive(described))
     assert [value.units for value in column.values] == pytest.approx((reveal(weighed) / WHOLE).tolist())

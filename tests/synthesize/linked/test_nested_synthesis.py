@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.nested_families import UNIT_ROWS, NestedFamilies, Row, kept_rows, nested, some_houses
 
-from sfumato.domain.related_tables import RelatedTables
+from sfumato.domain.linked_domain import LinkedTables
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize.linked import ModelSizes
 from sfumato.synthesize.linked.linked_synthesis import part_shares, synthesized
@@ -18,7 +18,7 @@ from sfumato.vault.simulated import SimulatedVault
 SMALL = ModelSizes(head_cells=20_000, tail_cells=20_000, calibration=3)
 
 
-def simulated(houses: list[Row], tables: RelatedTables, *, loss=None, seed: int = 0, settings=SMALL):
+def simulated(houses: list[Row], tables: LinkedTables, *, loss=None, seed: int = 0, settings=SMALL):
     vault = SimulatedVault(NestedFamilies(houses, tables), seed=seed)
     return synthesized(vault, tables, loss=loss or Rho(10), total=NoisyTotal(), settings=settings), vault
 
@@ -27,7 +27,7 @@ LEVELS = (("persons", "houses", "house"), ("jobs", "persons", "holder"), ("tasks
 KEYS = {"houses": "house", "persons": "person", "jobs": "job"}
 
 
-def broken(release, tables: RelatedTables) -> list[str]:
+def broken(release, tables: LinkedTables) -> list[str]:
     """What does not hold in the rows: keys, owners, bounds of a row above and of a unit, and the order."""
     found = []
     rows = {name: table.to_pylist() for name, table in release.tables.items()}
@@ -79,7 +79,7 @@ def chained(units: int, seed: int) -> list[Row]:
     return found
 
 
-def tied(house: Row, tables: RelatedTables) -> list[tuple[int, ...]]:
+def tied(house: Row, tables: LinkedTables) -> list[tuple[int, ...]]:
     """Of each person that is kept the house, work, number of jobs and what they pay."""
     kept = kept_rows("h", house, tables)
     jobs = defaultdict(list)

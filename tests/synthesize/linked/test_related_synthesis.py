@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from tests.families import DOCUMENT, PERSONS, VILLAGE, Families, Family, frames, related, some_families
 
-from sfumato.domain.related_tables import ChildTable, RelatedTables
+from sfumato.domain.linked_domain import ChildTable, LinkedTables
 from sfumato.domain.table_schema import parse_schema
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import BudgetError, DomainError, InputError, QueryError
@@ -41,7 +41,7 @@ def chained(units: int, seed: int) -> list[Family]:
     return found
 
 
-def simulated(families: list[Family], tables: RelatedTables, *, loss=RHO, seed: int = 0, settings=SMALL):
+def simulated(families: list[Family], tables: LinkedTables, *, loss=RHO, seed: int = 0, settings=SMALL):
     vault = SimulatedVault(Families(families, tables), seed=seed)
     return synthesized(vault, tables, loss=loss, total=NoisyTotal(), settings=settings), vault
 
@@ -293,4 +293,4 @@ def test_wrong_settings_and_vaults_are_refused() -> None:
     with pytest.raises(InputError, match="open_schema"):
         synthesize(SimulatedVault(Families([], related(2)), seed=0), loss=Rho(1))
     with pytest.raises(DomainError, match="described otherwise"):
-        RelatedTables(schema=VILLAGE, children=(ChildTable(table=replace(PERSONS, rows=9), most=2),))
+        LinkedTables(schema=VILLAGE, children=(ChildTable(table=replace(PERSONS, rows=9), most=2),))

@@ -12,7 +12,7 @@ import pytest
 from tests.families import VILLAGE, Families, related, some_families
 
 from sfumato.domain import Categorical, Domain, Unknown
-from sfumato.domain.related_tables import ChildTable
+from sfumato.domain.linked_domain import ChildTable
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError
 from sfumato.privacy.loss import Rho

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.hospital import database, frames, schema
 
-from sfumato.domain.related_tables import WHOLE, related_tables
+from sfumato.domain.linked_domain import WHOLE, link_tables
 from sfumato.errors import DomainError
 from sfumato.privacy.loss import Rho
 from sfumato.synthesize import related
@@ -19,7 +19,7 @@ HOSPITAL = schema()
 
 
 def test_all_children_of_a_unit_and_theirs_are_made(tmp_path: Path) -> None:
-    described = related_tables(HOSPITAL)
+    described = link_tables(HOSPITAL)
     assert [child.table.name for child in described.children] == ["visits", "drug_era", "drugs", "diagnoses"]
     assert described.left_out == ()
     assert {table.whole for table in described.derived} == {WHOLE}
@@ -53,16 +53,15 @@ def test_all_children_of_a_unit_and_theirs_are_made(tmp_path: Path) -> None:
 
 def test_a_table_whose_rows_belong_to_one_that_is_left_out_is_refused() -> None:
     drugs, visits = (
-        next(each for each in related_tables(HOSPITAL).children if each.table.name == name)
-        for name in ("drugs", "visits")
+        next(each for each in link_tables(HOSPITAL).children if each.table.name == name) for name in ("drugs", "visits")
     )
     for children in ((drugs,), (drugs, visits)):
         with pytest.raises(DomainError, match="drugs belongs to rows of visits, which is not synthesized before it"):
-            related_tables(HOSPITAL, children)
-    assert related_tables(HOSPITAL, (visits, drugs)).left_out == ("diagnoses", "drug_era")
+            link_tables(HOSPITAL, children)
+    assert link_tables(HOSPITAL, (visits, drugs)).left_out == ("diagnoses", "drug_era")
 
 
 def test_more_rows_than_the_schema_bounds_are_refused() -> None:
-    visits = next(each for each in related_tables(HOSPITAL).children if each.table.name == "visits")
+    visits = next(each for each in link_tables(HOSPITAL).children if each.table.name == "visits")
     with pytest.raises(DomainError, match="of visits at most the 6 rows that the schema bounds are kept, not 7"):
-        related_tables(HOSPITAL, (replace(visits, most=7),))
+        link_tables(HOSPITAL, (replace(visits, most=7),))

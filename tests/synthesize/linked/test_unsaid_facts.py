@@ -19,7 +19,7 @@ from tests.families import VILLAGE, Family, frames, related
 from tests.synthesize.linked.test_child_dates import CLINIC, VISITS
 from tests.synthesize.linked.test_child_dates import frames as clinic_frames
 
-from sfumato.domain.related_tables import ChildTable, RelatedTables, related_tables
+from sfumato.domain.linked_domain import ChildTable, LinkedTables, link_tables
 from sfumato.domain.table_schema import Schema
 from sfumato.engine.views.joined import open_tables
 from sfumato.privacy.loss import Rho
@@ -52,7 +52,7 @@ FAMILIES = distinct(150)
 CLEAN = frames(FAMILIES)
 
 
-def made(given: Tables, tables: RelatedTables = TABLES, schema: Schema = VILLAGE) -> RelatedRelease:
+def made(given: Tables, tables: LinkedTables = TABLES, schema: Schema = VILLAGE) -> RelatedRelease:
     encoded = open_tables(schema, given).derive(tables)
     vault = SimulatedVault(encoded, seed=3)  # type: ignore[arg-type]
     return synthesized(vault, tables, loss=Rho("0.5"), total=NoisyTotal(), settings=SIZES)
@@ -152,7 +152,7 @@ def test_nothing_of_it_is_an_error_or_a_warning_of_a_release_with_a_ledger(tmp_p
 
 def test_how_many_rows_a_unit_has_says_the_schema_and_not_the_table() -> None:
     crowd = Family(1, tuple((3, 1) for _ in range(60)))
-    assert related_tables(VILLAGE).children[0].most == VILLAGE["persons"].rows == 6
+    assert link_tables(VILLAGE).children[0].most == VILLAGE["persons"].rows == 6
     for families in ([*FAMILIES, crowd], [Family(0, ())] * 20):
         release = made(frames(families))
         assert release.related.head.hash == TABLES.head.hash
@@ -199,7 +199,7 @@ def test_days_within_a_cell_of_a_first_date_are_not_told_apart() -> None:
         first = 8 * int(luck.integers(30))
         visits.append([(first + 10 * n, int(luck.integers(2))) for n in range(luck.integers(1, 4))])
     later = [[(day + 1 + place % 7, end) for day, end in held] for place, held in enumerate(visits)]
-    tables = RelatedTables(schema=CLINIC, children=(ChildTable(table=VISITS, order="day", most=3),))
+    tables = LinkedTables(schema=CLINIC, children=(ChildTable(table=VISITS, order="day", most=3),))
     one, other = (made(clinic_frames(each), tables, CLINIC) for each in (visits, later))
     assert one.tables["visits"]["day"].to_pylist() == other.tables["visits"]["day"].to_pylist()
     assert said(one) == said(other)

@@ -13,7 +13,7 @@ from sfumato.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sfumato.domain.related_tables import RelatedTables
+    from sfumato.domain.linked_domain import LinkedTables
     from sfumato.domain.table_schema import Schema
 
 
@@ -35,7 +35,7 @@ class ChildFields(StrictModel):
         return said | ({} if self.final is None else {"final": (self.final[0], self.final[1])})
 
 
-def linked_tables(schema: Schema, children: Sequence[ChildFields]) -> RelatedTables:
+def linked_tables(schema: Schema, children: Sequence[ChildFields]) -> LinkedTables:
     """The tables of a schema to be synthesized together: with the children named, or else with all.
 
     Rows of a child follow each other by its first date where no order is named; a ``final`` column and value is one
@@ -45,9 +45,9 @@ def linked_tables(schema: Schema, children: Sequence[ChildFields]) -> RelatedTab
         InputError: a table that is none of the children.
         DomainError: an order, a bound or an end that it cannot have.
     """
-    from sfumato.domain.related_tables import related_tables
+    from sfumato.domain.linked_domain import link_tables
 
-    every = related_tables(schema)
+    every = link_tables(schema)
     known = {child.table.name: child for child in every.children}
     for each in children:
         if each.table not in known:
@@ -57,4 +57,4 @@ def linked_tables(schema: Schema, children: Sequence[ChildFields]) -> RelatedTab
                 f"of {each.table} at most the {bound} rows that the schema bounds are kept, not {each.most}"
             )
     chosen = [replace(known[each.table], **each.stated()) for each in children]
-    return related_tables(schema, chosen) if chosen else every
+    return link_tables(schema, chosen) if chosen else every

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sfumato.anonymize import Anonymized, Hierarchy, Keep, Quasi, RowLimit
     from sfumato.anonymize.criteria import Criterion
     from sfumato.domain import Domain
-    from sfumato.domain.related_tables import RelatedTables
+    from sfumato.domain.linked_domain import LinkedTables
     from sfumato.domain.table_schema import Schema
     from sfumato.synthesize.row_count import RowTotal
     from sfumato.synthesize.synthesis_method import Task
@@ -45,7 +45,7 @@ class SynthesisFields(StrictModel):
     reuse: bool = True
     children: Annotated[list[ChildFields], Field(max_length=64)] = []
 
-    def linked(self, schema: Schema | None) -> RelatedTables:
+    def linked(self, schema: Schema | None) -> LinkedTables:
         """The tables that belong together, of the method ``related``.
 
         Raises:

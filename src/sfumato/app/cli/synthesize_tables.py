@@ -13,7 +13,7 @@ from sfumato.errors import InputError, counted
 from sfumato.extras import require
 
 if TYPE_CHECKING:
-    from sfumato.domain.related_tables import ChildTable, RelatedTables
+    from sfumato.domain.linked_domain import ChildTable, LinkedTables
     from sfumato.domain.table_schema import Schema
     from sfumato.privacy.loss import Loss
     from sfumato.synthesize import RelatedRelease
@@ -95,7 +95,7 @@ def refuse_of_one_table(given: Mapping[str, object]) -> None:
 def synthesize_tables(source: Source, given: TablesToMake, loss: Loss, *, as_json: bool) -> None:
     """Release synthetic tables into a new folder."""
     from sfumato.app.cli.schema_options import read_schema
-    from sfumato.domain.related_tables import related_tables
+    from sfumato.domain.linked_domain import link_tables
     from sfumato.synthesize import NoisyTotal, PublicTotal, related, related_without_delta, save_related
     from sfumato.synthesize.linked.linked_codebook import read_family_codebook
     from sfumato.synthesize.linked.linked_release import free_folder
@@ -113,7 +113,7 @@ def synthesize_tables(source: Source, given: TablesToMake, loss: Loss, *, as_jso
     refuse_clashes([given.html, given.model], inputs=[*source.files(), given.out], overwrite=given.overwrite)
     schema = read_schema(source.domain)
     children = _children(schema, given)
-    for note in related_tables(schema, children).left_out:
+    for note in link_tables(schema, children).left_out:
         remark(f"{note} is not synthesized: it has no attributes, or its rows belong to a table that has none.")
     total = NoisyTotal() if given.units is None else PublicTotal(given.units)
     for advice in related_without_delta(schema, loss=loss, children=children, total=total):
@@ -172,9 +172,9 @@ def sample_tables(model: Path, out: Path, *, copies: int | None, file_format: st
 
 
 def _children(schema: Schema, given: TablesToMake) -> list[ChildTable]:
-    from sfumato.domain.related_tables import related_tables
+    from sfumato.domain.linked_domain import link_tables
 
-    found = {child.table.name: child for child in related_tables(schema).children}
+    found = {child.table.name: child for child in link_tables(schema).children}
     for name, text in _by_table(given.orders, "--order", found).items():
         falling = text.endswith(_FALLING)
         found[name] = replace(found[name], order=text.removesuffix(_FALLING), falling=falling)
@@ -232,7 +232,7 @@ def _by_table(texts: Sequence[str], option: str, known: Mapping[str, ChildTable]
     return found
 
 
-def _owner(related: RelatedTables, child: ChildTable) -> str:
+def _owner(related: LinkedTables, child: ChildTable) -> str:
     """What the rows of a child table are counted for."""
     above = related.above(child)
     if above is None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sfumato.arguments import listed
 from sfumato.domain import Domain
-from sfumato.domain.related_tables import RelatedTables
+from sfumato.domain.linked_domain import LinkedTables
 from sfumato.domain.table_schema import Schema, SchemaTable
 from sfumato.domain.unit_views import bounded_joins
 from sfumato.domain.view import BoundedView
@@ -116,7 +116,7 @@ class JoinedTables:
         bounded, dialect = self.bounded(view), self._engine.dialect
         return self._engine.encoded(ViewEncoding(bounded, self._relations, dialect, whole_units=self._whole_units))
 
-    def derive(self, related: RelatedTables) -> EncodedRows:
+    def derive(self, related: LinkedTables) -> EncodedRows:
         """The head of related tables, with all that is derived of the same units beside it."""
         encode = partial(DerivedEncoding, related, relations=self._relations, dialect=self._engine.dialect)
         found = {

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sfumato.domain import Domain
-from sfumato.domain.related_tables import PLACES, ChildTable, RelatedTables
+from sfumato.domain.linked_domain import PLACES, ChildTable, LinkedTables
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.encoding import bin_number
 
@@ -31,7 +31,7 @@ class DerivedEncoding:
         dialect: of the engine that has them.
     """
 
-    related: RelatedTables
+    related: LinkedTables
     child: ChildTable | None
     opening: bool
     relations: Mapping[str, str]

@@ -111,7 +111,7 @@ def _linked_tables(entropy: Entropy) -> Iterator[Subject]:
     """Weighted rows of a unit, all of them in one cell, which is the worst case: its further children, and the rows of
     which each may have children of its own.
     """
-    from sfumato.domain.related_tables import ChildTable, RelatedTables
+    from sfumato.domain.linked_domain import ChildTable, LinkedTables
     from sfumato.domain.table_schema import parse_schema
     from sfumato.evaluate.audit.unit_audit import gaussian_unit_subject
     from sfumato.vault.unit_measurables import DerivedMarginal
@@ -130,7 +130,7 @@ def _linked_tables(entropy: Entropy) -> Iterator[Subject]:
         }
     )
     kept = [ChildTable(table=schema[name], most=most) for name, most in (("children", _CHILDREN), ("grandchildren", 2))]
-    related = RelatedTables(schema=schema, children=tuple(kept))
+    related = LinkedTables(schema=schema, children=tuple(kept))
     tail, head = related.tail(kept[0]), related.opening(kept[1])
     assert tail is not None
     assert head is not None

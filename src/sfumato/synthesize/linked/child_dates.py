@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.domain.related_tables import ChildTable, RelatedTables
+from sfumato.domain.linked_domain import ChildTable, LinkedTables
 from sfumato.model.coarsening import Coarsening
 from sfumato.model.factor import Factor
 
@@ -32,7 +32,7 @@ def first_dates(child: ChildTable, cells: Codes, random: np.random.Generator) ->
 
 
 def dates_after(
-    related: RelatedTables, child: ChildTable, cells: Codes, days: Codes, random: np.random.Generator
+    related: LinkedTables, child: ChildTable, cells: Codes, days: Codes, random: np.random.Generator
 ) -> Codes:
     """Codes of first dates, drawn evenly within the cells of their distance from the dates of the rows above.
 
@@ -55,7 +55,7 @@ def dates_after(
     return found
 
 
-def first_date_cells(related: RelatedTables, child: ChildTable, codes: Codes, days: Codes | None) -> Codes:
+def first_date_cells(related: LinkedTables, child: ChildTable, codes: Codes, days: Codes | None) -> Codes:
     """The cells in a head of first dates, given the dates of the rows above where it counts distances from these."""
     above, apart, declared = related.above(child), related.apart(child), child.attribute(child.order or "").declared
     cells, further = related.first_cells(child)

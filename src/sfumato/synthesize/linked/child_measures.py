@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sfumato.domain import Domain
-from sfumato.domain.related_tables import DerivedTable
+from sfumato.domain.linked_domain import DerivedTable
 from sfumato.errors import QueryError, SizeError
 from sfumato.privacy.loss import EpsilonDelta, Loss
 from sfumato.vault.interface import Mechanisms, Prepared

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from sfumato.domain.related_tables import PLACES, ChildTable, RelatedTables
+from sfumato.domain.linked_domain import PLACES, ChildTable, LinkedTables
 from sfumato.model.factor import Factor, FloatArray
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.junction_tree import Clique
@@ -43,14 +43,14 @@ class Slots:
             and then of the attribute that says what further children weigh.
     """
 
-    related: RelatedTables
+    related: LinkedTables
     child: ChildTable
     tail: Graphical
     head: Mapping[str, Codes]
 
     @staticmethod
     def alone(
-        related: RelatedTables, child: ChildTable, head: Mapping[str, Codes], random: np.random.Generator
+        related: LinkedTables, child: ChildTable, head: Mapping[str, Codes], random: np.random.Generator
     ) -> list[Slot]:
         """The first children, where a unit has no others."""
         rows = np.flatnonzero(head[child.number] + related.least(child) >= 1)
@@ -162,7 +162,7 @@ class Slots:
 
 
 def _dated(
-    related: RelatedTables, child: ChildTable, cells: Codes, days: Codes | None, random: np.random.Generator
+    related: LinkedTables, child: ChildTable, cells: Codes, days: Codes | None, random: np.random.Generator
 ) -> Codes:
     """Codes of first dates, within their cells, or within those of their distance from the dates of the rows above."""
     if days is None or related.apart(child) is None:

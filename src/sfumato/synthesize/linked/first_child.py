@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.domain.related_tables import PLACES, ChildTable, DerivedTable, RelatedTables
+from sfumato.domain.linked_domain import PLACES, ChildTable, DerivedTable, LinkedTables
 from sfumato.model.coarsening import CROWDED, Coarsening, identity
 from sfumato.model.factor import Factor
 from sfumato.privacy.loss import Epsilon, Rho
@@ -52,7 +52,7 @@ class Opening:
         source: the head of the units, or the own head of the table above.
     """
 
-    related: RelatedTables
+    related: LinkedTables
     child: ChildTable
     source: Graphical
 
@@ -92,7 +92,7 @@ def first_names(child: ChildTable) -> tuple[str, ...]:
     return child.number, *(child.named("first", each.name) for each in child.table.attributes)
 
 
-def barred_firsts(related: RelatedTables, child: ChildTable) -> dict[tuple[str, str], NDArray[np.bool_]]:
+def barred_firsts(related: LinkedTables, child: ChildTable) -> dict[tuple[str, str], NDArray[np.bool_]]:
     """Cells of the number of children and an attribute of the first that nobody is in: a first child where there is
     none, none where there is one, or further ones after what is final.
     """

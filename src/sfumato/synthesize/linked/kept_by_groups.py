@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domain import Domain
-from sfumato.domain.related_tables import ChildTable
+from sfumato.domain.linked_domain import ChildTable
 from sfumato.domain.unit import GroupBound
 from sfumato.errors import DomainError
 from sfumato.synthesize.linked.child_dates import Codes

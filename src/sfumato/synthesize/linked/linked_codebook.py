@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domain import Domain
-from sfumato.domain.related_tables import ChildTable, RelatedTables
+from sfumato.domain.linked_domain import ChildTable, LinkedTables
 from sfumato.errors import InputError
 from sfumato.model.factor import FloatArray
 from sfumato.model.noisy_table import NoisyTable
@@ -154,7 +154,7 @@ class FamilyFacts:
 
 
 def family_codebook(
-    related: RelatedTables,
+    related: LinkedTables,
     models: Mapping[str, Sequence[NoisyTable]],
     rows: tuple[Mapping[str, Codes], DrawnChildren],
     facts: FamilyFacts,
@@ -216,7 +216,7 @@ Weighed = tuple[Mapping[str, Codes], FloatArray]
 
 
 def _opening_rows(
-    related: RelatedTables, child: ChildTable, head: Mapping[str, Codes], slots: Sequence[Slot]
+    related: LinkedTables, child: ChildTable, head: Mapping[str, Codes], slots: Sequence[Slot]
 ) -> Weighed:
     """The rows of the own head of a child table, with their weights: the first child is the one that was kept."""
     opening = related.opening(child)
@@ -233,7 +233,7 @@ def _opening_rows(
 
 
 def _tail_rows(
-    related: RelatedTables, child: ChildTable, head: Mapping[str, Codes], slots: Sequence[Slot]
+    related: LinkedTables, child: ChildTable, head: Mapping[str, Codes], slots: Sequence[Slot]
 ) -> Iterator[Weighed]:
     """The rows of a tail, slot by slot, with their weights."""
     tail = related.tail(child)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sfumato.domain import Attribute
-from sfumato.domain.related_tables import ChildTable, RelatedTables
+from sfumato.domain.linked_domain import ChildTable, LinkedTables
 
 
-def head_labels(related: RelatedTables) -> dict[str, list[str]]:
+def head_labels(related: LinkedTables) -> dict[str, list[str]]:
     """Of the head of the units."""
     found = _parent_labels(related)
     for child in related.direct:
@@ -16,7 +16,7 @@ def head_labels(related: RelatedTables) -> dict[str, list[str]]:
     return found
 
 
-def _first_labels(related: RelatedTables, child: ChildTable) -> dict[str, list[str]]:
+def _first_labels(related: LinkedTables, child: ChildTable) -> dict[str, list[str]]:
     found = {}
     for each in child.table.attributes:
         labels = list(each.labels())
@@ -29,7 +29,7 @@ def _first_labels(related: RelatedTables, child: ChildTable) -> dict[str, list[s
     return found
 
 
-def _distance_labels(related: RelatedTables, child: ChildTable, further: Sequence[str]) -> list[str]:
+def _distance_labels(related: LinkedTables, child: ChildTable, further: Sequence[str]) -> list[str]:
     above, starts = related.above(child), related.distances(child)
     assert above is not None
     name = above.table.name
@@ -41,7 +41,7 @@ def _distance_labels(related: RelatedTables, child: ChildTable, further: Sequenc
     return [*found, *further, *([f"of {name} without a date"] if above.undated else [])]
 
 
-def opening_labels(related: RelatedTables, child: ChildTable) -> dict[str, list[str]]:
+def opening_labels(related: LinkedTables, child: ChildTable) -> dict[str, list[str]]:
     """Of the own head of a child table."""
     table = related.opening(child)
     assert table is not None
@@ -55,7 +55,7 @@ def _classes(rows: Sequence[int]) -> list[str]:
     return [_span(str(low), str(high)) for low, high in zip((1, *(each + 1 for each in rows)), rows, strict=False)]
 
 
-def tail_labels(related: RelatedTables, child: ChildTable) -> dict[str, list[str]]:
+def tail_labels(related: LinkedTables, child: ChildTable) -> dict[str, list[str]]:
     """Of its tail."""
     found = _known_labels(related, child)
     table = related.tail(child)
@@ -82,7 +82,7 @@ def _span(low: str, high: str) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _known_labels(related: RelatedTables, child: ChildTable) -> dict[str, list[str]]:
+def _known_labels(related: LinkedTables, child: ChildTable) -> dict[str, list[str]]:
     """Of what is known of the rows that those of a child table belong to."""
     above = related.above(child)
     if above is None:
@@ -90,7 +90,7 @@ def _known_labels(related: RelatedTables, child: ChildTable) -> dict[str, list[s
     return _known_labels(related, above) | {above.named("this", each.name): list(each.labels()) for each in above.plain}
 
 
-def _parent_labels(related: RelatedTables) -> dict[str, list[str]]:
+def _parent_labels(related: LinkedTables) -> dict[str, list[str]]:
     parent = related.parent
     attributes: tuple[Attribute, ...] = () if parent is None else parent.attributes
     return {f"{parent.name if parent else ''}.{each.name}": list(each.labels()) for each in attributes}

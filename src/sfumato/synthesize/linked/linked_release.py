@@ -5,7 +5,7 @@ For whoever judges, documents or shows a release:
 * ``release.tables`` are Arrow tables by name, with fresh keys: the parent's (``release.related.parent``) and one for
   each child (``release.related.children``), ordered by unit and, within a unit, as the child table declares.  Their
   columns are the key, the column of the unit, and the attributes as the schema declares them.
-* ``release.related`` (:class:`sfumato.domain.related_tables.RelatedTables`) has the schema, the order, the bound and
+* ``release.related`` (:class:`sfumato.domain.linked_domain.LinkedTables`) has the schema, the order, the bound and
   the memory of every child table, and the weights: ``release.related.head`` and ``.tail(child)`` are what was counted.
 * ``release.settings`` are the method's parameters; none of them is read off the data.
 * ``release.measured`` are the noisy tables: of the ``head`` or of ``persons.tail``, over which attributes, with which
@@ -29,7 +29,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sfumato.domain.related_tables import RelatedTables
+from sfumato.domain.linked_domain import LinkedTables
 from sfumato.errors import InputError, SfumatoError
 from sfumato.model.row_sampling import generator
 from sfumato.synthesize.codebook.codebook import NOTICE, NOTICE_KEY, Guarantee
@@ -101,7 +101,7 @@ class MeasuredPart:
 class RelatedRelease(Release):
     """Synthetic tables that belong together; see the top of this module."""
 
-    related: RelatedTables
+    related: LinkedTables
     settings: ModelSizes
     head: Graphical
     tails: Mapping[str, Graphical]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domain import Domain
-from sfumato.domain.related_tables import ChildTable, RelatedTables
+from sfumato.domain.linked_domain import ChildTable, LinkedTables
 from sfumato.domain.table_schema import SchemaTable
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.linked.child_dates import Codes
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def linked_rows(
-    related: RelatedTables,
+    related: LinkedTables,
     head: Mapping[str, Codes],
     children: Mapping[str, Sequence[Slot]],
     random: np.random.Generator,
@@ -108,7 +108,7 @@ class DrawnChildren:
 
 
 def drawn_children(
-    related: RelatedTables,
+    related: LinkedTables,
     units: Mapping[str, Codes],
     models: Mapping[str, Graphical],
     random: np.random.Generator,

@@ -20,7 +20,7 @@ from fractions import Fraction
 from typing import Any
 
 from sfumato.arguments import expect
-from sfumato.domain.related_tables import ChildTable, RelatedTables, related_tables
+from sfumato.domain.linked_domain import ChildTable, LinkedTables, link_tables
 from sfumato.domain.table_schema import Schema
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import Loss
@@ -71,7 +71,7 @@ def related(
     """
     expect(vault, SchemaVault, "related tables are released of what sf.open_schema returns")
     settings = settings or ModelSizes()
-    described = related_tables(vault.schema, children)
+    described = link_tables(vault.schema, children)
     return synthesized(vault.of_units(described), described, loss=loss, total=total or NoisyTotal(), settings=settings)
 
 
@@ -87,7 +87,7 @@ def related_without_delta(
         DomainError: the schema is a draft, or a child table is none.
         LossError: a loss that cannot be divided.
     """
-    described = related_tables(schema, children)
+    described = link_tables(schema, children)
     asked = total or NoisyTotal()
     row_count.refuse_wrong(described.head, loss, asked)
     shares = part_shares(described)
@@ -105,7 +105,7 @@ def related_without_delta(
 
 
 def synthesized(
-    vault: VaultInterface, described: RelatedTables, *, loss: Loss, total: RowTotal, settings: ModelSizes
+    vault: VaultInterface, described: LinkedTables, *, loss: Loss, total: RowTotal, settings: ModelSizes
 ) -> RelatedRelease:
     """The release from the vault of whole units, such as :meth:`SchemaVault.of_units` makes."""
     if vault.domain.hash != described.head.hash:
@@ -147,7 +147,7 @@ def synthesized(
 
 
 def _measured(
-    mechanisms: Mechanisms, loss: Loss, described: RelatedTables, *, total: RowTotal, settings: ModelSizes
+    mechanisms: Mechanisms, loss: Loss, described: LinkedTables, *, total: RowTotal, settings: ModelSizes
 ) -> Payload:
     """Everything that is asked of the protected tables, in exact shares of ``loss``."""
     whole = loss.divisible
@@ -188,7 +188,7 @@ def _measured(
     return payload | {"notes": notes}
 
 
-def part_shares(described: RelatedTables) -> dict[str, Fraction]:
+def part_shares(described: LinkedTables) -> dict[str, Fraction]:
     """The share of the loss of each table that is derived beside the head, by its name; the head has the rest.
 
     All of them together have half.  Each child table has the same of it, and where it has a head of its own and a tail,
@@ -203,7 +203,7 @@ def part_shares(described: RelatedTables) -> dict[str, Fraction]:
 
 
 def restored(
-    described: RelatedTables, payload: Mapping[str, Any]
+    described: LinkedTables, payload: Mapping[str, Any]
 ) -> tuple[Graphical, dict[str, Graphical], tuple[str, ...]]:
     """The models of head and tails that a release has stored, and what it says to the reader."""
     head = Graphical.restore(described.head, _part(payload, f"{HEAD} "))
@@ -218,7 +218,7 @@ def _part(payload: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     return {name.removeprefix(prefix): value for name, value in payload.items() if name.startswith(prefix)}
 
 
-def head_zeros(described: RelatedTables) -> list[Zeros]:
+def head_zeros(described: LinkedTables) -> list[Zeros]:
     """Cells of the head that no unit is in: a first child where there is none, none where there is one, or further ones
     after what is final.
     """

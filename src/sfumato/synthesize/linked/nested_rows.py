@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sfumato.domain.related_tables import PLACES, ChildTable, RelatedTables
+from sfumato.domain.linked_domain import PLACES, ChildTable, LinkedTables
 from sfumato.model.factor import FloatArray
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.synthesize.graphical import Graphical
@@ -39,7 +39,7 @@ class RowsAbove:
 
     @staticmethod
     def of(
-        related: RelatedTables, child: ChildTable, slots: Sequence[Slot], head: Mapping[str, Codes], unit: Codes
+        related: LinkedTables, child: ChildTable, slots: Sequence[Slot], head: Mapping[str, Codes], unit: Codes
     ) -> RowsAbove:
         """The rows that were drawn for those of a head, of each of which ``unit`` says whose it is."""
         owner, codes = stacked(slots, [each.name for each in child.table.attributes])
@@ -67,13 +67,13 @@ class FirstRows:
         head: codes of what is known of the rows that they belong to.
     """
 
-    related: RelatedTables
+    related: LinkedTables
     child: ChildTable
     tail: Graphical
     head: Mapping[str, Codes]
 
     @staticmethod
-    def of(related: RelatedTables, child: ChildTable, model: Graphical, rows: RowsAbove) -> FirstRows:
+    def of(related: LinkedTables, child: ChildTable, model: Graphical, rows: RowsAbove) -> FirstRows:
         """Those of rows that were drawn."""
         above, table = related.above(child), related.opening(child)
         assert above is not None
@@ -127,7 +127,7 @@ class FirstRows:
         return found | weight_classes_of(related, child, found[child.number], unit)
 
 
-def weight_classes_of(related: RelatedTables, child: ChildTable, numbers: Codes, unit: Codes) -> dict[str, Codes]:
+def weight_classes_of(related: LinkedTables, child: ChildTable, numbers: Codes, unit: Codes) -> dict[str, Codes]:
     """The class of all further rows of the unit of each row, given how many rows each has; nothing where none weigh."""
     table = related.tail(child)
     if table is None or table.number != child.rows:

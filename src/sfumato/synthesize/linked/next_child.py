@@ -15,7 +15,7 @@ from itertools import combinations
 
 import numpy as np
 
-from sfumato.domain.related_tables import PLACES, ChildTable, RelatedTables
+from sfumato.domain.linked_domain import PLACES, ChildTable, LinkedTables
 from sfumato.model.coarsening import CROWDED, Coarsening, identity
 from sfumato.model.factor import Factor, FloatArray
 from sfumato.model.fitting import Observation, fit
@@ -50,7 +50,7 @@ _LEAST = 1e-12
 class Evidence:
     """The attributes of a tail that are known of a child before it is drawn, and where the head has them."""
 
-    related: RelatedTables
+    related: LinkedTables
     child: ChildTable
     head: Graphical
 
@@ -293,7 +293,7 @@ def _of_many(evidence: Evidence) -> GraphicalModel:
     return with_rows(evidence.related, evidence.child, evidence.head, 2)
 
 
-def with_rows(related: RelatedTables, child: ChildTable, head: Graphical, least: int) -> GraphicalModel:
+def with_rows(related: LinkedTables, child: ChildTable, head: Graphical, least: int) -> GraphicalModel:
     """The head's model of what has at least so many children; of everything where it says that nothing has."""
     groups = head.coarsenings[child.number]
     shares = groups.shares()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sfumato.arguments import expect
-from sfumato.domain.related_tables import ChildTable, related_tables
+from sfumato.domain.linked_domain import ChildTable, link_tables
 from sfumato.domain.table_schema import Schema, dump_schema, parse_schema
 from sfumato.errors import InputError, SfumatoError, SizeError
 from sfumato.strict_documents import read_yaml
@@ -122,7 +122,7 @@ def _loaded(payload: dict[str, Any]) -> RelatedRelease:
         raise InputError("a model of one table")
     schema = parse_schema(read_yaml(said["schema"]))
     children = [_child(schema, each) for each in said["children"]]
-    related = related_tables(schema, children, tau=said["tau"])
+    related = link_tables(schema, children, tau=said["tau"])
     statement, seed = said["statement"], said["seed"]
     texts = isinstance(statement["guarantee"], str) and isinstance(statement["cost"], str)
     tables = isinstance(statement["provenance"], dict) and isinstance(statement["expected_error"], dict)

@@ -207,7 +207,7 @@ class ChildTable:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RelatedTables:
+class LinkedTables:
     """A parent table and its children, as far as everybody may know them.
 
     Attributes:
@@ -461,7 +461,7 @@ def _chained(schema: Schema) -> list[SchemaTable]:
     return found
 
 
-def related_tables(schema: Schema, children: Sequence[ChildTable] = (), *, tau: int = 2) -> RelatedTables:
+def link_tables(schema: Schema, children: Sequence[ChildTable] = (), *, tau: int = 2) -> LinkedTables:
     """The related tables of a schema; without ``children`` all private tables, those of rows of others after these.
 
     Rows are ordered by their first date, where they have one, and as many are kept as the schema bounds.
@@ -479,7 +479,7 @@ def related_tables(schema: Schema, children: Sequence[ChildTable] = (), *, tau: 
         children = [
             ChildTable(table=table, order=dated[table.name], most=schema.bounds(table.name).rows) for table in found
         ]
-    found_tables = RelatedTables(schema=schema, children=tuple(children), tau=tau)
+    found_tables = LinkedTables(schema=schema, children=tuple(children), tau=tau)
     for child in found_tables.children:
         if child.most > (bound := schema.bounds(child.table.name).rows):
             raise DomainError(
