@@ -1,4 +1,4 @@
-"""What a release is good for, what can be stolen from it, and whether its mechanism keeps its word.
+"""Evaluation of releases: their utility, attacks on them, and audits of their mechanisms.
 
 Everything here is computed from the protected table without noise: results are as secret as the table.
 """

@@ -1,4 +1,4 @@
-"""Everything an evaluation found out about one release, as plain values that can be kept and drawn.
+"""The result of an evaluation of one release, as plain values that can be stored and drawn.
 
 A result is computed from the protected table without noise: it is as secret as the table.
 """
@@ -33,7 +33,7 @@ Errors: TypeAlias = tuple[float | None, float | None, float | None, int]
 
 @dataclass(frozen=True)
 class ClaimedRelease:
-    """What a release is called, its kind of method, and what it claims."""
+    """The name of a release, its kind of method, and its claim."""
 
     name: str
     family: str
@@ -77,7 +77,7 @@ class EvaluationResult:
 
     @property
     def sampled(self) -> dict[str, str]:
-        """Whether all of each was looked at, or a sample: how many people there are is exact, and not said."""
+        """The words "all" or "a sample" for each figure: the exact numbers of people are not public."""
         return {what: "all" if taken == total else "a sample" for what, (taken, total) in self.samples.items()}
 
     @property

@@ -30,7 +30,7 @@ class Proportion:
 
 @dataclass(frozen=True)
 class ConfidenceInterval:
-    """Both ends of a two-sided confidence interval."""
+    """A two-sided confidence interval."""
 
     low: float
     high: float

@@ -200,7 +200,7 @@ def read_release(path: str | Path, domain: Domain, *, hierarchies: Hierarchies |
 
 @dataclass(frozen=True)
 class Oddities:
-    """What a release holds beside the domain: columns that are ignored, and cells of a column read as unknown."""
+    """The parts of a release outside the domain: ignored columns, and cells of a column read as unknown."""
 
     ignored: tuple[str, ...]
     unknown: Mapping[str, int]

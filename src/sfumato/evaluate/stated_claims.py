@@ -1,4 +1,4 @@
-"""What a release says of its own guarantee, and whether that is what it is judged by."""
+"""The guarantee that a release states of itself, checked against the claim that it is judged by."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def claim_of_file(path: Path, claim: Claim) -> Claim:
 
 
 def _carried(path: Path) -> Mapping[bytes, bytes]:
-    """What a Parquet or Arrow file holds beside its rows; nothing for others, and for what cannot be read."""
+    """Return the metadata of a Parquet or Arrow file; nothing for other files, and for unreadable ones."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

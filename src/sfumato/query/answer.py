@@ -63,7 +63,7 @@ class NoisyValue:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Both ends."""
+        """The two ends."""
         return self.low, self.high
 
     def __str__(self) -> str:
@@ -72,7 +72,7 @@ class NoisyValue:
 
 @dataclass(frozen=True)
 class CountedTruncation:
-    """What the bound on rows of a unit left out of the rows that were asked about.
+    """The rows that meet the condition and that the bound on rows of a unit left out.
 
     Attributes:
         rows: how many rows, of one unit at most ``most``, so that more may be left out.
@@ -95,15 +95,15 @@ class Answer(Release):
     """Estimates by group, in columns: a million groups are a few arrays, and objects where they are asked for.
 
     Attributes:
-        query: what was asked.
+        query: the query.
         labels: of the groups, one array of text a grouping attribute: declared cells that can hold a row which meets
             the condition, in their order.
         integers: the grouping attributes whose cells are whole numbers, and at most missing values.
         estimates: one an aggregate, of arrays of shape ``(groups,)``.
-        confidence: with which an interval holds the exact answer, each on its own.
-        remarks: of which table the intervals are, and what was done to the estimates after they were released.
-        truncation: what the bound on rows of a unit left out, where it was asked for.
-        called: what the grouping attributes are called in place of their names, where a statement says so.
+        confidence: the probability with which each interval holds the exact answer, on its own.
+        remarks: which table the intervals are about, and what was done to the released estimates.
+        truncation: what the bound on rows of a unit left out, if the query asks for it.
+        called: names of the grouping attributes, if a statement gives others.
     """
 
     query: Query
@@ -133,12 +133,12 @@ class Answer(Release):
 
     @property
     def table_phrase(self) -> str:
-        """Of which table the exact answer is, where that is not the table itself: words to stand behind it."""
+        """The words for the table of the exact answer, if that is not the table itself."""
         return " of the bounded table" if any(each.startswith(BOUNDED) for each in self.remarks) else ""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What the aggregates are called."""
+        """The names of the aggregates."""
         return self.query.labels
 
     @property
@@ -270,12 +270,12 @@ class AnswerBlocks:
 
     @property
     def num_rows(self) -> int:
-        """Of all blocks."""
+        """The number of rows of all blocks."""
         return len(self.answer)
 
     @property
     def column_names(self) -> list[str]:
-        """Of each block."""
+        """The names of the columns of each block."""
         return list(self.answer.slice_groups(slice(0)).to_arrow().column_names)
 
     def __iter__(self) -> Iterator[pa.Table]:

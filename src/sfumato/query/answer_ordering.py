@@ -1,11 +1,11 @@
-"""What HAVING, ORDER BY and LIMIT do with noisy answers: post-processing, which costs nothing."""
+"""HAVING, ORDER BY and LIMIT of noisy answers: post-processing, which costs nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,14 @@ from numpy.typing import NDArray
 from sfumato.query.answer import Answer
 from sfumato.query.statements.sql_condition import number, refuse
 
+_COMPARISONS: Final = {
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "=": np.equal,
+    "<>": np.not_equal,
+}
 _CHOSEN = "groups were left out, ordered or cut by their noisy answers, after these were released"
 
 
@@ -27,7 +35,7 @@ class HavingCondition:
 
 @dataclass(frozen=True)
 class SortKey:
-    """By what groups are ordered: a column of answers, or of labels where it is below zero (-1 is the first)."""
+    """A column that orders groups: of answers, or of labels if it is below zero (-1 is the first)."""
 
     column: int
     descending: bool
@@ -35,13 +43,13 @@ class SortKey:
 
 @dataclass(frozen=True)
 class Ordering:
-    """Which groups of a noisy answer are shown, in which order.
+    """The groups of a noisy answer that are shown, and their order.
 
     Attributes:
-        having: all of which a group meets.
-        order: first by the first.
+        having: conditions, all of which a shown group meets.
+        order: keys, the first of which orders first.
         limit: how many groups; None: all.
-        called: what groups are called, in order; nothing: as what they are by.
+        called: names of the groups, in order; nothing: the names of what they are by.
     """
 
     having: tuple[HavingCondition, ...] = ()
@@ -60,24 +68,12 @@ class Ordering:
             return answer
         places = np.arange(len(answer))
         for each in self.having:
-            places = places[_compare(answer.estimates[each.column].value[places], each)]
+            values = answer.estimates[each.column].value[places]
+            places = places[_COMPARISONS[each.sign](values, float(each.number))]
         for by in reversed(self.order):
             places = places[_order(answer, by, places)]
         ordered_answer = answer.take(places[: self.limit])
         return replace(ordered_answer, remarks=(*answer.remarks, _CHOSEN))
-
-
-def _compare(values: NDArray[np.float64], condition: HavingCondition) -> NDArray[np.bool_]:
-    bound = float(condition.number)
-    signs = {
-        "<": values < bound,
-        "<=": values <= bound,
-        ">": values > bound,
-        ">=": values >= bound,
-        "=": values == bound,
-        "<>": values != bound,
-    }
-    return np.asarray(signs[condition.sign])
 
 
 def _order(answer: Answer, by: SortKey, places: NDArray[np.intp]) -> NDArray[np.intp]:

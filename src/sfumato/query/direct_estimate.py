@@ -45,7 +45,7 @@ class Term:
 
     @property
     def attributes(self) -> frozenset[str]:
-        """What it looks at."""
+        """The attributes of its conditions and values."""
         return named(self.where) | named(self.among) | (frozenset() if self.of is None else {self.of})
 
 
@@ -91,7 +91,7 @@ class TermWeights:
 
     @property
     def off(self) -> FloatArray:
-        """How far a value may be off, to either side."""
+        """The most that a value may be off, to either side."""
         return np.maximum(self.less, self.more)
 
     def at(self, side: int) -> TermWeights:

@@ -70,14 +70,14 @@ class Plan:
 
     @property
     def held_bytes(self) -> int:
-        """About how many bytes it holds with its parameters."""
+        """The number of bytes that it holds with its parameters, roughly."""
         conditions = {id(where): where for each in self.questions if (where := each.table().where) is not None}
         groups = 0 if self.groups is None else self.groups.nbytes
         return 3_000 * len(self.questions) + sum(where.held_bytes for where in conditions.values()) + groups
 
     @cached_property
     def questions(self) -> tuple[Measurable, ...]:
-        """All questions, table by table."""
+        """The questions of all tables, in their order."""
         return tuple(question for table in self.tables for question in table)
 
     @cached_property
@@ -88,12 +88,12 @@ class Plan:
 
     @cached_property
     def parameters(self) -> Mapping[str, Any]:
-        """What shapes the answer, in canonical form, as the journal has it."""
+        """The parameters for the journal, in canonical form."""
         return {**questions_json(self.questions), "shares": [str(share) for share in self.shares]}
 
     @property
     def request(self) -> Request:
-        """What its release is called in the journal."""
+        """The request of its release."""
         return Request("query", "tally", self.parameters, self.words)
 
     def noises(self, loss: Loss) -> tuple[Additive, ...]:
@@ -313,7 +313,7 @@ def low_signal_warnings(domain: Domain, query: Query, loss: Loss, *, rows: int |
 
 
 def _spells_integers(name: str, domain: Domain) -> bool:
-    """Whether the cells that one groups by are single whole numbers that fit 64 bits, and at most missing values."""
+    """Return whether the cells of a grouping are single integers of 64 bits, and at most missing values."""
     if name not in domain or unknown_code(domain[name]) is not None:
         return False
     attribute = domain[name]

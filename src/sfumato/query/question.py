@@ -1,6 +1,6 @@
-"""What can be asked: aggregates over filtered rows, by groups.
+"""Queries: aggregates over filtered rows, by groups.
 
-The language is closed, so that whether a question can be answered depends on the domain alone.
+The language is closed, so the domain alone decides whether a query can be answered.
 """
 
 from __future__ import annotations
@@ -86,14 +86,14 @@ class Query:
 
     @property
     def held_bytes(self) -> int:
-        """About how many bytes it holds."""
+        """The number of bytes that it holds, roughly."""
         where = self.where
         condition = 0 if where is None else len(where) if isinstance(where, str) else where.held_bytes
         return 1_000 + 300 * (len(self.aggregates) + len(self.by)) + condition
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What the answers are called."""
+        """The names of the answers."""
         return self.names or tuple(str(aggregate) for aggregate in self.aggregates)
 
     def check(self, domain: Domain) -> Query:

@@ -42,7 +42,7 @@ _MOST_CELLS = 1 << 22
 
 @dataclass(frozen=True)
 class Coefficient:
-    """What one variable adds to the outcome, in its own unit, with the others held fixed.
+    """The change of the outcome per unit of one variable, with the others held fixed.
 
     Attributes:
         variable: an attribute, a condition (rows that meet it against all others), or the constant.
@@ -78,7 +78,7 @@ class Regression(Release):
 
     @property
     def headline(self) -> str:
-        """What was explained by what."""
+        """The outcome and its inputs."""
         return f"{self.outcome} by {', '.join(each.variable for each in self.coefficients) or 'nothing'}"
 
 

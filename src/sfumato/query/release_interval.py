@@ -63,15 +63,15 @@ class KeptRelease(Protocol):
 
     @property
     def model(self) -> FittedModel:
-        """What its rows are drawn from."""
+        """The model that its rows are drawn from."""
 
     @property
     def tables(self) -> tuple[NoisyTable, ...]:
-        """What was measured."""
+        """The tables that were measured."""
 
     @property
     def distances(self) -> tuple[NoisyDistance, ...]:
-        """How far pairs of the model are from the table, where that was measured."""
+        """The distances of pairs of the model from the table, if they were measured."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ Asked: TypeAlias = Query | Share | str
 
 @dataclass(frozen=True)
 class ReleaseInterval:
-    """What a release says about one question.
+    """The answer of a release to one question.
 
     Attributes:
         asked: the question in words.

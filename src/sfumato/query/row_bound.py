@@ -42,7 +42,7 @@ _SLACK = 2.0  # deviations by which a tail may exceed what it should be
 
 @dataclass(frozen=True, kw_only=True)
 class NoisySizes:
-    """How many units have which size, with noise, and the bound that is read off.
+    """Noisy numbers of units by their size, and the bound that is read off them.
 
     Attributes:
         of: what is the size of a unit.

@@ -68,7 +68,7 @@ class Session:
 
     @property
     def left(self) -> int:
-        """How many different queries can still be asked."""
+        """The number of different queries that can still be asked."""
         return self.queries - len(self._asked)
 
     def ask(self, query: Query) -> Answer:
@@ -117,7 +117,7 @@ class Adaptive:
 
     @property
     def left(self) -> Fraction:
-        """What one more query may cost: epsilon under a budget of epsilon, otherwise rho."""
+        """The most that one more query may cost: epsilon under a budget of epsilon, otherwise rho."""
         left = Account(self.budget, self.spent).left
         assert left is not None, "a session has a budget"
         return left
@@ -211,7 +211,7 @@ class BatchAnswer(Release):
 
     @property
     def headline(self) -> str:
-        """How many answers, and how they were measured."""
+        """The number of answers, and the strategy that measured them."""
         return f"{len(self.answers):,} counts by {self.strategy}"
 
 

@@ -64,7 +64,7 @@ class Plot:
     table: ShownTable = ()
 
     def drawn(self) -> tuple[Chart, ...]:
-        """Its charts."""
+        """Return its charts."""
         return self.charts if self.chart is None else (Chart("", self.chart.to_dict()),)
 
 
@@ -78,7 +78,7 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """What a page shows.
+    """The content of a page.
 
     Attributes:
         title: of the page.

@@ -243,7 +243,7 @@ def _link_chances(first: Closeness, second: Closeness) -> NDArray[np.float64]:
 
 
 def _counts(chosen: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """How many rows are chosen for each target, one by one: NumPy widens booleans that it counts along an axis."""
+    """Count the rows chosen for each target, one by one: NumPy widens booleans that it counts along an axis."""
     return np.array([np.count_nonzero(rows) for rows in chosen], dtype=np.intp)
 
 
@@ -282,7 +282,7 @@ _SCOUTS = 80  # people of each kind on whom the choice of the secret is tried
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """Of the fitting half: membership scores, and the column that the release gives away most."""
+    """The fitting half: membership scores, and the column that the release gives away most."""
 
     scores: tuple[NDArray[np.float64], NDArray[np.float64]]
     secret: int
@@ -290,7 +290,7 @@ class Fitted:
 
 @dataclass(frozen=True, eq=False)
 class Tested:
-    """Of the testing half, members then controls: membership scores, and who was linked and inferred."""
+    """The testing half, members then controls: membership scores, and who was linked and inferred."""
 
     scores: tuple[NDArray[np.float64], NDArray[np.float64]]
     linked: NDArray[np.bool_]

@@ -1,4 +1,4 @@
-"""All attacks on one release, beside what its guarantee allows."""
+"""The attacks on one release, next to what its guarantee allows."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def _occurrences(values: NDArray[np.uint64], hashes: NDArray[np.uint64]) -> NDAr
 
 
 def _alone(values: NDArray[np.uint64]) -> NDArray[np.intp]:
-    """All rows whose value no other row has: values are put into bins, and sorted in bins of several values alone."""
+    """Return the rows whose value is unique.  Values are put into bins, and sorted only in bins of several."""
     bits = max(1, len(values) - 1).bit_length()
     bins = (values >> np.uint64(64 - bits)).astype(np.intp)
     one = np.zeros(1 << bits, dtype=np.uint64)

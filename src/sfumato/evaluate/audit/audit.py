@@ -146,7 +146,7 @@ _ATOMS = 32  # most frequent values tried as events of their own
 
 
 class Side(StrEnum):
-    """How an event compares a score with its threshold."""
+    """A comparison of a score with the threshold of an event."""
 
     AT_MOST = "<="
     ABOVE = ">"

@@ -78,7 +78,7 @@ def gaussian_unit_subject(
 
 @dataclass(frozen=True, eq=False)
 class KnownRows:
-    """All rows of a table, or those of one unit, as an attacker knows them.
+    """The rows of a table, or of one unit, as an attacker knows them.
 
     Attributes:
         attributes: of the table, in the order of the columns.
@@ -91,7 +91,7 @@ class KnownRows:
     weights: Counted
 
     def counted(self, table: NoisyTable) -> Counted:
-        """What was measured as it is without noise: the shape of the noisy table."""
+        """Return what was measured, without its noise: shape of the noisy table."""
         cells = np.zeros(table.values.shape, dtype=np.int64)
         places = []
         for name, groups in zip(table.attributes, table.groups, strict=True):
@@ -105,7 +105,7 @@ class KnownRows:
 
 
 def log_likelihood(published: Mapping[str, Sequence[NoisyTable]], known: Mapping[str, KnownRows]) -> float:
-    """How likely the noisy tables of a release are if these are all rows, up to a term that no row has a part in.
+    """Return the log likelihood of a release's noisy tables if these are all rows, up to a constant.
 
     Args:
         published: noisy tables by what they are of, such as the head of a unit and the tail of its children.

@@ -204,7 +204,7 @@ class EdgeResult:
 
 @dataclass(frozen=True, eq=False)
 class LinkedResult:
-    """What is known of a release of linked tables.
+    """The result of an evaluation of linked tables.
 
     Attributes:
         edges: every table of children.

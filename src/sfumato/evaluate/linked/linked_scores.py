@@ -1,4 +1,4 @@
-"""How far the families of one set of linked tables are from those of another: total variation of what holds together.
+"""Scores of linked tables: the total variation of what holds together in families of parents and children.
 
 Every score is a mean over combinations of columns of half the L1 distance of two normalized tables, 0 to 1.  A size is
 the number of children that are kept of a parent.  Baselines say what a score means: the same units drawn again
@@ -108,7 +108,7 @@ class LinkedPair:
 
     @cached_property
     def siblings(self) -> tuple[Places, Places]:
-        """All pairs of children of one parent; of very many those of a part of the parents."""
+        """The pairs of children of one parent; if there are very many, those of some of the parents."""
         owner, count = self.owner, self.parents[SIZE]
         pairs = int((count * (count - 1) // 2).sum())
         rows = np.arange(len(owner))
@@ -261,7 +261,7 @@ _OF_ORDER = ("transition", "trigram")
 
 @dataclass(frozen=True)
 class _Recipes:
-    """What is counted for each score, by the numbers of cells of the columns."""
+    """The columns that each score counts, given the number of cells of every column."""
 
     parents: Mapping[str, int]
     children: Mapping[str, int]

@@ -31,7 +31,7 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ChildOrder:
-    """How the children of a parent follow each other: by a column, rising or falling; by none if it is None."""
+    """The order of the children of a parent: by a column, rising or falling, or by none."""
 
     by: str | None = None
     falling: bool = False
@@ -39,7 +39,7 @@ class ChildOrder:
 
 @dataclass(frozen=True)
 class RowsRead:
-    """What became of the rows of one table.
+    """The number of rows of one table that were read, and of those left out.
 
     Attributes:
         rows: of the file.
@@ -57,7 +57,7 @@ class RowsRead:
 
     @property
     def kept(self) -> int:
-        """What is judged."""
+        """The number of rows that are judged."""
         return self.rows - self.undeclared - self.repeated - self.ownerless - self.beyond
 
 

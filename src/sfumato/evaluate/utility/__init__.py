@@ -1,1 +1,1 @@
-"""How close a release is to the real table."""
+"""Utility: how close a release is to the real table."""

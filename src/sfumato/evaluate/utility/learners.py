@@ -125,7 +125,7 @@ def _often(labels: NDArray[np.intp]) -> NDArray[np.bool_]:
 def _probabilities(
     given: NDArray[np.intp], labels: NDArray[np.intp], questions: NDArray[np.intp], mask: NDArray[np.bool_], seed: int
 ) -> NDArray[np.float64]:
-    """Of the classes that occur at least twice, shape ``(asked, classes)``."""
+    """Return probabilities of the classes that occur at least twice: shape ``(questions, classes)``."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     frequent = _often(labels)

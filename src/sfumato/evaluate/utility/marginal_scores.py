@@ -1,4 +1,4 @@
-"""How close a release is to the real table in every marginal, and in the association of pairs of columns."""
+"""Distances of a release from the real table: in every marginal, and in the association of pairs of columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything a release is good for, on scales that begin at independent columns and end at other people."""
+"""The utility of a release, on scales that begin at independent columns and end at other people."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class QueryErrors:
 
     @property
     def standard_error(self) -> float:
-        """Of the mean absolute error, from the queries that were drawn."""
+        """The standard error of the mean absolute error, from the queries that were drawn."""
         count = len(self.errors)
         return float(np.std(self.errors, ddof=1)) / math.sqrt(count) if count > 1 else 0.0
 

@@ -48,7 +48,7 @@ class Estimates:
 
     @property
     def arrays(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """All four."""
+        """The four arrays."""
         return self.value, self.error, self.low, self.high
 
     def take(self, places: NDArray[np.intp]) -> Estimates:
@@ -126,7 +126,7 @@ class Confidence:
 
 
 class Takes(Enum):
-    """What stands in the parentheses of an aggregate."""
+    """The argument of an aggregate."""
 
     NOTHING = "nothing"
     ATTRIBUTE = "an attribute, or nothing for all rows"

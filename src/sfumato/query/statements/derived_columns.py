@@ -257,7 +257,7 @@ def words_of(select: Any) -> frozenset[str]:  # noqa: ANN401  (sqlglot's own)
 
 
 def has_declared_cells(view: View, name: str) -> bool:
-    """Whether the cells of an attribute are those that a schema declares, and not one for all that can be computed."""
+    """Return whether a schema declares the cells of an attribute; otherwise one cell holds every computed number."""
     match view:
         case Join():
             return any(has_declared_cells(part, name) for part in (view.left, view.right) if name in part.names)

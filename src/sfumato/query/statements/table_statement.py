@@ -33,7 +33,7 @@ _CLAUSES = {"expressions", "from_", "joins", "where", "group", "having", "order"
 
 @dataclass(frozen=True)
 class TableStatement:
-    """What a statement over several tables asks.
+    """A statement over several tables, as a query over a view.
 
     Attributes:
         view: whose rows are counted.

@@ -59,7 +59,7 @@ class Comparison(StrEnum):
 
 @dataclass(frozen=True)
 class Condition:
-    """Where it is true and where it is false; elsewhere it is unknown."""
+    """A condition: where it is true and where it is false; elsewhere it is unknown."""
 
     true: Predicate
     false: Predicate
