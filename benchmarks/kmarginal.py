@@ -87,10 +87,10 @@ def main() -> None:
     asked = parser.parse_args()
     rows = people()
     luck = np.random.default_rng(0)
-    real = Released.of(rows)
+    real = Released.raw(rows)
     scores, seconds = {}, {}
-    scores["independent columns (floor)"] = marginal_score(real, Released.of(independent(rows, luck)), ways=3)
-    again = Released.of(rows.take(luck.integers(0, len(rows), len(rows))))
+    scores["independent columns (floor)"] = marginal_score(real, Released.raw(independent(rows, luck)), ways=3)
+    again = Released.raw(rows.take(luck.integers(0, len(rows), len(rows))))
     scores["sample of the table (ceiling)"] = marginal_score(real, again, ways=3)
     floor, ceiling = scores.values()
     for epsilon in asked.epsilons:

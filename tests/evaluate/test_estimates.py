@@ -24,7 +24,7 @@ def test_the_simplex_projection_is_nearest(values):
 
 
 def test_answered_projects_what_was_asked_and_is_uniform_elsewhere(people):
-    real = Released.of(people.population(3000, seed=0))
+    real = Released.raw(people.population(3000, seed=0))
     counts = real.marginal(("town", "job", "rich")) * 3000
     answered = AnsweredWorkload(people.DOMAIN, {("town", "job", "rich"): counts, ("rooms",): real.marginal(("rooms",))})
     np.testing.assert_allclose(answered.marginal(("rich", "town")), real.marginal(("rich", "town")), atol=1e-12)
@@ -41,12 +41,12 @@ def test_perturbed_inverts_its_channels(people):
     channels = tuple(np.full((n, n), (1 - kept) / n) + np.eye(n) * kept for n in people.DOMAIN.shape)
     noise = luck.integers(0, people.DOMAIN.shape, size=truth.codes.shape)
     reports = Rows(people.DOMAIN, np.where(luck.random(truth.codes.shape) < kept, truth.codes, noise))
-    perturbed = Perturbed(Released.of(reports), channels)
-    real = Released.of(truth).marginal(("rich", "job"))
+    perturbed = Perturbed(Released.raw(reports), channels)
+    real = Released.raw(truth).marginal(("rich", "job"))
     assert np.abs(perturbed.marginal(("rich", "job")) - real).sum() < 0.05
     assert np.abs(perturbed.reports.marginal(("rich", "job")) - real).sum() > 0.1  # and would be off without
 
 
 def test_channels_must_fit_the_domain(people):
     with pytest.raises(TableError, match="square channel"):
-        Perturbed(Released.of(people.population(5, seed=0)), (np.eye(2),) * 6)
+        Perturbed(Released.raw(people.population(5, seed=0)), (np.eye(2),) * 6)

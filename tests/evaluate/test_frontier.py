@@ -31,7 +31,7 @@ def test_an_interrupted_run_goes_on_where_it_was(few, tmp_path):
 
     def half(rows):
         made.append(len(rows))
-        return Released.of(rows.take(range(150)))
+        return Released.raw(rows.take(range(150)))
 
     candidates = [
         Candidate("half", "sample", Claim(Epsilon(3)), half),
@@ -97,7 +97,7 @@ def test_a_cache_that_cannot_be_written_to_is_refused_before_anything_is_made(fe
 
 def test_what_cannot_be_judged_is_left_out_with_its_reason(few):
     other = few.domain.project(["rich"])
-    narrow = Released.of(Rows(other, few.members.codes[:, [few.domain.index("rich")]]))
+    narrow = Released.raw(Rows(other, few.members.codes[:, [few.domain.index("rich")]]))
     for made in (narrow, None):
         found = frontier([Candidate("odd", "sample", Claim(), lambda _, made=made: made)], few, target="rich", seed=0)
         assert [name for name, _ in found.failed] == ["odd"]
@@ -105,7 +105,7 @@ def test_what_cannot_be_judged_is_left_out_with_its_reason(few):
 
 def test_what_is_shown_does_not_give_exact_shares_away(few):
     """A released share with its distance to all digits would: half the people have one of two values."""
-    candidates = [Candidate("half", "sample", Claim(), lambda rows: Released.of(rows.take(range(0, 299, 2))))]
+    candidates = [Candidate("half", "sample", Claim(), lambda rows: Released.raw(rows.take(range(0, 299, 2))))]
     results = frontier(candidates, few, target="rich", seed=0).results
     place = few.domain.index("rich")
     kept, public = results[-1], without_exact_shares(results[-1])
@@ -128,7 +128,7 @@ def test_quasi_identifiers_tell_candidates_apart():
 
 
 def test_names_are_distinct(few):
-    twice = [Candidate("same", "sample", Claim(), Released.of)] * 2
+    twice = [Candidate("same", "sample", Claim(), Released.raw)] * 2
     with pytest.raises(InputError, match="the same name"):
         frontier(twice, few, target="rich", seed=0)
 
@@ -150,7 +150,7 @@ def test_results_say_what_they_should(few):
 
 def test_a_release_is_judged_by_its_worst_pair_and_by_what_most_pairs_stay_below(few):
     entry = ClaimedRelease("half", "sample", Claim())
-    judged = judge(Released.of(few.members.take(range(80))), few, entry=entry, target="rich", seed=1)
+    judged = judge(Released.raw(few.members.take(range(80))), few, entry=entry, target="rich", seed=1)
     table = np.full((7, 7), 0.99)  # single attributes do not count
     for number, (one, other) in enumerate(combinations(range(7), 2)):
         table[one, other] = table[other, one] = (number * 8 % 21) / 100  # 21 pairs: .00, .01, ... .20

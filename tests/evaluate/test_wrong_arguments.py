@@ -32,7 +32,7 @@ def few(people) -> evaluate.PopulationSplit:
 
 @pytest.fixture(scope="module")
 def half(few) -> Released:
-    return Released.of(few.members.take(np.arange(150)))
+    return Released.raw(few.members.take(np.arange(150)))
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ def test_releases_people_entries_and_targets(odd, few, half) -> None:
 
 
 def test_a_release_of_another_domain_is_refused(few, half) -> None:
-    other = Released.of(Rows(AGE, np.zeros((100, 1), dtype=int)))
+    other = Released.raw(Rows(AGE, np.zeros((100, 1), dtype=int)))
     for refused in (
         lambda: evaluate.attack(other, few.members, few.controls, claim=NOTHING, seed=0),
         lambda: evaluate.scorecard(other, few, target="rich", seed=0),

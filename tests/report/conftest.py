@@ -32,7 +32,7 @@ def judged() -> Frontier:
     rows = Rows(DOMAIN, np.column_stack([age, luck.integers(0, 3, 900), age + luck.integers(0, 60, 900) > 70]))
     people = split_population(rows.take(np.arange(300)), rows.take(np.arange(300, 900)), seed=1)
     candidates = [
-        Candidate("half, epsilon 3", "sample", Claim(Epsilon(3)), lambda rows: Released.of(rows.take(np.arange(150)))),
-        Candidate("<i>quarter", "sample", Claim(), lambda rows: Released.of(rows.take(np.arange(75)))),
+        Candidate("half, epsilon 3", "sample", Claim(Epsilon(3)), lambda rows: Released.raw(rows.take(np.arange(150)))),
+        Candidate("<i>quarter", "sample", Claim(), lambda rows: Released.raw(rows.take(np.arange(75)))),
     ]
     return frontier(candidates, people, target="rich", seed=0)

@@ -206,7 +206,7 @@ def demonstrate_census(folder: Path) -> Demonstration:
 
 def _distances(real: Rows, synthetic: Rows) -> ShownTable:
     floor = independent(real, generator(0))
-    truth, made, shuffled = (Released.of(rows) for rows in (real, synthetic, floor))
+    truth, made, shuffled = (Released.raw(rows) for rows in (real, synthetic, floor))
     return tuple(
         {
             "marginals": f"{ways}-way",

@@ -81,9 +81,9 @@ class Frontier:
 def baselines(split: PopulationSplit, *, seed: int) -> tuple[Candidate, ...]:
     """Return the ends of both scales: the table itself, other people, and independent columns."""
     return (
-        Candidate(RAW, BASELINES, Claim(), Released.of),
-        Candidate(CEILING, BASELINES, Claim(), lambda _: Released.of(split.others)),
-        Candidate(FLOOR, BASELINES, Claim(), lambda rows: Released.of(independent(rows, generator(seed)))),
+        Candidate(RAW, BASELINES, Claim(), Released.raw),
+        Candidate(CEILING, BASELINES, Claim(), lambda _: Released.raw(split.others)),
+        Candidate(FLOOR, BASELINES, Claim(), lambda rows: Released.raw(independent(rows, generator(seed)))),
     )
 
 
@@ -344,7 +344,7 @@ def aim(rows: Rows, *, loss: EpsilonDelta, ways: int = 2) -> Released:
     from sfumato.workload.counting_queries import all_marginals
 
     release = method(_in_memory(rows), loss=loss, total=NoisyTotal(), workload=all_marginals(ways))
-    return Released.of(Rows(rows.domain, release.model.sample(generator()).astype(np.intp)))
+    return Released.raw(Rows(rows.domain, release.model.sample(generator()).astype(np.intp)))
 
 
 def mondrian(rows: Rows, *, k: int, quasi: tuple[str, ...] | None = None) -> Released:
@@ -384,7 +384,7 @@ def randomised(rows: Rows, *, epsilon: Fraction) -> Perturbed:
         _, randomizer = oracle(size, share, Method.GRR, None)
         reports[:, column] = randomizer.draw(rows.codes[:, column], entropy)
         channels.append(np.array(randomizer.rows(), dtype=np.float64))
-    return Perturbed(Released.of(Rows(rows.domain, reports)), tuple(channels))
+    return Perturbed(Released.raw(Rows(rows.domain, reports)), tuple(channels))
 
 
 def _in_memory(rows: Rows) -> SimulatedVault:

@@ -45,7 +45,7 @@ class PopulationSplit:
     @cached_property
     def truth(self) -> KeptMarginals:
         """Exact marginals of the members, which every release is compared with."""
-        return KeptMarginals(Released.of(self.members))
+        return KeptMarginals(Released.raw(self.members))
 
 
 def split_population(members: Rows, holdout: Rows, *, seed: int) -> PopulationSplit:

@@ -207,7 +207,7 @@ class Released:
         object.__setattr__(self, "codes", np.asfortranarray(self.codes, dtype=np.intp))
 
     @staticmethod
-    def of(rows: Rows) -> Released:
+    def raw(rows: Rows) -> Released:
         """Return rows released as they are: every cell is one leaf."""
         return Released(rows.domain, rows.codes, tuple(np.eye(size, dtype=np.float32) for size in rows.domain.shape))
 

@@ -107,7 +107,7 @@ def _possible_of_view(by: tuple[str, ...], where: Predicate | None, domain: Doma
 def _with_view(where: Predicate | None, domain: Domain, view: View) -> tuple[Predicate | None, Domain]:
     """Return a condition together with those of a view, and the domain of all attributes that it names."""
     known = _RowConditions()
-    met = _met(known.of(view), where)
+    met = _met(known.of_view(view), where)
     return met, Domain((*domain, *known.hidden.values()))
 
 
@@ -276,29 +276,29 @@ class _RowConditions:
     def __init__(self) -> None:
         self.hidden: dict[str, Attribute] = {}
 
-    def of(self, view: View) -> Predicate | None:
+    def of_view(self, view: View) -> Predicate | None:
         """Return a condition on attributes of the view and on hidden ones; None if nothing is known."""
         match view:
             case Filter():
-                return _met(self.of(view.source), view.where)
+                return _met(self.of_view(view.source), view.where)
             case Join():
                 return self._joined(view)
             case Computed(value=Labels() as labels):
-                return _met(self.of(view.source), _labelled(view.name, labels))
+                return _met(self.of_view(view.source), _labelled(view.name, labels))
             case Computed() if isinstance(view.added, Integer | Real):
-                return _met(self.of(view.source), _numbered(view.added, view))
+                return _met(self.of_view(view.source), _numbered(view.added, view))
             case Declared(source=Computed() as made) if isinstance(view.declared, Integer | Real):
-                return _met(self.of(made.source), _numbered(view.declared, made))
+                return _met(self.of_view(made.source), _numbered(view.declared, made))
             case Declared() if isinstance(view.declared, Integer | Real) and isinstance(view.source, OverSource):
-                return self.of(view.source.source)
+                return self.of_view(view.source.source)
             case OverSource():
-                return self.of(view.source)
+                return self.of_view(view.source)
             case PerUnit():
                 return self._per_unit(view)
         return None
 
     def _joined(self, view: Join) -> Predicate | None:
-        left, right = self.of(view.left), self.of(view.right)
+        left, right = self.of_view(view.left), self.of_view(view.right)
         if right is None or not view.outer:
             return _met(left, right)
         within = view.right.attributes
@@ -309,7 +309,7 @@ class _RowConditions:
 
     def _per_unit(self, view: PerUnit) -> Predicate | None:
         """Return that some row of the unit has the keys, and some row each value that is taken of a row."""
-        where = self.of(view.source)
+        where = self.of_view(view.source)
         if where is None:
             return None
         condition = self._renamed(where, view.source, {name: name for name in view.by})

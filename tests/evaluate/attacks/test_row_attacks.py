@@ -64,10 +64,10 @@ def test_cells_that_were_fixed_beforehand_are_not(people):
 def test_the_original_must_be_the_one_that_was_recoded(people):
     rows = people.population(50, seed=0)
     with pytest.raises(TableError, match="row by row"):
-        downcode(Released.of(rows), people.population(49, seed=0), quasi=("age",), generator=np.random.default_rng(0))
+        downcode(Released.raw(rows), people.population(49, seed=0), quasi=("age",), generator=np.random.default_rng(0))
 
 
-@pytest.mark.parametrize("recoded", [Released.of, globally_recoded, lambda rows: locally_recoded(rows, [0, 1], 3)])
+@pytest.mark.parametrize("recoded", [Released.raw, globally_recoded, lambda rows: locally_recoded(rows, [0, 1], 3)])
 @pytest.mark.parametrize("kept", [1 << 20, 1])
 def test_people_in_a_condition_are_counted_as_one_by_one(people, recoded, kept, monkeypatch):
     monkeypatch.setattr(singling_out, "_KEPT", kept)
@@ -75,7 +75,7 @@ def test_people_in_a_condition_are_counted_as_one_by_one(people, recoded, kept, 
     random = np.random.default_rng(2)
     rows, used = random.integers(0, 300, 60), random.random((60, len(table.domain))) < 0.5
     used[:, 0] |= ~used.any(axis=1)
-    found = matches((rows, used), RowsInCells.of(release, table))
+    found = matches((rows, used), RowsInCells.from_tables(release, table))
     for row, columns, count in zip(rows, used, found, strict=True):
         inside = [
             all(release.cells[c][release.codes[row, c], person[c]] > 0 for c in np.flatnonzero(columns))
@@ -109,24 +109,24 @@ def test_no_row_is_alone_where_every_one_has_its_twin():
     assert lone_rows(values, 5, np.random.default_rng(0)).tolist() == []
 
 
-@pytest.mark.parametrize("recoded", [Released.of, globally_recoded, lambda rows: locally_recoded(rows, [0, 1], 3)])
+@pytest.mark.parametrize("recoded", [Released.raw, globally_recoded, lambda rows: locally_recoded(rows, [0, 1], 3)])
 def test_membership_is_scored_by_the_nearest_row_and_the_density_of_rows_around(people, recoded):
     release, targets = recoded(people.population(90, seed=0)), people.population(40, seed=1).codes
     similarity = Similarity.to(release)
-    close = similarity.over(targets, range(len(release.domain)))
+    close = similarity.compare(targets, range(len(release.domain)))
     nearest, density = membership_scores(close)
     assert nearest.tolist() == [max(row) for row in close.tolist()]
     slow = [math.log(math.fsum(math.exp(3 * value) for value in row)) for row in close.tolist()]
     np.testing.assert_allclose(density, slow, rtol=1e-6)
 
 
-@pytest.mark.parametrize("recoded", [Released.of, globally_recoded, lambda rows: locally_recoded(rows, [0, 1], 3)])
+@pytest.mark.parametrize("recoded", [Released.raw, globally_recoded, lambda rows: locally_recoded(rows, [0, 1], 3)])
 def test_the_rows_nearest_on_all_other_columns_vote(people, recoded):
     release, targets = recoded(people.population(90, seed=0)), people.population(40, seed=1).codes
     similarity, columns = Similarity.to(release), range(len(release.domain))
-    close = similarity.over(targets, columns)
+    close = similarity.compare(targets, columns)
     for column in columns:
-        others = similarity.over(targets, [other for other in columns if other != column])
+        others = similarity.compare(targets, [other for other in columns if other != column])
         nearest = others == others.max(axis=1, keepdims=True)
         slow = nearest @ release.rounded(column)[release.codes[:, column]]
         found = similarity.votes(close, nearby(close), targets, column)
@@ -136,20 +136,20 @@ def test_the_rows_nearest_on_all_other_columns_vote(people, recoded):
 def test_halves_of_more_columns_than_a_byte_counts_add_up():
     domain = Domain(tuple(Integer(name=f"n{j}", minimum=0, maximum=1, unknown=Unknown.DROP) for j in range(300)))
     rows = np.zeros((3, 300), dtype=np.intp)
-    similarity = Similarity.to(Released.of(Rows(domain, rows)))
-    halves = [similarity.over(rows[:1], columns) for columns in (range(150), range(150, 300))]
+    similarity = Similarity.to(Released.raw(Rows(domain, rows)))
+    halves = [similarity.compare(rows[:1], columns) for columns in (range(150), range(150, 300))]
     assert (halves[0] + halves[1]).tolist() == [[300, 300, 300]]
 
 
 def test_blocks_of_many_rows_are_compared_as_few_rows_are(people, monkeypatch):
-    release, targets = Released.of(people.population(90, seed=0)), people.population(9, seed=1).codes
+    release, targets = Released.raw(people.population(90, seed=0)), people.population(9, seed=1).codes
     similarity, columns = Similarity.to(release), range(len(release.domain))
-    whole = similarity.over(targets, columns)
+    whole = similarity.compare(targets, columns)
     monkeypatch.setattr(row_attacks, "_BLOCK", 60)
-    np.testing.assert_array_equal(similarity.over(targets, columns), whole)
+    np.testing.assert_array_equal(similarity.compare(targets, columns), whole)
 
 
-@pytest.mark.parametrize("recoded", [Released.of, globally_recoded, lambda rows: locally_recoded(rows, [0, 1], 3)])
+@pytest.mark.parametrize("recoded", [Released.raw, globally_recoded, lambda rows: locally_recoded(rows, [0, 1], 3)])
 def test_a_similarity_is_the_sum_of_the_cells_that_hold_the_target(people, recoded):
     release, targets = recoded(people.population(90, seed=0)), people.population(40, seed=1).codes
     similarity = Similarity.to(release)
@@ -157,12 +157,12 @@ def test_a_similarity_is_the_sum_of_the_cells_that_hold_the_target(people, recod
         slow = [
             [sum(release.cells[c][row[c], target[c]] for c in columns) for row in release.codes] for target in targets
         ]
-        np.testing.assert_allclose(similarity.over(targets, columns), slow, atol=2**-15)
+        np.testing.assert_allclose(similarity.compare(targets, columns), slow, atol=2**-15)
 
 
 def test_a_value_far_above_all_released_ones_is_not_taken_for_one_of_them():
     domain = Domain((Integer(name="n", minimum=0, maximum=999, unknown=Unknown.DROP),))
-    similarity = Similarity.to(Released.of(Rows(domain, np.array([[3], [4], [250]]))))
+    similarity = Similarity.to(Released.raw(Rows(domain, np.array([[3], [4], [250]]))))
     targets = np.array([[3], [3 + 256], [250 + 512], [999]])
     wanted = [[1, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0]]
-    np.testing.assert_array_equal(similarity.over(targets, [0]), wanted)
+    np.testing.assert_array_equal(similarity.compare(targets, [0]), wanted)

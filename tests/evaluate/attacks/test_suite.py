@@ -20,7 +20,7 @@ def by_name(attacks):
 
 
 def test_raw_rows_leak_and_every_number_says_what_the_attacker_knows(everyone):
-    found = attack_rows(Released.of(everyone.members), everyone.members, everyone.controls, claim=Claim(), seed=1)
+    found = attack_rows(Released.raw(everyone.members), everyone.members, everyone.controls, claim=Claim(), seed=1)
     results = by_name(found)
     assert set(results) == {"membership", "linkage", "attribute inference", "singling out"}
     assert results["membership"].value > 0.7
@@ -35,7 +35,7 @@ def test_raw_rows_leak_and_every_number_says_what_the_attacker_knows(everyone):
 @pytest.mark.parametrize("seed", range(4))
 def test_zero_leak_is_reported_as_zero(everyone, seed):
     """Disjoint real people: one interval in twenty may miss zero; the corrected headline hardly ever does."""
-    found = attack_rows(Released.of(everyone.others), everyone.members, everyone.controls, claim=Claim(), seed=seed)
+    found = attack_rows(Released.raw(everyone.others), everyone.members, everyone.controls, claim=Claim(), seed=seed)
     assert found.headline.interval.low <= 0.02
     assert sum(0 not in result.interval for result in found.results) <= 1
     assert abs(found.curve.true_positive - found.curve.false_positive).max() < 0.15
@@ -43,7 +43,7 @@ def test_zero_leak_is_reported_as_zero(everyone, seed):
 
 def test_independent_columns_leak_nothing(everyone):
     floor = independent(everyone.members, np.random.default_rng(0))
-    found = attack_rows(Released.of(floor), everyone.members, everyone.controls, claim=Claim(), seed=0)
+    found = attack_rows(Released.raw(floor), everyone.members, everyone.controls, claim=Claim(), seed=0)
     assert found.headline.interval.low <= 0.02
 
 
@@ -76,7 +76,7 @@ def test_unequal_numbers_and_too_few_people_are_refused(everyone):
         advantage("any", "", yes[:19], yes[:19])
     few = everyone.members.take(np.arange(30))
     with pytest.raises(TableError, match="too few rows for an interval"):
-        attack_rows(Released.of(few), few, everyone.controls, claim=Claim(), seed=0)
+        attack_rows(Released.raw(few), few, everyone.controls, claim=Claim(), seed=0)
 
 
 def test_the_headline_is_the_worst_and_pays_for_the_choice():
@@ -111,7 +111,7 @@ def test_bounds_hold_for_differentially_private_rows(everyone, epsilon):
     )
     vault = SimulatedVault(ArrayTable(members.domain, members.codes.astype(np.uint8)), seed=1)
     model = histogram(vault, loss=Epsilon(epsilon), total=NoisyTotal()).model
-    release = Released.of(Rows(members.domain, model.sample(np.random.default_rng(0)).astype(np.intp)))
+    release = Released.raw(Rows(members.domain, model.sample(np.random.default_rng(0)).astype(np.intp)))
     found = attack_rows(release, members, controls, claim=Claim(Epsilon(epsilon)), seed=0)
     for result in found.results:
         if result.attack == "singling out":

@@ -22,7 +22,7 @@ def test_exact_marginals_of_few_people_are_traced_and_those_of_strangers_are_not
     rows = people.population(900, seed=0)
     names = [("age", "town", "job"), ("job", "hours", "rich"), ("rich", "rooms", "age")]
     for source, low, high in ((slice(0, 300), 0.5, 1.0), (slice(300, 600), -0.2, 0.2)):
-        release = Released.of(rows.take(np.arange(900)[source]))
+        release = Released.raw(rows.take(np.arange(900)[source]))
         answered = AnsweredWorkload(people.DOMAIN, {clique: release.marginal(clique) for clique in names})
         strangers = people.population(3000, seed=1)
         found = attack_marginals(answered, rows.take(np.arange(300)), strangers, claim=Claim(), seed=0)

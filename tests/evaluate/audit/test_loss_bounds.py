@@ -29,9 +29,9 @@ def test_rho_of_two_coins_is_at_most_that_of_the_gaussian_they_come_from():
 
     for mu in (0.3, 1.0, 2.0):
         thresholds = np.linspace(-3, 3, 61)
-        found = Concentrated(mu**2 / 2).of(ndtr(-thresholds + mu), ndtr(-thresholds))
+        found = Concentrated(mu**2 / 2).bound(ndtr(-thresholds + mu), ndtr(-thresholds))
         assert 0.3 * mu**2 < found.max() <= mu**2 / 2
-        assert Gaussian(mu).of(ndtr(-thresholds + mu), ndtr(-thresholds)) == pytest.approx(mu)
+        assert Gaussian(mu).bound(ndtr(-thresholds + mu), ndtr(-thresholds)) == pytest.approx(mu)
 
 
 def test_what_is_measured_follows_from_the_claim():

@@ -96,7 +96,7 @@ def test_scores_are_those_counted_by_hand(
 ) -> None:
     monkeypatch.setattr(linked_scores, "_DENSE", dense)
     for (parent, child), other in zip(two[0].edges(), two[1].edges(), strict=True):
-        found = scores((parent, child), {"other": LinkedPair.of(*other)}, seed=0)["other"].scores
+        found = scores((parent, child), {"other": LinkedPair.from_tables(*other)}, seed=0)["other"].scores
         one, two_ = by_hand(parent, child), by_hand(*other)
         above, below = list(one[0][0]), list(next(children for _, children in one if children)[0])
         expected: dict[str, float | None] = {"size": means(one, two_, parents_of, [(SIZE,)])}
@@ -119,18 +119,18 @@ def test_scores_are_those_counted_by_hand(
 
 def test_what_is_the_same_is_not_apart(two: tuple[TableTree, TableTree]) -> None:
     for edge in two[0].edges():
-        found = scores(edge, {"same": LinkedPair.of(*edge)}, seed=0)["same"].scores
+        found = scores(edge, {"same": LinkedPair.from_tables(*edge)}, seed=0)["same"].scores
         assert found.worst == 0
 
 
 def test_children_dealt_at_random_keep_tables_and_lose_ties(tmp_path: Path) -> None:
     real = families(tmp_path, 3, patients=800)
     edge = next(real.edges())
-    truth = LinkedPair.of(*edge)
+    truth = LinkedPair.from_tables(*edge)
     luck = np.random.default_rng(0)
     drawn = real.taken(luck.integers(0, real.units, real.units))
     others = {
-        "drawn": LinkedPair.of(*next(drawn.edges())),
+        "drawn": LinkedPair.from_tables(*next(drawn.edges())),
         "dealt": truth.dealt(luck),
         "alone": truth.independent(luck),
     }
@@ -154,7 +154,7 @@ def test_nobody_with_three_children_has_no_trigram(two: tuple[TableTree, TableTr
     size = np.bincount(families["visits"].owner, minlength=families.units)
     small = families.taken(np.flatnonzero(size < 3))
     edge = next(small.edges())
-    found = scores(edge, {"same": LinkedPair.of(*edge)}, seed=0)["same"].scores
+    found = scores(edge, {"same": LinkedPair.from_tables(*edge)}, seed=0)["same"].scores
     assert found.trigram is None
     assert found.transition == 0
 
@@ -164,13 +164,13 @@ def test_a_release_without_children_is_wholly_apart(two: tuple[TableTree, TableT
     size = np.bincount(families["visits"].owner, minlength=families.units)
     none = families.taken(np.flatnonzero(size == 0))
     edge = next(families.edges())
-    found = scores(edge, {"none": LinkedPair.of(*next(none.edges()))}, seed=0)["none"].scores
+    found = scores(edge, {"none": LinkedPair.from_tables(*next(none.edges()))}, seed=0)["none"].scores
     assert (found.child1, found.sibling, found.trigram) == (1, 1, 1)
 
 
 def test_many_columns_are_sampled_alike(two: tuple[TableTree, TableTree], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linked_scores, "_MOST", 4)
-    edge, other = next(two[0].edges()), LinkedPair.of(*next(two[1].edges()))
+    edge, other = next(two[0].edges()), LinkedPair.from_tables(*next(two[1].edges()))
     once, again = (scores(edge, {"a": other, "b": other}, seed=1) for _ in range(2))
     assert once == again
     assert once["a"] == once["b"]

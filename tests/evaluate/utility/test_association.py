@@ -16,7 +16,7 @@ from sfumato.evaluate.utility.marginal_scores import (
 
 def test_associations_against_numpy_and_scipy(everyone):
     codes = everyone.members.codes
-    matrix = associations(Released.of(everyone.members))
+    matrix = associations(Released.raw(everyone.members))
     numbers = [0, 3, 5]
     np.testing.assert_allclose(matrix[np.ix_(numbers, numbers)], np.corrcoef(codes[:, numbers].T), atol=1e-12)
     for one, two in [(1, 2), (2, 4), (0, 1)]:
@@ -29,21 +29,21 @@ def test_associations_against_numpy_and_scipy(everyone):
 def test_a_constant_column_is_associated_with_nothing(everyone):
     codes = everyone.members.codes.copy()
     codes[:, 0] = codes[:, 2] = 3
-    matrix = associations(Released.of(Rows(everyone.domain, codes)))
+    matrix = associations(Released.raw(Rows(everyone.domain, codes)))
     assert (np.delete(matrix[0], 0) == 0).all()
     assert (np.delete(matrix[2], 2) == 0).all()
     assert cramers_v(np.ones((1, 4)) / 4) == 0
 
 
 def test_the_largest_gap_names_its_pair(everyone):
-    matrix = associations(Released.of(everyone.members))
+    matrix = associations(Released.raw(everyone.members))
     changed = matrix.copy()
     changed[2, 5] += 0.5
     assert largest_gap(matrix, changed, everyone.domain) == (pytest.approx(0.5), "job", "rooms")
 
 
 def test_the_largest_change_of_a_correlation_is_between_numbers(everyone):
-    matrix = associations(Released.of(everyone.members))
+    matrix = associations(Released.raw(everyone.members))
     names, numbers = everyone.domain.names, [0, 3, 5]
     changed = matrix.copy()
     changed[2, 5] += 0.5  # a category is in it
@@ -62,4 +62,4 @@ def test_cells_for_missing_values_change_no_association():
         tuple(Categorical(name=name, values=("a", "b"), unknown=Unknown.CATEGORY, nullable=True) for name in "xy")
     )
     codes = np.array([[0, 0], [1, 1]] * 50 + [[2, 0], [2, 1], [0, 2], [3, 3], [1, 3]])
-    assert associations(Released.of(Rows(domain, codes)))[0, 1] == pytest.approx(1)
+    assert associations(Released.raw(Rows(domain, codes)))[0, 1] == pytest.approx(1)

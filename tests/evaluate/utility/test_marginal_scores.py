@@ -20,14 +20,14 @@ def test_u2_by_hand(people):
             np.add.at(table, (rows.codes[:, a], rows.codes[:, b]), 1 / len(rows))
             tables.append(table)
         total.append(np.abs(tables[0] - tables[1]).sum() / 2)
-    score = marginal_score(Released.of(one), Released.of(two), ways=2)
+    score = marginal_score(Released.raw(one), Released.raw(two), ways=2)
     assert score == pytest.approx(1 - np.mean(total))
 
 
 def test_the_scale_runs_from_independent_columns_to_other_people(everyone):
-    real = Released.of(everyone.members)
-    floor = Released.of(independent(everyone.members, np.random.default_rng(0)))
-    ceiling = Released.of(everyone.others)
+    real = Released.raw(everyone.members)
+    floor = Released.raw(independent(everyone.members, np.random.default_rng(0)))
+    ceiling = Released.raw(everyone.others)
     assert marginal_score(real, floor, ways=1) == 1  # every column is right
     low, high = (marginal_score(real, end, ways=2) for end in (floor, ceiling))
     assert low < high < marginal_score(real, real, ways=2) == 1
@@ -37,7 +37,10 @@ def test_the_scale_runs_from_independent_columns_to_other_people(everyone):
 
 
 def test_a_sample_of_marginals_lies_within_its_standard_error(everyone):
-    real, other = Released.of(everyone.members), Released.of(independent(everyone.members, np.random.default_rng(0)))
+    real, other = (
+        Released.raw(everyone.members),
+        Released.raw(independent(everyone.members, np.random.default_rng(0))),
+    )
     exact = marginal_score(real, other, ways=3)
     every = sampled_score(real, other, ways=3, most=20, generator=np.random.default_rng(0))
     assert (every.value, every.error, every.taken, every.all) == (pytest.approx(exact), 0, 20, 20)

@@ -12,7 +12,7 @@ from sfumato.evaluate.utility.scorecard import draw_conjunctions, query_errors
 
 def test_answers_are_shares_of_rows_that_meet_every_condition(everyone):
     queries = draw_conjunctions(everyone.domain, count=200, generator=np.random.default_rng(0))
-    real = Released.of(everyone.members)
+    real = Released.raw(everyone.members)
     for query in queries:
         met = np.ones(len(everyone.members), dtype=bool)
         for name, allowed in zip(query.attributes, query.allowed, strict=True):
@@ -24,7 +24,7 @@ def test_answers_are_shares_of_rows_that_meet_every_condition(everyone):
 
 def test_answers_that_are_kept_are_the_same_for_rows_and_for_marginals(everyone):
     queries = draw_conjunctions(everyone.domain, count=50, generator=np.random.default_rng(1))
-    rows = Released.of(everyone.members)
+    rows = Released.raw(everyone.members)
     pair = everyone.domain.names[:2]
     for source in (rows, AnsweredWorkload(everyone.domain, {pair: rows.marginal(pair)})):
         kept = KeptMarginals(source)
@@ -33,7 +33,7 @@ def test_answers_that_are_kept_are_the_same_for_rows_and_for_marginals(everyone)
 
 
 def test_conditions_are_read_off_kept_marginals_as_off_the_rows(everyone):
-    source = Released.of(everyone.members)
+    source = Released.raw(everyone.members)
     kept, names = KeptMarginals(source), everyone.domain.names
     cliques = [*((name,) for name in names), *combinations(names, 2), *combinations(names, 3)]
     for clique in cliques:
@@ -46,13 +46,13 @@ def test_conditions_are_read_off_kept_marginals_as_off_the_rows(everyone):
 
 def test_errors_are_zero_on_the_table_itself_and_grow_for_worse_releases(everyone):
     queries = draw_conjunctions(everyone.domain, count=200, generator=np.random.default_rng(0))
-    real = Released.of(everyone.members)
+    real = Released.raw(everyone.members)
     assert query_errors(real, real, queries).mean_absolute == 0
-    others = query_errors(real, Released.of(everyone.others), queries)
+    others = query_errors(real, Released.raw(everyone.others), queries)
     luck = np.random.default_rng(0)
     shuffled = everyone.members.codes.copy()
     shuffled[:, 0] = luck.integers(0, 20, len(shuffled))
-    worse = query_errors(real, Released.of(type(everyone.members)(everyone.domain, shuffled)), queries)
+    worse = query_errors(real, Released.raw(type(everyone.members)(everyone.domain, shuffled)), queries)
     assert 0 < others.mean_absolute < worse.mean_absolute
     assert 0 < others.mean_relative < worse.mean_relative
 

@@ -31,7 +31,7 @@ def tracing_scores(published: MarginalSource, reference: Rows, targets: CodeMatr
     two-way marginals: the inner product of Dwork, Smith, Steinke, Ullman and Vadhan (2015), whitened.
     """
     domain = published.domain
-    known = Released.of(reference)
+    known = Released.raw(reference)
     scores = np.zeros(len(targets))
     floor = 1 / len(reference)
     pairs = combinations(domain.names, 2) if len(domain) > 1 else iter(())

@@ -67,7 +67,7 @@ class Similarity:
         step = max(_TOGETHER, _CHUNK // self.rows)
         return (slice(start, min(start + step, people)) for start in range(0, people, step))
 
-    def over(self, targets: CodeMatrix, columns: Sequence[int]) -> Closeness:
+    def compare(self, targets: CodeMatrix, columns: Sequence[int]) -> Closeness:
         """Return similarities over ``columns``: shape ``(targets, rows)``, exact multiples of 2^-16.
 
         They are small whole numbers, of a narrow type, where the cells of all these columns are leaves.
@@ -303,11 +303,11 @@ def fit_row_attacks(similarity: Similarity, targets: Targets, *, generator: np.r
     scores = np.empty((2, len(people)))
     columns = range(people.shape[1])
     for part in similarity.chunks(len(people)):
-        scores[:, part] = membership_scores(similarity.over(people[part], columns))
+        scores[:, part] = membership_scores(similarity.compare(people[part], columns))
     scouts = np.concatenate([targets.members[:_SCOUTS], targets.controls[:_SCOUTS]])
     right = np.empty((len(columns), len(scouts)), dtype=np.bool_)
     for part in similarity.chunks(len(scouts)):
-        close = similarity.over(scouts[part], columns)
+        close = similarity.compare(scouts[part], columns)
         near = nearby(close)
         for column in columns:
             right[column, part] = infer(similarity, close, near, scouts[part], column, generator=generator)
@@ -326,7 +326,7 @@ def test_row_attacks(
     scores, chances = np.empty((2, len(people))), np.empty(len(people))
     inferred = np.empty(len(people), dtype=np.bool_)
     for part in similarity.chunks(len(people)):
-        first, second = (similarity.over(people[part], half.tolist()) for half in (order[:middle], order[middle:]))
+        first, second = (similarity.compare(people[part], half.tolist()) for half in (order[:middle], order[middle:]))
         chances[part] = _link_chances(first, second)
         close = first + second
         scores[:, part] = membership_scores(close)

@@ -152,7 +152,7 @@ def _singled_out(
     """
     people = min(len(members), len(controls))
     tables = [
-        RowsInCells.of(release, table if len(table) == people else table.sample(people, generator))
+        RowsInCells.from_tables(release, table if len(table) == people else table.sample(people, generator))
         for table in (members, controls)
     ]
     hashed = _hashed(release, generator)
@@ -245,7 +245,7 @@ class RowsInCells:
     kept: dict[tuple[int, int], NDArray[np.uint64]] = field(default_factory=dict, repr=False)
 
     @staticmethod
-    def of(release: Released, table: Rows) -> RowsInCells:
+    def from_tables(release: Released, table: Rows) -> RowsInCells:
         """Return the rows of ``table`` in cells of ``release``."""
         narrow = (np.min_scalar_type(size - 1) for size in table.domain.shape)
         columns = tuple(column.astype(kind) for column, kind in zip(table.codes.T, narrow, strict=True))

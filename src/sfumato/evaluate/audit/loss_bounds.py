@@ -31,7 +31,7 @@ class PureOrApproximate:
     delta: float
     name: str = "epsilon"
 
-    def of(self, likelier: Bounds, rarer: Bounds) -> Bounds:
+    def bound(self, likelier: Bounds, rarer: Bounds) -> Bounds:
         """Return bounds from a lower bound of the likelier and an upper bound of the rarer probability."""
         with np.errstate(divide="ignore"):
             return np.log(np.maximum(likelier - self.delta, 0.0)) - np.log(rarer)
@@ -44,7 +44,7 @@ class Gaussian:
     claimed: float
     name: str = "mu"
 
-    def of(self, likelier: Bounds, rarer: Bounds) -> Bounds:
+    def bound(self, likelier: Bounds, rarer: Bounds) -> Bounds:
         """Return the difference of the normal quantiles."""
         from scipy.special import ndtri
 
@@ -60,7 +60,7 @@ class Concentrated:
     claimed: float
     name: str = "rho"
 
-    def of(self, likelier: Bounds, rarer: Bounds) -> Bounds:
+    def bound(self, likelier: Bounds, rarer: Bounds) -> Bounds:
         """Return zero if the event is not surely likelier on the first input."""
         apart = likelier > rarer
         p = np.where(apart, likelier, 0.5)[:, None]
@@ -79,7 +79,7 @@ class Distinguished:
     claimed: float
     name: str = "advantage"
 
-    def of(self, likelier: Bounds, rarer: Bounds) -> Bounds:
+    def bound(self, likelier: Bounds, rarer: Bounds) -> Bounds:
         """Return a bound, below zero if the event is not surely likelier."""
         return likelier - rarer
 
@@ -113,7 +113,7 @@ def lower_bounds(measure: Measure, likelier: EventCounts, rarer: EventCounts, dr
     with np.errstate(invalid="ignore"):
         low = np.where(likelier > 0, betaincinv(np.maximum(likelier, 1), draws - likelier + 1, half), 0.0)
         high = np.where(rarer < draws, betaincinv(rarer + 1, np.maximum(draws - rarer, 1), 1 - half), 1.0)
-    return measure.of(np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64))
+    return measure.bound(np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64))
 
 
 # one run with canaries

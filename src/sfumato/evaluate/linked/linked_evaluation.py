@@ -43,7 +43,7 @@ class LaidOut:
 
 def lay_out(parent: LinkedTable, child: LinkedTable) -> LaidOut:
     """Return families as rows, children ordered by all of their codes, so that equal families are equal rows."""
-    edge = LinkedPair.of(parent, child)
+    edge = LinkedPair.from_tables(parent, child)
     parents, children = list(edge.parents), list(edge.children)
     slots = min(_CHILDREN, child.most)
     order = np.lexsort((*(edge.children[name] for name in reversed(children)), edge.owner))
@@ -295,10 +295,10 @@ def judge_linked_tables(
     halves = real.taken(np.flatnonzero(half)), real.taken(np.flatnonzero(~half))
     edges = []
     for (parent, child), *others in zip(*(each.edges() for each in (real, release, drawn, *halves)), strict=True):
-        truth = LinkedPair.of(parent, child)
+        truth = LinkedPair.from_tables(parent, child)
         compared = {
-            RELEASE: LinkedPair.of(*others[0]),
-            RESAMPLED: LinkedPair.of(*others[1]),
+            RELEASE: LinkedPair.from_tables(*others[0]),
+            RESAMPLED: LinkedPair.from_tables(*others[1]),
             DEALT: truth.dealt(luck),
             INDEPENDENT: truth.independent(luck),
         }

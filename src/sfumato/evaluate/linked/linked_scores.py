@@ -82,7 +82,7 @@ class LinkedPair:
     ordered: bool
 
     @staticmethod
-    def of(parent: LinkedTable, child: LinkedTable) -> LinkedPair:
+    def from_tables(parent: LinkedTable, child: LinkedTable) -> LinkedPair:
         """Return two levels, with wide numbers in runs, and the days since the child before if days order them."""
         size = np.bincount(child.owner, minlength=parent.length)
         parents = {each.name: _runs(each)[codes] for each, codes in zip(parent.attributes, parent.codes, strict=True)}
@@ -94,7 +94,7 @@ class LinkedPair:
 
     @staticmethod
     def sizes(parent: LinkedTable, child: LinkedTable) -> tuple[dict[str, int], dict[str, int]]:
-        """Return the number of cells of each column of :meth:`of`."""
+        """Return the number of cells of each column of :meth:`from_tables`."""
         parents = {each.name: int(_runs(each)[-1]) + 1 for each in parent.attributes if each.size > 1}
         children = {each.name: int(_runs(each)[-1]) + 1 for each in child.attributes}
         if child.days is not None:
@@ -230,7 +230,7 @@ def scores(
         others: by name.
         seed: of the combinations of columns, where there are more than 60 of a kind.
     """
-    truth, (parents, children) = LinkedPair.of(*real), LinkedPair.sizes(*real)
+    truth, (parents, children) = LinkedPair.from_tables(*real), LinkedPair.sizes(*real)
     luck = np.random.default_rng(seed)
     by_name: dict[str, dict[str, dict[tuple[str, ...], float]]] = {name: {} for name in others}
     for measure, recipes in _Recipes(parents, children).by_score().items():

@@ -198,7 +198,7 @@ def read_table_tree(
         above = _parent_of(schema, name)
         if above is not None and schema.units is not None and above[0] not in chosen:
             raise TableError(f"{place} has {name}, and no {above[0]}, to which its rows belong", culprit=name)
-    raw = {name: _RawTable.of(schema[name], place) for name in chosen}
+    raw = {name: _RawTable.open(schema[name], place) for name in chosen}
     levels: list[LinkedTable] = []
     keys: dict[str, pa.Array] = {}
     for name in chosen:
@@ -249,7 +249,7 @@ class _RawTable:
     columns: Any  # pa.Table
 
     @staticmethod
-    def of(table: SchemaTable, folder: Path) -> _RawTable:
+    def open(table: SchemaTable, folder: Path) -> _RawTable:
         files = table_files(folder, table.name)
         if len(files) != 1:
             files_there = f"both {files[0].name} and {files[1].name}" if files else f"no {table.name}.csv or .parquet"
