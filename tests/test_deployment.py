@@ -16,8 +16,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from typer.main import get_command
 
-from sfumato.app.cli.keys import HolderScope
 from sfumato.app.cli.main import app
+from sfumato_server.commands.keys import HolderScope
 
 ROOT = Path(__file__).resolve().parent.parent
 DEPLOYMENT = ROOT / "deploy"

@@ -33,7 +33,12 @@ run()
 
 def without(extra: str, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """The command line where the packages of an extra are not installed."""
-    code = BLOCKED.format(absent=set(EXTRAS[extra]), arguments=list(arguments))
+    return run_without(set(EXTRAS[extra]), *arguments, folder=folder)
+
+
+def run_without(packages: set[str], *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the command line where these packages are not installed."""
+    code = BLOCKED.format(absent=packages, arguments=list(arguments))
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, check=False, env=os.environ
     )
@@ -71,6 +76,45 @@ def test_a_server_that_is_not_installed_is_named_in_one_sentence(tmp_path: Path)
     assert "pip install 'sfumato[server]'" in done.stderr
     assert done.stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("command", "package", "extra"),
+    [("serve", "sfumato_server", "server"), ("key", "sfumato_server", "server"), ("lab", "sfumato_labs", "labs")],
+)
+def test_a_command_of_an_absent_package_names_what_to_install(
+    command: str, package: str, extra: str, tmp_path: Path
+) -> None:
+    done = run_without({package}, command, "--port", "1", folder=tmp_path)
+    assert done.returncode == 2
+    assert (
+        done.stderr == f"sfumato: {command} needs {package}, which is not installed; pip install 'sfumato[{extra}]'\n"
+    )
+
+
+def test_help_lists_every_command_where_server_and_labs_are_absent(tmp_path: Path) -> None:
+    done = run_without({"sfumato_server", "sfumato_labs"}, "--help", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "synthesize" in done.stdout
+    assert "Not installed: pip install 'sfumato[server]'" in done.stdout
+
+
+def test_commands_are_found_by_entry_points_and_where_the_metadata_is_older(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import importlib.metadata
+
+    from sfumato.app.cli import main
+
+    declared = DECLARED["entry-points"]["sfumato-commands"]
+    assert declared.keys() < main.COMMANDS.keys()
+    assert all(main.COMMANDS[name] == place for name, place in declared.items())
+    for entries in ([], [importlib.metadata.EntryPoint("key", "json:loads", "sfumato-commands")]):
+        monkeypatch.setattr(importlib.metadata, "entry_points", lambda entries=entries, **_: entries)
+        main.installed_commands.cache_clear()
+        assert main.place_of("serve") == tuple(declared["serve"].split(":"))
+        assert main.place_of("key") == (("json", "loads") if entries else tuple(declared["key"].split(":")))
+    main.installed_commands.cache_clear()
 
 
 def test_a_page_without_plots_is_refused_before_anything_is_charged(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from sfumato.domain import Domain
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import Counts
 from sfumato.errors import BudgetError, LossError, QueryError
-from sfumato.model.row_sampling import generator
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Loss, total
 from sfumato.privacy.noise import Noise
@@ -156,7 +155,7 @@ class TableMechanisms:
 
     def generator(self) -> np.random.Generator:
         """See :meth:`sfumato.vault.interface.Mechanisms.generator`."""
-        return generator(int.from_bytes(self._entropy.words(2).tobytes(), "little"))
+        return np.random.default_rng(int.from_bytes(self._entropy.words(2).tobytes(), "little"))
 
     def select(self, scores: Scores, loss: Loss) -> int:
         """See :meth:`sfumato.vault.interface.Mechanisms.select`."""

@@ -8,9 +8,11 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import find_spec
 from types import FrameType
 from typing import Annotated, Any, NoReturn
 
@@ -19,7 +21,7 @@ import typer.main
 from typer.core import TyperGroup
 
 from sfumato.app.cli.conventions import remark
-from sfumato.errors import SfumatoError
+from sfumato.errors import MissingExtraError, SfumatoError
 
 _INTERRUPTED = 130
 _TERMINATED = 143
@@ -33,11 +35,11 @@ _CHARGING = (
     ["synthesize"],
 )  # others charge nothing
 
-COMMANDS = {  # in the order of --help: the module of each, and what it is called there
+COMMANDS = {  # in the order of --help: the module and the name of each command
     "query": "query:query",
     "regress": "query:regress",
     "bound": "bound:bound",
-    "serve": "serve:serve",
+    "serve": "sfumato_server.commands.serve:serve",
     "synthesize": "synthesize:synthesize",
     "sample": "synthesize:sample",
     "describe": "synthesize:describe",
@@ -49,16 +51,17 @@ COMMANDS = {  # in the order of --help: the module of each, and what it is calle
     "attack": "evaluate:attack",
     "audit": "evaluate:audit",
     "frontier": "evaluate:frontier",
-    "lab": "published_data:lab",
+    "lab": "sfumato_labs.command:lab",
     "demo": "published_data:demo",
     "data": "published_data:data",
     "domain": "domain_file:app",
     "schema": "schema_file:app",
     "ledger": "ledger_file:app",
-    "key": "keys:app",
+    "key": "sfumato_server.commands.keys:app",
     "local": "local:app",
     "hierarchy": "anonymize:hierarchies",
 }
+_OTHER_PACKAGES = {"serve": "server", "key": "server", "lab": "labs"}  # the extra that brings each command
 _PATIENCE = 200_000  # new objects between searches for circles of them: loading modules makes many objects, few circles
 
 
@@ -70,13 +73,15 @@ class _Commands(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401  (a command of typer's own copy of click)
         if name not in self._made:
-            module, _, called = COMMANDS[name].partition(":")
-            found = getattr(import_module(f"sfumato.app.cli.{module}"), called)
-            alone = typer.Typer(rich_markup_mode=None)
-            if isinstance(found, typer.Typer):
-                alone.add_typer(found, name=name)
+            (module, attribute), alone = place_of(name), typer.Typer(rich_markup_mode=None)
+            package = module.partition(".")[0]
+            if find_spec(package) is None:
+                settings = {"allow_extra_args": True, "ignore_unknown_options": True}
+                alone.command(name, context_settings=settings)(_refusal(name, package))
+            elif isinstance(command := getattr(import_module(module), attribute), typer.Typer):
+                alone.add_typer(command, name=name)
             else:
-                alone.command(name)(found)
+                alone.command(name)(command)
             self._made[name] = typer.main.get_group(alone).commands[name]
         return self._made[name]
 
@@ -85,6 +90,37 @@ class _Commands(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(COMMANDS.keys() | self._made.keys())
+
+
+def place_of(name: str) -> tuple[str, str]:
+    """Return the module of a command, and its name there.
+
+    A command of another package is found by its entry point, or in its known module if the installed metadata is older.
+    """
+    place = COMMANDS[name]
+    if name in _OTHER_PACKAGES:
+        place = installed_commands().get(name, place)
+    module, _, attribute = place.partition(":")
+    return module if name in _OTHER_PACKAGES else f"sfumato.app.cli.{module}", attribute
+
+
+@cache
+def installed_commands() -> dict[str, str]:
+    """Return the places of the commands that installed packages declare, by name."""
+    from importlib.metadata import entry_points  # it reads the metadata of every package: 20 ms
+
+    return {entry.name: entry.value for entry in entry_points(group="sfumato-commands")}
+
+
+def _refusal(name: str, package: str) -> Callable[[], None]:
+    """Return what stands for a command of a package that is not installed."""
+    advice = f"pip install 'sfumato[{_OTHER_PACKAGES[name]}]'"
+
+    def refuse() -> None:
+        raise MissingExtraError(f"{name} needs {package}, which is not installed; {advice}", culprit=package)
+
+    refuse.__doc__ = f"Not installed: {advice}"
+    return refuse
 
 
 class _Group(TyperGroup):
