@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE # else every program that a test starts compile
 AGAIN := --reruns 1 --reruns-delay 5 -rR
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test lint types structure bench slow mutants docs frontier clean
+.PHONY: help setup demo check test lint types structure bench slow mutants docs frontier wheels clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -58,6 +58,9 @@ frontier: setup ## draw the utility-risk frontier of the bundled census, or of T
 	sfumato data census --out out --overwrite >/dev/null
 	sfumato frontier $(or $(TABLE),out/census.parquet) --domain $(or $(DOMAIN),out/census.yaml) \
 	  --cache out/frontier --out out/frontier.html --overwrite
+
+wheels: setup ## build sfumato, sfumato-client and sfumato-local into dist/
+	scripts/wheels dist
 
 clean: ## remove what the other targets made
 	rm -rf .venv .venv-bootstrap .bench out site build dist

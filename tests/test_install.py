@@ -1,4 +1,4 @@
-"""The wheel alone, in an empty environment: what a stranger gets from ``pip install``."""
+"""Each wheel alone, in an empty environment: what a stranger gets from ``pip install FILE``."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ ROOT = Path(__file__).resolve().parent.parent
 MOST_MEGABYTES = 550  # NumPy, SciPy, PyArrow and DuckDB alone are 410
 QUESTION = "SELECT gender, COUNT(*) FROM census GROUP BY gender"
 ELSEWHERE = {"altair", "fastapi", "httpx", "jinja2", "narwhals", "pandas", "pyspark", "scikit-learn", "uvicorn"}
+DEVICE = (
+    "from sfumato_local import Client, Frequency, dumps, loads\n"
+    "spec = loads(dumps(Frequency.design(['car', 'bus', 'bicycle'], epsilon=2)))\n"
+    "print(len(Client(spec).randomize_batch(['car', 'bus'])) == 2)"
+)
 
 pytestmark = pytest.mark.slow
 
@@ -26,18 +31,32 @@ def pip(*arguments: str | Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    pip("wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT)
-    return next(folder.glob("sfumato-*.whl"))
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder with the wheels that ``make wheels`` builds."""
+    folder = tmp_path_factory.mktemp("wheels")
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "wheels", folder], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
 
 
-def environment(folder: Path, *packages: str | Path) -> Path:
-    """An environment with nothing but the packages; returns its folder of programs."""
+@pytest.fixture(scope="module")
+def wheel(wheels: Path) -> Path:
+    return next(wheels.glob("sfumato-*.whl"))
+
+
+def environment(folder: Path, wheel: Path) -> Path:
+    """An environment in which one file was installed by plain pip; returns its folder of programs."""
     venv.create(folder, with_pip=False)
-    for words in packages:
-        pip("--python", folder / "bin" / "python", "install", "--quiet", *str(words).split())
+    pip("--python", folder / "bin" / "python", "install", "--quiet", wheel)
     return folder / "bin"
+
+
+def installed(programs: Path) -> set[str]:
+    """Return the names of the packages of an environment."""
+    listed = pip("--python", programs / "python", "list", "--format", "freeze")
+    return {line.partition("==")[0].lower() for line in listed.splitlines()}
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +83,7 @@ def test_the_demo_and_a_query_work_with_the_wheel_alone(base: Path, tmp_path: Pa
 
 
 def test_the_wheel_alone_brings_nothing_that_an_extra_is_for(base: Path) -> None:
-    listed = pip("--python", base / "python", "list", "--format", "freeze")
-    assert not ELSEWHERE & {line.partition("==")[0].lower() for line in listed.splitlines()}
+    assert not ELSEWHERE & installed(base)
 
 
 def test_the_base_installation_stays_within_its_size(base: Path) -> None:
@@ -80,20 +98,27 @@ def test_importing_the_package_takes_next_to_nothing(base: Path, tmp_path: Path)
     assert int(done.stdout) < 40  # a few of the standard library, and nothing else
 
 
-def test_the_client_needs_nothing_but_http_and_its_requests(wheel: Path, tmp_path: Path) -> None:
-    programs = environment(tmp_path / "client", f"--no-deps {wheel}", "httpx pydantic")
-    call = "HttpClient('http://127.0.0.1:9', 'key').close()\nprint('closed')"
-    code = f"from sfumato.app.http_client import HttpClient\n{call}"
+def test_the_client_is_one_file_with_httpx_and_pydantic(wheels: Path, tmp_path: Path) -> None:
+    programs = environment(tmp_path / "client", next(wheels.glob("sfumato_client-*.whl")))
+    code = "from sfumato_client import HttpClient\nHttpClient('http://127.0.0.1:9', 'key').close()\nprint('closed')"
     done = ran(programs / "python", "-c", code, folder=tmp_path)
     assert done.stdout == "closed\n", done.stderr
+    assert not {"numpy", "sfumato"} & installed(programs)
 
 
-def test_a_device_needs_nothing_but_numpy_and_cryptography(wheel: Path, tmp_path: Path) -> None:
-    programs = environment(tmp_path / "device", f"--no-deps {wheel}", "numpy cryptography")
-    code = (
-        "from sfumato.local import Client, Frequency, dumps, loads\n"
-        "spec = loads(dumps(Frequency.design(['car', 'bus', 'bicycle'], epsilon=2)))\n"
-        "print(len(Client(spec).randomize_batch(['car', 'bus'])) == 2)"
-    )
-    done = ran(programs / "python", "-c", code, folder=tmp_path)
+def test_a_device_is_one_file_with_numpy_and_cryptography(wheels: Path, tmp_path: Path) -> None:
+    programs = environment(tmp_path / "device", next(wheels.glob("sfumato_local-*.whl")))
+    done = ran(programs / "python", "-c", DEVICE, folder=tmp_path)
     assert done.stdout == "True\n", done.stderr
+    assert not {"scipy", "pydantic", "sfumato"} & installed(programs)
+
+
+def test_the_small_wheels_come_and_go_next_to_the_library(base: Path, wheels: Path, tmp_path: Path) -> None:
+    python, small = base / "python", [*wheels.glob("sfumato_*.whl")]
+    assert len(small) == 2
+    pip("--python", python, "install", "--quiet", *small)
+    assert ran(python, "-c", DEVICE, folder=tmp_path).stdout == "True\n"
+    pip("--python", python, "uninstall", "--quiet", "--yes", "sfumato-local", "sfumato-client")
+    done = ran(base / "sfumato", "data", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert ran(python, "-c", DEVICE.replace("sfumato_local", "sfumato.local"), folder=tmp_path).stdout == "True\n"

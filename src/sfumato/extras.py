@@ -11,7 +11,6 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "plots": ("altair", "vl_convert", "jinja2"),
     "evaluate": ("sklearn",),
     "server": ("fastapi", "uvicorn", "prometheus_client", "python_multipart", "jinja2", "authlib", "joserfc", "httpx"),
-    "client": ("httpx", "pydantic"),
 }
 """The packages that the code imports of each extra, as they are imported.  Those of an engine stand in its adapter."""
 

@@ -12,16 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict, cast
 
+import httpx
+
+from sfumato.app.api.fields import LossFields, StrictModel, filled
+from sfumato.app.outbound import failure, outbound
 from sfumato.errors import InputError, MissingExtraError, SfumatoError
-from sfumato.extras import require
 from sfumato.privacy.loss import Number as Exact
-
-require("client", "the HTTP client")
-
-import httpx  # noqa: E402  (after it was found to be there)
-
-from sfumato.app.api.fields import LossFields, StrictModel, filled  # noqa: E402
-from sfumato.app.outbound import failure, outbound  # noqa: E402
 
 _ATTEMPTS = 4
 _AGAIN = frozenset({429, 502, 503, 504})
