@@ -41,7 +41,7 @@ def application():
     """Return the server with one more path, which answers the same requests with a constant."""
     from starlette.responses import JSONResponse
 
-    from sfumato.app.api.queries import AskRequest
+    from sfumato.app.api.questions import AskRequest
     from sfumato_server import application as served
     from sfumato_server.access import Anyone
 

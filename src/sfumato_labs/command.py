@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.app.cli.conventions import JsonOption, columns, remark, result, working
+from sfumato.app.cli.options import JsonOption
+from sfumato.app.cli.output import columns, remark, result, working
 from sfumato.errors import InputError
 from sfumato.extras import require
 

@@ -20,8 +20,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
-from sfumato.app.api.fields import limit_of
-from sfumato.app.api.queries import AskRequest, CostRequest
+from sfumato.app.api.questions import AskRequest, CostRequest, limit_of
 from sfumato.domain import Domain
 from sfumato.domain.table_schema import Schema
 from sfumato.errors import QueryError

@@ -25,7 +25,7 @@ from joserfc.errors import InvalidKeyIdError, JoseError
 from joserfc.jwk import KeySet
 from pydantic import Field
 
-from sfumato.app.api.fields import StrictModel, filled
+from sfumato.app.api.questions import StrictModel, filled
 from sfumato.app.outbound import failure, outbound
 from sfumato.errors import InputError
 from sfumato.strict_documents import read_yaml

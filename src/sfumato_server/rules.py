@@ -27,7 +27,7 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Any
 
-from sfumato.app.api.fields import limit_of
+from sfumato.app.api.questions import limit_of
 from sfumato.errors import BudgetError, LossError
 from sfumato.ledger import Ledger
 from sfumato.ledger.account import Account

@@ -26,8 +26,8 @@ from sfumato.app.api.administration import (
     RotationRequest,
     TermsRequest,
 )
-from sfumato.app.api.fields import limit_of
 from sfumato.app.api.methods import EXACT_FIGURES
+from sfumato.app.api.questions import limit_of
 from sfumato.domain.domain import Acceptance
 from sfumato.domain.table_schema import Schema
 from sfumato.engine.csv_file import how_written

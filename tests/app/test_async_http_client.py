@@ -12,7 +12,7 @@ from pyarrow import parquet
 from tests.server.hospital import SCHEMA, write_hospital
 from tests.server.serving import DOMAIN, Server, write_people
 
-from sfumato.app.cli.conventions import database
+from sfumato.app.cli.options import database
 from sfumato.app.http_client import AsyncHttpClient, HttpClient, ServerError
 from sfumato_server.registry import Scope
 

@@ -493,7 +493,7 @@ def test_the_command_line_starts_without_heavy_libraries() -> None:
         "heavy = 'numpy', 'pyarrow', 'duckdb', 'sqlalchemy', 'altair', 'jinja2', 'scipy', 'pydantic', 'yaml'\n"
         "import sfumato.app.cli as package, pathlib\n"
         "others = {'sfumato.app.cli.' + path.stem for path in pathlib.Path(package.__file__).parent.glob('*.py')}\n"
-        "others -= {'sfumato.app.cli.' + name for name in ('__init__', 'main', 'conventions')}\n"
+        "others -= {'sfumato.app.cli.' + name for name in ('__init__', 'main', 'output')}\n"
         "print([name for name in (*heavy, *others) if name in sys.modules])"
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from tests.server.serving import free_port
 
-from sfumato.app.api import queries
+from sfumato.app.api import questions as queries
 from sfumato.app.client_protocol import answered, csv_text, document, parquet_bytes, zip_bytes
 from sfumato.app.http_client import AsyncHttpClient, HttpClient, ServerError
 from sfumato.errors import InputError

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from sfumato.app.api.fields import LossFields, filled, limit_of, loss_of
+from sfumato.app.api.questions import LossFields, filled, limit_of, loss_of
 from sfumato.errors import InputError, LossError
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 

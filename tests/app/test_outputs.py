@@ -13,7 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 from tests.app.test_cli import sfumato
 
-from sfumato.app.cli.conventions import database, refuse_clashes
+from sfumato.app.cli.options import (
+    database,
+)
+from sfumato.app.cli.output import (
+    refuse_clashes,
+)
 from sfumato.errors import InputError
 
 SPEC = ("local", "spec", "mean", "--epsilon", "1", "--low", "0", "--high", "100", "--out", "spec.json")

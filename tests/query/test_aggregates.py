@@ -15,7 +15,7 @@ import pytest
 from pydantic import ValidationError
 from tests.query.conftest import DOMAIN
 
-from sfumato.app.api.queries import AggregateFields
+from sfumato.app.api.questions import AggregateFields
 from sfumato.domain import Domain, Unit
 from sfumato.errors import QueryError
 from sfumato.query import aggregates

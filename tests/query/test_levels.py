@@ -124,7 +124,7 @@ def test_of_a_number_out_of_bounds_no_level_is_known() -> None:
 
 
 def test_a_condition_by_fields_is_that_of_the_statement() -> None:
-    from sfumato.app.api.queries import ConditionFields
+    from sfumato.app.api.questions import ConditionFields
 
     fields = ConditionFields(attribute="chapter(diag)", comparison="in", values=["IX", "X"])
     assert count(fields.read(DOMAIN).true).condition(DOMAIN) == where("diag IN ('I10', 'I21', 'J01')")

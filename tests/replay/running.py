@@ -29,7 +29,7 @@ from tests.replay.sessions import ANALYSTS, LIMITS, OF_DRUGS, Session, Step, lim
 
 import sfumato as sf
 from sfumato import query
-from sfumato.app.api.fields import loss_of
+from sfumato.app.api.questions import loss_of
 from sfumato.app.cli.main import run
 from sfumato.domain import parse
 from sfumato.domain.table_schema import parse_schema

@@ -15,7 +15,7 @@ from tests.app.test_cli import sfumato
 from tests.ledger.asking import behind_its_back, unfreeze
 from tests.server.serving import DOMAIN, write_people
 
-from sfumato.app.api.queries import AskRequest
+from sfumato.app.api.questions import AskRequest
 from sfumato.ledger.audit_log import AuditHead, every_action, verified_actions
 from sfumato.privacy.loss import Epsilon
 from sfumato_server import access

@@ -12,7 +12,7 @@ import pytest
 from tests.server.hospital import SCHEMA, write_hospital
 from tests.server.serving import DOMAIN, ROWS, Server, write_people
 
-from sfumato.app.api.queries import AskRequest
+from sfumato.app.api.questions import AskRequest
 from sfumato.app.api.releases import AnonymizeRequest, SynthesisFields
 from sfumato.app.http_client import ServerError
 from sfumato.errors import InputError

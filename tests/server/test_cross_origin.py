@@ -7,7 +7,7 @@ import asyncio
 import httpx
 import pytest
 
-from sfumato.app.cli.conventions import database
+from sfumato.app.cli.options import database
 from sfumato.errors import InputError
 from sfumato_server.application import Settings, create, refuse_origin
 from sfumato_server.service import Service

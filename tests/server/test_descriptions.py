@@ -11,7 +11,7 @@ from tests.server.hospital import SCHEMA, write_hospital
 from tests.server.serving import DOMAIN, Server, with_source_passwords, write_people
 from tests.services import require
 
-from sfumato.app.cli.conventions import database
+from sfumato.app.cli.options import database
 from sfumato.app.http_client import ServerError
 from sfumato.engine.description.schema_fit import draft_source
 from sfumato.errors import TableError

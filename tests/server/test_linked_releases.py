@@ -14,9 +14,9 @@ from pyarrow import csv, parquet
 from tests.server.hospital import SCHEMA, write_hospital
 from tests.server.serving import Server
 
-from sfumato.app.api.fields import filled
+from sfumato.app.api.questions import filled
 from sfumato.app.api.releases import SynthesisFields
-from sfumato.app.cli.conventions import database
+from sfumato.app.cli.options import database
 from sfumato.app.http_client import ServerError
 from sfumato.errors import InputError
 from sfumato_server.registry import Scope

@@ -17,7 +17,7 @@ from tests.ledger.asking import ROW, question, reserve
 from tests.server.network import Proxy, authority
 from tests.server.serving import DOMAIN, write_people
 
-from sfumato.app.api.queries import AskRequest
+from sfumato.app.api.questions import AskRequest
 from sfumato.app.outbound import outbound
 from sfumato.privacy.loss import Epsilon
 from sfumato_server import application, monitoring

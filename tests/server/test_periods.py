@@ -11,8 +11,7 @@ import pytest
 from prometheus_client import generate_latest
 from tests.server.serving import DOMAIN, write_people
 
-from sfumato.app.api.fields import limit_of
-from sfumato.app.api.queries import AskRequest
+from sfumato.app.api.questions import AskRequest, limit_of
 from sfumato.errors import BudgetError, LossError
 from sfumato.ledger.account import Account
 from sfumato.privacy.loss import NOTHING, Epsilon, EpsilonDelta, Rho

@@ -11,7 +11,7 @@ import pytest
 from tests.server.hospital import SCHEMA, write_hospital
 from tests.server.serving import DOMAIN, Server, write_people
 
-from sfumato.app.cli.conventions import database
+from sfumato.app.cli.options import database
 from sfumato.app.http_client import AsyncHttpClient, ServerError
 from sfumato.domain.table_schema import parse_schema
 from sfumato.query.statements.table_statement import parse_tables

@@ -11,7 +11,7 @@ from tests.server.hospital import SCHEMA, write_hospital
 from tests.server.serving import Server, with_source_passwords
 from tests.services import require
 
-from sfumato.app.cli.conventions import database
+from sfumato.app.cli.options import database
 from sfumato.app.http_client import ServerError
 from sfumato_server.registry import Scope
 

@@ -12,7 +12,7 @@ import pytest
 from pyarrow import parquet
 from tests.server.serving import DOMAIN
 
-from sfumato.app.api.queries import AskRequest
+from sfumato.app.api.questions import AskRequest
 from sfumato.engine.open import held_bytes
 from sfumato.privacy.loss import Epsilon
 from sfumato_server.service import Service

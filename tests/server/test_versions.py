@@ -29,7 +29,7 @@ from tests.server.hospital import SCHEMA, write_hospital
 from tests.server.serving import DOMAIN, ROWS, Server, serving, with_source_passwords, write_people
 
 import sfumato as sf
-from sfumato.app.api.queries import AskRequest
+from sfumato.app.api.questions import AskRequest
 from sfumato.app.http_client import ServerError
 from sfumato.domain import parse
 from sfumato.errors import VersionError

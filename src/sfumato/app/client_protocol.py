@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, cast
 
 import httpx
 
-from sfumato.app.api.fields import LossFields, StrictModel, filled
+from sfumato.app.api.questions import LossFields, StrictModel, filled
 from sfumato.app.outbound import failure, outbound
 from sfumato.errors import InputError, MissingExtraError, SfumatoError
 from sfumato.privacy.loss import Number as Exact

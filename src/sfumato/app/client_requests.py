@@ -24,8 +24,7 @@ from sfumato.app.api.administration import (
     RotationRequest,
     TermsRequest,
 )
-from sfumato.app.api.fields import StrictModel, filled
-from sfumato.app.api.queries import AskRequest, CostRequest, QueryFields
+from sfumato.app.api.questions import AskRequest, CostRequest, QueryFields, StrictModel, filled
 from sfumato.app.api.releases import AnonymizeRequest, SynthesisFields
 from sfumato.app.client_protocol import (
     PARQUET,

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.app.cli.conventions import JsonOption, columns, database, remark, result
+from sfumato.app.cli.options import (
+    JsonOption,
+    database,
+)
+from sfumato.app.cli.output import (
+    columns,
+    remark,
+    result,
+)
 from sfumato.errors import InputError
 from sfumato.extras import require
 

@@ -9,7 +9,13 @@ from typing import Annotated
 
 import typer
 
-from sfumato.app.cli.conventions import database, remark, remark_log
+from sfumato.app.cli.options import (
+    database,
+    remark_log,
+)
+from sfumato.app.cli.output import (
+    remark,
+)
 from sfumato.errors import InputError
 from sfumato.extras import require
 

@@ -14,11 +14,9 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from markupsafe import Markup
 from pydantic import BaseModel, Field
 
-from sfumato.app.api.fields import LossFields, filled
-from sfumato.app.api.linked_tables import linked_tables
 from sfumato.app.api.methods import AnonymizationMethod, CountOption
-from sfumato.app.api.queries import AskRequest, CostRequest
-from sfumato.app.api.releases import AnonymizeRequest, SynthesisFields
+from sfumato.app.api.questions import AskRequest, CostRequest, LossFields, filled
+from sfumato.app.api.releases import AnonymizeRequest, SynthesisFields, linked_tables
 from sfumato.errors import InputError
 from sfumato.ledger import Account
 from sfumato.privacy.loss import Epsilon, Loss, decimals, plain

@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, Field
 
 from sfumato.app.api.administration import KeyRequest
-from sfumato.app.api.fields import filled
+from sfumato.app.api.questions import filled
 from sfumato.errors import LedgerError
 from sfumato.ledger.audit_log import newest_actions, verify_actions
 from sfumato_server import stewards

@@ -14,8 +14,15 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, Field
 
-from sfumato.app.api.fields import LossFields, filled
-from sfumato.app.api.queries import AggregateFields, AskRequest, ConditionFields, QueryFields, StatementField
+from sfumato.app.api.questions import (
+    AggregateFields,
+    AskRequest,
+    ConditionFields,
+    LossFields,
+    QueryFields,
+    StatementField,
+    filled,
+)
 from sfumato.domain import Attribute, Categorical, Date, Domain, Integer, Real, Timestamp
 from sfumato.domain.attribute import EXTRA
 from sfumato.errors import InputError, QueryError

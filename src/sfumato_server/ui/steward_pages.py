@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, Field
 
 from sfumato.app.api.administration import RenameRequest, RetirementRequest, TermsRequest
-from sfumato.app.api.fields import filled, limit_of
+from sfumato.app.api.questions import filled, limit_of
 from sfumato.engine.table_files import shown
 from sfumato.errors import DomainError, LedgerError
 from sfumato.privacy.loss import EpsilonDelta, Loss

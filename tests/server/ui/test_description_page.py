@@ -12,7 +12,7 @@ from tests.server.hospital import write_hospital
 from tests.server.serving import DOMAIN, Server, write_people
 from tests.server.ui.browsing import accessible, browser, enter
 
-from sfumato.app.cli.conventions import database
+from sfumato.app.cli.options import database
 from sfumato.strict_documents import write_yaml
 from sfumato_server.registry import Scope
 from sfumato_server.ui.description_form import fields_of

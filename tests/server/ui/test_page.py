@@ -10,7 +10,7 @@ from tests.server.hospital import SCHEMA, write_hospital
 from tests.server.serving import DOMAIN, VISITS, Server, write_people, write_visits
 from tests.server.ui.browsing import accessible, browser, enter, visitor
 
-from sfumato.app.cli.conventions import database
+from sfumato.app.cli.options import database
 from sfumato_server.registry import Scope
 from sfumato_server.service import first_link
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from sfumato.app.api.fields import LossFields, Name, StrictModel
+from sfumato.app.api.questions import LossFields, Name, StrictModel
 from sfumato.privacy.loss import exact
 
 LimitText = Annotated[str, Field(min_length=1, max_length=200, examples=["1", "1,1e-9", "rho=0.5"])]

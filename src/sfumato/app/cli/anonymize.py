@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sfumato.app.api.methods import AnonymizationMethod, CountOption, CutOption, MissingValues
-from sfumato.app.cli.conventions import (
+from sfumato.app.cli.options import (
     AnalystOption,
     CreateOption,
     CsvOptions,
@@ -26,12 +26,20 @@ from sfumato.app.cli.conventions import (
     LimitOption,
     NewVersionOption,
     OverwriteOption,
+    PerOption,
+    SchemaOption,
     Source,
     TableArgument,
+    TableView,
     ThousandsOption,
     TrimOption,
-    columns,
+    UnitRowsOption,
+    ViewOption,
     domain_or_schema,
+    read_view,
+)
+from sfumato.app.cli.output import (
+    columns,
     exact_result,
     folder,
     refuse_clashes,
@@ -39,7 +47,6 @@ from sfumato.app.cli.conventions import (
     result,
     working,
 )
-from sfumato.app.cli.schema_options import PerOption, SchemaOption, TableView, UnitRowsOption, ViewOption, read_view
 from sfumato.errors import InputError, counted
 
 if TYPE_CHECKING:
@@ -107,7 +114,7 @@ def anonymize(
 
     No differential privacy: what is promised holds against the attacker that the statement names.
     """
-    from sfumato.app.api.fields import filled
+    from sfumato.app.api.questions import filled
     from sfumato.app.api.releases import AnonymizeRequest
     from sfumato.domain.hierarchy.levels import read_folder
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sfumato.app.cli.conventions import (
+from sfumato.app.cli.options import (
     CsvOptions,
     DecimalOption,
     DelimiterOption,
@@ -17,6 +17,8 @@ from sfumato.app.cli.conventions import (
     TableArgument,
     ThousandsOption,
     TrimOption,
+)
+from sfumato.app.cli.output import (
     columns,
     exact_result,
     refuse_clashes,

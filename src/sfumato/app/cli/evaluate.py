@@ -9,24 +9,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.app.cli.conventions import (
+from sfumato.app.cli.options import (
     DatasetOption,
     DeltaOption,
     EpsilonOption,
     JsonOption,
     OneDomainOption,
     OverwriteOption,
+    PerOption,
     RhoOption,
-    columns,
+    SchemaOption,
+    TableView,
+    UnitRowsOption,
+    ViewOption,
     domain_or_schema,
-    exact_result,
     existing,
+    read_view,
+)
+from sfumato.app.cli.output import (
+    columns,
+    exact_result,
     refuse_clashes,
     remark,
     result,
     working,
 )
-from sfumato.app.cli.schema_options import PerOption, SchemaOption, TableView, UnitRowsOption, ViewOption, read_view
 from sfumato.errors import InputError, counted
 from sfumato.extras import require
 
@@ -259,7 +266,7 @@ def audit(
 
     All honest mechanisms of one run pass together with probability 0.999.  To pass proves nothing.
     """
-    from sfumato.app.api.fields import loss_of
+    from sfumato.app.api.questions import loss_of
     from sfumato.evaluate.audit.audit import audit_all, subject_from_text
     from sfumato.evaluate.audit.shipped import chosen, subjects
     from sfumato.privacy.entropy import OsEntropy

@@ -7,7 +7,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sfumato.app.cli.conventions import columns, exact_result, refuse_clashes, remark, working
+from sfumato.app.cli.output import (
+    columns,
+    exact_result,
+    refuse_clashes,
+    remark,
+    working,
+)
 from sfumato.errors import InputError, counted
 from sfumato.extras import require
 

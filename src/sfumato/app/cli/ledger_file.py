@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.app.cli.conventions import (
+from sfumato.app.cli.options import (
     DatasetOption,
     DeltaOption,
     EpsilonOption,
     JsonOption,
     RhoOption,
-    columns,
     database,
     existing,
-    remark,
     remark_limit,
+)
+from sfumato.app.cli.output import (
+    columns,
+    remark,
     result,
 )
 from sfumato.errors import BrokenLedgerError, InputError, LedgerError
@@ -42,7 +44,7 @@ def create(
     dataset: DatasetOption = "default",
 ) -> None:
     """Create a ledger with its limit, before the first release."""
-    from sfumato.app.api.fields import limit_of
+    from sfumato.app.api.questions import limit_of
     from sfumato.engine.table_files import shown
     from sfumato.ledger import open_ledger
 
@@ -235,7 +237,7 @@ def cap(
     dataset: DatasetOption = "default",
 ) -> None:
     """Set or lift what one analyst may spend."""
-    from sfumato.app.api.fields import loss_of
+    from sfumato.app.api.questions import loss_of
 
     if lift and any(part is not None for part in (epsilon, delta, rho)):
         raise InputError("lift the cap, or say with --epsilon, --delta or --rho what it is to be; not both")

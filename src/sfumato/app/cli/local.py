@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.app.cli.conventions import (
+from sfumato.app.cli.options import (
     CsvOptions,
     DecimalOption,
     DelimiterOption,
@@ -17,6 +17,8 @@ from sfumato.app.cli.conventions import (
     OverwriteOption,
     ThousandsOption,
     TrimOption,
+)
+from sfumato.app.cli.output import (
     columns,
     refuse_clashes,
     remark,

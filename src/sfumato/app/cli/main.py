@@ -20,7 +20,7 @@ import typer
 import typer.main
 from typer.core import TyperGroup
 
-from sfumato.app.cli.conventions import remark
+from sfumato.app.cli.output import remark
 from sfumato.errors import MissingExtraError, SfumatoError
 
 _INTERRUPTED = 130
@@ -38,12 +38,12 @@ _CHARGING = (
 COMMANDS = {  # in the order of --help: the module and the name of each command
     "query": "query:query",
     "regress": "query:regress",
-    "bound": "bound:bound",
+    "bound": "estimates:bound",
     "serve": "sfumato_server.commands.serve:serve",
     "synthesize": "synthesize:synthesize",
     "sample": "synthesize:sample",
     "describe": "synthesize:describe",
-    "interval": "interval:interval",
+    "interval": "estimates:interval",
     "anonymize": "anonymize:anonymize",
     "apply": "anonymize:apply",
     "risk": "anonymize:risk",

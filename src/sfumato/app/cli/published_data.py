@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.app.cli.conventions import JsonOption, OverwriteOption, columns, folder, remark, result, working
+from sfumato.app.cli.options import (
+    JsonOption,
+    OverwriteOption,
+)
+from sfumato.app.cli.output import (
+    columns,
+    folder,
+    remark,
+    result,
+    working,
+)
 from sfumato.errors import InputError
 from sfumato.extras import missing
 

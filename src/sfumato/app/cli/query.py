@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.app.cli.conventions import (
+from sfumato.app.cli.options import (
     AnalystOption,
     CreateOption,
     DatasetOption,
@@ -21,25 +21,25 @@ from sfumato.app.cli.conventions import (
     NewVersionOption,
     OneDomainOption,
     OverwriteOption,
+    PerOption,
     RhoOption,
+    SchemaOption,
     Source,
     TableArgument,
-    columns,
-    domain_or_schema,
-    refuse_clashes,
-    remark,
-    result,
-    working,
-)
-from sfumato.app.cli.schema_options import (
-    PerOption,
-    SchemaOption,
     UnitRowsOption,
     ViewOption,
+    domain_or_schema,
     other_bounds,
     read_schema,
     read_view,
     refuse_without_schema,
+)
+from sfumato.app.cli.output import (
+    columns,
+    refuse_clashes,
+    remark,
+    result,
+    working,
 )
 from sfumato.errors import InputError, QueryError, counted
 
@@ -113,8 +113,7 @@ def query(
     A question that was answered before at the same loss returns its stored answer and costs nothing.  With --schema the
     statement joins several tables of a folder or a database.
     """
-    from sfumato.app.api.fields import LossFields, filled
-    from sfumato.app.api.queries import AskRequest, CostRequest
+    from sfumato.app.api.questions import AskRequest, CostRequest, LossFields, filled
     from sfumato.privacy.loss import plain
     from sfumato.query import low_signal_warnings
     from sfumato.vault.release import writable
@@ -312,7 +311,7 @@ def regress(
     Intervals count the noise, and those of a population the sample as well.  The same question at the same loss returns
     its stored answer and costs nothing.
     """
-    from sfumato.app.api.fields import LossFields, filled
+    from sfumato.app.api.questions import LossFields, filled
     from sfumato.query import linear_regression
 
     loss = filled(LossFields, {"epsilon": epsilon, "delta": delta, "rho": rho}).loss()

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sfumato.app.cli.conventions import (
+from sfumato.app.cli.options import (
     JsonOption,
     OverwriteOption,
+)
+from sfumato.app.cli.output import (
     columns,
     exact_result,
     refuse_clashes,
@@ -165,7 +167,7 @@ def check_schema(
 
 def _cut(schema: Schema, opened: JoinedTables, views: list[Path]) -> list[CutRows]:
     """What bounds cut of each private table, and of views; tables of a draft that say no bound are left out."""
-    from sfumato.app.cli.schema_options import view_text
+    from sfumato.app.cli.options import view_text
     from sfumato.engine.description.schema_fit import cut_rows
     from sfumato.query.statements.table_statement import parse_view
 

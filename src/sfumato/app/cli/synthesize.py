@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.app.cli.conventions import (
+from sfumato.app.cli.options import (
     AnalystOption,
     CreateOption,
     DatasetOption,
@@ -22,17 +22,23 @@ from sfumato.app.cli.conventions import (
     NewVersionOption,
     OneDomainOption,
     OverwriteOption,
+    PerOption,
     RhoOption,
+    SchemaOption,
     Source,
     TableArgument,
-    columns,
+    UnitRowsOption,
+    ViewOption,
     domain_or_schema,
+    read_view,
+)
+from sfumato.app.cli.output import (
+    columns,
     refuse_clashes,
     remark,
     result,
     working,
 )
-from sfumato.app.cli.schema_options import PerOption, SchemaOption, UnitRowsOption, ViewOption, read_view
 from sfumato.app.cli.synthesize_tables import (
     NO_COMBINING,
     TablesToMake,
@@ -168,7 +174,7 @@ def synthesize(
 
     With --schema and a folder as --out: a table of people, and tables of what each of them has, that belong together.
     """
-    from sfumato.app.api.fields import LossFields, filled
+    from sfumato.app.api.questions import LossFields, filled
     from sfumato.app.api.releases import SynthesizeRequest
     from sfumato.synthesize import NoisyTotal, PublicTotal, drowned_totals
     from sfumato.synthesize.codebook.codebook import codebook_path
@@ -325,7 +331,7 @@ def describe(
     Of a folder of linked tables: what its release.json says of them.
     """
     if file.is_dir():
-        from sfumato.app.cli.describe_tables import describe_tables
+        from sfumato.app.cli.synthesize_tables import describe_tables
 
         describe_tables(file, html=html, markdown=markdown, overwrite=overwrite, as_json=as_json)
         return

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sfumato.app.cli.conventions import Source, refuse_clashes, remark, result, working
-from sfumato.app.cli.describe_tables import write_page
+from sfumato.app.cli.options import (
+    Source,
+)
+from sfumato.app.cli.output import (
+    columns,
+    refuse_clashes,
+    remark,
+    result,
+    working,
+)
 from sfumato.errors import InputError, counted
 from sfumato.extras import require
 
@@ -17,6 +25,7 @@ if TYPE_CHECKING:
     from sfumato.domain.table_schema import Schema
     from sfumato.privacy.loss import Loss
     from sfumato.synthesize import RelatedRelease
+
 
 NO_COMBINING = (
     "Copies differ by what drawing adds and by nothing else: combining rules for several copies, such as Rubin's, are "
@@ -94,7 +103,7 @@ def refuse_of_one_table(given: Mapping[str, object]) -> None:
 
 def synthesize_tables(source: Source, given: TablesToMake, loss: Loss, *, as_json: bool) -> None:
     """Release synthetic tables into a new folder."""
-    from sfumato.app.cli.schema_options import read_schema
+    from sfumato.app.cli.options import read_schema
     from sfumato.domain.linked_domain import link_tables
     from sfumato.synthesize import NoisyTotal, PublicTotal, related, related_without_delta, save_related
     from sfumato.synthesize.linked.linked_codebook import read_family_codebook
@@ -250,3 +259,59 @@ def _told(release: RelatedRelease) -> str:
         for child in release.related.children
     )
     return f"Method: related{children}\nGuarantee: {release.guarantee}\nCost: {release.cost}\nExpected error:{errors}"
+
+
+def describe_tables(folder: Path, *, html: Path | None, markdown: Path | None, overwrite: bool, as_json: bool) -> None:
+    """Say what the tables of a folder are."""
+    from sfumato.synthesize.linked.linked_codebook import STATEMENT, family_lines, read_family_codebook
+    from sfumato.synthesize.synthetic import STATED_BY_A_FILE
+    from sfumato.vault.release import save_text
+
+    if html is not None:
+        require("plots", "the page of a codebook")
+    refuse_clashes([html, markdown], inputs=[folder / STATEMENT], overwrite=overwrite)
+    book = read_family_codebook(folder)
+    if markdown is not None:
+        save_text(markdown, "\n".join(family_lines(book)) + "\n", overwrite=overwrite)
+        remark(f"Wrote the codebook {markdown}.")
+    if html is not None:
+        write_page(folder, book, html, overwrite=overwrite)
+    remark(STATED_BY_A_FILE)
+    result(book, _described(book), as_json=as_json)
+
+
+def write_page(folder: Path, book: Mapping[str, Any], html: Path, *, overwrite: bool) -> None:
+    """Write the codebook of the tables in a folder as a page."""
+    from sfumato.report.linked_tables_page import linked_release_page
+    from sfumato.report.page import render
+    from sfumato.vault.release import save_text
+
+    page = linked_release_page(f"Synthetic tables {folder.name}", book)
+    save_text(html, render(page), overwrite=overwrite)
+    remark(f"Wrote the page {html}.")
+
+
+def _described(book: Mapping[str, Any]) -> str:
+    """A codebook for a terminal; nothing in it can move the cursor."""
+    from sfumato.synthesize.codebook.codebook import printable
+    from sfumato.synthesize.linked.linked_codebook import (
+        UNITS_TEXT,
+        family_column_rows,
+        family_facts,
+        family_tie_rows,
+    )
+
+    def lines(rows: list[dict[str, Any]]) -> str:
+        return columns([{name: printable(v) if isinstance(v, str) else v for name, v in row.items()} for row in rows])
+
+    said = [
+        printable(str(book["notice"])),
+        *(f"{printable(name)}: {printable(fact)}" for name, fact in family_facts(book)),
+    ]
+    said += [f"Note: {printable(str(note))}" for note in book["notes"]]
+    said += ["", UNITS_TEXT]
+    for part in book["parts"]:
+        said += ["", f"{printable(str(part['name']))}: {printable(str(part['says']))}", lines(family_column_rows(part))]
+        if part["ties"]:
+            said += ["", lines(family_tie_rows(part))]
+    return "\n".join([*said, "", "Every value with its error: --json or --html FILE."])

@@ -1,31 +1,27 @@
-"""What commands share: options, the table, domain and ledger that they name, and what is said and written, and where.
+"""Options that commands share, and what they name: the loss, the table, its domain or schema, the ledger.
 
-Results go to standard output, everything else to standard error; files are checked before anything is spent, and
-never written over what is read.
+A command over several tables takes :data:`SchemaOption`, :data:`ViewOption`, :data:`UnitRowsOption` and
+:data:`PerOption`.  :func:`read_view` makes a :class:`TableView` of them.
 """
 
 from __future__ import annotations
 
-import json
-import re
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.app.api.methods import EXACT_FIGURES
+from sfumato.app.cli.output import remark, working
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:
-    from sfumato.app.cli.schema_options import TableView
-    from sfumato.domain import Domain
+    from sfumato.domain import Domain, GroupBound, Unit
     from sfumato.domain.table_schema import Schema
+    from sfumato.domain.view import BoundedView
     from sfumato.engine.csv_file import Written
-    from sfumato.engine.port import ProtectedTable
+    from sfumato.engine.port import ProtectedTable, Recodable
     from sfumato.ledger import DeferredLedger, Ledger
     from sfumato.privacy.loss import Charge, Loss
     from sfumato.vault.schema_vault import SchemaVault
@@ -191,7 +187,7 @@ class Source:
 
     def _ledger(self, first: Loss | None) -> DeferredLedger:
         """The ledger, which the first release opens, and makes if need be."""
-        from sfumato.app.api.fields import limit_of
+        from sfumato.app.api.questions import limit_of
         from sfumato.ledger import DeferredLedger
         from sfumato.vault.vault_opening import beside
 
@@ -261,98 +257,146 @@ def database(ledger: str) -> str:
     return ledger if "://" in ledger else file_address(Path(ledger))
 
 
-def result(value: Mapping[str, Any] | Sequence[Any], text: str, *, as_json: bool) -> None:
-    """Print a result: ``value`` as JSON, or ``text`` for people."""
-    typer.echo(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False, default=str) if as_json else text)
+SchemaOption = Annotated[
+    Path | None,
+    typer.Option("--schema", help="Schema of several tables, a YAML file; the table then is their folder or database."),
+]
+ViewOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--view", help="With --schema: a file with the SELECT whose rows are taken, SELECT * or one row a person."
+    ),
+]
+UnitRowsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--unit-rows", min=1, help="With --schema: rows of one person that are kept, in place of what the schema says."
+    ),
+]
+PerOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--per",
+        help="With --schema: GROUPING=ROWS or GROUPING=ROWS,GROUPS, as 'month(admitted)=2,4', in place of all that "
+        "the schema says by groups; several times.",
+    ),
+]
 
 
-def exact_result(value: Mapping[str, Any], text: str, *, as_json: bool) -> None:
-    """Print figures that were read off the rows without noise, and that they are for the owner of the table alone."""
-    result({"notice": EXACT_FIGURES, **value}, f"{text}\n\n{EXACT_FIGURES}", as_json=as_json)
+@dataclass(frozen=True)
+class TableView:
+    """A bounded view of the tables of a schema, as a command names it.
 
-
-def remark(text: str) -> None:
-    """Say something on standard error, with the options that state the amounts it asks for."""
-    typer.echo(_in_options(text), err=True)
-
-
-def _in_options(message: str) -> str:
-    """Return a message with options of the command line for amounts, which other callers state in their own way.
-
-    >>> _in_options("with a delta of 1e-09 it asks for less; begin a ledger with the limit 1,1e-9")
-    'with --delta 1e-09 it asks for less; begin a ledger with --limit 1,1e-9'
+    Attributes:
+        path: of the schema.
+        schema: accepted.
+        view: with its bounds.
     """
-    return re.sub(r"\ba delta of (?=\d)", "--delta ", re.sub(r"\bwith the limit (?=\d)", "with --limit ", message))
+
+    path: Path
+    schema: Schema
+    view: BoundedView
+
+    @property
+    def domain(self) -> Domain:
+        """What is publicly known of its rows."""
+        return self.view.domain
+
+    def encoded(self, tables: str) -> Recodable:
+        """Its rows, counted by nobody yet: for their owner.
+
+        Raises:
+            TableError: a table is missing, cannot be read, or its keys are none.
+        """
+        from sfumato.engine.views.joined import open_tables
+
+        return open_tables(self.schema, tables).encode(self.view)
 
 
-def columns(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows as an aligned plain-text table with a header."""
-    if not rows:
-        return "(none)"
-    names = list(rows[0])
-    cells = [names, *([_cell(row[name]) for name in names] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
-    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
-
-
-@contextmanager
-def working(description: str) -> Iterator[Callable[[str], None]]:
-    """Show that something is going on; what is yielded takes the step that begins, in a few words."""
-    if not sys.stderr.isatty():
-        remark(f"{description} ...")
-        yield lambda step: remark(f"  {step} ...")
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status(description) as status:
-        yield lambda step: status.update(f"{description}: {step}")
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def folder(path: Path) -> None:
-    """Make a folder to write to, with those around it, unless it is there.
+def read_schema(path: Path) -> Schema:
+    """A schema that releases may rest on.
 
     Raises:
-        InputError: a file is in its place, or permission is denied.
+        DomainError: it cannot be read, is a draft, was changed since it was accepted, or derives what cannot be
+            computed.
+    """
+    from sfumato.domain.table_schema import load_schema
+    from sfumato.query.statements.derived_columns import check_derived
+
+    described = load_schema(path)
+    described.refuse_draft()
+    check_derived(described)
+    return described
+
+
+def read_view(
+    schema: Path | None, view: Path | None, *, rows: int | None = None, per: Sequence[str] | None = None
+) -> TableView | None:
+    """The view that a command is about; None where it names no schema.
+
+    Raises:
+        InputError: a view without a schema or the reverse, a file that cannot be read, or a wrong bound.
+        DomainError: the schema cannot be read, or nobody accepted it as it stands.
+        QueryError: the statement is outside the grammar.
+    """
+    refuse_without_schema(schema, view=view is not None, unit_rows=rows is not None, per=bool(per))
+    if schema is None:
+        return None
+    if view is None:
+        raise InputError("say which rows of the tables are meant: --view FILE, a SELECT over the tables of --schema")
+    from sfumato.query.statements.table_statement import parse_view
+
+    described = read_schema(schema)
+    found = parse_view(view_text(view), described)
+    made = TableView(schema, described, replace(found, unit=other_bounds(found.unit, rows=rows, per=per)))
+    _ = made.domain  # refuses bounds by what is no grouping of it
+    return made
+
+
+def refuse_without_schema(schema: Path | None, **given: bool) -> None:
+    """Refuse what is for several tables where one is meant.
+
+    Raises:
+        InputError: such an option, by its name.
+    """
+    if schema is None and (named := [f"--{name.replace('_', '-')}" for name, is_given in given.items() if is_given]):
+        is_or_are = "is" if len(named) == 1 else "are"
+        raise InputError(
+            f"{' and '.join(named)} {is_or_are} about several tables: name their schema by --schema", culprit=named
+        )
+
+
+def other_bounds(unit: Unit, *, rows: int | None, per: Sequence[str] | None) -> Unit:
+    """The bounds of a unit, with those that a command names in their place.
+
+    Raises:
+        InputError: a bound by groups that is none.
+    """
+    if rows is None and not per:
+        return unit
+    return unit.bounded(rows=rows or unit.rows, per=tuple(map(_group_bound, per)) if per else unit.per)
+
+
+def _group_bound(text: str) -> GroupBound:
+    from sfumato.domain.unit import GroupBound
+
+    name, _, most = text.rpartition("=")
+    numbers = [part.strip() for part in most.split(",")]
+    if not name.strip() or not 1 <= len(numbers) <= len(("rows", "groups")) or not all(map(str.isdecimal, numbers)):
+        raise InputError(f"--per takes GROUPING=ROWS or GROUPING=ROWS,GROUPS, as 'month(admitted)=2,4', not {text!r}")
+    rows, groups = int(numbers[0]), int(numbers[1]) if len(numbers) > 1 else None
+    return GroupBound.named(name.strip(), rows=rows, groups=groups)
+
+
+def view_text(path: Path) -> str:
+    """The statement in the file of a view.
+
+    Raises:
+        InputError: the file cannot be read.
     """
     try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot write to the folder {path}: {error.strerror}", culprit=path) from None
-
-
-def refuse_clashes(outputs: Sequence[Path | None], *, inputs: Sequence[str | Path | None], overwrite: bool) -> None:
-    """Refuse outputs that cannot be written, that are one file, or that are the table, domain or ledger in use.
-
-    ``inputs`` may be URLs; a SQLite ledger is the file behind its URL, and so is what an engine reads.
-
-    Raises:
-        InputError: an output cannot be written, exists and is not to be replaced, is named twice, or is one of the
-            inputs; nothing was touched.
-    """
-    from sfumato.vault.release import free
-
-    taken = {_file(place) for place in inputs if place is not None}
-    for output in outputs:
-        if output is None:
-            continue
-        free(output, overwrite=overwrite)
-        place = output.resolve()
-        if place in taken:
-            raise InputError(f"{output} is read, or written already, by this command; choose another name")
-        taken.add(place)
-
-
-def _file(place: str | Path) -> Path:
-    from sfumato.engine.open import file_path
-    from sfumato.ledger.database import Address
-
-    address = Address.parse(str(place)) if str(place).startswith("sqlite:") else None
-    named = file_path(str(place)) or str(place) if address is None else address.database or ""
-    return Path(named).resolve()
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InputError(f"cannot read the view {path}: {reason}", culprit=path) from None
+    return text.strip().removesuffix(";")

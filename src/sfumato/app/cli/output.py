@@ -1,0 +1,116 @@
+"""What commands print and write: results on standard output, remarks on standard error, files that are free.
+
+Files are checked before anything is spent, and no command writes over a file that it reads.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from sfumato.app.api.methods import EXACT_FIGURES
+from sfumato.errors import InputError
+
+
+def result(value: Mapping[str, Any] | Sequence[Any], text: str, *, as_json: bool) -> None:
+    """Print a result: ``value`` as JSON, or ``text`` for people."""
+    typer.echo(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False, default=str) if as_json else text)
+
+
+def exact_result(value: Mapping[str, Any], text: str, *, as_json: bool) -> None:
+    """Print figures that were read off the rows without noise, and that they are for the owner of the table alone."""
+    result({"notice": EXACT_FIGURES, **value}, f"{text}\n\n{EXACT_FIGURES}", as_json=as_json)
+
+
+def remark(text: str) -> None:
+    """Say something on standard error, with the options that state the amounts it asks for."""
+    typer.echo(_in_options(text), err=True)
+
+
+def _in_options(message: str) -> str:
+    """Return a message with options of the command line for amounts, which other callers state in their own way.
+
+    >>> _in_options("with a delta of 1e-09 it asks for less; begin a ledger with the limit 1,1e-9")
+    'with --delta 1e-09 it asks for less; begin a ledger with --limit 1,1e-9'
+    """
+    return re.sub(r"\ba delta of (?=\d)", "--delta ", re.sub(r"\bwith the limit (?=\d)", "with --limit ", message))
+
+
+def columns(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows as an aligned plain-text table with a header."""
+    if not rows:
+        return "(none)"
+    names = list(rows[0])
+    cells = [names, *([_cell(row[name]) for name in names] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+
+
+@contextmanager
+def working(description: str) -> Iterator[Callable[[str], None]]:
+    """Show that something is going on; what is yielded takes the step that begins, in a few words."""
+    if not sys.stderr.isatty():
+        remark(f"{description} ...")
+        yield lambda step: remark(f"  {step} ...")
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(description) as status:
+        yield lambda step: status.update(f"{description}: {step}")
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def folder(path: Path) -> None:
+    """Make a folder to write to, with those around it, unless it is there.
+
+    Raises:
+        InputError: a file is in its place, or permission is denied.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write to the folder {path}: {error.strerror}", culprit=path) from None
+
+
+def refuse_clashes(outputs: Sequence[Path | None], *, inputs: Sequence[str | Path | None], overwrite: bool) -> None:
+    """Refuse outputs that cannot be written, that are one file, or that are the table, domain or ledger in use.
+
+    ``inputs`` may be URLs; a SQLite ledger is the file behind its URL, and so is what an engine reads.
+
+    Raises:
+        InputError: an output cannot be written, exists and is not to be replaced, is named twice, or is one of the
+            inputs; nothing was touched.
+    """
+    from sfumato.vault.release import free
+
+    taken = {_file(place) for place in inputs if place is not None}
+    for output in outputs:
+        if output is None:
+            continue
+        free(output, overwrite=overwrite)
+        place = output.resolve()
+        if place in taken:
+            raise InputError(f"{output} is read, or written already, by this command; choose another name")
+        taken.add(place)
+
+
+def _file(place: str | Path) -> Path:
+    from sfumato.engine.open import file_path
+    from sfumato.ledger.database import Address
+
+    address = Address.parse(str(place)) if str(place).startswith("sqlite:") else None
+    named = file_path(str(place)) or str(place) if address is None else address.database or ""
+    return Path(named).resolve()
