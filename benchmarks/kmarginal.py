@@ -79,7 +79,7 @@ def main() -> None:
     from sfumato.evaluate.frontier import aim
     from sfumato.evaluate.population_split import independent
     from sfumato.evaluate.released import Released
-    from sfumato.evaluate.utility.marginal_scores import marginal_score, rescaled
+    from sfumato.evaluate.utility.scorecard import marginal_score, rescaled
     from sfumato.privacy.loss import EpsilonDelta
 
     parser = argparse.ArgumentParser(description=__doc__)

@@ -8,7 +8,7 @@ import pytest
 from sfumato.domain import Domain
 from sfumato.evaluate.frontier import aim, answered_pairs, grid, mondrian, randomised
 from sfumato.evaluate.released import Released, Rows
-from sfumato.evaluate.utility.marginal_scores import marginal_score
+from sfumato.evaluate.utility.scorecard import marginal_score
 from sfumato.privacy.loss import EpsilonDelta
 
 

@@ -17,7 +17,7 @@ from sfumato.data import census, census_release, child_mental_health, domain
 from sfumato.engine.open import open_table
 from sfumato.evaluate.population_split import independent
 from sfumato.evaluate.released import Released, Rows, open_rows
-from sfumato.evaluate.utility.marginal_scores import marginal_score
+from sfumato.evaluate.utility.scorecard import marginal_score
 from sfumato.ledger import open_ledger
 from sfumato.ledger.database import file_address
 from sfumato.model.row_sampling import generator

@@ -1,14 +1,18 @@
-"""Confidence intervals for proportions and their differences, and the advantage of an attack with its interval."""
+"""Confidence intervals of proportions and their differences, sampled means, and the advantage of an attack."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.errors import TableError
+
+FEWEST_TESTED = 20  # tested people of each kind below which no interval is given
+ERROR = 0.05
 
 
 @dataclass(frozen=True)
@@ -74,8 +78,27 @@ def _normal_quantile(probability: float) -> float:
     return float(ndtri(probability))
 
 
-FEWEST_TESTED = 20  # tested people of each kind below which no interval is given
-ERROR = 0.05
+@dataclass(frozen=True)
+class SampledMean:
+    """A mean over ``taken`` of ``all`` things, and its standard error: zero if all were taken.
+
+    >>> mean_of([0.0, 1.0], of=2)
+    SampledMean(value=0.5, error=0.0, taken=2, all=2)
+    """
+
+    value: float
+    error: float
+    taken: int
+    all: int
+
+
+def mean_of(values: Sequence[float], *, of: int) -> SampledMean:
+    """Return the mean of ``values``, drawn without replacement from ``of`` of them."""
+    taken = len(values)
+    error = 0.0
+    if 1 < taken < of:
+        error = float(np.std(values, ddof=1)) * math.sqrt((1 - taken / of) / taken)
+    return SampledMean(math.fsum(values) / taken, error, taken, of)
 
 
 @dataclass(frozen=True)

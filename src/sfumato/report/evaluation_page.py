@@ -10,7 +10,7 @@ from sfumato.domain import Domain
 from sfumato.evaluate.audit.audit import Finding
 from sfumato.evaluate.evaluation_result import EvaluationResult
 from sfumato.evaluate.frontier import CEILING, FLOOR, baseline, judged_by_rows, without_exact_shares
-from sfumato.evaluate.utility.marginal_scores import rescaled
+from sfumato.evaluate.utility.scorecard import rescaled
 from sfumato.ledger import Account, Entry, Kind
 from sfumato.privacy.loss import NOTHING, Loss
 from sfumato.report.page import Page, Row, ShownTable, unchecked

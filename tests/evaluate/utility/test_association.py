@@ -6,7 +6,7 @@ from scipy.stats.contingency import association
 
 from sfumato.domain import Categorical, Domain, Unknown
 from sfumato.evaluate.released import Released, Rows
-from sfumato.evaluate.utility.marginal_scores import (
+from sfumato.evaluate.utility.scorecard import (
     associations,
     cramers_v,
     largest_correlation_gap,

@@ -7,7 +7,7 @@ import pytest
 
 from sfumato.evaluate.population_split import independent
 from sfumato.evaluate.released import Released
-from sfumato.evaluate.utility.marginal_scores import marginal_score, rescaled, sampled_score
+from sfumato.evaluate.utility.scorecard import marginal_score, rescaled, sampled_score
 
 
 def test_u2_by_hand(people):

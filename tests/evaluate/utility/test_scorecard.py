@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from sfumato.evaluate.released import AnsweredWorkload, Released
-from sfumato.evaluate.utility.marginal_scores import associations
-from sfumato.evaluate.utility.scorecard import scorecard
+from sfumato.evaluate.utility.scorecard import associations, scorecard
 
 
 def test_a_scorecard_of_rows_and_one_of_answers(everyone):

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from sfumato.domain import Categorical, Domain
 from sfumato.errors import TableError
+from sfumato.evaluate.intervals import SampledMean, mean_of
 from sfumato.evaluate.released import Rows
-from sfumato.evaluate.utility.marginal_scores import SampledMean, mean_of
 from sfumato.extras import require
 from sfumato.model.row_sampling import generator
 
