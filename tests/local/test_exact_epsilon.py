@@ -14,9 +14,9 @@ from sfumato.local.guarantees import audit, enumerate_ratio
 from sfumato.local.randomizers.longitudinal import Loloha, Rappor
 from sfumato.local.randomizers.randomizer import DENOMINATOR, exp_below, proven
 from sfumato.local.randomizers.two_valued import Direct, TwoValued
-from sfumato.local.randomizers.unary_encoding import Coins, CountMeanSketch, Unary
+from sfumato.local.randomizers.unary_encoding import Coins, CountMeanSketch, Unary, symmetric
 from sfumato.local.specs.distribution import Distribution, Range
-from sfumato.local.specs.frequency import Frequency, Method, symmetric
+from sfumato.local.specs.frequency import Frequency, Method
 from sfumato.local.specs.graded import Block, GradedMean, PublicLevels
 from sfumato.local.specs.hiera import DIVISIONS, Hiera
 from sfumato.local.specs.key_value import KeyValue

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from sfumato.errors import InfeasibleError
+from sfumato.local.randomizers.finite_field import geometries
 from sfumato.local.randomizers.integer_table import smallest
+from sfumato.local.randomizers.local_hashing import hash_designs
 from sfumato.local.randomizers.two_valued import Direct, TwoValued
-from sfumato.local.specs.frequency import Frequency, Method, geometries, hash_designs
+from sfumato.local.specs.frequency import Frequency, Method
 from sfumato.local.specs.graded import GradedMean
 from sfumato.local.specs.hiera import DIVISIONS, Hiera, variance
 from sfumato.local.specs.mean import Mean, MeanMethod, worst_variance

@@ -15,8 +15,8 @@ from sfumato.local.randomizers.finite_field import Projective, finite_field, poi
 from sfumato.local.randomizers.integer_table import Sampler, below, column_counts
 from sfumato.local.randomizers.local_hashing import LARGEST_TALLY, Hashed
 from sfumato.local.randomizers.two_valued import Design, Direct, Hadamard, Subset, Subsets, TwoValued, transform
-from sfumato.local.randomizers.unary_encoding import CountMeanSketch, HadamardSketch, pack
-from sfumato.local.specs.frequency import Frequency, Method, symmetric
+from sfumato.local.randomizers.unary_encoding import CountMeanSketch, HadamardSketch, pack, symmetric
+from sfumato.local.specs.frequency import Frequency, Method
 from sfumato.privacy.entropy import SimulatedEntropy
 
 DESIGNS: list[Design] = [

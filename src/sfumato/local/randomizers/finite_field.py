@@ -217,23 +217,23 @@ def _points(order: int, dimension: int) -> NDArray[np.int64]:
     return np.concatenate(blocks)
 
 
-def _geometries(size: int) -> list[Projective]:
+def geometries(size: int) -> list[Projective]:
     """Return every projective geometry with at least ``size`` points whose table is small enough, one a field."""
-    geometries = []
+    designs = []
     for order in prime_powers():
         dimension = _SMALLEST_DIMENSION
         while points(order, dimension) < size:
             dimension += 1
         if points(order, dimension) * size <= LARGEST_GEOMETRY:
-            geometries.append(Projective(size, order, dimension))
-    return geometries
+            designs.append(Projective(size, order, dimension))
+    return designs
 
 
 def _projective(size: int, epsilon: Fraction) -> TwoValued:
-    geometries = _geometries(size)
-    if not geometries:
+    designs = geometries(size)
+    if not designs:
         raise InputError(f"projective geometry serves domains far below {size} values: use hr or olh", culprit=size)
-    return least_variance(geometries, epsilon)
+    return least_variance(designs, epsilon)
 
 
-PGR = OracleMethod("pgr", _projective, automatic=lambda size: bool(_geometries(size)))
+PGR = OracleMethod("pgr", _projective, automatic=lambda size: bool(geometries(size)))

@@ -265,7 +265,7 @@ def _leading(size: int, digits: int, place: int) -> tuple[Tally, Tally]:
     return np.concatenate(digit), np.concatenate(shift)
 
 
-def _hash_designs(size: int, epsilon: Fraction) -> list[Hashed]:
+def hash_designs(size: int, epsilon: Fraction) -> list[Hashed]:
     """Return local hashing with the prime powers next to e^epsilon + 1, the best number of buckets for rare values."""
     ideal = float(exp_below(epsilon)) + 1
     powers = prime_powers()
@@ -276,5 +276,5 @@ def _hash_designs(size: int, epsilon: Fraction) -> list[Hashed]:
 
 BLH = OracleMethod("blh", lambda size, epsilon: TwoValued.within(Hashed(size, 2), epsilon))
 OLH = OracleMethod(
-    "olh", lambda size, epsilon: least_variance(_hash_designs(size, epsilon), epsilon), automatic=lambda _: True
+    "olh", lambda size, epsilon: least_variance(hash_designs(size, epsilon), epsilon), automatic=lambda _: True
 )
