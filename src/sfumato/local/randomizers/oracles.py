@@ -5,6 +5,7 @@ from typing import Final
 from sfumato.local.randomizers.finite_field import PGR
 from sfumato.local.randomizers.local_hashing import BLH, OLH
 from sfumato.local.randomizers.longitudinal import LOLOHA, RAPPOR
+from sfumato.local.randomizers.paley import PALEY
 from sfumato.local.randomizers.randomizer import OracleMethod
 from sfumato.local.randomizers.two_valued import GRR, HR, SS
 from sfumato.local.randomizers.unary_encoding import CMS, DBITFLIP, HCMS, OUE, SUE, THE
@@ -25,4 +26,5 @@ ORACLES: Final[tuple[OracleMethod, ...]] = (
     DBITFLIP,
     RAPPOR,
     LOLOHA,
+    PALEY,
 )
