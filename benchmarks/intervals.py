@@ -30,7 +30,7 @@ from sfumato.domain.predicate import All, Among
 from sfumato.privacy.loss import EpsilonDelta
 from sfumato.query import ReleaseInterval, interval, linear_regression
 from sfumato.query.question import Query, count, mean
-from sfumato.synthesize import Limits, NoisyTotal, SyntheticFile, aim, all_marginals, read_release
+from sfumato.synthesize import NoisyTotal, SizeLimits, SyntheticFile, aim, all_marginals, read_release
 from sfumato.vault.vault import Vault
 
 CELLS = 4  # of each size, of every pair of attributes
@@ -109,7 +109,7 @@ def released(folder: Path, domain: Domain, sample: dict[str, np.ndarray], *, bou
     """A release of a sample, as whoever is handed its file alone has it."""
     file = folder / "synthetic.parquet"
     vault = opened(folder, domain, sample)
-    made = aim(vault, loss=LOSS, total=NoisyTotal(), workload=all_marginals(2), limits=Limits(bounds=bounds))
+    made = aim(vault, loss=LOSS, total=NoisyTotal(), workload=all_marginals(2), limits=SizeLimits(bounds=bounds))
     made.rows.write(file)
     return read_release(file)
 

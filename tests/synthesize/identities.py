@@ -32,7 +32,7 @@ from sfumato.synthesize import (
     rectangles,
 )
 from sfumato.synthesize.binning import private_edges
-from sfumato.synthesize.marginal_selection import Limits
+from sfumato.synthesize.marginal_selection import SizeLimits
 from sfumato.synthesize.methods.mwem import Output
 from sfumato.synthesize.structural_zeros import Zeros
 from sfumato.vault.release import loss_json
@@ -123,7 +123,8 @@ def identities() -> dict[str, str]:
             ),
         )
     note(
-        "mst with zeros", lambda vault: mst(vault, loss=RHO, total=NoisyTotal(), limits=Limits(cells=900), zeros=ZEROS)
+        "mst with zeros",
+        lambda vault: mst(vault, loss=RHO, total=NoisyTotal(), limits=SizeLimits(cells=900), zeros=ZEROS),
     )
     note("aim of some", lambda vault: aim(vault, loss=RHO, total=NoisyTotal(), workload=SOME, zeros=ZEROS))
     note("annealed", lambda vault: annealed(vault, loss=ONE, total=PublicTotal(9), workload=all_marginals(3)))

@@ -24,7 +24,7 @@ from sfumato.synthesize import (
     without_delta,
 )
 from sfumato.synthesize.auto import options
-from sfumato.synthesize.budget_allocation import Division
+from sfumato.synthesize.budget_allocation import BudgetSplit
 from sfumato.workload.counting_queries import Marginals
 
 
@@ -191,8 +191,8 @@ def test_if_noise_drowns_every_method_the_one_of_fewest_rows_is_taken(vault_over
 def test_the_figure_of_aim_counts_the_shares_that_go_elsewhere(loss):
     domain = wide(6, 4, 3)
     sizes = np.array([24.0, 18.0, 12.0])
-    division = Division(loss, 1)
-    whole = [division.deviation(float(share)) ** 2 for share in division.shares(sizes.tolist())]
+    split = BudgetSplit(loss, 1)
+    whole = [split.deviation(float(share)) ** 2 for share in split.shares(sizes.tolist())]
     free = np.sqrt((sizes * whole).sum() / sizes.sum())  # if all of the loss went to the pairs
     plenty, few = (
         named("aim", domain, all_marginals(2), loss=loss, total=PublicTotal(rows)).error for rows in (10**12, 100)

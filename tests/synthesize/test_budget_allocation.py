@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sfumato.errors import BudgetError
 from sfumato.privacy.loss import Epsilon, Rho
-from sfumato.synthesize.budget_allocation import Allowance, Division, fraction
+from sfumato.synthesize.budget_allocation import BudgetSplit, fraction
 
 LOSSES = [Epsilon("0.5"), Rho("0.125")]
 SIZES = st.lists(st.floats(1e-3, 1e7), min_size=1, max_size=20)
@@ -17,22 +17,22 @@ SIZES = st.lists(st.floats(1e-3, 1e7), min_size=1, max_size=20)
 
 @given(st.sampled_from(LOSSES), SIZES)
 def test_shares_are_positive_and_never_more_than_all(loss, sizes):
-    shares = Division(loss, 1).shares(sizes)
+    shares = BudgetSplit(loss, 1).shares(sizes)
     assert all(share > 0 for share in shares)
     assert Fraction(999_999, 10**6) < sum(shares) <= 1
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_no_other_division_has_less_expected_error(loss):
-    division = Division(loss, 2)
+    split = BudgetSplit(loss, 2)
     sizes = [5.0, 100.0, 2000.0]
-    shares = np.array([float(share) for share in division.shares(sizes)])
-    least = sum(size * division.absolute(share) for size, share in zip(sizes, shares, strict=True))
-    parts = np.array(sum(division.spread(size) for size in sizes))
-    assert least == pytest.approx(float(division.error(parts, 1.0)))
+    shares = np.array([float(share) for share in split.shares(sizes)])
+    least = sum(size * split.absolute(share) for size, share in zip(sizes, shares, strict=True))
+    parts = np.array(sum(split.spread(size) for size in sizes))
+    assert least == pytest.approx(float(split.error(parts, 1.0)))
     random = np.random.default_rng(1)
     for other in random.dirichlet(np.ones(3), size=500):
-        assert sum(size * division.absolute(share) for size, share in zip(sizes, other, strict=True)) >= least
+        assert sum(size * split.absolute(share) for size, share in zip(sizes, other, strict=True)) >= least
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -44,18 +44,18 @@ def test_planned_noise_is_that_of_the_mechanisms(loss):
     age = Integer(name="age", minimum=0, maximum=9, unknown=Unknown.DROP)
     domain = Domain((age,), unit=Unit("id", rows=3))
     (noise,) = noises(domain, [Marginal(("age",))], loss * Fraction(1, 50), None)
-    assert Division(loss, 3).deviation(1 / 50) == pytest.approx(noise.variance**0.5, rel=1e-3)
+    assert BudgetSplit(loss, 3).deviation(1 / 50) == pytest.approx(noise.variance**0.5, rel=1e-3)
 
 
 def test_an_allowance_is_spent_exactly_and_never_overdrawn():
-    allowance = Allowance(Rho("0.3"))
-    taken = [allowance.take(Fraction(1, 3)) for _ in range(3)]
+    split = BudgetSplit(Rho("0.3"), 1)
+    taken = [split.take(Fraction(1, 3)) for _ in range(3)]
     assert taken[0] + taken[1] + taken[2] == Rho("0.3")
-    assert allowance.left == 0
+    assert split.left == 0
     with pytest.raises(BudgetError):
-        allowance.take(Fraction(1, 10**12))
+        split.take(Fraction(1, 10**12))
     with pytest.raises(BudgetError):
-        Allowance(Epsilon(1)).take(Fraction(0))
+        BudgetSplit(Epsilon(1), 1).take(Fraction(0))
 
 
 def test_fractions_are_rounded_down():
@@ -65,12 +65,12 @@ def test_fractions_are_rounded_down():
 
 @given(st.sampled_from(LOSSES), st.lists(st.tuples(st.floats(1, 1e5), st.floats(0, 0.5)), min_size=1, max_size=8))
 def test_a_further_share_levels_what_tables_have_had(loss, tables):
-    division = Division(loss, 1)
+    split = BudgetSplit(loss, 1)
     sizes, spent = zip(*tables, strict=True)
-    more = division.topped_up(sizes, spent, 0.3)
+    more = split.topped_up(sizes, spent, 0.3)
     assert more.sum() == pytest.approx(0.3)
     assert (more >= 0).all()
-    levels = (np.array(spent) + more) / [division.spread(size) for size in sizes]
+    levels = (np.array(spent) + more) / [split.spread(size) for size in sizes]
     raised = levels[more > 0]
     assert raised == pytest.approx(raised[0])  # all that got something end at one level
     assert (levels[more == 0] >= raised[0] * (1 - 1e-9)).all()  # and the others had more already

@@ -10,7 +10,7 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.privacy.gaussian import DiscreteGaussian
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize import PublicTotal, aim, all_marginals, annealed, mst
-from sfumato.synthesize.cell_positions import Position, drawn, leaning, position, question, share, within
+from sfumato.synthesize.cell_positions import Position, drawn, mean_positions, position, question, share, within
 from sfumato.synthesize.graphical import POSITIONS, Graphical
 from sfumato.vault.measurables import Measurement
 from sfumato.vault.simulated import SimulatedVault
@@ -111,24 +111,24 @@ def test_noisy_counts_of_an_exponential_density_tell_where_numbers_lie_in_its_ce
     counts = np.abs(np.diff(sums)) * 1e6 / np.abs(sums[-1] - sums[0])
     means = -np.diff((edges + 1 / rate) * sums) / -np.diff(sums)
     exact = 2 * (means - edges[:-1]) / np.diff(edges) - 1
-    found = leaning(pay, counts, 1.0)
+    found = mean_positions(pay, counts, 1.0)
     assert np.abs(found - exact).max() < 0.13
     assert np.abs(found - exact).mean() < 0.5 * np.abs(exact).mean()
 
 
 def test_single_numbers_open_cells_and_noise_lean_on_nothing():
     alone = Integer(name="x", minimum=0, maximum=30, edges=(0, 10, 11, 21), unknown=Unknown.CLAMP)
-    assert leaning(alone, np.array([100.0, 9000.0, 50.0, 50.0]), 1.0).tolist() == [0, 0, 0, 0]
+    assert mean_positions(alone, np.array([100.0, 9000.0, 50.0, 50.0]), 1.0).tolist() == [0, 0, 0, 0]
     even = Integer(name="x", minimum=0, maximum=39, edges=(0, 10, 20, 30), unknown=Unknown.CLAMP)
-    assert leaning(even, np.array([3.0, -8.0, 10.0, 1.0]), 10.0).tolist() == [0, 0, 0, 0]
+    assert mean_positions(even, np.array([3.0, -8.0, 10.0, 1.0]), 10.0).tolist() == [0, 0, 0, 0]
     opened = Integer(name="x", minimum=0, maximum=39, edges=(0, 10, 20, 30), unknown=Unknown.CLAMP, typical=33)
-    assert leaning(opened, np.array([100.0, 100.0, 100.0, 9000.0]), 1.0).tolist() == [0, 0, 0, 0]
+    assert mean_positions(opened, np.array([100.0, 100.0, 100.0, 9000.0]), 1.0).tolist() == [0, 0, 0, 0]
 
 
 def test_an_even_density_under_noise_hardly_leans() -> None:
     ages = Integer(name="x", minimum=0, maximum=599, edges=(0, 100, 200, 300, 400, 500), unknown=Unknown.CLAMP)
     random = np.random.default_rng(0)
-    found = [np.abs(leaning(ages, 60 + 20 * random.standard_normal(6), 20.0)).mean() for _ in range(400)]
+    found = [np.abs(mean_positions(ages, 60 + 20 * random.standard_normal(6), 20.0)).mean() for _ in range(400)]
     # .011 with a standard error below .001; steps that are not shrunk by their noise give .045
     assert np.mean(found) < 0.02
 
@@ -194,7 +194,7 @@ def test_what_is_measured_of_few_people_hardly_moves_them():
     counts = np.array([50.0, 4000.0, 4000.0, 4000.0, 4000.0, 2.0])
     asked = question(INCOME, counts)
     noise = DiscreteGaussian.for_loss(Rho("0.001"), squared_sensitivity=asked.sensitivity(DOMAIN)[1])
-    suggested = leaning(INCOME, counts, 1.0)
+    suggested = mean_positions(INCOME, counts, 1.0)
     one = round(np.sqrt(noise.variance))
     moved = position(DOMAIN, INCOME, Measurement(asked, np.array([0, one]), noise), counts, 1.0)
     assert abs(moved.cells[5] - suggested[5]) < 0.05

@@ -16,8 +16,8 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.model.coarsening import Runs, identity
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.row_sampling import generator
-from sfumato.synthesize.initial_marginals import FittedState
-from sfumato.synthesize.marginal_selection import HELD, MeasuredMarginal, offered
+from sfumato.synthesize.initial_marginals import Fit
+from sfumato.synthesize.marginal_selection import HELD, MeasuredMarginal, coarsened_marginals
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload import all_marginals
 from sfumato.workload.counting_queries import Marginals
@@ -170,11 +170,11 @@ def test_runs_are_as_fine_as_the_noise_allows_and_join_neighbours_only():
     mechanisms = SimulatedVault(ArrayTable(FINE, np.zeros((ROWS, 5), dtype=np.int64)), seed=8).mechanisms(sf.Rho(1))
     sizes = dict(zip(FINE.names, FINE.shape, strict=True))
     model = GraphicalModel.uniform(sizes, [], 7600.0)
-    state = FittedState({name: identity(size) for name, size in sizes.items()}, (), model, (), (), {})
-    (table,) = offered(state, mechanisms.domain, [("age", "stage")], 19.0)
+    state = Fit({name: identity(size) for name, size in sizes.items()}, (), model, (), (), {})
+    (table,) = coarsened_marginals(state, mechanisms.domain, [("age", "stage")], 19.0)
     assert table.cells <= 7600 / (HELD * 19.0) < 2 * table.cells
     assert table.runs.shape[1] == 8  # categories have no neighbours
-    whole = offered(state, mechanisms.domain, [("age", "stage"), ("stage", "sex")], 0.1)
+    whole = coarsened_marginals(state, mechanisms.domain, [("age", "stage"), ("stage", "sex")], 0.1)
     assert [table.runs.shape for table in whole] == [(100, 8), (8, 2)]
 
 

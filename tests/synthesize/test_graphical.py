@@ -13,7 +13,7 @@ from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import Rho
 from sfumato.synthesize import all_marginals, graphical, ranges
 from sfumato.synthesize.graphical import Graphical, Measured
-from sfumato.synthesize.marginal_selection import Limits
+from sfumato.synthesize.marginal_selection import SizeLimits
 from sfumato.synthesize.methods.aim import aim
 from sfumato.synthesize.methods.annealed import annealed
 from sfumato.synthesize.methods.mst import mst
@@ -131,7 +131,7 @@ def test_zeros_that_leave_nothing_together_are_refused_before_the_charge():
 def test_many_codes_do_not_stand_in_the_way_of_zeros_over_few():
     wide = Domain(tuple(Integer(name=name, minimum=0, maximum=9, unknown=Unknown.DROP) for name in "abcdefgh"))
     vault = SimulatedVault(ArrayTable(wide, np.zeros((9, 8), dtype=np.int64)), seed=1)
-    aim(vault, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(1), limits=Limits(cells=50))
+    aim(vault, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(1), limits=SizeLimits(cells=50))
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_a_spanning_tree_finds_its_room_beside_the_zeros(cells, pairs):
     codes = codes[~triple[tuple(codes[:, :3].T)] & ~pair[codes[:, 3], codes[:, 5]]]
     zeros = [Zeros(("a", "b", "c"), triple), Zeros(("d", "f"), pair)]
     vault = SimulatedVault(ArrayTable(domain, codes), seed=5)
-    release = mst(vault, loss=Rho(1), total=NoisyTotal(), limits=Limits(cells=cells), zeros=zeros)
+    release = mst(vault, loss=Rho(1), total=NoisyTotal(), limits=SizeLimits(cells=cells), zeros=zeros)
     model = release.model.model
     assert model.tree.cells(model.sizes) <= cells + 5  # an attribute alone is not counted
     measured = {table.attributes for table in release.model.measured if len(table.attributes) == 2}

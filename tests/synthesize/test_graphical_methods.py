@@ -14,12 +14,12 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize import marginal_selection
-from sfumato.synthesize.budget_allocation import Allowance
-from sfumato.synthesize.initial_marginals import SingleColumns, begin
-from sfumato.synthesize.marginal_selection import Limits
-from sfumato.synthesize.methods.aim import adapt, aim
-from sfumato.synthesize.methods.annealed import anneal, annealed
-from sfumato.synthesize.methods.mst import mst, span
+from sfumato.synthesize.budget_allocation import BudgetSplit
+from sfumato.synthesize.initial_marginals import OneWayMarginals, measure_one_way
+from sfumato.synthesize.marginal_selection import SizeLimits
+from sfumato.synthesize.methods.aim import aim, run_aim
+from sfumato.synthesize.methods.annealed import annealed, run_annealed
+from sfumato.synthesize.methods.mst import mst, run_mst
 from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload.counting_queries import all_marginals
@@ -68,25 +68,27 @@ class Recorder:
         return self._inner.select(scores, loss)
 
 
-def run_aim(vault, loss, total):
+def released_by_aim(vault, loss, total):
     return aim(vault, loss=loss, total=total, workload=all_marginals(3))
 
 
-def run_annealed(vault, loss, total):
-    return annealed(vault, loss=loss, total=total, workload=all_marginals(2), limits=Limits(cells=5000))
+def released_by_annealed(vault, loss, total):
+    return annealed(vault, loss=loss, total=total, workload=all_marginals(2), limits=SizeLimits(cells=5000))
 
 
-def run_mst(vault, loss, total):
+def released_by_mst(vault, loss, total):
     return mst(vault, loss=loss, total=total)
 
 
-METHODS = pytest.mark.parametrize("method", [run_aim, run_annealed, run_mst])
+METHODS = pytest.mark.parametrize("method", [released_by_aim, released_by_annealed, released_by_mst])
 STEPS = {
-    "aim": lambda mechanisms, loss, total: adapt(mechanisms, loss, total, all_marginals(3), limits=Limits(), zeros=()),
-    "annealed": lambda mechanisms, loss, total: anneal(
-        mechanisms, loss, total, all_marginals(2), limits=Limits(cells=5000)
+    "aim": lambda mechanisms, loss, total: run_aim(
+        mechanisms, loss, total, all_marginals(3), limits=SizeLimits(), zeros=()
     ),
-    "mst": lambda mechanisms, loss, total: span(mechanisms, loss, total, limits=Limits()),
+    "annealed": lambda mechanisms, loss, total: run_annealed(
+        mechanisms, loss, total, all_marginals(2), limits=SizeLimits(cells=5000)
+    ),
+    "mst": lambda mechanisms, loss, total: run_mst(mechanisms, loss, total, limits=SizeLimits()),
 }
 
 
@@ -154,7 +156,7 @@ def test_everything_comes_from_the_doors(method):
     assert len(release.sample(10)) == 10
 
 
-@pytest.mark.parametrize("method", [run_aim, run_mst])
+@pytest.mark.parametrize("method", [released_by_aim, released_by_mst])
 @pytest.mark.parametrize("loss", [Rho(10**12), Epsilon(10**6), Rho(10**60), Epsilon(10**40)])
 def test_a_loss_so_large_that_noise_is_a_float_zero_fits_all_the_same(method, loss):
     release = method(SimulatedVault(chain_table(), seed=5), loss, NoisyTotal())
@@ -188,7 +190,7 @@ def test_mst_leaves_out_pairs_that_nobody_could_count():
 
 
 @pytest.mark.parametrize(
-    ("limits", "edges"), [(Limits(cells=60), 0), (Limits(cells=79, marginal=20), 3), (Limits(cells=400), 4)]
+    ("limits", "edges"), [(SizeLimits(cells=60), 0), (SizeLimits(cells=79, marginal=20), 3), (SizeLimits(cells=400), 4)]
 )
 def test_mst_stays_within_its_limit_of_cells_and_spends_all_the_same(limits, edges):
     vault = SimulatedVault(chain_table(), seed=2)
@@ -205,7 +207,7 @@ def test_mst_stays_within_its_limit_of_cells_and_spends_all_the_same(limits, edg
 def test_annealing_halves_the_noise_and_no_more(loss, factor):
     domain = chain_table().domain
     mechanisms = Recorder(SimulatedVault(ArrayTable(domain, np.zeros((0, 5), dtype=np.int64)), seed=3).mechanisms(loss))
-    anneal(mechanisms, loss, PublicTotal(100), all_marginals(2), limits=Limits())
+    run_annealed(mechanisms, loss, PublicTotal(100), all_marginals(2), limits=SizeLimits())
     rounds = [asked.value for asked in mechanisms.asked[2::2]]  # what measures, after the one-way marginals
     ratios = {after / before for before, after in pairwise(rounds[:-1])}
     assert factor in ratios
@@ -213,15 +215,15 @@ def test_annealing_halves_the_noise_and_no_more(loss, factor):
 
 
 def test_annealing_considers_all_marginals_inside_the_workload():
-    state = begin(
+    state = measure_one_way(
         SimulatedVault(chain_table(), seed=1).mechanisms(Rho(1)),
-        Allowance(Rho(1)),
+        BudgetSplit(Rho(1), 1),
         PublicTotal(ROWS),
-        SingleColumns(),
+        OneWayMarginals(),
         zeros=(),
     )
     found = annealing.closure(
-        SimulatedVault(chain_table(), seed=1).mechanisms(Rho(1)), state, all_marginals(3), Limits(candidates=1)
+        SimulatedVault(chain_table(), seed=1).mechanisms(Rho(1)), state, all_marginals(3), SizeLimits(candidates=1)
     )
     assert len(found) == 5 + 10 + 10
     assert found[("a",)] * 2 == found[("a", "b")]
@@ -230,7 +232,7 @@ def test_annealing_considers_all_marginals_inside_the_workload():
 
 def test_annealing_scores_by_weighted_distance_less_the_noise():
     mechanisms = SimulatedVault(chain_table(), seed=1).mechanisms(Rho(1))
-    state = begin(mechanisms, Allowance(Rho(1)), PublicTotal(ROWS), SingleColumns(), zeros=())
+    state = measure_one_way(mechanisms, BudgetSplit(Rho(1), 1), PublicTotal(ROWS), OneWayMarginals(), zeros=())
     candidates = {("a",): 1, ("a", "b"): 3}
     errors = annealing.selection_scores(state, candidates, 2.5, generator(1))
     assert errors.weights == (1, 3)
@@ -243,7 +245,9 @@ def test_annealing_scores_by_weighted_distance_less_the_noise():
 
 def test_a_group_has_the_noise_of_its_codes_and_two_measurements_less_than_either():
     mechanisms = SimulatedVault(chain_table(), seed=1).mechanisms(Rho(1))
-    state = begin(mechanisms, Allowance(Rho(1)), PublicTotal(ROWS), SingleColumns(Fraction(1, 10**6)), zeros=())
+    state = measure_one_way(
+        mechanisms, BudgetSplit(Rho(1), 1), PublicTotal(ROWS), OneWayMarginals(Fraction(1, 10**6)), zeros=()
+    )
     groups = state.coarsenings["n"].groups
     (deviation,) = (table.deviation for table in state.measured if table.attributes == ("n",))
     observed = {observation.attributes: observation for observation in state.observations}
@@ -260,9 +264,9 @@ def test_a_group_has_the_noise_of_its_codes_and_two_measurements_less_than_eithe
 def test_one_attribute_is_enough(method):
     domain = Domain((Categorical(name="a", values=("x", "y"), unknown=Unknown.DROP),))
     vault = SimulatedVault(ArrayTable(domain, np.repeat([[0], [1]], [300, 100], axis=0)), seed=6)
-    if method is run_aim:
+    if method is released_by_aim:
         release = aim(vault, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(1))
-    elif method is run_annealed:
+    elif method is released_by_annealed:
         release = annealed(vault, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(1))
     else:
         release = method(vault, Rho(1), NoisyTotal())

@@ -8,22 +8,22 @@ import numpy as np
 import pytest
 
 from sfumato.model.coarsening import Runs
-from sfumato.model.junction_tree import Room, Triangulation, tree_cells
+from sfumato.model.junction_tree import CellBudget, Triangulation, tree_cells
 from sfumato.privacy.loss import Rho
-from sfumato.synthesize.budget_allocation import Division
-from sfumato.synthesize.marginal_selection import Scored, Table, grow, grow_tail, spanning
+from sfumato.synthesize.budget_allocation import BudgetSplit
+from sfumato.synthesize.marginal_selection import Scored, Table, select_child_marginals, select_marginals, spanning
 
 SIZES = {"a": 10, "b": 10, "c": 10, "d": 10, "e": 10}
 FAR = {("a", "b"): 9.0, ("b", "c"): 8.0, ("a", "c"): 7.0, ("c", "d"): 2.0, ("b", "d"): 1.5, ("d", "e"): 1.0}
-DIVISION = Division(Rho("1"), 1)
+SPLIT = BudgetSplit(Rho("1"), 1)
 
 
 def grown(distances, most, rows=1000.0):
     """What is chosen of pairs at these distances, in rows, where the tree has ``most`` cells."""
     tables = tuple(Table(pair, Runs((tuple(range(10)),) * 2, (10, 10))) for pair in distances)
     scored = Scored(tables, rows * np.array(list(distances.values())))
-    room = Room(Triangulation([(name,) for name in SIZES], SIZES), most)
-    return list(grow(scored, np.ones(len(tables)), division=DIVISION, share=1.0, room=room, taken={}))
+    room = CellBudget(Triangulation([(name,) for name in SIZES], SIZES), most)
+    return list(select_marginals(scored, np.ones(len(tables)), split=SPLIT, share=1.0, room=room, taken={}))
 
 
 def test_all_are_chosen_where_there_is_room():
@@ -35,9 +35,9 @@ def test_a_tie_is_worth_its_noise_before_the_tables_that_tell_more_by_themselves
     sizes = dict.fromkeys("abcdef", 10)
     far = {pair: 60.0 - place for place, pair in enumerate(combinations("abcde", 2))} | {("e", "f"): 45.0}
     tables = tuple(Table(pair, Runs((tuple(range(10)),) * 2, (10, 10))) for pair in far)
-    room = Room(Triangulation([(name,) for name in sizes], sizes), 1_000_000)
-    scored = Scored(tables, DIVISION.absolute(1.0) * 100 * np.array(list(far.values())) / 12)
-    found = list(grow(scored, np.ones(len(tables)), division=DIVISION, share=1.0, room=room, taken={}))
+    room = CellBudget(Triangulation([(name,) for name in sizes], sizes), 1_000_000)
+    scored = Scored(tables, SPLIT.absolute(1.0) * 100 * np.array(list(far.values())) / 12)
+    found = list(select_marginals(scored, np.ones(len(tables)), split=SPLIT, share=1.0, room=room, taken={}))
     assert ("e", "f") in found
     assert len(found) > len(sizes) - 1
 
@@ -65,8 +65,8 @@ def test_what_was_measured_before_is_tied_already():
     far = {("a", "c"): 9.0, ("a", "d"): 8.0, ("c", "d"): 7.0, ("d", "e"): 1.0}
     tables = tuple(Table(pair, Runs((tuple(range(10)),) * 2, (10, 10))) for pair in far)
     scored = Scored(tables, 1000 * np.array(list(far.values())))
-    room = Room(Triangulation(held, SIZES), 100_000, held)
-    found = list(grow(scored, np.ones(len(tables)), division=DIVISION, share=1.0, room=room, taken={}))
+    room = CellBudget(Triangulation(held, SIZES), 100_000, held)
+    found = list(select_marginals(scored, np.ones(len(tables)), split=SPLIT, share=1.0, room=room, taken={}))
     assert found == [("d", "e"), ("a", "c"), ("a", "d"), ("c", "d")]
 
 
@@ -75,11 +75,11 @@ def test_attributes_that_share_a_clique_of_the_tree_alone_are_not_tied():
     sizes = dict.fromkeys("abcdef", 10)
     far = {pair: 60.0 - place for place, pair in enumerate(combinations("abcde", 2))} | {("e", "f"): 45.0}
     tables = tuple(Table(pair, Runs((tuple(range(10)),) * 2, (10, 10))) for pair in far)
-    scored = Scored(tables, DIVISION.absolute(1.0) * 100 * np.array(list(far.values())) / 12)
+    scored = Scored(tables, SPLIT.absolute(1.0) * 100 * np.array(list(far.values())) / 12)
     held = Triangulation([*((name,) for name in sizes), ("e", "f")], sizes)
     found = [
-        ("e", "f") in grow(scored, np.ones(len(tables)), division=DIVISION, share=1.0, room=room, taken={})
-        for room in (Room(held, 1_000_000), Room(held, 1_000_000, (("e", "f"),)))
+        ("e", "f") in select_marginals(scored, np.ones(len(tables)), split=SPLIT, share=1.0, room=room, taken={})
+        for room in (CellBudget(held, 1_000_000), CellBudget(held, 1_000_000, (("e", "f"),)))
     ]
     assert found == [True, False]
 
@@ -88,17 +88,17 @@ def test_cells_that_nobody_can_be_in_are_no_reason_to_leave_a_table_out():
     """Of two pairs at one distance that noise in a hundred cells outweighs, the one that is half empty is chosen."""
     pairs = (("a", "b"), ("c", "d"))
     runs = Runs((tuple(range(10)),) * 2, (10, 10))
-    scored = Scored((Table(pairs[0], runs, 50), Table(pairs[1], runs)), np.full(2, DIVISION.absolute(1.0) * 70))
-    room = Room(Triangulation([(name,) for name in SIZES], SIZES), 100_000)
-    assert list(grow(scored, np.ones(2), division=DIVISION, share=1.0, room=room, taken={})) == [("a", "b")]
+    scored = Scored((Table(pairs[0], runs, 50), Table(pairs[1], runs)), np.full(2, SPLIT.absolute(1.0) * 70))
+    room = CellBudget(Triangulation([(name,) for name in SIZES], SIZES), 100_000)
+    assert list(select_marginals(scored, np.ones(2), split=SPLIT, share=1.0, room=room, taken={})) == [("a", "b")]
 
 
 def grown_of_a_child(distances, most):
     """What is chosen of such pairs where they are of a child."""
     tables = tuple(Table(pair, Runs((tuple(range(10)),) * 2, (10, 10))) for pair in distances)
     scored = Scored(tables, 1000 * np.array(list(distances.values())))
-    room = Room(Triangulation([(name,) for name in SIZES], SIZES), most)
-    return list(grow_tail(scored, division=DIVISION, share=1.0, room=room))
+    room = CellBudget(Triangulation([(name,) for name in SIZES], SIZES), most)
+    return list(select_child_marginals(scored, split=SPLIT, share=1.0, room=room))
 
 
 def test_of_a_child_a_tree_goes_first_only_where_there_is_not_room_for_all():

@@ -23,8 +23,8 @@ from sfumato.privacy.gaussian import DiscreteGaussian
 from sfumato.privacy.loss import Rho
 from sfumato.query import Share, count, interval, mean, total
 from sfumato.synthesize import (
-    Limits,
     NoisyTotal,
+    SizeLimits,
     Synthetic,
     aim,
     all_marginals,
@@ -54,12 +54,12 @@ RANDOM = np.random.default_rng(1)
 COUNTS = RANDOM.integers(0, 60, DOMAIN.shape) * (RANDOM.random(DOMAIN.shape) < 0.5)
 
 
-def released(seed: int = 1, *, limits: Limits | None = None) -> Synthetic:
+def released(seed: int = 1, *, limits: SizeLimits | None = None) -> Synthetic:
     vault = SimulatedVault(table_of(DOMAIN, COUNTS), seed=seed)
     return aim(vault, loss=Rho("0.02"), total=NoisyTotal(), workload=all_marginals(1), limits=limits)
 
 
-BOUNDED = Limits(bounds=True)
+BOUNDED = SizeLimits(bounds=True)
 
 
 @pytest.mark.parametrize(("shape", "rows"), [((3, 4), 17), ((1, 1), 5), ((2, 2), 0)])
@@ -103,13 +103,13 @@ def test_it_takes_three_percent_of_the_loss_for_all_pairs_in_equal_parts() -> No
 
 def test_nobody_who_does_not_ask_pays_and_the_journal_asks_as_it_did() -> None:
     assert released().distances == ()
-    described = Limits().described()
+    described = SizeLimits().described()
     assert described == {"cells": 400_000, "candidates": 400, "marginal": 1 << 22}
-    assert Limits(earlier=False, bounds=True).described() == described | {"earlier": False, "bounds": True}
+    assert SizeLimits(earlier=False, bounds=True).described() == described | {"earlier": False, "bounds": True}
     assert released(limits=BOUNDED).provenance["parameters"]["limits"]["bounds"] is True
 
 
-@pytest.mark.parametrize("limits", [BOUNDED, Limits(earlier=False)], ids=["bounds", "earlier"])
+@pytest.mark.parametrize("limits", [BOUNDED, SizeLimits(earlier=False)], ids=["bounds", "earlier"])
 def test_methods_that_do_neither_refuse_it(limits) -> None:
     vault = SimulatedVault(table_of(DOMAIN, COUNTS), seed=1)
     with pytest.raises(InputError, match="only aim does"):
@@ -118,7 +118,7 @@ def test_methods_that_do_neither_refuse_it(limits) -> None:
         annealed(vault, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(2), limits=limits)
     assert not vault.reserved
     with pytest.raises(InputError, match="True or False"):
-        Limits(bounds=1)
+        SizeLimits(bounds=1)
 
 
 def test_saved_models_and_files_keep_them(tmp_path) -> None:

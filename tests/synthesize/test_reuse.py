@@ -14,9 +14,9 @@ from sfumato.model.graphical_model import GraphicalModel
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.gaussian import DiscreteGaussian
 from sfumato.privacy.loss import Rho
-from sfumato.synthesize import Limits, NoisyTotal, aim, all_marginals
+from sfumato.synthesize import NoisyTotal, SizeLimits, aim, all_marginals
 from sfumato.synthesize.graphical import Graphical
-from sfumato.synthesize.initial_marginals import FittedState, over_groups
+from sfumato.synthesize.initial_marginals import Fit, over_groups
 from sfumato.vault.measurables import StoredMarginal
 from sfumato.vault.simulated import SimulatedVault
 
@@ -91,7 +91,7 @@ def test_who_wants_none_of_it_gets_the_release_of_an_empty_journal(codes: np.nda
     known = [stored(codes, ("town", "job"), "0.02", 7)]
     vaults = [SimulatedVault(ArrayTable(DOMAIN, codes), seed=1, stored=each) for each in (known, [])]
     terms = {"loss": Rho("0.002"), "total": NoisyTotal(), "workload": all_marginals(2)}
-    alone, empty = (aim(vault, **terms, limits=Limits(earlier=False)) for vault in vaults)
+    alone, empty = (aim(vault, **terms, limits=SizeLimits(earlier=False)) for vault in vaults)
     assert alone.model.reused == ()
     assert "beyond" not in alone.guarantee
     assert (alone.model.cells(("town", "job")) == empty.model.cells(("town", "job"))).all()
@@ -117,9 +117,9 @@ def test_the_guarantee_holds_beyond_what_was_reused(codes: np.ndarray) -> None:
 
 def test_a_release_that_costs_more_than_they_did_leaves_them(codes: np.ndarray) -> None:
     known = [stored(codes, ("town", "job"), "0.002", 7)]
-    plain, offered = released(codes, [], "0.0021"), released(codes, known, "0.0021")
-    assert offered.reused == ()
-    assert (offered.cells(("town", "job")) == plain.cells(("town", "job"))).all()
+    plain, coarsened_marginals = released(codes, [], "0.0021"), released(codes, known, "0.0021")
+    assert coarsened_marginals.reused == ()
+    assert (coarsened_marginals.cells(("town", "job")) == plain.cells(("town", "job"))).all()
 
 
 def test_cells_are_summed_into_groups_with_their_noise(codes: np.ndarray) -> None:
@@ -128,7 +128,7 @@ def test_cells_are_summed_into_groups_with_their_noise(codes: np.ndarray) -> Non
         "town": Coarsening(np.array([0, 2, 1, 2, 2, 3]), np.ones(6)),
     }
     asked = stored(codes, ("town", "age"), "0.02", 1)
-    found = over_groups(DOMAIN, FittedState(coarsenings, (), GraphicalModel({}, (), 1.0), (), (), {}), asked)
+    found = over_groups(DOMAIN, Fit(coarsenings, (), GraphicalModel({}, (), 1.0), (), (), {}), asked)
     assert found.attributes == ("age", "town")
     assert found.counts.shape == (3, 4)
     assert found.counts[2, 2] == asked.values[[1, 3, 4]][:, 10:].sum()

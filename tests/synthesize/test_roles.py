@@ -14,7 +14,7 @@ from sfumato.errors import DomainError, QueryError
 from sfumato.privacy.loss import EpsilonDelta
 from sfumato.strict_documents import read_yaml
 from sfumato.synthesize import PublicTotal, aim, all_marginals, mst
-from sfumato.synthesize.marginal_selection import wanted
+from sfumato.synthesize.marginal_selection import workload_cliques
 from sfumato.synthesize.synthetic import Synthetic, rows_for
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload.counting_queries import Marginals
@@ -56,12 +56,12 @@ def test_roles_that_do_not_apply_are_refused(name):
 def test_the_target_is_in_every_marginal_of_a_general_workload():
     """The workload of benchmarks/tstr.py: all marginals of two columns and the target."""
     towards = Marginals(cliques=tuple((*pair, "d") for pair in combinations(("a", "b", "c", "w"), 2)))
-    triples = {clique for clique in wanted(all_marginals(2), TARGETED) if len(clique) == 3}
-    assert triples == set(wanted(towards, PLAIN))
-    assert all("d" in clique for clique in wanted(all_marginals(3), TARGETED))
+    triples = {clique for clique in workload_cliques(all_marginals(2), TARGETED) if len(clique) == 3}
+    assert triples == set(workload_cliques(towards, PLAIN))
+    assert all("d" in clique for clique in workload_cliques(all_marginals(3), TARGETED))
     named = Marginals(cliques=(("a", "b"),))
-    assert wanted(named, TARGETED) == [("a", "b")]  # who names marginals gets these
-    assert wanted(all_marginals(2), PLAIN) == list(combinations(PLAIN.names, 2))
+    assert workload_cliques(named, TARGETED) == [("a", "b")]  # who names marginals gets these
+    assert workload_cliques(all_marginals(2), PLAIN) == list(combinations(PLAIN.names, 2))
 
 
 def test_what_is_released_says_the_roles():

@@ -14,10 +14,10 @@ from sfumato.errors import SizeError
 from sfumato.model.coarsening import Runs
 from sfumato.privacy.loss import EpsilonDelta, Rho
 from sfumato.synthesize import NoisyTotal, PublicTotal, aim, all_marginals, annealed, mst, read_zeros
-from sfumato.synthesize.budget_allocation import Allowance
+from sfumato.synthesize.budget_allocation import BudgetSplit
 from sfumato.synthesize.graphical import Graphical
-from sfumato.synthesize.initial_marginals import SingleColumns, begin
-from sfumato.synthesize.marginal_selection import Table, possible
+from sfumato.synthesize.initial_marginals import OneWayMarginals, measure_one_way
+from sfumato.synthesize.marginal_selection import Table, with_structural_zeros
 from sfumato.synthesize.structural_zeros import KIND, Zeros
 from sfumato.vault.simulated import SimulatedVault
 
@@ -158,13 +158,15 @@ def test_impossible_cells_of_tables_are_counted_as_by_trying_every_row(ways) -> 
     domain = Domain(tuple(Categorical(name=name, values=tuple(range(4)), unknown=Unknown.DROP) for name in names))
     zeros = [Zeros(pair, random.random((4, 4)) < 0.4) for pair in (("a", "b"), ("b", "c"), ("a", "d"))]
     mechanisms = SimulatedVault(ArrayTable(domain, random.integers(0, 4, (500, 4))), seed=1).mechanisms(Rho(1))
-    state = begin(mechanisms, Allowance(Rho(1)), PublicTotal(500), SingleColumns(Fraction(1)), zeros=zeros)
+    state = measure_one_way(
+        mechanisms, BudgetSplit(Rho(1), 1), PublicTotal(500), OneWayMarginals(Fraction(1)), zeros=zeros
+    )
     rows = np.indices((4, 4, 4, 4)).reshape(4, -1)
     ruled = [zero.impossible[tuple(rows[names.index(name)] for name in zero.attributes)] for zero in zeros]
     lives = rows[:, ~np.any(ruled, axis=0)]
     for clique in combinations(names, ways):
         runs = Runs(((0, 2), *((0, 1, 2, 3),) * (ways - 1)), (4,) * ways)
-        (table,) = possible(state, zeros, [Table(clique, runs)])
+        (table,) = with_structural_zeros(state, zeros, [Table(clique, runs)])
         codes = [lives[names.index(name)] for name in clique]
         codes[0] = codes[0] // 2
         filled = len(np.unique(np.stack(codes), axis=1).T)

@@ -20,7 +20,7 @@ from sfumato.synthesize import NoisyTotal, histogram, mst, mwem, prefixes, state
 from sfumato.synthesize.methods.mwem import Schedule
 from sfumato.synthesize.row_count import PublicTotal
 from sfumato.synthesize.stated_errors import (
-    Margin,
+    PooledMarginal,
     association,
     margin,
     occurrences,
@@ -134,13 +134,13 @@ def test_the_reach_of_a_sum_is_no_less_than_its_quantile_and_not_much_more(noise
     for _ in range(summed):
         sums = np.convolve(sums, single)
     size = np.abs(np.arange(len(sums)) - len(sums) // 2)
-    table = Margin(np.zeros(1, dtype=np.int64), (np.zeros(1, dtype=np.int64),), noise, summed)
+    table = PooledMarginal(np.zeros(1, dtype=np.int64), (np.zeros(1, dtype=np.int64),), noise, summed)
     reach, missed = table.reach(together=together), 0.05 / together
     assert sums[size > reach].sum() <= missed * (1 + 1e-9)
     assert sums[size > 0.6 * reach - 1].sum() > missed
-    assert table.reach(counts=4, together=together) == Margin(table.counts, table.groups, noise, 4 * summed).reach(
-        together=together
-    )
+    assert table.reach(counts=4, together=together) == PooledMarginal(
+        table.counts, table.groups, noise, 4 * summed
+    ).reach(together=together)
 
 
 def noisy(values: np.ndarray, groups: tuple, variance: int = 4, *, fresh: bool = True) -> NoisyTable:
@@ -148,7 +148,7 @@ def noisy(values: np.ndarray, groups: tuple, variance: int = 4, *, fresh: bool =
 
 
 def test_of_a_value_inside_a_group_only_the_group_is_known() -> None:
-    table = Margin(np.array([100, 50]), (np.array([0, 1, 1, 1]),), DiscreteGaussian(4), 1)
+    table = PooledMarginal(np.array([100, 50]), (np.array([0, 1, 1, 1]),), DiscreteGaussian(4), 1)
     errors = value_errors(table, np.array([90.0, 20.0, 20.0, 20.0]), np.arange(4))
     assert errors.low.tolist() == [96.0, 0.0, 0.0, 0.0]
     assert errors.high.tolist() == [104.0, 54.0, 54.0, 54.0]
@@ -161,7 +161,9 @@ def test_of_a_value_inside_a_group_only_the_group_is_known() -> None:
 
 
 def test_a_pair_in_groups_may_be_off_by_all_of_a_group() -> None:
-    table = Margin(np.array([[100, 0], [0, 40]]), (np.array([0, 1, 1]), np.array([0, 1])), DiscreteGaussian(4), 1)
+    table = PooledMarginal(
+        np.array([[100, 0], [0, 40]]), (np.array([0, 1, 1]), np.array([0, 1])), DiscreteGaussian(4), 1
+    )
     codes = np.repeat([0, 1, 2], [100, 20, 20]), np.repeat([0, 1], [100, 40])
     errors = pair_errors(table, codes, 1.0)
     reach = table.reach(together=4)

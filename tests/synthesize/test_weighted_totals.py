@@ -14,11 +14,11 @@ from sfumato.errors import SizeError
 from sfumato.model.noisy_table import restore_totals, totals_payload
 from sfumato.privacy.loss import EpsilonDelta, Rho
 from sfumato.synthesize import PublicTotal, aim, all_marginals, weighted_totals
-from sfumato.synthesize.budget_allocation import Allowance, Division
+from sfumato.synthesize.budget_allocation import BudgetSplit
 from sfumato.synthesize.codebook.codebook_entries import codebook_of
-from sfumato.synthesize.initial_marginals import SingleColumns, begin
-from sfumato.synthesize.marginal_selection import offered
-from sfumato.synthesize.weighted_totals import GRID, SHARE, WeightScale, learn, question
+from sfumato.synthesize.initial_marginals import OneWayMarginals, measure_one_way
+from sfumato.synthesize.marginal_selection import coarsened_marginals
+from sfumato.synthesize.weighted_totals import GRID, SHARE, WeightScale, measure_totals, question
 from sfumato.vault.simulated import SimulatedVault
 
 LETTERS = tuple(Categorical(name=name, values=tuple(range(6)), unknown=Unknown.DROP) for name in "abcdef")
@@ -41,10 +41,10 @@ CODES = people()
 
 def started(seed: int, domain: Domain = DOMAIN):
     """Mechanisms, the state after the one-way marginals, and what is left of the loss."""
-    allowance = Allowance(Rho("0.05"))
+    split = BudgetSplit(Rho("0.05"), 1)
     mechanisms = SimulatedVault(ArrayTable(domain, CODES), seed=seed).mechanisms(Rho("0.05"))
-    state = begin(mechanisms, allowance, PublicTotal(ROWS), SingleColumns(Fraction(1, 5)), zeros=())
-    return mechanisms, state, allowance
+    state = measure_one_way(mechanisms, split, PublicTotal(ROWS), OneWayMarginals(Fraction(1, 5)), zeros=())
+    return mechanisms, state, split
 
 
 def values_of(limit: float) -> np.ndarray:
@@ -60,7 +60,7 @@ def test_a_row_moves_one_total_of_each_attribute_by_at_most_the_grid(rows):
     scale = WeightScale.of(DOMAIN, state, "w")
     assert (np.abs(scale.steps) <= GRID).all()
     assert {scale.steps.min(), scale.steps.max()} == {-GRID, GRID}
-    for table in offered(state, DOMAIN, [(letter.name,) for letter in LETTERS], 20.0):
+    for table in coarsened_marginals(state, DOMAIN, [(letter.name,) for letter in LETTERS], 20.0):
         asked = question(state, table, scale)
         moved = np.abs(asked.weights)
         assert (np.count_nonzero(moved, axis=0) <= 1).all()
@@ -77,8 +77,8 @@ def test_the_noise_of_the_totals_is_as_stated():
     """
     squares = []
     for seed in range(27):
-        mechanisms, state, allowance = started(seed)
-        known = learn(mechanisms, state, "w", Division(allowance.whole, 1), allowance)
+        mechanisms, state, split = started(seed)
+        known = measure_totals(mechanisms, state, "w", split)
         for total in known.totals:
             place = DOMAIN.index(total.attribute)
             groups = np.arange(6) if total.groups is None else np.array(total.groups)
@@ -90,10 +90,10 @@ def test_the_noise_of_the_totals_is_as_stated():
 
 
 def test_the_totals_take_their_share_and_the_release_all_of_its_loss(drawn_whole):
-    mechanisms, state, allowance = started(3)
-    before = allowance.left
-    learn(mechanisms, state, "w", Division(allowance.whole, 1), allowance)
-    assert allowance.left == before * (1 - SHARE)
+    mechanisms, state, split = started(3)
+    before = split.left
+    measure_totals(mechanisms, state, "w", split)
+    assert split.left == before * (1 - SHARE)
     vault = SimulatedVault(ArrayTable(DOMAIN, CODES), seed=3)
     aim(vault, loss=EpsilonDelta(1, "1e-6"), total=PublicTotal(ROWS), workload=all_marginals(2))
     assert drawn_whole(vault)
@@ -101,9 +101,9 @@ def test_the_totals_take_their_share_and_the_release_all_of_its_loss(drawn_whole
 
 def test_many_totals_are_asked_some_attributes_at_a_time_at_the_same_noise(monkeypatch):
     def totals():
-        mechanisms, state, allowance = started(3)
-        known = learn(mechanisms, state, "w", Division(allowance.whole, 1), allowance)
-        return {total.attribute: total.noise.variance for total in known.totals}, allowance.left
+        mechanisms, state, split = started(3)
+        known = measure_totals(mechanisms, state, "w", split)
+        return {total.attribute: total.noise.variance for total in known.totals}, split.left
 
     together, left = totals()
     monkeypatch.setattr(weighted_totals, "_MOST_WEIGHTS", 2 * 6 * 6 * 100 + 1)

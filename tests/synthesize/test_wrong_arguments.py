@@ -14,7 +14,7 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError, LossError, QueryError, SizeError
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize.binning import private_edges
-from sfumato.synthesize.marginal_selection import Limits
+from sfumato.synthesize.marginal_selection import SizeLimits
 from sfumato.synthesize.methods.annealed import annealed
 from sfumato.synthesize.methods.histogram import matrix
 from sfumato.synthesize.structural_zeros import Zeros
@@ -200,7 +200,7 @@ def test_an_attribute_of_too_many_cells_is_refused_before_the_charge(method, siz
 )
 def test_limits_that_the_vault_would_refuse_are_refused_when_made(limits) -> None:
     with pytest.raises(InputError, match="limits are whole numbers"):
-        Limits(**limits)
+        SizeLimits(**limits)
 
 
 def test_a_public_count_is_whole_and_a_share_exact() -> None:

@@ -135,7 +135,7 @@ class Triangulation:
 
 
 @dataclass(frozen=True)
-class Room:
+class CellBudget:
     """Whether a junction tree has room for more cliques, one after the other.
 
     Attributes:
@@ -152,7 +152,7 @@ class Room:
         """Whether there is room for one more."""
         return self.held.fits(clique, self.most)
 
-    def adding(self, clique: Clique) -> Room:
+    def adding(self, clique: Clique) -> CellBudget:
         """The room that is left with it."""
         return replace(self, held=self.held.adding(clique))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sfumato.errors import counted
 from sfumato.report.page import Page, Section, ShownTable, shown_to
-from sfumato.synthesize.codebook.codebook import PAIRS_TEXT, crossed, facts
+from sfumato.synthesize.codebook.codebook import PAIRS_TEXT, facts, pair_title
 from sfumato.synthesize.codebook.codebook_lines import FOLDED_TEXT, group_lines, seen, value_lines
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def release_page(title: str, book: Codebook) -> Page:
     details: dict[str, ShownTable] = {
         "Measured tables": tuple(
             {
-                "table": crossed(table),
+                "table": pair_title(table),
                 "cells": table.cells,
                 "of groups": table.grouped,
                 "noise": table.noise,
@@ -47,7 +47,7 @@ def release_page(title: str, book: Codebook) -> Page:
         ),
         "Every listed pair": tuple(
             {
-                "pair": crossed(pair),
+                "pair": pair_title(pair),
                 "measured": pair.measured,
                 "strength": pair.strength,
                 "cell off by": pair.worst,

@@ -5,7 +5,7 @@ from sfumato.synthesize.auto import Synthesizer, auto, options, without_delta
 from sfumato.synthesize.binning import private_edges
 from sfumato.synthesize.codebook.codebook import Codebook, read_codebook
 from sfumato.synthesize.linked import RelatedRelease, load_related, related, related_without_delta, save_related
-from sfumato.synthesize.marginal_selection import Limits
+from sfumato.synthesize.marginal_selection import SizeLimits
 from sfumato.synthesize.methods import SYNTHESIZERS
 from sfumato.synthesize.methods.aim import aim
 from sfumato.synthesize.methods.annealed import annealed
@@ -25,12 +25,12 @@ __all__ = [
     "ChildTable",
     "Codebook",
     "Explicit",
-    "Limits",
     "NoisyTotal",
     "Output",
     "PublicTotal",
     "RelatedRelease",
     "Schedule",
+    "SizeLimits",
     "Synthesizer",
     "Synthetic",
     "SyntheticFile",

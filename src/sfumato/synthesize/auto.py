@@ -18,7 +18,7 @@ from sfumato.domain import Domain
 from sfumato.errors import InputError, QueryError, SizeError
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss
 from sfumato.synthesize import row_count
-from sfumato.synthesize.marginal_selection import Limits, as_limits
+from sfumato.synthesize.marginal_selection import SizeLimits, size_limits
 from sfumato.synthesize.methods import SYNTHESIZERS
 from sfumato.synthesize.methods.histogram import MOST_OPTIMISED
 from sfumato.synthesize.row_count import PublicTotal, RowTotal
@@ -74,7 +74,7 @@ def auto(
     loss: Loss,
     total: RowTotal,
     workload: Workload,
-    limits: Limits | None = None,
+    limits: SizeLimits | None = None,
     zeros: Sequence[Zeros] = (),
 ) -> Synthetic:
     """Release with the first method of :func:`options`; the provenance says why.
@@ -88,7 +88,7 @@ def auto(
         SizeError: no method can hold the workload's cells.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
-    task = Task(loss=loss, total=total, workload=workload, limits=as_limits(limits), zeros=zeros)
+    task = Task(loss=loss, total=total, workload=workload, limits=size_limits(limits), zeros=zeros)
     return AUTO.release(vault, task)
 
 
@@ -98,7 +98,7 @@ def options(
     loss: Loss,
     total: RowTotal,
     workload: Workload,
-    limits: Limits | None = None,
+    limits: SizeLimits | None = None,
     zeros: Sequence[Zeros] = (),
 ) -> tuple[RankedMethod, ...]:
     """Return the methods that can hold the workload's cells, the one to take first; read no data.
@@ -112,7 +112,7 @@ def options(
         SizeError: there is none.
     """
     row_count.refuse_wrong(domain, loss, total)
-    task = Task(loss=loss, total=total, workload=workload, limits=as_limits(limits), zeros=zeros)
+    task = Task(loss=loss, total=total, workload=workload, limits=size_limits(limits), zeros=zeros)
     return _ranked(domain, task)
 
 

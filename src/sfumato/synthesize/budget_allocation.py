@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
@@ -19,16 +19,33 @@ from sfumato.privacy.loss import Epsilon, Rho
 _PARTS = 10**12  # shares are whole parts of this, so that they add up exactly
 
 
-@dataclass(frozen=True)
-class Division:
-    """The noise that shares of a loss allow, for a unit of ``rows`` rows.
+@dataclass
+class BudgetSplit:
+    """A loss that is taken in exact shares, and the noise that a share allows, for a unit of ``rows`` rows.
 
     Under rho a share s gives discrete Gaussian noise of standard deviation rows / sqrt(2 rho s); under
     epsilon discrete Laplace noise of rows sqrt(2) / (epsilon s).
+
+    Attributes:
+        loss: the whole loss.
+        rows: rows of one unit, at most.
+        left: the share that no step has taken yet.
     """
 
     loss: Epsilon | Rho
     rows: int
+    left: Fraction = field(default=Fraction(1), init=False)
+
+    def take(self, share: Fraction) -> Epsilon | Rho:
+        """Return the loss of a share of the whole, which is then taken.
+
+        Raises:
+            BudgetError: less than ``share`` is left.
+        """
+        if not 0 < share <= self.left:
+            raise BudgetError(f"a step asks for {float(share):.3g} of the loss where {float(self.left):.3g} is left")
+        self.left -= share
+        return self.loss * share
 
     def deviation(self, share: float) -> float:
         """Standard deviation of the noise on one cell, to plan with."""
@@ -57,7 +74,7 @@ class Division:
         ``spent`` are the shares that they had before.  Together with them the loss lies on the tables as ``shares``
         would divide it; tables that have had more than that get nothing.
 
-        >>> Division(Rho("1"), 1).topped_up([8.0, 8.0, 27.0], [0.0, 0.0, 0.5], 0.4).tolist()
+        >>> BudgetSplit(Rho("1"), 1).topped_up([8.0, 8.0, 27.0], [0.0, 0.0, 0.5], 0.4).tolist()
         [0.2, 0.2, 0.0]
         """
         parts, held = np.array([self.spread(size) for size in sizes]), np.asarray(spent)
@@ -75,25 +92,6 @@ class Division:
     @property
     def _power(self) -> float:
         return 1 / 2 if isinstance(self.loss, Epsilon) else 2 / 3
-
-
-class Allowance:
-    """A loss that is taken in exact shares of the whole, until nothing is left."""
-
-    def __init__(self, whole: Epsilon | Rho) -> None:
-        self.whole = whole
-        self.left = Fraction(1)
-
-    def take(self, share: Fraction) -> Epsilon | Rho:
-        """The loss of a share of the whole.
-
-        Raises:
-            BudgetError: less than ``share`` is left.
-        """
-        if not 0 < share <= self.left:
-            raise BudgetError(f"a step asks for {float(share):.3g} of the loss where {float(self.left):.3g} is left")
-        self.left -= share
-        return self.whole * share
 
 
 def proportions(parts: Sequence[float]) -> tuple[Fraction, ...]:

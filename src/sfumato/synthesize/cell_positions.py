@@ -106,7 +106,7 @@ def question(attribute: Integer | Real, counts: FloatArray) -> Positions:
     return Positions(attribute.name, unit, tuple(weights), parts)
 
 
-def leaning(attribute: Integer | Real, counts: FloatArray, deviation: float) -> FloatArray:
+def mean_positions(attribute: Integer | Real, counts: FloatArray, deviation: float) -> FloatArray:
     """Mean positions that noisy counts alone suggest: shape ``(declared,)``, none of an open cell or a single number.
 
     The logarithm of the density is taken to go on evenly from the middle of a cell to that of the next.  Its step is
@@ -154,7 +154,7 @@ def position(
     steps = np.diff(np.array(asked.steps(domain)), axis=1)[:, 0]
     weights = np.array(asked.weights) * steps * np.maximum(counts[: len(steps)], 0.0)
     parts = np.zeros(len(steps), dtype=np.int64) if asked.parts is None else np.array(asked.parts)
-    means = leaning(attribute, counts, deviation)
+    means = mean_positions(attribute, counts, deviation)
     suggested = means.copy()
     for part, answer in enumerate(measured.values.tolist()):
         within_part = np.where(parts == part, weights, 0.0)

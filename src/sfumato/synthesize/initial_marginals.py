@@ -31,12 +31,12 @@ from sfumato.model.noisy_table import NoisyTable, NoisyTotals
 from sfumato.privacy.loss import Loss
 from sfumato.privacy.selection import Exponential
 from sfumato.synthesize import cell_positions
-from sfumato.synthesize.budget_allocation import Allowance, Division, fraction
+from sfumato.synthesize.budget_allocation import BudgetSplit, fraction
 from sfumato.synthesize.cell_positions import Position
 from sfumato.synthesize.graphical import Graphical, Measured
 from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal, RowTotal, dividing
 from sfumato.synthesize.structural_zeros import Zeros, barred, kinds
-from sfumato.vault.contribution import Groups, reach_of
+from sfumato.vault.contribution import Groups
 from sfumato.vault.interface import Mechanisms
 from sfumato.vault.measurables import Marginal, Measurement, StoredMarginal, check_size
 from sfumato.vault.mechanisms import noises
@@ -51,7 +51,7 @@ LEAST_VARIANCE = 1e-6  # of a cell: at a huge loss, that of the noise is a float
 
 
 @dataclass(frozen=True, eq=False)
-class FittedState:
+class Fit:
     """What is known so far: groups of codes, noisy tables over them, and the model fitted to these.
 
     ``tables`` are all noisy tables as they were measured, one for each of ``measured`` and one of the row count, where
@@ -82,9 +82,7 @@ class FittedState:
         """The marginal over groups, or over runs of them."""
         return Marginal(attributes, groups=self.groups(attributes, runs))
 
-    def learn(
-        self, measurements: Sequence[Measurement], runs: Mapping[Clique, Runs | None] | None = None
-    ) -> FittedState:
+    def learn(self, measurements: Sequence[Measurement], runs: Mapping[Clique, Runs | None] | None = None) -> Fit:
         """The state after measuring marginals over groups, refitted from where the model was; its total stays.
 
         What is measured again is pooled with what was known of the same marginal.  The model is fitted to what cells of
@@ -112,7 +110,7 @@ class FittedState:
             tables=(*self.tables, *kept),
         )
 
-    def recall(self, stored: Sequence[Observation]) -> FittedState:
+    def recall(self, stored: Sequence[Observation]) -> Fit:
         """The state with tables over groups that were released before, refitted; nothing of the loss is taken."""
         if not stored:
             return self
@@ -167,7 +165,7 @@ class FittedState:
 
 
 @dataclass(frozen=True)
-class SingleColumns:
+class OneWayMarginals:
     """How single columns are measured, and their codes grouped.
 
     Attributes:
@@ -182,28 +180,27 @@ class SingleColumns:
     importance: Sequence[float] | None = None
 
 
-def begin(
-    mechanisms: Mechanisms, allowance: Allowance, total: RowTotal, columns: SingleColumns, *, zeros: Sequence[Zeros]
-) -> FittedState:
+def measure_one_way(
+    mechanisms: Mechanisms, split: BudgetSplit, total: RowTotal, columns: OneWayMarginals, *, zeros: Sequence[Zeros]
+) -> Fit:
     """Measure all one-way marginals, merge rare and indistinguishable codes, and fit independent attributes.
 
     Args:
         mechanisms: where to measure.
-        allowance: what the loss is taken from.
+        split: what the loss is taken from.
         total: where the number of rows comes from; a rough noisy count is measured unless it is public.
         columns: how the loss is divided over them, and when codes share a group.
         zeros: cells that are impossible; codes of which different cells are impossible share no group.
     """
     domain = mechanisms.domain
-    division = Division(allowance.whole, reach_of(domain).rows)
-    count = _count(mechanisms, allowance, total)
+    count = _count(mechanisms, split, total)
     counted = tuple(Observation((), m.values.astype(np.float64).reshape(()), _variance(m)) for m in count)
     rows = total.count if isinstance(total, PublicTotal) else max(1.0, float(counted[0].counts))
-    parts = division.shares([n * size for n, size in zip(columns.importance or repeat(1), domain.shape, strict=False)])
+    parts = split.shares([n * size for n, size in zip(columns.importance or repeat(1), domain.shape, strict=False)])
     share = columns.share
     if share is None:
-        share = max(fraction(one_way_share(division, domain, rows)), _LEAST_SHARE) * (1 - count_share(total))
-    measurements = mechanisms.measure([Marginal((name,)) for name in domain.names], allowance.take(share), shares=parts)
+        share = max(fraction(one_way_share(split, domain, rows)), _LEAST_SHARE) * (1 - count_share(total))
+    measurements = mechanisms.measure([Marginal((name,)) for name in domain.names], split.take(share), shares=parts)
     coarsenings = {
         attribute.name: coarsening(
             domain, attribute, measurement, kinds(attribute.name, zeros), crowded=columns.crowded
@@ -228,14 +225,14 @@ def begin(
     if part := cell_positions.share(domain):
         counts = {name: m.values.astype(np.float64) for name, m in zip(domain.names, measurements, strict=True)}
         deviations = {name: m.standard_error for name, m in zip(domain.names, measurements, strict=True)}
-        positions = cell_positions.measure(mechanisms, allowance.take(part), counts, deviations)
+        positions = cell_positions.measure(mechanisms, split.take(part), counts, deviations)
     fitted = fit(observations, model)
     ordered = {
         attribute.name: int(coarsenings[attribute.name].groups[attribute.declared - 1]) + 1
         for attribute in domain
         if not isinstance(attribute, Categorical)
     }
-    return FittedState(coarsenings, tuple(observations), fitted, measured, kept, positions, ordered=ordered)
+    return Fit(coarsenings, tuple(observations), fitted, measured, kept, positions, ordered=ordered)
 
 
 def refuse_fine(domain: Domain, most: int) -> None:
@@ -267,7 +264,7 @@ def refuse_undividable(domain: Domain, loss: Loss) -> None:
 
 
 def count_share(total: RowTotal) -> Fraction:
-    """Share of the loss that :func:`begin` takes for the row count."""
+    """Share of the loss that :func:`measure_one_way` takes for the row count."""
     match total:
         case PublicTotal():
             return Fraction(0)
@@ -277,15 +274,13 @@ def count_share(total: RowTotal) -> Fraction:
             return COUNT_SHARE
 
 
-def one_way_share(division: Division, domain: Domain, rows: float) -> float:
+def one_way_share(split: BudgetSplit, domain: Domain, rows: float) -> float:
     """Share of the loss for the one-way marginals: twice the root of the error they would have at all of it.
 
     The error is the mean total variation that noise at the whole loss would cause in ``rows`` rows.
     """
-    shares = division.shares(domain.shape)
-    errors = [
-        size * division.absolute(float(part)) / (2 * rows) for size, part in zip(domain.shape, shares, strict=True)
-    ]
+    shares = split.shares(domain.shape)
+    errors = [size * split.absolute(float(part)) / (2 * rows) for size, part in zip(domain.shape, shares, strict=True)]
     return min(_MOST_SHARE, _SHARE_SCALE * math.sqrt(sum(errors) / len(errors)))
 
 
@@ -342,10 +337,10 @@ def _widths(attribute: Integer | Real) -> NDArray[np.float64]:
     return widths
 
 
-def _count(mechanisms: Mechanisms, allowance: Allowance, total: RowTotal) -> tuple[Measurement, ...]:
+def _count(mechanisms: Mechanisms, split: BudgetSplit, total: RowTotal) -> tuple[Measurement, ...]:
     if isinstance(total, PublicTotal):
         return ()
-    return mechanisms.measure([Marginal(())], allowance.take(count_share(total)))
+    return mechanisms.measure([Marginal(())], split.take(count_share(total)))
 
 
 def _kept(measurement: Measurement, shape: Sequence[int], *, fresh: bool) -> NoisyTable:
@@ -390,13 +385,13 @@ ROOM = 0.15
 
 
 @dataclass(frozen=True, eq=False)
-class Reusable:
+class PriorMarginals:
     """Stored marginals over the groups of a state, each once, and the journal's entries that they stand in."""
 
     observations: tuple[Observation, ...] = ()
     entries: tuple[int, ...] = ()
 
-    def early(self, state: FittedState, cap: int) -> tuple[Observation, ...]:
+    def early(self, state: Fit, cap: int) -> tuple[Observation, ...]:
         """Tables of several attributes that tell clearly more than independence, as far as there is room for them."""
         found = [each for each in self.observations if len(each.attributes) > 1]
         gains = [_distance(state.model, each) - CLEAR * _expected_noise(each) for each in found]
@@ -408,7 +403,7 @@ class Reusable:
                 chosen.append(each)
         return tuple(chosen)
 
-    def late(self, state: FittedState, used: Sequence[Observation]) -> tuple[Observation, ...]:
+    def late(self, state: Fit, used: Sequence[Observation]) -> tuple[Observation, ...]:
         """The tables that the model has room for as it is, without those already used."""
         return tuple(
             each
@@ -417,20 +412,20 @@ class Reusable:
         )
 
 
-def reusable(domain: Domain, state: FittedState, stored: Sequence[StoredMarginal], loss: Loss) -> Reusable:
+def prior_marginals(domain: Domain, state: Fit, stored: Sequence[StoredMarginal], loss: Loss) -> PriorMarginals:
     """What a release at ``loss`` uses of stored marginals: nothing where it costs more than they did."""
     stored = [each for each in stored if each.attributes]
     if loss.as_rho().value > sum(each.rho for each in stored):
-        return Reusable()
+        return PriorMarginals()
     found: dict[tuple[str, ...], Observation] = {}
     for each in stored:
         new = over_groups(domain, state, each)
         old = found.get(new.attributes)
         found[new.attributes] = new if old is None else pooled(old, new)
-    return Reusable(tuple(found.values()), tuple(sorted({each.entry for each in stored})))
+    return PriorMarginals(tuple(found.values()), tuple(sorted({each.entry for each in stored})))
 
 
-def over_groups(domain: Domain, state: FittedState, stored: StoredMarginal) -> Observation:
+def over_groups(domain: Domain, state: Fit, stored: StoredMarginal) -> Observation:
     """A stored marginal with its cells summed into groups: a sum of m cells carries the noise of m cells."""
     names = tuple(name for name in domain.names if name in stored.attributes)
     counts = stored.values.astype(np.float64).transpose([stored.attributes.index(name) for name in names])

@@ -25,13 +25,13 @@ from sfumato.errors import InputError
 from sfumato.model.coarsening import Runs, join_levels, runs_of_at_most
 from sfumato.model.factor import FloatArray
 from sfumato.model.graphical_model import GraphicalModel
-from sfumato.model.junction_tree import Clique, Room
+from sfumato.model.junction_tree import CellBudget, Clique
 from sfumato.model.row_sampling import CodeArray, sample
 from sfumato.privacy.loss import Epsilon, Rho
-from sfumato.synthesize.budget_allocation import Division
-from sfumato.synthesize.initial_marginals import FittedState
+from sfumato.synthesize.budget_allocation import BudgetSplit
+from sfumato.synthesize.initial_marginals import Fit
 from sfumato.synthesize.structural_zeros import Zeros
-from sfumato.vault.interface import Mechanisms
+from sfumato.vault.interface import Measures
 from sfumato.vault.measurables import Distance, Marginal, Measurement
 from sfumato.workload.counting_queries import Marginals
 
@@ -56,7 +56,7 @@ LEADING = 4.0
 
 
 @dataclass(frozen=True)
-class Limits:
+class SizeLimits:
     """What a graphical method may use, whatever the data.
 
     Attributes:
@@ -111,15 +111,15 @@ class Limits:
             raise InputError(f"{method} bounds no pairs and uses no earlier marginals: only aim does", culprit=self)
 
 
-def as_limits(limits: Limits | None) -> Limits:
+def size_limits(limits: SizeLimits | None) -> SizeLimits:
     """The limits given, or those that hold where none are.
 
     Raises:
         InputError: no limits.
     """
-    if limits is not None and not isinstance(limits, Limits):
-        raise InputError("limits are given as Limits(cells=..., candidates=..., marginal=...)", culprit=limits)
-    return limits or Limits()
+    if limits is not None and not isinstance(limits, SizeLimits):
+        raise InputError("limits are given as SizeLimits(cells=..., candidates=..., marginal=...)", culprit=limits)
+    return limits or SizeLimits()
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class Scored:
 UNSCORED = Scored((), np.zeros(0))
 
 
-def wanted(workload: Marginals, domain: Domain) -> list[Clique]:
+def workload_cliques(workload: Marginals, domain: Domain) -> list[Clique]:
     """The workload's marginals with their attributes in the domain's order, each once.
 
     Where all marginals of so many attributes are asked for and one is the target, it is put into each of them.
@@ -178,7 +178,7 @@ def relevant(cliques: Sequence[Clique], ways: int) -> dict[Clique, int]:
     return {part: sum(counts[name] for name in part) for part in found}
 
 
-def affordable(candidates: Sequence[Clique], domain: Domain, state: FittedState, limits: Limits) -> list[Clique]:
+def affordable(candidates: Sequence[Clique], domain: Domain, state: Fit, limits: SizeLimits) -> list[Clique]:
     """Candidates whose tables are small enough to count and to model."""
     codes, sizes = dict(zip(domain.names, domain.shape, strict=True)), state.model.sizes
     return [
@@ -200,14 +200,14 @@ def comparable(candidates: Sequence[Clique], domain: Domain, most: int) -> list[
     return [clique for clique in candidates if fits[clique] <= most]
 
 
-def learn(
-    mechanisms: Mechanisms,
-    state: FittedState,
+def measure_marginals(
+    mechanisms: Measures,
+    state: Fit,
     asked: Mapping[Clique, Runs | None],
     *,
     loss: Epsilon | Rho,
     shares: Sequence[Fraction],
-) -> FittedState:
+) -> Fit:
     """The state after measuring marginals, over runs of groups or all groups, together at ``loss``, divided in
     proportion to ``shares``.
     """
@@ -221,14 +221,14 @@ def learn(
     return state.learn(measurements, asked)
 
 
-def confirm(mechanisms: Mechanisms, state: FittedState, division: Division, loss: Epsilon | Rho) -> FittedState:
+def remeasure(mechanisms: Measures, state: Fit, split: BudgetSplit, loss: Epsilon | Rho) -> Fit:
     """The state after measuring the one-way marginals again: what to do where nothing more is worth its noise."""
-    shares = division.shares([float(state.model.sizes[name]) for name in mechanisms.domain.names])
+    shares = split.shares([float(state.model.sizes[name]) for name in mechanisms.domain.names])
     every = [(name,) for name in mechanisms.domain.names]
-    return learn(mechanisms, state, dict.fromkeys(every), loss=loss, shares=shares)
+    return measure_marginals(mechanisms, state, dict.fromkeys(every), loss=loss, shares=shares)
 
 
-def score(mechanisms: Mechanisms, state: FittedState, tables: Sequence[Table], *, loss: Epsilon | Rho) -> Scored:
+def score(mechanisms: Measures, state: Fit, tables: Sequence[Table], *, loss: Epsilon | Rho) -> Scored:
     """Noisy L1 distances of tables from the model, together at ``loss``: each has sensitivity one row."""
     wide = any(len(table.attributes) > 2 for table in tables)  # noqa: PLR2004
     sampled = drawn(state.model, mechanisms.generator()) if wide else {}
@@ -272,19 +272,19 @@ class MeasuredMarginal:
         return self if before is None else replace(self, share=self.share + before.share)
 
 
-def grow(
+def select_marginals(
     scored: Scored,
     weights: FloatArray,
     *,
-    division: Division,
+    split: BudgetSplit,
     share: float,
-    room: Room,
+    room: CellBudget,
     taken: Mapping[Clique, MeasuredMarginal],
 ) -> dict[Clique, MeasuredMarginal]:
     """The tables to measure together at ``share`` of the loss, and what each takes of the loss.
 
     A candidate's gain is its weighted distance less what its noise adds to the error of all chosen, when
-    the loss is divided over them in the best way (:meth:`Division.spread`).  ``room`` is what the
+    the loss is divided over them in the best way (:meth:`BudgetSplit.spread`).  ``room`` is what the
     junction tree has for the candidates chosen.  The pairs that form a spanning tree of largest weighted distances are
     chosen before others, as far as they have a gain: a tie tells of all pairs across it, which its own distance leaves
     out, and beside many tables its noise would seem to outweigh it.  What ``room`` says is tied is so already.
@@ -295,28 +295,30 @@ def grow(
     cliques = [table.attributes for table in scored.tables]
     sizes = weights * np.array([table.open for table in scored.tables])
     whole = share + sum(table.share for table in taken.values())
-    before = sum(division.spread(table.size) for table in taken.values())
-    parts = np.array([division.spread(size) for size in sizes])
-    worth = _Worth(weights * scored.distances, parts, before, division=division, share=whole)
+    before = sum(split.spread(table.size) for table in taken.values())
+    parts = np.array([split.spread(size) for size in sizes])
+    worth = _Worth(weights * scored.distances, parts, before, split=split, share=whole)
     found = worth.picked(cliques, room, worth.ties(cliques, room.tied))
-    return _divided(scored, sizes, found, division=division, share=share, taken=taken)
+    return _divided(scored, sizes, found, split=split, share=share, taken=taken)
 
 
-def grow_tail(scored: Scored, *, division: Division, share: float, room: Room) -> dict[Clique, MeasuredMarginal]:
-    """The tables to measure of a child, given attributes whose ties to one another are known: see :func:`grow`.
+def select_child_marginals(
+    scored: Scored, *, split: BudgetSplit, share: float, room: CellBudget
+) -> dict[Clique, MeasuredMarginal]:
+    """The tables to measure of a child, given attributes of known ties: see :func:`select_marginals`.
 
     What is known ties no attribute of the child to them, so it does not count here.  Where the junction tree has not
     enough for all that have a gain, the pairs of these that form a spanning tree are chosen before others.
     """
     cliques = [table.attributes for table in scored.tables]
     sizes = np.array([table.cells for table in scored.tables], dtype=np.float64)
-    parts = np.array([division.spread(size) for size in sizes])
-    worth = _Worth(scored.distances, parts, 0.0, division=division, share=share)
+    parts = np.array([split.spread(size) for size in sizes])
+    worth = _Worth(scored.distances, parts, 0.0, split=split, share=share)
     wished, found = worth.picked(cliques, None, ()), worth.picked(cliques, room, ())
     if len(found) < len(wished):
         tree = set(spanning(cliques[index] for index in worth.largest(wished) if len(cliques[index]) == 2))  # noqa: PLR2004
         found = worth.picked(cliques, room, [index for index in worth.largest(wished) if cliques[index] in tree])
-    return _divided(scored, sizes, found, division=division, share=share, taken={})
+    return _divided(scored, sizes, found, split=split, share=share, taken={})
 
 
 def _divided(
@@ -324,7 +326,7 @@ def _divided(
     sizes: FloatArray,
     found: Sequence[int],
     *,
-    division: Division,
+    split: BudgetSplit,
     share: float,
     taken: Mapping[Clique, MeasuredMarginal],
 ) -> dict[Clique, MeasuredMarginal]:
@@ -333,9 +335,7 @@ def _divided(
     asked = {table.attributes: MeasuredMarginal(table.runs, size, 0.0) for table, size in tables} | dict(taken)
     if not asked:
         return {}
-    more = division.topped_up(
-        [table.size for table in asked.values()], [table.share for table in asked.values()], share
-    )
+    more = split.topped_up([table.size for table in asked.values()], [table.share for table in asked.values()], share)
     return {
         clique: replace(table, share=float(part))
         for (clique, table), part in zip(asked.items(), more, strict=True)
@@ -350,7 +350,7 @@ class _Worth:
     distances: FloatArray
     parts: FloatArray
     taken: float
-    division: Division
+    split: BudgetSplit
     share: float
 
     def ties(self, cliques: Sequence[Clique], tied: Iterable[Clique]) -> list[int]:
@@ -364,14 +364,14 @@ class _Worth:
         """Those candidates, the largest distances first."""
         return sorted(found, key=lambda index: -self.distances[index])
 
-    def picked(self, cliques: Sequence[Clique], room: Room | None, first: Sequence[int]) -> list[int]:
+    def picked(self, cliques: Sequence[Clique], room: CellBudget | None, first: Sequence[int]) -> list[int]:
         """Candidates with a gain, greedily, those of ``first`` before others; all of them without ``room``."""
         waiting, total, ahead = self.distances.copy(), self.taken, list(reversed(first))
         found: list[int] = []
         refused = 0
         while refused < _PATIENCE and len(waiting):
-            gains = waiting - self.division.error(total + self.parts, self.share)
-            gains += self.division.error(np.array(total), self.share)
+            gains = waiting - self.split.error(total + self.parts, self.share)
+            gains += self.split.error(np.array(total), self.share)
             given = bool(ahead)
             best = ahead.pop() if given else int(gains.argmax())
             if not gains[best] > 0:
@@ -423,7 +423,7 @@ def reference(
     return rounded
 
 
-def offered(state: FittedState, domain: Domain, cliques: Iterable[Clique], deviation: float) -> list[Table]:
+def coarsened_marginals(state: Fit, domain: Domain, cliques: Iterable[Clique], deviation: float) -> list[Table]:
     """Each marginal over the finest runs of groups that noise of ``deviation`` allows: on average a cell holds at least
     ``HELD`` times that many people.
 
@@ -434,7 +434,7 @@ def offered(state: FittedState, domain: Domain, cliques: Iterable[Clique], devia
     return [Table(clique, runs_of_at_most(most, [levels[name] for name in clique])) for clique in cliques]
 
 
-def possible(state: FittedState, zeros: Sequence[Zeros], tables: Iterable[Table]) -> list[Table]:
+def with_structural_zeros(state: Fit, zeros: Sequence[Zeros], tables: Iterable[Table]) -> list[Table]:
     """The tables with the cells counted that zeros rule out by two attributes, as the model of ``state`` knows.
 
     No model has people there, whatever the noise, so they are no reason to leave a table out.
@@ -457,7 +457,7 @@ def possible(state: FittedState, zeros: Sequence[Zeros], tables: Iterable[Table]
     return found
 
 
-def _levels(state: FittedState, attribute: Attribute) -> FloatArray:
+def _levels(state: Fit, attribute: Attribute) -> FloatArray:
     counts: FloatArray = state.model.expected((attribute.name,))
     if isinstance(attribute, Categorical):
         return np.full(len(counts), np.inf)

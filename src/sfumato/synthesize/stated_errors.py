@@ -32,7 +32,7 @@ _ASSOCIATION_ROWS = 50_000  # of a file, in random order, by which the strength 
 
 
 @dataclass(frozen=True, eq=False)
-class Margin:
+class PooledMarginal:
     """A noisy table summed over all but some of its attributes, or several pooled by inverse variance.
 
     Attributes:
@@ -64,7 +64,7 @@ class Margin:
         return alone if self.left == 1 else (alone + 0.5) * math.sqrt(self.left)
 
 
-def margin(tables: Sequence[NoisyTable], attributes: Sequence[str], domain: Domain) -> Margin | None:
+def margin(tables: Sequence[NoisyTable], attributes: Sequence[str], domain: Domain) -> PooledMarginal | None:
     """The noisy table that tells most of these attributes, summed over its others; None where none holds them.
 
     That with the finest groups is taken, of several one that was measured before the groups were made, as its noise
@@ -77,7 +77,7 @@ def margin(tables: Sequence[NoisyTable], attributes: Sequence[str], domain: Doma
     return None if best is None else _pooled(best[1], [one for fresh, one in sums if fresh == best[0]])
 
 
-def _pooled(best: Margin, others: Sequence[Margin]) -> Margin:
+def _pooled(best: PooledMarginal, others: Sequence[PooledMarginal]) -> PooledMarginal:
     """The counts of all over the groups of the best; of the best alone where its noise is so small that single integers
     count.
     """
@@ -90,12 +90,12 @@ def _pooled(best: Margin, others: Sequence[Margin]) -> Margin:
     return replace(best, counts=counts, left=float(1 / (precisions.sum() * best.deviation**2)))
 
 
-def _summed(table: NoisyTable, attributes: tuple[str, ...], domain: Domain) -> Margin:
+def _summed(table: NoisyTable, attributes: tuple[str, ...], domain: Domain) -> PooledMarginal:
     others = tuple(axis for axis, name in enumerate(table.attributes) if name not in attributes)
     left = [name for name in table.attributes if name in attributes]
     counts = table.values.sum(axis=others).transpose([left.index(name) for name in attributes])
     groups = tuple(table.group_numbers(name, domain) for name in attributes)
-    return Margin(counts, groups, table.noise, table.values.size // max(1, counts.size))
+    return PooledMarginal(counts, groups, table.noise, table.values.size // max(1, counts.size))
 
 
 @cached()
@@ -148,7 +148,7 @@ class ValueErrors:
         return _farthest(self.rows, self.low, self.high)
 
 
-def value_errors(measured: Margin, rows: FloatArray, runs: NDArray[np.int64]) -> ValueErrors:
+def value_errors(measured: PooledMarginal, rows: FloatArray, runs: NDArray[np.int64]) -> ValueErrors:
     """The errors of an attribute whose codes are shown in runs, ``runs`` a number a code, ``rows`` a count a run.
 
     What was measured by itself is known up to its noise.  Of a run inside a group only the group was measured: the run
@@ -193,7 +193,7 @@ class PairErrors:
     misplaced: float
 
 
-def pair_errors(measured: Margin, codes: tuple[CodeArray, CodeArray], scale: float) -> PairErrors:
+def pair_errors(measured: PooledMarginal, codes: tuple[CodeArray, CodeArray], scale: float) -> PairErrors:
     """The errors of a measured pair in a file of these codes, each of which stands for ``scale`` rows of the table."""
     rows = (scale * tally(codes, measured.groups, measured.counts.shape)).astype(np.float64)
     cells = measured.counts.size

@@ -17,11 +17,11 @@ from sfumato.errors import QueryError
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize import row_count
 from sfumato.synthesize.graphical import Graphical, expected_errors
-from sfumato.synthesize.marginal_selection import Limits
+from sfumato.synthesize.marginal_selection import SizeLimits
 from sfumato.synthesize.product import Product
 from sfumato.synthesize.row_count import RowTotal, assumed_rows
 from sfumato.synthesize.structural_zeros import Zeros
-from sfumato.synthesize.synthetic import Synthetic, settle
+from sfumato.synthesize.synthetic import Synthetic, finish_release
 from sfumato.vault.interface import Mechanisms, Request, VaultInterface, refuse_no_vault
 from sfumato.workload.counting_queries import Marginals, Workload
 
@@ -55,7 +55,7 @@ class Task:
     loss: Loss
     total: RowTotal
     workload: Workload
-    limits: Limits = field(default_factory=Limits)
+    limits: SizeLimits = field(default_factory=SizeLimits)
     zeros: Sequence[Zeros] = ()
     rounds: int | None = None
 
@@ -146,7 +146,7 @@ def release_planned(
     expected = planned.expected_error
     if expected is None:
         expected = expected_errors(model.measured) if isinstance(model, Graphical) else {}
-    return settle(settled, model, dict(expected), planned.provenance)
+    return finish_release(settled, model, dict(expected), planned.provenance)
 
 
 @dataclass(frozen=True, kw_only=True)

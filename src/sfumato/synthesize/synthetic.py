@@ -112,7 +112,7 @@ class Synthetic(Release):
         return ReleasedRows(DrawnRows(model.domain, codes, random, metadata(book, model, codes), model.positions)), book
 
 
-def settle(
+def finish_release(
     settled: Settled, model: Model, expected_error: dict[str, float], provenance: Mapping[str, object] | None = None
 ) -> Synthetic:
     """Return the release of what the vault settled and the model that its payload holds; ``provenance`` is added.

@@ -24,9 +24,9 @@ from sfumato.model.factor import Factor, FloatArray
 from sfumato.model.fitting import Observation
 from sfumato.model.noisy_table import CountNoise, NoisyTotals
 from sfumato.privacy.loss import Epsilon, Rho
-from sfumato.synthesize.budget_allocation import Allowance, Division
-from sfumato.synthesize.initial_marginals import LEAST_VARIANCE, FittedState
-from sfumato.synthesize.marginal_selection import Table, offered
+from sfumato.synthesize.budget_allocation import BudgetSplit
+from sfumato.synthesize.initial_marginals import LEAST_VARIANCE, Fit
+from sfumato.synthesize.marginal_selection import Table, coarsened_marginals
 from sfumato.synthesize.structural_zeros import KIND
 from sfumato.vault.interface import Mechanisms
 from sfumato.vault.measurables import Measurement, Weighted
@@ -51,7 +51,7 @@ class WeightScale:
     steps: NDArray[np.int64]
 
     @staticmethod
-    def of(domain: Domain, state: FittedState, weight: str) -> WeightScale:
+    def of(domain: Domain, state: Fit, weight: str) -> WeightScale:
         """By noisy counts and positions of the weight alone."""
         released = state.released(domain)
         attribute = numeric(domain, weight)
@@ -64,9 +64,7 @@ class WeightScale:
         return WeightScale(weight, limit, np.rint(GRID * (2 * np.minimum(values, limit) / limit - 1)).astype(np.int64))
 
 
-def learn(
-    mechanisms: Mechanisms, state: FittedState, weight: str, division: Division, allowance: Allowance
-) -> FittedState:
+def measure_totals(mechanisms: Mechanisms, state: Fit, weight: str, split: BudgetSplit) -> Fit:
     """The state after measuring the totals of the weight by all other attributes, at ``SHARE`` of the loss left.
 
     Neighbouring tables differ in one unit (added or removed).  A row is in one group of each attribute, and moves its
@@ -77,15 +75,17 @@ def learn(
     beside their noise: groups of few rows, and attributes that the weight does not go with, keep what they had.
     """
     domain = mechanisms.domain
-    scale, share = WeightScale.of(domain, state, weight), allowance.left * SHARE
+    scale, share = WeightScale.of(domain, state, weight), split.left * SHARE
     names = [name for name in domain.names if name != weight]
-    tables = offered(state, domain, [(name,) for name in names], division.deviation(float(share) / max(1, len(names))))
+    tables = coarsened_marginals(
+        state, domain, [(name,) for name in names], split.deviation(float(share) / max(1, len(names)))
+    )
     weights = [table.cells * domain.project((*table.attributes, weight)).size for table in tables]
     tables = [table for table, many in zip(tables, weights, strict=True) if many <= _MOST_WEIGHTS]
     if not tables:
         return state
-    shares = division.shares([float(table.cells) for table in tables])
-    kept = _measured(mechanisms, state, tables, scale, loss=allowance.take(share), shares=shares)
+    shares = split.shares([float(table.cells) for table in tables])
+    kept = _measured(mechanisms, state, tables, scale, loss=split.take(share), shares=shares)
     state = replace(state, totals=kept)
     classes, means = _classes(state, scale)
     name, size = KIND + KIND + weight, int(classes.max()) + 1
@@ -99,7 +99,7 @@ def learn(
     return held.recall(seen) if seen else state
 
 
-def question(state: FittedState, table: Table, scale: WeightScale) -> Weighted:
+def question(state: Fit, table: Table, scale: WeightScale) -> Weighted:
     """The totals by runs of groups of one attribute, in steps."""
     (name,) = table.attributes
     inside = table.runs.labels(0)[state.coarsenings[name].groups] == np.arange(table.cells)[:, None]
@@ -109,7 +109,7 @@ def question(state: FittedState, table: Table, scale: WeightScale) -> Weighted:
 
 def _measured(
     mechanisms: Mechanisms,
-    state: FittedState,
+    state: Fit,
     tables: Sequence[Table],
     scale: WeightScale,
     *,
@@ -133,7 +133,7 @@ def _measured(
     return tuple(found)
 
 
-def _kept(state: FittedState, table: Table, answer: Measurement, scale: WeightScale) -> NoisyTotals:
+def _kept(state: Fit, table: Table, answer: Measurement, scale: WeightScale) -> NoisyTotals:
     assert isinstance(answer.noise, CountNoise)
     (name,) = table.attributes
     groups = state.coarsenings[name].labels_in(table.runs.labels(0))
@@ -148,7 +148,7 @@ def _kept(state: FittedState, table: Table, answer: Measurement, scale: WeightSc
     )
 
 
-def _classes(state: FittedState, scale: WeightScale) -> tuple[NDArray[np.int64], FloatArray]:
+def _classes(state: Fit, scale: WeightScale) -> tuple[NDArray[np.int64], FloatArray]:
     """The class of each group of the weight, of about as many rows each, and the mean of a class, -1 to 1."""
     groups = state.coarsenings[scale.weight]
     values = groups.merge(groups.shares() * scale.steps / GRID)
@@ -162,9 +162,7 @@ def _classes(state: FittedState, scale: WeightScale) -> tuple[NDArray[np.int64],
     return classes, means
 
 
-def _likely(
-    state: FittedState, table: Table, total: NoisyTotals, classes: str, means: FloatArray
-) -> Observation | None:
+def _likely(state: Fit, table: Table, total: NoisyTotals, classes: str, means: FloatArray) -> Observation | None:
     """The totals as the model is fitted to them; None where they are as near as noise to what it says already."""
     every, size = tuple(range(len(means))), len(means)
     runs = replace(table.runs, starts=(*table.runs.starts, every), sizes=(*table.runs.sizes, size))

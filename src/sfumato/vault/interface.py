@@ -39,8 +39,8 @@ _LEVEL = 3  # of zlib: a tenth more bytes than its usual level over a million co
 _ENCODER = json.JSONEncoder(allow_nan=False)
 
 
-class Mechanisms(Protocol):
-    """What a method may do with a protected table.  Each call charges its loss before it touches the data."""
+class Measures(Protocol):
+    """What a method may do with a protected table or one derived of it.  Each call charges before it counts."""
 
     @property
     def domain(self) -> Domain:
@@ -59,15 +59,19 @@ class Mechanisms(Protocol):
         """
         ...
 
-    def stored_marginals(self) -> tuple[StoredMarginal, ...]:
-        """Noisy marginals of all rows that were released of this version of the table before: free to use again."""
-        ...
-
     def generator(self) -> np.random.Generator:
         """A new generator to draw rows of public models with, within this release: post-processing, never noise.
 
         The operating system seeds it; over a simulated table the seed of the simulation does.
         """
+        ...
+
+
+class Mechanisms(Measures, Protocol):
+    """What a method may do with a protected table.  Each call charges its loss before it touches the data."""
+
+    def stored_marginals(self) -> tuple[StoredMarginal, ...]:
+        """Noisy marginals of all rows that were released of this version of the table before: free to use again."""
         ...
 
     def select(self, scores: Scores, loss: Loss) -> int:

@@ -9,8 +9,8 @@ from tests.families import Families, derived_rows, related, some_families
 from sfumato.engine.arrays import ArrayTable
 from sfumato.privacy.loss import EpsilonDelta, Rho
 from sfumato.synthesize.linked import ModelSizes
-from sfumato.synthesize.linked.linked_synthesis import head_zeros, synthesized
-from sfumato.synthesize.marginal_selection import Limits
+from sfumato.synthesize.linked.linked_synthesis import first_row_zeros, synthesized
+from sfumato.synthesize.marginal_selection import SizeLimits
 from sfumato.synthesize.methods.aim import aim
 from sfumato.synthesize.row_count import NoisyTotal
 from sfumato.vault.simulated import SimulatedVault
@@ -32,8 +32,8 @@ def test_with_one_child_it_is_the_flat_method_on_the_joined_table_bit_for_bit(lo
         loss=loss,
         total=NoisyTotal(),
         workload=all_marginals(3),
-        limits=Limits(cells=SIZES.head_cells, earlier=False),
-        zeros=head_zeros(tables),
+        limits=SizeLimits(cells=SIZES.head_cells, earlier=False),
+        zeros=first_row_zeros(tables),
     )
     one, other = release.head, flat.model
     assert one.measured == other.measured

@@ -208,7 +208,7 @@ class SynthesizeRequest(StrictModel):
             QueryError, DomainError: rules for impossible combinations that do not fit the domain.
             InputError: a file of them that cannot be read.
         """
-        from sfumato.synthesize import Limits
+        from sfumato.synthesize import SizeLimits
         from sfumato.synthesize.structural_zeros import load_zeros, read_zeros
         from sfumato.synthesize.synthesis_method import Task
 
@@ -217,7 +217,7 @@ class SynthesizeRequest(StrictModel):
             loss=self.loss.loss(),
             total=self._total(),
             workload=self.workload(domain),
-            limits=Limits(earlier=self.reuse, bounds=self.bound_pairs),
+            limits=SizeLimits(earlier=self.reuse, bounds=self.bound_pairs),
             zeros=rules if self.zeros is None else load_zeros(self.zeros, domain),
             rounds=self.rounds,
         )

@@ -287,7 +287,7 @@ def _told(release: Synthetic) -> str:
 
 def _errors(book: Codebook) -> str:
     """The worst of the stated errors of a file, and what has none."""
-    from sfumato.synthesize.codebook.codebook import crossed, printable
+    from sfumato.synthesize.codebook.codebook import pair_title, printable
 
     known = [column for column in book.columns if column.worst is not None]
     pairs = [pair for pair in book.pairs if pair.worst_of_values is not None]
@@ -300,7 +300,7 @@ def _errors(book: Codebook) -> str:
     if pairs:
         one = max(pairs, key=lambda pair: pair.worst_of_values or 0)
         lines.append(
-            f"  values of measured pairs: {counted(one.worst_of_values or 0, 'row')}, in {printable(crossed(one))}"
+            f"  values of measured pairs: {counted(one.worst_of_values or 0, 'row')}, in {printable(pair_title(one))}"
         )
     modelled = [pair.misplaced for pair in book.pairs if not pair.measured]
     bounds = [share for share in modelled if share is not None]
@@ -360,7 +360,7 @@ def describe(
 
 def _described(book: Codebook) -> str:
     """A codebook for a terminal, without its single values; nothing in it can move the cursor."""
-    from sfumato.synthesize.codebook.codebook import COLUMNS_TEXT, PAIRS_TEXT, TABLES_TEXT, crossed, facts, printable
+    from sfumato.synthesize.codebook.codebook import COLUMNS_TEXT, PAIRS_TEXT, TABLES_TEXT, facts, pair_title, printable
 
     def lines(rows: Iterable[Mapping[str, object]]) -> str:
         every = [{name: printable(v) if isinstance(v, str) else v for name, v in row.items()} for row in rows]
@@ -375,11 +375,11 @@ def _described(book: Codebook) -> str:
         for c in book.columns
     ]
     tables = [
-        {"measured": crossed(t), "cells": t.cells, "noise": t.noise, "deviation": t.deviation} for t in book.measured
+        {"measured": pair_title(t), "cells": t.cells, "noise": t.noise, "deviation": t.deviation} for t in book.measured
     ]
     pairs = [
         {
-            "pair": crossed(pair),
+            "pair": pair_title(pair),
             "is": "measured" if pair.measured else "modelled",
             "strength": pair.strength,
             "cell off by": pair.worst,

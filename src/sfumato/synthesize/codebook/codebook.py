@@ -285,7 +285,7 @@ def listed(names: Iterable[str]) -> str:
     return shown if len(every) <= _NAMED else f"{shown} and {len(every) - _NAMED} more"
 
 
-def crossed(entry: PairEntry | MeasuredTable) -> str:
+def pair_title(entry: PairEntry | MeasuredTable) -> str:
     """The attributes of a table, as it is called."""
     return " x ".join(entry.attributes)
 
@@ -318,14 +318,14 @@ def _markdown(book: Codebook) -> Iterator[str]:
     yield from ("", "## Measured tables", "", TABLES_TEXT, "")
     yield from _rows(
         ("table", "cells", "of groups", "noise", "standard deviation"),
-        [(crossed(t), t.cells, "yes" if t.grouped else "no", t.noise, t.deviation) for t in book.measured],
+        [(pair_title(t), t.cells, "yes" if t.grouped else "no", t.noise, t.deviation) for t in book.measured],
     )
     yield from ("", "## Pairs of columns", "", PAIRS_TEXT, "")
     yield from _rows(
         ("pair", "is", "strength", "cells", "cell off by", "single value off by", "misplaced rows"),
         [
             (
-                crossed(p),
+                pair_title(p),
                 "measured" if p.measured else "modelled",
                 p.strength,
                 p.cells,

@@ -23,8 +23,8 @@ from sfumato.synthesize.codebook.codebook import (
     Guarantee,
     MeasuredTable,
     PairEntry,
-    crossed,
     listed,
+    pair_title,
 )
 from sfumato.synthesize.codebook.codebook_lines import ColumnEntry, GroupEntry, ValueEntry, seen
 from sfumato.synthesize.graphical import Graphical
@@ -263,7 +263,7 @@ def _good_for(columns: Sequence[ColumnEntry], pairs: Sequence[PairEntry], rows: 
     if close:
         most_misplaced = max(pair.misplaced or 0 for pair in close)
         yield (
-            f"Tables of two columns by the values or groups that were measured: {listed(map(crossed, close))}: with "
+            f"Tables of two columns by the values or groups that were measured: {listed(map(pair_title, close))}: with "
             f"95 % at most {100 * most_misplaced:.1f} % of the rows would have to move to another cell of one."
         )
     yield "Writing and testing programs for the table, and teaching: columns, types and labels are its own."
@@ -289,16 +289,16 @@ def _not_for(
     if modelled:
         yield (
             "What goes with what in pairs that were not measured for this release, such as "
-            f"{listed(map(crossed, modelled[:3]))}: the rows show what the model takes them to be, and how wrong that "
-            "is cannot be told from it."
+            f"{listed(map(pair_title, modelled[:3]))}: the rows show what the model takes them to be, and how wrong "
+            "that is cannot be told from it."
         )
     wide = sorted(
         (p for p in pairs if p.misplaced is not None and p.misplaced > _CLOSE), key=lambda p: -(p.misplaced or 0)
     )
     if wide:
         yield (
-            f"Fine differences in {listed(map(crossed, wide))}: up to {100 * (wide[0].misplaced or 0):.0f} % of the "
-            f"rows might have to move to another cell of {crossed(wide[0])}."
+            f"Fine differences in {listed(map(pair_title, wide))}: up to {100 * (wide[0].misplaced or 0):.0f} % of the "
+            f"rows might have to move to another cell of {pair_title(wide[0])}."
         )
     if grouped := [column.name for column in columns if column.groups]:
         yield (

@@ -5,22 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sfumato.domain import Domain
 from sfumato.domain.linked_domain import DerivedTable
 from sfumato.errors import QueryError, SizeError
-from sfumato.privacy.loss import EpsilonDelta, Loss
-from sfumato.vault.interface import Mechanisms, Prepared
-from sfumato.vault.measurables import Counting, Distance, Marginal, Measurable, Measurement, StoredMarginal
-from sfumato.vault.scores import Scores
+from sfumato.privacy.loss import Loss
+from sfumato.vault.interface import Measures
+from sfumato.vault.measurables import Distance, Marginal, Measurable, Measurement
 from sfumato.vault.unit_measurables import DerivedDistance, DerivedMarginal
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 COUNTABLE = 1 << 24
 """Cells of one marginal as it is counted, at most, and of several that are counted at once: 128 MiB."""
@@ -46,14 +40,14 @@ def _counted(table: DerivedTable, attributes: tuple[str, ...]) -> int:
 
 
 @dataclass(frozen=True)
-class DerivedMechanisms:
-    """Implements :class:`sfumato.vault.interface.Mechanisms` for marginals of a derived table and distances to them.
+class DerivedMeasures:
+    """Implements :class:`sfumato.vault.interface.Measures` for marginals of a derived table and distances to them.
 
     A row of weight w counts as w equal rows, of which a unit of the table's domain has at most ``whole``.  Noise is
     scaled by the vault to what it says of the derived table, whatever this domain says.
     """
 
-    mechanisms: Mechanisms
+    mechanisms: Measures
     table: DerivedTable
 
     @property
@@ -64,7 +58,7 @@ class DerivedMechanisms:
     def measure(
         self, questions: Sequence[Measurable], loss: Loss, *, shares: Sequence[Fraction] | None = None
     ) -> tuple[Measurement, ...]:
-        """See :meth:`sfumato.vault.interface.Mechanisms.measure`; noisy weights in place of counts.
+        """See :meth:`sfumato.vault.interface.Measures.measure`; noisy weights in place of counts.
 
         So many questions are put at a time as the vault can count at once, each with its part of the loss.
         """
@@ -104,34 +98,6 @@ class DerivedMechanisms:
             return DerivedDistance(self.table, question.attributes, question.reference, question.groups)
         raise QueryError("of a derived table only marginals and distances from them are measured", culprit=question)
 
-    def stored_marginals(self) -> tuple[StoredMarginal, ...]:
-        """None: no release keeps marginals of a derived table for others."""
-        return ()
-
     def generator(self) -> np.random.Generator:
-        """See :meth:`sfumato.vault.interface.Mechanisms.generator`."""
+        """See :meth:`sfumato.vault.interface.Measures.generator`."""
         return self.mechanisms.generator()
-
-    def select(self, scores: Scores, loss: Loss) -> int:
-        """Not of a derived table.
-
-        Raises:
-            QueryError: always.
-        """
-        raise QueryError("nothing is selected by scores of a derived table", culprit=(scores, loss))
-
-    def prepare(self, queries: Counting) -> Prepared:
-        """Not of a derived table.
-
-        Raises:
-            QueryError: always.
-        """
-        raise QueryError("no queries are prepared of a derived table", culprit=queries)
-
-    def threshold(self, columns: tuple[str, ...], loss: EpsilonDelta) -> pa.Table:
-        """Not of a derived table.
-
-        Raises:
-            QueryError: always.
-        """
-        raise QueryError("a derived table has no undeclared columns", culprit=(columns, loss))

@@ -32,7 +32,7 @@ Slot = tuple[Codes, dict[str, Codes]]
 
 
 @dataclass(frozen=True)
-class Slots:
+class ChildSlots:
     """The children of rows of a head, to be drawn from the model of their tail.
 
     Attributes:
@@ -78,7 +78,7 @@ class Slots:
         codes = self.head[table.number] if table.number == self.child.rows else np.maximum(self.numbers - 2, 0)
         return np.array(table.weights)[codes] / table.whole
 
-    def first_units(self, many: int) -> Slots:
+    def first_units(self, many: int) -> ChildSlots:
         """The same of the first rows of the head alone."""
         return replace(self, head={name: codes[:many] for name, codes in self.head.items()})
 

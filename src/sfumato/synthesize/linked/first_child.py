@@ -18,10 +18,10 @@ from sfumato.domain.linked_domain import PLACES, ChildTable, DerivedTable, Linke
 from sfumato.model.coarsening import CROWDED, Coarsening, identity
 from sfumato.model.factor import Factor
 from sfumato.privacy.loss import Epsilon, Rho
-from sfumato.synthesize.budget_allocation import Allowance, Division
+from sfumato.synthesize.budget_allocation import BudgetSplit
 from sfumato.synthesize.graphical import Graphical
-from sfumato.synthesize.initial_marginals import FittedState, coarsening
-from sfumato.synthesize.linked.child_measures import DerivedMechanisms
+from sfumato.synthesize.initial_marginals import Fit, coarsening
+from sfumato.synthesize.linked.child_measures import DerivedMeasures
 from sfumato.synthesize.linked.next_child import (
     ALONE,
     SEEN,
@@ -37,13 +37,13 @@ from sfumato.synthesize.linked.next_child import (
     with_rows,
     without_last,
 )
-from sfumato.synthesize.marginal_selection import Limits
+from sfumato.synthesize.marginal_selection import SizeLimits
 from sfumato.vault.interface import Mechanisms
 from sfumato.vault.measurables import Marginal, Measurement
 
 
 @dataclass(frozen=True)
-class Opening:
+class FirstChildModel:
     """The own head of a child table, and the model that the first of the rows above is an attribute of.
 
     Attributes:
@@ -110,29 +110,27 @@ def barred_firsts(related: LinkedTables, child: ChildTable) -> dict[tuple[str, s
     return found
 
 
-def fit_opening(
-    mechanisms: Mechanisms, loss: Epsilon | Rho, opening: Opening, *, limits: Limits
+def fit_first_child(
+    mechanisms: Mechanisms, loss: Epsilon | Rho, opening: FirstChildModel, *, limits: SizeLimits
 ) -> tuple[Graphical, bool]:
     """The model of the own head of a child table, at ``loss``, and whether anything could be told of it.
 
     Neighbours, sensitivity and noise are those of :mod:`sfumato.vault.unit_measurables`.
     """
-    derived = DerivedMechanisms(mechanisms, opening.table)
-    allowance, division = Allowance(loss), Division(loss, opening.table.whole)
-    state, seen = _begin(derived, allowance, division, opening)
+    derived = DerivedMeasures(mechanisms, opening.table)
+    split = BudgetSplit(loss, opening.table.whole)
+    state, seen = _begin(derived, split, opening)
     if not seen:
         return state.released(opening.table.domain), False
     drawn = Drawn(frozenset(opening.drawn), frozenset(), opening.drawn)
-    return in_rounds(derived, allowance, division, state, drawn=drawn, limits=limits), True
+    return in_rounds(derived, split, state, drawn=drawn, limits=limits), True
 
 
-def _begin(
-    derived: DerivedMechanisms, allowance: Allowance, division: Division, opening: Opening
-) -> tuple[FittedState, bool]:
+def _begin(derived: DerivedMeasures, split: BudgetSplit, opening: FirstChildModel) -> tuple[Fit, bool]:
     """What is known before anything of a child is measured with others, and its single attributes."""
-    parts = division.shares([derived.domain[name].size for name in opening.drawn])
+    parts = split.shares([derived.domain[name].size for name in opening.drawn])
     asked = [Marginal((name,)) for name in opening.drawn]
-    answers = derived.measure(asked, allowance.take(ALONE), shares=parts)
+    answers = derived.measure(asked, split.take(ALONE), shares=parts)
     measured = dict(zip(opening.drawn, answers, strict=True))
     total = float(measured[opening.child.number].values.sum())
     seen = total > SEEN * max(each.standard_error for each in answers)
@@ -152,7 +150,7 @@ def _begin(
 
 
 def _coarsenings(
-    derived: DerivedMechanisms, opening: Opening, measured: Mapping[str, Measurement]
+    derived: DerivedMeasures, opening: FirstChildModel, measured: Mapping[str, Measurement]
 ) -> dict[str, Coarsening]:
     above, source = opening.above, opening.source
     apart: dict[str, NDArray[np.int64]] = {}
@@ -178,7 +176,7 @@ def _coarsenings(
     return {name: found[name] for name in derived.domain.names}
 
 
-def _places(opening: Opening, coarsenings: Mapping[str, Coarsening]) -> list[Factor]:
+def _places(opening: FirstChildModel, coarsenings: Mapping[str, Coarsening]) -> list[Factor]:
     """What everybody knows: which places there are among so many rows, and what these weigh."""
     above, table = opening.above, opening.table
     last = min(above.most, PLACES + 1)
@@ -196,7 +194,7 @@ def _places(opening: Opening, coarsenings: Mapping[str, Coarsening]) -> list[Fac
     return [Factor((above.number, above.place), logarithm(weights, none=True))]
 
 
-def _barred(opening: Opening, coarsenings: Mapping[str, Coarsening]) -> list[Factor]:
+def _barred(opening: FirstChildModel, coarsenings: Mapping[str, Coarsening]) -> list[Factor]:
     found = []
     for (number, name), cells in opening.impossible().items():
         out = np.zeros((coarsenings[number].size, coarsenings[name].size), dtype=np.bool_)

@@ -28,7 +28,7 @@ from sfumato.synthesize.linked.child_dates import DAY, Codes, first_date_cells
 from sfumato.synthesize.linked.child_slots import Slot
 from sfumato.synthesize.linked.linked_labels import head_labels, opening_labels, tail_labels
 from sfumato.synthesize.linked.linked_rows import DrawnChildren
-from sfumato.synthesize.stated_errors import Margin, margin, value_errors
+from sfumato.synthesize.stated_errors import PooledMarginal, margin, value_errors
 
 STATEMENT, CODEBOOK = "release.json", "codebook.md"
 """Files beside the tables of a release."""
@@ -333,7 +333,7 @@ class _Drawn:
         """A measured table beside the same of the rows, as for pairs of a flat file."""
         groups = tuple(table.group_numbers(name, self.domain) for name in table.attributes)
         counts, held = self._counts(table.attributes, groups), table.values.reshape(-1).astype(np.float64)
-        noise = Margin(table.values, groups, table.noise, 1)
+        noise = PooledMarginal(table.values, groups, table.noise, 1)
         reach = noise.reach(together=len(held))
         low, high = np.maximum(held - reach, 0.0), np.maximum(held + reach, 0.0)
         worst = float(np.maximum(counts - low, high - counts).max())

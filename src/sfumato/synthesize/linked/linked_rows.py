@@ -17,9 +17,9 @@ from sfumato.domain.linked_domain import ChildTable, LinkedTables
 from sfumato.domain.table_schema import SchemaTable
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.linked.child_dates import Codes
-from sfumato.synthesize.linked.child_slots import Slot, Slots, calibrated, stacked
-from sfumato.synthesize.linked.kept_by_groups import kept_by_groups, not_kept
+from sfumato.synthesize.linked.child_slots import ChildSlots, Slot, calibrated, stacked
 from sfumato.synthesize.linked.nested_rows import FirstRows, RowsAbove, weight_classes_of
+from sfumato.synthesize.linked.rows_within_group_bounds import not_kept, rows_within_group_bounds
 from sfumato.synthesize.product import to_arrow
 
 if TYPE_CHECKING:
@@ -140,11 +140,11 @@ def drawn_children(
             head = first.codes(calibrated(first, random, times=times, units=some), unit, random)
         tail = models.get(f"{name}.tail")
         if tail is None:
-            slots[name] = Slots.alone(related, child, head, random)
+            slots[name] = ChildSlots.alone(related, child, head, random)
         else:
-            further = Slots(related, child, tail, head)
+            further = ChildSlots(related, child, tail, head)
             slots[name] = list(further.codes(calibrated(further, random, times=times, units=some), random))
-        slots[name], numbers, left = kept_by_groups(child, slots[name], unit)
+        slots[name], numbers, left = rows_within_group_bounds(child, slots[name], unit)
         notes += [f"{not_held} does not bound the rows of {name} that were drawn" for not_held in not_kept(child)]
         if left:
             notes.append(f"{left:,} rows of {name} were drawn beyond what the schema bounds by groups, and left out")

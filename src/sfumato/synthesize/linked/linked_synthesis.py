@@ -29,11 +29,11 @@ from sfumato.synthesize.auto import compared
 from sfumato.synthesize.graphical import Graphical, expected_errors
 from sfumato.synthesize.initial_marginals import refuse_fine
 from sfumato.synthesize.linked.child_measures import refuse_uncountable
-from sfumato.synthesize.linked.first_child import Opening, barred_firsts, fit_opening
+from sfumato.synthesize.linked.first_child import FirstChildModel, barred_firsts, fit_first_child
 from sfumato.synthesize.linked.linked_release import HEAD, ModelSizes, RelatedRelease
-from sfumato.synthesize.linked.next_child import Evidence, fit_tail
-from sfumato.synthesize.marginal_selection import Limits
-from sfumato.synthesize.methods.aim import adapt, expected_error, refuse_loss
+from sfumato.synthesize.linked.next_child import KnownColumns, fit_next_child
+from sfumato.synthesize.marginal_selection import SizeLimits
+from sfumato.synthesize.methods.aim import expected_error, refuse_loss, run_aim
 from sfumato.synthesize.row_count import NoisyTotal, RowTotal
 from sfumato.synthesize.structural_zeros import Zeros
 from sfumato.vault.interface import Mechanisms, Payload, Request, VaultInterface
@@ -112,7 +112,7 @@ def synthesized(
         raise QueryError("this vault is not of the units of these related tables", culprit=described.hash)
     refuse_loss(vault, loss, total)
     for domain in (described.head, *(table.domain for table in described.derived)):
-        refuse_fine(domain, Limits().marginal)
+        refuse_fine(domain, SizeLimits().marginal)
     for table in described.derived:
         refuse_uncountable(table)
     parameters = {
@@ -153,19 +153,19 @@ def _measured(
     whole = loss.divisible
     shares = part_shares(described)
     numbers = tuple(child.number for child in described.direct if child.most > 1)  # which all children are counted by
-    limits = Limits(cells=settings.head_cells, earlier=False, leading=numbers)
+    limits = SizeLimits(cells=settings.head_cells, earlier=False, leading=numbers)
     own = whole * (1 - sum(shares.values(), Fraction(0)))
     workload = all_marginals(min(_WAYS, len(described.head)))  # of sequences a head has the number and the first alone
-    head = adapt(mechanisms, own, total, workload, limits=limits, zeros=head_zeros(described))
+    head = run_aim(mechanisms, own, total, workload, limits=limits, zeros=first_row_zeros(described))
     payload: dict[str, Any] = {f"{HEAD} {name}": value for name, value in head.payload().items()}
     notes, place, heads = [], 0, {}
-    limits = Limits(cells=settings.tail_cells, earlier=False)
+    limits = SizeLimits(cells=settings.tail_cells, earlier=False)
     for child in described.children:
         above, name = described.above(child), child.table.name
         heads[name] = head
         if above is not None:
-            opening = Opening(described, child, heads[above.table.name])
-            heads[name], seen = fit_opening(mechanisms, whole * shares[opening.table.name], opening, limits=limits)
+            opening = FirstChildModel(described, child, heads[above.table.name])
+            heads[name], seen = fit_first_child(mechanisms, whole * shares[opening.table.name], opening, limits=limits)
             payload |= {f"tail {place} {part}": value for part, value in heads[name].payload().items()}
             place += 1
             if not seen:
@@ -175,8 +175,8 @@ def _measured(
                 )
         if (table := described.tail(child)) is None:
             continue
-        evidence = Evidence(described, child, heads[name])
-        tail, seen = fit_tail(mechanisms, whole * shares[table.name], evidence, limits=limits)
+        evidence = KnownColumns(described, child, heads[name])
+        tail, seen = fit_next_child(mechanisms, whole * shares[table.name], evidence, limits=limits)
         payload |= {f"tail {place} {part}": value for part, value in tail.payload().items()}
         place += 1
         if not seen:
@@ -218,7 +218,7 @@ def _part(payload: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     return {name.removeprefix(prefix): value for name, value in payload.items() if name.startswith(prefix)}
 
 
-def head_zeros(described: LinkedTables) -> list[Zeros]:
+def first_row_zeros(described: LinkedTables) -> list[Zeros]:
     """Cells of the head that no unit is in: a first child where there is none, none where there is one, or further ones
     after what is final.
     """

@@ -20,15 +20,22 @@ from sfumato.model.coarsening import CROWDED, Coarsening, identity
 from sfumato.model.factor import Factor, FloatArray
 from sfumato.model.fitting import Observation, fit
 from sfumato.model.graphical_model import GraphicalModel
-from sfumato.model.junction_tree import Clique, Room, Triangulation
+from sfumato.model.junction_tree import CellBudget, Clique, Triangulation
 from sfumato.model.noisy_table import NoisyTable
 from sfumato.privacy.loss import Epsilon, Rho
-from sfumato.synthesize.budget_allocation import Allowance, Division, fraction
+from sfumato.synthesize.budget_allocation import BudgetSplit, fraction
 from sfumato.synthesize.graphical import Graphical, Measured
-from sfumato.synthesize.initial_marginals import LEAST_VARIANCE, FittedState, coarsening
+from sfumato.synthesize.initial_marginals import LEAST_VARIANCE, Fit, coarsening
 from sfumato.synthesize.linked.child_dates import impossible, ranks
-from sfumato.synthesize.linked.child_measures import COUNTABLE, DerivedMechanisms
-from sfumato.synthesize.marginal_selection import Limits, affordable, grow_tail, learn, offered, score
+from sfumato.synthesize.linked.child_measures import COUNTABLE, DerivedMeasures
+from sfumato.synthesize.marginal_selection import (
+    SizeLimits,
+    affordable,
+    coarsened_marginals,
+    measure_marginals,
+    score,
+    select_child_marginals,
+)
 from sfumato.vault.interface import Mechanisms
 from sfumato.vault.measurables import Marginal, Measurement
 
@@ -47,7 +54,7 @@ _LEAST = 1e-12
 
 
 @dataclass(frozen=True)
-class Evidence:
+class KnownColumns:
     """The attributes of a tail that are known of a child before it is drawn, and where the head has them."""
 
     related: LinkedTables
@@ -85,8 +92,8 @@ class Evidence:
         return counts
 
 
-def fit_tail(
-    mechanisms: Mechanisms, loss: Epsilon | Rho, evidence: Evidence, *, limits: Limits
+def fit_next_child(
+    mechanisms: Mechanisms, loss: Epsilon | Rho, evidence: KnownColumns, *, limits: SizeLimits
 ) -> tuple[Graphical, bool]:
     """The model of a tail, at ``loss``, and whether anything could be told of later children.
 
@@ -94,15 +101,14 @@ def fit_tail(
     """
     table = evidence.related.tail(evidence.child)
     assert table is not None
-    derived = DerivedMechanisms(mechanisms, table)
-    allowance = Allowance(loss)
-    division = Division(loss, table.whole)
-    state, seen = _begin(derived, allowance, division, evidence)
+    derived = DerivedMeasures(mechanisms, table)
+    split = BudgetSplit(loss, table.whole)
+    state, seen = _begin(derived, split, evidence)
     if not seen:
         return state.released(table.domain), False
     again = [evidence.child.named("this", each.name) for each in evidence.child.table.attributes]
     drawn = Drawn(evidence.this, evidence.before, again)
-    return in_rounds(derived, allowance, division, state, drawn=drawn, limits=limits), True
+    return in_rounds(derived, split, state, drawn=drawn, limits=limits), True
 
 
 @dataclass(frozen=True)
@@ -117,13 +123,12 @@ class Drawn:
 
 
 def in_rounds(
-    derived: DerivedMechanisms,
-    allowance: Allowance,
-    division: Division,
-    state: FittedState,
+    derived: DerivedMeasures,
+    split: BudgetSplit,
+    state: Fit,
     *,
     drawn: Drawn,
-    limits: Limits,
+    limits: SizeLimits,
 ) -> Graphical:
     """The model after all that is left of the loss was spent on marginals with an attribute that is drawn."""
     table = derived.table
@@ -133,36 +138,36 @@ def in_rounds(
         candidates = [clique for clique in candidates if derived.counted(clique) <= COUNTABLE]
         if not candidates:
             continue
-        share = allowance.left * part
-        deviation = division.deviation(float(allowance.left) / min(len(candidates), 2 * len(table.domain)))
-        asked = offered(state, table.domain, candidates, deviation)
+        share = split.left * part
+        deviation = split.deviation(float(split.left) / min(len(candidates), 2 * len(table.domain)))
+        asked = coarsened_marginals(state, table.domain, candidates, deviation)
         scores = share * SCORES
-        scored = score(derived, state, asked, loss=allowance.take(scores))
+        scored = score(derived, state, asked, loss=split.take(scores))
         found = zip(scored.tables, scored.distances.tolist(), strict=True)
         interest |= {each.attributes: distance for each, distance in found}
         present = Triangulation((factor.attributes for factor in state.model.factors), state.model.sizes)
         most = max(int(limits.cells * room), present.cells)
-        chosen = grow_tail(scored, division=division, share=float(share - scores), room=Room(present, most))
+        chosen = select_child_marginals(
+            scored, split=split, share=float(share - scores), room=CellBudget(present, most)
+        )
         if chosen:
             shares = [fraction(each.share) for each in chosen.values()]
             runs = {clique: each.runs for clique, each in chosen.items()}
-            state = learn(derived, state, runs, loss=allowance.take(share - scores), shares=shares)
-    if allowance.left > 0:  # nothing more was worth its noise
-        shares = list(division.shares([float(state.model.sizes[name]) for name in drawn.again]))
+            state = measure_marginals(derived, state, runs, loss=split.take(share - scores), shares=shares)
+    if split.left > 0:  # nothing more was worth its noise
+        shares = list(split.shares([float(state.model.sizes[name]) for name in drawn.again]))
         again: dict[Clique, None] = {(name,): None for name in drawn.again}
-        state = learn(derived, state, again, loss=allowance.take(allowance.left), shares=shares)
+        state = measure_marginals(derived, state, again, loss=split.take(split.left), shares=shares)
     return state.released(table.domain)
 
 
-def _begin(
-    derived: DerivedMechanisms, allowance: Allowance, division: Division, evidence: Evidence
-) -> tuple[FittedState, bool]:
+def _begin(derived: DerivedMeasures, split: BudgetSplit, evidence: KnownColumns) -> tuple[Fit, bool]:
     """What is known before anything of a child with others is measured, and its single attributes."""
     child, table = evidence.child, derived.table
     alone = [child.named("this", each.name) for each in child.table.attributes]
     alone += [child.number] if evidence.nested else []
-    parts = division.shares([derived.domain[name].size for name in alone])
-    measured = derived.measure([Marginal((name,)) for name in alone], allowance.take(ALONE), shares=parts)
+    parts = split.shares([derived.domain[name].size for name in alone])
+    measured = derived.measure([Marginal((name,)) for name in alone], split.take(ALONE), shares=parts)
     if evidence.nested:
         total = float(measured[-1].values.sum())
     else:
@@ -195,7 +200,7 @@ def started(
     measured: Mapping[str, Measurement],
     observations: tuple[Observation, ...],
     total: float,
-) -> FittedState:
+) -> Fit:
     """A model of what is known and of the single attributes that were measured, of which some are observed."""
     sizes = {name: found.size for name, found in coarsenings.items()}
     held = {factor.attributes for factor in factors}
@@ -207,7 +212,7 @@ def started(
     )
     tables = tuple(Measured((name,), answer.standard_error) for name, answer in measured.items())
     fitted = fit(observations, model) if observations else model
-    return FittedState(coarsenings, observations, fitted, tables, kept, {})
+    return Fit(coarsenings, observations, fitted, tables, kept, {})
 
 
 def _variance(measurement: Measurement) -> float:
@@ -221,7 +226,7 @@ def observed(name: str, groups: Coarsening, measurement: Measurement) -> Observa
 
 
 def _coarsenings(
-    derived: DerivedMechanisms, evidence: Evidence, measured: Mapping[str, Measurement], *, seen: bool
+    derived: DerivedMeasures, evidence: KnownColumns, measured: Mapping[str, Measurement], *, seen: bool
 ) -> dict[str, Coarsening]:
     """Groups of all attributes of the tail: those of the head, and of a child the same as of those before it."""
     child, head = evidence.child, evidence.head
@@ -288,7 +293,7 @@ def over(
     return Factor(tuple(names), table)
 
 
-def _of_many(evidence: Evidence) -> GraphicalModel:
+def _of_many(evidence: KnownColumns) -> GraphicalModel:
     """The head's model of the units of several children."""
     return with_rows(evidence.related, evidence.child, evidence.head, 2)
 
@@ -332,7 +337,7 @@ def logarithm(values: FloatArray, *, none: bool = False) -> FloatArray:
     return found
 
 
-def _known(evidence: Evidence, coarsenings: Mapping[str, Coarsening]) -> list[Factor]:
+def _known(evidence: KnownColumns, coarsenings: Mapping[str, Coarsening]) -> list[Factor]:
     """What everybody knows: weights of the places in a family of so many children, which of them is the last.
 
     Where a unit has several families, their rows weigh the same, and each family as much as is measured of its number.
@@ -351,7 +356,7 @@ def _known(evidence: Evidence, coarsenings: Mapping[str, Coarsening]) -> list[Fa
     return [Factor(names, logarithm(weights, none=True))]
 
 
-def _barred(evidence: Evidence, coarsenings: Mapping[str, Coarsening]) -> list[Factor]:
+def _barred(evidence: KnownColumns, coarsenings: Mapping[str, Coarsening]) -> list[Factor]:
     """Cells that no child is in: out of order, or with a child before the one before it where there is none."""
     child, found = evidence.child, list(_barred_dates(evidence.child, coarsenings))
     if child.final is not None:
@@ -395,7 +400,7 @@ def _barred_dates(child: ChildTable, coarsenings: Mapping[str, Coarsening]) -> l
 
 
 def _candidates(
-    state: FittedState, drawn: Drawn, interest: Mapping[Clique, float], ways: int, limits: Limits
+    state: Fit, drawn: Drawn, interest: Mapping[Clique, float], ways: int, limits: SizeLimits
 ) -> list[Clique]:
     """Marginals of two to ``ways`` attributes that were not measured, each with an attribute that is drawn.
 

@@ -17,35 +17,35 @@ from itertools import combinations
 import numpy as np
 
 from sfumato.domain import Domain, Role
-from sfumato.model.junction_tree import Clique, Room, Triangulation
+from sfumato.model.junction_tree import CellBudget, Clique, Triangulation
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize import cell_positions, pair_bounds, row_count, weighted_totals
-from sfumato.synthesize.budget_allocation import Allowance, Division, proportions
+from sfumato.synthesize.budget_allocation import BudgetSplit, proportions
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.initial_marginals import (
-    FittedState,
-    SingleColumns,
-    begin,
+    Fit,
+    OneWayMarginals,
     count_share,
+    measure_one_way,
     one_way_share,
+    prior_marginals,
     refuse_fine,
     refuse_undividable,
-    reusable,
 )
 from sfumato.synthesize.marginal_selection import (
     UNSCORED,
-    Limits,
     MeasuredMarginal,
+    SizeLimits,
     affordable,
-    as_limits,
-    confirm,
-    grow,
-    learn,
-    offered,
-    possible,
+    coarsened_marginals,
+    measure_marginals,
     relevant,
+    remeasure,
     score,
-    wanted,
+    select_marginals,
+    size_limits,
+    with_structural_zeros,
+    workload_cliques,
 )
 from sfumato.synthesize.row_count import PublicTotal, RowTotal, assumed_rows
 from sfumato.synthesize.structural_zeros import Zeros, describe_zeros, refuse_impossible
@@ -68,7 +68,7 @@ def aim(
     loss: Loss,
     total: RowTotal,
     workload: Marginals,
-    limits: Limits | None = None,
+    limits: SizeLimits | None = None,
     zeros: Sequence[Zeros] = (),
 ) -> Synthetic:
     """Release a graphical model of the whole table, fitted to adaptively chosen marginals, and rows.
@@ -89,7 +89,7 @@ def aim(
         InfeasibleError: the structural zeros leave no cell possible.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
-    task = Task(loss=loss, total=total, workload=workload, limits=as_limits(limits), zeros=zeros)
+    task = Task(loss=loss, total=total, workload=workload, limits=size_limits(limits), zeros=zeros)
     return AIM.release(vault, task)
 
 
@@ -99,7 +99,7 @@ def _plan(domain: Domain, task: Task) -> PlannedRelease:
     workload = task.marginals()
     return PlannedRelease(
         request=marginals_request(domain, "aim", task),
-        run=lambda mechanisms: adapt(mechanisms, loss, total, workload, limits=limits, zeros=zeros),
+        run=lambda mechanisms: run_aim(mechanisms, loss, total, workload, limits=limits, zeros=zeros),
         model=Graphical,
     )
 
@@ -120,45 +120,52 @@ def _foreseen(domain: Domain, task: Task) -> RankedMethod | None:
     )
 
 
-def adapt(
-    mechanisms: Mechanisms, loss: Loss, total: RowTotal, workload: Marginals, *, limits: Limits, zeros: Sequence[Zeros]
+def run_aim(
+    mechanisms: Mechanisms,
+    loss: Loss,
+    total: RowTotal,
+    workload: Marginals,
+    *,
+    limits: SizeLimits,
+    zeros: Sequence[Zeros],
 ) -> Graphical:
     """The method itself, through ``mechanisms``: everything is asked for in exact shares of ``loss``."""
-    allowance = Allowance(loss.divisible)
-    division = Division(allowance.whole, reach_of(mechanisms.domain).rows)
+    split = BudgetSplit(loss.divisible, reach_of(mechanisms.domain).rows)
     # read before noise is drawn, so that a ledger that fails costs nothing
     stored = mechanisms.stored_marginals() if limits.earlier else ()
-    kept = allowance.take(pair_bounds.PART) if limits.bounds else None
+    kept = split.take(pair_bounds.PART) if limits.bounds else None
     importance = limits.importance(mechanisms.domain.names)
-    state = begin(mechanisms, allowance, total, SingleColumns(importance=importance), zeros=zeros)
-    known = reusable(mechanisms.domain, state, stored, loss)
+    state = measure_one_way(mechanisms, split, total, OneWayMarginals(importance=importance), zeros=zeros)
+    known = prior_marginals(mechanisms.domain, state, stored, loss)
     early = known.early(state, limits.cells)
     state = state.recall(early)
     if (weight := mechanisms.domain.in_role(Role.WEIGHT)) is not None:
-        state = weighted_totals.learn(mechanisms, state, weight, division, allowance)
-    cliques = wanted(workload, mechanisms.domain)
+        state = weighted_totals.measure_totals(mechanisms, state, weight, split)
+    cliques = workload_cliques(workload, mechanisms.domain)
     interest: dict[Clique, float] = {}
     taken: dict[Clique, MeasuredMarginal] = {}
     pairs_only = max(map(len, cliques)) <= ROUNDS[0][0]  # the second round has no larger tables: it repeats the first
     for ways, part, room in ROUNDS:
         candidates = _candidates(mechanisms, state, cliques, interest, ways=ways, limits=limits)
-        share = allowance.left * part
+        share = split.left * part
         many = min(len(candidates) + (len(taken) if pairs_only else 0), 2 * len(mechanisms.domain))
-        deviation = division.deviation(float(allowance.left if pairs_only else share) / max(1, many))
+        deviation = split.deviation(float(split.left if pairs_only else share) / max(1, many))
         before = {clique: table.again(state.model.expected(clique), deviation) for clique, table in taken.items()}
         if not pairs_only:  # beside larger tables a pair is worth it only where finer cells would tell more
             before = {clique: table for clique, table in before.items() if table.runs != taken[clique].runs}
         if not candidates and not before:
             continue
-        asked = possible(state, zeros, offered(state, mechanisms.domain, candidates, deviation))
+        asked = with_structural_zeros(
+            state, zeros, coarsened_marginals(state, mechanisms.domain, candidates, deviation)
+        )
         scores = share * SCORES if candidates else Fraction(0)
-        scored = score(mechanisms, state, asked, loss=allowance.take(scores)) if candidates else UNSCORED
+        scored = score(mechanisms, state, asked, loss=split.take(scores)) if candidates else UNSCORED
         distances = zip(scored.tables, scored.distances.tolist(), strict=True)
         interest |= {table.attributes: distance for table, distance in distances}
-        chosen = grow(
+        chosen = select_marginals(
             scored,
             np.array([candidates[table.attributes] for table in scored.tables]),
-            division=division,
+            split=split,
             share=float(share - scores),
             room=_room(state, int(limits.cells * room)),
             taken=before,
@@ -167,9 +174,9 @@ def adapt(
             taken |= {clique: table.after(taken.get(clique)) for clique, table in chosen.items()}
             shares = proportions([table.share for table in chosen.values()])
             runs = {clique: table.runs for clique, table in chosen.items()}
-            state = learn(mechanisms, state, runs, loss=allowance.take(share - scores), shares=shares)
-    if allowance.left > 0:
-        state = confirm(mechanisms, state, division, allowance.take(allowance.left))
+            state = measure_marginals(mechanisms, state, runs, loss=split.take(share - scores), shares=shares)
+    if split.left > 0:
+        state = remeasure(mechanisms, state, split, split.take(split.left))
     state = state.recall(known.late(state, early))
     model = replace(state.released(mechanisms.domain), reused=known.entries)
     return model if kept is None else replace(model, distances=pair_bounds.measure(mechanisms, model, kept))
@@ -185,22 +192,22 @@ def expected_error(domain: Domain, loss: Loss, total: RowTotal, workload: Margin
     What is left out: the method measures fewer marginals, where it expects its model to be nearer than the
     noise, and inference may not hold all of them; how wrong the model then is depends on the data.
     """
-    division = Division(loss.divisible, reach_of(domain).rows)
+    split = BudgetSplit(loss.divisible, reach_of(domain).rows)
     most = max(ways for ways, _, _ in ROUNDS)
-    cliques = wanted(workload, domain)
+    cliques = workload_cliques(workload, domain)
     if max(map(len, cliques)) > most:
         return None
     counted = float(1 - count_share(total))
     rows = total.count if isinstance(total, PublicTotal) else 1.0
     alone = max(map(len, cliques)) == 1  # they get what the others would have taken
-    one_way = counted * (1.0 if alone else one_way_share(division, domain, rows))
+    one_way = counted * (1.0 if alone else one_way_share(split, domain, rows))
     left = (counted - float(cell_positions.share(domain)) - one_way) * float(1 - SCORES)
     codes = dict(zip(domain.names, domain.shape, strict=True))
     squares, cells = 0.0, 0.0
     for share, found in ((one_way, [c for c in cliques if len(c) == 1]), (left, [c for c in cliques if len(c) > 1])):
         sizes = np.array([math.prod(codes[name] for name in clique) for clique in found], dtype=np.float64)
-        parts = division.shares(sizes.tolist()) if found else ()
-        deviations = np.array([division.deviation(share * float(part)) for part in parts])
+        parts = split.shares(sizes.tolist()) if found else ()
+        deviations = np.array([split.deviation(share * float(part)) for part in parts])
         squares += float((sizes * deviations**2).sum())
         cells += float(sizes.sum())
     return math.sqrt(squares / cells)
@@ -208,12 +215,12 @@ def expected_error(domain: Domain, loss: Loss, total: RowTotal, workload: Margin
 
 def _candidates(
     mechanisms: Mechanisms,
-    state: FittedState,
+    state: Fit,
     cliques: Sequence[Clique],
     interest: dict[Clique, float],
     *,
     ways: int,
-    limits: Limits,
+    limits: SizeLimits,
 ) -> dict[Clique, float]:
     """Marginals of two to ``ways`` attributes that were not measured, with their weights.
 
@@ -237,14 +244,14 @@ def _candidates(
     return found
 
 
-def _room(state: FittedState, cap: int) -> Room:
+def _room(state: Fit, cap: int) -> CellBudget:
     """The room of a junction tree of at most ``cap`` cells, or those that it has.
 
     Attributes that only zeros bind are not tied: what is impossible tells little of how the others go together.
     """
     present = Triangulation((factor.attributes for factor in state.model.factors), state.model.sizes)
     tied = tuple(observation.attributes for observation in state.observations)
-    return Room(present, max(cap, present.cells), tied)
+    return CellBudget(present, max(cap, present.cells), tied)
 
 
 def refuse_loss(vault: VaultInterface, loss: Loss, total: RowTotal) -> None:
@@ -302,11 +309,11 @@ def least_rows(domain: Domain, loss: Loss, total: RowTotal) -> float:
 
     Noise drowns a table of fewer rows before any pair is measured.
     """
-    division = Division(loss.divisible, reach_of(domain).rows)
-    one_way = float(1 - count_share(total)) * one_way_share(division, domain, assumed_rows(total))
-    shares = division.shares(domain.shape)
+    split = BudgetSplit(loss.divisible, reach_of(domain).rows)
+    one_way = float(1 - count_share(total)) * one_way_share(split, domain, assumed_rows(total))
+    shares = split.shares(domain.shape)
     made_up = [
-        size * division.absolute(one_way * float(part)) / 2 for size, part in zip(domain.shape, shares, strict=True)
+        size * split.absolute(one_way * float(part)) / 2 for size, part in zip(domain.shape, shares, strict=True)
     ]
     return sum(made_up) / len(made_up)
 

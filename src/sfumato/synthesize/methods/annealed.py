@@ -20,25 +20,25 @@ import numpy as np
 from sfumato.domain import Domain
 from sfumato.model.junction_tree import Clique, Triangulation
 from sfumato.privacy.loss import Epsilon, Loss
-from sfumato.synthesize.budget_allocation import Allowance, Division, fraction
+from sfumato.synthesize.budget_allocation import BudgetSplit, fraction
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.initial_marginals import (
-    FittedState,
-    SingleColumns,
-    begin,
+    Fit,
+    OneWayMarginals,
     count_share,
+    measure_one_way,
     refuse_undividable,
 )
 from sfumato.synthesize.marginal_selection import (
-    Limits,
+    SizeLimits,
     affordable,
-    as_limits,
     comparable,
-    confirm,
     drawn,
     reference,
     relevant,
-    wanted,
+    remeasure,
+    size_limits,
+    workload_cliques,
 )
 from sfumato.synthesize.methods.aim import least_rows, marginals_request, models_whole_table, without_aim_limits
 from sfumato.synthesize.row_count import RowTotal
@@ -64,14 +64,14 @@ def annealed(
     loss: Loss,
     total: RowTotal,
     workload: Marginals,
-    limits: Limits | None = None,
+    limits: SizeLimits | None = None,
     zeros: Sequence[Zeros] = (),
 ) -> Synthetic:
     """Release a graphical model fitted to marginals chosen one at a time, and rows.
 
     Args and errors are those of :func:`sfumato.synthesize.methods.aim.aim`.
     """
-    task = Task(loss=loss, total=total, workload=workload, limits=as_limits(limits), zeros=zeros)
+    task = Task(loss=loss, total=total, workload=workload, limits=size_limits(limits), zeros=zeros)
     return ANNEALED.release(vault, task)
 
 
@@ -82,7 +82,7 @@ def _plan(domain: Domain, task: Task) -> PlannedRelease:
     workload = task.marginals()
     return PlannedRelease(
         request=marginals_request(domain, "annealed", task),
-        run=lambda mechanisms: anneal(mechanisms, loss, total, workload, limits=limits, zeros=zeros),
+        run=lambda mechanisms: run_annealed(mechanisms, loss, total, workload, limits=limits, zeros=zeros),
         model=Graphical,
     )
 
@@ -100,51 +100,50 @@ def _foreseen(domain: Domain, task: Task) -> RankedMethod | None:
     )
 
 
-def anneal(
+def run_annealed(
     mechanisms: Mechanisms,
     loss: Loss,
     total: RowTotal,
     workload: Marginals,
     *,
-    limits: Limits,
+    limits: SizeLimits,
     zeros: Sequence[Zeros] = (),
 ) -> Graphical:
     """The method itself, through ``mechanisms``: everything is asked for in exact shares of ``loss``."""
-    allowance = Allowance(loss.divisible)
-    division = Division(allowance.whole, reach_of(mechanisms.domain).rows)
+    split = BudgetSplit(loss.divisible, reach_of(mechanisms.domain).rows)
     rounds = _ROUNDS_AN_ATTRIBUTE * len(mechanisms.domain)
     one_way = Fraction(len(mechanisms.domain), rounds) * (1 - SELECTION) * (1 - count_share(total))
-    halved = 2 if isinstance(allowance.whole, Epsilon) else 4  # times the loss that halves the noise
-    state = begin(mechanisms, allowance, total, SingleColumns(share=one_way), zeros=zeros)
+    halved = 2 if isinstance(split.loss, Epsilon) else 4  # times the loss that halves the noise
+    state = measure_one_way(mechanisms, split, total, OneWayMarginals(share=one_way), zeros=zeros)
     candidates = closure(mechanisms, state, workload, limits)
     random = mechanisms.generator()
     step = Fraction(1, rounds)
-    while allowance.left > 0:
-        if allowance.left < 2 * step:  # less than two rounds are left: one takes it all
-            step = allowance.left
+    while split.left > 0:
+        if split.left < 2 * step:  # less than two rounds are left: one takes it all
+            step = split.left
         measuring = step * (1 - SELECTION)
-        within = _within(state, candidates, int(limits.cells * (1 - allowance.left + step)))
+        within = _within(state, candidates, int(limits.cells * (1 - split.left + step)))
         if not within:
-            return confirm(mechanisms, state, division, allowance.take(allowance.left)).released(mechanisms.domain)
-        errors = selection_scores(state, within, division.absolute(float(measuring)), random)
-        chosen = errors.distances[mechanisms.select(errors, allowance.take(step * SELECTION))].attributes
+            return remeasure(mechanisms, state, split, split.take(split.left)).released(mechanisms.domain)
+        errors = selection_scores(state, within, split.absolute(float(measuring)), random)
+        chosen = errors.distances[mechanisms.select(errors, split.take(step * SELECTION))].attributes
         before = state.model.expected(chosen)
-        state = state.learn(mechanisms.measure([state.question(chosen)], allowance.take(measuring)))
+        state = state.learn(mechanisms.measure([state.question(chosen)], split.take(measuring)))
         moved = float(np.abs(state.model.expected(chosen) - before).sum())
-        if moved <= division.absolute(float(measuring)) * before.size:
+        if moved <= split.absolute(float(measuring)) * before.size:
             step = halved * step  # the noise hid what was left to learn: halve it
     return state.released(mechanisms.domain)
 
 
-def closure(mechanisms: Mechanisms, state: FittedState, workload: Marginals, limits: Limits) -> dict[Clique, int]:
+def closure(mechanisms: Mechanisms, state: Fit, workload: Marginals, limits: SizeLimits) -> dict[Clique, int]:
     """Marginals of one to three attributes inside those of the workload, with their weights."""
-    cliques = wanted(workload, mechanisms.domain)
+    cliques = workload_cliques(workload, mechanisms.domain)
     weights = relevant(cliques, 1) | relevant(cliques, 2) | relevant(cliques, 3)
     kept = comparable(affordable(list(weights), mechanisms.domain, state, limits), mechanisms.domain, _COMPARED)
     return {clique: weights[clique] for clique in kept}
 
 
-def _within(state: FittedState, candidates: dict[Clique, int], most: int) -> dict[Clique, int]:
+def _within(state: Fit, candidates: dict[Clique, int], most: int) -> dict[Clique, int]:
     """Candidates that the junction tree has room for; one-way marginals always have."""
     present = Triangulation((factor.attributes for factor in state.model.factors), state.model.sizes)
     return {
@@ -155,7 +154,7 @@ def _within(state: FittedState, candidates: dict[Clique, int], most: int) -> dic
 
 
 def selection_scores(
-    state: FittedState, candidates: dict[Clique, int], noise: float, random: np.random.Generator
+    state: Fit, candidates: dict[Clique, int], noise: float, random: np.random.Generator
 ) -> MarginalErrors:
     """Scores weight x (distance - expected noise), as the selection mechanism takes them."""
     sampled = drawn(state.model, random) if any(len(clique) > 2 for clique in candidates) else {}  # noqa: PLR2004

@@ -10,13 +10,20 @@ from __future__ import annotations
 from sfumato.domain import Domain
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize import cell_positions, row_count
-from sfumato.synthesize.budget_allocation import Allowance
+from sfumato.synthesize.budget_allocation import BudgetSplit
 from sfumato.synthesize.graphical import Graphical
-from sfumato.synthesize.initial_marginals import SingleColumns, begin, count_share, refuse_fine, refuse_undividable
-from sfumato.synthesize.marginal_selection import Limits
+from sfumato.synthesize.initial_marginals import (
+    OneWayMarginals,
+    count_share,
+    measure_one_way,
+    refuse_fine,
+    refuse_undividable,
+)
+from sfumato.synthesize.marginal_selection import SizeLimits
 from sfumato.synthesize.row_count import RowTotal
 from sfumato.synthesize.synthesis_method import PlannedRelease, SynthesisMethod, Task
 from sfumato.synthesize.synthetic import Synthetic, rows_of
+from sfumato.vault.contribution import reach_of
 from sfumato.vault.interface import Mechanisms, Request, VaultInterface
 from sfumato.workload.counting_queries import all_marginals
 
@@ -42,14 +49,15 @@ def independent(vault: VaultInterface, *, loss: Loss, total: RowTotal) -> Synthe
 
 def measure_columns(mechanisms: Mechanisms, loss: Loss, total: RowTotal) -> Graphical:
     """Measure the row count, the positions in wide cells and all columns, at exactly ``loss`` together."""
-    domain, allowance = mechanisms.domain, Allowance(loss.divisible)
+    domain = mechanisms.domain
+    split = BudgetSplit(loss.divisible, reach_of(domain).rows)
     share = 1 - count_share(total) - cell_positions.share(domain)
-    return begin(mechanisms, allowance, total, SingleColumns(share), zeros=()).released(domain)
+    return measure_one_way(mechanisms, split, total, OneWayMarginals(share), zeros=()).released(domain)
 
 
 def _plan(domain: Domain, task: Task) -> PlannedRelease:
     refuse_undividable(domain, task.loss)
-    refuse_fine(domain, Limits().marginal)
+    refuse_fine(domain, SizeLimits().marginal)
     parameters = {"total": row_count.describe(task.total)}
     return PlannedRelease(
         request=Request("synthesize", "independent", parameters, rows_of(domain, domain.names)),

@@ -21,17 +21,25 @@ from sfumato.errors import QueryError
 from sfumato.model.junction_tree import Clique, tree_cells
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize import row_count
-from sfumato.synthesize.budget_allocation import Allowance, Division
+from sfumato.synthesize.budget_allocation import BudgetSplit
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.initial_marginals import (
-    FittedState,
-    SingleColumns,
-    begin,
+    Fit,
+    OneWayMarginals,
     count_share,
+    measure_one_way,
     refuse_fine,
     refuse_undividable,
 )
-from sfumato.synthesize.marginal_selection import Limits, affordable, as_limits, comparable, confirm, learn, reference
+from sfumato.synthesize.marginal_selection import (
+    SizeLimits,
+    affordable,
+    comparable,
+    measure_marginals,
+    reference,
+    remeasure,
+    size_limits,
+)
 from sfumato.synthesize.methods.aim import least_rows, models_whole_table, without_aim_limits
 from sfumato.synthesize.row_count import RowTotal
 from sfumato.synthesize.structural_zeros import Zeros, describe_zeros, refuse_impossible
@@ -55,7 +63,7 @@ _COMPARED = 1 << 23  # cells of all pairs together, 64 MiB of exact counts that 
 
 
 def mst(
-    vault: VaultInterface, *, loss: Loss, total: RowTotal, limits: Limits | None = None, zeros: Sequence[Zeros] = ()
+    vault: VaultInterface, *, loss: Loss, total: RowTotal, limits: SizeLimits | None = None, zeros: Sequence[Zeros] = ()
 ) -> Synthetic:
     """Release a tree-shaped model of the whole table, and rows.
 
@@ -77,7 +85,7 @@ def mst(
         DomainError, SizeError, InfeasibleError: the zeros, as ``aim`` says.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
-    task = Task(loss=loss, total=total, workload=_PAIRS, limits=as_limits(limits), zeros=zeros)
+    task = Task(loss=loss, total=total, workload=_PAIRS, limits=size_limits(limits), zeros=zeros)
     return MST.release(vault, task)
 
 
@@ -97,7 +105,7 @@ def _plan(domain: Domain, task: Task) -> PlannedRelease:
     parameters = {"total": row_count.describe(task.total), "limits": limits.described(), "zeros": describe_zeros(zeros)}
     return PlannedRelease(
         request=Request("synthesize", "mst", parameters, rows_of(domain, domain.names)),
-        run=lambda mechanisms: span(mechanisms, task.loss, task.total, limits=limits, zeros=zeros),
+        run=lambda mechanisms: run_mst(mechanisms, task.loss, task.total, limits=limits, zeros=zeros),
         model=Graphical,
     )
 
@@ -115,25 +123,24 @@ def _foreseen(domain: Domain, task: Task) -> RankedMethod | None:
     )
 
 
-def span(
-    mechanisms: Mechanisms, loss: Loss, total: RowTotal, *, limits: Limits, zeros: Sequence[Zeros] = ()
+def run_mst(
+    mechanisms: Mechanisms, loss: Loss, total: RowTotal, *, limits: SizeLimits, zeros: Sequence[Zeros] = ()
 ) -> Graphical:
     """The method itself, through ``mechanisms``: everything is asked for in exact shares of ``loss``."""
-    allowance = Allowance(loss.divisible)
-    division = Division(allowance.whole, reach_of(mechanisms.domain).rows)
+    split = BudgetSplit(loss.divisible, reach_of(mechanisms.domain).rows)
     rest = 1 - count_share(total)
-    state = begin(mechanisms, allowance, total, SingleColumns(rest * THIRD, crowded=UNBOUNDED), zeros=zeros)
-    edges = _spanning_tree(mechanisms, state, allowance, rest * THIRD, limits)
+    state = measure_one_way(mechanisms, split, total, OneWayMarginals(rest * THIRD, crowded=UNBOUNDED), zeros=zeros)
+    edges = _spanning_tree(mechanisms, state, split, rest * THIRD, limits)
     if edges:
-        shares = division.shares([float(_volume(state, edge)) for edge in edges])
-        state = learn(mechanisms, state, dict.fromkeys(edges), loss=allowance.take(allowance.left), shares=shares)
+        shares = split.shares([float(_volume(state, edge)) for edge in edges])
+        state = measure_marginals(mechanisms, state, dict.fromkeys(edges), loss=split.take(split.left), shares=shares)
     else:
-        state = confirm(mechanisms, state, division, allowance.take(allowance.left))
+        state = remeasure(mechanisms, state, split, split.take(split.left))
     return state.released(mechanisms.domain)
 
 
 def _spanning_tree(
-    mechanisms: Mechanisms, state: FittedState, allowance: Allowance, share: Fraction, limits: Limits
+    mechanisms: Mechanisms, state: Fit, split: BudgetSplit, share: Fraction, limits: SizeLimits
 ) -> list[Clique]:
     """At most attributes - 1 pairs without a cycle, each chosen with nearly the largest distance from independence.
 
@@ -152,7 +159,7 @@ def _spanning_tree(
         asked = MarginalErrors(
             tuple(scores[pair] for pair in open_pairs), (one,) * len(open_pairs), (Fraction(0),) * len(open_pairs)
         )
-        chosen = open_pairs[mechanisms.select(asked, allowance.take(share / (len(names) - 1)))]
+        chosen = open_pairs[mechanisms.select(asked, split.take(share / (len(names) - 1)))]
         edges.append(chosen)
         held.append(chosen)
         component, linked = _joined(component, chosen), _joined(linked, chosen)
@@ -160,7 +167,7 @@ def _spanning_tree(
 
 
 def _with_room(
-    state: FittedState, held: Sequence[Clique], pairs: Sequence[Clique], linked: dict[str, int], most: int
+    state: Fit, held: Sequence[Clique], pairs: Sequence[Clique], linked: dict[str, int], most: int
 ) -> list[Clique]:
     """The pairs with any one of which the junction tree stays within ``most`` cells.
 
@@ -179,20 +186,20 @@ def _joined(component: dict[str, int], clique: Clique) -> dict[str, int]:
     return {name: into if found in joined else found for name, found in component.items()}
 
 
-def _cells(state: FittedState, cliques: Sequence[Clique]) -> int:
+def _cells(state: Fit, cliques: Sequence[Clique]) -> int:
     return tree_cells(cliques, {name: state.model.sizes[name] for clique in cliques for name in clique})
 
 
-def _candidates(mechanisms: Mechanisms, state: FittedState, limits: Limits) -> list[Clique]:
+def _candidates(mechanisms: Mechanisms, state: Fit, limits: SizeLimits) -> list[Clique]:
     pairs = affordable(list(combinations(mechanisms.domain.names, 2)), mechanisms.domain, state, limits)
     return comparable(pairs, mechanisms.domain, _COMPARED)
 
 
-def _distances(state: FittedState, pairs: Sequence[Clique]) -> dict[Clique, Distance]:
+def _distances(state: Fit, pairs: Sequence[Clique]) -> dict[Clique, Distance]:
     return {pair: Distance(pair, reference(state.model, pair, {}), state.groups(pair)) for pair in pairs}
 
 
-def _volume(state: FittedState, clique: Sequence[str]) -> int:
+def _volume(state: Fit, clique: Sequence[str]) -> int:
     return int(np.prod([state.model.sizes[name] for name in clique]))
 
 

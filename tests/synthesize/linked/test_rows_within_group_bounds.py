@@ -14,7 +14,7 @@ from sfumato.domain.unit import GroupBound
 from sfumato.privacy.loss import Rho
 from sfumato.synthesize import related
 from sfumato.synthesize.linked import ModelSizes
-from sfumato.synthesize.linked.kept_by_groups import _stand, kept_by_groups
+from sfumato.synthesize.linked.rows_within_group_bounds import _stand, rows_within_group_bounds
 from sfumato.vault.schema_vault import open_schema
 
 HOSPITAL = schema()
@@ -56,7 +56,9 @@ def test_rows_move_up_where_others_are_left_out() -> None:
     every = np.zeros(2, dtype=np.int64)
     slots = [(np.array([0, 1]), {"drug": every, "dose": every + at}) for at in range(3)]
     slots.append((np.array([0]), {"drug": np.array([1]), "dose": np.array([0])}))
-    found, numbers, left = kept_by_groups(drugs, slots, np.array([5, 5]))  # of one unit, which keeps three of a drug
+    found, numbers, left = rows_within_group_bounds(
+        drugs, slots, np.array([5, 5])
+    )  # of one unit, which keeps three of a drug
     assert left == 3
     assert numbers is not None
     assert numbers.tolist() == [4, 0]

@@ -19,7 +19,7 @@ from sfumato.synthesize.linked.child_dates import Codes
 from sfumato.synthesize.linked.child_slots import Slot, stacked
 
 
-def kept_by_groups(
+def rows_within_group_bounds(
     child: ChildTable, slots: Sequence[Slot], unit: Codes
 ) -> tuple[list[Slot], NDArray[np.int64] | None, int]:
     """The rows of a child table that stand under its bounds by groups, slot by slot.

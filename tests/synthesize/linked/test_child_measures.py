@@ -14,7 +14,7 @@ from sfumato.errors import SizeError
 from sfumato.privacy.loss import Rho
 from sfumato.synthesize import related as synthesize
 from sfumato.synthesize.linked import ModelSizes, child_measures
-from sfumato.synthesize.linked.child_measures import COUNTABLE, DerivedMechanisms
+from sfumato.synthesize.linked.child_measures import COUNTABLE, DerivedMeasures
 from sfumato.vault.interface import Request
 from sfumato.vault.measurables import Marginal
 from sfumato.vault.schema_vault import open_schema
@@ -71,7 +71,7 @@ def test_parts_cost_together_what_all_at_once_would(shares, monkeypatch) -> None
         answers = []
 
         def measured(mechanisms, answers=answers):
-            answers += DerivedMechanisms(mechanisms, tail).measure(questions, LOSS, shares=shares)
+            answers += DerivedMeasures(mechanisms, tail).measure(questions, LOSS, shares=shares)
             return {}
 
         vault.release(Request("synthesize", "test", {}), LOSS, measured)
