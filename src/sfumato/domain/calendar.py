@@ -187,8 +187,8 @@ def calendar_map(name: str, by: Grain, first: int, last: int) -> CalendarMap:
 
     if name in _PARTS:
         values = _numbers(_PARTS[name].number, by, first, last)
-        found, cells = np.unique(values, return_inverse=True)
-        numbers = tuple(found.tolist())
+        values_present, cells = np.unique(values, return_inverse=True)
+        numbers = tuple(values_present.tolist())
         labels = tuple(WEEKDAYS[number - 1] if name == "weekday" else str(number) for number in numbers)
         return CalendarMap(name, labels, cells.astype(np.int32), numbers, None)
     grain = Grain(name)
@@ -292,8 +292,8 @@ def clock_changes(zone: str, first: date, last: date) -> tuple[tuple[int, int], 
     origin = datetime(1, 1, 1, tzinfo=UTC)
 
     def ahead(second: int) -> int:
-        found = (origin + timedelta(seconds=second - DAY)).astimezone(where).utcoffset()
-        return 0 if found is None else round(found.total_seconds())
+        offset = (origin + timedelta(seconds=second - DAY)).astimezone(where).utcoffset()
+        return 0 if offset is None else round(offset.total_seconds())
 
     start, stop = max(first.toordinal() - 2, 2) * DAY, (last.toordinal() + 2) * DAY
     changes = [(start, ahead(start))]

@@ -190,8 +190,8 @@ class OfUnit:
     def __post_init__(self) -> None:
         of_rows = self.how in (FactOfUnit.COUNT, FactOfUnit.ANY)
         if of_rows is not (self.column is None):
-            wanted = "a table" if of_rows else "table.column"
-            raise DomainError(f"of_unit.{self.name}: {self.how.value} is of {wanted}", culprit=self)
+            expected = "a table" if of_rows else "table.column"
+            raise DomainError(f"of_unit.{self.name}: {self.how.value} is of {expected}", culprit=self)
         if self.by is not None and self.how not in (FactOfUnit.FIRST, FactOfUnit.LAST):
             raise DomainError(f"of_unit.{self.name}: only first and last are by a date", culprit=self)
         summed = self.how is FactOfUnit.SUM
@@ -213,10 +213,10 @@ class OfUnit:
 
 
 def _ends(bounded: BetweenDates | SincePrevious | OfUnit) -> dict[str, int | float]:
-    found = {"minimum": bounded.minimum, "maximum": bounded.maximum}
+    ends = {"minimum": bounded.minimum, "maximum": bounded.maximum}
     return {
         name: int(end) if Fraction(end).denominator == 1 else float(end)
-        for name, end in found.items()
+        for name, end in ends.items()
         if end is not None
     }
 
@@ -226,7 +226,7 @@ def _ends(bounded: BetweenDates | SincePrevious | OfUnit) -> dict[str, int | flo
 _REST = {"minimum", "maximum", "edges", "nullable", "unknown"}
 
 
-def read_derived(said: object, at: str) -> tuple[Derived, ...]:
+def read_derived(document: object, at: str) -> tuple[Derived, ...]:
     """The derived columns that the document says of a table.
 
     Raises:
@@ -234,79 +234,79 @@ def read_derived(said: object, at: str) -> tuple[Derived, ...]:
     """
     return tuple(
         _derived(text_at(name, at), mapping_at(body, f"{at}.{name}"), f"{at}.{name}")
-        for name, body in mapping_at(said, at).items()
+        for name, body in mapping_at(document, at).items()
     )
 
 
-def _derived(name: str, said: Mapping[Any, Any], at: str) -> Derived:
-    kinds = [kind for kind in ("days", "days_since_previous", "case") if kind in said]
+def _derived(name: str, body: Mapping[Any, Any], at: str) -> Derived:
+    kinds = [kind for kind in ("days", "days_since_previous", "case") if kind in body]
     if len(kinds) != 1:
         raise DomainError(f"the schema is wrong at {at}: one of days, days_since_previous and case is said", culprit=at)
-    nullable = said.get("nullable", False)
+    nullable = body.get("nullable", False)
     expect_at(nullable, bool, f"{at}.nullable", "true or false")
     if kinds == ["case"]:
-        only_at(said, {"case", "else", "nullable", "unknown"}, at)
-        if said.get("unknown", "drop") != "drop":
+        only_at(body, {"case", "else", "nullable", "unknown"}, at)
+        if body.get("unknown", "drop") != "drop":
             raise DomainError(
                 f"the schema is wrong at {at}.unknown: rows that meet no case are left out, drop; else leave it out",
                 culprit=at,
             )
-        unknown = Unknown.DROP if "unknown" in said else Unknown.CLAMP
-        cases = FirstCase(_cases(said["case"], at), _label(said.get("else"), f"{at}.else"))
+        unknown = Unknown.DROP if "unknown" in body else Unknown.CLAMP
+        cases = FirstCase(_cases(body["case"], at), _label(body.get("else"), f"{at}.else"))
         return Derived(name, cases, nullable, unknown=unknown)
-    only_at(said, {*kinds, *_REST}, at)
-    if said.get("unknown", "clamp") not in ("clamp", "drop"):
+    only_at(body, {*kinds, *_REST}, at)
+    if body.get("unknown", "clamp") not in ("clamp", "drop"):
         raise DomainError(
             f"the schema is wrong at {at}.unknown: a derived number is moved to its nearest bound, clamp, or its row "
             "is left out, drop",
             culprit=at,
         )
-    unknown = Unknown(said.get("unknown", "clamp"))
+    unknown = Unknown(body.get("unknown", "clamp"))
     for end in ("minimum", "maximum"):
-        expect_at(said.get(end, 0), int, f"{at}.{end}", "a whole number")
-    ends = said.get("minimum"), said.get("maximum")
-    edges = _edges(said["edges"], f"{at}.edges") if "edges" in said else None
+        expect_at(body.get(end, 0), int, f"{at}.{end}", "a whole number")
+    ends = body.get("minimum"), body.get("maximum")
+    edges = _edges(body["edges"], f"{at}.edges") if "edges" in body else None
     if kinds == ["days"]:
-        dates = said["days"]
+        dates = body["days"]
         if not isinstance(dates, list) or len(dates) != 2:  # noqa: PLR2004
             raise DomainError(f"the schema is wrong at {at}.days: two dates stand there, the earlier first", culprit=at)
         start, end = (text_at(date, f"{at}.days") for date in dates)
         return Derived(name, BetweenDates(start, end, *ends), nullable, edges, unknown)
-    return Derived(name, SincePrevious(text_at(said["days_since_previous"], at), *ends), nullable, edges, unknown)
+    return Derived(name, SincePrevious(text_at(body["days_since_previous"], at), *ends), nullable, edges, unknown)
 
 
-def _edges(said: object, at: str) -> tuple[int, ...]:
-    expect_at(said, list, at, "a list of whole numbers")
-    assert isinstance(said, list)
-    for edge in said:
+def _edges(edges: object, at: str) -> tuple[int, ...]:
+    expect_at(edges, list, at, "a list of whole numbers")
+    assert isinstance(edges, list)
+    for edge in edges:
         expect_at(edge, int, at, "a list of whole numbers")
-    return tuple(said)
+    return tuple(edges)
 
 
-def _cases(said: object, at: str) -> tuple[tuple[str, str], ...]:
-    expect_at(said, list, f"{at}.case", "a list of when and then")
-    assert isinstance(said, list)
-    found = []
-    for each in said:
+def _cases(value: object, at: str) -> tuple[tuple[str, str], ...]:
+    expect_at(value, list, f"{at}.case", "a list of when and then")
+    assert isinstance(value, list)
+    cases = []
+    for each in value:
         body = mapping_at(each, f"{at}.case")
         only_at(body, {"when", "then"}, f"{at}.case", required={"when", "then"})
         label = _label(body["then"], f"{at}.then")
         assert label is not None
-        found.append((text_at(body["when"], f"{at}.when"), label))
-    if not found:
+        cases.append((text_at(body["when"], f"{at}.when"), label))
+    if not cases:
         raise DomainError(f"the schema is wrong at {at}.case: at least one when and then stand there", culprit=at)
-    return tuple(found)
+    return tuple(cases)
 
 
-def _label(said: object, at: str) -> str | None:
-    if said is None and at.endswith(".else"):
+def _label(label: object, at: str) -> str | None:
+    if label is None and at.endswith(".else"):
         return None
-    if isinstance(said, int) and not isinstance(said, bool):
-        return str(said)
-    return text_at(said, at)
+    if isinstance(label, int) and not isinstance(label, bool):
+        return str(label)
+    return text_at(label, at)
 
 
-def read_of_unit(said: object) -> tuple[OfUnit, ...]:
+def read_of_unit(document: object) -> tuple[OfUnit, ...]:
     """The facts about units that the document says.
 
     Raises:
@@ -314,32 +314,32 @@ def read_of_unit(said: object) -> tuple[OfUnit, ...]:
     """
     return tuple(
         _of_unit(text_at(name, "of_unit"), mapping_at(body, f"of_unit.{name}"))
-        for name, body in mapping_at(said, "of_unit").items()
+        for name, body in mapping_at(document, "of_unit").items()
     )
 
 
-def _of_unit(name: str, said: Mapping[Any, Any]) -> OfUnit:
+def _of_unit(name: str, body: Mapping[Any, Any]) -> OfUnit:
     at = f"of_unit.{name}"
-    kinds = [kind for kind in FactOfUnit if kind.value in said]
+    kinds = [kind for kind in FactOfUnit if kind.value in body]
     if len(kinds) != 1:
         known = ", ".join(kind.value for kind in FactOfUnit)
         raise DomainError(f"the schema is wrong at {at}: one of {known} is said", culprit=at)
     how = kinds[0]
-    only_at(said, {how.value, "by", "where", "minimum", "maximum"}, at)
-    table, _, column = text_at(said[how.value], at).partition(".")
-    ends = [_end(said[end], f"{at}.{end}") if end in said else None for end in ("minimum", "maximum")]
-    by = text_at(said["by"], f"{at}.by") if "by" in said else None
-    where = text_at(said["where"], f"{at}.where") if "where" in said else None
+    only_at(body, {how.value, "by", "where", "minimum", "maximum"}, at)
+    table, _, column = text_at(body[how.value], at).partition(".")
+    ends = [_end(body[end], f"{at}.{end}") if end in body else None for end in ("minimum", "maximum")]
+    by = text_at(body["by"], f"{at}.by") if "by" in body else None
+    where = text_at(body["where"], f"{at}.where") if "where" in body else None
     return OfUnit(name, how, table, column or None, by, where, *ends)
 
 
-def _end(said: object, at: str) -> Fraction:
-    if isinstance(said, bool) or not isinstance(said, int | float):
-        raise DomainError(f"the schema is wrong at {at}: a number stands there", culprit=said)
+def _end(end: object, at: str) -> Fraction:
+    if isinstance(end, bool) or not isinstance(end, int | float):
+        raise DomainError(f"the schema is wrong at {at}: a number stands there", culprit=end)
     try:
-        return Fraction(str(said))
+        return Fraction(str(end))
     except ValueError:
-        raise DomainError(f"the schema is wrong at {at}: a finite number stands there", culprit=said) from None
+        raise DomainError(f"the schema is wrong at {at}: a finite number stands there", culprit=end) from None
 
 
 _EXACT = 8  # rows of a unit up to which each number of them has a weight of its own; beyond, a quarter more share one
@@ -363,8 +363,8 @@ def cells(name: str, declared: int, more: int) -> Attribute:
     """So many cells in order, and up to two more; with three the order goes, as nothing has so many."""
     if more > 2:  # noqa: PLR2004  (missing and other)
         return Categorical(name=name, values=tuple(map(str, range(declared + more))), unknown=Unknown.DROP)
-    kept = Integer(name=name, minimum=0, maximum=declared - 1, unknown=Unknown.CLAMP)
-    return replace(kept, nullable=more > 0, unknown=Unknown.CATEGORY if more > 1 else Unknown.CLAMP)
+    integer = Integer(name=name, minimum=0, maximum=declared - 1, unknown=Unknown.CLAMP)
+    return replace(integer, nullable=more > 0, unknown=Unknown.CATEGORY if more > 1 else Unknown.CLAMP)
 
 
 def weight_classes(most: int) -> tuple[int, ...]:
@@ -374,7 +374,7 @@ def weight_classes(most: int) -> tuple[int, ...]:
     >>> weight_classes(14)
     (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14)
     """
-    found = [*range(1, min(most, _EXACT) + 1)]
-    while found[-1] < most:
-        found.append(min(found[-1] + found[-1] // 4, most))
-    return tuple(found)
+    classes = [*range(1, min(most, _EXACT) + 1)]
+    while classes[-1] < most:
+        classes.append(min(classes[-1] + classes[-1] // 4, most))
+    return tuple(classes)

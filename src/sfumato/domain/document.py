@@ -81,19 +81,19 @@ def with_acceptance(text: str, acceptance: Acceptance, described: dict[str, Any]
     places = {
         key.value: (key.start_mark.index, value.start_mark.index, value.end_mark.index) for key, value in root.value
     }
-    spelled = f"accepted: {json.dumps(asdict(acceptance), ensure_ascii=False)}"
+    accepted = f"accepted: {json.dumps(asdict(acceptance), ensure_ascii=False)}"
     changes = []  # (from, to, text)
     if "draft" in places:
         _, start, end = places["draft"]
         changes.append((start, end, "false"))
     if "accepted" in places:
         start, _, end = places["accepted"]
-        changes.append((start, start + len(text[start:end].rstrip()), spelled))
+        changes.append((start, start + len(text[start:end].rstrip()), accepted))
     else:
         _, _, end = places.get("draft", places["sfumato"])
         line = text.find("\n", end)
         end = len(text) if line < 0 else line
-        changes.append((end, end, f"\n{spelled}"))
+        changes.append((end, end, f"\n{accepted}"))
     for start, end, new in sorted(changes, reverse=True):
         text = text[:start] + new + text[end:]
     return text
@@ -147,22 +147,22 @@ def parse(document: object, *, folder: Path | None = None) -> Domain:
     )
 
 
-def parse_unit(said: Any, names: Sequence[str] = ()) -> Unit:  # noqa: ANN401 - JSON
+def parse_unit(document: Any, names: Sequence[str] = ()) -> Unit:  # noqa: ANN401 - JSON
     """The unit that a document states, of the form that the schema has.
 
     Args:
-        said: ``row``, or the id, its rows and its bounds by groups.
+        document: ``row``, or the id, its rows and its bounds by groups.
         names: of attributes, as a comma in one of them divides no groupings.
     """
-    if said == "row":
+    if document == "row":
         return Unit.row()
     bounds = []
-    for name, most in said.get("per", {}).items():
+    for name, most in document.get("per", {}).items():
         if not isinstance(name, str):
             raise DomainError(f"bounds by groups are of attributes, whose names are text: write {name} in quotes")
         most = most if isinstance(most, dict) else {"rows": most}  # noqa: PLW2901 - the short form
         bounds.append(GroupBound((name,), **most) if name in names else GroupBound.named(name, **most))
-    return Unit(said["id"], rows=said["rows"], per=bounds, schema=said.get("schema"))
+    return Unit(document["id"], rows=document["rows"], per=bounds, schema=document.get("schema"))
 
 
 def _with_days(document: dict[Any, Any]) -> dict[Any, Any]:
@@ -174,9 +174,9 @@ def _with_days(document: dict[Any, Any]) -> dict[Any, Any]:
     bodies = document.get("attributes")
     if not isinstance(bodies, dict):
         return document
-    found = {}
+    dated = {}
     for name, body in bodies.items():
-        found[name] = body
+        dated[name] = body
         if not isinstance(body, dict) or body.get("type") not in ("date", "timestamp"):
             continue
         days = {key: body.get(key) for key in ("first", "last")}
@@ -186,8 +186,8 @@ def _with_days(document: dict[Any, Any]) -> dict[Any, Any]:
                 "to be about, such as first: 2023-01-01",
                 culprit=name,
             )
-        found[name] = body | {key: day.isoformat() for key, day in days.items() if isinstance(day, date)}
-    return document | {"attributes": found}
+        dated[name] = body | {key: day.isoformat() for key, day in days.items() if isinstance(day, date)}
+    return document | {"attributes": dated}
 
 
 def _hierarchies(
@@ -197,7 +197,7 @@ def _hierarchies(
     from sfumato.domain.hierarchy import Hierarchy, draft
 
     by_name = {attribute.name: attribute for attribute in attributes}
-    found = []
+    hierarchies = []
     for name, body in document["hierarchies"].items():
         if name not in by_name:
             raise DomainError(f"the domain has a hierarchy of {name!r}, and no such attribute", culprit=name)
@@ -217,8 +217,8 @@ def _hierarchies(
             hierarchy = replace(hierarchy, names=tuple(body["levels"]))
         if hierarchy.attribute != name:
             raise DomainError(f"the hierarchy of {name!r} is a file of {hierarchy.attribute!r}", culprit=name)
-        found.append(hierarchy)
-    return tuple(found)
+        hierarchies.append(hierarchy)
+    return tuple(hierarchies)
 
 
 def _attribute(name: str, body: dict[str, Any]) -> Attribute:
@@ -266,50 +266,50 @@ def _day(name: str, text: str) -> date:
         raise DomainError(f"attribute {name!r} has a first or last day that no calendar has: {text}") from None
 
 
-def mapping_at(said: object, at: str) -> dict[Any, Any]:
+def mapping_at(value: object, at: str) -> dict[Any, Any]:
     """A mapping.
 
     Raises:
         DomainError: something else stands there.
     """
-    expect_at(said, dict, at, "a mapping")
-    assert isinstance(said, dict)
-    return said
+    expect_at(value, dict, at, "a mapping")
+    assert isinstance(value, dict)
+    return value
 
 
-def text_at(said: object, at: str) -> str:
+def text_at(value: object, at: str) -> str:
     """A name.
 
     Raises:
         DomainError: something else stands there.
     """
-    if not isinstance(said, str) or not said or said != said.strip():
-        raise DomainError(f"the schema is wrong at {at}: a name stands there, without blanks around it", culprit=said)
-    return said
+    if not isinstance(value, str) or not value or value != value.strip():
+        raise DomainError(f"the schema is wrong at {at}: a name stands there, without blanks around it", culprit=value)
+    return value
 
 
-def expect_at(said: object, kind: type, at: str, words: str) -> None:
+def expect_at(value: object, kind: type, at: str, words: str) -> None:
     """Refuse a value of another kind.
 
     Raises:
         DomainError: so it is.
     """
-    if not isinstance(said, kind) or (kind is int and isinstance(said, bool)):
-        raise DomainError(f"the schema is wrong at {at}: {words} stands there", culprit=said)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise DomainError(f"the schema is wrong at {at}: {words} stands there", culprit=value)
 
 
-def only_at(said: Mapping[Any, Any], known: set[str], at: str, *, required: Sequence[str] | set[str] = ()) -> None:
+def only_at(mapping: Mapping[Any, Any], known: set[str], at: str, *, required: Sequence[str] | set[str] = ()) -> None:
     """Refuse words that are not known in a mapping, and one that lacks what is required.
 
     Raises:
         DomainError: so it is.
     """
-    for name in said:
+    for name in mapping:
         if name not in known:
             raise DomainError(
                 f"the schema is wrong at {at}: {str(name)[:60]!r} is not known there; {', '.join(sorted(known))} are",
                 culprit=name,
             )
     for name in sorted(required):
-        if name not in said:
+        if name not in mapping:
             raise DomainError(f"the schema is wrong at {at}: {name!r} is missing", culprit=name)

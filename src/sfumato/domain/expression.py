@@ -208,10 +208,10 @@ def computed(name: str, value: Expression, domain: Domain) -> Attribute:
             for each in named(where):
                 domain.index(each)
         return Categorical(name=name, values=value.values, unknown=Unknown.DROP, nullable=value.otherwise is None)
-    found = value.interval(domain)
-    if found.whole:
-        return whole_number(name, int(found.low), int(found.high), nullable=found.nullable)
-    return real_number(name, float(found.low), float(found.high), nullable=found.nullable)
+    interval = value.interval(domain)
+    if interval.whole:
+        return whole_number(name, int(interval.low), int(interval.high), nullable=interval.nullable)
+    return real_number(name, float(interval.low), float(interval.high), nullable=interval.nullable)
 
 
 def whole_number(name: str, low: int, high: int, *, nullable: bool) -> Integer:

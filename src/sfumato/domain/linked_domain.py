@@ -84,8 +84,8 @@ class DerivedTable:
     @cached_property
     def hash(self) -> str:
         """SHA-256 of all that it says, hexadecimal: what the domain of the head names it by."""
-        said = [self.name, self.domain.hash, self.number, self.rows, self.weights, self.whole, self.described]
-        return hashlib.sha256(json.dumps(said).encode()).hexdigest()
+        identity = [self.name, self.domain.hash, self.number, self.rows, self.weights, self.whole, self.described]
+        return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
 
     @property
     def counted(self) -> Domain:
@@ -202,8 +202,8 @@ class ChildTable:
     def describe(self) -> dict[str, Any]:
         """What makes its rows, as JSON values."""
         order = None if self.order is None else {"by": self.order, "falling": self.falling}
-        said = {"table": self.table.name, "order": order, "most": self.most, "memory": self.memory}
-        return said | ({} if self.final is None else {"final": list(self.final)})
+        document = {"table": self.table.name, "order": order, "most": self.most, "memory": self.memory}
+        return document | ({} if self.final is None else {"final": list(self.final)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,8 +280,8 @@ class LinkedTables:
     @property
     def left_out(self) -> tuple[str, ...]:
         """Private tables of the schema that are neither the parent nor a child."""
-        kept = {self.schema.units, *(child.table.name for child in self.children)}
-        return tuple(table.name for table in self.schema if not table.public and table.name not in kept)
+        included = {self.schema.units, *(child.table.name for child in self.children)}
+        return tuple(table.name for table in self.schema if not table.public and table.name not in included)
 
     @property
     def unit(self) -> Unit:
@@ -299,25 +299,25 @@ class LinkedTables:
 
         It names the related tables, and the tables that are derived with it: no others are counted beside its rows.
         """
-        found = list(self._parents)
+        attributes = list(self._parents)
         for child in self.direct:
-            found += self._first(child)
-        return Domain(tuple(found), unit=self.unit, derives=(self.hash, *(table.hash for table in self.derived)))
+            attributes += self._first(child)
+        return Domain(tuple(attributes), unit=self.unit, derives=(self.hash, *(table.hash for table in self.derived)))
 
     def _first(self, child: ChildTable) -> list[Attribute]:
         """How many children, and the first one."""
         least = self.least(child)
-        found: list[Attribute] = [
+        attributes: list[Attribute] = [
             Integer(name=child.number, minimum=least, maximum=child.most, unknown=Unknown.CLAMP),
         ]
         for each in child.table.attributes:
             name = child.named("first", each.name)
             if child.dated and each.name == child.order:
                 declared, more = self.first_cells(child)
-                found.append(cells(name, declared, more + (least == 0)))
+                attributes.append(cells(name, declared, more + (least == 0)))
             else:
-                found.append(coded(each, name, none=least == 0))
-        return found
+                attributes.append(coded(each, name, none=least == 0))
+        return attributes
 
     def apart(self, child: ChildTable) -> int | None:
         """How many periods after those of the row above the dates of a child table begin; None where either has no
@@ -366,21 +366,21 @@ class LinkedTables:
             return None
         most = self.most_rows(above)
         number, rows = above.rows, weight_classes(most)
-        counted = cells(number, len(rows), 0)
+        row_count = cells(number, len(rows), 0)
         if self.above(above) is None:  # then its number is that of all rows of the unit, and tells something of each
             number, rows = above.number, tuple(range(1, most + 1))
-            counted = Integer(name=number, minimum=1, maximum=most, unknown=Unknown.CLAMP)
+            row_count = Integer(name=number, minimum=1, maximum=most, unknown=Unknown.CLAMP)
         last = min(above.most, PLACES + 1)
         place = Integer(name=above.place, minimum=1, maximum=last, unknown=Unknown.CLAMP)
-        found = (*self.evidence(child), counted, place, *self._first(child))
-        return self._derived(f"{child.table.name}.head", found, number, rows)
+        attributes = (*self.evidence(child), row_count, place, *self._first(child))
+        return self._derived(f"{child.table.name}.head", attributes, number, rows)
 
     def tail(self, child: ChildTable) -> DerivedTable | None:
         """Of the table with one row for each child after the first; None where a row has one child at most."""
         if child.most == 1:
             return None
         last = min(child.most, PLACES + 1)
-        found = [
+        attributes = [
             *self.evidence(child),
             Integer(name=child.number, minimum=2, maximum=child.most, unknown=Unknown.CLAMP),
             Integer(name=child.place, minimum=2, maximum=last, unknown=Unknown.CLAMP),
@@ -391,18 +391,20 @@ class LinkedTables:
         ]
         if child.dated and child.order is not None:
             absent = int(child.undated)
-            found.append(cells(child.named("previous", child.order), len(child.gaps), absent + 1))
-            found.append(cells(child.named("this", child.order), len(child.gaps), absent))
+            attributes.append(cells(child.named("previous", child.order), len(child.gaps), absent + 1))
+            attributes.append(cells(child.named("this", child.order), len(child.gaps), absent))
         number, rows = child.number, tuple(range(1, child.most))
         if self.above(child) is not None:
             number, rows = child.rows, weight_classes(max(self.most_rows(child) - 1, 1))
-            found.append(cells(number, len(rows), 0))
-        return self._derived(f"{child.table.name}.tail", tuple(found), number, rows)
+            attributes.append(cells(number, len(rows), 0))
+        return self._derived(f"{child.table.name}.tail", tuple(attributes), number, rows)
 
-    def _derived(self, name: str, found: tuple[Attribute, ...], number: str, rows: tuple[int, ...]) -> DerivedTable:
+    def _derived(
+        self, name: str, attributes: tuple[Attribute, ...], number: str, rows: tuple[int, ...]
+    ) -> DerivedTable:
         return DerivedTable(
             name=name,
-            domain=Domain(found, unit=self.unit.bounded(rows=WHOLE, per=())),
+            domain=Domain(attributes, unit=self.unit.bounded(rows=WHOLE, per=())),
             number=number,
             rows=rows,
             weights=tuple(WHOLE // max(self.tau, further) for further in rows),
@@ -455,10 +457,10 @@ def row_above(schema: Schema, table: SchemaTable) -> str | None:
 def _chained(schema: Schema) -> list[SchemaTable]:
     """The private tables with attributes whose rows belong to a unit through such tables, each after the one above."""
     held = [each for each in schema if not each.public and each.name != schema.units and each.attributes]
-    found = [each for each in held if row_above(schema, each) is None]
-    for above in found:
-        found += [each for each in held if row_above(schema, each) == above.name]
-    return found
+    chained = [each for each in held if row_above(schema, each) is None]
+    for above in chained:
+        chained += [each for each in held if row_above(schema, each) == above.name]
+    return chained
 
 
 def link_tables(schema: Schema, children: Sequence[ChildTable] = (), *, tau: int = 2) -> LinkedTables:
@@ -471,13 +473,13 @@ def link_tables(schema: Schema, children: Sequence[ChildTable] = (), *, tau: int
     """
     schema.refuse_draft()
     if not children:
-        found = _chained(schema)
+        chained = _chained(schema)
         dated = {
             table.name: next((each.name for each in table.attributes if isinstance(each, Date | Timestamp)), None)
-            for table in found
+            for table in chained
         }
         children = [
-            ChildTable(table=table, order=dated[table.name], most=schema.bounds(table.name).rows) for table in found
+            ChildTable(table=table, order=dated[table.name], most=schema.bounds(table.name).rows) for table in chained
         ]
     found_tables = LinkedTables(schema=schema, children=tuple(children), tau=tau)
     for child in found_tables.children:

@@ -57,11 +57,11 @@ class CodeRanges:
         if isinstance(codes, range) and codes.step == 1:
             return CodeRanges.between(codes.start, codes.stop - 1)
         try:
-            found = sorted({index(code) for code in codes})
+            ordered_codes = sorted({index(code) for code in codes})
         except TypeError:
             raise QueryError("a condition names the codes of an attribute, as integers", culprit=codes) from None
         bounds: list[int] = []
-        for code in found:
+        for code in ordered_codes:
             if bounds[-1:] == [code]:
                 bounds[-1] += 1
             else:
@@ -94,8 +94,8 @@ class CodeRanges:
         return sets[0] if len(sets) == 1 else _swept([(each, 1) for each in sets], least=len(sets))
 
     def __repr__(self) -> str:
-        shown = (str(first) if first == last else f"{first}..{last}" for first, last in self.ranges)
-        return f"CodeRanges({', '.join(shown)})"
+        texts = (str(first) if first == last else f"{first}..{last}" for first, last in self.ranges)
+        return f"CodeRanges({', '.join(texts)})"
 
     def __bool__(self) -> bool:
         return bool(self.bounds)
@@ -156,10 +156,10 @@ class CodeRanges:
 
     def mask(self, size: int) -> NDArray[np.bool_]:
         """Return an array, shape ``(size,)``, that is true at the codes, all of which are below ``size``."""
-        found = np.zeros(size, dtype=np.bool_)
+        mask = np.zeros(size, dtype=np.bool_)
         for first, last in self.ranges:
-            found[first : last + 1] = True
-        return found
+            mask[first : last + 1] = True
+        return mask
 
     def holds(self, codes: NDArray[np.integer[Anything]], size: int) -> NDArray[np.bool_]:
         """Return where codes are in the set, in the shape of ``codes``.
@@ -169,10 +169,10 @@ class CodeRanges:
             size: how many codes there are.
         """
         if len(self.bounds) <= 2 * _FEW:
-            found = np.zeros(codes.shape, dtype=np.bool_)
+            mask = np.zeros(codes.shape, dtype=np.bool_)
             for first, last in self.ranges:
-                found |= codes == first if first == last else (codes >= first) & (codes <= last)
-            return found
+                mask |= codes == first if first == last else (codes >= first) & (codes <= last)
+            return mask
         if size <= _TABLE:
             return self.mask(size).take(codes)
         inside: NDArray[np.bool_] = np.searchsorted(np.array(self.bounds), codes, side="right") % 2 == 1
@@ -390,5 +390,5 @@ def holds_at_cells(predicate: Predicate, names: Sequence[str], domain: Domain) -
     def codes(name: str) -> NDArray[np.intp]:
         return np.arange(domain[name].size).reshape([-1 if each == name else 1 for each in names])
 
-    found: NDArray[np.bool_] = np.ones((1,) * len(names), dtype=np.bool_) & holds(predicate, domain, codes)
-    return found
+    mask: NDArray[np.bool_] = np.ones((1,) * len(names), dtype=np.bool_) & holds(predicate, domain, codes)
+    return mask

@@ -233,12 +233,12 @@ class Schema:
             seen.add(at.name)
 
     def __getitem__(self, name: str) -> SchemaTable:
-        found = next((table for table in self.tables if table.name.casefold() == name.casefold()), None)
-        if found is None:
+        match = next((table for table in self.tables if table.name.casefold() == name.casefold()), None)
+        if match is None:
             raise DomainError(
                 f"no table {name!r} in the schema; it has {listed(table.name for table in self)}", culprit=name
             )
-        return found
+        return match
 
     def __iter__(self) -> Iterator[SchemaTable]:
         return iter(self.tables)
@@ -265,22 +265,22 @@ class Schema:
         Args:
             tables: Tables of the schema.
         """
-        found: dict[str, str] = {}
+        owners: dict[str, str] = {}
         waiting = list(tables)
         while waiting:
             table = waiting.pop()
-            if table.name in found:
+            if table.name in owners:
                 continue
             if table.public:
-                found[table.name] = "nobody's"
+                owners[table.name] = "nobody's"
             elif table.through is None:
-                found[table.name] = f"of the unit that {table.unit or table.key} names"
+                owners[table.name] = f"of the unit that {table.unit or table.key} names"
             else:
                 above = self[table.through.table]
                 named = f"whose {above.key!r} is in {table.through.column!r}"
-                found[table.name] = f"of the row of {above.name.casefold()} {named}"
+                owners[table.name] = f"of the row of {above.name.casefold()} {named}"
                 waiting.append(above)
-        return found
+        return owners
 
     def refuse_draft(self) -> None:
         """Refuse to release under a description that nobody accepted.
@@ -327,7 +327,7 @@ class Schema:
     @cached_property
     def hash(self) -> str:
         """SHA-256 of the canonical description, hexadecimal; a draft and its accepted copy share it."""
-        document = {name: said for name, said in self.describe().items() if name != "accepted"} | {"draft": False}
+        document = {name: value for name, value in self.describe().items() if name != "accepted"} | {"draft": False}
         text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -357,14 +357,14 @@ def load_schema(path: str | Path) -> Schema:
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
-        found = read_yaml(text, name=str(path))
+        document = read_yaml(text, name=str(path))
     except OSError as error:
         raise DomainError(f"cannot read the schema {path}: {error.strerror}", culprit=path) from None
     except UnicodeDecodeError:
         raise DomainError(f"cannot read the schema {path}: it is not UTF-8 text", culprit=path) from None
     except InputError as error:
         raise DomainError(str(error), culprit=path) from None
-    return parse_schema(found, folder=Path(path).parent)
+    return parse_schema(document, folder=Path(path).parent)
 
 
 def dump_schema(schema: Schema) -> str:
@@ -406,20 +406,20 @@ def parse_schema(document: object, *, folder: Path | None = None) -> Schema:
     )
 
 
-def _acceptance(said: object) -> Acceptance:
-    parts = mapping_at(said, "accepted")
+def _acceptance(body: object) -> Acceptance:
+    parts = mapping_at(body, "accepted")
     only_at(parts, {"by", "at", "hash"}, "accepted", required={"by", "at", "hash"})
     return Acceptance(**{part: text_at(value, f"accepted.{part}") for part, value in parts.items()})
 
 
 def _table(name: str, body: object, folder: Path | None, *, draft: bool) -> SchemaTable:
     at = f"tables.{name}"
-    said = mapping_at(body, at)
-    only_at(said, _OF_TABLE, at, required={"attributes"})
-    through = _links(said.get("through", {}), f"{at}.through")
+    fields = mapping_at(body, at)
+    only_at(fields, _OF_TABLE, at, required={"attributes"})
+    through = _links(fields.get("through", {}), f"{at}.through")
     if len(through) > 1:
         raise _two_owners(name)
-    public = said.get("public", False)
+    public = fields.get("public", False)
     if public is None:  # as drafts leave it
         raise DomainError(
             f"{at} still needs to be said public or not: write public: true if everybody may know all of it, else "
@@ -427,50 +427,50 @@ def _table(name: str, body: object, folder: Path | None, *, draft: bool) -> Sche
             culprit=name,
         )
     expect_at(public, bool, f"{at}.public", "true or false")
-    rows = said.get("rows")
+    rows = fields.get("rows")
     if rows is not None:
         expect_at(rows, int, f"{at}.rows", "a whole number")
-    domain = _described(said, at, folder, draft=draft)
+    domain = _described(fields, at, folder, draft=draft)
     return SchemaTable(
         name=name,
         attributes=() if domain is None else domain.attributes,
         hierarchies=() if domain is None else domain.hierarchies,
         csv=None if domain is None else domain.csv,
-        key=text_at(said["key"], f"{at}.key") if "key" in said else None,
-        unit=text_at(said["unit"], f"{at}.unit") if "unit" in said else None,
+        key=text_at(fields["key"], f"{at}.key") if "key" in fields else None,
+        unit=text_at(fields["unit"], f"{at}.unit") if "unit" in fields else None,
         through=next(iter(through), None),
-        references=tuple(_links(said.get("references", {}), f"{at}.references")),
+        references=tuple(_links(fields.get("references", {}), f"{at}.references")),
         rows=rows,
         per=tuple(
-            _bound(each, most, f"{at}.per") for each, most in mapping_at(said.get("per", {}), f"{at}.per").items()
+            _bound(each, most, f"{at}.per") for each, most in mapping_at(fields.get("per", {}), f"{at}.per").items()
         ),
         public=public,
-        derived=read_derived(said.get("derived", {}), f"{at}.derived"),
+        derived=read_derived(fields.get("derived", {}), f"{at}.derived"),
     )
 
 
-def _described(said: Mapping[str, Any], at: str, folder: Path | None, *, draft: bool) -> Domain | None:
+def _described(body: Mapping[str, Any], at: str, folder: Path | None, *, draft: bool) -> Domain | None:
     """Attributes, hierarchies and format of the file, as a domain of one table has them; None without attributes."""
-    if not mapping_at(said["attributes"], f"{at}.attributes"):
+    if not mapping_at(body["attributes"], f"{at}.attributes"):
         return None
-    parts = {part: said[part] for part in ("attributes", "hierarchies", "csv") if part in said}
+    parts = {part: body[part] for part in ("attributes", "hierarchies", "csv") if part in body}
     try:
         return single.parse({"sfumato": 1, "draft": draft, "unit": "row", **parts}, folder=folder)
     except DomainError as error:
         raise DomainError(f"{at}: {error}", culprit=error.culprit) from None
 
 
-def _bound(name: object, said: object, at: str) -> GroupBound:
-    if isinstance(said, int) and not isinstance(said, bool):
-        return GroupBound.named(text_at(name, at), rows=said)
-    most = mapping_at(said, f"{at}.{name}")
+def _bound(name: object, body: object, at: str) -> GroupBound:
+    if isinstance(body, int) and not isinstance(body, bool):
+        return GroupBound.named(text_at(name, at), rows=body)
+    most = mapping_at(body, f"{at}.{name}")
     only_at(most, {"rows", "groups"}, f"{at}.{name}", required={"rows"})
     return GroupBound.named(text_at(name, at), rows=most["rows"], groups=most.get("groups"))
 
 
-def _links(said: object, at: str) -> list[Link]:
+def _links(body: object, at: str) -> list[Link]:
     return [
-        Link(text_at(column, at), text_at(table, f"{at}.{column}")) for column, table in mapping_at(said, at).items()
+        Link(text_at(column, at), text_at(table, f"{at}.{column}")) for column, table in mapping_at(body, at).items()
     ]
 
 

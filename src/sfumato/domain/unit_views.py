@@ -202,12 +202,12 @@ class _Side:
         Raises:
             DomainError: the schema is a draft that does not declare them.
         """
-        found = 1
+        product = 1
         for factor in self.factors:
             if factor.rows is None:
                 raise DomainError(f"{factor.of} still needs rows: a join multiplies them", culprit=factor.of)
-            found *= factor.rows
-        return found
+            product *= factor.rows
+        return product
 
     @property
     def named(self) -> str:
@@ -272,9 +272,9 @@ class _Joins:
             case OfUnits(units=units):
                 rebuilt = replace(rebuilt, units=self.bounded(units).view)
             case WithFacts(facts=facts):
-                found = self._per_unit(facts).view
-                assert isinstance(found, PerUnit)
-                rebuilt = replace(rebuilt, facts=found)
+                per_unit = self._per_unit(facts).view
+                assert isinstance(per_unit, PerUnit)
+                rebuilt = replace(rebuilt, facts=per_unit)
         return replace(side, view=rebuilt)
 
     def _per_unit(self, view: PerUnit) -> _Side:

@@ -46,9 +46,9 @@ _LONGEST = 1500  # characters of a view
 def describe_view(bounded: BoundedView) -> str:
     """Which rows a view has: tables, joins, conditions, and what is computed; at most 1500 characters."""
     words = _view(bounded.view, bounded.unit.column or "row")
-    shown = "".join(letter if letter.isprintable() else "?" for letter in words[: _LONGEST + 1])
+    printable = "".join(letter if letter.isprintable() else "?" for letter in words[: _LONGEST + 1])
     more = f" ... and more (view {bounded.hash[:16]}, longer than can be shown)"
-    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - len(more)]}{more}"
+    return printable if len(printable) <= _LONGEST else f"{printable[: _LONGEST - len(more)]}{more}"
 
 
 def _view(view: View, unit: str) -> str:  # noqa: C901 - one case a kind
@@ -69,8 +69,10 @@ def _view(view: View, unit: str) -> str:  # noqa: C901 - one case a kind
         case Computed():
             return f"{_part(view.source, unit)} WITH {view.name} = {_value(view.value, view.source.domain)}"
         case Declared():
-            said = _view(view.source, unit)
-            return f"({said}) WHERE {view.declared.name} {_within(view.declared)}" if _drops(view.declared) else said
+            source = _view(view.source, unit)
+            return (
+                f"({source}) WHERE {view.declared.name} {_within(view.declared)}" if _drops(view.declared) else source
+            )
         case WithGap():
             gap = f"days since the row before by {view.date} of the same {unit}, within {view.low} and {view.high}"
             return f"{_part(view.source, unit)} WITH {view.name} = {gap}"
@@ -139,8 +141,8 @@ def _value(value: Expression, domain: Domain) -> str:
 
 
 def _cases(cases: Sequence[tuple[Predicate, str]], otherwise: str | None, domain: Domain) -> str:
-    told = " ".join(f"WHEN {describe_condition(where, domain)} THEN {then}" for where, then in cases)
-    return f"CASE {told}{'' if otherwise is None else f' ELSE {otherwise}'} END"
+    branches = " ".join(f"WHEN {describe_condition(where, domain)} THEN {then}" for where, then in cases)
+    return f"CASE {branches}{'' if otherwise is None else f' ELSE {otherwise}'} END"
 
 
 def _number(value: Fraction) -> str:
@@ -244,8 +246,8 @@ def _among(attribute: Attribute, codes: CodeRanges) -> str:
     """The cells, or those that are left out, whichever are fewer to name."""
     others = CodeRanges.between(0, attribute.size - 1) - codes
     named, left = (_phrases(attribute, each) for each in (codes, others))
-    word, shown = ("in", codes) if named <= left else ("not in", others)
-    listed = islice(_stretches(attribute, shown), _LISTED)
+    word, codes_listed = ("in", codes) if named <= left else ("not in", others)
+    listed = islice(_stretches(attribute, codes_listed), _LISTED)
     more = min(named, left) - _LISTED
     return f"{attribute.name} {word} {', '.join(listed)}{f' and {more} more' if more > 0 else ''}"
 

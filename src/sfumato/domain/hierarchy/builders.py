@@ -186,14 +186,14 @@ def draft(attribute: Attribute) -> Hierarchy:
 def _calendar(attribute: Dated) -> Hierarchy:
     """The longer periods that those of a date make up: of hours or days weeks are none, as months cut them."""
     grains = [grain for grain in (Grain.DAY, Grain.MONTH, Grain.QUARTER, Grain.YEAR) if grain is not attribute.by]
-    found = [calendar_map(grain, attribute.by, *attribute.periods) for grain in grains if grain in maps(attribute.by)]
-    kept = [each for each in found if len(each.labels) > 1]
-    if not kept:
+    longer = [calendar_map(grain, attribute.by, *attribute.periods) for grain in grains if grain in maps(attribute.by)]
+    useful = [each for each in longer if len(each.labels) > 1]
+    if not useful:
         return order(attribute.name, attribute.labels()[: attribute.declared], fanout=2)
-    columns = [[each.labels[cell] for cell in each.cells] for each in kept]
+    columns = [[each.labels[cell] for cell in each.cells] for each in useful]
     labels = attribute.labels()[: attribute.declared]
     rows = [[*row, TOP] for row in zip(labels, *columns, strict=True)]
-    return Hierarchy.from_rows(attribute.name, rows, names=[each.name for each in kept])
+    return Hierarchy.from_rows(attribute.name, rows, names=[each.name for each in useful])
 
 
 def _intervals(attribute: str, values: range, widths: Sequence[int], label: Callable[[int, int], str]) -> Hierarchy:

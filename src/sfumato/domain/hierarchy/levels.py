@@ -341,14 +341,14 @@ def read_folder(folder: str | Path) -> dict[str, Hierarchy]:
     folder = Path(folder)
     if not folder.is_dir():
         raise DomainError(f"cannot read the hierarchies in {folder}: not a folder", culprit=folder)
-    found: dict[str, Hierarchy] = {}
+    hierarchies: dict[str, Hierarchy] = {}
     for path in sorted(folder.iterdir()):
         if path.suffix in SUFFIXES:
             hierarchy = Hierarchy.read(path)
-            if hierarchy.attribute in found:
+            if hierarchy.attribute in hierarchies:
                 raise DomainError(f"{folder} holds two hierarchies of {hierarchy.attribute!r}", culprit=path)
-            found[hierarchy.attribute] = hierarchy
-    return found
+            hierarchies[hierarchy.attribute] = hierarchy
+    return hierarchies
 
 
 def _where(error: BaseException, text: str) -> str:
