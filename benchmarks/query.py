@@ -151,9 +151,7 @@ def _sfumato(seconds: float, url: str) -> dict:
 
     def again(vault):
         """The vault with all that it counted, and a journal that knows of no question."""
-        other = replace(vault, ledger=journal())
-        object.__setattr__(other, "_exactly", vault._exactly)  # noqa: SLF001
-        return other
+        return replace(vault, ledger=journal())
 
     def unwritten(vault):
         """The same without a ledger, for what journal and budget cost."""

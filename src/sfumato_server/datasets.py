@@ -26,7 +26,7 @@ from sfumato.domain.table_schema import Schema
 from sfumato.errors import QueryError
 from sfumato.ledger import Account
 from sfumato.privacy.loss import decimals, plain
-from sfumato.query import Answer
+from sfumato.query import Answer, ask
 from sfumato.query.answer import FORMATS, JSON
 from sfumato.query.question import Query
 from sfumato.query.statements.table_statement import TableStatement, parse_tables
@@ -70,9 +70,12 @@ class AskedQuestion:
         """
         name = loaded.dataset.called  # its ledger may have a former name
         if self.statement is None:
-            return request.answer(worker.vault(name, key.name), self.query, retry_key=retry_key)
-        vault = worker.view(name, key.name, self.statement.view)
-        return self.statement.ordering.apply(request.answer(vault, self.query, retry_key=retry_key))
+            vault = worker.vault(name, key.name)
+        else:
+            vault = worker.view(name, key.name, self.statement.view)
+        loss, confidence = request.loss.loss(), request.confidence
+        answer = request.rounded(ask(vault, self.query, loss=loss, confidence=confidence, retry_key=retry_key))
+        return answer if self.statement is None else self.statement.ordering.apply(answer)
 
 
 def read_question(loaded: Loaded, request: AskRequest | CostRequest) -> AskedQuestion:

@@ -22,7 +22,7 @@ from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
 from sfumato.engine.port import Recode
 from sfumato.errors import DomainError, InputError, QueryError, SfumatoError, SizeError, TableError
-from sfumato.vault.exact_tables import ExactAnswers
+from sfumato.vault.exact_tables import ExactTables
 from sfumato.vault.measurables import Marginal
 from sfumato.vault.value_measurables import Sum, Units
 
@@ -573,7 +573,7 @@ def test_groups_of_a_hierarchy_hold_what_their_codes_hold(table, adapter, oracle
     domain = Domain(
         (word, FLAG, replace(WHOLE, edges=None)), unit=Unit("person", rows=100), hierarchies=(hierarchy, words)
     )
-    exactly, expected = ExactAnswers(table.encode(domain)), oracle(domain, adapter.seen(rows))
+    exactly, expected = ExactTables(table.encode(domain)), oracle(domain, adapter.seen(rows))
     half, decade = domain.grouping("half(word)"), domain.grouping("level_2(whole)")
     by, groups = ("word", "flag", "whole"), (half.groups, None, decade.groups)
     shape = (len(half.labels), FLAG.size, len(decade.labels))

@@ -22,7 +22,7 @@ from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.query import suggest_bound
 from sfumato.query.ask import view
 from sfumato.query.row_bound import chosen, grid, noise_a_row
-from sfumato.vault.exact_tables import ExactAnswers
+from sfumato.vault.exact_tables import ExactTables
 from sfumato.vault.schema_vault import open_schema
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.vault.unit_measurables import UnitSizes
@@ -42,7 +42,7 @@ def table(sizes):
 
 
 def exactly(sizes, starts):
-    (found,) = ExactAnswers(table(sizes)).answers([UnitSizes(starts)])
+    (found,) = ExactTables(table(sizes)).answers([UnitSizes(starts)])
     return found.tolist()
 
 

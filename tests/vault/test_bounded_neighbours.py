@@ -16,7 +16,7 @@ import pytest
 from sfumato.domain import Categorical, Date, Domain, Grain, GroupBound, Integer, Unit, Unknown
 from sfumato.domain.predicate import Among
 from sfumato.engine.open import open_table
-from sfumato.vault.exact_tables import ExactAnswers
+from sfumato.vault.exact_tables import ExactTables
 from sfumato.vault.measurables import Counting, Distance, Marginal, Weighted
 from sfumato.vault.value_measurables import Bins, Moments, Positions, Sum, Units
 
@@ -57,7 +57,7 @@ BASE = [("x", FIRST + timedelta(days=9 * n), "abc"[n % 3], 90 * n) for n in rang
 def answers(rows):
     table = pa.table(dict(zip(("p", "admitted", "kind", "cost"), map(list, zip(*rows, strict=True)), strict=True)))
     encoded = open_table(table).encode(V)
-    return ExactAnswers(encoded).answers([question for question, _, _ in QUESTIONS.values()])
+    return ExactTables(encoded).answers([question for question, _, _ in QUESTIONS.values()])
 
 
 def persons():

@@ -15,7 +15,7 @@ from sfumato.domain.predicate import Among
 from sfumato.engine.open import open_table
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import Epsilon, Rho
-from sfumato.vault.exact_tables import ExactAnswers
+from sfumato.vault.exact_tables import ExactTables
 from sfumato.vault.mechanisms import noises
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.vault.unit_measurables import Dropped
@@ -33,7 +33,7 @@ def encoded(rows: list[tuple[str, int]], bound: int):
 
 
 def answers(rows: list[tuple[str, int]], bound: int, questions: list[Dropped]) -> list[int]:
-    return [int(answer[0]) for answer in ExactAnswers(encoded(rows, bound)).answers(questions)]
+    return [int(answer[0]) for answer in ExactTables(encoded(rows, bound)).answers(questions)]
 
 
 @pytest.mark.parametrize("bound", [1, 2])

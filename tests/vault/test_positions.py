@@ -11,7 +11,7 @@ import pytest
 from sfumato.domain import Domain, Integer, Real, Unknown
 from sfumato.domain.attribute import Attribute
 from sfumato.engine.open import open_table
-from sfumato.vault.exact_tables import ExactAnswers
+from sfumato.vault.exact_tables import ExactTables
 from sfumato.vault.value_measurables import Positions
 
 INCOME = Integer(name="x", minimum=-5, maximum=40, edges=(-5, 0, 1, 20), unknown=Unknown.CATEGORY, nullable=True)
@@ -30,7 +30,7 @@ VALUES: list[float | None] = [None, *(step / 20 for step in range(-8, 60)), *ran
 def answer(attribute: Attribute, question: Positions, values: list[float | None]) -> list[int]:
     kind = pa.int64() if isinstance(attribute, Integer) else pa.float64()
     table = pa.table({"x": pa.array(values, kind)})
-    return list(map(int, ExactAnswers(open_table(table).encode(Domain((attribute,)))).answers([question])[0]))
+    return list(map(int, ExactTables(open_table(table).encode(Domain((attribute,)))).answers([question])[0]))
 
 
 @pytest.mark.parametrize("name", CASES)

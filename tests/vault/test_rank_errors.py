@@ -20,7 +20,7 @@ from sfumato.ledger.ledger import UNDECLARED
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.loss import NOTHING, Epsilon, Rho
 from sfumato.privacy.selection import Exponential
-from sfumato.vault.exact_tables import ExactAnswers
+from sfumato.vault.exact_tables import ExactTables
 from sfumato.vault.mechanisms import selection
 from sfumato.vault.scores import RankErrors
 from sfumato.vault.simulated import SimulatedVault
@@ -57,7 +57,7 @@ def brute(values, probability):
 
 @given(VALUES, PROBABILITIES)
 def test_cells_of_a_bin_have_the_defined_errors_and_none_less_than_the_bin(values, probability):
-    tallies = ExactAnswers(table(values))
+    tallies = ExactTables(table(values))
     asked = RankErrors("x", probability, EDGES, PARTS)
     counts = np.histogram(values, EDGES)[0]
     below = np.concatenate([[0], np.cumsum(counts)])
@@ -95,7 +95,7 @@ def exact(values, probability, epsilon, sensitivity):
 def chosen(values, probability, epsilon, count):
     asked = RankErrors("x", probability, EDGES, PARTS)
     mechanism = Exponential(Epsilon(epsilon), sensitivity=asked.sensitivity(domain()), monotone=False)
-    entropy, tallies = SimulatedEntropy(9), ExactAnswers(table(values))
+    entropy, tallies = SimulatedEntropy(9), ExactTables(table(values))
     cells = [asked.choose(tallies, mechanism, entropy) for _ in range(count)]
     return np.bincount(cells, minlength=12)
 
@@ -115,7 +115,7 @@ def test_bins_that_are_opened_when_drawn_change_nothing_in_the_distribution(epsi
 
 def logarithms(values, asked, mechanism):
     """Of the probabilities of all cells, by the counts and the weights that the mechanism draws with."""
-    tallies = ExactAnswers(table(values))
+    tallies = ExactTables(table(values))
     below = np.concatenate([[0], np.cumsum(tallies.answers([Bins("x", EDGES, ())])[0])])
     scores = np.concatenate([-asked.cell_errors(tallies, bin_, below) for bin_ in range(len(EDGES) - 1)])
     logs = float(mechanism.epsilon.value / (2 * mechanism.sensitivity)) * scores.astype(float)

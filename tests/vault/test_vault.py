@@ -19,7 +19,7 @@ from sfumato.errors import BudgetError, DomainError, LedgerError, QueryError, Ve
 from sfumato.ledger import open_ledger
 from sfumato.ledger.ledger import UNDECLARED
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
-from sfumato.vault.exact_tables import ExactAnswers
+from sfumato.vault.exact_tables import ExactTables
 from sfumato.vault.interface import Request, decode, encode
 from sfumato.vault.measurables import Counting, Marginal
 from sfumato.vault.scores import AbsoluteErrors
@@ -167,7 +167,7 @@ def test_exact_results_are_sealed() -> None:
 def test_nothing_that_holds_exact_counts_can_be_pickled_or_copied(vault) -> None:
     vault.measure([Marginal(("a",))], Epsilon("0.1"))
     assert "30" not in re.sub(r"0x[0-9a-f]+", "", repr(vault)), "addresses apart, no count shows"
-    answers = ExactAnswers(vault.encoded)
+    answers = ExactTables(vault.encoded)
     answers.answers([Marginal(("a",))])
     for leak in (pickle.dumps, copy.copy, copy.deepcopy):
         with pytest.raises(TypeError):

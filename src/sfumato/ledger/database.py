@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import parse_qsl, quote, unquote
 
@@ -354,8 +354,7 @@ class Driver:
         self._database = database
         self._lost = False
         self._looked_up: dict[tuple[str, str], tuple[Any, ...] | None] = {}
-        with self._speaking():
-            self._cursor: Any = connection.cursor()
+        self._cursor: Any = self._call(connection.cursor)
 
     @property
     def database(self) -> str:
@@ -364,13 +363,11 @@ class Driver:
 
     def begin(self, *, writing: bool) -> None:
         """Begin the transaction."""
-        with self._speaking():
-            self._database.begin(self.connection, writing=writing)
+        self._call(partial(self._database.begin, self.connection, writing=writing))
 
     def commit(self) -> None:
         """Make everything durable."""
-        with self._speaking():
-            self.connection.commit()
+        self._call(self.connection.commit)
 
     def close(self) -> None:
         """End the connection, where it has not ended."""
@@ -390,15 +387,13 @@ class Driver:
     def run(self, statement: str, values: Values | None = None) -> int:
         """Run a statement; how many rows it changed."""
         spelled = self._database.spelled(statement)
-        with self._speaking():
-            self._cursor.execute(spelled, values) if values else self._cursor.execute(spelled)
-            return int(self._cursor.rowcount)
+        self._call(self._cursor.execute, spelled, *([values] if values else []))
+        return int(self._cursor.rowcount)
 
     def rows(self, statement: str, values: Values | None = None) -> list[tuple[Any, ...]]:
         """All rows of a query."""
         self.run(statement, values)
-        with self._speaking():
-            return list(self._cursor.fetchall())
+        return list(self._call(self._cursor.fetchall))
 
     def records(self, statement: str, values: Values | None = None) -> list[dict[str, Any]]:
         """All rows of a query, by the names of their columns."""
@@ -423,42 +418,22 @@ class Driver:
     def write(self, statement: str, rows: Sequence[Values]) -> None:
         """Run a statement once for each row of values; for none, not at all."""
         if rows:
-            with self._speaking():
-                self._cursor.executemany(self._database.spelled(statement), rows)
+            self._call(self._cursor.executemany, self._database.spelled(statement), rows)
 
     def insert(self, table: str, rows: Sequence[Values]) -> None:
         """Enter rows of the same columns in a table."""
         if rows:
             self.write(_insert(table, tuple(rows[0])), rows)
 
-    def _speaking(self) -> _Speaking:
-        return _Speaking(self)
-
-    def explained(self, error: Exception) -> DatabaseError | None:
-        """What an error of the database driver becomes; None for any other."""
+    def _call(self, function: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401  (what the driver returns)
+        """Call the driver; its errors leave as a :class:`DatabaseError`."""
         driver = self._database.driver
-        if not isinstance(error, driver.Error):
-            return None
-        self._lost = self._lost or self._database.is_lost(self.connection, error)
-        refused = isinstance(error, driver.IntegrityError | driver.DataError)
-        return DatabaseError(error, lost=self._lost, refused=refused)
-
-
-class _Speaking:
-    """A block in which the database is spoken to: its errors leave as ours.  Every statement has one, so it is bare."""
-
-    __slots__ = ("_driver",)
-
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
-
-    def __enter__(self) -> None:
-        """Nothing to begin."""
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        explained = self._driver.explained(error) if isinstance(error, Exception) else None
-        if explained is not None:
-            raise explained from error
+        try:
+            return function(*arguments)
+        except driver.Error as error:
+            self._lost = self._lost or self._database.is_lost(self.connection, error)
+            refused = isinstance(error, driver.IntegrityError | driver.DataError)
+            raise DatabaseError(error, lost=self._lost, refused=refused) from error
 
 
 @cached()

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 
@@ -149,12 +149,8 @@ class Event:
             raise LossError("a charge is never negative", culprit=self.charge)
 
     def stating(self, neighbours: str, counted: Charge, *, fixes_unit: bool) -> Event:
-        """The same event with what it states of its charge."""
-        other = object.__new__(Event)  # checked already, and details never change
-        other.__dict__.update(self.__dict__, neighbours=neighbours, counted=counted, fixes_unit=fixes_unit)
-        for name in ("stated", "stated_text"):
-            other.__dict__.pop(name, None)
-        return other
+        """Return the same event with the fields that state its charge."""
+        return replace(self, neighbours=neighbours, counted=counted, fixes_unit=fixes_unit)
 
     @cached_property
     def stated(self) -> dict[str, JSON]:

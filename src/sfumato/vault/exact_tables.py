@@ -24,36 +24,6 @@ _KEPT_BYTES = 1 << 27  # of one encoded table: an adaptive method asks about the
 _ENTRY_BYTES = 1_000  # beside the counters and the condition
 
 
-class ExactAnswers:
-    """Exact answers of one encoded table.  Only the mechanisms of the vault hold one."""
-
-    def __init__(self, encoded: Encoded) -> None:
-        self.encoded = encoded
-        self._tables = ExactTables(encoded)
-
-    def __repr__(self) -> str:
-        return "<exact answers, sealed>"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("exact answers cannot be pickled or copied out of the vault")
-
-    def answers(self, questions: Sequence[Measurable]) -> list[Counts]:
-        """Exact answers, in order."""
-        finest = _finest(questions)
-        tables = self._tables.tables({_source(question, finest) for question in questions})
-        return [self._answer(question, finest, tables) for question in questions]
-
-    def looked_at(self, question: Bins) -> Counts:
-        """Exact bins whose edges follow from exact answers, so nothing of them is kept."""
-        return reveal(question.count(self.encoded))
-
-    def _answer(self, question: Measurable, finest: Mapping[Bins, Bins], tables: Mapping[ExactTable, Counts]) -> Counts:
-        source = _source(question, finest)
-        if finest and isinstance(question, Bins) and isinstance(source, Bins):
-            return question.finish(self.encoded.domain, source.coarser(tables[source], question))
-        return question.finish(self.encoded.domain, tables[source])
-
-
 def _source(question: Measurable, finest: Mapping[Bins, Bins]) -> ExactTable:
     return finest[question.table()] if finest and isinstance(question, Bins) else question.table()
 
@@ -67,10 +37,10 @@ def _finest(questions: Sequence[Measurable]) -> dict[Bins, Bins]:
 
 
 class ExactTables:
-    """Exact tables of one encoded table, kept as long as there is room."""
+    """The exact tables and answers of one encoded table.  Only the mechanisms of the vault hold one."""
 
     def __init__(self, encoded: Encoded) -> None:
-        self._encoded = encoded
+        self.encoded = encoded
         self._domain = encoded.domain
         self._kept: dict[ExactTable, Counts] = {}  # the oldest first
         self._bytes = 0
@@ -81,6 +51,22 @@ class ExactTables:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("exact tables cannot be pickled or copied out of the vault")
+
+    def answers(self, questions: Sequence[Measurable]) -> list[Counts]:
+        """Return exact answers, in order."""
+        finest = _finest(questions)
+        tables = self.tables({_source(question, finest) for question in questions})
+        return [self._answer(question, finest, tables) for question in questions]
+
+    def uncached_bins(self, question: Bins) -> Counts:
+        """Return exact bins whose edges follow from exact answers, so that no table of them is kept."""
+        return reveal(question.count(self.encoded))
+
+    def _answer(self, question: Measurable, finest: Mapping[Bins, Bins], tables: Mapping[ExactTable, Counts]) -> Counts:
+        source = _source(question, finest)
+        if finest and isinstance(question, Bins) and isinstance(source, Bins):
+            return question.finish(self._domain, source.coarser(tables[source], question))
+        return question.finish(self._domain, tables[source])
 
     @property
     def held_bytes(self) -> int:
@@ -111,11 +97,11 @@ class ExactTables:
         marginals = [source for source in sources if isinstance(source, Marginal)]
         for where in {source.where for source in marginals}:
             asked = [source for source in marginals if source.where == where]
-            sealed = self._encoded.marginals([source.attributes for source in asked], where)
+            sealed = self.encoded.marginals([source.attributes for source in asked], where)
             yield from ((source, reveal(exact)) for source, exact in zip(asked, sealed, strict=True))
         for source in sources:
             if not isinstance(source, Marginal):
-                yield source, reveal(source.count(self._encoded))
+                yield source, reveal(source.count(self.encoded))
 
     def _held(self, source: ExactTable) -> Counts | None:
         """What is kept of a table, or what can be summed from a kept one over more attributes."""

@@ -21,7 +21,7 @@ from sfumato.privacy.noise import Noise
 from sfumato.privacy.noise_kinds import NOISE_OF
 from sfumato.privacy.selection import Exponential
 from sfumato.privacy.threshold import StabilityThreshold
-from sfumato.vault.exact_tables import ExactAnswers
+from sfumato.vault.exact_tables import ExactTables
 from sfumato.vault.measurables import (
     Counting,
     IntegerArray,
@@ -121,7 +121,7 @@ class TableMechanisms:
 
     def __init__(
         self,
-        exactly: ExactAnswers,
+        exactly: ExactTables,
         *,
         within: PrivacyFilter,
         entropy: Entropy,
@@ -186,7 +186,7 @@ class PreparedQueries:
     is kept of it draws nothing, nor does a forked child, nor does another analyst's release come by it.
     """
 
-    def __init__(self, queries: Counting, exactly: ExactAnswers, *, within: PrivacyFilter, entropy: Entropy) -> None:
+    def __init__(self, queries: Counting, exactly: ExactTables, *, within: PrivacyFilter, entropy: Entropy) -> None:
         domain = exactly.encoded.domain
         self._moved = AbsoluteErrors(queries, np.zeros(len(queries.matrix), dtype=np.int64)).sensitivity(domain)
         self._queries = queries

@@ -43,7 +43,7 @@ class Exactly(Protocol):
         """Exact answers, in order."""
         ...
 
-    def looked_at(self, question: Bins) -> Counts:
+    def uncached_bins(self, question: Bins) -> Counts:
         """Exact bins whose edges follow from exact answers, so that nothing of them is kept."""
         ...
 
@@ -227,7 +227,7 @@ class RankErrors(Scores):
 
     def cell_errors(self, exactly: Exactly, bin_: int, below: Counts) -> Counts:
         """By how much each cell of a bin misses the quantile."""
-        counts = exactly.looked_at(Bins(self.value, self.edges_of(bin_), (), self.where))
+        counts = exactly.uncached_bins(Bins(self.value, self.edges_of(bin_), (), self.where))
         within = below[bin_] + np.concatenate([[0], np.cumsum(counts)])
         within[-1] = below[bin_ + 1]  # rows at the right end are in the next bin
         return self.errors(within, int(below[-1]))

@@ -15,7 +15,7 @@ from sfumato.domain import Domain
 from sfumato.engine.port import Encoded
 from sfumato.privacy.entropy import SIMULATED, SimulatedEntropy
 from sfumato.privacy.loss import NOTHING, Charge, Loss
-from sfumato.vault.exact_tables import ExactAnswers
+from sfumato.vault.exact_tables import ExactTables
 from sfumato.vault.interface import Mechanisms, Payload, Request, Settled, decode, encode
 from sfumato.vault.measurables import StoredMarginal
 from sfumato.vault.mechanisms import PrivacyFilter, TableMechanisms
@@ -40,7 +40,7 @@ class SimulatedVault:
     def __init__(
         self, encoded: Encoded, *, seed: int, stored: Sequence[StoredMarginal] = (), repeats: bool = False
     ) -> None:
-        self._exactly = ExactAnswers(encoded)
+        self._exactly = ExactTables(encoded)
         self._stored = tuple(stored)
         self._entropy = SimulatedEntropy(seed)
         self._answers: dict[str, bytes] | None = {} if repeats else None

@@ -7,7 +7,7 @@ import html
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
 from importlib.metadata import version
@@ -27,7 +27,7 @@ from sfumato.ledger.entry import digest
 from sfumato.privacy.entropy import DrawnEntropy, OsEntropy
 from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Loss, Rho
 from sfumato.privacy.threshold import StabilityThreshold
-from sfumato.vault.exact_tables import ExactAnswers
+from sfumato.vault.exact_tables import ExactTables
 from sfumato.vault.interface import Mechanisms, Payload, Request, Settled, decode, encode
 from sfumato.vault.measurables import Marginal, Measurable, Measurement, StoredMarginal, questions_json
 from sfumato.vault.mechanisms import PrivacyFilter, TableMechanisms, noises, selection, selection_charge
@@ -99,11 +99,17 @@ class Vault:
     owners: tuple[tuple[str, str], ...] = ()  # of several tables: whose the rows of each are
     acceptance: Acceptance | None = None  # of several tables: who accepted their schema as it stands
     admission: Admission | None = None  # what else has to hold when something is charged
-    _exactly: ExactAnswers = field(init=False, repr=False, compare=False)
+    _tables: ExactTables | None = field(default=None, repr=False, compare=False)  # kept for every analyst
 
     def __post_init__(self) -> None:
         self.domain.refuse_draft()
-        object.__setattr__(self, "_exactly", ExactAnswers(self.encoded))
+        if self._tables is None or self._tables.encoded is not self.encoded:
+            object.__setattr__(self, "_tables", ExactTables(self.encoded))
+
+    @property
+    def _exactly(self) -> ExactTables:
+        assert self._tables is not None
+        return self._tables
 
     @property
     def domain(self) -> Domain:
@@ -146,9 +152,7 @@ class Vault:
 
     def asked_by(self, analyst: str, *, admission: Admission | None = None) -> Vault:
         """The same vault, charging what it releases to the analyst's cap as well, where it is admitted."""
-        asked = object.__new__(Vault)  # checked already, and what was counted is kept
-        asked.__dict__.update(self.__dict__, analyst=analyst, admission=admission)
-        return asked
+        return replace(self, analyst=analyst, admission=admission)
 
     def refuse_keys(self, columns: tuple[str, ...]) -> None:
         """Refuse columns whose values cannot be found, before anything is charged.

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from sfumato.query.aggregates import Aggregate, ExpectedError
     from sfumato.query.question import Query
     from sfumato.query.statements.three_valued_logic import Condition
-    from sfumato.vault.vault import Vault
 
 
 _LEAST, _MOST = 1e-12, 1e6
@@ -274,18 +273,11 @@ class AskRequest(StrictModel):
         """The question."""
         return question(self.sql, self.query, domain, discoverable, truncation=self.truncation)
 
-    def answer(self, vault: Vault, query: Query, *, retry_key: str | None = None) -> Answer:
-        """Ask it: charged before the data is touched."""
-        from sfumato.query import ask
-
-        loss, confidence = self.loss.loss(), self.confidence
-        return self.shown(ask(vault, query, loss=loss, confidence=confidence, retry_key=retry_key))
-
-    def shown(self, found: Answer) -> Answer:
-        """The answer as it is asked for."""
+    def rounded(self, answer: Answer) -> Answer:
+        """Return the answer, in non-negative integers if the request says so."""
         from sfumato.query import non_negative_integers
 
-        return non_negative_integers(found) if self.whole else found
+        return non_negative_integers(answer) if self.whole else answer
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,7 @@ def query(
     """
     from sfumato.app.api.questions import AskRequest, CostRequest, LossFields, filled
     from sfumato.privacy.loss import plain
-    from sfumato.query import low_signal_warnings
+    from sfumato.query import ask, low_signal_warnings
     from sfumato.vault.release import writable
 
     refuse_without_schema(schema, unit_rows=unit_rows is not None, per=bool(per))
@@ -183,7 +183,7 @@ def query(
         refuse_clashes([out], inputs=source.files(), overwrite=overwrite)
     vault = source.vault(first=first, described=described) if tables is None else tables.vault(source, first)
     with working("Asking"):
-        answer = _arranged(request.answer(vault, parsed), tables)
+        answer = _arranged(request.rounded(ask(vault, parsed, loss=first, confidence=request.confidence)), tables)
     if out is None:
         _print(answer, as_json=as_json)
         return
