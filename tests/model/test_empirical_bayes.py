@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sfumato.model.empirical_bayes import drawn_counts, expected_beside, posterior_means
+from sfumato.model.count_priors import drawn_counts, expected_beside, posterior_means
 
 
 def sparse(random):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sfumato.model.coarsening import merge_neighbours
-from sfumato.model.falling_tail import falling_tail, with_falling_tails
+from sfumato.model.count_priors import falling_tail, with_falling_tails
 
 # Visits of 101,766 hospital stays to an emergency room in the year before, as published (UCI, Diabetes 130-US): the
 # number of them is declared up to 100, and hardly anybody has more than ten.

@@ -17,6 +17,7 @@ from sfumato.domain import Categorical, Date, Domain, Grain, Integer, Timestamp,
 from sfumato.errors import InputError
 from sfumato.privacy.loss import Rho
 from sfumato.synthesize import Synthetic, Zeros, load, mst
+from sfumato.synthesize.budget_allocation import PublicTotal
 from sfumato.synthesize.codebook.codebook import (
     KEY,
     NOTICE,
@@ -26,7 +27,6 @@ from sfumato.synthesize.codebook.codebook import (
     printable,
     read_codebook,
 )
-from sfumato.synthesize.row_count import PublicTotal
 from sfumato.vault.simulated import SimulatedVault
 
 HOSTILE = "</h3><script>alert(1)</script> | *b* [x](javascript:alert(1)) `c` \x1b[2J\n# d"

@@ -13,6 +13,7 @@ from sfumato.privacy.loss import Rho
 from sfumato.report.page import render
 from sfumato.report.release_page import release_page
 from sfumato.synthesize import mst
+from sfumato.synthesize.budget_allocation import PublicTotal
 from sfumato.synthesize.codebook.codebook import Codebook
 from sfumato.synthesize.codebook.codebook_lines import (
     FOLDED_TEXT,
@@ -23,7 +24,6 @@ from sfumato.synthesize.codebook.codebook_lines import (
     group_lines,
     value_lines,
 )
-from sfumato.synthesize.row_count import PublicTotal
 from sfumato.vault.simulated import SimulatedVault
 
 

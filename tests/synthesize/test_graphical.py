@@ -12,12 +12,12 @@ from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import Rho
 from sfumato.synthesize import all_marginals, graphical, ranges
+from sfumato.synthesize.budget_allocation import NoisyTotal
 from sfumato.synthesize.graphical import Graphical, Measured
 from sfumato.synthesize.marginal_selection import SizeLimits
 from sfumato.synthesize.methods.aim import aim
 from sfumato.synthesize.methods.annealed import annealed
 from sfumato.synthesize.methods.mst import mst
-from sfumato.synthesize.row_count import NoisyTotal
 from sfumato.synthesize.structural_zeros import Zeros
 from sfumato.vault.interface import decode, encode
 from sfumato.vault.simulated import SimulatedVault

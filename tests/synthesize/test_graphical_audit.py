@@ -8,9 +8,9 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.evaluate.audit.loss_bounds import audit_one_run
 from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import EpsilonDelta
+from sfumato.synthesize.budget_allocation import PublicTotal
 from sfumato.synthesize.methods.aim import aim
 from sfumato.synthesize.methods.mst import mst
-from sfumato.synthesize.row_count import PublicTotal
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload.counting_queries import all_marginals
 

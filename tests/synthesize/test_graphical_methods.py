@@ -14,13 +14,12 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.model.row_sampling import generator
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize import marginal_selection
-from sfumato.synthesize.budget_allocation import BudgetSplit
+from sfumato.synthesize.budget_allocation import BudgetShare, BudgetSplit, NoisyTotal, PublicTotal
 from sfumato.synthesize.initial_marginals import OneWayMarginals, measure_one_way
 from sfumato.synthesize.marginal_selection import SizeLimits
 from sfumato.synthesize.methods.aim import aim, run_aim
 from sfumato.synthesize.methods.annealed import annealed, run_annealed
 from sfumato.synthesize.methods.mst import mst, run_mst
-from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload.counting_queries import all_marginals
 

@@ -33,9 +33,9 @@ from sfumato.synthesize import (
     load,
     mst,
     options,
-    pair_bounds,
     read_release,
     save,
+    stated_errors,
 )
 from sfumato.synthesize.structural_zeros import read_zeros
 from sfumato.vault.measurables import Distance
@@ -175,7 +175,7 @@ WRONG = [
 @pytest.mark.parametrize(("place", "value"), WRONG, ids=str)
 def test_distances_that_somebody_made_up_are_refused(place, value) -> None:
     made = released_once()
-    payload = distances_payload(pair_bounds.of_rows(made.model, np.zeros((9, 3), dtype=np.int64)))
+    payload = distances_payload(stated_errors.distances_of_rows(made.model, np.zeros((9, 3), dtype=np.int64)))
     assert len(restore_distances(DOMAIN, payload)) == 3
     payload["noisy distances"][0][place] = value
     with pytest.raises((SfumatoError, TypeError, ValueError, KeyError)):
@@ -184,7 +184,9 @@ def test_distances_that_somebody_made_up_are_refused(place, value) -> None:
 
 @pytest.mark.parametrize("change", [lambda held: held[:-1], lambda held: held - 1000, lambda held: held + 0.5])
 def test_counts_of_a_model_that_somebody_made_up_are_refused(change) -> None:
-    payload = distances_payload(pair_bounds.of_rows(released_once().model, np.zeros((9, 3), dtype=np.int64)))
+    payload = distances_payload(
+        stated_errors.distances_of_rows(released_once().model, np.zeros((9, 3), dtype=np.int64))
+    )
     payload["counts of the model 0"] = change(payload["counts of the model 0"])
     with pytest.raises(SizeError, match="counts that no model has"):
         restore_distances(DOMAIN, payload)
@@ -197,7 +199,7 @@ def test_a_file_bounds_as_narrowly_as_the_model_that_it_was_drawn_from(tmp_path,
     of_model = interval(made, asked).bound
     widths = []
     for most in (1 << 18, 0):
-        monkeypatch.setattr(pair_bounds, "_MOST_KEPT", most)
+        monkeypatch.setattr(stated_errors, "_MOST_KEPT", most)
         fresh = released(limits=BOUNDED)
         fresh.rows.write(tmp_path / "a.parquet", overwrite=True)
         release = read_release(tmp_path / "a.parquet")

@@ -14,7 +14,7 @@ import sfumato as sf
 from sfumato.domain import Categorical, Domain, Real, Unknown
 from sfumato.domain.table_schema import parse_schema
 from sfumato.model.coarsening import identity
-from sfumato.model.falling_tail import with_falling_tails
+from sfumato.model.count_priors import with_falling_tails
 from sfumato.privacy.loss import EpsilonDelta, Rho
 from sfumato.synthesize import (
     BudgetShare,

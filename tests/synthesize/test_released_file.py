@@ -32,13 +32,13 @@ from sfumato.synthesize import (
     load,
     mwem,
     read_release,
-    released_file,
     save,
+    synthetic,
 )
 from sfumato.synthesize.codebook.codebook import KEY
 from sfumato.synthesize.methods.mwem import Schedule
 from sfumato.synthesize.product import codes_of, to_arrow
-from sfumato.synthesize.released_file import TABLES_KEY
+from sfumato.synthesize.synthetic import TABLES_KEY
 from sfumato.vault.interface import decode, encode
 from sfumato.vault.simulated import SimulatedVault
 
@@ -205,7 +205,7 @@ def test_tables_of_another_release_are_refused(release, tmp_path) -> None:
 
 
 def test_tables_too_large_to_travel_are_left_out_and_the_file_says_where_to_ask(release, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(released_file, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(synthetic, "_MOST_BYTES", 1000)
     rows, _ = release.sample_with_codebook()
     rows.write(tmp_path / "a.parquet")
     assert TABLES_KEY not in pq.read_schema(tmp_path / "a.parquet").metadata

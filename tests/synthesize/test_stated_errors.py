@@ -17,8 +17,8 @@ from sfumato.privacy.gaussian import DiscreteGaussian
 from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize import NoisyTotal, histogram, mst, mwem, prefixes, stated_errors
+from sfumato.synthesize.budget_allocation import PublicTotal
 from sfumato.synthesize.methods.mwem import Schedule
-from sfumato.synthesize.row_count import PublicTotal
 from sfumato.synthesize.stated_errors import (
     PooledMarginal,
     association,

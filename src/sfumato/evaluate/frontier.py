@@ -339,8 +339,8 @@ def _local() -> Iterator[Candidate]:
 
 def aim(rows: Rows, *, loss: EpsilonDelta, ways: int = 2) -> Released:
     """Return a synthetic table by AIM for all marginals of ``ways`` attributes."""
+    from sfumato.synthesize.budget_allocation import NoisyTotal
     from sfumato.synthesize.methods.aim import aim as method
-    from sfumato.synthesize.row_count import NoisyTotal
     from sfumato.workload.counting_queries import all_marginals
 
     release = method(_in_memory(rows), loss=loss, total=NoisyTotal(), workload=all_marginals(ways))

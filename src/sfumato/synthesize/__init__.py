@@ -3,6 +3,7 @@
 from sfumato.domain.linked_domain import ChildTable
 from sfumato.synthesize.auto import Synthesizer, auto, options, without_delta
 from sfumato.synthesize.binning import private_edges
+from sfumato.synthesize.budget_allocation import BudgetShare, NoisyTotal, PublicTotal, drowned_totals
 from sfumato.synthesize.codebook.codebook import Codebook, read_codebook
 from sfumato.synthesize.linked import RelatedRelease, load_related, related, related_without_delta, save_related
 from sfumato.synthesize.marginal_selection import SizeLimits
@@ -13,10 +14,8 @@ from sfumato.synthesize.methods.histogram import histogram, marginals, matrix
 from sfumato.synthesize.methods.independent import independent
 from sfumato.synthesize.methods.mst import mst
 from sfumato.synthesize.methods.mwem import Output, Schedule, mwem
-from sfumato.synthesize.released_file import SyntheticFile, read_release
-from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal, drowned_totals
 from sfumato.synthesize.structural_zeros import Zeros, load_zeros, read_zeros
-from sfumato.synthesize.synthetic import Synthetic, load, save
+from sfumato.synthesize.synthetic import Synthetic, SyntheticFile, load, read_release, save
 from sfumato.workload import Explicit, all_marginals, all_ranges, cells_of, prefixes, ranges, rectangles
 
 __all__ = [

@@ -17,11 +17,10 @@ from dataclasses import replace
 from sfumato.domain import Domain
 from sfumato.errors import InputError, QueryError, SizeError
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss
-from sfumato.synthesize import row_count
+from sfumato.synthesize.budget_allocation import PublicTotal, RowTotal, refuse_wrong_total
 from sfumato.synthesize.marginal_selection import SizeLimits, size_limits
 from sfumato.synthesize.methods import SYNTHESIZERS
 from sfumato.synthesize.methods.histogram import MOST_OPTIMISED
-from sfumato.synthesize.row_count import PublicTotal, RowTotal
 from sfumato.synthesize.structural_zeros import Zeros
 from sfumato.synthesize.synthesis_method import Option, PlannedRelease, RankedMethod, SynthesisMethod, Task
 from sfumato.synthesize.synthetic import Synthetic
@@ -111,7 +110,7 @@ def options(
         QueryError: there is none that keeps impossible combinations out.
         SizeError: there is none.
     """
-    row_count.refuse_wrong(domain, loss, total)
+    refuse_wrong_total(domain, loss, total)
     task = Task(loss=loss, total=total, workload=workload, limits=size_limits(limits), zeros=zeros)
     return _ranked(domain, task)
 

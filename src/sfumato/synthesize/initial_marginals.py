@@ -21,9 +21,8 @@ from sfumato.domain import Categorical, Domain, Integer, Real
 from sfumato.domain.attribute import Attribute
 from sfumato.errors import SizeError
 from sfumato.model.coarsening import CROWDED, Coarsening, Runs, merge_neighbours, merge_rare
-from sfumato.model.empirical_bayes import drawn_counts
+from sfumato.model.count_priors import drawn_counts, with_falling_tails
 from sfumato.model.factor import FloatArray
-from sfumato.model.falling_tail import with_falling_tails
 from sfumato.model.fitting import Observation, estimate_total, fit
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.junction_tree import Clique, tree_cells
@@ -31,10 +30,17 @@ from sfumato.model.noisy_table import NoisyTable, NoisyTotals
 from sfumato.privacy.loss import Loss
 from sfumato.privacy.selection import Exponential
 from sfumato.synthesize import cell_positions
-from sfumato.synthesize.budget_allocation import BudgetSplit, fraction
+from sfumato.synthesize.budget_allocation import (
+    BudgetShare,
+    BudgetSplit,
+    NoisyTotal,
+    PublicTotal,
+    RowTotal,
+    dividing,
+    fraction,
+)
 from sfumato.synthesize.cell_positions import Position
 from sfumato.synthesize.graphical import Graphical, Measured
-from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, PublicTotal, RowTotal, dividing
 from sfumato.synthesize.structural_zeros import Zeros, barred, kinds
 from sfumato.vault.contribution import Groups
 from sfumato.vault.interface import Mechanisms

@@ -15,11 +15,10 @@ from typing import TypeAlias
 from sfumato.domain import Domain
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import Loss
-from sfumato.synthesize import row_count
+from sfumato.synthesize.budget_allocation import RowTotal, assumed_rows, refuse_wrong_total
 from sfumato.synthesize.graphical import Graphical, expected_errors
 from sfumato.synthesize.marginal_selection import SizeLimits
 from sfumato.synthesize.product import Product
-from sfumato.synthesize.row_count import RowTotal, assumed_rows
 from sfumato.synthesize.structural_zeros import Zeros
 from sfumato.synthesize.synthetic import Synthetic, finish_release
 from sfumato.vault.interface import Mechanisms, Request, VaultInterface, refuse_no_vault
@@ -139,7 +138,7 @@ def release_planned(
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
     refuse_no_vault(vault)
-    row_count.refuse_wrong(vault.domain, loss, total)
+    refuse_wrong_total(vault.domain, loss, total)
     planned = plan(vault.domain)
     settled = vault.release(planned.request, loss, lambda mechanisms: planned.run(mechanisms).payload())
     model = planned.model.restore(vault.domain, settled.payload)

@@ -10,8 +10,8 @@ from sfumato.evaluate.intervals import advantage, newcombe, worst
 from sfumato.evaluate.population_split import independent
 from sfumato.evaluate.released import Claim, Released, Rows, parse_claim, spread
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
+from sfumato.synthesize.budget_allocation import NoisyTotal
 from sfumato.synthesize.methods.histogram import histogram
-from sfumato.synthesize.row_count import NoisyTotal
 from sfumato.vault.simulated import SimulatedVault
 
 

@@ -14,10 +14,10 @@ from sfumato.evaluate.audit.loss_bounds import audit_one_run, chance_of
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, EpsilonDelta
+from sfumato.synthesize.budget_allocation import PublicTotal
 from sfumato.synthesize.methods.aim import aim
 from sfumato.synthesize.methods.histogram import histogram as histogram_synthesizer
 from sfumato.synthesize.methods.histogram import marginals
-from sfumato.synthesize.row_count import PublicTotal
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload.counting_queries import all_marginals
 

@@ -27,11 +27,11 @@ from sfumato.evaluate.audit.unit_audit import KnownRows, log_likelihood, shadow_
 from sfumato.evaluate.intervals import Advantage
 from sfumato.model.noisy_table import NoisyTable
 from sfumato.privacy.loss import Epsilon, Loss, Rho
+from sfumato.synthesize.budget_allocation import NoisyTotal
 from sfumato.synthesize.linked import ModelSizes
 from sfumato.synthesize.linked.linked_release import HEAD, RelatedRelease
 from sfumato.synthesize.linked.linked_synthesis import synthesized
 from sfumato.synthesize.linked.saved_linked import load_related, save_related
-from sfumato.synthesize.row_count import NoisyTotal
 from sfumato.vault.simulated import SimulatedVault
 
 MOST = 16

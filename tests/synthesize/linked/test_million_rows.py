@@ -10,9 +10,9 @@ from tests.nested_families import UNIT_ROWS, NestedFamilies, nested, some_houses
 
 from sfumato.domain.linked_domain import LinkedTables
 from sfumato.privacy.loss import Rho
+from sfumato.synthesize.budget_allocation import PublicTotal
 from sfumato.synthesize.linked import ModelSizes
 from sfumato.synthesize.linked.linked_synthesis import synthesized
-from sfumato.synthesize.row_count import PublicTotal
 from sfumato.vault.simulated import SimulatedVault
 
 UNITS = 320_000

@@ -10,9 +10,9 @@ from tests.nested_families import UNIT_ROWS, NestedFamilies, Row, kept_rows, nes
 
 from sfumato.domain.linked_domain import LinkedTables
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
+from sfumato.synthesize.budget_allocation import NoisyTotal
 from sfumato.synthesize.linked import ModelSizes
 from sfumato.synthesize.linked.linked_synthesis import part_shares, synthesized
-from sfumato.synthesize.row_count import NoisyTotal
 from sfumato.vault.simulated import SimulatedVault
 
 SMALL = ModelSizes(head_cells=20_000, tail_cells=20_000, calibration=3)

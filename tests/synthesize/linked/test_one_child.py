@@ -8,11 +8,11 @@ from tests.families import Families, derived_rows, related, some_families
 
 from sfumato.engine.arrays import ArrayTable
 from sfumato.privacy.loss import EpsilonDelta, Rho
+from sfumato.synthesize.budget_allocation import NoisyTotal
 from sfumato.synthesize.linked import ModelSizes
 from sfumato.synthesize.linked.linked_synthesis import first_row_zeros, synthesized
 from sfumato.synthesize.marginal_selection import SizeLimits
 from sfumato.synthesize.methods.aim import aim
-from sfumato.synthesize.row_count import NoisyTotal
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload.counting_queries import all_marginals
 

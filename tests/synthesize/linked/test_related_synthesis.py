@@ -17,9 +17,9 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import BudgetError, DomainError, InputError, QueryError
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize import related as synthesize
+from sfumato.synthesize.budget_allocation import NoisyTotal
 from sfumato.synthesize.linked import ModelSizes
 from sfumato.synthesize.linked.linked_synthesis import synthesized
-from sfumato.synthesize.row_count import NoisyTotal
 from sfumato.vault.schema_vault import open_schema
 from sfumato.vault.simulated import SimulatedVault
 

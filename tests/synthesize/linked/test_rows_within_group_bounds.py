@@ -14,7 +14,7 @@ from sfumato.domain.unit import GroupBound
 from sfumato.privacy.loss import Rho
 from sfumato.synthesize import related
 from sfumato.synthesize.linked import ModelSizes
-from sfumato.synthesize.linked.rows_within_group_bounds import _stand, rows_within_group_bounds
+from sfumato.synthesize.linked.linked_rows import _stand, rows_within_group_bounds
 from sfumato.vault.schema_vault import open_schema
 
 HOSPITAL = schema()

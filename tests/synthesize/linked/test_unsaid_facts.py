@@ -24,10 +24,10 @@ from sfumato.domain.table_schema import Schema
 from sfumato.engine.views.joined import open_tables
 from sfumato.privacy.loss import Rho
 from sfumato.synthesize import related as synthesize
+from sfumato.synthesize.budget_allocation import NoisyTotal
 from sfumato.synthesize.linked import ModelSizes
 from sfumato.synthesize.linked.linked_release import RelatedRelease
 from sfumato.synthesize.linked.linked_synthesis import synthesized
-from sfumato.synthesize.row_count import NoisyTotal
 from sfumato.vault.schema_vault import open_schema
 from sfumato.vault.simulated import SimulatedVault
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sfumato.domain import Domain
     from sfumato.domain.linked_domain import LinkedTables
     from sfumato.domain.table_schema import Schema
-    from sfumato.synthesize.row_count import RowTotal
+    from sfumato.synthesize.budget_allocation import RowTotal
     from sfumato.synthesize.synthesis_method import Task
     from sfumato.synthesize.synthetic import Synthetic
     from sfumato.vault.vault import Vault

@@ -283,7 +283,7 @@ def _read(path: Path) -> SyntheticFile | Synthetic:
     """
     kind = path.suffix.lower()
     if kind in (".parquet", ".arrow"):
-        from sfumato.synthesize.released_file import read_release
+        from sfumato.synthesize.synthetic import read_release
 
         return read_release(path)
     if kind == ".csv":

@@ -28,9 +28,16 @@ from sfumato.synthesize.codebook.codebook import (
 )
 from sfumato.synthesize.codebook.codebook_lines import ColumnEntry, GroupEntry, ValueEntry, seen
 from sfumato.synthesize.graphical import Graphical
-from sfumato.synthesize.pair_bounds import of_rows
 from sfumato.synthesize.product import Model
-from sfumato.synthesize.stated_errors import CONFIDENCE, association, margin, occurrences, pair_errors, value_errors
+from sfumato.synthesize.stated_errors import (
+    CONFIDENCE,
+    association,
+    distances_of_rows,
+    margin,
+    occurrences,
+    pair_errors,
+    value_errors,
+)
 from sfumato.vault.release import Release
 
 _MOST_VALUES, _MOST_LISTED = 8000, 500  # of all attributes, of one
@@ -243,7 +250,7 @@ def _bound(model: Model, pair: tuple[str, str], codes: CodeArray) -> float | Non
     chosen = tuple(each for each in model.distances if set(each.attributes) == set(pair))
     if not isinstance(model, Graphical) or not chosen:
         return None
-    (found,) = of_rows(replace(model, distances=chosen), codes)
+    (found,) = distances_of_rows(replace(model, distances=chosen), codes)
     apart = found.value + found.noise.quantile(CONFIDENCE) + found.beside
     return min(1.0, math.ceil(1e4 * max(0.0, apart) / (2 * max(1, model.total))) / 1e4)
 

@@ -24,8 +24,8 @@ from sfumato.domain.linked_domain import ChildTable, LinkedTables, link_tables
 from sfumato.domain.table_schema import Schema
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import Loss
-from sfumato.synthesize import row_count
 from sfumato.synthesize.auto import compared
+from sfumato.synthesize.budget_allocation import NoisyTotal, RowTotal, describe_total, refuse_wrong_total
 from sfumato.synthesize.graphical import Graphical, expected_errors
 from sfumato.synthesize.initial_marginals import refuse_fine
 from sfumato.synthesize.linked.child_measures import refuse_uncountable
@@ -34,7 +34,6 @@ from sfumato.synthesize.linked.linked_release import HEAD, ModelSizes, RelatedRe
 from sfumato.synthesize.linked.next_child import KnownColumns, fit_next_child
 from sfumato.synthesize.marginal_selection import SizeLimits
 from sfumato.synthesize.methods.aim import expected_error, refuse_loss, run_aim
-from sfumato.synthesize.row_count import NoisyTotal, RowTotal
 from sfumato.synthesize.structural_zeros import Zeros
 from sfumato.vault.interface import Mechanisms, Payload, Request, VaultInterface
 from sfumato.vault.release import loss_json
@@ -89,7 +88,7 @@ def related_without_delta(
     """
     described = link_tables(schema, children)
     asked = total or NoisyTotal()
-    row_count.refuse_wrong(described.head, loss, asked)
+    refuse_wrong_total(described.head, loss, asked)
     shares = part_shares(described)
     parts = [(described.head, 1 - sum(shares.values(), Fraction(0)), 1)]
     parts += [(table.domain, shares[table.name], table.whole) for table in described.derived]
@@ -117,7 +116,7 @@ def synthesized(
         refuse_uncountable(table)
     parameters = {
         "related": described.describe(),
-        "total": row_count.describe(total),
+        "total": describe_total(total),
         "settings": settings.describe(),
     }
     names = ", ".join(child.table.name for child in described.children)

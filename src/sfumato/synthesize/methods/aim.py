@@ -19,8 +19,16 @@ import numpy as np
 from sfumato.domain import Domain, Role
 from sfumato.model.junction_tree import CellBudget, Clique, Triangulation
 from sfumato.privacy.loss import Loss
-from sfumato.synthesize import cell_positions, pair_bounds, row_count, weighted_totals
-from sfumato.synthesize.budget_allocation import BudgetSplit, proportions
+from sfumato.synthesize import cell_positions, weighted_totals
+from sfumato.synthesize.budget_allocation import (
+    BudgetSplit,
+    PublicTotal,
+    RowTotal,
+    assumed_rows,
+    describe_total,
+    proportions,
+    refuse_wrong_total,
+)
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.initial_marginals import (
     Fit,
@@ -47,7 +55,7 @@ from sfumato.synthesize.marginal_selection import (
     with_structural_zeros,
     workload_cliques,
 )
-from sfumato.synthesize.row_count import PublicTotal, RowTotal, assumed_rows
+from sfumato.synthesize.stated_errors import PAIR_SHARE, measure_pair_distances
 from sfumato.synthesize.structural_zeros import Zeros, describe_zeros, refuse_impossible
 from sfumato.synthesize.synthesis_method import Option, PlannedRelease, RankedMethod, SynthesisMethod, Task
 from sfumato.synthesize.synthetic import Synthetic, rows_for
@@ -133,7 +141,7 @@ def run_aim(
     split = BudgetSplit(loss.divisible, reach_of(mechanisms.domain).rows)
     # read before noise is drawn, so that a ledger that fails costs nothing
     stored = mechanisms.stored_marginals() if limits.earlier else ()
-    kept = split.take(pair_bounds.PART) if limits.bounds else None
+    kept = split.take(PAIR_SHARE) if limits.bounds else None
     importance = limits.importance(mechanisms.domain.names)
     state = measure_one_way(mechanisms, split, total, OneWayMarginals(importance=importance), zeros=zeros)
     known = prior_marginals(mechanisms.domain, state, stored, loss)
@@ -179,7 +187,7 @@ def run_aim(
         state = remeasure(mechanisms, state, split, split.take(split.left))
     state = state.recall(known.late(state, early))
     model = replace(state.released(mechanisms.domain), reused=known.entries)
-    return model if kept is None else replace(model, distances=pair_bounds.measure(mechanisms, model, kept))
+    return model if kept is None else replace(model, distances=measure_pair_distances(mechanisms, model, kept))
 
 
 def expected_error(domain: Domain, loss: Loss, total: RowTotal, workload: Marginals) -> float | None:
@@ -262,7 +270,7 @@ def refuse_loss(vault: VaultInterface, loss: Loss, total: RowTotal) -> None:
         LossError: no loss, or one too small or too large.
     """
     refuse_no_vault(vault)
-    row_count.refuse_wrong(vault.domain, loss, total)
+    refuse_wrong_total(vault.domain, loss, total)
     refuse_undividable(vault.domain, loss)
 
 
@@ -297,7 +305,7 @@ def marginals_request(domain: Domain, method: str, task: Task) -> Request:
     refuse_impossible(task.zeros, domain, task.limits.cells)
     parameters = {
         "workload": {"ways": workload.ways, "cliques": [list(clique) for clique in workload.cliques]},
-        "total": row_count.describe(task.total),
+        "total": describe_total(task.total),
         "limits": task.limits.described(),
         "zeros": describe_zeros(task.zeros),
     }

@@ -20,7 +20,7 @@ import numpy as np
 from sfumato.domain import Domain
 from sfumato.model.junction_tree import Clique, Triangulation
 from sfumato.privacy.loss import Epsilon, Loss
-from sfumato.synthesize.budget_allocation import BudgetSplit, fraction
+from sfumato.synthesize.budget_allocation import BudgetSplit, RowTotal, fraction
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.initial_marginals import (
     Fit,
@@ -41,7 +41,6 @@ from sfumato.synthesize.marginal_selection import (
     workload_cliques,
 )
 from sfumato.synthesize.methods.aim import least_rows, marginals_request, models_whole_table, without_aim_limits
-from sfumato.synthesize.row_count import RowTotal
 from sfumato.synthesize.structural_zeros import Zeros
 from sfumato.synthesize.synthesis_method import Option, PlannedRelease, RankedMethod, SynthesisMethod, Task
 from sfumato.synthesize.synthetic import Synthetic

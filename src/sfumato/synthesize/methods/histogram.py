@@ -21,9 +21,15 @@ from sfumato.errors import QueryError, SizeError
 from sfumato.model.factor import Factor, FloatArray, project_to_total
 from sfumato.model.noisy_table import NoisyTable
 from sfumato.privacy.loss import Loss
-from sfumato.synthesize import row_count
+from sfumato.synthesize.budget_allocation import (
+    NoisyTotal,
+    PublicTotal,
+    RowTotal,
+    after_count,
+    describe_total,
+    measure_total,
+)
 from sfumato.synthesize.product import Product
-from sfumato.synthesize.row_count import NoisyTotal, PublicTotal, RowTotal, after_count
 from sfumato.synthesize.synthesis_method import (
     Option,
     PlannedRelease,
@@ -80,7 +86,7 @@ def marginals(vault: VaultInterface, *, loss: Loss, total: RowTotal, cliques: Se
 
 def tabulate(mechanisms: Mechanisms, loss: Loss, total: RowTotal, cliques: Sequence[tuple[str, ...]]) -> Product:
     """Measure every table through ``mechanisms``, together with the row count at ``loss``, and make them consistent."""
-    separate = None if isinstance(total, NoisyTotal) else row_count.measure_total(mechanisms, loss, total)
+    separate = None if isinstance(total, NoisyTotal) else measure_total(mechanisms, loss, total)
     questions = [Marginal(clique) for clique in cliques]
     measured = mechanisms.measure(questions, after_count(loss, total))
     count = _summed([measurement.values for measurement in measured]) if separate is None else separate
@@ -112,7 +118,7 @@ def _planned(
     domain: Domain, loss: Loss, total: RowTotal, cliques: tuple[tuple[str, ...], ...], method: str
 ) -> PlannedRelease:
     _check(domain, cliques)
-    parameters = {"cliques": [list(clique) for clique in cliques], "total": row_count.describe(total)}
+    parameters = {"cliques": [list(clique) for clique in cliques], "total": describe_total(total)}
     return PlannedRelease(
         request=Request("synthesize", method, parameters, f"synthetic rows of {tables(cliques)}"),
         run=lambda mechanisms: tabulate(mechanisms, loss, total, cliques),
@@ -167,7 +173,7 @@ def optimised(domain: Domain, loss: Loss, total: RowTotal, workload: Workload) -
 
 def estimate(mechanisms: Mechanisms, loss: Loss, total: RowTotal, chosen: StrategyOption) -> Product:
     """Measure a strategy, together with the row count at ``loss``, and make the cells consistent."""
-    separate = None if isinstance(total, NoisyTotal) else row_count.measure_total(mechanisms, loss, total)
+    separate = None if isinstance(total, NoisyTotal) else measure_total(mechanisms, loss, total)
     weighted = chosen.weighted
     (measured,) = mechanisms.measure([weighted], after_count(loss, total))
     answers = measured.values.astype(np.float64)
@@ -207,7 +213,7 @@ def _plan_matrix(domain: Domain, task: Task) -> PlannedRelease:
     parameters = {
         "measured": chosen.weighted.canonical(),
         "strategy": chosen.strategy.name,
-        "total": row_count.describe(total),
+        "total": describe_total(total),
     }
     return PlannedRelease(
         request=Request("synthesize", "matrix", parameters, rows_for(domain, task.workload)),

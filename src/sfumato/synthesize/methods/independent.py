@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from sfumato.domain import Domain
 from sfumato.privacy.loss import Loss
-from sfumato.synthesize import cell_positions, row_count
-from sfumato.synthesize.budget_allocation import BudgetSplit
+from sfumato.synthesize import cell_positions
+from sfumato.synthesize.budget_allocation import BudgetSplit, RowTotal, describe_total
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.initial_marginals import (
     OneWayMarginals,
@@ -20,7 +20,6 @@ from sfumato.synthesize.initial_marginals import (
     refuse_undividable,
 )
 from sfumato.synthesize.marginal_selection import SizeLimits
-from sfumato.synthesize.row_count import RowTotal
 from sfumato.synthesize.synthesis_method import PlannedRelease, SynthesisMethod, Task
 from sfumato.synthesize.synthetic import Synthetic, rows_of
 from sfumato.vault.contribution import reach_of
@@ -58,7 +57,7 @@ def measure_columns(mechanisms: Mechanisms, loss: Loss, total: RowTotal) -> Grap
 def _plan(domain: Domain, task: Task) -> PlannedRelease:
     refuse_undividable(domain, task.loss)
     refuse_fine(domain, SizeLimits().marginal)
-    parameters = {"total": row_count.describe(task.total)}
+    parameters = {"total": describe_total(task.total)}
     return PlannedRelease(
         request=Request("synthesize", "independent", parameters, rows_of(domain, domain.names)),
         run=lambda mechanisms: measure_columns(mechanisms, task.loss, task.total),

@@ -20,8 +20,7 @@ from sfumato.domain import Domain, Role
 from sfumato.errors import QueryError
 from sfumato.model.junction_tree import Clique, tree_cells
 from sfumato.privacy.loss import Loss
-from sfumato.synthesize import row_count
-from sfumato.synthesize.budget_allocation import BudgetSplit
+from sfumato.synthesize.budget_allocation import BudgetSplit, RowTotal, describe_total
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.initial_marginals import (
     Fit,
@@ -41,7 +40,6 @@ from sfumato.synthesize.marginal_selection import (
     size_limits,
 )
 from sfumato.synthesize.methods.aim import least_rows, models_whole_table, without_aim_limits
-from sfumato.synthesize.row_count import RowTotal
 from sfumato.synthesize.structural_zeros import Zeros, describe_zeros, refuse_impossible
 from sfumato.synthesize.synthesis_method import Option, PlannedRelease, RankedMethod, SynthesisMethod, Task
 from sfumato.synthesize.synthetic import Synthetic, rows_of
@@ -102,7 +100,7 @@ def _plan(domain: Domain, task: Task) -> PlannedRelease:
     refuse_undividable(domain, task.loss)
     refuse_fine(domain, limits.marginal)
     refuse_impossible(zeros, domain, limits.cells)
-    parameters = {"total": row_count.describe(task.total), "limits": limits.described(), "zeros": describe_zeros(zeros)}
+    parameters = {"total": describe_total(task.total), "limits": limits.described(), "zeros": describe_zeros(zeros)}
     return PlannedRelease(
         request=Request("synthesize", "mst", parameters, rows_of(domain, domain.names)),
         run=lambda mechanisms: run_mst(mechanisms, task.loss, task.total, limits=limits, zeros=zeros),

@@ -21,9 +21,17 @@ from sfumato.errors import InputError, SizeError
 from sfumato.model.factor import Factor, FloatArray
 from sfumato.privacy.loss import Epsilon, Loss, Rho
 from sfumato.privacy.selection import Exponential
-from sfumato.synthesize import row_count
+from sfumato.synthesize.budget_allocation import (
+    BudgetShare,
+    NoisyTotal,
+    RowTotal,
+    SeparateTotal,
+    after_count,
+    describe_total,
+    dividing,
+    measure_total,
+)
 from sfumato.synthesize.product import Product
-from sfumato.synthesize.row_count import BudgetShare, NoisyTotal, RowTotal, SeparateTotal, after_count
 from sfumato.synthesize.synthesis_method import (
     Option,
     PlannedRelease,
@@ -166,7 +174,7 @@ def iterate(
     mechanisms: Mechanisms, loss: Loss, *, total: SeparateTotal, queries: Counting, schedule: Schedule
 ) -> Iterates:
     """Run MWEM through ``mechanisms`` at ``loss``."""
-    count = max(1, row_count.measure_total(mechanisms, loss, total))  # weights are shares of the count
+    count = max(1, measure_total(mechanisms, loss, total))  # weights are shares of the count
     part = _part(loss, total, schedule)
     matrix = queries.matrix
     products = matrix.astype(np.float64)
@@ -207,7 +215,7 @@ def _part(loss: Loss, total: SeparateTotal, schedule: Schedule) -> Epsilon | Rho
     Raises:
         LossError: it is too small or too large to choose at.
     """
-    with row_count.dividing(loss, f"the {schedule.rounds} rounds of MWEM"):
+    with dividing(loss, f"the {schedule.rounds} rounds of MWEM"):
         part = after_count(loss, total) / (2 * schedule.rounds)
         _ = Exponential.for_loss(part, sensitivity=1, monotone=False)
     return part
@@ -236,7 +244,7 @@ def _checked(domain: Domain, workload: Workload, schedule: Schedule) -> Counting
 def _describe(queries: Counting, total: SeparateTotal, schedule: Schedule) -> dict[str, Any]:
     return {
         "queries": queries.canonical(),
-        "total": row_count.describe(total),
+        "total": describe_total(total),
         "rounds": schedule.rounds,
         "repetitions": schedule.repetitions,
         "output": schedule.output.value,
