@@ -10,7 +10,7 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.privacy.gaussian import DiscreteGaussian
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize import PublicTotal, aim, all_marginals, annealed, mst
-from sfumato.synthesize.cell_positions import Position, drawn, mean_positions, position, question, share, within
+from sfumato.synthesize.cell_positions import CellPosition, drawn, mean_positions, position, question, share, within
 from sfumato.synthesize.graphical import POSITIONS, Graphical
 from sfumato.vault.measurables import Measurement
 from sfumato.vault.simulated import SimulatedVault
@@ -167,18 +167,18 @@ def test_numbers_are_drawn_about_their_mean(mean):
     numbers = drawn(np.full(200_000, mean), random)
     assert ((numbers >= 0) & (numbers <= 1)).all()
     assert abs((2 * numbers - 1).mean() - mean) < even
-    reals = within(PAY, np.full(200_000, 2), Position((0.5, 0.5, mean)), random)
+    reals = within(PAY, np.full(200_000, 2), CellPosition((0.5, 0.5, mean)), random)
     assert abs((reals.mean() - 6) / 4 - mean) < even
-    integers = within(INCOME, np.full(200_000, 2), Position((0.5, 0.5, mean, 0.5, 0.5, 0.5)), random)
+    integers = within(INCOME, np.full(200_000, 2), CellPosition((0.5, 0.5, mean, 0.5, 0.5, 0.5)), random)
     assert ((integers >= 1000) & (integers <= 9999) & (integers == np.floor(integers))).all()
     assert abs((integers.mean() - 5499.5) / 4499.5 - mean) < even + 1e-3
 
 
 def test_one_position_of_all_cells_of_an_older_model_is_left_within_its_noise():
-    assert Position.of_all(0.1, 0.2, 3).cells == (0, 0, 0)
-    assert Position.of_all(0.0, 1.0, 1).cells == (0,)
-    assert Position.of_all(-0.4, 0.2, 2).cells == pytest.approx((-0.3, -0.3))
-    assert Position.of_all(3.0, 0.001, 1).cells == (0.9,)
+    assert CellPosition.of_all(0.1, 0.2, 3).cells == (0, 0, 0)
+    assert CellPosition.of_all(0.0, 1.0, 1).cells == (0,)
+    assert CellPosition.of_all(-0.4, 0.2, 2).cells == pytest.approx((-0.3, -0.3))
+    assert CellPosition.of_all(3.0, 0.001, 1).cells == (0.9,)
 
 
 def test_an_older_model_is_read_with_its_one_position_and_a_new_one_with_many():

@@ -39,16 +39,16 @@ _ANYWHERE = 1 / 3  # variance of a mean position of which nothing is known: any 
 
 
 @dataclass(frozen=True)
-class Position:
+class CellPosition:
     """Mean positions of the declared cells of an attribute, -1 at their lower and 1 at their upper ends."""
 
     cells: tuple[float, ...]
 
     @staticmethod
-    def of_all(mean: float, deviation: float, declared: int) -> Position:
+    def of_all(mean: float, deviation: float, declared: int) -> CellPosition:
         """One position for all cells, less what is noise (James and Stein 1961): what older models hold."""
         kept = 1 - (deviation / mean) ** 2 if abs(mean) > deviation else 0.0
-        return Position((float(np.clip(kept * mean, -_MOST, _MOST)),) * declared)
+        return CellPosition((float(np.clip(kept * mean, -_MOST, _MOST)),) * declared)
 
 
 def wide(domain: Domain) -> list[Integer | Real]:
@@ -63,7 +63,7 @@ def share(domain: Domain) -> Fraction:
 
 def measure(
     mechanisms: Mechanisms, loss: Epsilon | Rho, counts: Mapping[str, FloatArray], deviations: Mapping[str, float]
-) -> dict[str, Position]:
+) -> dict[str, CellPosition]:
     """Mean positions within the cells of every attribute of wide ones, together at ``loss``.
 
     ``counts`` are public: noisy counts of the cells of each attribute, with the ``deviations`` of their noise.
@@ -145,7 +145,7 @@ def _unit(attribute: Integer | Real, cap: float) -> Fraction:
 
 def position(
     domain: Domain, attribute: Integer | Real, measured: Measurement, counts: FloatArray, deviation: float
-) -> Position:
+) -> CellPosition:
     """What the counts suggest, moved in each part by what was measured, less what is noise: the mean of what the
     position may be if any other were as likely before it was measured.
     """
@@ -163,7 +163,7 @@ def position(
             continue  # nobody seems to be in such a cell: nothing is known
         kept = _ANYWHERE / (_ANYWHERE + (measured.standard_error / whole) ** 2)
         means += np.where(within_part > 0, kept * (answer - float(suggested @ within_part)) / whole, 0.0)
-    return Position(tuple(np.clip(means, -_MOST, _MOST).tolist()))
+    return CellPosition(tuple(np.clip(means, -_MOST, _MOST).tolist()))
 
 
 def _holds_several(attribute: Integer | Real) -> bool:
@@ -202,7 +202,7 @@ def drawn(means: FloatArray, random: np.random.Generator) -> FloatArray:
 def within(
     attribute: Integer | Real,
     codes: Sequence[int] | NDArray[np.integer],
-    position: Position,
+    position: CellPosition,
     random: np.random.Generator,
 ) -> FloatArray:
     """Numbers from declared cells, at the mean positions within them; of integer attributes whole ones."""

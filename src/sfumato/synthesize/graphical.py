@@ -25,7 +25,7 @@ from sfumato.model.noisy_table import (
     totals_payload,
 )
 from sfumato.model.row_sampling import CodeArray, RowSampler
-from sfumato.synthesize.cell_positions import Position
+from sfumato.synthesize.cell_positions import CellPosition
 from sfumato.synthesize.product import filled
 from sfumato.synthesize.structural_zeros import KIND
 from sfumato.vault.vault import REUSED
@@ -62,7 +62,7 @@ class Graphical:
     model: GraphicalModel
     measured: tuple[Measured, ...]
     tables: tuple[NoisyTable, ...] = ()
-    positions: Mapping[str, Position] = field(default_factory=dict)
+    positions: Mapping[str, CellPosition] = field(default_factory=dict)
     reused: tuple[int, ...] = ()
     distances: tuple[NoisyDistance, ...] = ()
     totals: tuple[NoisyTotals, ...] = ()
@@ -198,12 +198,12 @@ class Graphical:
         )
 
 
-def _positions(domain: Domain, payload: Mapping[str, Any]) -> dict[str, Position]:
+def _positions(domain: Domain, payload: Mapping[str, Any]) -> dict[str, CellPosition]:
     """Where numbers lie in their cells; older models have one mean and its noise for all cells of an attribute."""
     older = payload.get("positions", {})
     return {
-        name: Position.of_all(mean, deviation, domain[name].declared) for name, (mean, deviation) in older.items()
-    } | {name: Position(tuple(found)) for name, found in payload.get(POSITIONS, {}).items()}
+        name: CellPosition.of_all(mean, deviation, domain[name].declared) for name, (mean, deviation) in older.items()
+    } | {name: CellPosition(tuple(found)) for name, found in payload.get(POSITIONS, {}).items()}
 
 
 def _measured(domain: Domain, names: tuple[str, ...], deviation: float) -> Measured:

@@ -39,7 +39,7 @@ from sfumato.synthesize.budget_allocation import (
     dividing,
     fraction,
 )
-from sfumato.synthesize.cell_positions import Position
+from sfumato.synthesize.cell_positions import CellPosition
 from sfumato.synthesize.graphical import Graphical, Measured
 from sfumato.synthesize.structural_zeros import Zeros, barred, kinds
 from sfumato.vault.contribution import Groups
@@ -71,7 +71,7 @@ class Fit:
     model: GraphicalModel
     measured: tuple[Measured, ...]
     tables: tuple[NoisyTable, ...]
-    positions: Mapping[str, Position]
+    positions: Mapping[str, CellPosition]
     before: Mapping[Clique, FloatArray] = field(default_factory=dict)
     totals: tuple[NoisyTotals, ...] = ()
     ordered: Mapping[str, int] = field(default_factory=dict)
@@ -227,7 +227,7 @@ def measure_one_way(
     model = barred(GraphicalModel.uniform(sizes, [(name,) for name in domain.names], sums), zeros, coarsenings)
     measured = tuple(Measured((name,), m.standard_error) for name, m in zip(domain.names, measurements, strict=True))
     kept = (*(_kept(m, [], fresh=True) for m in count), *(_kept(m, [-1], fresh=False) for m in measurements))
-    positions: Mapping[str, Position] = {}
+    positions: Mapping[str, CellPosition] = {}
     if part := cell_positions.share(domain):
         counts = {name: m.values.astype(np.float64) for name, m in zip(domain.names, measurements, strict=True)}
         deviations = {name: m.standard_error for name, m in zip(domain.names, measurements, strict=True)}

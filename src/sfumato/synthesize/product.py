@@ -26,7 +26,7 @@ from sfumato.errors import InputError, QueryError, SizeError
 from sfumato.model.factor import Factor, FloatArray
 from sfumato.model.noisy_table import NoisyDistance, NoisyTable, restore_tables, tables_payload
 from sfumato.model.row_sampling import CodeArray
-from sfumato.synthesize.cell_positions import Position, within
+from sfumato.synthesize.cell_positions import CellPosition, within
 from sfumato.workload.counting_queries import Workload
 
 
@@ -54,7 +54,7 @@ class Model(Protocol):
         ...
 
     @property
-    def positions(self) -> Mapping[str, Position]:
+    def positions(self) -> Mapping[str, CellPosition]:
         """Where numbers lie within their cells, where it was measured."""
         ...
 
@@ -90,7 +90,7 @@ class Product:
     parts: tuple[Factor, ...]
     total: int
     tables: tuple[NoisyTable, ...] = ()
-    positions: Mapping[str, Position] = field(default_factory=dict)  # none are measured
+    positions: Mapping[str, CellPosition] = field(default_factory=dict)  # none are measured
     distances: tuple[NoisyDistance, ...] = ()  # none are measured
 
     @staticmethod
@@ -226,7 +226,7 @@ class DrawnRows:
     codes: CodeArray
     random: np.random.Generator
     metadata: Mapping[bytes, bytes]
-    positions: Mapping[str, Position] = field(default_factory=dict)
+    positions: Mapping[str, CellPosition] = field(default_factory=dict)
 
     @property
     def num_rows(self) -> int:
@@ -246,7 +246,11 @@ class DrawnRows:
 
 
 def to_arrow(
-    domain: Domain, codes: CodeArray, random: np.random.Generator, *, positions: Mapping[str, Position] | None = None
+    domain: Domain,
+    codes: CodeArray,
+    random: np.random.Generator,
+    *,
+    positions: Mapping[str, CellPosition] | None = None,
 ) -> pa.Table:
     """Rows of codes, shape ``(rows, attributes)``, as typed Arrow columns.
 
@@ -263,7 +267,9 @@ def to_arrow(
     )
 
 
-def _column(attribute: Attribute, codes: CodeArray, random: np.random.Generator, position: Position | None) -> pa.Array:
+def _column(
+    attribute: Attribute, codes: CodeArray, random: np.random.Generator, position: CellPosition | None
+) -> pa.Array:
     declared = codes < attribute.declared
     inside = np.where(declared, codes, 0)
     if isinstance(attribute, Integer | Real) and attribute.typical is not None:
