@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import parse_qsl, quote, unquote
 
-from sfumato.bounded_cache import cached
 from sfumato.errors import InputError, LedgerError, MovedLedgerError, NoLedgerError
 
 _SQLITE = {
@@ -341,7 +340,6 @@ class Postgresql:
         return bool(connection.closed or connection.broken)
 
 
-@cached()
 def _named(statement: str) -> str:
     return re.sub(r"(?<![:\w]):(\w+)", r"%(\1)s", statement)
 
@@ -436,7 +434,6 @@ class Driver:
             raise DatabaseError(error, lost=self._lost, refused=refused) from error
 
 
-@cached()
 def _insert(table: str, columns: tuple[str, ...]) -> str:
     named = ", ".join(f":{column}" for column in columns)
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({named})"  # noqa: S608  (names of our own)
