@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from tests.anonymize.conftest import drawn
 from tests.anonymize.test_local_recoding import small, two
 
-from sfumato.anonymize.clustering import mondrian_cuts, mondrian_levels
-from sfumato.anonymize.clustering.mondrian_cuts import Rule
-from sfumato.anonymize.clustering.mondrian_levels import greedy_partition
+from sfumato.anonymize.clustering import mondrian_cuts
+from sfumato.anonymize.clustering.mondrian_cuts import Rule, greedy_partition
 from sfumato.anonymize.clustering.space import HierarchyCells, Intervals, Space
 from sfumato.anonymize.microdata import Microdata
 from sfumato.domain.hierarchy.builders import order
@@ -29,7 +28,7 @@ def same(space: Space, k: int) -> None:
 @given(seed=st.integers(0, 2**32 - 1), k=st.integers(1, 9), cells=st.booleans(), chunk=st.integers(1, 30))
 def test_small_tables_are_cut_alike(*, seed: int, k: int, cells: bool, chunk: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mondrian_levels, "CHUNK", chunk)
+        patch.setattr(mondrian_cuts, "CHUNK", chunk)
         same(small(drawn(np.random.default_rng(seed), tuples=20, sizes=(6, 4)), cells=cells), k)
 
 

@@ -17,8 +17,7 @@ import numpy as np
 
 from sfumato.anonymize.clustering import mondrian_cuts
 from sfumato.anonymize.clustering.k_member_clustering import k_member_partition
-from sfumato.anonymize.clustering.mondrian_cuts import Cutter, Region, Rule
-from sfumato.anonymize.clustering.mondrian_levels import greedy_partition
+from sfumato.anonymize.clustering.mondrian_cuts import Cutter, Region, Rule, greedy_partition
 from sfumato.anonymize.clustering.space import Group, Intervals, Partition, Space
 from sfumato.anonymize.clustering.unit_partition import Homes, partition_units
 from sfumato.anonymize.criteria.classes import finest

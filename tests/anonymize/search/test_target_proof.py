@@ -17,11 +17,10 @@ from sfumato.anonymize.criteria.criterion import Criterion, KAnonymity
 from sfumato.anonymize.criteria.diversity import DistinctDiversity, EntropyDiversity
 from sfumato.anonymize.criteria.tally import ClassTally, Tallied
 from sfumato.anonymize.microdata import Microdata
-from sfumato.anonymize.search import bucket_counts, lattice_search, target_proof
-from sfumato.anonymize.search.bucket_counts import BucketCounts, BucketHashes
+from sfumato.anonymize.search import lattice_search, target_proof
 from sfumato.anonymize.search.lattice import Lattice, Problem, Vector
 from sfumato.anonymize.search.lattice_search import least_loss
-from sfumato.anonymize.search.target_proof import TargetProof
+from sfumato.anonymize.search.target_proof import BucketCounts, BucketHashes, TargetProof
 from sfumato.domain.hierarchy.builders import order
 
 SIZES = (5, 2, 5, 3)
@@ -86,7 +85,7 @@ def test_a_target_is_proven_or_something_below_it_found(
     least = min(known.values(), default=None)
     target = float(least * share) if least is not None else 1e9
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bucket_counts, "MOST_BITS", bits)  # classes that share a bucket are taken for one
+        patch.setattr(target_proof, "MOST_BITS", bits)  # classes that share a bucket are taken for one
         found = TargetProof(Lattice(task)).prove(target, deadline=math.inf)
     if least is None or share < 1:
         assert (found.better, found.bound) == (None, target)
@@ -206,7 +205,7 @@ def test_levels_are_left_out_that_are_ruled_out_with_all_others_at_their_highest
 @pytest.mark.parametrize("bits", [1, 2, 4, 18])
 def test_what_is_ruled_out_suppresses_too_many_rows(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
     ruled_out: list[Vector] = []
-    monkeypatch.setattr(bucket_counts, "MOST_BITS", bits)  # few: classes are taken for one
+    monkeypatch.setattr(target_proof, "MOST_BITS", bits)  # few: classes are taken for one
     monkeypatch.setattr(target_proof.RuledOut, "add", lambda _, vector: ruled_out.append(vector))
     for seed in range(4):
         task = problem(seed, 6, 8, (1.0, 1.0, 1.0, 1.0))
@@ -229,7 +228,7 @@ def test_what_is_ruled_out_suppresses_too_many_rows(bits: int, monkeypatch: pyte
 def test_no_more_rows_fail_in_buckets_than_do(
     bits: int, allowed: int, criteria: tuple[Criterion, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bucket_counts, "MOST_BITS", bits)
+    monkeypatch.setattr(target_proof, "MOST_BITS", bits)
     rng = np.random.default_rng(7)
     known = found = 0
     for seed in range(4):

@@ -12,7 +12,7 @@ from time import monotonic
 
 import numpy as np
 
-from sfumato.anonymize.clustering.mondrian_levels import greedy_partition
+from sfumato.anonymize.clustering.mondrian_cuts import greedy_partition
 from sfumato.anonymize.clustering.regrowth import JoinCosts, Neighbourhoods, Regrowth, Singles
 from sfumato.anonymize.clustering.row_swaps import NearestBoxes, RowSwaps, Swaps
 from sfumato.anonymize.clustering.space import Group, Partition, Space
