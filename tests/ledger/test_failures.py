@@ -294,4 +294,4 @@ def test_owners_that_other_hands_wrote_are_said_to_be_damaged(address) -> None:
         closing(open_ledger(address, dataset="people", limit=ONE)) as ledger,
         pytest.raises(LedgerError, match="holds an entry that cannot be read"),
     ):
-        ledger.told_owners()
+        ledger.recorded_owners()

@@ -135,10 +135,10 @@ def test_the_charging_transaction_refuses_another_chain(tmp_path: Path) -> None:
 def test_a_release_records_every_step_of_its_chains(tmp_path: Path) -> None:
     vault = opened(tmp_path, create=True)
     sf.query.sql(vault, "SELECT COUNT(*) FROM patients", loss=Epsilon("0.5"))
-    _, told = vault.ledger.told_owners()
+    _, told = vault.ledger.recorded_owners()
     assert told == [{"patients": "of the unit that patient_id names"}]
     ask(vault, STATEMENTS["three links"])
-    _, told = vault.ledger.told_owners(after=2)
+    _, told = vault.ledger.recorded_owners(after=2)
     assert told == [
         {
             "doses": "of the row of drugs whose 'rx' is in 'rx'",

@@ -278,7 +278,7 @@ def test_schemas_that_passed_at_once_are_told_apart_when_they_are_charged(tmp_pa
             sf.query.ask(late, count(), loss=Epsilon("0.2"))
     assert first.remaining.spent.epsilon == Fraction(2, 10)
     sf.query.ask(first.over(VISITS), count(), loss=Epsilon("0.3"))
-    assert first.ledger.told_owners()[0] == 3  # entries
+    assert first.ledger.recorded_owners()[0] == 3  # entries
 
 
 def test_a_schema_may_take_further_tables_and_other_bounds(tmp_path: Path) -> None:

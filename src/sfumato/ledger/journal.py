@@ -148,7 +148,7 @@ def answers(
     ]
 
 
-def told_owners(driver: Driver, name: str, *, after: int = 0) -> tuple[int, list[dict[str, str]]]:
+def recorded_owners(driver: Driver, name: str, *, after: int = 0) -> tuple[int, list[dict[str, str]]]:
     """The last entry's number, and what entries above ``after`` say of tables: whose their rows are, by table."""
     last = driver.value("SELECT entries FROM ledger_dataset WHERE name = :name", {"name": name})
     query = """
@@ -400,7 +400,7 @@ class JournalMemory:
 
     def owners(self, driver: Driver) -> list[dict[str, str]]:
         """Return the recorded owner of each table.  Entries are read once; the dataset's row must be locked."""
-        last, recorded = told_owners(driver, self._dataset, after=self._owners_read)
+        last, recorded = recorded_owners(driver, self._dataset, after=self._owners_read)
         self._owners |= {pair for owners in recorded for pair in owners.items()}
         self._owners_read = last
         return [{name: owner} for name, owner in sorted(self._owners)]

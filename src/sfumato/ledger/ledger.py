@@ -193,10 +193,10 @@ class Ledger:
         with self._store.reading() as driver:
             return journal.answers(driver, self.dataset, methods=methods, version=version, analyst=analyst)
 
-    def told_owners(self, *, after: int = 0) -> tuple[int, list[dict[str, str]]]:
+    def recorded_owners(self, *, after: int = 0) -> tuple[int, list[dict[str, str]]]:
         """The last entry's number, and whose the rows of tables are by what entries above ``after`` say."""
         with self._store.reading() as driver:
-            return journal.told_owners(driver, self.dataset, after=after)
+            return journal.recorded_owners(driver, self.dataset, after=after)
 
     def verify(self, *, head: str | None = None) -> str:
         """Check that no entry or answer was changed, removed or inserted, and that accounts are sums of the journal.

@@ -260,12 +260,12 @@ class DeferredLedger:
         with open_ledger(self.url, dataset=self.dataset, limit=self.limit) as ledger:
             return ledger.answers(methods, version, analyst=analyst)
 
-    def told_owners(self, *, after: int = 0) -> tuple[int, list[dict[str, str]]]:
-        """See :meth:`Ledger.told_owners`; of a ledger that is still to be made there is nothing."""
+    def recorded_owners(self, *, after: int = 0) -> tuple[int, list[dict[str, str]]]:
+        """See :meth:`Ledger.recorded_owners`; of a ledger that is still to be made there is nothing."""
         if not held(self.url, self.dataset):
             return 0, []
         with open_ledger(self.url, dataset=self.dataset, limit=self.limit) as ledger:
-            return ledger.told_owners(after=after)
+            return ledger.recorded_owners(after=after)
 
     def _refuse_beyond(self, charge: Charge | None) -> None:
         """Refuse what a new ledger could never take, before it is made with a limit that stays."""

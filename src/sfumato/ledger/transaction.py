@@ -35,9 +35,9 @@ from sfumato.ledger.journal import (
     LINK,
     JournalMemory,
     Position,
+    recorded_owners,
     refuse_lost,
     refuse_other_owners,
-    told_owners,
     unchanged,
 )
 from sfumato.privacy.loss import NOTHING, Charge, Loss
@@ -226,7 +226,7 @@ class Transaction:
         """
         new = [json.loads(entry["details"]).get("owners", {}) for entry in self._new_entries]
         if self._memory is None:
-            _, recorded = told_owners(self._driver, self.name)
+            _, recorded = recorded_owners(self._driver, self.name)
         else:
             recorded = self._memory.owners(self._driver)
         refuse_other_owners(owners, [*recorded, *new])

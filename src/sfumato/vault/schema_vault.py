@@ -118,7 +118,7 @@ class SchemaVault:
             UnitError: so it is.
             LedgerError: the ledger cannot be read.
         """
-        last, told = self.ledger.told_owners(after=self._told[0])
+        last, told = self.ledger.recorded_owners(after=self._told[0])
         refuse_other_owners(self.schema.owners(self.schema), told)
         self._told[0] = last
 

@@ -67,8 +67,8 @@ class Journal(Protocol):
         """See :meth:`sfumato.ledger.Ledger.answers`."""
         ...
 
-    def told_owners(self, *, after: int = 0) -> tuple[int, list[dict[str, str]]]:
-        """See :meth:`sfumato.ledger.Ledger.told_owners`."""
+    def recorded_owners(self, *, after: int = 0) -> tuple[int, list[dict[str, str]]]:
+        """See :meth:`sfumato.ledger.Ledger.recorded_owners`."""
         ...
 
     def reserve(
