@@ -17,8 +17,8 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 import httpx
-from authlib.oauth2.rfc6749.parameters import prepare_grant_uri
-from authlib.oauth2.rfc7636 import create_s256_code_challenge
+from authlib.oauth2.base import OAuth2Error
+from authlib.oauth2.client import OAuth2Client
 from authlib.oidc.core import CodeIDToken
 from joserfc import jwt
 from joserfc.errors import InvalidKeyIdError, JoseError
@@ -151,18 +151,11 @@ class Provider:
         Raises:
             RefusalError: the provider does not answer.
         """
-        found: str = prepare_grant_uri(
-            self._description()["authorization_endpoint"],
-            client_id=self.settings.client_id,
-            response_type="code",
-            redirect_uri=self._back,
-            scope=["openid", *self.settings.scopes],
-            state=login.state,
-            nonce=login.nonce,
-            code_challenge=create_s256_code_challenge(login.verifier),
-            code_challenge_method="S256",
-        )
-        return found
+        endpoint = self._description()["authorization_endpoint"]
+        address: str = self._flow(None).create_authorization_url(
+            endpoint, state=login.state, nonce=login.nonce, code_verifier=login.verifier
+        )[0]
+        return address
 
     def identified(self, code: str, login: Login, *, issuer: str | None = None) -> Identified:
         """Trade a code for a token, and say whom it is of.
@@ -230,14 +223,19 @@ class Provider:
 
     def _tokens(self, code: str, login: Login) -> tuple[str, str | None]:
         """Trade a code for the ID token, and for the access token that opens userinfo."""
-        form = {
-            "grant_type": "authorization_code",
-            "code": code,
-            "redirect_uri": self._back,
-            "code_verifier": login.verifier,
-        }
-        found = self._asked("POST", self._description()["token_endpoint"], form)
-        token, access = found.get("id_token"), found.get("access_token")
+        endpoint = self._description()["token_endpoint"]
+        try:
+            with ProviderConnection(**self._reached) as connection:
+                reply = self._flow(connection).fetch_token(
+                    endpoint, code=code, code_verifier=login.verifier, auth=self._proof()
+                )
+        except OAuth2Error as error:
+            raise _refused("code") from error
+        except (httpx.HTTPError, ValueError, TypeError) as error:
+            raise _silent(failure(error)) from error
+        if not isinstance(reply, dict):
+            raise _silent("token")
+        token, access = reply.get("id_token"), reply.get("access_token")
         if not isinstance(token, str):
             raise _refused("code")
         return token, access if isinstance(access, str) else None
@@ -251,9 +249,9 @@ class Provider:
         place = self._description().get("userinfo_endpoint")
         if place is None or access is None:
             return {}
-        if not isinstance(place, str) or not is_safe(place):
+        if not isinstance(place, str):
             raise _silent("userinfo_endpoint")
-        found = self._asked("GET", place, bearer=access)
+        found = self._fetch(place, bearer=access)
         if found.get("sub") != subject:
             raise _refused("userinfo of another person")
         return found
@@ -288,7 +286,7 @@ class Provider:
     def _key_set(self, known_for: float = _KEPT) -> KeySet:
         with self._lock:
             if self._keys is None or time.monotonic() - self._keys[0] > known_for:
-                found = self._asked("GET", self._description()["jwks_uri"])
+                found = self._fetch(self._description()["jwks_uri"])
                 keys: Any = [each for each in found.get("keys", []) if each.get("kty") in {"RSA", "EC", "OKP"}]
                 self._keys = (time.monotonic(), KeySet.import_key_set({"keys": keys}))
             return self._keys[1]
@@ -297,31 +295,79 @@ class Provider:
         """What the provider says of itself (OpenID Connect Discovery 1.0)."""
         if self._described is None or time.monotonic() - self._described[0] > _KEPT:
             place = self.settings.issuer.rstrip("/") + "/.well-known/openid-configuration"
-            found = self._asked("GET", place)
+            found = self._fetch(place)
             if found.get("issuer") != self.settings.issuer:
                 raise _silent("issuer")
-            for endpoint in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
+            for endpoint in ("authorization_endpoint", "token_endpoint", "jwks_uri"):  # the browser reads the first
                 if not isinstance(found.get(endpoint), str) or not is_safe(found[endpoint]):
                     raise _silent(endpoint)
             self._described = (time.monotonic(), found)
         return self._described[1]
 
-    def _asked(
-        self, method: str, address: str, form: Mapping[str, str] | None = None, *, bearer: str | None = None
-    ) -> dict[str, Any]:
+    def _fetch(self, address: str, *, bearer: str | None = None) -> dict[str, Any]:
         headers = {"Accept": "application/json"} | ({} if bearer is None else {"Authorization": f"Bearer {bearer}"})
         try:
-            with httpx.Client(timeout=_PATIENCE, follow_redirects=False, **self._reached) as client:
-                proof = None if form is None else self._proof()
-                reply = client.request(method, address, data=form, auth=proof, headers=headers)
-            found = reply.json() if len(reply.content) <= _LARGEST else None
+            with ProviderConnection(**self._reached) as connection:
+                reply = connection.get(address, headers=headers)
+            document = reply.json()
         except (httpx.HTTPError, ValueError) as error:
             raise _silent(failure(error)) from error
-        if form is not None and reply.is_client_error:
-            raise _refused("code")
-        if not reply.is_success or not isinstance(found, dict):
+        if not reply.is_success or not isinstance(document, dict):
             raise _silent(f"status {reply.status_code}")
-        return found
+        return document
+
+    def _flow(self, connection: ProviderConnection | None) -> OAuth2Client:
+        """Return authlib's client of the code flow with PKCE; it sends by the connection that it is given.
+
+        Authlib's own subclass of httpx.Client is not used, because its version 1.9 deprecates httpx.
+        """
+        flow = OAuth2Client(
+            connection,
+            self.settings.client_id,
+            scope=["openid", *self.settings.scopes],
+            redirect_uri=self._back,
+            code_challenge_method="S256",
+        )
+        flow.register_compliance_hook("access_token_response", _refuse_status)
+        return flow
+
+
+def _refuse_status(reply: httpx.Response) -> httpx.Response:
+    """Refuse a token in a reply that is no success; authlib reads one from any status below 500."""
+    if reply.is_client_error and isinstance(reply.json(), dict):
+        raise OAuth2Error("refused")
+    return reply.raise_for_status()
+
+
+class ProviderConnection(httpx.Client):
+    """An HTTP client that sends to safe addresses alone, follows no redirect and reads at most 1 MiB of a reply.
+
+    Args:
+        **reached: the trusted authority and the proxy, as :func:`sfumato.app.outbound.outbound` returns them.
+    """
+
+    def __init__(self, **reached: Any) -> None:  # noqa: ANN401  (arguments of httpx)
+        super().__init__(timeout=_PATIENCE, follow_redirects=False, **reached)
+
+    def send(self, request: httpx.Request, **options: Any) -> httpx.Response:  # noqa: ANN401  (arguments of httpx)
+        """Send a request and read its reply.
+
+        Raises:
+            httpx.HTTPError: the address is not safe, the reply is too large, or the connection failed.
+        """
+        if not is_safe(str(request.url)):
+            raise httpx.UnsupportedProtocol("the address is not safe", request=request)
+        reply = super().send(request, **options | {"stream": True})
+        content = bytearray()
+        try:
+            for piece in reply.iter_bytes(1 << 16):
+                content += piece
+                if len(content) > _LARGEST:
+                    raise httpx.ReadError("the reply is too large", request=request)
+        finally:
+            reply.close()
+        kind = {"Content-Type": reply.headers.get("Content-Type", "")}  # the content is decompressed by now
+        return httpx.Response(reply.status_code, headers=kind, content=bytes(content), request=request)
 
 
 def refuse_address(address: str, whose: str) -> None:

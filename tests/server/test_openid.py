@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+import threading
+from contextlib import closing, suppress
 from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
 import yaml
+from authlib.oauth2.base import OAuth2Error
 from joserfc.jwk import OctKey, RSAKey
 from tests.app.test_cli import sfumato
 from tests.server.identity_provider import CLIENT, SECRET, IdentityProvider
@@ -344,3 +347,48 @@ def test_roles_are_found_by_their_whole_name_first(settings):
     settings = settings.model_copy(update={"roles_claim": claim, "analysts": ["*"]})
     assert settings.scope(openid.claim([{claim: "owner"}], claim)) is Scope.STEWARD
     assert settings.scope(openid.claim([{}], claim)) is Scope.ANALYST
+
+
+def test_a_connection_to_a_provider_reads_at_most_a_mebibyte_of_a_reply():
+    sent = []
+
+    class Endless(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            with suppress(OSError):
+                while len(sent) < 1024:
+                    self.wfile.write(bytes(1 << 16))
+                    sent.append(1 << 16)
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Endless) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            with openid.ProviderConnection() as connection, pytest.raises(httpx.ReadError, match="too large"):
+                connection.get(f"http://127.0.0.1:{server.server_port}/")
+        finally:
+            server.shutdown()
+            thread.join()
+    assert sum(sent) < 32 << 20  # what buffers of the system hold is sent, and not 64 MiB
+
+
+def test_a_connection_to_a_provider_sends_nothing_to_an_address_that_others_can_read():
+    with openid.ProviderConnection() as connection, pytest.raises(httpx.UnsupportedProtocol, match="not safe"):
+        connection.post("http://192.0.2.1/token", data={"code": "secret"})
+
+
+@pytest.mark.parametrize(("status", "kind"), [(400, "login-refused"), (302, "provider-unavailable")])
+def test_a_token_in_a_reply_that_is_no_success_is_refused(settings, provider, store, monkeypatch, status, kind):
+    known = Provider(settings, back=provider.redirect)
+    login = Identities(store).begin()
+    known.address(login)
+    reply = httpx.Response(status, json={"id_token": "a.b.c"}, request=httpx.Request("POST", "https://provider.test"))
+    monkeypatch.setattr(openid.ProviderConnection, "send", lambda *_, **__: reply)
+    with pytest.raises(RefusalError) as refusal:
+        known.identified("code", login)
+    assert refusal.value.kind == kind
+    assert isinstance(refusal.value.__cause__, OAuth2Error | httpx.HTTPStatusError)  # and not what a bad token raises
