@@ -20,7 +20,6 @@ from sfumato.errors import SizeError
 from sfumato.privacy.noise import Noise
 from sfumato.privacy.noise_kinds import noise_from_json
 
-CountNoise: TypeAlias = Noise
 CodeGroups: TypeAlias = tuple[int, ...] | None
 """The group (0, 1, ...) of each code of an attribute; None: every code is its own."""
 
@@ -60,13 +59,12 @@ class NoisyTable:
     attributes: tuple[str, ...]
     groups: tuple[CodeGroups, ...]
     values: NDArray[np.int64]
-    noise: CountNoise
+    noise: Noise
     fresh: bool
 
     @staticmethod
-    def over(cells: Cells, values: NDArray[np.int64], noise: object, *, fresh: bool) -> NoisyTable:
+    def over(cells: Cells, values: NDArray[np.int64], noise: Noise, *, fresh: bool) -> NoisyTable:
         """The noisy counts of the cells of a marginal, one axis an attribute."""
-        assert isinstance(noise, CountNoise)
         groups = cells.groups or (None,) * len(cells.attributes)
         return NoisyTable(cells.attributes, groups, values, noise, fresh)
 
@@ -92,7 +90,7 @@ class NoisyDistance:
 
     attributes: tuple[str, str]
     value: int
-    noise: CountNoise
+    noise: Noise
     beside: float = 0.0
     rows: str = ""
     reference: NDArray[np.int64] | None = None
@@ -136,7 +134,7 @@ class NoisyTotals:
     attribute: str
     groups: CodeGroups
     values: NDArray[np.int64]
-    noise: CountNoise
+    noise: Noise
     limit: float
     grid: int
 

@@ -27,13 +27,14 @@ from sfumato.domain.attribute import unknown_code
 from sfumato.domain.view import BoundedView
 from sfumato.errors import InfeasibleError, LossError, QueryError
 from sfumato.privacy.loss import Epsilon, Loss, Number, exact
+from sfumato.privacy.noise import Noise
 from sfumato.query.aggregates import Confidence, ExpectedError
 from sfumato.query.answer import Answer, CountedTruncation, NoisyValue
 from sfumato.query.question import Query, refuse_no_query, words
 from sfumato.vault.contribution import Groups
 from sfumato.vault.interface import Mechanisms, Payload, Request, Settled
 from sfumato.vault.measurables import Marginal, Measurable, questions_json
-from sfumato.vault.mechanisms import MANY_ROWS, Additive, noises
+from sfumato.vault.mechanisms import MANY_ROWS, noises
 from sfumato.vault.unit_measurables import Dropped
 from sfumato.vault.value_measurables import Bins, Moments, Sum, Units
 
@@ -96,7 +97,7 @@ class Plan:
         """The request of its release."""
         return Request("query", "tally", self.parameters, self.words)
 
-    def noises(self, loss: Loss) -> tuple[Additive, ...]:
+    def noises(self, loss: Loss) -> tuple[Noise, ...]:
         """Return the noise on each question at a loss; refuses, for free, what cannot be measured.
 
         Raises:
@@ -169,9 +170,7 @@ class Plan:
         names = {"units": "", "rank": ", in rows of rank", "row": ", times the rows of a group"}
         return {error.name + names[error.measure]: error.standard_error for error in self.expected(loss, _USUAL)}
 
-    def _truncation(
-        self, payload: Payload, added: Sequence[Additive], confidence: Confidence
-    ) -> CountedTruncation | None:
+    def _truncation(self, payload: Payload, added: Sequence[Noise], confidence: Confidence) -> CountedTruncation | None:
         if self.truncation is None or self.query.truncation is None:
             return None
         rows, units = (

@@ -23,13 +23,14 @@ from sfumato.domain.view_words import describe_condition
 from sfumato.errors import QueryError
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Loss, Number
+from sfumato.privacy.noise import Noise
 from sfumato.query.aggregates import Confidence
 from sfumato.query.answer import NoisyValue
 from sfumato.query.ask import CONFIDENCE
 from sfumato.query.question import count
 from sfumato.vault.interface import Mechanisms, Payload, Request, VaultInterface, refuse_no_vault
 from sfumato.vault.measurables import IntegerArray, Weighted, cells
-from sfumato.vault.mechanisms import Additive, noises
+from sfumato.vault.mechanisms import noises
 from sfumato.vault.release import Release
 
 CONSTANT = "(constant)"
@@ -164,7 +165,7 @@ def _moments(
     variables: Sequence[_Variable],
     pairs: Sequence[tuple[int, int]],
     measured: IntegerArray,
-    added: Sequence[Additive],
+    added: Sequence[Noise],
 ) -> tuple[FloatArray, FloatArray]:
     """Return the noisy moments and the variances of their noise: symmetric matrices of the variables."""
     size = len(variables)

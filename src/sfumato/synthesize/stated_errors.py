@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 from sfumato.bounded_cache import cached
 from sfumato.domain import Domain
 from sfumato.model.factor import FloatArray
-from sfumato.model.noisy_table import CountNoise, NoisyDistance, NoisyTable, digest_of, whole_counts
+from sfumato.model.noisy_table import NoisyDistance, NoisyTable, digest_of, whole_counts
 from sfumato.model.row_sampling import CodeArray
 from sfumato.privacy.loss import Epsilon, Rho
+from sfumato.privacy.noise import Noise
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.marginal_selection import comparable
 from sfumato.synthesize.product import read_back
@@ -56,7 +57,7 @@ class PooledMarginal:
 
     counts: NDArray[np.int64] | FloatArray
     groups: tuple[NDArray[np.int64], ...]
-    noise: CountNoise
+    noise: Noise
     summed: int
     left: float = 1.0
 
@@ -110,7 +111,7 @@ def _summed(table: NoisyTable, attributes: tuple[str, ...], domain: Domain) -> P
 
 
 @cached()
-def _quantile(noise: CountNoise, summed: int, together: int) -> int:
+def _quantile(noise: Noise, summed: int, together: int) -> int:
     """A k with P(|sum of noise| <= k) as large as stated: the smallest for one draw, nearly so for a sum.
 
     A sum of m is taken to reach root m times as far as one, to the half step past which that one is rounded: a sum of
@@ -126,7 +127,7 @@ def _quantile(noise: CountNoise, summed: int, together: int) -> int:
     return int(np.argmax(2 * _tails(noise, summed) <= max(float(missed), _ROUNDING))) - 1
 
 
-def _tails(noise: CountNoise, summed: int) -> FloatArray:
+def _tails(noise: Noise, summed: int) -> FloatArray:
     """P(sum >= k) for k from 0, of so many independent draws: their characteristic functions multiply."""
     reach = 128 + math.ceil(64 * math.sqrt(noise.variance * summed))
     probabilities = np.zeros(2 * reach)
@@ -296,7 +297,6 @@ def measure_pair_distances(mechanisms: Mechanisms, model: Graphical, loss: Epsil
     questions = [Distance(pair, whole_counts(model.cells(pair), model.total)) for pair in pairs]
     found = []
     for pair, answer in zip(pairs, mechanisms.measure(questions, loss) if pairs else (), strict=True):
-        assert isinstance(answer.noise, CountNoise)
         found.append(NoisyDistance((pair[0], pair[1]), int(answer.values[0]), answer.noise))
     return tuple(found)
 

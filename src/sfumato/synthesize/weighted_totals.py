@@ -22,7 +22,7 @@ from sfumato.domain import Domain, Integer, Real
 from sfumato.domain.domain import numeric
 from sfumato.model.factor import Factor, FloatArray
 from sfumato.model.fitting import Observation
-from sfumato.model.noisy_table import CountNoise, NoisyTotals
+from sfumato.model.noisy_table import NoisyTotals
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize.budget_allocation import BudgetSplit
 from sfumato.synthesize.initial_marginals import LEAST_VARIANCE, Fit
@@ -134,7 +134,6 @@ def _measured(
 
 
 def _kept(state: Fit, table: Table, answer: Measurement, scale: WeightScale) -> NoisyTotals:
-    assert isinstance(answer.noise, CountNoise)
     (name,) = table.attributes
     groups = state.coarsenings[name].labels_in(table.runs.labels(0))
     return NoisyTotals(

@@ -6,7 +6,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
@@ -37,7 +37,6 @@ from sfumato.vault.scores import AbsoluteErrors, Scores
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Additive: TypeAlias = Noise
 
 MANY_ROWS = 1000  # where the number of rows is not public, noise is warned of that may outweigh more rows than this
 
@@ -194,7 +193,7 @@ class PreparedQueries:
         self._filter = within
         self._entropy = entropy
         self._counted: Counts | None = None
-        self._terms: tuple[Loss, Exponential, Additive] | None = None
+        self._terms: tuple[Loss, Exponential, Noise] | None = None
 
     def __repr__(self) -> str:
         return "<prepared queries, sealed>"
@@ -227,7 +226,7 @@ class PreparedQueries:
             (self._counted,) = self._exactly.answers([self._queries])
         return self._counted
 
-    def _at(self, loss: Loss) -> tuple[Loss, Exponential, Additive]:
+    def _at(self, loss: Loss) -> tuple[Loss, Exponential, Noise]:
         """The loss, with the mechanism of a choice and the noise of a measurement at it; loops stay at one loss."""
         terms = self._terms
         if terms is None or terms[0] is not loss:
@@ -244,7 +243,7 @@ class PreparedQueries:
 
 def noises(
     domain: Domain, questions: Sequence[Measurable], loss: Loss, shares: Sequence[Fraction] | None
-) -> tuple[Additive, ...]:
+) -> tuple[Noise, ...]:
     """The noise of each question, scaled to its sensitivity and share; together they cost at most ``loss``.
 
     Raises:
@@ -296,7 +295,7 @@ def _equal(parts: int) -> tuple[Fraction, ...]:
 
 
 @cached(8_000)  # adaptive methods ask for the same noise again and again
-def _noise(loss: Loss, share: Fraction, l1: int, l2_squared: int) -> Additive:
+def _noise(loss: Loss, share: Fraction, l1: int, l2_squared: int) -> Noise:
     try:
         divisible = loss.divisible
         kind = NOISE_OF[type(divisible)]

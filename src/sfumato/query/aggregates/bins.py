@@ -19,9 +19,9 @@ from sfumato.domain import Domain, Integer, Real
 from sfumato.domain.domain import numeric
 from sfumato.domain.predicate import Predicate
 from sfumato.model.factor import FloatArray
+from sfumato.privacy.noise import Noise
 from sfumato.query.aggregates.contract import Confidence, ExpectedError
 from sfumato.vault.measurables import Measurable
-from sfumato.vault.mechanisms import Additive
 from sfumato.vault.value_measurables import Bins
 
 BRANCHES = 16
@@ -190,7 +190,7 @@ def nested_bins(domain: Domain, of: str, by: tuple[str, ...], where: Predicate |
     return tuple(Bins(of, edges, by, where) for edges in leaves(domain, of).edges)
 
 
-def rank_error(name: str, noise: Additive, confidence: Confidence, bins: Ladder, share: float) -> ExpectedError:
+def rank_error(name: str, noise: Noise, confidence: Confidence, bins: Ladder, share: float) -> ExpectedError:
     """Return a bound on the error of the rank of a quantile, in rows."""
     worst = bins.variances(share)[:-1].max()
     half = confidence.interval_half_width(noise, np.array(worst * noise.variance))

@@ -28,8 +28,8 @@ from sfumato.domain.predicate import Predicate
 from sfumato.errors import LossError
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Number, exact, plain
+from sfumato.privacy.noise import Noise
 from sfumato.vault.measurables import Measurable
-from sfumato.vault.mechanisms import Additive
 
 _DIGITS = 10**12  # of a confidence
 
@@ -95,11 +95,11 @@ class Confidence:
         """
         return _confidence(exact(value, name="confidence"))
 
-    def half_width(self, noise: Additive, numbers: int = 1) -> int:
+    def half_width(self, noise: Noise, numbers: int = 1) -> int:
         """Return what noise exceeds on none of ``numbers`` cells, at the confidence (union bound)."""
         return _half_width(noise, self.probability, numbers)
 
-    def standard_deviations(self, noise: Additive) -> float:
+    def standard_deviations(self, noise: Noise) -> float:
         """Standard deviations within which a sum of noises lies, but for less than one step of its integers: as many as
         one noise or the normal distribution needs, whichever are more.
 
@@ -110,7 +110,7 @@ class Confidence:
         normal = NormalDist().inv_cdf(float(1 + self.probability) / 2)
         return max(self.half_width(noise) / math.sqrt(noise.variance), normal)
 
-    def interval_half_width(self, noise: Additive, variance: FloatArray) -> FloatArray:
+    def interval_half_width(self, noise: Noise, variance: FloatArray) -> FloatArray:
         """Return the half-width for a sum of several noises, each counted once at most, of this variance.
 
         It is one row more than the deviations: sums of integers have no values between, so that without it those of
@@ -118,7 +118,7 @@ class Confidence:
         """
         return self.standard_deviations(noise) * np.sqrt(variance) + (1.0 if noise.variance else 0.0)
 
-    def counts(self, noisy: NDArray[np.int64], noise: Additive, unit: float = 1.0) -> Estimates:
+    def counts(self, noisy: NDArray[np.int64], noise: Noise, unit: float = 1.0) -> Estimates:
         """Return noisy integers in units, each with the same noise."""
         half, value = self.half_width(noise) * unit, noisy.astype(np.float64) * unit
         error = np.broadcast_to(math.sqrt(noise.variance) * unit, value.shape)  # one number for a million groups
@@ -192,16 +192,16 @@ class Aggregate(ABC):
         """The noisy tables that it is read off: one, or several levels of one, that share a part of a loss equally."""
 
     @abstractmethod
-    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, confidence: Confidence) -> Estimates:
+    def estimates(self, tables: NoisyAnswers, noise: Noise, domain: Domain, confidence: Confidence) -> Estimates:
         """Return estimates from the noisy tables, all with the same noise per cell."""
 
     @abstractmethod
     def expected(
-        self, name: str, noise: Additive, domain: Domain, *, confidence: Confidence, rows: int | None
+        self, name: str, noise: Noise, domain: Domain, *, confidence: Confidence, rows: int | None
     ) -> ExpectedError:
         """Return the error to expect, with so many rows in each group where it depends on that; reads no data."""
 
-    def rows_hidden_by(self, noise: Additive, domain: Domain, confidence: Confidence) -> float:
+    def rows_hidden_by(self, noise: Noise, domain: Domain, confidence: Confidence) -> float:
         """Return how many rows noise may outweigh: of fewer rows the answer says nothing.
 
         By default it is the half-width of an answer in rows, or in rows of rank.
@@ -252,5 +252,5 @@ def _confidence(value: Fraction) -> Confidence:
 
 
 @cached(8_000)
-def _half_width(noise: Additive, confidence: Fraction, numbers: int) -> int:
+def _half_width(noise: Noise, confidence: Fraction, numbers: int) -> int:
     return noise.quantile(1 - (1 - confidence) / numbers)

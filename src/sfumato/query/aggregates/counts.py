@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sfumato.domain import Domain
 from sfumato.domain.attribute import null_code
 from sfumato.domain.predicate import All, Among, CodeRanges, Not, Predicate
+from sfumato.privacy.noise import Noise
 from sfumato.query.aggregates.contract import (
     Aggregate,
     AggregateForm,
@@ -20,7 +21,6 @@ from sfumato.query.aggregates.contract import (
 )
 from sfumato.query.statements.three_valued_logic import normal
 from sfumato.vault.measurables import Marginal, Measurable
-from sfumato.vault.mechanisms import Additive
 from sfumato.vault.value_measurables import Units
 
 
@@ -29,12 +29,12 @@ class _CountingAggregate(Aggregate):
 
     is_count = True
 
-    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, confidence: Confidence) -> Estimates:
+    def estimates(self, tables: NoisyAnswers, noise: Noise, domain: Domain, confidence: Confidence) -> Estimates:
         """Return the counts themselves."""
         return confidence.counts(tables[0], noise)
 
     def expected(
-        self, name: str, noise: Additive, domain: Domain, *, confidence: Confidence, rows: int | None
+        self, name: str, noise: Noise, domain: Domain, *, confidence: Confidence, rows: int | None
     ) -> ExpectedError:
         """Return the noise itself."""
         return ExpectedError(name, math.sqrt(noise.variance), float(confidence.half_width(noise)), "units")

@@ -12,6 +12,7 @@ from sfumato.domain import Domain
 from sfumato.domain.predicate import Predicate
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import plain
+from sfumato.privacy.noise import Noise
 from sfumato.query.aggregates.bins import increasing, leaves, nested_bins, outermost_bins, possible_bins, rank_error
 from sfumato.query.aggregates.contract import (
     AggregateForm,
@@ -23,7 +24,6 @@ from sfumato.query.aggregates.contract import (
     Takes,
 )
 from sfumato.vault.measurables import Measurable
-from sfumato.vault.mechanisms import Additive
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Quantile(NumericAggregate):
         """Return counts of nested bins, level by level."""
         return nested_bins(domain, self.of, by, where)
 
-    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, confidence: Confidence) -> Estimates:
+    def estimates(self, tables: NoisyAnswers, noise: Noise, domain: Domain, confidence: Confidence) -> Estimates:
         """Return the value at the rank, and the bins that the noise leaves possible."""
         bins, share = leaves(domain, self.of), float(self.probability)
         below = bins.below_edges(tables)
@@ -70,7 +70,7 @@ class Quantile(NumericAggregate):
         return Estimates(value, np.abs(above_rank - below_rank) / 2, np.minimum(low, value), np.maximum(high, value))
 
     def expected(
-        self, name: str, noise: Additive, domain: Domain, *, confidence: Confidence, rows: int | None
+        self, name: str, noise: Noise, domain: Domain, *, confidence: Confidence, rows: int | None
     ) -> ExpectedError:
         """Return a bound on the error of the rank."""
         return rank_error(name, noise, confidence, leaves(domain, self.of), float(self.probability))
@@ -97,7 +97,7 @@ class Extreme(NumericAggregate):
         """Return counts of nested bins, level by level."""
         return nested_bins(domain, self.of, by, where)
 
-    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, confidence: Confidence) -> Estimates:
+    def estimates(self, tables: NoisyAnswers, noise: Noise, domain: Domain, confidence: Confidence) -> Estimates:
         """Return the value at the first rank that is more than noise; the interval reaches from it to the bound."""
         bins = leaves(domain, self.of)
         below = bins.below_edges(tables, from_top=self.largest)
@@ -113,7 +113,7 @@ class Extreme(NumericAggregate):
         return Estimates(value, error, np.minimum(low, value), np.maximum(high, value))
 
     def expected(
-        self, name: str, noise: Additive, domain: Domain, *, confidence: Confidence, rows: int | None
+        self, name: str, noise: Noise, domain: Domain, *, confidence: Confidence, rows: int | None
     ) -> ExpectedError:
         """Return a bound on the error of the rank."""
         return rank_error(name, noise, confidence, leaves(domain, self.of), 0.0)
@@ -142,7 +142,7 @@ class Iqr(NumericAggregate):
         """Return the counts of nested bins, level by level."""
         return self._quartiles[0].measurables(by, where, domain)
 
-    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, confidence: Confidence) -> Estimates:
+    def estimates(self, tables: NoisyAnswers, noise: Noise, domain: Domain, confidence: Confidence) -> Estimates:
         """Return the distance of the quartiles; its interval joins the farthest and the nearest of their ends."""
         first, third = (each.estimates(tables, noise, domain, _for_both(confidence)) for each in self._quartiles)
         return Estimates(
@@ -153,7 +153,7 @@ class Iqr(NumericAggregate):
         )
 
     def expected(
-        self, name: str, noise: Additive, domain: Domain, *, confidence: Confidence, rows: int | None
+        self, name: str, noise: Noise, domain: Domain, *, confidence: Confidence, rows: int | None
     ) -> ExpectedError:
         """Return a bound on the sum of the errors of both ranks."""
         one = self._quartiles[0].expected(name, noise, domain, confidence=_for_both(confidence), rows=rows)

@@ -14,6 +14,7 @@ from sfumato.domain.predicate import Among, Predicate
 from sfumato.errors import QueryError
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import plain
+from sfumato.privacy.noise import Noise
 from sfumato.query.aggregates.contract import (
     AggregateForm,
     Confidence,
@@ -25,7 +26,6 @@ from sfumato.query.aggregates.contract import (
     Takes,
 )
 from sfumato.vault.measurables import Measurable
-from sfumato.vault.mechanisms import Additive
 from sfumato.vault.value_measurables import Moments, Sum
 
 _MOST_STEPS = 10**8  # between zero and the farther bound: what rounding adds is far below any noise of a small loss
@@ -48,18 +48,18 @@ class Total(NumericAggregate):
         """Return one table of sums in the fixed point."""
         return (Sum(self.of, by, sum_unit(domain, self.of), where),)
 
-    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, confidence: Confidence) -> Estimates:
+    def estimates(self, tables: NoisyAnswers, noise: Noise, domain: Domain, confidence: Confidence) -> Estimates:
         """Return the sums themselves."""
         return confidence.counts(tables[0], noise, float(sum_unit(domain, self.of)))
 
     def expected(
-        self, name: str, noise: Additive, domain: Domain, *, confidence: Confidence, rows: int | None
+        self, name: str, noise: Noise, domain: Domain, *, confidence: Confidence, rows: int | None
     ) -> ExpectedError:
         """Return the noise itself, in the fixed point."""
         unit = float(sum_unit(domain, self.of))
         return ExpectedError(name, math.sqrt(noise.variance) * unit, confidence.half_width(noise) * unit, "units")
 
-    def rows_hidden_by(self, noise: Additive, domain: Domain, confidence: Confidence) -> float:
+    def rows_hidden_by(self, noise: Noise, domain: Domain, confidence: Confidence) -> float:
         """Return the number of rows at the farther bound that weigh as much as the interval."""
         attribute, unit = numeric(domain, self.of), sum_unit(domain, self.of)
         largest = max(abs(Fraction(attribute.minimum)), abs(Fraction(attribute.maximum)))
@@ -96,7 +96,7 @@ class Average(NumericAggregate):
         """Return sums of the distances from both bounds."""
         return (Moments(self.of, by, sum_unit(domain, self.of), 1, where),)
 
-    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, confidence: Confidence) -> Estimates:
+    def estimates(self, tables: NoisyAnswers, noise: Noise, domain: Domain, confidence: Confidence) -> Estimates:
         """Return the share of the distance from the minimum, with error propagation and interval arithmetic."""
         attribute = numeric(domain, self.of)
         low, width = float(attribute.minimum), float(attribute.maximum - attribute.minimum)
@@ -112,14 +112,14 @@ class Average(NumericAggregate):
         )
 
     def expected(
-        self, name: str, noise: Additive, domain: Domain, *, confidence: Confidence, rows: int | None
+        self, name: str, noise: Noise, domain: Domain, *, confidence: Confidence, rows: int | None
     ) -> ExpectedError:
         """Return a bound over all tables with so many rows in a group: the noise is largest on a mean at a bound."""
         step = self.largest_interval(domain) / steps_between(domain, self.of, sum_unit(domain, self.of)) / (rows or 1)
         errors = step * math.sqrt(noise.variance), step * confidence.half_width(noise, 2)
         return error_per_row(name, *errors, rows, self.largest_interval(domain))
 
-    def rows_hidden_by(self, noise: Additive, domain: Domain, confidence: Confidence) -> float:
+    def rows_hidden_by(self, noise: Noise, domain: Domain, confidence: Confidence) -> float:
         """Return the number of rows whose interval spans half of the bounds to either side."""
         return confidence.half_width(noise, 2) / steps_between(domain, self.of, sum_unit(domain, self.of)) * 2
 

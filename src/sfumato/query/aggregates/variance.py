@@ -13,6 +13,7 @@ from sfumato.domain import Domain
 from sfumato.domain.domain import numeric
 from sfumato.domain.predicate import Predicate
 from sfumato.model.factor import FloatArray
+from sfumato.privacy.noise import Noise
 from sfumato.query.aggregates.contract import (
     AggregateForm,
     Confidence,
@@ -24,7 +25,6 @@ from sfumato.query.aggregates.contract import (
 )
 from sfumato.query.aggregates.sums import error_per_row, fixed_point, rounding, steps_between
 from sfumato.vault.measurables import Measurable
-from sfumato.vault.mechanisms import Additive
 from sfumato.vault.value_measurables import Moments
 
 _MOST_SQUARED_STEPS = 23_000  # between the bounds: the square of one row must fit 29 bits, as the engines ask
@@ -51,7 +51,7 @@ class Variance(NumericAggregate):
         """Return sums of the products of the distances from both bounds."""
         return (Moments(self.of, by, _square_unit(domain, self.of), 2, where),)
 
-    def estimates(self, tables: NoisyAnswers, noise: Additive, domain: Domain, confidence: Confidence) -> Estimates:
+    def estimates(self, tables: NoisyAnswers, noise: Noise, domain: Domain, confidence: Confidence) -> Estimates:
         """Return (x z - y^2/4) / n^2 in squared widths, with error propagation and interval arithmetic."""
         attribute = numeric(domain, self.of)
         width = float(attribute.maximum - attribute.minimum)
@@ -74,7 +74,7 @@ class Variance(NumericAggregate):
         return Estimates(root * width, spread * width, lowest, highest)
 
     def expected(
-        self, name: str, noise: Additive, domain: Domain, *, confidence: Confidence, rows: int | None
+        self, name: str, noise: Noise, domain: Domain, *, confidence: Confidence, rows: int | None
     ) -> ExpectedError:
         """Return a bound over all tables with so many rows in a group."""
         attribute = numeric(domain, self.of)
@@ -86,7 +86,7 @@ class Variance(NumericAggregate):
             errors = math.sqrt(errors[0]), math.sqrt(errors[1])
         return error_per_row(name, *errors, rows, self.largest_interval(domain))
 
-    def rows_hidden_by(self, noise: Additive, domain: Domain, confidence: Confidence) -> float:
+    def rows_hidden_by(self, noise: Noise, domain: Domain, confidence: Confidence) -> float:
         """Return the number of rows whose interval spans half of what is possible to either side."""
         half = (
             1.5 * confidence.half_width(noise, 3) / steps_between(domain, self.of, _square_unit(domain, self.of)) ** 2
