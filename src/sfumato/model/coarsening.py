@@ -127,9 +127,23 @@ def merge_rare(
     rare = counts < RARE * np.sqrt(variance)
     if rare.sum() < 2 or (rare.all() and not len(levels)):  # noqa: PLR2004  (one code alone has nothing to share with)
         return identity(len(counts))
+    kind = np.zeros(len(counts), dtype=np.int64) if apart is None else apart
+    groups, size = _shared_groups(counts, variance, rare, kind, levels)
+    if size == 1:  # all that is left of the table is one group
+        return identity(len(counts))
+    return Coarsening(groups, _weights(groups, counts, variance, lines=False))
+
+
+def _shared_groups(
+    counts: NDArray[np.float64],
+    variance: float,
+    rare: NDArray[np.bool_],
+    kind: NDArray[np.int64],
+    levels: Sequence[NDArray[np.int64]],
+) -> tuple[NDArray[np.int64], int]:
+    """Return the group of each code, and the number of groups; only rare codes of one kind share a group."""
     groups = np.cumsum(~rare) - 1
     size = int((~rare).sum())
-    kind = np.zeros(len(counts), dtype=np.int64) if apart is None else apart
     left = rare.copy()
     for cells in levels:
         for of, cell in np.unique(np.stack([kind[left], cells[left]], axis=1), axis=0):
@@ -139,9 +153,7 @@ def merge_rare(
                 left &= ~members
     for of in np.unique(kind[left]):
         groups[left & (kind == of)], size = size, size + 1
-    if size == 1:  # all that is left of the table is one group
-        return identity(len(counts))
-    return Coarsening(groups, _weights(groups, counts, variance, lines=False))
+    return groups, size
 
 
 def merge_neighbours(

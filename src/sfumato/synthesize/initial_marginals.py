@@ -225,13 +225,9 @@ def measure_one_way(
             )
     sizes = {name: found.size for name, found in coarsenings.items()}
     model = barred(GraphicalModel.uniform(sizes, [(name,) for name in domain.names], sums), zeros, coarsenings)
+    positions = _positions(mechanisms, split, measurements)
     measured = tuple(Measured((name,), m.standard_error) for name, m in zip(domain.names, measurements, strict=True))
     kept = (*(_kept(m, [], fresh=True) for m in count), *(_kept(m, [-1], fresh=False) for m in measurements))
-    positions: Mapping[str, CellPosition] = {}
-    if part := cell_positions.share(domain):
-        counts = {name: m.values.astype(np.float64) for name, m in zip(domain.names, measurements, strict=True)}
-        deviations = {name: m.standard_error for name, m in zip(domain.names, measurements, strict=True)}
-        positions = cell_positions.measure(mechanisms, split.take(part), counts, deviations)
     fitted = fit(observations, model)
     ordered = {
         attribute.name: int(coarsenings[attribute.name].groups[attribute.declared - 1]) + 1
@@ -239,6 +235,18 @@ def measure_one_way(
         if not isinstance(attribute, Categorical)
     }
     return Fit(coarsenings, tuple(observations), fitted, measured, kept, positions, ordered=ordered)
+
+
+def _positions(
+    mechanisms: Mechanisms, split: BudgetSplit, measurements: Sequence[Measurement]
+) -> Mapping[str, CellPosition]:
+    """Measure where numbers lie in wide cells; without such cells, measure and take nothing."""
+    domain, positions = mechanisms.domain, {}
+    if part := cell_positions.share(domain):
+        counts = {name: m.values.astype(np.float64) for name, m in zip(domain.names, measurements, strict=True)}
+        deviations = {name: m.standard_error for name, m in zip(domain.names, measurements, strict=True)}
+        positions = cell_positions.measure(mechanisms, split.take(part), counts, deviations)
+    return positions
 
 
 def refuse_fine(domain: Domain, most: int) -> None:

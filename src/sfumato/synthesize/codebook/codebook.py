@@ -301,20 +301,7 @@ def _markdown(book: Codebook) -> Iterator[str]:
         [(c.name, c.kind, c.size, c.cells, c.deviation, c.worst) for c in book.columns],
     )
     for column in book.columns:
-        yield from ("", f"### {_plain(column.name)}", "")
-        lines = value_lines(column)
-        yield from _rows(
-            ("value", "rows", "table: from", "to", "off by", "group"),
-            [(line.label, line.rows, line.low, line.high, line.error, line.group) for line in lines],
-        )
-        if any(line.several for line in lines):
-            yield from ("", FOLDED_TEXT)
-        if column.groups:
-            yield from ("", "Groups in tables of several columns:", "")
-            yield from _rows(
-                ("group", "values", "rows", "sum off by"),
-                [(g.label, g.values, g.rows, g.error) for g in group_lines(column)],
-            )
+        yield from _column_markdown(column)
     yield from ("", "## Measured tables", "", TABLES_TEXT, "")
     yield from _rows(
         ("table", "cells", "of groups", "noise", "standard deviation"),
@@ -338,6 +325,23 @@ def _markdown(book: Codebook) -> Iterator[str]:
     )
     if book.pairs_left_out:
         yield from ("", f"{book.pairs_left_out:,} more pairs are not listed.")
+
+
+def _column_markdown(column: ColumnEntry) -> Iterator[str]:
+    yield from ("", f"### {_plain(column.name)}", "")
+    lines = value_lines(column)
+    yield from _rows(
+        ("value", "rows", "table: from", "to", "off by", "group"),
+        [(line.label, line.rows, line.low, line.high, line.error, line.group) for line in lines],
+    )
+    if any(line.several for line in lines):
+        yield from ("", FOLDED_TEXT)
+    if column.groups:
+        yield from ("", "Groups in tables of several columns:", "")
+        yield from _rows(
+            ("group", "values", "rows", "sum off by"),
+            [(g.label, g.values, g.rows, g.error) for g in group_lines(column)],
+        )
 
 
 COLUMNS_TEXT = (

@@ -153,6 +153,34 @@ class FamilyFacts:
     notes: tuple[str, ...]
 
 
+def _child_parts(
+    related: LinkedTables, models: Mapping[str, Sequence[NoisyTable]], children: DrawnChildren
+) -> Iterator[FamilyPart]:
+    """Yield a part for the first rows and a part for the next rows of each child table."""
+    for child in related.children:
+        above, opening, tail = related.above(child), related.opening(child), related.tail(child)
+        own, table = children.heads[child.table.name], child.table.name
+        if above is not None and opening is not None:
+            weighed: list[Weighed] = [_opening_rows(related, child, own, children.slots[table])]
+            labels = opening_labels(related, child)
+            drawn = _Drawn(opening.domain, models[opening.name], weighed, opening.whole, labels)
+            says = (
+                f"one row for each of {above.table.name}: what is known of it, how many of {table}, the first of them; "
+                "those of one unit weigh one together at most"
+            )
+            yield drawn.part(opening.name, says)
+        if tail is None:
+            continue
+        weighed = list(_tail_rows(related, child, own, children.slots[table]))
+        drawn = _Drawn(tail.domain, models[tail.name], weighed, tail.whole, tail_labels(related, child))
+        of = "the parent" if above is None else f"the row of {above.table.name}"
+        says = (
+            f"one row for each of {table} after the first: {of}, the one before it and itself; those of one unit weigh "
+            "one together at most"
+        )
+        yield drawn.part(tail.name, says)
+
+
 def family_codebook(
     related: LinkedTables,
     models: Mapping[str, Sequence[NoisyTable]],
@@ -175,28 +203,7 @@ def family_codebook(
     listed = " and ".join(child.table.name for child in related.direct)
     says = f"one row a unit: the parent, how many of {listed}, the first of each"
     parts = [_Drawn(related.head, models["head"], weighed, 1, head_labels(related)).part("head", says)]
-    for child in related.children:
-        above, opening, tail = related.above(child), related.opening(child), related.tail(child)
-        own, table = children.heads[child.table.name], child.table.name
-        if above is not None and opening is not None:
-            weighed = [_opening_rows(related, child, own, children.slots[table])]
-            labels = opening_labels(related, child)
-            drawn = _Drawn(opening.domain, models[opening.name], weighed, opening.whole, labels)
-            says = (
-                f"one row for each of {above.table.name}: what is known of it, how many of {table}, the first of them; "
-                "those of one unit weigh one together at most"
-            )
-            parts.append(drawn.part(opening.name, says))
-        if tail is None:
-            continue
-        weighed = list(_tail_rows(related, child, own, children.slots[table]))
-        drawn = _Drawn(tail.domain, models[tail.name], weighed, tail.whole, tail_labels(related, child))
-        of = "the parent" if above is None else f"the row of {above.table.name}"
-        says = (
-            f"one row for each of {table} after the first: {of}, the one before it and itself; those of one unit weigh "
-            "one together at most"
-        )
-        parts.append(drawn.part(tail.name, says))
+    parts += _child_parts(related, models, children)
     entry = facts.provenance.get("journal_entry")
     return FamilyCodebook(
         notice=NOTICE,

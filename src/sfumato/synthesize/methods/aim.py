@@ -149,7 +149,26 @@ def run_aim(
     state = state.recall(early)
     if (weight := mechanisms.domain.in_role(Role.WEIGHT)) is not None:
         state = weighted_totals.measure_totals(mechanisms, state, weight, split)
-    cliques = workload_cliques(workload, mechanisms.domain)
+    state = _in_rounds(
+        mechanisms, state, workload_cliques(workload, mechanisms.domain), zeros, split=split, limits=limits
+    )
+    if split.left > 0:
+        state = remeasure(mechanisms, state, split, split.take(split.left))
+    state = state.recall(known.late(state, early))
+    model = replace(state.released(mechanisms.domain), reused=known.entries)
+    return model if kept is None else replace(model, distances=measure_pair_distances(mechanisms, model, kept))
+
+
+def _in_rounds(
+    mechanisms: Mechanisms,
+    state: Fit,
+    cliques: Sequence[Clique],
+    zeros: Sequence[Zeros],
+    *,
+    split: BudgetSplit,
+    limits: SizeLimits,
+) -> Fit:
+    """Return the fit after the rounds of :data:`ROUNDS`: score candidates, choose among them, and measure."""
     interest: dict[Clique, float] = {}
     taken: dict[Clique, MeasuredMarginal] = {}
     pairs_only = max(map(len, cliques)) <= ROUNDS[0][0]  # the second round has no larger tables: it repeats the first
@@ -183,11 +202,7 @@ def run_aim(
             shares = proportions([table.share for table in chosen.values()])
             runs = {clique: table.runs for clique, table in chosen.items()}
             state = measure_marginals(mechanisms, state, runs, loss=split.take(share - scores), shares=shares)
-    if split.left > 0:
-        state = remeasure(mechanisms, state, split, split.take(split.left))
-    state = state.recall(known.late(state, early))
-    model = replace(state.released(mechanisms.domain), reused=known.entries)
-    return model if kept is None else replace(model, distances=measure_pair_distances(mechanisms, model, kept))
+    return state
 
 
 def expected_error(domain: Domain, loss: Loss, total: RowTotal, workload: Marginals) -> float | None:
