@@ -21,7 +21,7 @@ from sfumato.errors import QueryError
 from sfumato.query import aggregates
 from sfumato.query.aggregates import AGGREGATES, FORMS, Aggregate, AggregateForm, Takes
 from sfumato.query.statements.select_statement import parse
-from sfumato_server.ui import joined_question, question_form
+from sfumato_server.ui import question_form
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PEOPLE = Domain(DOMAIN.attributes, unit=Unit("id", rows=2))
@@ -79,7 +79,7 @@ def test_http_and_the_page_offer_what_there_is() -> None:
     assert refused.value.errors()[0]["type"] == "literal_error"
     simple = {form.name: form.title for form in FORMS if form.name != "distinct" and not form.parameters}
     assert simple == question_form.AGGREGATES
-    assert set(joined_question.FUNCTIONS) == set(simple) - {"count"}
+    assert set(question_form.FUNCTIONS) == set(simple) - {"count"}
 
 
 def test_an_unknown_function_is_refused_with_all_that_can_be_asked() -> None:

@@ -16,7 +16,7 @@ from sfumato.app.http_client import AsyncHttpClient, ServerError
 from sfumato.domain.table_schema import parse_schema
 from sfumato.query.statements.table_statement import parse_tables
 from sfumato_server.registry import Scope
-from sfumato_server.ui.joined_question import Picked, picked_tables
+from sfumato_server.ui.question_form import Picked, picked_tables
 
 JOINED = "SELECT sex, COUNT(*) FROM visits JOIN patients USING (patient_id) GROUP BY sex"
 

@@ -31,10 +31,20 @@ from sfumato_server.registry import Key
 from sfumato_server.rules import explained
 from sfumato_server.stewards import PAGE, entry
 from sfumato_server.tables import Loaded
-from sfumato_server.ui.charts import charts, files, share_of, steps, telling
-from sfumato_server.ui.joined_question import Picked, picked_tables
-from sfumato_server.ui.question_form import AGGREGATES, QuestionForm, Short, controls
-from sfumato_server.ui.rendering import REFUSALS, fragment, gauge, in_place, page, refused
+from sfumato_server.ui.question_form import AGGREGATES, Picked, QuestionForm, Short, controls, picked_tables
+from sfumato_server.ui.rendering import (
+    REFUSALS,
+    charts,
+    files,
+    fragment,
+    gauge,
+    in_place,
+    page,
+    refused,
+    share_of,
+    steps,
+    telling,
+)
 from sfumato_server.work import Job
 
 _MORE = "with more, the error is smaller in proportion"

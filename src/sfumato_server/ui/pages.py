@@ -15,7 +15,7 @@ from sfumato_server.openid import Provider
 from sfumato_server.problems import RefusalError, log
 from sfumato_server.registry import Key, Scope
 from sfumato_server.sessions import LOGIN_LASTS, LONGEST, is_session
-from sfumato_server.ui import dataset_pages, description_pages, key_pages, static_files, steward_pages
+from sfumato_server.ui import dataset_pages, description_pages, rendering, steward_pages
 from sfumato_server.ui.rendering import by_tls, entrance, gauge, known, page, show_errors
 
 BACK = "/login/back"
@@ -43,9 +43,9 @@ router = APIRouter(include_in_schema=False, dependencies=[Depends(same_site)])
 
 def mount(app: FastAPI) -> None:
     """Add the page to an application."""
-    app.include_router(static_files.router)
+    app.include_router(rendering.files_router)
     app.include_router(router)
-    for pages in (dataset_pages.router, description_pages.router, steward_pages.router, key_pages.router):
+    for pages in (dataset_pages.router, description_pages.router, steward_pages.router):
         app.include_router(pages, dependencies=[Depends(same_site)])
     show_errors(app)
 

@@ -20,7 +20,7 @@ from sfumato.query import ask
 from sfumato.query.aggregates import Average, Count, ExpectedError, Extreme, Quantile, Total, Variance
 from sfumato.query.question import Query
 from sfumato.vault.simulated import SimulatedVault
-from sfumato_server.ui.charts import charts, files, steps, telling
+from sfumato_server.ui.rendering import charts, files, steps, telling
 
 DESCRIBED = parse(DOMAIN)
 OF_ROWS = (

@@ -16,7 +16,7 @@ from tests.server.serving import DOMAIN, VISITS, serving, write_people, write_vi
 from sfumato.ledger.store import Store
 from sfumato_server.registry import Scope
 from sfumato_server.rules import Grants
-from sfumato_server.ui import static_files
+from sfumato_server.ui import rendering
 
 WHOLE = {"aggregate": "count", "epsilon": "0.01", "how": "builder"}
 UNTOLD = "too few rows to tell"
@@ -135,7 +135,7 @@ def test_without_scripts_an_answer_is_a_page_with_the_form_as_it_was_sent(post):
 
 
 def test_static_files_are_kept_for_good_and_sent_compressed(server):
-    address = static_files.address("vega.min.js")
+    address = rendering.address("vega.min.js")
     with httpx.Client(base_url=server.address, timeout=60, trust_env=False) as browser:
         packed = browser.get(address, headers={"Accept-Encoding": "gzip"})
         plain = browser.get(address, headers={"Accept-Encoding": "identity"})
