@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from importlib import resources
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,9 @@ from sfumato.bounded_cache import cached
 from sfumato.errors import InfeasibleError
 from sfumato.local.randomizers.integer_table import IntegerTable
 from sfumato.local.randomizers.randomizer import Numerator, RealArray, exp_below
+
+if TYPE_CHECKING:
+    from scipy.sparse import coo_array
 
 GRID = 21
 """Inputs of a table; values between are rounded at random, which adds at most 0.0025 to the variance."""
@@ -114,7 +118,10 @@ def _rounded(probabilities: RealArray, levels: list[int], limits: list[Fraction]
 
 
 def _programme(grid: RealArray, values: RealArray, levels: NDArray[np.int64], limits: RealArray) -> RealArray:
-    """Solve the linear programme; ``(inputs, outputs)``."""
+    """Solve the linear program for probabilities, ``(inputs, outputs)``.
+
+    Its variables are the probabilities, the highest and the lowest of each level, and the worst variance.
+    """
     from scipy.optimize import linprog
     from scipy.sparse import coo_array, csr_array, hstack, vstack
 
@@ -128,20 +135,7 @@ def _programme(grid: RealArray, values: RealArray, levels: NDArray[np.int64], li
     spread = csr_array((np.square(values)[column], (row, place)), shape=(inputs, size))
     worst = np.ones((inputs, 1))
     blocks = [hstack([each, -picked, none, coo_array((size, 1))]), hstack([-each, none, picked, coo_array((size, 1))])]
-    for i in range(depth):  # highest[i] <= limit * lowest[j]; variables: p, highest, lowest, worst variance
-        for j in range(depth):
-            high = coo_array(
-                (
-                    np.full(outputs, 1 / min(limits[i], limits[j])),
-                    (np.arange(outputs), np.arange(outputs) + i * outputs),
-                ),
-                shape=(outputs, depth * outputs),
-            )
-            low = coo_array(
-                (-np.ones(outputs), (np.arange(outputs), np.arange(outputs) + j * outputs)),
-                shape=(outputs, depth * outputs),
-            )
-            blocks.append(hstack([coo_array((outputs, size)), high, low, coo_array((outputs, 1))]))
+    blocks += _ratio_rows(limits, size, outputs)
     bounds = np.zeros(sum(block.shape[0] for block in blocks))
     if depth == 1:
         blocks.append(hstack([spread, coo_array((inputs, 2 * depth * outputs)), coo_array(-worst)]))
@@ -153,13 +147,28 @@ def _programme(grid: RealArray, values: RealArray, levels: NDArray[np.int64], li
     sums = csr_array((np.ones(size), (row, place)), shape=(inputs, size))
     means = csr_array((values[column], (row, place)), shape=(inputs, size))
     equal = hstack([vstack([sums, means]), coo_array((2 * inputs, 2 * depth * outputs + 1))])
-    found = linprog(  # type: ignore[call-overload]  # the stubs do not know sparse arrays
+    solved = linprog(  # type: ignore[call-overload]  # the stubs do not know sparse arrays
         cost, A_ub=vstack(blocks), b_ub=bounds, A_eq=equal, b_eq=np.concatenate([np.ones(inputs), grid]), method="highs"
     )
-    if found.x is None:
+    if solved.x is None:
         raise InfeasibleError("the solver found no optimal table for this epsilon: use pm or hm")
-    solution: RealArray = np.maximum(found.x[:size].reshape(inputs, outputs), 0)
+    solution: RealArray = np.maximum(solved.x[:size].reshape(inputs, outputs), 0)
     return solution
+
+
+def _ratio_rows(limits: RealArray, size: int, outputs: int) -> list[coo_array]:
+    """Return the rows highest[i] <= limit lowest[j] of each pair of levels, behind ``size`` probabilities."""
+    from scipy.sparse import coo_array, hstack
+
+    depth, place = len(limits), np.arange(outputs)
+    rows = []
+    for i in range(depth):
+        for j in range(depth):
+            inverse = np.full(outputs, 1 / min(limits[i], limits[j]))
+            high = coo_array((inverse, (place, place + i * outputs)), shape=(outputs, depth * outputs))
+            low = coo_array((-np.ones(outputs), (place, place + j * outputs)), shape=(outputs, depth * outputs))
+            rows.append(hstack([coo_array((outputs, size)), high, low, coo_array((outputs, 1))]))
+    return rows
 
 
 @cache
