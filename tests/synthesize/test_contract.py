@@ -92,4 +92,4 @@ def test_an_unknown_method_is_refused_with_the_names_of_all():
 def test_auto_lists_each_method_that_foresees_its_noise(method):
     task = Task(loss=Epsilon(1), total=NoisyTotal(), workload=all_marginals(2))
     listed = [each.method for each in options(DOMAIN, loss=task.loss, total=task.total, workload=task.workload)]
-    assert (method.name in listed) == (method.foreseen(DOMAIN, task) is not None)
+    assert (method.name in listed) == (method.estimate(DOMAIN, task) is not None)

@@ -22,8 +22,10 @@ def grown(distances, most, rows=1000.0):
     """What is chosen of pairs at these distances, in rows, where the tree has ``most`` cells."""
     tables = tuple(Table(pair, Runs((tuple(range(10)),) * 2, (10, 10))) for pair in distances)
     scored = Scored(tables, rows * np.array(list(distances.values())))
-    room = CellBudget(Triangulation([(name,) for name in SIZES], SIZES), most)
-    return list(select_marginals(scored, np.ones(len(tables)), split=SPLIT, share=1.0, room=room, taken={}))
+    cell_budget = CellBudget(Triangulation([(name,) for name in SIZES], SIZES), most)
+    return list(
+        select_marginals(scored, np.ones(len(tables)), split=SPLIT, share=1.0, cell_budget=cell_budget, taken={})
+    )
 
 
 def test_all_are_chosen_where_there_is_room():
@@ -35,9 +37,11 @@ def test_a_tie_is_worth_its_noise_before_the_tables_that_tell_more_by_themselves
     sizes = dict.fromkeys("abcdef", 10)
     far = {pair: 60.0 - place for place, pair in enumerate(combinations("abcde", 2))} | {("e", "f"): 45.0}
     tables = tuple(Table(pair, Runs((tuple(range(10)),) * 2, (10, 10))) for pair in far)
-    room = CellBudget(Triangulation([(name,) for name in sizes], sizes), 1_000_000)
+    cell_budget = CellBudget(Triangulation([(name,) for name in sizes], sizes), 1_000_000)
     scored = Scored(tables, SPLIT.absolute(1.0) * 100 * np.array(list(far.values())) / 12)
-    found = list(select_marginals(scored, np.ones(len(tables)), split=SPLIT, share=1.0, room=room, taken={}))
+    found = list(
+        select_marginals(scored, np.ones(len(tables)), split=SPLIT, share=1.0, cell_budget=cell_budget, taken={})
+    )
     assert ("e", "f") in found
     assert len(found) > len(sizes) - 1
 
@@ -65,8 +69,10 @@ def test_what_was_measured_before_is_tied_already():
     far = {("a", "c"): 9.0, ("a", "d"): 8.0, ("c", "d"): 7.0, ("d", "e"): 1.0}
     tables = tuple(Table(pair, Runs((tuple(range(10)),) * 2, (10, 10))) for pair in far)
     scored = Scored(tables, 1000 * np.array(list(far.values())))
-    room = CellBudget(Triangulation(held, SIZES), 100_000, held)
-    found = list(select_marginals(scored, np.ones(len(tables)), split=SPLIT, share=1.0, room=room, taken={}))
+    cell_budget = CellBudget(Triangulation(held, SIZES), 100_000, held)
+    found = list(
+        select_marginals(scored, np.ones(len(tables)), split=SPLIT, share=1.0, cell_budget=cell_budget, taken={})
+    )
     assert found == [("d", "e"), ("a", "c"), ("a", "d"), ("c", "d")]
 
 
@@ -78,8 +84,9 @@ def test_attributes_that_share_a_clique_of_the_tree_alone_are_not_tied():
     scored = Scored(tables, SPLIT.absolute(1.0) * 100 * np.array(list(far.values())) / 12)
     held = Triangulation([*((name,) for name in sizes), ("e", "f")], sizes)
     found = [
-        ("e", "f") in select_marginals(scored, np.ones(len(tables)), split=SPLIT, share=1.0, room=room, taken={})
-        for room in (CellBudget(held, 1_000_000), CellBudget(held, 1_000_000, (("e", "f"),)))
+        ("e", "f")
+        in select_marginals(scored, np.ones(len(tables)), split=SPLIT, share=1.0, cell_budget=cell_budget, taken={})
+        for cell_budget in (CellBudget(held, 1_000_000), CellBudget(held, 1_000_000, (("e", "f"),)))
     ]
     assert found == [True, False]
 
@@ -89,16 +96,18 @@ def test_cells_that_nobody_can_be_in_are_no_reason_to_leave_a_table_out():
     pairs = (("a", "b"), ("c", "d"))
     runs = Runs((tuple(range(10)),) * 2, (10, 10))
     scored = Scored((Table(pairs[0], runs, 50), Table(pairs[1], runs)), np.full(2, SPLIT.absolute(1.0) * 70))
-    room = CellBudget(Triangulation([(name,) for name in SIZES], SIZES), 100_000)
-    assert list(select_marginals(scored, np.ones(2), split=SPLIT, share=1.0, room=room, taken={})) == [("a", "b")]
+    cell_budget = CellBudget(Triangulation([(name,) for name in SIZES], SIZES), 100_000)
+    assert list(select_marginals(scored, np.ones(2), split=SPLIT, share=1.0, cell_budget=cell_budget, taken={})) == [
+        ("a", "b")
+    ]
 
 
 def grown_of_a_child(distances, most):
     """What is chosen of such pairs where they are of a child."""
     tables = tuple(Table(pair, Runs((tuple(range(10)),) * 2, (10, 10))) for pair in distances)
     scored = Scored(tables, 1000 * np.array(list(distances.values())))
-    room = CellBudget(Triangulation([(name,) for name in SIZES], SIZES), most)
-    return list(select_child_marginals(scored, split=SPLIT, share=1.0, room=room))
+    cell_budget = CellBudget(Triangulation([(name,) for name in SIZES], SIZES), most)
+    return list(select_child_marginals(scored, split=SPLIT, share=1.0, cell_budget=cell_budget))
 
 
 def test_of_a_child_a_tree_goes_first_only_where_there_is_not_room_for_all():

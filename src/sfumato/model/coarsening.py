@@ -345,10 +345,11 @@ def runs_of_at_most(cells: float, levels: Sequence[NDArray[np.float64]]) -> Runs
     >>> runs_of_at_most(6, [np.array([np.inf, 3.0, 1.0, 8.0]), np.full(2, np.inf)]).starts
     ((0, 1, 3), (0, 1))
     """
-    steps = np.unique(np.concatenate([np.append(found[np.isfinite(found)], -1.0) for found in levels]))
-    kept = [np.count_nonzero(found[None, :] > steps[:, None], axis=1) for found in levels]
+    steps = np.unique(np.concatenate([np.append(levels_of[np.isfinite(levels_of)], -1.0) for levels_of in levels]))
+    kept = [np.count_nonzero(levels_of[None, :] > steps[:, None], axis=1) for levels_of in levels]
     enough = np.flatnonzero(np.prod(np.array(kept, dtype=np.float64), axis=0) <= cells)
     step = steps[enough[0]] if len(enough) else steps[-1]
     return Runs(
-        tuple(tuple(np.flatnonzero(found > step).tolist()) for found in levels), tuple(len(found) for found in levels)
+        tuple(tuple(np.flatnonzero(levels_of > step).tolist()) for levels_of in levels),
+        tuple(len(levels_of) for levels_of in levels),
     )

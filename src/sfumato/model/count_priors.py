@@ -77,8 +77,8 @@ def drawn_counts(
     if any(places > 1 for places in ordered):
         beside = _explained(counts, expected_beside(counts, expected, deviation, ordered), deviation)
         means = means if likely >= beside[0] else beside[1]
-    found: FloatArray = counts + DRAWN * (means - counts)
-    return found
+    drawn: FloatArray = counts + DRAWN * (means - counts)
+    return drawn
 
 
 def posterior_means(counts: FloatArray, expected: FloatArray, deviation: FloatArray | float) -> FloatArray:

@@ -283,8 +283,8 @@ class _Memory:
 
 
 def _flat(tables: Sequence[FloatArray]) -> FloatArray:
-    found: FloatArray = np.concatenate([table.ravel() for table in tables]) if tables else np.zeros(0)
-    return found
+    flat: FloatArray = np.concatenate([table.ravel() for table in tables]) if tables else np.zeros(0)
+    return flat
 
 
 def _steepest(observation: Observation) -> float:

@@ -70,8 +70,8 @@ class NoisyTable:
 
     def group_numbers(self, name: str, domain: Domain) -> NDArray[np.int64]:
         """The group of each code of one of its attributes: shape ``(codes,)``."""
-        found = self.groups[self.attributes.index(name)]
-        return np.arange(domain[name].size) if found is None else np.array(found, dtype=np.int64)
+        groups = self.groups[self.attributes.index(name)]
+        return np.arange(domain[name].size) if groups is None else np.array(groups, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,8 +201,8 @@ def whole_counts(counts: NDArray[np.float64], total: int) -> NDArray[np.int64]:
         ends = np.arange(1.0, counts.size + 1)
     steps = np.floor(ends / ends[-1] * total + 0.5).astype(np.int64)
     steps[-1] = total
-    found: NDArray[np.int64] = np.diff(steps, prepend=0).reshape(counts.shape)
-    return found
+    rounded: NDArray[np.int64] = np.diff(steps, prepend=0).reshape(counts.shape)
+    return rounded
 
 
 def distances_payload(distances: Sequence[NoisyDistance]) -> dict[str, Any]:

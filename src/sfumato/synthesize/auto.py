@@ -117,7 +117,7 @@ def options(
 
 def _ranked(domain: Domain, task: Task) -> tuple[RankedMethod, ...]:
     refuse_no_workload(task.workload)
-    candidates = [candidate for method in SYNTHESIZERS if (candidate := method.foreseen(domain, task)) is not None]
+    candidates = [candidate for method in SYNTHESIZERS if (candidate := method.estimate(domain, task)) is not None]
     if not candidates and task.zeros:
         raise QueryError(
             "impossible combinations are for methods that model the whole table, and take a workload of marginals"
@@ -149,7 +149,7 @@ AUTO = SynthesisMethod(
     summary="what the method of least noise measures, chosen without the data",
     options=frozenset({Option.MARGINALS, Option.WAY, Option.ZEROS, Option.NO_REUSE}),
     plan=_plan,
-    foreseen=lambda domain, task: _ranked(domain, task)[0],
+    estimate=lambda domain, task: _ranked(domain, task)[0],
 )
 METHODS = (AUTO, *SYNTHESIZERS)
 """All methods that can be named."""
@@ -210,8 +210,8 @@ def without_delta(
     named = method_named(method).noise_of or method
 
     def noise(stated: Loss) -> tuple[float]:
-        found = options(domain, loss=stated, total=total, workload=workload)
-        return (next((option.error for option in found if named in {"auto", option.method}), math.inf),)
+        candidates = options(domain, loss=stated, total=total, workload=workload)
+        return (next((option.error for option in candidates if named in {"auto", option.method}), math.inf),)
 
     return compared(loss, noise)
 

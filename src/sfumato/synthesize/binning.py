@@ -94,20 +94,20 @@ def _share(counts: FloatArray, bins: int) -> float:
 
 
 def _refined(edges: list[float], heavy: NDArray[np.bool_]) -> list[float]:
-    found = [edges[0]]
+    refined = [edges[0]]
     for low, high, again in zip(edges[:-1], edges[1:], heavy, strict=True):
         inner = np.linspace(low, high, BRANCHES + 1)[1:].tolist() if again else [high]
-        found += [edge for edge in inner if edge > found[-1]]
-    return found
+        refined += [edge for edge in inner if edge > refined[-1]]
+    return refined
 
 
 def _merged(edges: list[float], counts: FloatArray, bins: int) -> list[float]:
     """Neighbours joined until each bin holds about its share of what the bins before it left over."""
     left = float(counts.sum())
-    found, held = [edges[0]], 0.0
+    merged, held = [edges[0]], 0.0
     for edge, count in zip(edges[1:-1], counts[:-1], strict=True):
         held += float(count)
-        if len(found) < bins and held >= left / (bins - len(found) + 1) > 0:
-            found.append(edge)
+        if len(merged) < bins and held >= left / (bins - len(merged) + 1) > 0:
+            merged.append(edge)
             left, held = left - held, 0.0
-    return [*found, edges[-1]]
+    return [*merged, edges[-1]]

@@ -195,8 +195,8 @@ def drawn(means: FloatArray, random: np.random.Generator) -> FloatArray:
     flat = np.abs(slopes) < 1e-6  # noqa: PLR2004
     slopes = np.where(flat, 1.0, slopes)
     even = random.random(len(slopes))
-    found: FloatArray = np.where(flat, even, np.log1p(even * np.expm1(2 * slopes)) / (2 * slopes))
-    return found.clip(0.0, 1.0)
+    numbers: FloatArray = np.where(flat, even, np.log1p(even * np.expm1(2 * slopes)) / (2 * slopes))
+    return numbers.clip(0.0, 1.0)
 
 
 def within(
@@ -212,5 +212,7 @@ def within(
         reals: FloatArray = low + (high - low) * drawn(means, random)
         return reals
     numbers = high - low + 1
-    found: FloatArray = low + np.minimum(np.floor(numbers * drawn(means * (numbers - 1) / numbers, random)), high - low)
-    return found
+    integers: FloatArray = low + np.minimum(
+        np.floor(numbers * drawn(means * (numbers - 1) / numbers, random)), high - low
+    )
+    return integers

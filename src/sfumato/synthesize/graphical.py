@@ -154,7 +154,7 @@ class Graphical:
                 "cliques": [list(factor.attributes) for factor in self.model.factors],
                 "total": self.model.total,
                 "measured": [[list(measured.attributes), measured.deviation] for measured in self.measured],
-                POSITIONS: {name: list(found.cells) for name, found in self.positions.items()},
+                POSITIONS: {name: list(position.cells) for name, position in self.positions.items()},
             }
             | tables_payload(self.tables)
             | distances_payload(self.distances)
@@ -203,7 +203,7 @@ def _positions(domain: Domain, payload: Mapping[str, Any]) -> dict[str, CellPosi
     older = payload.get("positions", {})
     return {
         name: CellPosition.of_all(mean, deviation, domain[name].declared) for name, (mean, deviation) in older.items()
-    } | {name: CellPosition(tuple(found)) for name, found in payload.get(POSITIONS, {}).items()}
+    } | {name: CellPosition(tuple(cells)) for name, cells in payload.get(POSITIONS, {}).items()}
 
 
 def _measured(domain: Domain, names: tuple[str, ...], deviation: float) -> Measured:
@@ -241,11 +241,11 @@ def expected_errors(measured: Sequence[Measured]) -> dict[str, float]:
     That is the noise alone, before the fit: cells of groups share one noise, and of what was not measured
     it says nothing.
     """
-    found: dict[int, list[float]] = {}
+    deviations_by_size: dict[int, list[float]] = {}
     for table in measured:
-        found.setdefault(len(table.attributes), []).append(table.deviation)
+        deviations_by_size.setdefault(len(table.attributes), []).append(table.deviation)
     noise = "standard deviation of the noise on a measured cell"
     return {
         f"{noise}, median of {len(deviations)} {ways}-way tables": float(np.median(deviations))
-        for ways, deviations in sorted(found.items())
+        for ways, deviations in sorted(deviations_by_size.items())
     }

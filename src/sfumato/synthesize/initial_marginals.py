@@ -124,22 +124,22 @@ class Fit:
         model = fit([self._likely(o, before) for o in known], self.model)
         return replace(self, observations=known, before=before, model=model)
 
-    def _expected_before(self, found: Sequence[Observation]) -> dict[Clique, FloatArray]:
+    def _expected_before(self, new_tables: Sequence[Observation]) -> dict[Clique, FloatArray]:
         """Of each marginal of several attributes what the model said of it before it was known, over its cells."""
-        tables = {o.attributes for o in found if len(o.attributes) > 1 and o.weights is None}
+        tables = {o.attributes for o in new_tables if len(o.attributes) > 1 and o.weights is None}
         new = tables - set(self.before)
-        return {**self.before, **{clique: self._foreseen(clique) for clique in new}}
+        return {**self.before, **{clique: self._expected_table(clique) for clique in new}}
 
-    def _foreseen(self, clique: Clique) -> FloatArray:
+    def _expected_table(self, clique: Clique) -> FloatArray:
         if len(clique) <= 2 or self.model.tree.holder(clique) is not None:  # noqa: PLR2004
             return self.model.expected(clique)
         ones = [self.model.expected((name,)) / self.model.total for name in clique]
         product: FloatArray = self.model.total * reduce(np.multiply.outer, ones)
         return product
 
-    def _with(self, found: Iterable[Observation]) -> tuple[Observation, ...]:
+    def _with(self, new_tables: Iterable[Observation]) -> tuple[Observation, ...]:
         observations = {_place(observation): observation for observation in self.observations}
-        for new in found:
+        for new in new_tables:
             old = observations.get(_place(new))
             observations[_place(new)] = new if old is None else pooled(old, new)
         return tuple(observations.values())
@@ -152,7 +152,7 @@ class Fit:
         places = [self.ordered.get(name, 0) for name in observation.attributes]
         if observation.runs is not None:
             starts = zip(observation.runs.starts, places, strict=True)
-            places = [sum(start < place for start in found) for found, place in starts]
+            places = [sum(start < place for start in axis_starts) for axis_starts, place in starts]
         expected = observation.of(before[observation.attributes])
         return replace(observation, counts=drawn_counts(observation.counts, expected, deviation, places))
 
@@ -223,7 +223,7 @@ def measure_one_way(
             coarsenings[attribute.name], observations[index] = _with_tails(
                 attribute, coarsenings[attribute.name], measurement, observations[index]
             )
-    sizes = {name: found.size for name, found in coarsenings.items()}
+    sizes = {name: groups.size for name, groups in coarsenings.items()}
     model = barred(GraphicalModel.uniform(sizes, [(name,) for name in domain.names], sums), zeros, coarsenings)
     positions = _positions(mechanisms, split, measurements)
     measured = tuple(Measured((name,), m.standard_error) for name, m in zip(domain.names, measurements, strict=True))
@@ -325,12 +325,12 @@ def _points_apart(attribute: Real, apart: NDArray[np.int64] | None) -> NDArray[n
 
 
 def _with_tails(
-    attribute: Integer | Real, found: Coarsening, measurement: Measurement, observation: Observation
+    attribute: Integer | Real, groups: Coarsening, measurement: Measurement, observation: Observation
 ) -> tuple[Coarsening, Observation]:
     """Rare groups at the ends shared out as falling tails, and what is expected of them in place of noise."""
     widths = _widths(attribute)
     counts = measurement.values.astype(np.float64)
-    shared, estimates = with_falling_tails(found, counts, _variance(measurement), widths)
+    shared, estimates = with_falling_tails(groups, counts, _variance(measurement), widths)
     held, variances = observation.counts.copy(), np.array(observation.variance)
     for group, (expected, variance) in estimates.items():
         held[group], variances[group] = expected, max(variance, _SUREST * _variance(measurement))
@@ -407,11 +407,11 @@ class PriorMarginals:
 
     def early(self, state: Fit, cap: int) -> tuple[Observation, ...]:
         """Tables of several attributes that tell clearly more than independence, as far as there is room for them."""
-        found = [each for each in self.observations if len(each.attributes) > 1]
-        gains = [_distance(state.model, each) - CLEAR * _expected_noise(each) for each in found]
+        joint = [each for each in self.observations if len(each.attributes) > 1]
+        gains = [_distance(state.model, each) - CLEAR * _expected_noise(each) for each in joint]
         chosen: list[Observation] = []
         present = [factor.attributes for factor in state.model.factors]
-        for gain, each in sorted(zip(gains, found, strict=True), key=lambda pair: -pair[0]):
+        for gain, each in sorted(zip(gains, joint, strict=True), key=lambda pair: -pair[0]):
             cliques = [*present, *(other.attributes for other in chosen), each.attributes]
             if gain > 0 and tree_cells(cliques, state.model.sizes) <= ROOM * cap:
                 chosen.append(each)
@@ -431,12 +431,12 @@ def prior_marginals(domain: Domain, state: Fit, stored: Sequence[StoredMarginal]
     stored = [each for each in stored if each.attributes]
     if loss.as_rho().value > sum(each.rho for each in stored):
         return PriorMarginals()
-    found: dict[tuple[str, ...], Observation] = {}
+    observations: dict[tuple[str, ...], Observation] = {}
     for each in stored:
         new = over_groups(domain, state, each)
-        old = found.get(new.attributes)
-        found[new.attributes] = new if old is None else pooled(old, new)
-    return PriorMarginals(tuple(found.values()), tuple(sorted({each.entry for each in stored})))
+        old = observations.get(new.attributes)
+        observations[new.attributes] = new if old is None else pooled(old, new)
+    return PriorMarginals(tuple(observations.values()), tuple(sorted({each.entry for each in stored})))
 
 
 def over_groups(domain: Domain, state: Fit, stored: StoredMarginal) -> Observation:

@@ -92,10 +92,13 @@ class SizeLimits:
             raise InputError("whether earlier marginals are used, and pairs bounded, is True or False", culprit=self)
 
     def described(self) -> dict[str, Any]:
-        """What the journal's question says of them; of what is as ever it says nothing, as it always did."""
-        found: dict[str, Any] = {"cells": self.cells, "candidates": self.candidates, "marginal": self.marginal}
-        found |= {"leading": list(self.leading)} if self.leading else {}
-        return found | ({} if self.earlier else {"earlier": False}) | ({"bounds": True} if self.bounds else {})
+        """Return the parameters for the journal.
+
+        Defaults of later options are left out, so that the keys of old releases stay equal.
+        """
+        parameters: dict[str, Any] = {"cells": self.cells, "candidates": self.candidates, "marginal": self.marginal}
+        parameters |= {"leading": list(self.leading)} if self.leading else {}
+        return parameters | ({} if self.earlier else {"earlier": False}) | ({"bounds": True} if self.bounds else {})
 
     def importance(self, names: Sequence[str]) -> tuple[float, ...]:
         """What the error of each column counts beside that of others, when the loss for single columns is divided."""
@@ -173,9 +176,9 @@ def relevant(cliques: Sequence[Clique], ways: int) -> dict[Clique, int]:
     >>> relevant([("a", "b"), ("b", "c")], 2), relevant([("a", "b"), ("b", "c")], 1)
     ({('a', 'b'): 3, ('b', 'c'): 3}, {('a',): 1, ('b',): 2, ('c',): 1})
     """
-    found = dict.fromkeys(part for clique in cliques for part in combinations(clique, ways))
+    parts = dict.fromkeys(part for clique in cliques for part in combinations(clique, ways))
     counts = Counter(name for clique in cliques for name in clique)
-    return {part: sum(counts[name] for name in part) for part in found}
+    return {part: sum(counts[name] for name in part) for part in parts}
 
 
 def affordable(candidates: Sequence[Clique], domain: Domain, state: Fit, limits: SizeLimits) -> list[Clique]:
@@ -278,16 +281,16 @@ def select_marginals(
     *,
     split: BudgetSplit,
     share: float,
-    room: CellBudget,
+    cell_budget: CellBudget,
     taken: Mapping[Clique, MeasuredMarginal],
 ) -> dict[Clique, MeasuredMarginal]:
     """The tables to measure together at ``share`` of the loss, and what each takes of the loss.
 
     A candidate's gain is its weighted distance less what its noise adds to the error of all chosen, when
-    the loss is divided over them in the best way (:meth:`BudgetSplit.spread`).  ``room`` is what the
+    the loss is divided over them in the best way (:meth:`BudgetSplit.spread`).  ``cell_budget`` is what the
     junction tree has for the candidates chosen.  The pairs that form a spanning tree of largest weighted distances are
     chosen before others, as far as they have a gain: a tie tells of all pairs across it, which its own distance leaves
-    out, and beside many tables its noise would seem to outweigh it.  What ``room`` says is tied is so already.
+    out, and beside many tables its noise would seem to outweigh it.  What ``cell_budget`` says is tied is so already.
 
     Tables ``taken`` before are measured again: the loss that they had and ``share`` are divided as one over them and
     the candidates chosen.
@@ -298,12 +301,12 @@ def select_marginals(
     before = sum(split.spread(table.size) for table in taken.values())
     parts = np.array([split.spread(size) for size in sizes])
     worth = _Worth(weights * scored.distances, parts, before, split=split, share=whole)
-    found = worth.picked(cliques, room, worth.ties(cliques, room.tied))
-    return _divided(scored, sizes, found, split=split, share=share, taken=taken)
+    chosen = worth.picked(cliques, cell_budget, worth.ties(cliques, cell_budget.tied))
+    return _divided(scored, sizes, chosen, split=split, share=share, taken=taken)
 
 
 def select_child_marginals(
-    scored: Scored, *, split: BudgetSplit, share: float, room: CellBudget
+    scored: Scored, *, split: BudgetSplit, share: float, cell_budget: CellBudget
 ) -> dict[Clique, MeasuredMarginal]:
     """The tables to measure of a child, given attributes of known ties: see :func:`select_marginals`.
 
@@ -314,24 +317,26 @@ def select_child_marginals(
     sizes = np.array([table.cells for table in scored.tables], dtype=np.float64)
     parts = np.array([split.spread(size) for size in sizes])
     worth = _Worth(scored.distances, parts, 0.0, split=split, share=share)
-    wished, found = worth.picked(cliques, None, ()), worth.picked(cliques, room, ())
-    if len(found) < len(wished):
+    wished, chosen = worth.picked(cliques, None, ()), worth.picked(cliques, cell_budget, ())
+    if len(chosen) < len(wished):
         tree = set(spanning(cliques[index] for index in worth.largest(wished) if len(cliques[index]) == 2))  # noqa: PLR2004
-        found = worth.picked(cliques, room, [index for index in worth.largest(wished) if cliques[index] in tree])
-    return _divided(scored, sizes, found, split=split, share=share, taken={})
+        chosen = worth.picked(
+            cliques, cell_budget, [index for index in worth.largest(wished) if cliques[index] in tree]
+        )
+    return _divided(scored, sizes, chosen, split=split, share=share, taken={})
 
 
 def _divided(
     scored: Scored,
     sizes: FloatArray,
-    found: Sequence[int],
+    chosen: Sequence[int],
     *,
     split: BudgetSplit,
     share: float,
     taken: Mapping[Clique, MeasuredMarginal],
 ) -> dict[Clique, MeasuredMarginal]:
     """What each of the tables found, and of those ``taken`` before, takes of ``share`` of the loss."""
-    tables = [(scored.tables[index], float(sizes[index])) for index in found]
+    tables = [(scored.tables[index], float(sizes[index])) for index in chosen]
     asked = {table.attributes: MeasuredMarginal(table.runs, size, 0.0) for table, size in tables} | dict(taken)
     if not asked:
         return {}
@@ -357,17 +362,17 @@ class _Worth:
         """The pairs of a spanning tree of largest distances, the largest first, beside what is ``tied``."""
         pairs = {cliques[index]: index for index in np.argsort(-self.distances, kind="stable").tolist()}
         known = [(clique[0], name) for clique in tied for name in clique[1:]]
-        found = spanning([*known, *(clique for clique in pairs if len(clique) == 2)])  # noqa: PLR2004
-        return [pairs[pair] for pair in found if pair in pairs and pair not in known]
+        tree = spanning([*known, *(clique for clique in pairs if len(clique) == 2)])  # noqa: PLR2004
+        return [pairs[pair] for pair in tree if pair in pairs and pair not in known]
 
-    def largest(self, found: Iterable[int]) -> list[int]:
+    def largest(self, indexes: Iterable[int]) -> list[int]:
         """Those candidates, the largest distances first."""
-        return sorted(found, key=lambda index: -self.distances[index])
+        return sorted(indexes, key=lambda index: -self.distances[index])
 
-    def picked(self, cliques: Sequence[Clique], room: CellBudget | None, first: Sequence[int]) -> list[int]:
-        """Candidates with a gain, greedily, those of ``first`` before others; all of them without ``room``."""
+    def picked(self, cliques: Sequence[Clique], cell_budget: CellBudget | None, first: Sequence[int]) -> list[int]:
+        """Candidates with a gain, greedily, those of ``first`` before others; all of them without ``cell_budget``."""
         waiting, total, ahead = self.distances.copy(), self.taken, list(reversed(first))
-        found: list[int] = []
+        picked: list[int] = []
         refused = 0
         while refused < _PATIENCE and len(waiting):
             gains = waiting - self.split.error(total + self.parts, self.share)
@@ -379,13 +384,13 @@ class _Worth:
                     continue
                 break
             waiting[best] = -np.inf
-            if room is None or room.fits(cliques[best]):
-                refused, room = 0, room and room.adding(cliques[best])
-                found.append(best)
+            if cell_budget is None or cell_budget.fits(cliques[best]):
+                refused, cell_budget = 0, cell_budget and cell_budget.adding(cliques[best])
+                picked.append(best)
                 total += float(self.parts[best])
             else:
                 refused += 1
-        return found
+        return picked
 
 
 def spanning(pairs: Iterable[Clique]) -> Iterator[Clique]:
@@ -441,7 +446,7 @@ def with_structural_zeros(state: Fit, zeros: Sequence[Zeros], tables: Iterable[T
     """
     names = {name for zero in zeros for name in zero.attributes}
     empty: dict[Clique, NDArray[np.bool_]] = {}
-    found = []
+    counted = []
     for table in tables:
         taken = np.zeros(table.runs.shape, dtype=np.bool_)
         ruled = [name for name in table.attributes if name in names]
@@ -453,8 +458,8 @@ def with_structural_zeros(state: Fit, zeros: Sequence[Zeros], tables: Iterable[T
             runs = Runs(starts, tuple(table.runs.sizes[side] for side in sides))
             held = runs.sum((~empty[pair]).astype(np.int64)) == 0
             taken |= held.reshape([size if side in sides else 1 for side, size in enumerate(taken.shape)])
-        found.append(replace(table, impossible=int(taken.sum())))
-    return found
+        counted.append(replace(table, impossible=int(taken.sum())))
+    return counted
 
 
 def _levels(state: Fit, attribute: Attribute) -> FloatArray:

@@ -295,10 +295,10 @@ def measure_pair_distances(mechanisms: Mechanisms, model: Graphical, loss: Epsil
     domain = model.domain
     pairs = comparable(list(combinations(domain.names, 2)), domain, _MOST_CELLS)
     questions = [Distance(pair, whole_counts(model.cells(pair), model.total)) for pair in pairs]
-    found = []
+    distances = []
     for pair, answer in zip(pairs, mechanisms.measure(questions, loss) if pairs else (), strict=True):
-        found.append(NoisyDistance((pair[0], pair[1]), int(answer.values[0]), answer.noise))
-    return tuple(found)
+        distances.append(NoisyDistance((pair[0], pair[1]), int(answer.values[0]), answer.noise))
+    return tuple(distances)
 
 
 def distances_of_rows(model: Graphical, codes: CodeArray) -> tuple[NoisyDistance, ...]:
@@ -307,9 +307,9 @@ def distances_of_rows(model: Graphical, codes: CodeArray) -> tuple[NoisyDistance
     The counts of the model that a distance is from travel with it, those of small pairs first, where there is room:
     bounds about them are narrower than about rows that differ from them by chance.
     """
-    found = []
+    distances = []
     sizes = sorted((model.domain.project(each.attributes).size, each.attributes) for each in model.distances)
-    room = dict(zip((pair for _, pair in sizes), accumulate(size for size, _ in sizes), strict=True))
+    cells_so_far = dict(zip((pair for _, pair in sizes), accumulate(size for size, _ in sizes), strict=True))
     for each in model.distances:
         shape = model.domain.project(each.attributes).shape
         columns = [(model.domain[name], codes[:, model.domain.index(name)]) for name in each.attributes]
@@ -318,6 +318,6 @@ def distances_of_rows(model: Graphical, codes: CodeArray) -> tuple[NoisyDistance
         scaled = rows * (model.total / max(1, len(codes)))
         whole = whole_counts(model.cells(each.attributes), model.total)
         beside = float(np.abs(whole - scaled).sum())
-        kept = whole.reshape(shape) if room[each.attributes] <= _MOST_KEPT else None
-        found.append(replace(each, beside=beside, rows=digest_of(rows), reference=kept))
-    return tuple(found)
+        kept = whole.reshape(shape) if cells_so_far[each.attributes] <= _MOST_KEPT else None
+        distances.append(replace(each, beside=beside, rows=digest_of(rows), reference=kept))
+    return tuple(distances)

@@ -101,7 +101,7 @@ class SynthesisMethod:
         options: the options that it takes.
         needs: options that it cannot do without, each with what to say if it is missing.
         plan: checks a task and plans its release; reads no data and charges nothing.
-        foreseen: its noise, for ``auto``; None for a task that the method cannot do or another does more plainly.
+        estimate: its noise, for ``auto``; None for a task that the method cannot do or another does more plainly.
         noise_of: the method whose noise stands for its own when losses are compared; empty if it is its own.
     """
 
@@ -109,7 +109,7 @@ class SynthesisMethod:
     summary: str
     options: frozenset[Option]
     plan: Callable[[Domain, Task], PlannedRelease]
-    foreseen: Callable[[Domain, Task], RankedMethod | None]
+    estimate: Callable[[Domain, Task], RankedMethod | None]
     needs: Mapping[Option, str] = field(default_factory=dict)
     noise_of: str = ""
 

@@ -92,9 +92,9 @@ def measure_totals(mechanisms: Mechanisms, state: Fit, weight: str, split: Budge
     link = Factor((weight, name), np.where(classes[:, None] == np.arange(size), 0.0, -np.inf))
     held = replace(state, model=replace(state.model, sizes={**state.model.sizes, name: size}).times(link))
     seen = [
-        found
+        observation
         for table, total in zip(tables, kept, strict=True)
-        if (found := _likely(held, table, total, name, means)) is not None
+        if (observation := _likely(held, table, total, name, means)) is not None
     ]
     return held.recall(seen) if seen else state
 
@@ -117,20 +117,20 @@ def _measured(
     shares: Sequence[Fraction],
 ) -> tuple[NoisyTotals, ...]:
     """The totals by each attribute, as many attributes at a time as have so many weights together."""
-    found: list[NoisyTotals] = []
+    totals: list[NoisyTotals] = []
     whole = sum(shares, Fraction(0))
-    while len(found) < len(tables):
+    while len(totals) < len(tables):
         asked: list[Weighted] = []
-        for table in tables[len(found) :]:
+        for table in tables[len(totals) :]:
             asked.append(question(state, table, scale))
             if sum(each.weights.size for each in asked) > _MOST_WEIGHTS // 2:
                 break
-        held = shares[len(found) : len(found) + len(asked)]
+        held = shares[len(totals) : len(totals) + len(asked)]
         part = sum(held, Fraction(0))
         answers = mechanisms.measure(asked, loss * (part / whole), shares=[share / part for share in held])
-        chosen = tables[len(found) : len(found) + len(asked)]
-        found += [_kept(state, table, answer, scale) for table, answer in zip(chosen, answers, strict=True)]
-    return tuple(found)
+        chosen = tables[len(totals) : len(totals) + len(asked)]
+        totals += [_kept(state, table, answer, scale) for table, answer in zip(chosen, answers, strict=True)]
+    return tuple(totals)
 
 
 def _kept(state: Fit, table: Table, answer: Measurement, scale: WeightScale) -> NoisyTotals:
@@ -167,15 +167,15 @@ def _likely(state: Fit, table: Table, total: NoisyTotals, classes: str, means: F
     runs = replace(table.runs, starts=(*table.runs.starts, every), sizes=(*table.runs.sizes, size))
     variance = max(total.noise.variance / total.grid**2, LEAST_VARIANCE)
     counts = total.values.astype(np.float64)[:, None] / total.grid
-    found = Observation((*table.attributes, classes), counts, variance, runs, means)
-    cells = state.model.expected(found.attributes)
-    expected, rows = found.of(cells), runs.sum(cells).sum(axis=1, keepdims=True)
+    observation = Observation((*table.attributes, classes), counts, variance, runs, means)
+    cells = state.model.expected(observation.attributes)
+    expected, rows = observation.of(cells), runs.sum(cells).sum(axis=1, keepdims=True)
     apart = counts - expected
     # a group's mean weight differs from what the model has by chance, with a variance that all groups tell together
     squared = float((apart**2 - variance).sum() / (rows**2).sum())
     if not squared > 0:
         return None
-    return replace(found, counts=expected + apart * rows**2 * squared / (rows**2 * squared + variance))
+    return replace(observation, counts=expected + apart * rows**2 * squared / (rows**2 * squared + variance))
 
 
 def _typical(attribute: Integer | Real, position: FloatArray | float) -> FloatArray:

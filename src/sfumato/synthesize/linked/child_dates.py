@@ -85,18 +85,18 @@ class Dates:
         self._undated = child.undated
         gaps = len(child.gaps)
         self._before = np.where(first < self._declared, gaps + child.undated, gaps)
-        room = np.zeros((gaps + 1, gaps + child.undated))
+        cells_left = np.zeros((gaps + 1, gaps + child.undated))
         for many in range(gaps + 1):
-            room[many, many:gaps] = -np.inf
-        self.factors = [Factor((_ROOM, self.this), room)]
+            cells_left[many, many:gaps] = -np.inf
+        self.factors = [Factor((_ROOM, self.this), cells_left)]
         self.sizes = {_ROOM: gaps + 1}
 
     def evidence(self, rows: Codes) -> dict[str, Codes]:
         """What the next gap of some units is drawn by: the gap before, and how many cells of gaps there is room for."""
         left = np.maximum(self._declared - 1 - self.days[rows], 0)
-        room = np.searchsorted(self._starts, left, side="right")
+        cells_left = np.searchsorted(self._starts, left, side="right")
         missing = self.days[rows] >= self._declared
-        return {self._previous: self._before[rows], _ROOM: np.where(missing, len(self._starts), room)}
+        return {self._previous: self._before[rows], _ROOM: np.where(missing, len(self._starts), cells_left)}
 
     def go_on(self, rows: Codes, gaps: Codes, random: np.random.Generator) -> None:
         """Move the dates of some units on by the gaps that were drawn, to a day within the cell of the gap."""

@@ -65,15 +65,15 @@ class DerivedMeasures:
         if not questions:
             return ()
         parts = [Fraction(1, len(questions))] * len(questions) if shares is None else shares
-        found: list[Measurement] = []
+        measured: list[Measurement] = []
         for batch in self._batches(questions):
             asked = [self._of_the_table(each) for each in batch]
-            held = parts[len(found) : len(found) + len(batch)]
+            held = parts[len(measured) : len(measured) + len(batch)]
             part = sum(held, Fraction(0))
             whole = len(batch) == len(questions)
             own = shares if whole else [each / part for each in held]
-            found += self.mechanisms.measure(asked, loss if whole else loss.divisible * part, shares=own)
-        return tuple(replace(answer, question=asked) for asked, answer in zip(questions, found, strict=True))
+            measured += self.mechanisms.measure(asked, loss if whole else loss.divisible * part, shares=own)
+        return tuple(replace(answer, question=asked) for asked, answer in zip(questions, measured, strict=True))
 
     def counted(self, attributes: tuple[str, ...]) -> int:
         """Cells of a marginal as the vault counts it: by how many rows a unit has as well."""

@@ -258,8 +258,8 @@ def _moved(model: GraphicalModel, moves: Mapping[Clique, FloatArray]) -> Graphic
     return replace(model, factors=tuple(factors))
 
 
-def stacked(found: Sequence[Slot], names: Sequence[str]) -> tuple[Codes, dict[str, Codes]]:
+def stacked(slots: Sequence[Slot], names: Sequence[str]) -> tuple[Codes, dict[str, Codes]]:
     """Slots as rows of one table, unit by unit and in order within each: rows of the head, and codes by attribute."""
-    units = np.concatenate([rows for rows, _ in found])
+    units = np.concatenate([rows for rows, _ in slots])
     order = np.argsort(units, kind="stable")
-    return units[order], {name: np.concatenate([codes[name] for _, codes in found])[order] for name in names}
+    return units[order], {name: np.concatenate([codes[name] for _, codes in slots])[order] for name in names}

@@ -76,12 +76,12 @@ class ConditionalSampler:
 
         Rows of the same conditional distribution are spread over it evenly.
         """
-        found = {name: np.empty(rows, dtype=np.int64) for name in self._drawn}
+        columns = {name: np.empty(rows, dtype=np.int64) for name in self._drawn}
         for part in _parts(rows, self._cells, _HELD):
             given = {name: codes[part] for name, codes in evidence.items()}
             for name, codes in self._of_some(given, part.stop - part.start, random).items():
-                found[name][part] = codes
-        return found
+                columns[name][part] = codes
+        return columns
 
     def _of_some(
         self, evidence: Mapping[str, CodeArray], rows: int, random: np.random.Generator

@@ -30,10 +30,10 @@ from sfumato.synthesize.linked.next_child import (
     in_rounds,
     logarithm,
     observed,
-    over,
+    one_group,
+    regrouped,
     renumbered,
     started,
-    together,
     with_rows,
     without_last,
 )
@@ -59,16 +59,16 @@ class FirstChildModel:
     @property
     def above(self) -> ChildTable:
         """The table of the rows that have the children."""
-        found = self.related.above(self.child)
-        assert found is not None
-        return found
+        above = self.related.above(self.child)
+        assert above is not None
+        return above
 
     @property
     def table(self) -> DerivedTable:
         """What is counted."""
-        found = self.related.opening(self.child)
-        assert found is not None
-        return found
+        table = self.related.opening(self.child)
+        assert table is not None
+        return table
 
     @property
     def drawn(self) -> tuple[str, ...]:
@@ -78,9 +78,9 @@ class FirstChildModel:
     def in_source(self) -> dict[str, str]:
         """The source's attribute of each attribute that is known of a row."""
         above = self.above
-        found = {each.name: each.name for each in self.related.evidence(above)}
-        found |= {above.named("this", each.name): above.named("first", each.name) for each in above.plain}
-        return found | ({above.number: above.number} if self.table.number == above.number else {})
+        attributes = {each.name: each.name for each in self.related.evidence(above)}
+        attributes |= {above.named("this", each.name): above.named("first", each.name) for each in above.plain}
+        return attributes | ({above.number: above.number} if self.table.number == above.number else {})
 
     def impossible(self) -> dict[tuple[str, str], NDArray[np.bool_]]:
         """Cells of the number and an attribute of the first child that no row is in: see :func:`barred_firsts`."""
@@ -96,7 +96,7 @@ def barred_firsts(related: LinkedTables, child: ChildTable) -> dict[tuple[str, s
     """Cells of the number of children and an attribute of the first that nobody is in: a first child where there is
     none, none where there is one, or further ones after what is final.
     """
-    found, least = {}, related.least(child)
+    barred, least = {}, related.least(child)
     for each in child.table.attributes:
         dated = child.dated and each.name == child.order
         size = (sum(related.first_cells(child)) if dated else each.size) + (least == 0)
@@ -106,8 +106,8 @@ def barred_firsts(related: LinkedTables, child: ChildTable) -> dict[tuple[str, s
         if child.final is not None and child.final[0] == each.name:
             cells[2 - least :, child.final_code] = True
         if cells.any():
-            found[child.number, child.named("first", each.name)] = cells
-    return found
+            barred[child.number, child.named("first", each.name)] = cells
+    return barred
 
 
 def fit_first_child(
@@ -139,7 +139,7 @@ def _begin(derived: DerivedMeasures, split: BudgetSplit, opening: FirstChildMode
     given = with_rows(opening.related, above, source, 1)
     factors = [
         *_places(opening, coarsenings),
-        *from_head(given, opening.in_source(), partial(over, source, coarsenings)),
+        *from_head(given, opening.in_source(), partial(regrouped, source, coarsenings)),
         *_barred(opening, coarsenings),
     ]
     if not seen:  # nobody has any
@@ -172,7 +172,7 @@ def _coarsenings(
             found[name] = coarsening(derived.domain, attribute, measured[name], apart.get(name), crowded=CROWDED)
         elif name not in found:
             size = derived.domain[name].size
-            found[name] = together(size) if name == above.rows else identity(size)
+            found[name] = one_group(size) if name == above.rows else identity(size)
     return {name: found[name] for name in derived.domain.names}
 
 

@@ -10,14 +10,14 @@ from sfumato.domain.linked_domain import ChildTable, LinkedTables
 
 def head_labels(related: LinkedTables) -> dict[str, list[str]]:
     """Of the head of the units."""
-    found = _parent_labels(related)
+    labels_of = _parent_labels(related)
     for child in related.direct:
-        found |= _first_labels(related, child)
-    return found
+        labels_of |= _first_labels(related, child)
+    return labels_of
 
 
 def _first_labels(related: LinkedTables, child: ChildTable) -> dict[str, list[str]]:
-    found = {}
+    labels_of = {}
     for each in child.table.attributes:
         labels = list(each.labels())
         if child.dated and each.name == child.order and related.apart(child) is not None:
@@ -25,8 +25,8 @@ def _first_labels(related: LinkedTables, child: ChildTable) -> dict[str, list[st
         elif child.dated and each.name == child.order:
             cells = _spans(child.first_dates, each.declared)
             labels = [_span(labels[low], labels[high]) for low, high in cells] + labels[each.declared :]
-        found[child.named("first", each.name)] = [*labels, *(["none"] if related.least(child) == 0 else [])]
-    return found
+        labels_of[child.named("first", each.name)] = [*labels, *(["none"] if related.least(child) == 0 else [])]
+    return labels_of
 
 
 def _distance_labels(related: LinkedTables, child: ChildTable, further: Sequence[str]) -> list[str]:
@@ -34,20 +34,20 @@ def _distance_labels(related: LinkedTables, child: ChildTable, further: Sequence
     assert above is not None
     name = above.table.name
     most = (related.apart(child) or 0) + child.attribute(child.order or "").declared
-    found = []
+    distances = []
     for low, high in _spans(starts, most):
         said = _span(str(low), str(high)) if low >= 0 else _span(str(-high), str(-low))
-        found.append(f"{said} {'after' if low >= 0 else 'before'} that of {name}")
-    return [*found, *further, *([f"of {name} without a date"] if above.undated else [])]
+        distances.append(f"{said} {'after' if low >= 0 else 'before'} that of {name}")
+    return [*distances, *further, *([f"of {name} without a date"] if above.undated else [])]
 
 
 def opening_labels(related: LinkedTables, child: ChildTable) -> dict[str, list[str]]:
     """Of the own head of a child table."""
     table = related.opening(child)
     assert table is not None
-    found = _known_labels(related, child) | _first_labels(related, child)
+    labels_of = _known_labels(related, child) | _first_labels(related, child)
     above = related.above(child)
-    return found | ({above.rows: _classes(table.rows)} if above is not None else {})
+    return labels_of | ({above.rows: _classes(table.rows)} if above is not None else {})
 
 
 def _classes(rows: Sequence[int]) -> list[str]:
@@ -57,21 +57,21 @@ def _classes(rows: Sequence[int]) -> list[str]:
 
 def tail_labels(related: LinkedTables, child: ChildTable) -> dict[str, list[str]]:
     """Of its tail."""
-    found = _known_labels(related, child)
+    labels_of = _known_labels(related, child)
     table = related.tail(child)
     assert table is not None
-    found |= {child.rows: _classes(table.rows)}
+    labels_of |= {child.rows: _classes(table.rows)}
     for each in child.plain:
-        found[child.named("previous", each.name)] = list(each.labels())
-        found[child.named("this", each.name)] = list(each.labels())
-        found[child.named("before", each.name)] = [*each.labels(), "none"]
+        labels_of[child.named("previous", each.name)] = list(each.labels())
+        labels_of[child.named("this", each.name)] = list(each.labels())
+        labels_of[child.named("before", each.name)] = [*each.labels(), "none"]
     if child.dated and child.order is not None:
         cells = _spans(child.gaps, child.attribute(child.order).declared)
         gaps = [f"{_span(str(low), str(high))} later" for low, high in cells]
         absent = ["missing"] if child.undated else []
-        found[child.named("this", child.order)] = [*gaps, *absent]
-        found[child.named("previous", child.order)] = [*gaps, *absent, "first"]
-    return found
+        labels_of[child.named("this", child.order)] = [*gaps, *absent]
+        labels_of[child.named("previous", child.order)] = [*gaps, *absent, "first"]
+    return labels_of
 
 
 def _spans(starts: Sequence[int], end: int) -> list[tuple[int, int]]:

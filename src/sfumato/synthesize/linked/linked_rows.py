@@ -49,21 +49,21 @@ def linked_rows(
     """
     import pyarrow as pa
 
-    found: dict[str, pa.Table] = {}
+    tables: dict[str, pa.Table] = {}
     parent = related.parent
     if parent is not None:
         units = len(next(iter(head.values())))
         keys = pa.table({parent.key or related.schema.id: np.arange(1, units + 1)})
         codes = {each.name: head[f"{parent.name}.{each.name}"] for each in parent.attributes}
-        found[parent.name] = _beside(keys, _typed(parent, codes, random))
+        tables[parent.name] = _beside(keys, _typed(parent, codes, random))
     for child in related.children:
         table = child.table
         rows, codes = stacked(children[table.name], [each.name for each in table.attributes])
         of_unit = table.unit if table.unit is not None else table.through.column if table.through else related.schema.id
         keys = {} if table.key is None else {table.key: np.arange(1, len(rows) + 1)}
         typed = _in_order(child, rows, codes, _typed(table, codes, random))
-        found[table.name] = _beside(pa.table({**keys, of_unit: rows + 1}), typed)
-    return found
+        tables[table.name] = _beside(pa.table({**keys, of_unit: rows + 1}), typed)
+    return tables
 
 
 def _typed(table: SchemaTable, codes: Mapping[str, Codes], random: np.random.Generator) -> pa.Table:
@@ -319,11 +319,11 @@ def rows_within_group_bounds(
     owner, codes = owner[kept], {name: column[kept] for name, column in codes.items()}
     numbers = np.bincount(owner, minlength=len(unit)).astype(np.int64)
     place = np.arange(len(owner)) - (np.cumsum(numbers) - numbers)[owner]
-    found: list[Slot] = []
+    bounded: list[Slot] = []
     for slot in range(int(numbers.max(initial=1))):
         rows = np.flatnonzero(place == slot)
-        found.append((owner[rows], {name: column[rows] for name, column in codes.items()}))
-    return found, numbers, left
+        bounded.append((owner[rows], {name: column[rows] for name, column in codes.items()}))
+    return bounded, numbers, left
 
 
 def not_kept(child: ChildTable) -> list[str]:
@@ -335,7 +335,7 @@ def not_kept(child: ChildTable) -> list[str]:
 def _cells(child: ChildTable, bound: GroupBound, codes: Mapping[str, Codes]) -> Codes | None:
     """The cell of each row; None where a grouping is not of attributes of the table."""
     domain = Domain(child.table.attributes, hierarchies=child.table.hierarchies)
-    found: Codes = np.zeros(len(next(iter(codes.values()))), dtype=np.int64)
+    cell_numbers: Codes = np.zeros(len(next(iter(codes.values()))), dtype=np.int64)
     for name in bound.by:
         try:
             grouping = domain.grouping(name)
@@ -343,8 +343,8 @@ def _cells(child: ChildTable, bound: GroupBound, codes: Mapping[str, Codes]) -> 
             return None
         own = codes[grouping.attribute]
         own = own if grouping.groups is None else np.asarray(grouping.groups, dtype=np.int64)[own]
-        found = np.unique(found * len(grouping.labels) + own, return_inverse=True)[1].reshape(-1)
-    return found
+        cell_numbers = np.unique(cell_numbers * len(grouping.labels) + own, return_inverse=True)[1].reshape(-1)
+    return cell_numbers
 
 
 def _stand(unit: Codes, cells: Codes, bound: GroupBound) -> NDArray[np.bool_]:
@@ -366,6 +366,6 @@ def _ordinal(keys: Codes) -> Codes:
     order = np.argsort(keys, kind="stable")
     held = keys[order]
     start = np.flatnonzero(np.concatenate([[True], held[1:] != held[:-1]]))
-    found = np.empty(len(keys), dtype=np.int64)
-    found[order] = np.arange(len(keys)) - np.repeat(start, np.diff(np.append(start, len(keys))))
-    return found
+    ordinals = np.empty(len(keys), dtype=np.int64)
+    ordinals[order] = np.arange(len(keys)) - np.repeat(start, np.diff(np.append(start, len(keys))))
+    return ordinals

@@ -133,7 +133,7 @@ def in_rounds(
     """The model after all that is left of the loss was spent on marginals with an attribute that is drawn."""
     table = derived.table
     interest: dict[Clique, float] = {}
-    for ways, part, room in ROUNDS:
+    for ways, part, cell_share in ROUNDS:
         candidates = affordable(_candidates(state, drawn, interest, ways, limits), table.domain, state, limits)
         candidates = [clique for clique in candidates if derived.counted(clique) <= COUNTABLE]
         if not candidates:
@@ -143,12 +143,12 @@ def in_rounds(
         asked = coarsened_marginals(state, table.domain, candidates, deviation)
         scores = share * SCORES
         scored = score(derived, state, asked, loss=split.take(scores))
-        found = zip(scored.tables, scored.distances.tolist(), strict=True)
-        interest |= {each.attributes: distance for each, distance in found}
+        scores_of = zip(scored.tables, scored.distances.tolist(), strict=True)
+        interest |= {each.attributes: distance for each, distance in scores_of}
         present = Triangulation((factor.attributes for factor in state.model.factors), state.model.sizes)
-        most = max(int(limits.cells * room), present.cells)
+        most = max(int(limits.cells * cell_share), present.cells)
         chosen = select_child_marginals(
-            scored, split=split, share=float(share - scores), room=CellBudget(present, most)
+            scored, split=split, share=float(share - scores), cell_budget=CellBudget(present, most)
         )
         if chosen:
             shares = [fraction(each.share) for each in chosen.values()]
@@ -174,7 +174,7 @@ def _begin(derived: DerivedMeasures, split: BudgetSplit, evidence: KnownColumns)
         total = float(evidence.numbers() @ (np.array(table.rows) * np.array(table.weights)))
     seen = total > SEEN * max(each.standard_error for each in measured)
     coarsenings = _coarsenings(derived, evidence, dict(zip(alone, measured, strict=True)), seen=seen)
-    regroup = partial(over, evidence.head, coarsenings)
+    regroup = partial(regrouped, evidence.head, coarsenings)
     if seen:
         observations = tuple(
             observed(name, coarsenings[name], answer) for name, answer in zip(alone, measured, strict=True)
@@ -202,7 +202,7 @@ def started(
     total: float,
 ) -> Fit:
     """A model of what is known and of the single attributes that were measured, of which some are observed."""
-    sizes = {name: found.size for name, found in coarsenings.items()}
+    sizes = {name: groups.size for name, groups in coarsenings.items()}
     held = {factor.attributes for factor in factors}
     factors = [*factors, *(Factor((name,), np.zeros(size)) for name, size in sizes.items() if (name,) not in held)]
     model = GraphicalModel(sizes, tuple(factors), max(total, 1.0))
@@ -230,7 +230,7 @@ def _coarsenings(
 ) -> dict[str, Coarsening]:
     """Groups of all attributes of the tail: those of the head, and of a child the same as of those before it."""
     child, head = evidence.child, evidence.head
-    found: dict[str, Coarsening] = {}
+    coarsenings: dict[str, Coarsening] = {}
     of_child: dict[str, Coarsening] = {}
     for each in child.plain:
         name = child.named("this", each.name)
@@ -246,20 +246,20 @@ def _coarsenings(
     for name in derived.domain.names:
         if name == child.number:
             numbers = head.coarsenings[name]
-            found[name] = renumbered(numbers.groups[2 - evidence.related.least(child) :], evidence.numbers())
+            coarsenings[name] = renumbered(numbers.groups[2 - evidence.related.least(child) :], evidence.numbers())
         elif name == child.rows:
-            found[name] = together(derived.domain[name].size)
+            coarsenings[name] = one_group(derived.domain[name].size)
         elif name in head.coarsenings:
-            found[name] = head.coarsenings[name]
+            coarsenings[name] = head.coarsenings[name]
         else:
-            found[name] = identity(derived.domain[name].size)
+            coarsenings[name] = identity(derived.domain[name].size)
     for each in child.plain:
         own = of_child[each.name]
-        found[child.named("this", each.name)] = found[child.named("previous", each.name)] = own
+        coarsenings[child.named("this", each.name)] = coarsenings[child.named("previous", each.name)] = own
         if child.memory > 1:
             none = Coarsening(np.append(own.groups, own.size), np.append(own.weights, 1.0))
-            found[child.named("before", each.name)] = none
-    return found
+            coarsenings[child.named("before", each.name)] = none
+    return coarsenings
 
 
 def without_last(groups: Coarsening, size: int) -> Coarsening:
@@ -267,7 +267,7 @@ def without_last(groups: Coarsening, size: int) -> Coarsening:
     return renumbered(groups.groups[:size], groups.weights[:size])
 
 
-def together(size: int) -> Coarsening:
+def one_group(size: int) -> Coarsening:
     """All codes one group: what a model says nothing of."""
     return Coarsening(np.zeros(size, dtype=np.int64), np.ones(size))
 
@@ -277,7 +277,7 @@ def renumbered(groups: np.ndarray, weights: FloatArray) -> Coarsening:
     return Coarsening(np.unique(groups, return_inverse=True)[1].reshape(-1), np.maximum(weights, _LEAST))
 
 
-def over(
+def regrouped(
     head: Graphical, coarsenings: Mapping[str, Coarsening], model: GraphicalModel, names: Mapping[str, str]
 ) -> Factor:
     """A table of the head's model over the groups of a tail, given the head's attribute of each."""
@@ -312,7 +312,7 @@ def with_rows(related: LinkedTables, child: ChildTable, head: Graphical, least: 
 def from_head(given: GraphicalModel, names: Mapping[str, str], regroup: partial[Factor]) -> list[Factor]:
     """What a model says of the evidence: single attributes, and pairs along a spanning tree of what they tell."""
     alone = {name: regroup(given, {name: of}) for name, of in names.items()}
-    found = [Factor(factor.attributes, logarithm(factor.values)) for factor in alone.values()]
+    factors = [Factor(factor.attributes, logarithm(factor.values)) for factor in alone.values()]
     ties = []
     for one, other in combinations(names, 2):
         both = regroup(given, {one: names[one], other: names[other]}).values
@@ -326,15 +326,15 @@ def from_head(given: GraphicalModel, names: Mapping[str, str], regroup: partial[
     for told, one, other, lift in sorted(ties, key=lambda tie: -tie[0]):
         if told > _TIED and top(one) != top(other):
             root[top(one)] = top(other)
-            found.append(Factor((one, other), lift))
-    return found
+            factors.append(Factor((one, other), lift))
+    return factors
 
 
 def logarithm(values: FloatArray, *, none: bool = False) -> FloatArray:
     """Logarithms; of nothing a very small one, or none at all."""
     with np.errstate(divide="ignore"):
-        found: FloatArray = np.log(values if none else np.maximum(values, _LEAST))
-    return found
+        logarithms: FloatArray = np.log(values if none else np.maximum(values, _LEAST))
+    return logarithms
 
 
 def _known(evidence: KnownColumns, coarsenings: Mapping[str, Coarsening]) -> list[Factor]:
@@ -358,24 +358,24 @@ def _known(evidence: KnownColumns, coarsenings: Mapping[str, Coarsening]) -> lis
 
 def _barred(evidence: KnownColumns, coarsenings: Mapping[str, Coarsening]) -> list[Factor]:
     """Cells that no child is in: out of order, or with a child before the one before it where there is none."""
-    child, found = evidence.child, list(_barred_dates(evidence.child, coarsenings))
+    child, factors = evidence.child, list(_barred_dates(evidence.child, coarsenings))
     if child.final is not None:
         name = child.named("this", child.final[0])
         out = np.zeros((2, coarsenings[name].size), dtype=np.bool_)
         out[0, coarsenings[name].groups[child.final_code]] = True  # nobody follows
-        found.append(Factor((f"{child.table.name}.last", name), np.where(out, -np.inf, 0.0)))
+        factors.append(Factor((f"{child.table.name}.last", name), np.where(out, -np.inf, 0.0)))
     if (rank := ranks(child)) is not None and child.order is not None:
         names = (child.named("previous", child.order), child.named("this", child.order))
         out = impossible(rank, coarsenings[names[1]])
-        found.append(Factor(names, np.where(out, -np.inf, 0.0)))
+        factors.append(Factor(names, np.where(out, -np.inf, 0.0)))
     if child.memory > 1:
         places = coarsenings[f"{child.table.name}.place"].size
         for each in child.plain:
             name = child.named("before", each.name)
             out = np.zeros((places, coarsenings[name].size), dtype=np.bool_)
             out[0, :-1] = out[1:, -1] = True  # the second child has nobody before the first
-            found.append(Factor((f"{child.table.name}.place", name), np.where(out, -np.inf, 0.0)))
-    return found
+            factors.append(Factor((f"{child.table.name}.place", name), np.where(out, -np.inf, 0.0)))
+    return factors
 
 
 def _barred_dates(child: ChildTable, coarsenings: Mapping[str, Coarsening]) -> list[Factor]:
@@ -409,7 +409,7 @@ def _candidates(
     names = [name for name, size in state.model.sizes.items() if size > 1]
     known = {frozenset(clique): distance for clique, distance in interest.items()}
     measured = {table.attributes for table in state.measured}
-    found: list[Clique] = []
+    candidates: list[Clique] = []
     for size in range(2, ways + 1):
         fresh = [
             clique
@@ -419,5 +419,5 @@ def _candidates(
         if known:
             fresh.sort(key=lambda clique: -sum(known.get(frozenset(pair), 0.0) for pair in combinations(clique, 2)))
             fresh = fresh[: limits.candidates]
-        found += fresh
-    return found
+        candidates += fresh
+    return candidates

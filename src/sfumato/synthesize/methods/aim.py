@@ -112,7 +112,7 @@ def _plan(domain: Domain, task: Task) -> PlannedRelease:
     )
 
 
-def _foreseen(domain: Domain, task: Task) -> RankedMethod | None:
+def _estimate(domain: Domain, task: Task) -> RankedMethod | None:
     if not models_whole_table(domain, task):
         return None
     noise = expected_error(domain, task.loss, task.total, task.marginals())
@@ -172,7 +172,7 @@ def _in_rounds(
     interest: dict[Clique, float] = {}
     taken: dict[Clique, MeasuredMarginal] = {}
     pairs_only = max(map(len, cliques)) <= ROUNDS[0][0]  # the second round has no larger tables: it repeats the first
-    for ways, part, room in ROUNDS:
+    for ways, part, cell_share in ROUNDS:
         candidates = _candidates(mechanisms, state, cliques, interest, ways=ways, limits=limits)
         share = split.left * part
         many = min(len(candidates) + (len(taken) if pairs_only else 0), 2 * len(mechanisms.domain))
@@ -194,7 +194,7 @@ def _in_rounds(
             np.array([candidates[table.attributes] for table in scored.tables]),
             split=split,
             share=float(share - scores),
-            room=_room(state, int(limits.cells * room)),
+            cell_budget=_cell_budget(state, int(limits.cells * cell_share)),
             taken=before,
         )
         if chosen:
@@ -227,9 +227,9 @@ def expected_error(domain: Domain, loss: Loss, total: RowTotal, workload: Margin
     left = (counted - float(cell_positions.share(domain)) - one_way) * float(1 - SCORES)
     codes = dict(zip(domain.names, domain.shape, strict=True))
     squares, cells = 0.0, 0.0
-    for share, found in ((one_way, [c for c in cliques if len(c) == 1]), (left, [c for c in cliques if len(c) > 1])):
-        sizes = np.array([math.prod(codes[name] for name in clique) for clique in found], dtype=np.float64)
-        parts = split.shares(sizes.tolist()) if found else ()
+    for share, group in ((one_way, [c for c in cliques if len(c) == 1]), (left, [c for c in cliques if len(c) > 1])):
+        sizes = np.array([math.prod(codes[name] for name in clique) for clique in group], dtype=np.float64)
+        parts = split.shares(sizes.tolist()) if group else ()
         deviations = np.array([split.deviation(share * float(part)) for part in parts])
         squares += float((sizes * deviations**2).sum())
         cells += float(sizes.sum())
@@ -255,7 +255,7 @@ def _candidates(
     """
     known = {frozenset(clique): distance for clique, distance in interest.items()}
     measured = {table.attributes for table in state.measured}
-    found: dict[Clique, float] = {}
+    candidates: dict[Clique, float] = {}
     for size in range(2, ways + 1):
         weights = relevant(cliques, size)
         fresh = [clique for clique in weights if clique not in measured]
@@ -263,11 +263,11 @@ def _candidates(
         small.sort(key=lambda clique: -sum(known.get(frozenset(pair), 0.0) for pair in combinations(clique, 2)))
         kept = small[: limits.candidates] if known else small
         most = max(weights.values(), default=1)
-        found |= {clique: weights[clique] / most for clique in kept}
-    return found
+        candidates |= {clique: weights[clique] / most for clique in kept}
+    return candidates
 
 
-def _room(state: Fit, cap: int) -> CellBudget:
+def _cell_budget(state: Fit, cap: int) -> CellBudget:
     """The room of a junction tree of at most ``cap`` cells, or those that it has.
 
     Attributes that only zeros bind are not tied: what is impossible tells little of how the others go together.
@@ -346,5 +346,5 @@ AIM = SynthesisMethod(
     summary="the marginals that its model gets most wrong, in two rounds, for tables of many columns",
     options=frozenset({Option.MARGINALS, Option.WAY, Option.ZEROS, Option.NO_REUSE, Option.BOUND_PAIRS}),
     plan=_plan,
-    foreseen=_foreseen,
+    estimate=_estimate,
 )

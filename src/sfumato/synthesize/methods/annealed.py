@@ -86,7 +86,7 @@ def _plan(domain: Domain, task: Task) -> PlannedRelease:
     )
 
 
-def _foreseen(domain: Domain, task: Task) -> RankedMethod | None:
+def _estimate(domain: Domain, task: Task) -> RankedMethod | None:
     if not models_whole_table(domain, task):
         return None
     return RankedMethod(
@@ -172,6 +172,6 @@ ANNEALED = SynthesisMethod(
     summary="one marginal a round, as AIM was published, to compare methods",
     options=frozenset({Option.MARGINALS, Option.WAY, Option.ZEROS}),
     plan=_plan,
-    foreseen=_foreseen,
+    estimate=_estimate,
     noise_of="aim",
 )

@@ -223,7 +223,7 @@ def _plan_matrix(domain: Domain, task: Task) -> PlannedRelease:
     )
 
 
-def _foreseen_histogram(domain: Domain, task: Task) -> RankedMethod | None:
+def _estimate_histogram(domain: Domain, task: Task) -> RankedMethod | None:
     names = task.workload.attributes(domain)
     size = domain.project(names).size
     if task.zeros or size > MOST_CELLS:
@@ -238,7 +238,7 @@ def _foreseen_histogram(domain: Domain, task: Task) -> RankedMethod | None:
     )
 
 
-def _foreseen_marginals(domain: Domain, task: Task) -> RankedMethod | None:
+def _estimate_marginals(domain: Domain, task: Task) -> RankedMethod | None:
     if task.zeros or not isinstance(task.workload, Marginals):
         return None
     cliques = task.workload.over(domain)
@@ -257,7 +257,7 @@ def _foreseen_marginals(domain: Domain, task: Task) -> RankedMethod | None:
     )
 
 
-def _foreseen_matrix(domain: Domain, task: Task) -> RankedMethod | None:
+def _estimate_matrix(domain: Domain, task: Task) -> RankedMethod | None:
     names = task.workload.attributes(domain)
     size = domain.project(names).size
     if task.zeros or size > MOST_OPTIMISED or size * task.workload.length(domain) > MOST_MATRIX_CELLS:
@@ -295,7 +295,7 @@ HISTOGRAM = SynthesisMethod(
     summary="one noisy count for every cell of the attributes named",
     options=frozenset({Option.MARGINALS}),
     plan=_plan_histogram,
-    foreseen=_foreseen_histogram,
+    estimate=_estimate_histogram,
 )
 MARGINALS = SynthesisMethod(
     name="marginals",
@@ -303,12 +303,12 @@ MARGINALS = SynthesisMethod(
     options=frozenset({Option.MARGINALS}),
     needs={Option.MARGINALS: "say which attributes belong together: --marginals age,occupation"},
     plan=_plan_marginals,
-    foreseen=_foreseen_marginals,
+    estimate=_estimate_marginals,
 )
 MATRIX = SynthesisMethod(
     name="matrix",
     summary="sums of cells optimised for a workload of counting queries",
     options=frozenset({Option.MARGINALS, Option.WAY}),
     plan=_plan_matrix,
-    foreseen=_foreseen_matrix,
+    estimate=_estimate_matrix,
 )

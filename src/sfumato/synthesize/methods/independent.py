@@ -70,6 +70,6 @@ INDEPENDENT = SynthesisMethod(
     summary="every column alone, as a baseline: its rows have no dependence between columns",
     options=frozenset(),
     plan=_plan,
-    foreseen=lambda _domain, _task: None,  # aim and mst measure the same tables, and stop there if pairs drown
+    estimate=lambda _domain, _task: None,  # aim and mst measure the same tables, and stop there if pairs drown
     noise_of="aim",
 )

@@ -108,7 +108,7 @@ def _plan(domain: Domain, task: Task) -> PlannedRelease:
     )
 
 
-def _foreseen(domain: Domain, task: Task) -> RankedMethod | None:
+def _estimate(domain: Domain, task: Task) -> RankedMethod | None:
     if not models_whole_table(domain, task):
         return None
     return RankedMethod(
@@ -181,7 +181,7 @@ def _with_room(
 
 def _joined(component: dict[str, int], clique: Clique) -> dict[str, int]:
     into, joined = component[clique[0]], {component[name] for name in clique}
-    return {name: into if found in joined else found for name, found in component.items()}
+    return {name: into if index in joined else index for name, index in component.items()}
 
 
 def _cells(state: Fit, cliques: Sequence[Clique]) -> int:
@@ -206,6 +206,6 @@ MST = SynthesisMethod(
     summary="a spanning tree of the strongest pairs of columns, for very wide tables",
     options=frozenset({Option.ZEROS}),
     plan=_plan,
-    foreseen=_foreseen,
+    estimate=_estimate,
     noise_of="aim",
 )

@@ -134,7 +134,7 @@ def _separate(total: RowTotal) -> SeparateTotal:
     return COUNT_SHARE if isinstance(total, NoisyTotal) else total
 
 
-def _foreseen(domain: Domain, task: Task) -> RankedMethod | None:
+def _estimate(domain: Domain, task: Task) -> RankedMethod | None:
     if task.zeros:
         return None
     size = domain.project(task.workload.attributes(domain)).size
@@ -336,5 +336,5 @@ MWEM = SynthesisMethod(
     summary="the queries of a workload that the synthetic table answers worst, one by one",
     options=frozenset({Option.MARGINALS, Option.WAY, Option.ROUNDS}),
     plan=_plan,
-    foreseen=_foreseen,
+    estimate=_estimate,
 )
