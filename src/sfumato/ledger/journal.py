@@ -28,7 +28,7 @@ from sfumato.strict_documents import canonical
 PAGE = 1000
 
 StoredRow: TypeAlias = dict[str, Any]
-Position: TypeAlias = tuple[int, int, str]
+ChainPosition: TypeAlias = tuple[int, int, str]
 """The end of a journal: the number of its entries, the number of its answers, and the hash of the last of them."""
 
 
@@ -342,7 +342,7 @@ class JournalMemory:
         self._founded: str | None = None
         self._owners: set[tuple[str, str]] = set()
         self._owners_read = 0  # entries whose owners were read
-        self.position: Position | None = None
+        self.position: ChainPosition | None = None
 
     @property
     def secret(self) -> str:
@@ -367,7 +367,9 @@ class JournalMemory:
         if self.position is before:
             self.position = now
 
-    def refuse_set_back(self, driver: Driver, founded: str, now: Position, *, before: Position | None) -> None:
+    def refuse_set_back(
+        self, driver: Driver, founded: str, now: ChainPosition, *, before: ChainPosition | None
+    ) -> None:
         """Refuse a journal that does not contain a position that was seen before.
 
         Args:
@@ -387,7 +389,7 @@ class JournalMemory:
             culprit=self._dataset,
         )
 
-    def _goes_through(self, driver: Driver, now: Position, before: Position) -> bool:
+    def _goes_through(self, driver: Driver, now: ChainPosition, before: ChainPosition) -> bool:
         entries, answers, head = before
         if now[0] < entries or now[1] < answers:
             return False

@@ -33,8 +33,8 @@ from sfumato.ledger.entry import DataVersion, Event, Kind, answer_hash, entry_ha
 from sfumato.ledger.journal import (
     FOLLOWERS,
     LINK,
+    ChainPosition,
     JournalMemory,
-    Position,
     recorded_owners,
     refuse_lost,
     refuse_other_owners,
@@ -196,7 +196,7 @@ class Transaction:
         return key
 
     @property
-    def position(self) -> Position:
+    def position(self) -> ChainPosition:
         """The end of the journal."""
         return self.entries, self.answers, self.head
 

@@ -12,7 +12,8 @@ from sfumato.query.aggregates.contract import (
     Takes,
 )
 from sfumato.query.aggregates.counts import Count, Distinct
-from sfumato.query.aggregates.quantile import Extreme, Iqr, Quantile
+from sfumato.query.aggregates.iqr import Iqr
+from sfumato.query.aggregates.quantile import Extreme, Quantile
 from sfumato.query.aggregates.sums import Average, Total
 from sfumato.query.aggregates.variance import Variance
 

@@ -1,0 +1,73 @@
+"""The interquartile range."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from sfumato.domain import Domain
+from sfumato.domain.predicate import Predicate
+from sfumato.privacy.noise import Noise
+from sfumato.query.aggregates.contract import (
+    AggregateForm,
+    Confidence,
+    Estimates,
+    ExpectedError,
+    NoisyAnswers,
+    NumericAggregate,
+    Takes,
+)
+from sfumato.query.aggregates.quantile import Quantile
+from sfumato.vault.measurables import Measurable
+
+
+@dataclass(frozen=True)
+class Iqr(NumericAggregate):
+    """Distance from the first to the third quartile of the clamped values.
+
+    Both quartiles are read off the same noisy bins, so it costs what one quantile costs.  Each quartile lies in its
+    interval with confidence (1 + c) / 2, so both do with confidence c (union bound).
+
+    >>> str(Iqr("age"))
+    'iqr(age)'
+    """
+
+    @classmethod
+    def forms(cls) -> tuple[AggregateForm, ...]:
+        """Return IQR."""
+        return (AggregateForm("iqr", "Interquartile range", "IQR", Takes.NUMBER, cls),)
+
+    def __str__(self) -> str:
+        return f"iqr({self.of})"
+
+    def measurables(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
+        """Return the counts of nested bins, level by level."""
+        return self._quartiles[0].measurables(by, where, domain)
+
+    def estimates(self, tables: NoisyAnswers, noise: Noise, domain: Domain, confidence: Confidence) -> Estimates:
+        """Return the distance of the quartiles; its interval joins the farthest and the nearest of their ends."""
+        first, third = (each.estimates(tables, noise, domain, _for_both(confidence)) for each in self._quartiles)
+        return Estimates(
+            np.maximum(third.value - first.value, 0),
+            first.error + third.error,
+            np.maximum(third.low - first.high, 0),
+            third.high - first.low,
+        )
+
+    def expected(
+        self, name: str, noise: Noise, domain: Domain, *, confidence: Confidence, rows: int | None
+    ) -> ExpectedError:
+        """Return a bound on the sum of the errors of both ranks."""
+        one = self._quartiles[0].expected(name, noise, domain, confidence=_for_both(confidence), rows=rows)
+        return replace(one, standard_error=2 * one.standard_error, half_width=2 * one.half_width)
+
+    @property
+    def _quartiles(self) -> tuple[Quantile, Quantile]:
+        return Quantile(self.of, Fraction(1, 4)), Quantile(self.of, Fraction(3, 4))
+
+
+def _for_both(confidence: Confidence) -> Confidence:
+    """Return the confidence at which each of two intervals has to hold."""
+    return Confidence.from_number((1 + confidence.probability) / 2)
