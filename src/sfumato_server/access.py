@@ -208,7 +208,7 @@ _HEADERS = [
 _MOST_PACED = 4096  # keys
 
 
-class Pace:
+class RateLimiter:
     """So many requests a minute of each key, by a worker; a sixth of them may come at once.
 
     Args:
@@ -276,7 +276,7 @@ class KeyLookup:
         now = time.monotonic()
         found = self._service.sessions.holder if is_session(secret) else self._service.registry.key
         known = found(secret)
-        if known is None or known.scope is Scope.LINK:
+        if known is None or known.scope is Scope.INVITATION:
             raise RefusalError("unknown-key", "The key is not known", 401, "send a key that a steward issued")
         if not known.valid:
             raise RefusalError("expired-key", "The key has expired or was revoked", 401, "ask a steward for a new key")
@@ -321,10 +321,10 @@ async def holder(request: Request) -> Key:
     if known is None:
         known = await run_in_threadpool(key_lookup.key, secret)
     request.state.key = known.id
-    pace: Pace = request.app.state.pace
+    pace: RateLimiter = request.app.state.pace
     pace.take(known.id)
-    worker: Service = request.app.state.service
-    worker.quotas.refuse_bytes(known.id)
+    service: Service = request.app.state.service
+    service.quotas.refuse_bytes(known.id)
     return known
 
 
@@ -366,7 +366,7 @@ async def steward(key: Annotated[Key, Depends(anyone)]) -> Key:
 Anyone = Annotated[Key, Depends(anyone)]
 Steward = Annotated[Key, Depends(steward)]
 Monitor = Annotated[Key, Depends(monitor)]
-Worker = Annotated[Service, Depends(service)]
+CurrentService = Annotated[Service, Depends(service)]
 
 
 class StrictRoute(APIRoute):

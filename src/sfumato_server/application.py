@@ -33,8 +33,8 @@ from uvicorn.supervisors.multiprocess import Multiprocess, Process
 from sfumato.app.outbound import outbound
 from sfumato.errors import InputError
 from sfumato_server import datasets, monitoring, problems, release_jobs, stewards
-from sfumato_server.access import CrossOrigin, KeyLookup, Pace, RequestGuard
-from sfumato_server.monitoring import Notices
+from sfumato_server.access import CrossOrigin, KeyLookup, RateLimiter, RequestGuard
+from sfumato_server.monitoring import StewardAlerts
 from sfumato_server.openid import OpenIdSettings, Provider
 from sfumato_server.problems import REPLACED, SHARED, describe_itself, log, to_standard_error
 from sfumato_server.service import Service
@@ -157,7 +157,7 @@ ARRIVAL = "SFUMATO_ARRIVAL"  # names the seconds within which a request has to a
 _BY_HTTPTOOLS = AutoHTTPProtocol.__module__.endswith(".httptools_impl")
 
 
-class _Prompt(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # a class that depends on what is installed
+class _BoundedHttpProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # a class that depends on what is installed
     """HTTP whose replies leave at once, and whose clients may not take for ever.
 
     A reply in two writes otherwise waits for a delayed acknowledgement, 40 ms: asyncio sees to that for sockets
@@ -226,7 +226,7 @@ def _arrival() -> float:
     return float(os.environ.get(ARRIVAL, "30"))
 
 
-_AWAITED: dict[_Prompt, None] = {}  # connections whose requests have not arrived, oldest first
+_AWAITED: dict[_BoundedHttpProtocol, None] = {}  # connections whose requests have not arrived, oldest first
 _MOST_AWAITED = 512
 
 
@@ -246,7 +246,7 @@ def run(
     config = uvicorn.Config(
         application,
         factory=True,
-        http=_Prompt,
+        http=_BoundedHttpProtocol,
         host=host,
         port=port,
         workers=workers,
@@ -344,14 +344,14 @@ def application() -> FastAPI:
     )
     service.quotas = Quotas(settings.limits)
     reached = outbound(settings.webhook_ca_file, settings.webhook_proxy)
-    made = create(service, settings, notices=Notices(service, webhook=settings.webhook, reached=reached))
+    made = create(service, settings, notices=StewardAlerts(service, webhook=settings.webhook, reached=reached))
     gc.collect()
     gc.freeze()  # what a worker begins with stays: looking through it for what nobody needs any more took a sixth
     gc.set_threshold(_PATIENCE)  # of the time of a question
     return made
 
 
-def create(service: Service, settings: Settings | None = None, *, notices: Notices | None = None) -> FastAPI:
+def create(service: Service, settings: Settings | None = None, *, notices: StewardAlerts | None = None) -> FastAPI:
     """The application over a service, which tells notices while it runs."""
     from importlib.metadata import version
 
@@ -372,10 +372,10 @@ def create(service: Service, settings: Settings | None = None, *, notices: Notic
     app.state.readiness = monitoring.Readiness(service)
     settings = Settings() if settings is None else settings
     provider = settings.provider
-    app.state.pace = Pace(settings.a_minute)
+    app.state.pace = RateLimiter(settings.a_minute)
     app.state.base_url = settings.base_url
     app.state.provider = None if provider is None else Provider(provider, back=f"{settings.address}{pages.BACK}")
-    app.state.entrance = Pace(_ENTRANCES)
+    app.state.entrance = RateLimiter(_ENTRANCES)
     problems.install(app)
     for router in (datasets.router, stewards.router, release_jobs.router, monitoring.router):
         app.include_router(router)

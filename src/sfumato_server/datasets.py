@@ -30,12 +30,12 @@ from sfumato.query import Answer, ask
 from sfumato.query.answer import FORMATS, JSON
 from sfumato.query.question import Query
 from sfumato.query.statements.table_statement import TableStatement, parse_tables
-from sfumato_server.access import Anyone, StrictRoute, Worker
+from sfumato_server.access import Anyone, CurrentService, StrictRoute
 from sfumato_server.problems import timed
 from sfumato_server.registry import Key, Scope
 from sfumato_server.rules import explained, read_periods, spent_by
 from sfumato_server.service import Service
-from sfumato_server.tables import Described, Loaded
+from sfumato_server.tables import Described, ServedDataset
 from sfumato_server.work import LARGE, Permit
 
 
@@ -62,7 +62,9 @@ class AskedQuestion:
         groups = math.prod(axis.size for axis in self.domain.axes(self.query.by)) if self.query.by else 1
         return max(groups * len(self.query.aggregates), LARGE if self.query.data_dependent_groups else 1)
 
-    def answer(self, request: AskRequest, loaded: Loaded, key: Key, worker: Service, retry_key: str | None) -> Answer:
+    def answer(
+        self, request: AskRequest, loaded: ServedDataset, key: Key, service: Service, retry_key: str | None
+    ) -> Answer:
         """Ask it: charged before the data is touched.
 
         Raises:
@@ -70,15 +72,15 @@ class AskedQuestion:
         """
         name = loaded.dataset.called  # its ledger may have a former name
         if self.statement is None:
-            vault = worker.vault(name, key.name)
+            vault = service.vault(name, key.name)
         else:
-            vault = worker.view(name, key.name, self.statement.view)
+            vault = service.view(name, key.name, self.statement.view)
         loss, confidence = request.loss.loss(), request.confidence
         answer = request.rounded(ask(vault, self.query, loss=loss, confidence=confidence, retry_key=retry_key))
         return answer if self.statement is None else self.statement.ordering.apply(answer)
 
 
-def read_question(loaded: Loaded, request: AskRequest | CostRequest) -> AskedQuestion:
+def read_question(loaded: ServedDataset, request: AskRequest | CostRequest) -> AskedQuestion:
     """The question of a request.
 
     Raises:
@@ -141,36 +143,36 @@ RetryKey = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, m
 
 
 @router.get("")
-def datasets(key: Anyone, worker: Worker) -> dict[str, Any]:
+def datasets(key: Anyone, service: CurrentService) -> dict[str, Any]:
     """All datasets that the key may ask, with what is public about them."""
-    return {"datasets": [summary(loaded) for loaded in worker.all_open_to(key)]}
+    return {"datasets": [summary(loaded) for loaded in service.all_open_to(key)]}
 
 
 @router.get("/{name}")
-def dataset(name: str, key: Anyone, worker: Worker) -> dict[str, Any]:
+def dataset(name: str, key: Anyone, service: CurrentService) -> dict[str, Any]:
     """One dataset and its public domain, or the schema of its tables."""
-    loaded = worker.open_to(name, key)
+    loaded = service.check_access(name, key)
     if loaded.schema is not None:
         return {**summary(loaded), "schema": loaded.schema.describe()}
     return {**summary(loaded), "domain": loaded.domain.describe()}
 
 
 @router.get("/{name}/budget")
-def budget(name: str, key: Anyone, worker: Worker) -> dict[str, Any]:
+def budget(name: str, key: Anyone, service: CurrentService) -> dict[str, Any]:
     """Return the guarantee of all releases together, and what is left of the budget and of the caller's cap.
 
     Stewards see the caps of all analysts.
     """
-    loaded = worker.open_to(name, key)
-    coming = limit_of(worker.grants.terms(loaded.dataset.name).default_cap)
+    loaded = service.check_access(name, key)
+    coming = limit_of(service.grants.terms(loaded.dataset.name).default_cap)
     new = coming is not None and key.scope is not Scope.STEWARD and key.name not in loaded.ledger.caps()
     return budgets(loaded, key, str(coming) if new else None)
 
 
 @router.post("/{name}/cost")
-def preview(name: str, form: CostRequest, key: Anyone, worker: Worker) -> dict[str, Any]:
+def preview(name: str, form: CostRequest, key: Anyone, service: CurrentService) -> dict[str, Any]:
     """What a question would cost, or how wrong its answers would be.  Spends nothing and touches no data."""
-    loaded = worker.open_to(name, key)
+    loaded = service.check_access(name, key)
     asked = read_question(loaded, form)
     cheaper = "it is cheaper" if form.loss is None else "the error is smaller"
     found = form.foresee(
@@ -183,21 +185,21 @@ def preview(name: str, form: CostRequest, key: Anyone, worker: Worker) -> dict[s
 
 @router.post("/{name}/query", response_model=dict[str, Any])
 def answer(  # noqa: PLR0917  (the framework hands over what a request has)
-    name: str, form: AskRequest, key: Anyone, worker: Worker, retry_key: RetryKey = None, accept: Accept = None
+    name: str, form: AskRequest, key: Anyone, service: CurrentService, retry_key: RetryKey = None, accept: Accept = None
 ) -> Response:
     """Answer a question; charged before the data is touched, durable before the reply leaves.
 
     The answer is JSON, or an Arrow stream or a Parquet file if the request accepts that.
     """
-    loaded = worker.open_to(name, key)
+    loaded = service.check_access(name, key)
     asked = read_question(loaded, form)
-    worker.admit(name, key, form.loss.loss())
-    with worker.quotas.turn(key.id, asked.cells) as permit, timed("query"), explained(loaded.ledger, key):
-        found = asked.answer(form, loaded, key, worker, retry_key)
+    service.admit(name, key, form.loss.loss())
+    with service.quotas.turn(key.id, asked.cells) as permit, timed("query"), explained(loaded.ledger, key):
+        found = asked.answer(form, loaded, key, service, retry_key)
     return answer_reply(found, accept, permit)
 
 
-def summary(loaded: Loaded) -> dict[str, Any]:
+def summary(loaded: ServedDataset) -> dict[str, Any]:
     """What is public about a dataset, in short."""
     account = loaded.ledger.remaining()
     return {
@@ -215,7 +217,7 @@ def summary(loaded: Loaded) -> dict[str, Any]:
     }
 
 
-def _by_month(loaded: Loaded, account: Account) -> dict[str, Any] | None:
+def _by_month(loaded: ServedDataset, account: Account) -> dict[str, Any] | None:
     """The months of the budget, how many have begun, and what these still allow; None where it has none."""
     found = read_periods(loaded.dataset.limit)
     if found is None:
@@ -233,7 +235,7 @@ def _described(found: Described) -> dict[str, Any]:
     return {"attributes": [f"{table}.{name}" for table, names in tables.items() for name in names], "tables": tables}
 
 
-def budgets(loaded: Loaded, key: Key, coming: str | None = None) -> dict[str, Any]:
+def budgets(loaded: ServedDataset, key: Key, coming: str | None = None) -> dict[str, Any]:
     """Accounts that a key may see; ``coming`` is the cap that an analyst gets who has not asked yet."""
     account, own = loaded.ledger.remaining(), loaded.ledger.remaining(key.name)
     found: dict[str, Any] = {

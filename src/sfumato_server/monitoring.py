@@ -26,7 +26,7 @@ from sfumato.app.outbound import failure, outbound
 from sfumato.errors import LedgerError, SfumatoError
 from sfumato.ledger.account import Account
 from sfumato.ledger.database import Shortage, shortage
-from sfumato_server.access import Monitor, StrictRoute, Worker
+from sfumato_server.access import CurrentService, Monitor, StrictRoute
 from sfumato_server.problems import RefusalError, exposition, log
 from sfumato_server.registry import Dataset
 from sfumato_server.rules import read_periods
@@ -130,9 +130,9 @@ def readyz(request: Request) -> dict[str, str]:
 
 
 @router.get("/metrics")
-def figures(_: Monitor, worker: Worker) -> Response:
+def figures(_: Monitor, service: CurrentService) -> Response:
     """Figures in the text format of Prometheus, for keys of scope ``monitor`` and stewards."""
-    return Response(exposition(ServiceFigures(worker)), media_type="text/plain; version=0.0.4")
+    return Response(exposition(ServiceFigures(service)), media_type="text/plain; version=0.0.4")
 
 
 LOW = Fraction(1, 10)
@@ -156,7 +156,7 @@ class Notice:
     facts: Mapping[str, str]
 
 
-class Notices:
+class StewardAlerts:
     """Looks for what stewards are to know, and tells it.
 
     Args:
@@ -204,7 +204,7 @@ class Notices:
             facts = {"dataset": dataset.called}
             accounts = {"": loaded.ledger.remaining(), **loaded.ledger.caps()}
             for analyst, account in accounts.items():
-                if is_low(account):
+                if budget_is_low(account):
                     whose = {**facts, "analyst": analyst} if analyst else facts
                     state = f"{account.limit}: {account}"
                     yield Notice("budget-low", f"{dataset.name}/{analyst}", state, {**whose, "left": str(account)})
@@ -291,7 +291,7 @@ class _Guard:
         return True
 
 
-def is_low(account: Account) -> bool:
+def budget_is_low(account: Account) -> bool:
     """Whether less than a tenth of a limit is left."""
     share = account.share_left
     return share is not None and share < LOW

@@ -92,7 +92,7 @@ class Scope(StrEnum):
     STEWARD = "steward"
     ANALYST = "analyst"
     MONITOR = "monitor"  # reads figures of the server, and nothing else
-    LINK = "link"  # opens the page for a steward once, and nothing else
+    INVITATION = "link"  # opens the page for a steward once, and nothing else
 
 
 @dataclass(frozen=True)
@@ -340,8 +340,8 @@ class Registry:
         """The secret of a link that opens the page for a steward, once; earlier ones end."""
         end = "UPDATE service_key SET revoked = :now WHERE scope = :link AND revoked IS NULL"
         with self._store.writing() as driver:
-            driver.run(end, {"now": _now(), "link": Scope.LINK.value})
-            key, secret = _insert_key(driver, "steward", Scope.LINK, lifetime)
+            driver.run(end, {"now": _now(), "link": Scope.INVITATION.value})
+            key, secret = _insert_key(driver, "steward", Scope.INVITATION, lifetime)
             record(driver, Change(ActionKind.LINK, key.id, None, _facts(key)))
         return secret
 
@@ -359,7 +359,7 @@ class Registry:
         """All keys but links, newest first."""
         query = "SELECT * FROM service_key WHERE scope <> :link ORDER BY issued DESC"
         with self._store.reading() as driver:
-            rows = driver.records(query, {"link": Scope.LINK.value})
+            rows = driver.records(query, {"link": Scope.INVITATION.value})
         return tuple(_as_key(row) for row in rows)
 
     def names(self) -> tuple[str, ...]:
@@ -422,7 +422,7 @@ def _insert_key(driver: Driver, name: str, scope: Scope, lifetime: timedelta) ->
 
 
 def _kind_of(key: Key) -> ActionKind:
-    return ActionKind.LINK if key.scope is Scope.LINK else ActionKind.KEY
+    return ActionKind.LINK if key.scope is Scope.INVITATION else ActionKind.KEY
 
 
 def _facts(key: Key) -> dict[str, Any]:

@@ -22,12 +22,12 @@ from sfumato.ledger.reservation import refuse_never
 from sfumato.privacy.loss import Loss
 from sfumato.vault.release import ReleasedRows
 from sfumato.vault.vault import Vault
-from sfumato_server.access import Anyone, Steward, StrictRoute, Worker
+from sfumato_server.access import Anyone, CurrentService, Steward, StrictRoute
 from sfumato_server.problems import RefusalError, log, problem
 from sfumato_server.registry import Key, Scope
 from sfumato_server.rules import explained
 from sfumato_server.service import Service, refuse_retired
-from sfumato_server.tables import Loaded
+from sfumato_server.tables import ServedDataset
 from sfumato_server.work import Job, Jobs, State
 
 router = APIRouter(prefix="/v1", tags=["releases"], route_class=StrictRoute)
@@ -44,7 +44,7 @@ _MEDIA = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
 
 
 @router.post("/datasets/{name}/releases", status_code=202)
-def release(name: str, form: SynthesisFields, key: Anyone, worker: Worker) -> dict[str, Any]:
+def release(name: str, form: SynthesisFields, key: Anyone, service: CurrentService) -> dict[str, Any]:
     """Ask for a synthetic table, or for related ones; what it costs is charged when its turn comes.
 
     The reply's ``advice`` says how much less noise a delta would leave at the same epsilon.
@@ -52,7 +52,7 @@ def release(name: str, form: SynthesisFields, key: Anyone, worker: Worker) -> di
     from sfumato.synthesize import related_without_delta
 
     loss = form.loss.loss()
-    loaded = worker.admit(name, key, loss)
+    loaded = service.admit(name, key, loss)
     with explained(loaded.ledger, key):
         refuse_never(loaded.ledger.remaining(), loss.charge)
     asked = {"synthesize": form.model_dump()}
@@ -60,31 +60,31 @@ def release(name: str, form: SynthesisFields, key: Anyone, worker: Worker) -> di
         tables = form.linked(loaded.schema)
         advice = related_without_delta(tables.schema, loss=loss, children=tables.children)
         order = Ordered(loaded, key, loss, asked | {"advice": advice}, tables)
-        return _start(worker, order, partial(linked, tables=tables, loss=loss))
+        return _start(service, order, partial(linked, tables=tables, loss=loss))
     wanted = form.read(loaded.domain)
     order = Ordered(loaded, key, loss, asked | {"advice": wanted.without_delta(loaded.domain)})
-    return _start(worker, order, partial(synthesized, request=wanted))
+    return _start(service, order, partial(synthesized, request=wanted))
 
 
 @router.post("/datasets/{name}/anonymizations", status_code=202)
-def anonymization(name: str, form: AnonymizeRequest, key: Steward, worker: Worker) -> dict[str, Any]:
+def anonymization(name: str, form: AnonymizeRequest, key: Steward, service: CurrentService) -> dict[str, Any]:
     """Ask for an anonymised table (stewards).  No differential privacy: the journal says so, no budget is spent."""
-    loaded = worker.loaded(name)
+    loaded = service.loaded(name)
     wanted = form.read()
     for attribute in form.quasi:
         loaded.domain.index(attribute)
     refuse_retired(loaded)
     order = Ordered(loaded, key, None, {"anonymize": form.model_dump()})
-    return _start(worker, order, partial(anonymized, wanted=wanted))
+    return _start(service, order, partial(anonymized, wanted=wanted))
 
 
 @router.get("/releases/{job_id}")
-def progress(job_id: str, key: Anyone, worker: Worker) -> dict[str, Any]:
+def progress(job_id: str, key: Anyone, service: CurrentService) -> dict[str, Any]:
     """How far a release is, and its statement when it is done."""
-    job = _owned(worker, job_id, key)
+    job = _owned(service, job_id, key)
     return {
         "job": job.id,
-        "dataset": worker.called(job.dataset),
+        "dataset": service.called(job.dataset),
         "state": job.state.value,
         "progress": job.progress,
         "note": job.note,
@@ -94,13 +94,13 @@ def progress(job_id: str, key: Anyone, worker: Worker) -> dict[str, Any]:
 
 
 @router.get("/releases/{job_id}/rows")
-def rows(job_id: str, key: Anyone, worker: Worker, form: Form = "csv") -> Response:
+def rows(job_id: str, key: Anyone, service: CurrentService, form: Form = "csv") -> Response:
     """The rows: as CSV, or as a Parquet file, with the codebook and noisy tables of a synthetic release.
 
     Of related tables a ZIP file of all, with their codebook.
     """
-    job = _owned(worker, job_id, key)
-    found = worker.registry.jobs.rows(job.id) if job.state is State.DONE else None
+    job = _owned(service, job_id, key)
+    found = service.registry.jobs.rows(job.id) if job.state is State.DONE else None
     if found is None:
         raise RefusalError("not-ready", "The release is not ready", 409, "ask for its state first")
     if found.startswith(_ZIP):
@@ -114,8 +114,8 @@ def rows(job_id: str, key: Anyone, worker: Worker, form: Form = "csv") -> Respon
     return Response(found if form == "parquet" else as_csv(found), media_type=_MEDIA[form])
 
 
-def _owned(worker: Service, job_id: str, key: Key) -> Job:
-    job = worker.registry.jobs.job(job_id)
+def _owned(service: Service, job_id: str, key: Key) -> Job:
+    job = service.registry.jobs.job(job_id)
     if job is None or (job.owner != key.name and key.scope is not Scope.STEWARD):
         raise RefusalError("unknown-release", "There is no such release", 404, "name a release that you asked for")
     return job
@@ -128,16 +128,16 @@ class Ordered:
     ``tables`` are those that belong together, where not one alone is made.
     """
 
-    loaded: Loaded
+    loaded: ServedDataset
     key: Key
     loss: Loss | None
     request: dict[str, Any]
     tables: LinkedTables | None = None
 
 
-def _start(worker: Service, order: Ordered, make: Callable[[Vault], Made]) -> dict[str, Any]:
+def _start(service: Service, order: Ordered, make: Callable[[Vault], Made]) -> dict[str, Any]:
     name = order.loaded.dataset.name
-    job = worker.registry.jobs.add(name, order.key.name, order.request, most=MOST_OPEN)
+    job = service.registry.jobs.add(name, order.key.name, order.request, most=MOST_OPEN)
     if job is None:
         raise RefusalError(
             "too-many-releases",
@@ -145,21 +145,21 @@ def _start(worker: Service, order: Ordered, make: Callable[[Vault], Made]) -> di
             429,
             f"{MOST_OPEN} releases that you asked for are not done yet; wait for one of them",
         )
-    threading.Thread(target=_run, args=(worker, job, order, make), daemon=True).start()
+    threading.Thread(target=_run, args=(service, job, order, make), daemon=True).start()
     return {"job": job, "state": State.QUEUED.value, "advice": list(order.request.get("advice", ()))}
 
 
-def _run(worker: Service, job_id: str, order: Ordered, make: Callable[[Vault], Made]) -> None:
-    jobs, key = worker.registry.jobs, order.key
+def _run(service: Service, job_id: str, order: Ordered, make: Callable[[Vault], Made]) -> None:
+    jobs, key = service.registry.jobs, order.key
     with _alive(jobs, job_id), AT_ONCE:
         try:
             jobs.advance(job_id, 0.1, "reading the table")
-            loaded = worker.again(order.loaded)  # it may have been renamed, or retired, while this waited
+            loaded = service.again(order.loaded)  # it may have been renamed, or retired, while this waited
             name = loaded.dataset.called
             if order.loss is not None:
-                worker.admit(name, key, order.loss)  # or its owner shut out, or terms changed
+                service.admit(name, key, order.loss)  # or its owner shut out, or terms changed
             tables = order.tables
-            vault = worker.vault(name, key.name) if tables is None else worker.units(name, key.name, tables)
+            vault = service.vault(name, key.name) if tables is None else service.units(name, key.name, tables)
             jobs.advance(job_id, 0.3, "searching, measuring and fitting")
             with explained(loaded.ledger, key):
                 statement, made = make(vault)

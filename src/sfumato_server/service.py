@@ -42,13 +42,13 @@ from sfumato_server.rules import Approvals, Grants, total_of
 from sfumato_server.sessions import Identities, Sessions
 from sfumato_server.sources import Snapshots, TablePlaces, snapshot_folder
 from sfumato_server.tables import (
-    Loaded,
+    ServedDataset,
     ServedTables,
     described,
     fingerprint,
-    lies_at,
     open_copies,
     open_source,
+    shares_table_with,
     unit_of,
 )
 from sfumato_server.work import LEASE, Quotas
@@ -91,7 +91,7 @@ class Service:
         self.places = replace(TablePlaces() if places is None else places, ledger=url)
         self.snapshots = Snapshots(self._store, snapshot_folder(self._store, snapshots))
         self.tables = ServedTables(self.snapshots, self.places, most_bytes=table_bytes)
-        self._loaded: dict[str, Loaded] = {}
+        self._loaded: dict[str, ServedDataset] = {}
         self._called: dict[str, tuple[float, Dataset]] = {}
         self._lock = threading.Lock()
 
@@ -103,7 +103,7 @@ class Service:
         domain: Mapping[str, Any],
         limit: str,
         more: Mapping[str, Any],
-    ) -> Loaded:
+    ) -> ServedDataset:
         """Register a dataset, declare the version of its table that is read for it, and open its ledger.
 
         Args:
@@ -142,7 +142,7 @@ class Service:
         try:
             read = open_source(replace(dataset, source=address), found)
             content = read.content
-            lies = partial(lies_at, dataset, found)
+            lies = partial(shares_table_with, dataset, found)
             lies(source, domain)  # while it is still there
             with self.snapshots.taking(read.copied, fingerprint(read.files)) as snapshot:
                 opened = open_copies(found, snapshot.copies, self.snapshots.place(snapshot))
@@ -169,7 +169,7 @@ class Service:
         self.tables.begin(loaded, opened, snapshot)
         return loaded
 
-    def loaded(self, name: str) -> Loaded:
+    def loaded(self, name: str) -> ServedDataset:
         """A dataset without its table.
 
         Raises:
@@ -183,7 +183,7 @@ class Service:
                     kept = self._loaded[dataset.name] = replace(kept, dataset=dataset)
                 return kept
         ledger = open_ledger(self.url, dataset=dataset.name, limit=None)
-        opened = Loaded(dataset, described(dataset.domain), ledger)
+        opened = ServedDataset(dataset, described(dataset.domain), ledger)
         with self._lock:
             kept = self._loaded.setdefault(dataset.name, opened)
         if kept is not opened:  # another thread was faster
@@ -207,12 +207,12 @@ class Service:
         """What the dataset with that ledger is called now."""
         return next((each.called for each in self.registry.datasets() if each.name == name), name)
 
-    def again(self, loaded: Loaded) -> Loaded:
+    def again(self, loaded: ServedDataset) -> ServedDataset:
         """A dataset whatever it is called by now."""
         self._called.clear()
         return self.loaded(self.called(loaded.dataset.name))
 
-    def rename(self, name: str, called: str, *, by: Actor | None = None) -> Loaded:
+    def rename(self, name: str, called: str, *, by: Actor | None = None) -> ServedDataset:
         """Call a dataset otherwise; other workers follow within two seconds.
 
         Raises:
@@ -223,7 +223,7 @@ class Service:
         self._called.clear()
         return self.loaded(called)
 
-    def retire(self, name: str, *, retired: bool, by: Actor | None = None) -> Loaded:
+    def retire(self, name: str, *, retired: bool, by: Actor | None = None) -> ServedDataset:
         """Release nothing more of a dataset, or go on once a steward has had its table read again.
 
         Raises:
@@ -241,7 +241,7 @@ class Service:
             if dataset.retired:
                 self.tables.forget(dataset.name)
 
-    def all_open_to(self, key: Key) -> list[Loaded]:
+    def all_open_to(self, key: Key) -> list[ServedDataset]:
         """Every dataset that a key's holder may ask, by name, without its table."""
         every = key.scope is Scope.STEWARD
         return [
@@ -250,7 +250,7 @@ class Service:
             if every or (self.grants.admits(each.name, key.name) and not each.retired)
         ]
 
-    def open_to(self, name: str, key: Key) -> Loaded:
+    def check_access(self, name: str, key: Key) -> ServedDataset:
         """A dataset, without its table, for whoever may ask it.
 
         Raises:
@@ -263,17 +263,17 @@ class Service:
             self.grants.refuse(loaded.ledger, key.name)
         return loaded
 
-    def admit(self, name: str, key: Key, loss: Loss) -> Loaded:
+    def admit(self, name: str, key: Key, loss: Loss) -> ServedDataset:
         """A dataset, for a question of that loss.
 
         Raises:
-            UnknownDatasetError, RefusalError: as for :meth:`open_to`, or one question may not cost that much.
+            UnknownDatasetError, RefusalError: as for :meth:`check_access`, or one question may not cost that much.
         """
         loaded = self.loaded(name)
         self.admit_to(loaded, key, loss)
         return loaded
 
-    def admit_to(self, loaded: Loaded, key: Key, loss: Loss) -> None:
+    def admit_to(self, loaded: ServedDataset, key: Key, loss: Loss) -> None:
         """The same for a dataset that was just looked up.
 
         Raises:
@@ -283,7 +283,7 @@ class Service:
         if key.scope is not Scope.STEWARD:
             self.grants.refuse(loaded.ledger, key.name, loss)
 
-    def analyst(self, loaded: Loaded, name: str) -> str:
+    def analyst(self, loaded: ServedDataset, name: str) -> str:
         """The name of an analyst as it was spelled first: in a key, in the journal, or in a grant."""
         known = (*self.registry.names(), *loaded.ledger.caps(), *self.grants.named(loaded.dataset.name))
         return spelled(name, known)
@@ -319,7 +319,7 @@ class Service:
         loaded = self.loaded(name)
         return self._asked_by(self.tables.units(loaded, related), loaded, analyst)
 
-    def _asked_by(self, vault: Vault, loaded: Loaded, analyst: str) -> Vault:
+    def _asked_by(self, vault: Vault, loaded: ServedDataset, analyst: str) -> Vault:
         return vault.asked_by(analyst, admission=self.approvals.admission(loaded.dataset.name, analyst))
 
     def refuse_set_back(self) -> None:
@@ -344,7 +344,7 @@ class Service:
         self._store.close()
 
 
-def refuse_retired(loaded: Loaded) -> None:
+def refuse_retired(loaded: ServedDataset) -> None:
     """Refuse to ask a dataset that is retired, also for what was answered before.
 
     Raises:
@@ -407,7 +407,7 @@ def _holds(path: Path, table: pa.Table) -> bool:
         return False
 
 
-def first_link(url: str, address: str) -> str | None:
+def first_invitation(url: str, address: str) -> str | None:
     """A link that opens the page for a steward, once, while there is none; links that were printed before end.
 
     None where somebody holds a valid key of a steward, or is in a steward's session.

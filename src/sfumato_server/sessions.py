@@ -42,7 +42,7 @@ class Sessions:
         """
         secret = _PREFIX + secrets.token_urlsafe(SECRET_BYTES)
         begun = datetime.now(UTC)
-        by_link = holder.scope is Scope.LINK
+        by_link = holder.scope is Scope.INVITATION
         row = {
             "hash": digest(secret),
             "id": secrets.token_hex(6),

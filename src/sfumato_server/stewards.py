@@ -41,7 +41,7 @@ from sfumato.privacy.loss import Loss
 from sfumato.query.statements.derived_columns import check_derived
 from sfumato.strict_documents import read_yaml
 from sfumato.vault.release import entry_cost
-from sfumato_server.access import Anyone, Steward, StrictRoute, Worker
+from sfumato_server.access import Anyone, CurrentService, Steward, StrictRoute
 from sfumato_server.datasets import budgets, summary
 from sfumato_server.problems import RefusalError, unreadable, unusable
 from sfumato_server.registry import Key, Registry, Scope
@@ -62,20 +62,20 @@ class DescriptionDraft:
 
 
 @router.post("/drafts")
-def draft(form: DraftRequest, _: Steward, worker: Worker) -> dict[str, Any]:
+def draft(form: DraftRequest, _: Steward, service: CurrentService) -> dict[str, Any]:
     """Draft the domain of a table, or the schema of the tables of a folder or database; nothing is registered."""
-    found = drafted(form.source, worker.places, unit=form.unit, name=form.name)
+    found = drafted(form.source, service.places, unit=form.unit, name=form.name)
     return {"notice": EXACT_FIGURES, "domain": found.document, "remarks": list(found.remarks)}
 
 
 @router.post("/acceptances")
-def accept(form: AcceptanceRequest, key: Steward, worker: Worker) -> dict[str, Any]:
+def accept(form: AcceptanceRequest, key: Steward, service: CurrentService) -> dict[str, Any]:
     """Accept a description as it stands, in the name of the key's holder, after a look at what is risky in it.
 
     The document that comes back says who accepted it, and is what to register; nothing is registered here.
     """
     found = read_described(form.domain)
-    told = () if form.source is None else looked_at(found, form.source, worker.places)
+    told = () if form.source is None else steward_warnings(found, form.source, service.places)
     notice = {} if form.source is None else {"notice": EXACT_FIGURES}
     return {**notice, "domain": accepted(found, by=key.name), "risks": list(told)}
 
@@ -110,7 +110,7 @@ def drafted(source: str, places: TablePlaces, *, unit: str | None = None, name: 
     return DescriptionDraft(plain(one.document()), tuple(told))
 
 
-def looked_at(found: Described, source: str, places: TablePlaces) -> tuple[str, ...]:
+def steward_warnings(found: Described, source: str, places: TablePlaces) -> tuple[str, ...]:
     """What of a description its steward should look at before accepting it, with the tables that it describes.
 
     Raises:
@@ -185,103 +185,103 @@ LINES = "application/x-ndjson"
 
 
 @router.post("/datasets", status_code=201)
-def register(form: DatasetRequest, key: Steward, worker: Worker) -> dict[str, Any]:
+def register(form: DatasetRequest, key: Steward, service: CurrentService) -> dict[str, Any]:
     """Register a dataset: read its table, declare its first version, and fix its limit for good."""
     more = {"rows": form.rows, "discoverable": form.discoverable, "second_budget": form.second_budget, "by": key.actor}
-    return summary(worker.register(form.name, source=form.source, domain=form.domain, limit=form.limit, more=more))
+    return summary(service.register(form.name, source=form.source, domain=form.domain, limit=form.limit, more=more))
 
 
 @router.post("/datasets/{name}/reading")
-def read_again(name: str, key: Steward, worker: Worker) -> dict[str, Any]:
+def read_again(name: str, key: Steward, service: CurrentService) -> dict[str, Any]:
     """Read a table again and declare its content, for every worker.
 
     Until then every question is answered of the version that was declared last.  The content is the next version, in
     which every question is new and is charged, whether it differs or not: otherwise analysts would see whether any row
     changed.
     """
-    loaded = worker.loaded(name)
-    found, changed = worker.tables.read_again(loaded, by=key.actor)
+    loaded = service.loaded(name)
+    found, changed = service.tables.read_again(loaded, by=key.actor)
     return {"dataset": loaded.dataset.called, "version": found.number, "changed": changed}
 
 
 @router.get("/datasets/{name}/reading")
-def reading(name: str, _: Steward, worker: Worker) -> dict[str, Any]:
+def reading(name: str, _: Steward, service: CurrentService) -> dict[str, Any]:
     """Return the last declared version, and whether the dataset is paused and the table's files were written since.
 
     ``written`` is null where the table is not made of files.  Analysts learn nothing of it.
     """
-    loaded = worker.loaded(name)
+    loaded = service.loaded(name)
     version = loaded.ledger.data_version()
     return {
         "dataset": loaded.dataset.called,
         "version": None if version is None else version.number,
         "declared": None if version is None else version.time,
         "declared_by": None if version is None else version.declared_by,
-        "written": worker.tables.written(loaded),
-        "paused": worker.tables.paused(loaded),
+        "written": service.tables.written(loaded),
+        "paused": service.tables.paused(loaded),
     }
 
 
 @router.put("/datasets/{name}/caps")
-def cap(name: str, form: CapRequest, key: Steward, worker: Worker) -> dict[str, Any]:
+def cap(name: str, form: CapRequest, key: Steward, service: CurrentService) -> dict[str, Any]:
     """Set or lift what an analyst may spend of a dataset, and say so where nobody holds a key of that name."""
-    loaded = worker.loaded(name)
-    analyst, name = worker.analyst(loaded, form.analyst), loaded.dataset.name
+    loaded = service.loaded(name)
+    analyst, name = service.analyst(loaded, form.analyst), loaded.dataset.name
     if form.shuts_out:
-        worker.grants.shut_out(name, analyst, by=key.actor)
+        service.grants.shut_out(name, analyst, by=key.actor)
     else:
         loaded.ledger.set_cap(analyst, None if form.loss is None else form.loss.loss(), by=key.actor)
-        worker.grants.let_back(name, analyst, by=key.actor)
-    return {**budgets(loaded, key), "remarks": remarks(worker, analyst)}
+        service.grants.let_back(name, analyst, by=key.actor)
+    return {**budgets(loaded, key), "remarks": remarks(service, analyst)}
 
 
 @router.get("/datasets/{name}/terms")
-def terms(name: str, _: Steward, worker: Worker) -> dict[str, Any]:
+def terms(name: str, _: Steward, service: CurrentService) -> dict[str, Any]:
     """On which terms a dataset is asked, and who is let in or shut out by name."""
-    dataset = worker.loaded(name).dataset.name
-    named = worker.grants.named(dataset)
+    dataset = service.loaded(name).dataset.name
+    named = service.grants.named(dataset)
     return {
-        **asdict(worker.grants.terms(dataset)),
+        **asdict(service.grants.terms(dataset)),
         "granted": [analyst for analyst, admitted in named.items() if admitted],
         "shut_out": [analyst for analyst, admitted in named.items() if not admitted],
     }
 
 
 @router.put("/datasets/{name}/terms")
-def set_terms(name: str, form: TermsRequest, key: Steward, worker: Worker) -> dict[str, Any]:
+def set_terms(name: str, form: TermsRequest, key: Steward, service: CurrentService) -> dict[str, Any]:
     """Set on which terms a dataset is asked: all of them, so that what is not said is lifted."""
-    loaded = worker.loaded(name)
+    loaded = service.loaded(name)
     limit = loaded.ledger.limit
     for text in (form.default_cap, form.most, form.approval_above):
         refuse_measure(limit, limit_of(text))
     found = DatasetTerms(form.granted_only, form.default_cap, form.most, form.approval_above)
-    worker.grants.set_terms(loaded.dataset.name, found, by=key.actor)
-    return terms(name, key, worker)
+    service.grants.set_terms(loaded.dataset.name, found, by=key.actor)
+    return terms(name, key, service)
 
 
 @router.put("/datasets/{name}/name")
-def rename(name: str, form: RenameRequest, key: Steward, worker: Worker) -> dict[str, Any]:
+def rename(name: str, form: RenameRequest, key: Steward, service: CurrentService) -> dict[str, Any]:
     """Call a dataset otherwise; its journal, budget and terms stay, and no other dataset gets the former name."""
-    return summary(worker.rename(name, form.name, by=key.actor))
+    return summary(service.rename(name, form.name, by=key.actor))
 
 
 @router.put("/datasets/{name}/retirement")
-def retire(name: str, form: RetirementRequest, key: Steward, worker: Worker) -> dict[str, Any]:
+def retire(name: str, form: RetirementRequest, key: Steward, service: CurrentService) -> dict[str, Any]:
     """Release nothing more of a dataset, or go on; journal and budget stay, and stewards see them."""
-    return summary(worker.retire(name, retired=form.retired, by=key.actor))
+    return summary(service.retire(name, retired=form.retired, by=key.actor))
 
 
 @router.get("/approvals")
-def approvals(key: Anyone, worker: Worker) -> dict[str, Any]:
+def approvals(key: Anyone, service: CurrentService) -> dict[str, Any]:
     """Releases that wait for a steward's approval, or have one that is not used: for analysts their own."""
-    found = worker.approvals.open_ones(own(key))
-    return {"approvals": [{**asdict(each), "dataset": worker.called(each.dataset)} for each in found]}
+    found = service.approvals.open_ones(own(key))
+    return {"approvals": [{**asdict(each), "dataset": service.called(each.dataset)} for each in found]}
 
 
 @router.post("/approvals/{approval_id}", status_code=201)
-def approve(approval_id: str, key: Steward, worker: Worker) -> dict[str, Any]:
+def approve(approval_id: str, key: Steward, service: CurrentService) -> dict[str, Any]:
     """Approve one release, once: this question at this loss, of this version of the table, for who asked for it."""
-    if not worker.approvals.approve(approval_id, key):
+    if not service.approvals.approve(approval_id, key):
         raise RefusalError(
             "no-such-request",
             "Nothing waits for your approval there",
@@ -292,61 +292,61 @@ def approve(approval_id: str, key: Steward, worker: Worker) -> dict[str, Any]:
 
 
 @router.delete("/approvals/{approval_id}")
-def refuse_approval(approval_id: str, key: Steward, worker: Worker) -> dict[str, Any]:
+def refuse_approval(approval_id: str, key: Steward, service: CurrentService) -> dict[str, Any]:
     """Refuse a release, or take back an approval that was not used."""
-    if not worker.approvals.close(approval_id, by=key.actor):
+    if not service.approvals.close(approval_id, by=key.actor):
         raise RefusalError("no-such-request", "Nothing waits there", 404, "name the id of one that is open")
     return {"closed": approval_id}
 
 
 @router.put("/datasets/{name}/grants")
-def grant(name: str, form: GrantRequest, key: Steward, worker: Worker) -> dict[str, Any]:
+def grant(name: str, form: GrantRequest, key: Steward, service: CurrentService) -> dict[str, Any]:
     """Let an analyst ask a dataset, or shut one out."""
-    loaded = worker.loaded(name)
-    analyst = worker.analyst(loaded, form.analyst)
-    (worker.grants.shut_out if form.shut_out else worker.grants.let_in)(loaded.dataset.name, analyst, by=key.actor)
-    return terms(name, key, worker)
+    loaded = service.loaded(name)
+    analyst = service.analyst(loaded, form.analyst)
+    (service.grants.shut_out if form.shut_out else service.grants.let_in)(loaded.dataset.name, analyst, by=key.actor)
+    return terms(name, key, service)
 
 
 @router.get("/datasets/{name}/journal")
 def journal(
     name: str,
     key: Anyone,
-    worker: Worker,
+    service: CurrentService,
     after: Annotated[int, Query(ge=0, le=2**53)] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = PAGE,
 ) -> dict[str, Any]:
     """Entries after a number, oldest first: for stewards all, for analysts their own; ``next`` asks for those after."""
-    found = worker.open_to(name, key).ledger.page(after=after, most=limit, analyst=own(key))
+    found = service.check_access(name, key).ledger.page(after=after, most=limit, analyst=own(key))
     return {"entries": [entry(each) for each in found], "next": found[-1].number if len(found) == limit else None}
 
 
 @router.get("/datasets/{name}/verify")
-def verify(name: str, _: Steward, worker: Worker) -> dict[str, Any]:
+def verify(name: str, _: Steward, service: CurrentService) -> dict[str, Any]:
     """Check the whole journal, and the audit log of the server."""
-    head = worker.loaded(name).ledger.verify()
-    with worker.store.reading() as driver:
+    head = service.loaded(name).ledger.verify()
+    with service.store.reading() as driver:
         log = verify_actions(driver)
     return {"verified": True, "hash": head, "actions": log.number, "actions_hash": log.hash}
 
 
 @router.get("/actions")
-def actions(_: Steward, worker: Worker, after: Annotated[int, Query(ge=0, le=2**53)] = 0) -> StreamingResponse:
+def actions(_: Steward, service: CurrentService, after: Annotated[int, Query(ge=0, le=2**53)] = 0) -> StreamingResponse:
     """Export the audit log as lines of JSON, oldest first: all actions of stewards, or those after a number."""
-    lines = (f"{action.to_json()}\n" for action in every_action(worker.store, after=after))
+    lines = (f"{action.to_json()}\n" for action in every_action(service.store, after=after))
     return StreamingResponse(lines, media_type=LINES)
 
 
 @router.get("/keys")
 def keys(
     _: Steward,
-    worker: Worker,
+    service: CurrentService,
     name: Annotated[str, Query(max_length=200)] = "",
     state: Literal["all", "valid", "ended"] = "all",
     expires_within_days: Annotated[int | None, Query(ge=0, le=3660)] = None,
 ) -> dict[str, Any]:
     """Keys without their secrets, newest first: all, or those of a name or a state, or that end soon."""
-    return {"keys": [key_facts(each) for each in found_keys(worker.registry, name, state, expires_within_days)]}
+    return {"keys": [key_facts(each) for each in found_keys(service.registry, name, state, expires_within_days)]}
 
 
 def found_keys(registry: Registry, name: str, state: str, expires_within_days: int | None) -> list[Key]:
@@ -363,32 +363,32 @@ def found_keys(registry: Registry, name: str, state: str, expires_within_days: i
 
 
 @router.post("/keys", status_code=201)
-def issue(form: KeyRequest, key: Steward, worker: Worker) -> dict[str, Any]:
+def issue(form: KeyRequest, key: Steward, service: CurrentService) -> dict[str, Any]:
     """Issue a key; its secret is in this reply and nowhere else."""
-    new, secret = worker.registry.issue(form.name, Scope(form.scope), timedelta(days=form.days), by=key.actor)
+    new, secret = service.registry.issue(form.name, Scope(form.scope), timedelta(days=form.days), by=key.actor)
     return {**key_facts(new), "secret": secret}
 
 
 @router.post("/keys/{key_id}/rotation", status_code=201)
-def rotate(key_id: str, form: RotationRequest, key: Steward, worker: Worker) -> dict[str, Any]:
+def rotate(key_id: str, form: RotationRequest, key: Steward, service: CurrentService) -> dict[str, Any]:
     """Issue a key in the place of another, which goes on working for an overlap; its secret is in this reply alone."""
-    found = worker.registry.rotate(key_id, overlap=timedelta(hours=form.overlap_hours), by=key.actor)
+    found = service.registry.rotate(key_id, overlap=timedelta(hours=form.overlap_hours), by=key.actor)
     if found is None:
         raise RefusalError("unknown-key", "There is no such key", 404, "name the id of a key that is valid")
     return {**key_facts(found[0]), "secret": found[1], "instead_of": key_id}
 
 
 @router.delete("/keys/{key_id}")
-def revoke(key_id: str, key: Steward, worker: Worker) -> dict[str, Any]:
+def revoke(key_id: str, key: Steward, service: CurrentService) -> dict[str, Any]:
     """End a key; every worker forgets it within two seconds."""
-    if not worker.registry.revoke(key_id, by=key.actor):
+    if not service.registry.revoke(key_id, by=key.actor):
         raise RefusalError("unknown-key", "There is no such key", 404, "name the id of a key that was not revoked")
     return {"revoked": key_id}
 
 
-def remarks(worker: Service, analyst: str) -> list[str]:
+def remarks(service: Service, analyst: str) -> list[str]:
     """What a steward is to know about a name that was capped: it may be misspelled, or get a key later."""
-    if any(each.valid and each.name == analyst for each in worker.registry.all_keys()):
+    if any(each.valid and each.name == analyst for each in service.registry.all_keys()):
         return []
     return [f"nobody holds a valid key of the name {analyst!r} now; see that it is spelled as the key's will be"]
 

@@ -44,7 +44,7 @@ Opened: TypeAlias = Recodable | JoinedTables
 
 
 @dataclass(frozen=True)
-class Loaded:
+class ServedDataset:
     """A registered dataset, what describes it, and its ledger."""
 
     dataset: Dataset
@@ -170,7 +170,7 @@ def places(schema: Schema, source: str) -> dict[str, str]:
     return {table.name: str(table_place(table, source)) for table in schema}
 
 
-def lies_at(dataset: Dataset, found: Described, known: str, document: Mapping[str, Any]) -> bool:
+def shares_table_with(dataset: Dataset, found: Described, known: str, document: Mapping[str, Any]) -> bool:
     """Whether a table of it lies where another dataset, registered as ``known`` with a ``document``, has one.
 
     Raises:
@@ -245,7 +245,7 @@ _REMEMBERED = 1.0  # seconds for which a worker trusts the declared version that
 
 
 @dataclass(frozen=True)
-class Held:
+class CachedTable:
     """Tables of a declared version, as they were read from its snapshot."""
 
     vault: Vault | SchemaVault
@@ -266,13 +266,13 @@ class ServedTables:
         self.snapshots = snapshots
         self._places = places
         self._most_bytes = most_bytes
-        self._held: OrderedDict[str, Held] = OrderedDict()  # asked longest ago first
+        self._held: OrderedDict[str, CachedTable] = OrderedDict()  # asked longest ago first
         self._declared: dict[str, tuple[float, ServedVersion]] = {}
         self._spoiled: dict[str, Snapshot] = {}  # which could not be opened
         self._forgetting = threading.Lock()
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
-    def vault(self, loaded: Loaded) -> Vault | SchemaVault:
+    def vault(self, loaded: ServedDataset) -> Vault | SchemaVault:
         """The dataset's vault, of the last declared version.
 
         Raises:
@@ -282,7 +282,7 @@ class ServedTables:
             self._held.move_to_end(loaded.dataset.name)
         return self._answering(loaded).vault
 
-    def view(self, loaded: Loaded, view: BoundedView) -> Vault:
+    def view(self, loaded: ServedDataset, view: BoundedView) -> Vault:
         """The vault of a view of a dataset's tables, of the last declared version; one view is made at a time.
 
         Raises:
@@ -293,7 +293,7 @@ class ServedTables:
         with self._locks[loaded.dataset.name]:
             return found.over(view)
 
-    def units(self, loaded: Loaded, related: LinkedTables) -> Vault:
+    def units(self, loaded: ServedDataset, related: LinkedTables) -> Vault:
         """The vault of whole units of a dataset's tables, of the last declared version; counted anew each time.
 
         Raises:
@@ -304,15 +304,15 @@ class ServedTables:
         with self._locks[loaded.dataset.name]:
             return found.of_units(related)
 
-    def begin(self, loaded: Loaded, opened: Opened, snapshot: Snapshot) -> None:
+    def begin(self, loaded: ServedDataset, opened: Opened, snapshot: Snapshot) -> None:
         """Keep the tables that were opened from the snapshot with which their dataset was registered."""
         name = loaded.dataset.name
         with self._locks[name]:
             declared = self.snapshots.declared(name)
             if declared.snapshot == snapshot:
-                self._keep(name, Held(vault_of(opened, loaded.ledger, declared.number), declared), declared)
+                self._keep(name, CachedTable(vault_of(opened, loaded.ledger, declared.number), declared), declared)
 
-    def read_again(self, loaded: Loaded, *, by: Actor | None = None) -> tuple[DataVersion, bool]:
+    def read_again(self, loaded: ServedDataset, *, by: Actor | None = None) -> tuple[DataVersion, bool]:
         """Read the source and declare the next version; return it, and whether its content differs from the last one.
 
         Raises:
@@ -333,10 +333,10 @@ class ServedTables:
             raise unwritable(error, self.snapshots.folder) from error
         with self._locks[name]:
             declared = ServedVersion(version.number, snapshot)
-            self._keep(name, Held(vault_of(opened, loaded.ledger, declared.number), declared), declared)
+            self._keep(name, CachedTable(vault_of(opened, loaded.ledger, declared.number), declared), declared)
         return version, changed
 
-    def written(self, loaded: Loaded) -> bool | None:
+    def written(self, loaded: ServedDataset) -> bool | None:
         """Whether files of the source were written, added or removed since they were read; for stewards alone.
 
         None of a source that is not made of files, and of a dataset without a snapshot.  No file is opened for it.
@@ -346,7 +346,7 @@ class ServedTables:
             return None
         return fingerprint(files_of(loaded.dataset, loaded.described)) != snapshot.files
 
-    def paused(self, loaded: Loaded) -> bool:
+    def paused(self, loaded: ServedDataset) -> bool:
         """Whether questions are refused until a steward has the source read again."""
         snapshot = self.snapshots.declared(loaded.dataset.name).snapshot
         if snapshot is None or not self.snapshots.place(snapshot).is_dir():
@@ -357,7 +357,7 @@ class ServedTables:
         """Forget the tables of a retired dataset."""
         self._held.pop(name, None)
 
-    def _answering(self, loaded: Loaded) -> Held:
+    def _answering(self, loaded: ServedDataset) -> CachedTable:
         """Return the tables of the last declared version, reading them if they are not held."""
         name = loaded.dataset.name
         held = self._held.get(name)
@@ -368,17 +368,19 @@ class ServedTables:
                     held = self._current(loaded)
         return held
 
-    def _fits(self, held: Held, name: str) -> bool:
+    def _fits(self, held: CachedTable, name: str) -> bool:
         """Return whether tables are of the version that was just looked up, and can still be counted."""
         seen, declared = self._declared.get(name, (0.0, None))
         return held.declared == declared and time.monotonic() - seen <= _REMEMBERED and _answers(held)
 
-    def _current(self, loaded: Loaded) -> Held:
+    def _current(self, loaded: ServedDataset) -> CachedTable:
         name = loaded.dataset.name
         held, declared = self._held.get(name), self.snapshots.declared(name)
         while held is None or held.declared != declared or not _answers(held):
             try:
-                held = Held(vault_of(self._opened(loaded, declared.snapshot), loaded.ledger, declared.number), declared)
+                held = CachedTable(
+                    vault_of(self._opened(loaded, declared.snapshot), loaded.ledger, declared.number), declared
+                )
             except RefusalError:
                 last, declared = declared, self.snapshots.declared(name)
                 if declared == last:  # otherwise the next version was declared, and this snapshot deleted
@@ -386,7 +388,7 @@ class ServedTables:
         self._keep(name, held, declared)
         return held
 
-    def _opened(self, loaded: Loaded, snapshot: Snapshot | None) -> Opened:
+    def _opened(self, loaded: ServedDataset, snapshot: Snapshot | None) -> Opened:
         if snapshot is None or not self.snapshots.is_whole(snapshot):
             if snapshot is not None and self._spoiled.get(loaded.dataset.name) != snapshot:
                 self._spoiled[loaded.dataset.name] = snapshot
@@ -398,7 +400,7 @@ class ServedTables:
             log("snapshot unread", dataset=loaded.dataset.called, error=type(error).__name__)
             raise _unread() from error
 
-    def _keep(self, name: str, held: Held, declared: ServedVersion) -> None:
+    def _keep(self, name: str, held: CachedTable, declared: ServedVersion) -> None:
         self._held[name] = held
         self._declared[name] = (time.monotonic(), declared)
         if self._most_bytes:
@@ -424,7 +426,7 @@ def _unread() -> RefusalError:
     return RefusalError("data-unavailable", "The data cannot be read now", 503, reason)
 
 
-def _answers(held: Held) -> bool:
+def _answers(held: CachedTable) -> bool:
     """Return whether held tables, in this process or on a cluster, can still be counted."""
     try:
         if isinstance(held.vault, SchemaVault):

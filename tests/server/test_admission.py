@@ -10,7 +10,7 @@ import pytest
 from tests.server.serving import DOMAIN, Server, write_people
 
 from sfumato.app.http_client import ServerError
-from sfumato_server.access import Pace
+from sfumato_server.access import RateLimiter
 from sfumato_server.problems import RefusalError
 from sfumato_server.registry import Scope
 from sfumato_server.sources import TablePlaces
@@ -78,7 +78,7 @@ def test_the_catalogue_of_spark_is_a_place_of_its_own():
 
 def test_a_sixth_of_a_minutes_requests_may_come_at_once_and_then_their_rate():
     now = [100.0]
-    pace = Pace(600, clock=lambda: now[0])
+    pace = RateLimiter(600, clock=lambda: now[0])
 
     def admitted(key, tries):
         found = 0
@@ -100,7 +100,7 @@ def test_a_sixth_of_a_minutes_requests_may_come_at_once_and_then_their_rate():
 
 
 def test_any_number_of_requests_where_there_is_no_rate():
-    pace = Pace(0)
+    pace = RateLimiter(0)
     for _ in range(10_000):
         pace.take("a")
 

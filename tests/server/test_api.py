@@ -281,7 +281,7 @@ def test_unknown_things_and_wrong_keys(server, analyst, people):
         with HttpClient(server.address, secret) as stranger:
             found = refusal(stranger.datasets)
             assert (found["type"], found["status"]) == (f"/problems/{kind}", 401)
-    with HttpClient(server.address, server.key("l", Scope.LINK)) as linked:
+    with HttpClient(server.address, server.key("l", Scope.INVITATION)) as linked:
         assert refusal(linked.datasets)["type"] == "/problems/unknown-key"
     reply = httpx.get(f"{server.address}/v1/datasets", timeout=60, trust_env=False)
     assert reply.status_code == 401

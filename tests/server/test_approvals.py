@@ -153,7 +153,7 @@ def test_requests_and_approvals_end_after_a_week(service, column):
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
-@pytest.mark.parametrize("scope", [Scope.STEWARD, Scope.LINK])
+@pytest.mark.parametrize("scope", [Scope.STEWARD, Scope.INVITATION])
 def test_what_a_session_without_a_key_approves_ends_with_the_session(service, scope):
     now = datetime.now(UTC)
     vouched = Key("identity", "stew", scope, now, now + timedelta(hours=1), revoked=False)
@@ -275,7 +275,7 @@ def test_a_retired_dataset_releases_nothing_more_whoever_asks(service, monkeypat
     with pytest.raises(RetiredError):
         ask(service, epsilon="0.2")  # which was answered
     with pytest.raises(RetiredError):
-        service.open_to("people", key(service, "ana", Scope.ANALYST))
+        service.check_access("people", key(service, "ana", Scope.ANALYST))
     assert service.all_open_to(key(service, "ana", Scope.ANALYST)) == []
     assert [each.dataset.retired for each in service.all_open_to(key(service, "stew"))] == [True]
     assert spent(service) == Epsilon("0.2").value
@@ -294,7 +294,7 @@ def test_a_renamed_dataset_keeps_its_budget_terms_and_answers(service):
     ask(service, epsilon="0.5", dataset="persons")  # stored
     assert spent(service, "persons") == Epsilon("0.5").value
     with pytest.raises(RefusalError, match="grant"):
-        service.open_to("persons", key(service, "eve", Scope.ANALYST))
+        service.check_access("persons", key(service, "eve", Scope.ANALYST))
     with pytest.raises(ApprovalNeededError):
         ask(service, dataset="persons")
     assert len(service.tables._held) == 1  # noqa: SLF001  (none under the former name)
@@ -309,7 +309,7 @@ def test_a_renamed_dataset_is_asked_by_its_new_name(service, tmp_path):
     for name, table in (("people", "t"), ("hospital", "patients")):
         form = AskRequest(sql=f"SELECT COUNT(*) FROM {table}", loss={"epsilon": "0.5"})  # noqa: S608
         service.rename(name, f"{name}_now")
-        loaded = service.open_to(f"{name}_now", stew)
+        loaded = service.check_access(f"{name}_now", stew)
         assert len(read_question(loaded, form).answer(form, loaded, stew, service, None).values) == 1
         assert spent(service, f"{name}_now") == Epsilon("0.5").value
 

@@ -21,7 +21,7 @@ from sfumato.app.api.questions import AskRequest
 from sfumato.app.outbound import outbound
 from sfumato.privacy.loss import Epsilon
 from sfumato_server import application, monitoring
-from sfumato_server.monitoring import Notices
+from sfumato_server.monitoring import StewardAlerts
 from sfumato_server.problems import ApprovalNeededError
 from sfumato_server.registry import Scope
 from sfumato_server.rules import DatasetTerms
@@ -75,7 +75,7 @@ def spend(service, epsilon, number, analyst=None):
 
 def test_a_low_budget_is_told_once_and_again_when_it_changed(service):
     with receiving() as (hook, got):
-        told = Notices(service, webhook=hook)
+        told = StewardAlerts(service, webhook=hook)
         assert told.look() == 0
         spend(service, "9", 1)
         assert told.look() == 0  # a tenth is left
@@ -89,7 +89,7 @@ def test_a_low_budget_is_told_once_and_again_when_it_changed(service):
 
 def test_one_that_changes_with_each_question_is_told_once_an_hour(service, monkeypatch):
     monkeypatch.setattr(monitoring, "_AGAIN", timedelta(hours=1))
-    told = Notices(service, webhook=None)
+    told = StewardAlerts(service, webhook=None)
     spend(service, "9.5", 1)
     assert told.look() == 1
     spend(service, "0.1", 2)
@@ -103,14 +103,14 @@ def test_a_cap_that_is_low_is_told_with_its_analyst(service):
     service.loaded("people").ledger.set_cap("ana", Epsilon(1))
     spend(service, "0.95", 1, "ana")
     with receiving() as (hook, got):
-        assert Notices(service, webhook=hook).look() == 1
+        assert StewardAlerts(service, webhook=hook).look() == 1
         service.loaded("people").ledger.set_cap("ana", Epsilon(5))
-        assert Notices(service, webhook=hook).look() == 0
+        assert StewardAlerts(service, webhook=hook).look() == 0
     assert [(each["event"], each["analyst"]) for each in got] == [("budget-low", "ana")]
 
 
 def test_a_written_table_is_told_once_for_each_reading(service, table):
-    told = Notices(service, webhook=None)
+    told = StewardAlerts(service, webhook=None)
     assert told.look() == 0
     write_people(table, seed=3)
     assert (told.look(), told.look()) == (1, 0)
@@ -121,13 +121,13 @@ def test_a_written_table_is_told_once_for_each_reading(service, table):
 
 
 def test_a_table_that_was_written_while_no_server_ran_is_told(service, table):
-    assert Notices(service, webhook=None).look() == 0
+    assert StewardAlerts(service, webhook=None).look() == 0
     write_people(table, seed=3)
     with closing(Service(service.url)) as restarted, closing(Service(service.url)) as other:
-        told = Notices(restarted, webhook=None)
-        assert (told.look(), told.look(), Notices(other, webhook=None).look()) == (1, 0, 0)
+        told = StewardAlerts(restarted, webhook=None)
+        assert (told.look(), told.look(), StewardAlerts(other, webhook=None).look()) == (1, 0, 0)
         restarted.tables.read_again(restarted.loaded("people"))
-        assert (told.look(), Notices(other, webhook=None).look()) == (0, 0)
+        assert (told.look(), StewardAlerts(other, webhook=None).look()) == (0, 0)
 
 
 def test_no_look_opens_a_table(service, table, monkeypatch):
@@ -136,13 +136,13 @@ def test_no_look_opens_a_table(service, table, monkeypatch):
         monkeypatch.setattr(f"sfumato_server.tables.{opened}", pytest.fail)
     write_people(table, seed=3)
     with closing(Service(service.url)) as restarted:
-        assert Notices(restarted, webhook=None).look() == 1
+        assert StewardAlerts(restarted, webhook=None).look() == 1
 
 
 def test_a_paused_dataset_is_told_once(service):
     shutil.rmtree(next(each for each in service.snapshots.folder.iterdir() if each.is_dir()))
     with receiving() as (hook, got):
-        told = Notices(service, webhook=hook)
+        told = StewardAlerts(service, webhook=hook)
         assert (told.look(), told.look()) == (1, 0)
     assert [(each["event"], each["dataset"]) for each in got] == [("dataset-paused", "people")]
     service.tables.read_again(service.loaded("people"))
@@ -164,14 +164,14 @@ def test_a_key_that_ends_soon_is_told_once(service):
         age(service, key, 27)
     service.registry.revoke(gone.id)
     with receiving() as (hook, got):
-        told = Notices(service, webhook=hook)
+        told = StewardAlerts(service, webhook=hook)
         assert (told.look(), told.look()) == (1, 0)
     assert [(each["event"], each["holder"], each["key"]) for each in got] == [("key-expiring", "bob", ending.id)]
 
 
 def test_a_key_for_a_few_days_is_not_told_before_its_last_quarter(service):
     key, _ = service.registry.issue("bob", Scope.ANALYST, timedelta(days=3))
-    told = Notices(service, webhook=None)
+    told = StewardAlerts(service, webhook=None)
     assert told.look() == 0
     age(service, key, 8)
     assert told.look() == 0
@@ -184,7 +184,7 @@ def test_a_release_that_waits_for_an_approval_is_told_once_without_its_question(
     service.grants.set_terms("people", DatasetTerms(approval_above="0.5"))
     form = AskRequest(sql="SELECT COUNT(*) FROM t WHERE age > 17", loss={"epsilon": "1"})
     with receiving() as (hook, got):
-        told = Notices(service, webhook=hook)
+        told = StewardAlerts(service, webhook=hook)
         assert told.look() == 0
         for name in ("ana", "bob"):
             with pytest.raises(ApprovalNeededError):
@@ -201,7 +201,7 @@ def test_a_release_that_waits_for_an_approval_is_told_once_without_its_question(
         with service.store.writing() as driver:
             driver.run("DELETE FROM service_notice")
         assert service.approvals.approve(service.approvals.open_ones()[0].id, steward)
-        assert Notices(service, webhook=hook).look() == 1  # one is approved, and waits for nobody
+        assert StewardAlerts(service, webhook=hook).look() == 1  # one is approved, and waits for nobody
         assert got[0]["analyst"] == "bob"
 
 
@@ -218,7 +218,7 @@ def test_what_fails_of_one_dataset_ends_nothing_of_the_others(service, tmp_path,
 
     monkeypatch.setattr(service, "loaded", failing)
     with caplog.at_level(logging.INFO):
-        assert Notices(service, webhook=None).look() == 1
+        assert StewardAlerts(service, webhook=None).look() == 1
     assert "look failed" in caplog.text
     assert "Dugong" not in caplog.text
 
@@ -228,19 +228,21 @@ def test_what_the_webhook_did_not_take_is_told_again(service, status, caplog):
     spend(service, "9.5", 1)
     with receiving(status or 204) as (hook, _), caplog.at_level(logging.INFO):
         address = hook if status else "http://127.0.0.1:9/hook"
-        assert Notices(service, webhook=address).look() == 0
+        assert StewardAlerts(service, webhook=address).look() == 0
     ours = [record.getMessage() for record in caplog.records if record.name == "sfumato.http"]
     assert any("webhook failed" in line for line in ours)
     assert not any("/hook" in line for line in ours)  # an address may hold a secret
     with receiving() as (hook, got):
-        assert Notices(service, webhook=hook).look() == 1
+        assert StewardAlerts(service, webhook=hook).look() == 1
     assert len(got) == 1
 
 
 def test_one_of_several_workers_tells(service):
     spend(service, "9.5", 1)
     with closing(Service(service.url)) as other, receiving() as (hook, got):
-        threads = [threading.Thread(target=Notices(each, webhook=hook).look) for each in (service, other, service)]
+        threads = [
+            threading.Thread(target=StewardAlerts(each, webhook=hook).look) for each in (service, other, service)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -251,7 +253,7 @@ def test_one_of_several_workers_tells(service):
 def test_a_retired_dataset_is_told_of_no_more(service):
     spend(service, "9.5", 1)
     service.retire("people", retired=True)
-    assert Notices(service, webhook=None).look() == 0
+    assert StewardAlerts(service, webhook=None).look() == 0
 
 
 def test_a_webhook_of_its_own_authority_is_reached_through_a_proxy(service, tmp_path, caplog):
@@ -259,11 +261,11 @@ def test_a_webhook_of_its_own_authority_is_reached_through_a_proxy(service, tmp_
     trusted = authority(tmp_path)
     spend(service, "9.5", 1)
     with receiving(tls=trusted.context) as (hook, got), Proxy().running() as proxy:
-        assert Notices(service, webhook=hook).look() == 0
+        assert StewardAlerts(service, webhook=hook).look() == 0
         failed = [json.loads(each.getMessage()) for each in caplog.records if "webhook failed" in each.getMessage()]
         assert "the certificate is not trusted: unable to get local issuer" in failed[0]["reason"]
         reached = outbound(trusted.ca_file, proxy.address)
-        assert Notices(service, webhook=hook, reached=reached).look() == 1
+        assert StewardAlerts(service, webhook=hook, reached=reached).look() == 1
         assert (len(got), proxy.asked) == (1, [hook.split("/")[2]])
 
 

@@ -16,10 +16,10 @@ from tests.server.serving import serving, write_people
 from sfumato.app.http_client import HttpClient, ServerError
 from sfumato.ledger.store import Store
 from sfumato_server import application
-from sfumato_server.access import COOKIE, Pace
+from sfumato_server.access import COOKIE, RateLimiter
 from sfumato_server.problems import RefusalError
 from sfumato_server.registry import Registry, Scope
-from sfumato_server.service import Service, first_link
+from sfumato_server.service import Service, first_invitation
 from sfumato_server.sessions import Sessions
 
 
@@ -122,7 +122,7 @@ def test_a_form_of_another_port_of_this_host_is_refused(server, browse):
 
 def test_an_address_tries_only_so_many_keys(tmp_path, monkeypatch):
     """On a clock that stands still, as a slow machine would let more of them in."""
-    monkeypatch.setattr(application, "Pace", partial(Pace, clock=lambda: 100.0))
+    monkeypatch.setattr(application, "RateLimiter", partial(RateLimiter, clock=lambda: 100.0))
 
     async def tried(service, address):
         transport = httpx.ASGITransport(application.create(service), client=(address, 1))
@@ -158,7 +158,7 @@ def test_sessions_of_one_key_send_no_more_than_the_key(store):
     registry, sessions = Registry(store), Sessions(store)
     key, secret = registry.issue("ana", Scope.ANALYST, timedelta(hours=1))
     holders = [sessions.holder(sessions.begin(registry.key(secret))) for _ in range(3)]
-    pace = Pace(6, clock=lambda: 100.0)
+    pace = RateLimiter(6, clock=lambda: 100.0)
     pace.take(key.id)
     for holder in holders:
         with pytest.raises(RefusalError):
@@ -186,18 +186,18 @@ def test_a_link_is_printed_only_while_there_is_no_steward_and_ends_earlier_ones(
         store.prepare(create=True)
         registry, sessions = Registry(store), Sessions(store)
         registry.issue("ana", Scope.ANALYST, timedelta(days=1))
-        earlier, later = (first_link(url, "").rpartition("=")[2] for _ in range(2))
+        earlier, later = (first_invitation(url, "").rpartition("=")[2] for _ in range(2))
         assert not registry.key(earlier).valid
         link = registry.key(later)
         assert link.valid
         sessions.begin(link)
-        assert first_link(url, "") is None
+        assert first_invitation(url, "") is None
         sessions.end_all()
-        assert first_link(url, "") is not None
+        assert first_invitation(url, "") is not None
         key, _ = registry.issue("stew", Scope.STEWARD, timedelta(days=1))
-        assert first_link(url, "") is None
+        assert first_invitation(url, "") is None
         registry.revoke(key.id)
-        assert first_link(url, "") is not None
+        assert first_invitation(url, "") is not None
 
 
 def test_keys_are_issued_listed_and_revoked_on_the_command_line(tmp_path):

@@ -116,7 +116,7 @@ def serve(
     from sfumato_server.application import ARRIVAL, LEDGER, Settings, refuse_base, refuse_origin, run
     from sfumato_server.openid import OpenIdSettings, refuse_address
     from sfumato_server.problems import SHARED
-    from sfumato_server.service import begin, first_link, register_sample
+    from sfumato_server.service import begin, first_invitation, register_sample
     from sfumato_server.sources import read_passwords
 
     base = None if base_url is None else refuse_base(base_url)
@@ -140,7 +140,7 @@ def serve(
             remark(f"The bundled table is not registered: {folder / _SAMPLE}.parquet is a file of yours.")
     scheme = "http" if tls is None else "https"
     address = f"{scheme}://{host}:{port}" if base is None else base
-    entrance = first_link(url, address) if link else None
+    entrance = first_invitation(url, address) if link else None
     remark(f"Serving at {address}")
     if entrance is not None:
         remark(f"Steward, once and within an hour: {entrance}")

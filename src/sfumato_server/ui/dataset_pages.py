@@ -24,13 +24,13 @@ from sfumato.query.plan import accuracy
 from sfumato.report.linked_tables_page import drawing
 from sfumato.strict_documents import read_yaml, read_yaml_texts
 from sfumato_server import release_jobs
-from sfumato_server.access import Anyone, Steward, Worker
+from sfumato_server.access import Anyone, CurrentService, Steward
 from sfumato_server.datasets import read_question, summary
 from sfumato_server.problems import problem
 from sfumato_server.registry import Key
 from sfumato_server.rules import explained
 from sfumato_server.stewards import PAGE, entry
-from sfumato_server.tables import Loaded
+from sfumato_server.tables import ServedDataset
 from sfumato_server.ui.question_form import AGGREGATES, Picked, QuestionForm, Short, controls, picked_tables
 from sfumato_server.ui.rendering import (
     REFUSALS,
@@ -127,45 +127,47 @@ class AnonymizationForm(BaseModel):
 
 @router.get("/datasets/{name}", response_class=HTMLResponse)
 def dataset(
-    name: str, key: Anyone, worker: Worker, question: Annotated[str | None, Query(max_length=60)] = None
+    name: str, key: Anyone, service: CurrentService, question: Annotated[str | None, Query(max_length=60)] = None
 ) -> Response:
     """Ask a dataset, with the form as it was sent for an earlier question."""
-    loaded = worker.open_to(name, key)
-    earlier = {} if question is None else {each.id: each for each in _questions(worker, loaded, key)}
+    loaded = service.check_access(name, key)
+    earlier = {} if question is None else {each.id: each for each in _questions(service, loaded, key)}
     again = earlier.get(question or "")
-    return _dataset(name, key, worker, None if again is None else QuestionForm.model_validate(again.request["ask"]))
+    return _dataset(name, key, service, None if again is None else QuestionForm.model_validate(again.request["ask"]))
 
 
 @router.post("/datasets/{name}/preview", response_class=HTMLResponse)
 def show_preview(
-    name: str, request: Request, form: Annotated[QuestionForm, Form()], key: Anyone, worker: Worker
+    name: str, request: Request, form: Annotated[QuestionForm, Form()], key: Anyone, service: CurrentService
 ) -> Response:
     """How wrong the answer would be; spends nothing."""
-    loaded = worker.open_to(name, key)
+    loaded = service.check_access(name, key)
     found: Response
     try:
         found = fragment("preview.html.j2", form=form, **preview(loaded, form, key))
     except REFUSALS as error:
         found = refused(error)
-    return found if in_place(request) else _dataset(name, key, worker, form, found)
+    return found if in_place(request) else _dataset(name, key, service, form, found)
 
 
 @router.post("/datasets/{name}/ask", response_class=HTMLResponse)
-def ask(name: str, request: Request, form: Annotated[QuestionForm, Form()], key: Anyone, worker: Worker) -> Response:
+def ask(
+    name: str, request: Request, form: Annotated[QuestionForm, Form()], key: Anyone, service: CurrentService
+) -> Response:
     """Answer, with what is left and the history."""
-    loaded = worker.open_to(name, key)
+    loaded = service.check_access(name, key)
     try:
         with explained(loaded.ledger, key):
             request_of = _request(form, loaded)
             asked = read_question(loaded, request_of)
-            worker.quotas.refuse_page(asked.cells)
-            worker.admit(name, key, request_of.loss.loss())
-            answer = asked.answer(request_of, loaded, key, worker, None)
+            service.quotas.refuse_page(asked.cells)
+            service.admit(name, key, request_of.loss.loss())
+            answer = asked.answer(request_of, loaded, key, service, None)
     except REFUSALS as error:
         found = refused(error)
-        return found if in_place(request) else _dataset(name, key, worker, form, found)
+        return found if in_place(request) else _dataset(name, key, service, form, found)
     fields, words = form.model_dump(exclude_defaults=True), asked.query.describe(asked.domain)
-    worker.registry.jobs.asked(loaded.dataset.name, key.name, {"ask": fields, "words": words})
+    service.registry.jobs.asked(loaded.dataset.name, key.name, {"ask": fields, "words": words})
     shown: dict[str, Any] = {
         "answer": answer,
         "charts": charts(answer, asked.domain),
@@ -175,12 +177,12 @@ def ask(name: str, request: Request, form: Annotated[QuestionForm, Form()], key:
         "dataset": summary(loaded),
     }
     if in_place(request):
-        return fragment("answer.html.j2", **shown, **_status(worker, loaded, key), whole=False)
+        return fragment("answer.html.j2", **shown, **_status(service, loaded, key), whole=False)
     found = fragment("answer.html.j2", **shown, whole=True)
-    return _dataset(name, key, worker, form, found)
+    return _dataset(name, key, service, form, found)
 
 
-def _request(form: QuestionForm, loaded: Loaded) -> AskRequest:
+def _request(form: QuestionForm, loaded: ServedDataset) -> AskRequest:
     """What a form asks: of several tables, what was picked is written down in SQL.
 
     Raises:
@@ -193,10 +195,10 @@ def _request(form: QuestionForm, loaded: Loaded) -> AskRequest:
 
 
 def _dataset(
-    name: str, key: Key, worker: Worker, form: QuestionForm | None = None, result: Response | None = None
+    name: str, key: Key, service: CurrentService, form: QuestionForm | None = None, result: Response | None = None
 ) -> Response:
     """The page, with the form as it was sent and what came of it."""
-    loaded = worker.open_to(name, key)
+    loaded = service.check_access(name, key)
     if loaded.schema is None:
         attributes, levels = controls(loaded.domain)
         offered: dict[str, Any] = {"attributes": attributes, "levels": levels, "tables": [], "picture": None}
@@ -205,7 +207,7 @@ def _dataset(
         columns = [each for table in tables for each in table.controls]
         picture = drawing(loaded.schema)
         offered = {"attributes": columns, "levels": [], "tables": tables, "picture": picture}
-    status, filled_in = _status(worker, loaded, key), form or QuestionForm()
+    status, filled_in = _status(service, loaded, key), form or QuestionForm()
     return page(
         "dataset.html.j2",
         status=200 if result is None else result.status_code,
@@ -231,7 +233,7 @@ def _filled_in(form: QuestionForm) -> dict[str, Any]:
     return {"among": set(form.among), "ends": ends}
 
 
-def _status(worker: Worker, loaded: Loaded, key: Key) -> dict[str, Any]:
+def _status(service: CurrentService, loaded: ServedDataset, key: Key) -> dict[str, Any]:
     """Budgets, and what was asked before."""
     ledger = loaded.ledger
     account, own = ledger.remaining(), ledger.remaining(key.name)
@@ -240,7 +242,7 @@ def _status(worker: Worker, loaded: Loaded, key: Key) -> dict[str, Any]:
         "gauge": gauge(account),
         "own": gauge(own),
         "left": None if tightest.left is None else decimals(tightest.left, up=False),
-        "questions": [_earlier(each) for each in _questions(worker, loaded, key)],
+        "questions": [_earlier(each) for each in _questions(service, loaded, key)],
         "history": [entry(each) for each in ledger.newest(PAGE, analyst=key.name)][::-1],
     }
 
@@ -252,8 +254,8 @@ def _tightest(account: Account, own: Account) -> Account:
     return min(account, own, key=lambda each: each.left or 0)
 
 
-def _questions(worker: Worker, loaded: Loaded, key: Key) -> tuple[Job, ...]:
-    return worker.registry.jobs.questions(loaded.dataset.name, key.name, most=_EARLIER)
+def _questions(service: CurrentService, loaded: ServedDataset, key: Key) -> tuple[Job, ...]:
+    return service.registry.jobs.questions(loaded.dataset.name, key.name, most=_EARLIER)
 
 
 def _earlier(job: Job) -> dict[str, str]:
@@ -273,53 +275,53 @@ def _loss_words(fields: dict[str, Any]) -> str:
 
 
 @router.get("/datasets/{name}/releases", response_class=HTMLResponse)
-def forms(name: str, key: Anyone, worker: Worker) -> Response:
+def forms(name: str, key: Anyone, service: CurrentService) -> Response:
     """Ask for a table."""
-    return _forms(name, key, worker)
+    return _forms(name, key, service)
 
 
 @router.post("/datasets/{name}/releases", response_class=HTMLResponse)
-def synthesize(name: str, form: Annotated[SynthesisForm, Form()], key: Anyone, worker: Worker) -> Response:
+def synthesize(name: str, form: Annotated[SynthesisForm, Form()], key: Anyone, service: CurrentService) -> Response:
     """Start a synthetic table."""
     try:
-        return _wait_for(release_jobs.release(name, form.read(), key, worker)["job"])
+        return _wait_for(release_jobs.release(name, form.read(), key, service)["job"])
     except REFUSALS as error:
-        return _forms(name, key, worker, error)
+        return _forms(name, key, service, error)
 
 
 @router.post("/datasets/{name}/anonymizations", response_class=HTMLResponse)
-def anonymize(name: str, form: Annotated[AnonymizationForm, Form()], key: Steward, worker: Worker) -> Response:
+def anonymize(name: str, form: Annotated[AnonymizationForm, Form()], key: Steward, service: CurrentService) -> Response:
     """Start an anonymised table."""
     try:
-        return _wait_for(release_jobs.anonymization(name, form.read(), key, worker)["job"])
+        return _wait_for(release_jobs.anonymization(name, form.read(), key, service)["job"])
     except REFUSALS as error:
-        return _forms(name, key, worker, error)
+        return _forms(name, key, service, error)
 
 
 @router.get("/releases/{job_id}", response_class=HTMLResponse)
-def wait(job_id: str, key: Anyone, worker: Worker) -> Response:
+def wait(job_id: str, key: Anyone, service: CurrentService) -> Response:
     """How far a release is; the page looks again by itself."""
-    return page("release.html.j2", key=key, job=release_jobs.progress(job_id, key, worker))
+    return page("release.html.j2", key=key, job=release_jobs.progress(job_id, key, service))
 
 
 @router.get("/releases/{job_id}/progress", response_class=HTMLResponse)
-def progress(job_id: str, key: Anyone, worker: Worker) -> Response:
+def progress(job_id: str, key: Anyone, service: CurrentService) -> Response:
     """The part of the page that changes."""
-    return fragment("progress.html.j2", job=release_jobs.progress(job_id, key, worker))
+    return fragment("progress.html.j2", job=release_jobs.progress(job_id, key, service))
 
 
 @router.get("/releases/{job_id}/rows")
-def rows(job_id: str, key: Anyone, worker: Worker, form: release_jobs.Form = "csv") -> Response:
+def rows(job_id: str, key: Anyone, service: CurrentService, form: release_jobs.Form = "csv") -> Response:
     """The rows as a file."""
-    return release_jobs.rows(job_id, key, worker, form)
+    return release_jobs.rows(job_id, key, service, form)
 
 
 def _wait_for(job_id: str) -> Response:
     return RedirectResponse(f"/releases/{job_id}", 303)
 
 
-def _forms(name: str, key: Key, worker: Worker, error: Exception | None = None) -> Response:
-    loaded = worker.open_to(name, key)
+def _forms(name: str, key: Key, service: CurrentService, error: Exception | None = None) -> Response:
+    loaded = service.check_access(name, key)
     found = None if error is None else problem(error)
     return page(
         "releases.html.j2",
@@ -329,13 +331,13 @@ def _forms(name: str, key: Key, worker: Worker, error: Exception | None = None) 
         dataset=summary(loaded),
         concentrated=not isinstance(loaded.ledger.limit, Epsilon),
         gauge=gauge(loaded.ledger.remaining()),
-        made=[_earlier(each) for each in worker.registry.jobs.releases(loaded.dataset.name, key.name, most=_EARLIER)],
+        made=[_earlier(each) for each in service.registry.jobs.releases(loaded.dataset.name, key.name, most=_EARLIER)],
         problem=found,
         status=200 if found is None else found["status"],
     )
 
 
-def preview(loaded: Loaded, form: QuestionForm, key: Key) -> dict[str, Any]:
+def preview(loaded: ServedDataset, form: QuestionForm, key: Key) -> dict[str, Any]:
     """What the question would cost, how wrong its answers would be, and what more or less would give."""
     request = _request(form, loaded)
     question, loss = read_question(loaded, request), request.loss.loss()

@@ -18,10 +18,10 @@ from starlette.datastructures import UploadFile
 from sfumato.engine.table_files import shown
 from sfumato.errors import DomainError, InputError
 from sfumato.strict_documents import write_yaml
-from sfumato_server.access import Steward, Worker
+from sfumato_server.access import CurrentService, Steward
 from sfumato_server.problems import problem, unusable
 from sfumato_server.registry import Key
-from sfumato_server.stewards import accepted, drafted, looked_at, read_described, read_document
+from sfumato_server.stewards import accepted, drafted, read_described, read_document, steward_warnings
 from sfumato_server.tables import Described
 from sfumato_server.ui.description_form import (
     GRAINS,
@@ -87,20 +87,20 @@ def begin(_: Steward) -> Response:
 
 
 @router.post("/steward/draft", response_class=HTMLResponse)
-def draft(key: Steward, worker: Worker, form: Annotated[DraftForm, Form()]) -> Response:
+def draft(key: Steward, service: CurrentService, form: Annotated[DraftForm, Form()]) -> Response:
     """Draft the description of a table, or of the tables of a folder or database, and show it as a form."""
     source = form.source.strip()
     try:
-        found = drafted(source, worker.places, unit=form.person.strip() or None)
+        found = drafted(source, service.places, unit=form.person.strip() or None)
         fields = fields_of(found.document, found.remarks)
     except REFUSALS as error:
-        return refused_page(key, worker, error, form.model_dump())
+        return refused_page(key, service, error, form.model_dump())
     more = {"name": form.name.strip(), "source": source, "limit": form.limit.strip()}
     return _form(key, fields | more, done=_DRAFTED)
 
 
 @router.post(HERE, response_class=HTMLResponse)
-def edit(request: Request, key: Steward, worker: Worker, form: SentFields) -> Response:
+def edit(request: Request, key: Steward, service: CurrentService, form: SentFields) -> Response:
     """Do what the button that was pressed says."""
     fields, step = form.fields, form.fields.pop("do", "check")
     try:
@@ -113,8 +113,8 @@ def edit(request: Request, key: Steward, worker: Worker, form: SentFields) -> Re
             return _file(document, fields)
         found = read_described(document)
         if step == "register":
-            return _register(request, found, fields, key, worker)
-        risks = looked_at(found, fields.get("source", ""), worker.places)
+            return _register(request, found, fields, key, service)
+        risks = steward_warnings(found, fields.get("source", ""), service.places)
     except REFUSALS as error:
         return _form(key, fields, error=error)
     return _form(key, fields, risks=risks, done="The description fits the tables, and nothing is missing in it.")
@@ -130,11 +130,13 @@ def _from_yaml(fields: dict[str, str]) -> dict[str, str]:
     return {name: fields.get(name, "") for name in ("name", "source", "limit")} | shown_fields
 
 
-def _register(request: Request, found: Described, fields: dict[str, str], key: Key, worker: Worker) -> Response:
+def _register(
+    request: Request, found: Described, fields: dict[str, str], key: Key, service: CurrentService
+) -> Response:
     if fields.get("accepted") != "true":
         raise InputError("tick that you have looked at the description and accept it; a draft is not registered")
     name = fields.get("name", "").strip()
-    worker.register(
+    service.register(
         name,
         source=fields.get("source", "").strip(),
         domain=accepted(found, by=key.name),

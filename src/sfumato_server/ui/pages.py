@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from fastapi import APIRouter, Depends, FastAPI, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from sfumato_server.access import COOKIE, Anyone, KeyLookup, Pace, Worker, secret_of
+from sfumato_server.access import COOKIE, Anyone, CurrentService, KeyLookup, RateLimiter, secret_of
 from sfumato_server.datasets import summary
 from sfumato_server.openid import Provider
 from sfumato_server.problems import RefusalError, log
@@ -51,37 +51,37 @@ def mount(app: FastAPI) -> None:
 
 
 @router.get("/", response_class=HTMLResponse)
-def home(request: Request, worker: Worker) -> Response:
+def home(request: Request, service: CurrentService) -> Response:
     """Datasets, or the form that asks for a key."""
     key = known(request)
     if key is None:
         return entrance(request, wrong=secret_of(request) is not None)
-    shown = [(summary(loaded), gauge(loaded.ledger.remaining())) for loaded in worker.all_open_to(key)]
+    shown = [(summary(loaded), gauge(loaded.ledger.remaining())) for loaded in service.all_open_to(key)]
     return page("datasets.html.j2", key=key, datasets=shown)
 
 
 @router.get("/enter")
-def arrive(link: Annotated[str, Query(max_length=200)], request: Request, worker: Worker) -> Response:
+def arrive(link: Annotated[str, Query(max_length=200)], request: Request, service: CurrentService) -> Response:
     """Show a steward's link as a button: whatever merely looks at the address must not use it up."""
-    found = worker.registry.key(link)
-    if found is None or found.scope is not Scope.LINK or not found.valid:
+    found = service.registry.key(link)
+    if found is None or found.scope is not Scope.INVITATION or not found.valid:
         return entrance(request, wrong=True, status=403)
     return page("arrive.html.j2", key=None, link=link)
 
 
 @router.post("/enter/link")
-def follow(link: Annotated[str, Form(max_length=200)], request: Request, worker: Worker) -> Response:
+def follow(link: Annotated[str, Form(max_length=200)], request: Request, service: CurrentService) -> Response:
     """Trade a steward's link, once, for a session."""
     _take(request)
-    found = worker.registry.key(link)
-    usable = found is not None and found.scope is Scope.LINK and found.valid
-    if found is None or not usable or not worker.registry.revoke(found.id, by=found.actor):
+    found = service.registry.key(link)
+    usable = found is not None and found.scope is Scope.INVITATION and found.valid
+    if found is None or not usable or not service.registry.revoke(found.id, by=found.actor):
         return _turned_away(request, "unknown-link")
-    return _entered(request, worker, found, "link")
+    return _entered(request, service, found, "link")
 
 
 @router.post("/enter")
-def enter(key: Annotated[str, Form(max_length=200)], request: Request, worker: Worker) -> Response:
+def enter(key: Annotated[str, Form(max_length=200)], request: Request, service: CurrentService) -> Response:
     """Begin a session with a key."""
     _take(request)
     key_lookup: KeyLookup = request.app.state.key_lookup
@@ -93,14 +93,14 @@ def enter(key: Annotated[str, Form(max_length=200)], request: Request, worker: W
         return _turned_away(request, error.kind)
     if holder.scope is Scope.MONITOR:
         return _turned_away(request, "wrong-scope", holder.name)
-    return _entered(request, worker, holder, "key")
+    return _entered(request, service, holder, "key")
 
 
 @router.get(_LOGIN)
-def log_in(request: Request, worker: Worker) -> Response:
+def log_in(request: Request, service: CurrentService) -> Response:
     """Send a browser to the provider of identities."""
     _take(request)
-    provider, login = _provider(request), worker.identities.begin()
+    provider, login = _provider(request), service.identities.begin()
     response = RedirectResponse(provider.address(login), 303)
     lasting = int(LOGIN_LASTS.total_seconds())
     # lax, as the browser comes back from another site
@@ -119,7 +119,7 @@ def log_in(request: Request, worker: Worker) -> Response:
 @router.get(BACK, response_class=HTMLResponse)
 def come_back(
     request: Request,
-    worker: Worker,
+    service: CurrentService,
     state: Annotated[str, Query(max_length=200)] = "",
     code: Annotated[str, Query(max_length=4000)] = "",
     iss: Annotated[str | None, Query(max_length=500)] = None,
@@ -127,14 +127,14 @@ def come_back(
     """Begin a session for whom the provider vouches; what it refused has no code."""
     _take(request)
     provider = _provider(request)
-    login = worker.identities.take(state, request.cookies.get(_LOGIN_COOKIE, ""))
+    login = service.identities.take(state, request.cookies.get(_LOGIN_COOKIE, ""))
     if login is None or not code:
         log("login refused", reason="no code" if login else "state", name=None, client=_client(request))
         reason = "it is over, or not of this browser, or the provider refused it; begin anew"
         raise RefusalError("login-refused", "The login was refused", 403, reason)
     found = provider.identified(code, login, issuer=iss)
     try:
-        name = worker.identities.named(found.id, found.name, names_of_keys=provider.settings.names_of_keys)
+        name = service.identities.named(found.id, found.name, names_of_keys=provider.settings.names_of_keys)
     except RefusalError as refusal:
         log("login refused", reason=refusal.kind, name=found.name, client=_client(request))
         raise
@@ -142,7 +142,7 @@ def come_back(
     holder = Key(found.id, name, found.scope, now, now + LONGEST, revoked=False)
     # a page and no redirect: browsers send a strict cookie only with what this site led them to
     response = page("entered.html.j2", key=None)
-    _keep_session(request, response, worker.sessions.begin(holder, identity=found.id))
+    _keep_session(request, response, service.sessions.begin(holder, identity=found.id))
     _log_login(request, holder, "provider")
     response.delete_cookie(_LOGIN_COOKIE, path=_LOGIN)
     return response
@@ -156,18 +156,18 @@ def _provider(request: Request) -> Provider:
 
 
 @router.post("/leave")
-def leave(request: Request, worker: Worker) -> Response:
+def leave(request: Request, service: CurrentService) -> Response:
     """End this session."""
     secret = secret_of(request)
     if secret is not None:
-        worker.sessions.end(secret)
+        service.sessions.end(secret)
     return _left(request)
 
 
 @router.post("/leave/all")
-def leave_everywhere(request: Request, key: Anyone, worker: Worker) -> Response:
+def leave_everywhere(request: Request, key: Anyone, service: CurrentService) -> Response:
     """End all sessions of whoever asks, on every machine."""
-    worker.sessions.end_own(key.name)
+    service.sessions.end_own(key.name)
     return _left(request)
 
 
@@ -177,7 +177,7 @@ def _take(request: Request) -> None:
     Raises:
         RefusalError: too many came before it.
     """
-    tries: Pace = request.app.state.entrance
+    tries: RateLimiter = request.app.state.entrance
     tries.take(_client(request))
 
 
@@ -189,9 +189,9 @@ def _left(request: Request) -> Response:
     return response
 
 
-def _entered(request: Request, worker: Worker, holder: Key, by: str) -> Response:
+def _entered(request: Request, service: CurrentService, holder: Key, by: str) -> Response:
     response = RedirectResponse("/", 303)
-    _keep_session(request, response, worker.sessions.begin(holder))
+    _keep_session(request, response, service.sessions.begin(holder))
     _log_login(request, holder, by)
     return response
 
@@ -204,7 +204,7 @@ def _turned_away(request: Request, reason: str, name: str | None = None) -> Resp
 
 def _log_login(request: Request, holder: Key, by: str) -> None:
     """Log the name and scope of a person who logged in, and the means: a key, a link or the identity provider."""
-    scope = Scope.STEWARD if holder.scope is Scope.LINK else holder.scope
+    scope = Scope.STEWARD if holder.scope is Scope.INVITATION else holder.scope
     log("login", name=holder.name, scope=scope.value, by=by, id=holder.id, client=_client(request))
 
 

@@ -36,7 +36,7 @@ from sfumato.domain.table_schema import Schema, SchemaTable
 from sfumato.errors import InputError, QueryError
 from sfumato.query.aggregates import FORMS, Takes
 from sfumato.strict_documents import read_json
-from sfumato_server.tables import Loaded
+from sfumato_server.tables import ServedDataset
 
 Short = Annotated[str, Field(max_length=200)]
 Choice: TypeAlias = tuple[str, str]
@@ -74,7 +74,7 @@ class QuestionForm(BaseModel):
     low: Annotated[list[Short], Field(max_length=_MOST_ENDS)] = []
     high: Annotated[list[Short], Field(max_length=_MOST_ENDS)] = []
 
-    def request(self, loaded: Loaded) -> AskRequest:
+    def request(self, loaded: ServedDataset) -> AskRequest:
         """The request as HTTP takes it.
 
         Raises:

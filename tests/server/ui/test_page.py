@@ -12,7 +12,7 @@ from tests.server.ui.browsing import accessible, browser, enter, visitor
 
 from sfumato.app.cli.options import database
 from sfumato_server.registry import Scope
-from sfumato_server.service import first_link
+from sfumato_server.service import first_invitation
 
 __all__ = ["browser"]
 
@@ -40,7 +40,7 @@ def test_a_steward_registers_and_an_analyst_previews_asks_repeats_and_is_refused
 ):
     started, table = server
     steward = visitor(browser, started)
-    link = first_link(started.url, started.address)
+    link = first_invitation(started.url, started.address)
     for _ in range(2):  # whatever looks at the address, such as a preview of a message, does not use it up
         steward.goto(link)
         expect(steward.get_by_role("button", name="Enter as steward")).to_be_visible()
