@@ -14,7 +14,7 @@ from sfumato.local.guarantees import audit, enumerate_ratio
 from sfumato.local.randomizers.longitudinal import Loloha, Rappor
 from sfumato.local.randomizers.randomizer import DENOMINATOR, exp_below, proven
 from sfumato.local.randomizers.two_valued import Direct, TwoValued
-from sfumato.local.randomizers.unary_encoding import Coins, CountMeanSketch, Unary, symmetric
+from sfumato.local.randomizers.unary_encoding import BitFlipProbabilities, CountMeanSketch, Unary, symmetric
 from sfumato.local.specs.distribution import Distribution, Range
 from sfumato.local.specs.frequency import Frequency, Method
 from sfumato.local.specs.graded import Block, GradedMean, PublicLevels
@@ -137,7 +137,7 @@ def test_a_table_that_exceeds_its_claim_is_refused() -> None:
     with pytest.raises(InputError, match="does not keep"):
         Frequency(4, Fraction(1), Method.GRR, generous)
     with pytest.raises(InputError, match="does not keep"):
-        Frequency(4, Fraction(1, 2), Method.OUE, Unary(4, Coins(DENOMINATOR // 2, DENOMINATOR // 4)))
+        Frequency(4, Fraction(1, 2), Method.OUE, Unary(4, BitFlipProbabilities(DENOMINATOR // 2, DENOMINATOR // 4)))
 
 
 @pytest.mark.parametrize("epsilon", [0, -1, 800, "32.0001", float("nan"), float("inf"), "much"])

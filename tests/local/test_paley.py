@@ -11,7 +11,7 @@ from sfumato.local import Frequency, Method, Post, Server, dumps, loads
 from sfumato.local.protocol.device import simulate
 from sfumato.local.randomizers.paley import LARGEST_PALEY, Paley
 from sfumato.local.randomizers.randomizer import exp_below
-from sfumato.local.randomizers.two_valued import Subset, TwoValued
+from sfumato.local.randomizers.two_valued import SubsetSelection, TwoValued
 from sfumato.privacy.entropy import SimulatedEntropy
 
 SIZES = [(2, 3), (3, 3), (4, 7), (7, 7), (8, 11), (20, 23), (24, 31)]
@@ -88,7 +88,7 @@ def test_the_server_estimates_with_the_stated_variance_and_not_with_30_percent_l
 @pytest.mark.parametrize("size", [7, 11, 23])
 def test_at_a_small_epsilon_it_has_the_variance_of_the_best_subset(size):
     epsilon = Fraction(1, 20)
-    best = min(TwoValued.within(Subset(size, part), epsilon).variance(1 / size) for part in range(1, size))
+    best = min(TwoValued.within(SubsetSelection(size, part), epsilon).variance(1 / size) for part in range(1, size))
     assert TwoValued.within(Paley(size), epsilon).variance(1 / size) == pytest.approx(best, rel=0.01)
 
 

@@ -11,19 +11,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sfumato.local.randomizers.composite import Joint, Sampled
-from sfumato.local.randomizers.finite_field import Projective, finite_field, points, prime_of, prime_powers
+from sfumato.local.randomizers.finite_field import ProjectiveGeometry, finite_field, points, prime_of, prime_powers
 from sfumato.local.randomizers.integer_table import Sampler, below, column_counts
 from sfumato.local.randomizers.local_hashing import LARGEST_TALLY, Hashed
-from sfumato.local.randomizers.two_valued import Design, Direct, Hadamard, Subset, Subsets, TwoValued, transform
+from sfumato.local.randomizers.two_valued import (
+    Design,
+    Direct,
+    Hadamard,
+    Subsets,
+    SubsetSelection,
+    TwoValued,
+    transform,
+)
 from sfumato.local.randomizers.unary_encoding import CountMeanSketch, HadamardSketch, pack, symmetric
 from sfumato.local.specs.frequency import Frequency, Method
 from sfumato.privacy.entropy import SimulatedEntropy
 
 DESIGNS: list[Design] = [
     Direct(7),
-    Subset(6, 2),
-    Projective(7, 2, 3),
-    Projective(18, 4, 3),
+    SubsetSelection(6, 2),
+    ProjectiveGeometry(7, 2, 3),
+    ProjectiveGeometry(18, 4, 3),
     Hadamard(6),
     Hashed(9, 2),
     Hashed(9, 3),
@@ -65,7 +73,9 @@ def test_designs_have_the_shares_that_they_state(design: Design) -> None:
             assert int((~incidence[first] & incidence[second]).sum()) == outside * int((~incidence[first]).sum())
 
 
-@pytest.mark.parametrize("design", [d for d in DESIGNS if not isinstance(d, Subset)], ids=lambda d: type(d).__name__)
+@pytest.mark.parametrize(
+    "design", [d for d in DESIGNS if not isinstance(d, SubsetSelection)], ids=lambda d: type(d).__name__
+)
 def test_support_counts_are_those_of_the_incidence(design: Design) -> None:
     reports = np.random.default_rng(1).integers(0, design.outputs, 500).astype(design.layout.dtype)
     assert design.support(design.tally(reports)).tolist() == design.incidence()[:, reports].sum(axis=1).tolist()
@@ -126,7 +136,7 @@ def test_sketches_support_what_their_tables_say(width: int) -> None:
 
 def test_points_of_projective_space_are_distinct_lines() -> None:
     assert points(3, 3) == 13
-    assert Projective(13, 3, 3).incidence().sum() == 13 * 4
+    assert ProjectiveGeometry(13, 3, 3).incidence().sum() == 13 * 4
 
 
 @given(st.lists(st.integers(-9, 9), min_size=8, max_size=8))
@@ -273,7 +283,7 @@ def test_reports_of_parts_of_all_widths_are_filled_up_with_zeros(
 @pytest.mark.parametrize("inside", [True, False])
 def test_each_number_that_is_drawn_is_another_subset(monkeypatch, inputs: int, size: int, *, inside: bool) -> None:
     """Exact: the numbers below the bound that is drawn from are all subsets with, or without, the value once each."""
-    design = Subset(inputs, size)
+    design = SubsetSelection(inputs, size)
     number = comb(inputs - 1, size - inside)
 
     def each(_entropy: object, bounds: np.ndarray, drawn: int) -> np.ndarray:
@@ -289,7 +299,9 @@ def test_each_number_that_is_drawn_is_another_subset(monkeypatch, inputs: int, s
         assert len(np.unique(members, axis=0)) == number
 
 
-@pytest.mark.parametrize("parts", [(Direct(7), Subset(20, 3)), (Direct(7), Subset(12, 3)), (Direct(3), Hadamard(300))])
+@pytest.mark.parametrize(
+    "parts", [(Direct(7), SubsetSelection(20, 3)), (Direct(7), SubsetSelection(12, 3)), (Direct(3), Hadamard(300))]
+)
 def test_bytes_beyond_a_short_part_are_refused_and_others_counted(parts: tuple[Design, ...]) -> None:
     """The longest part has three bytes, or two, or is a number of two bytes; the other one."""
     sampled = Sampled(tuple(TwoValued.within(part, Fraction(1)) for part in parts))
@@ -378,7 +390,7 @@ def test_people_of_parts_are_drawn_many_at_a_time_but_not_without_end() -> None:
 @pytest.mark.parametrize("inside", [True, False])
 def test_the_value_is_a_member_as_the_coin_says_and_all_others_alike(inputs: int, size: int, *, inside: bool) -> None:
     number, others = 20_000, inputs - 1
-    design = Subset(inputs, size)
+    design = SubsetSelection(inputs, size)
     share = (size - inside) / others
     for value in {0, 1, inputs // 2, inputs - 1}:
         picked = design.pick(np.full(number, value), np.full(number, inside), SimulatedEntropy(value))

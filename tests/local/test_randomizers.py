@@ -13,7 +13,7 @@ from sfumato.local.protocol.device import simulate
 from sfumato.local.randomizers.composite import Sampled
 from sfumato.local.randomizers.integer_table import Sampler, below, coins
 from sfumato.local.randomizers.longitudinal import Rappor
-from sfumato.local.randomizers.two_valued import Subset, TwoValued
+from sfumato.local.randomizers.two_valued import SubsetSelection, TwoValued
 from sfumato.local.randomizers.unary_encoding import unpack
 from sfumato.local.specs.distribution import Distribution, Range
 from sfumato.local.specs.frequency import Frequency, Method
@@ -44,7 +44,7 @@ def deviations(seen: np.ndarray, expected: np.ndarray) -> float:
 def outputs(spec: Frequency, reports: np.ndarray) -> np.ndarray:
     """Index of each report among the rows of the enumerated table."""
     randomizer = spec.randomizer
-    if isinstance(randomizer, TwoValued) and isinstance(randomizer.design, Subset):
+    if isinstance(randomizer, TwoValued) and isinstance(randomizer.design, SubsetSelection):
         weights = 1 << np.arange(randomizer.inputs)
         order = {int(mask): place for place, mask in enumerate(weights @ randomizer.design.incidence())}
         return np.array([order[mask] for mask in (unpack(reports, randomizer.inputs) @ weights).tolist()])

@@ -31,7 +31,7 @@ LONGEST_VECTOR = 24
 
 
 @dataclass(frozen=True)
-class Projective(Design):
+class ProjectiveGeometry(Design):
     """Values and reports are points of a projective space over GF(order); orthogonal ones support each other.
 
     Feldman, Nelson, Nguyen, Talwar 2022 ("Private frequency estimation via projective geometry").  Any two
@@ -217,7 +217,7 @@ def _points(order: int, dimension: int) -> NDArray[np.int64]:
     return np.concatenate(blocks)
 
 
-def geometries(size: int) -> list[Projective]:
+def geometries(size: int) -> list[ProjectiveGeometry]:
     """Return every projective geometry with at least ``size`` points whose table is small enough, one a field."""
     designs = []
     for order in prime_powers():
@@ -225,7 +225,7 @@ def geometries(size: int) -> list[Projective]:
         while points(order, dimension) < size:
             dimension += 1
         if points(order, dimension) * size <= LARGEST_GEOMETRY:
-            designs.append(Projective(size, order, dimension))
+            designs.append(ProjectiveGeometry(size, order, dimension))
     return designs
 
 

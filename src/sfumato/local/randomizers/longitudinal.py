@@ -28,7 +28,7 @@ from sfumato.local.randomizers.randomizer import (
     derive,
 )
 from sfumato.local.randomizers.two_valued import TwoValued
-from sfumato.local.randomizers.unary_encoding import Coins, Unary, pack, symmetric, unpack
+from sfumato.local.randomizers.unary_encoding import BitFlipProbabilities, Unary, pack, symmetric, unpack
 from sfumato.privacy.entropy import Entropy
 
 _MOST_BUCKETS = 64
@@ -52,8 +52,8 @@ class Rappor(FrequencyOracle):
     """Basic RAPPOR (Erlingsson, Pihur, Korolova 2014): unary encoding, permanent and instantaneous coins."""
 
     inputs: int
-    first: Coins = field(metadata={"name": "permanent"})
-    second: Coins = field(metadata={"name": "instant"})
+    first: BitFlipProbabilities = field(metadata={"name": "permanent"})
+    second: BitFlipProbabilities = field(metadata={"name": "instant"})
     _once: Unary = field(init=False, repr=False, compare=False)
 
     kind: ClassVar[str] = "rappor"
@@ -167,7 +167,7 @@ def _rappor(size: int, epsilon: Fraction, instantaneous_epsilon: Fraction) -> Ra
     permanent, both = symmetric(epsilon), symmetric(instantaneous_epsilon)
     stay = Fraction(both.one + permanent.one - DENOMINATOR, 2 * permanent.one - DENOMINATOR)
     one = int(DENOMINATOR * stay)
-    return Rappor(size, permanent, Coins(Numerator(one), Numerator(DENOMINATOR - one)))
+    return Rappor(size, permanent, BitFlipProbabilities(Numerator(one), Numerator(DENOMINATOR - one)))
 
 
 def _loloha(size: int, epsilon: Fraction, instantaneous_epsilon: Fraction) -> Loloha:

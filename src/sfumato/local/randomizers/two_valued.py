@@ -227,7 +227,7 @@ class Hadamard(Design):
 
 
 @dataclass(frozen=True)
-class Subset(Design):
+class SubsetSelection(Design):
     """Subsets of ``size`` out of ``inputs`` values, as packed little-endian bits.
 
     Ye and Barg 2018; Wang et al. 2016: the least variance of all randomizers at every epsilon.
@@ -452,7 +452,9 @@ def _subset_sizes(size: int, epsilon: Fraction) -> list[int]:
 GRR = OracleMethod("grr", lambda size, epsilon: TwoValued.within(Direct(size), epsilon), automatic=lambda _: True)
 SS = OracleMethod(
     "ss",
-    lambda size, epsilon: least_variance((Subset(size, part) for part in _subset_sizes(size, epsilon)), epsilon),
+    lambda size, epsilon: least_variance(
+        (SubsetSelection(size, part) for part in _subset_sizes(size, epsilon)), epsilon
+    ),
     automatic=lambda size: size <= _WORD,
 )
 HR = OracleMethod("hr", lambda size, epsilon: TwoValued.within(Hadamard(size), epsilon), automatic=lambda _: True)

@@ -46,7 +46,7 @@ _THRESHOLDS = 501
 
 
 @dataclass(frozen=True)
-class Coins:
+class BitFlipProbabilities:
     """The two coins of a bit, as numerators over 2^64: the chance of a 1 at the value, and elsewhere."""
 
     one: Numerator
@@ -63,11 +63,11 @@ class Coins:
         """Odds ratio of the coins: the likelihood ratio when the value moves from one bit to another."""
         return Fraction(self.one * (DENOMINATOR - self.zero), self.zero * (DENOMINATOR - self.one))
 
-    def then(self, second: Coins) -> Coins:
+    def then(self, second: BitFlipProbabilities) -> BitFlipProbabilities:
         """The coins of ``second`` applied to the bits of this one, rounded away from each other's odds."""
         one = self.one * second.one + (DENOMINATOR - self.one) * second.zero
         zero = self.zero * second.one + (DENOMINATOR - self.zero) * second.zero
-        return Coins(Numerator(one // DENOMINATOR), Numerator(-(-zero // DENOMINATOR)))
+        return BitFlipProbabilities(Numerator(one // DENOMINATOR), Numerator(-(-zero // DENOMINATOR)))
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Unary(FrequencyOracle):
     """All ``inputs`` bits are reported, packed little-endian."""
 
     inputs: int
-    coins: Coins
+    coins: BitFlipProbabilities
 
     kind: ClassVar[str] = "unary"
 
@@ -136,7 +136,7 @@ class CountMeanSketch(FrequencyOracle):
 
     inputs: int
     width: int
-    coins: Coins
+    coins: BitFlipProbabilities
     _hashed: Hashed = field(init=False, repr=False, compare=False)
     _cells: Unary = field(init=False, repr=False, compare=False)
     _head: np.dtype[np.unsignedinteger[Any]] = field(init=False, repr=False, compare=False)
@@ -198,7 +198,7 @@ class BucketRun(FrequencyOracle):
 
     inputs: int
     run: int
-    coins: Coins
+    coins: BitFlipProbabilities
     _head: np.dtype[np.unsignedinteger[Any]] = field(init=False, repr=False, compare=False)
 
     kind: ClassVar[str] = "run"
@@ -358,19 +358,21 @@ def split(reports: ReportArray, head: np.dtype[np.unsignedinteger[Any]]) -> tupl
     return heads, packed[:, head.itemsize :]
 
 
-def symmetric(epsilon: Fraction) -> Coins:
+def symmetric(epsilon: Fraction) -> BitFlipProbabilities:
     """Return coins p and 1 - p with odds e^(epsilon / 2) each: symmetric unary encoding (basic RAPPOR)."""
     root = exp_below(epsilon / 2)
     one = int(DENOMINATOR * root / (1 + root))
-    return Coins(Numerator(one), Numerator(DENOMINATOR - one))
+    return BitFlipProbabilities(Numerator(one), Numerator(DENOMINATOR - one))
 
 
-def _optimised(epsilon: Fraction) -> Coins:
+def _optimised(epsilon: Fraction) -> BitFlipProbabilities:
     """Return coins 1/2 and 1 / (e^epsilon + 1): optimised unary encoding (Wang et al. 2017)."""
-    return Coins(Numerator(DENOMINATOR // 2), Numerator(math.ceil(DENOMINATOR / (1 + exp_below(epsilon)))))
+    return BitFlipProbabilities(
+        Numerator(DENOMINATOR // 2), Numerator(math.ceil(DENOMINATOR / (1 + exp_below(epsilon))))
+    )
 
 
-def _thresholded(epsilon: Fraction, size: int) -> Coins:
+def _thresholded(epsilon: Fraction, size: int) -> BitFlipProbabilities:
     """Return the coins of a histogram with Laplace noise of scale 2 / epsilon, as bits above the best threshold.
 
     The bits alone leak less than the noisy histogram, so integers usually prove a smaller epsilon than claimed.
@@ -381,7 +383,7 @@ def _thresholded(epsilon: Fraction, size: int) -> Coins:
     spread = (ones * (1 - ones) + (size - 1) * zeros * (1 - zeros)) / (ones - zeros) ** 2
     best = int(np.argmin(spread))
     one, zero = (Fraction(float(chances[best])) * DENOMINATOR for chances in (ones, zeros))
-    return Coins(Numerator(int(one)), Numerator(math.ceil(zero)))
+    return BitFlipProbabilities(Numerator(int(one)), Numerator(math.ceil(zero)))
 
 
 def _sketch(size: int, epsilon: Fraction) -> CountMeanSketch:
