@@ -224,10 +224,10 @@ def _cheapest_cuts(
         costs[:-1][sums[end] - sums[: end - 1] > crowded] = np.inf
         last[end] = int(costs.argmin())
         best[end] = costs[last[end]]
-    found = [int(last[places])]
-    while found[-1] > 0:
-        found.append(int(last[found[-1]]))
-    return np.array(found)
+    cuts = [int(last[places])]
+    while cuts[-1] > 0:
+        cuts.append(int(last[cuts[-1]]))
+    return np.array(cuts)
 
 
 def _weights(
@@ -256,8 +256,8 @@ def _shrunk(counts: NDArray[np.float64], variance: float, *, line: bool) -> NDAr
     rest = counts - expected
     spread_out = float(rest @ rest)
     kept = max(0.0, 1 - (size - 3) * variance / spread_out) if spread_out > 0 else 0.0
-    found: NDArray[np.float64] = np.maximum(expected + kept * rest, 0.0)
-    return found if found.any() else np.ones(size)
+    shrunk: NDArray[np.float64] = np.maximum(expected + kept * rest, 0.0)
+    return shrunk if shrunk.any() else np.ones(size)
 
 
 @dataclass(frozen=True)

@@ -57,8 +57,8 @@ def expected_beside(
             for distance, weight in enumerate(_NEAR, start=1):
                 into[distance:] += weight * held[:-distance]
                 into[:-distance] += weight * held[distance:]
-    found: FloatArray = expected * (np.maximum(seen, 0.0) + deviation) / (said + deviation)
-    return found
+    expected_counts: FloatArray = expected * (np.maximum(seen, 0.0) + deviation) / (said + deviation)
+    return expected_counts
 
 
 def drawn_counts(
@@ -107,13 +107,13 @@ def _explained(counts: FloatArray, expected: FloatArray, deviation: FloatArray |
     if not len(small):
         return 0.0, counts
     likely, explained = _weights(seen[small], before[small])
-    found: FloatArray = seen.copy()
+    posterior: FloatArray = seen.copy()
     for start in range(0, len(small), _BLOCK):
         block = small[start : start + _BLOCK]
         atoms, fits = _atoms(seen[block], before[block])
         fits *= likely
-        found[block] = (fits * atoms).sum(axis=1) / fits.sum(axis=1)
-    means: FloatArray = found.reshape(counts.shape) * deviation
+        posterior[block] = (fits * atoms).sum(axis=1) / fits.sum(axis=1)
+    means: FloatArray = posterior.reshape(counts.shape) * deviation
     return explained, means
 
 

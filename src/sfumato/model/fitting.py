@@ -181,11 +181,11 @@ class _Problem:
         self.curvature = model.total * max((_steepest(o) for o in observations), default=0.0)
 
     def evaluate(self, factors: tuple[Factor, ...], beliefs: Sequence[FloatArray]) -> _State:
-        found: dict[int, FloatArray] = {}
+        marginals: dict[int, FloatArray] = {}
         for clique, belief, held in zip(self._model.tree.cliques, beliefs, self._held, strict=True):
             targets = [self._observations[index].attributes for index in held]
-            found.update(zip(held, project_all(Factor(clique, belief), targets), strict=True))
-        tables = tuple(self._model.total * found[index] for index in range(len(self._observations)))
+            marginals.update(zip(held, project_all(Factor(clique, belief), targets), strict=True))
+        tables = tuple(self._model.total * marginals[index] for index in range(len(self._observations)))
         expected = tuple(o.of(table) for table, o in zip(tables, self._observations, strict=True))
         squares = (float(((e - o.counts) ** 2 / o.variance).sum()) / 2 for e, o in self._pairs(expected))
         return _State(factors, tables, expected, sum(squares))
@@ -216,14 +216,14 @@ class _Problem:
     ) -> tuple[_State, float] | None:
         """The state after the first step, halving, that decreases the loss enough, and that step."""
         while step > smallest:
-            found = self._at(self._moved(state.factors, moves, step))
-            if found is not None:
+            trial = self._at(self._moved(state.factors, moves, step))
+            if trial is not None:
                 promised = sum(
                     float(((old - o.counts) * (old - new) / o.variance).sum())
-                    for (old, o), new in zip(self._pairs(state.expected), found.expected, strict=True)
+                    for (old, o), new in zip(self._pairs(state.expected), trial.expected, strict=True)
                 )
-                if promised > 0 and state.loss - found.loss >= _SUFFICIENT * promised:
-                    return found, step
+                if promised > 0 and state.loss - trial.loss >= _SUFFICIENT * promised:
+                    return trial, step
             step *= _SHRINK
         return None
 

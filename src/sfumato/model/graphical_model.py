@@ -98,8 +98,8 @@ def calibrate(tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[str,
     Messages are sums of probabilities.  Where these are so small that others beside them may be below the least number,
     as of a model that was fitted to noise far above its total, they are logarithms.
     """
-    found = _by_sums(tree, factors, sizes)
-    return _by_logarithms(tree, factors, sizes) if found is None else found
+    calibrated = _by_sums(tree, factors, sizes)
+    return _by_logarithms(tree, factors, sizes) if calibrated is None else calibrated
 
 
 def _by_sums(tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[str, int]) -> tuple[FloatArray, ...] | None:
@@ -220,7 +220,7 @@ def _needed(tree: JunctionTree, wanted: set[str]) -> list[bool]:
         component.append(below[index] if parent < 0 else component[parent])
     # a clique matters where it brings an attribute that its separator to the parent does not already carry,
     # unless one child can bring everything that is wanted of the component
-    brings = [bool(found - set(separator)) for found, separator in zip(below, tree.separators, strict=True)]
+    brings = [bool(names - set(separator)) for names, separator in zip(below, tree.separators, strict=True)]
     needed = list(brings)
     for index, parent in enumerate(tree.parents):
         if parent >= 0 and brings[index] and below[index] == component[index]:

@@ -148,15 +148,15 @@ def totals_payload(totals: Sequence[NoisyTotals]) -> dict[str, Any]:
     """Noisy totals as JSON values, nothing where there are none; :func:`restore_totals` reads them back."""
     listed = [
         {
-            "weight": found.weight,
-            "attribute": found.attribute,
-            "groups": None if found.groups is None else list(found.groups),
-            "values": found.values.tolist(),
-            "noise": found.noise.to_json(),
-            "limit": found.limit,
-            "grid": found.grid,
+            "weight": total.weight,
+            "attribute": total.attribute,
+            "groups": None if total.groups is None else list(total.groups),
+            "values": total.values.tolist(),
+            "noise": total.noise.to_json(),
+            "limit": total.limit,
+            "grid": total.grid,
         }
-        for found in totals
+        for total in totals
     ]
     return {_TOTALS: listed} if listed else {}
 
@@ -207,7 +207,10 @@ def whole_counts(counts: NDArray[np.float64], total: int) -> NDArray[np.int64]:
 
 def distances_payload(distances: Sequence[NoisyDistance]) -> dict[str, Any]:
     """Noisy distances as JSON values, nothing where there are none; :func:`restore_distances` reads them back."""
-    listed = [[*found.attributes, found.value, found.noise.to_json(), found.beside, found.rows] for found in distances]
+    listed = [
+        [*distance.attributes, distance.value, distance.noise.to_json(), distance.beside, distance.rows]
+        for distance in distances
+    ]
     held = {f"{_REFERENCE} {n}": each.reference for n, each in enumerate(distances) if each.reference is not None}
     return {_DISTANCES: listed, **held} if listed else {}
 
@@ -218,18 +221,18 @@ def restore_distances(domain: Domain, payload: Mapping[str, Any]) -> tuple[Noisy
     Raises:
         SizeError: they are not of pairs of the domain's attributes.
     """
-    found = tuple(
+    distances = tuple(
         replace(
             NoisyDistance((one, other), value, noise_from_json(noise), *of_rows),
             reference=payload.get(f"{_REFERENCE} {n}"),
         )
         for n, (one, other, value, noise, *of_rows) in enumerate(payload.get(_DISTANCES, ()))
     )
-    for each in found:
+    for each in distances:
         each.refuse_wrong(domain)
-    if len({each.attributes for each in found}) < len(found):
+    if len({each.attributes for each in distances}) < len(distances):
         raise SizeError("a noisy distance of the release stands there twice")
-    return found
+    return distances
 
 
 def tables_payload(tables: Sequence[NoisyTable]) -> dict[str, Any]:

@@ -100,14 +100,14 @@ def read_zeros(rules: Sequence[Mapping[str, Any]], domain: Domain) -> tuple[Zero
     """
     if not _is_list_of_rules(rules):
         raise QueryError(f"this does not read as structural zeros: {_FORM}", culprit=rules)
-    found: list[list[Zeros]] = []
+    tables_of_zeros: list[list[Zeros]] = []
     conditions: list[list[Zeros]] = []
     for number, rule in enumerate(rules, start=1):
         zeros, condition = _read(rule, domain, f"rule {number}")
-        found.append(zeros)
+        tables_of_zeros.append(zeros)
         conditions.append(condition)
-    _refuse_contradiction(found, conditions)
-    return tuple(zero for zeros in found for zero in zeros)
+    _refuse_contradiction(tables_of_zeros, conditions)
+    return tuple(zero for zeros in tables_of_zeros for zero in zeros)
 
 
 def describe_zeros(zeros: Sequence[Zeros]) -> list[Any]:

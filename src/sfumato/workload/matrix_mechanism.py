@@ -120,7 +120,7 @@ def plan(domain: Domain, loss: Loss, workload: Workload, strategies: Sequence[St
     names = workload.attributes(domain)
     gram = _gram(workload.matrix(domain))
     queries = workload.length(domain)
-    found = []
+    options = []
     for strategy in strategies:
         alone = strategy.name == IDENTITY
         option = StrategyOption(strategy, names, 0.0, 0.0)
@@ -131,8 +131,8 @@ def plan(domain: Domain, loss: Loss, workload: Workload, strategies: Sequence[St
                 raise
             continue
         trace = float(np.trace(gram)) if alone else strategy.error_of(gram)
-        found.append(StrategyOption(strategy, names, noise.variance, math.sqrt(noise.variance * trace / queries)))
-    return tuple(sorted(found, key=lambda option: option.error))
+        options.append(StrategyOption(strategy, names, noise.variance, math.sqrt(noise.variance * trace / queries)))
+    return tuple(sorted(options, key=lambda option: option.error))
 
 
 def jointly(domain: Domain, workload: Workload, most: int) -> list[Strategy]:
@@ -230,7 +230,7 @@ def _p_identity(stored: bytes, size: int) -> Strategy:
         return value / scale, gradient.reshape(-1) / scale
 
     with threadpool_limits(1):  # threads of linear algebra cost more than they save on matrices of this size
-        found = [
+        results = [
             minimize(
                 objective,
                 random.random(extra * size),
@@ -241,7 +241,7 @@ def _p_identity(stored: bytes, size: int) -> Strategy:
             )
             for _ in range(_STARTS)
         ]
-    best = min(found, key=lambda result: float(result.fun)).x.reshape(extra, size)
+    best = min(results, key=lambda result: float(result.fun)).x.reshape(extra, size)
     return Strategy("p-identity", (_integers(best),))
 
 

@@ -135,10 +135,10 @@ def _groups(
     several = np.flatnonzero(sizes > 1)[:_MOST_LISTED]
     labels = attribute.labels() if len(several) else ()
     ordered = not isinstance(attribute, Categorical)
-    found = []
+    entries = []
     for group in several.tolist():
         inside = np.flatnonzero(cells == group)
-        found.append(
+        entries.append(
             GroupEntry(
                 label=f"{labels[inside[0]]} to {labels[inside[-1]]}"[:MOST_TEXT]
                 if ordered
@@ -148,7 +148,7 @@ def _groups(
                 off_by=None if errors is None else math.ceil(errors.off_by[group]),
             )
         )
-    return tuple(found), {group: place for place, group in enumerate(several.tolist())}
+    return tuple(entries), {group: place for place, group in enumerate(several.tolist())}
 
 
 def _runs(attribute: Attribute, counts: NDArray[np.int64], most: int) -> tuple[NDArray[np.int64], list[str]]:

@@ -27,8 +27,8 @@ def first_dates(child: ChildTable, cells: Codes, random: np.random.Generator) ->
     starts = np.append(child.first_dates, declared)
     inside = np.minimum(cells, len(starts) - 2)
     drawn = random.integers(starts[inside], starts[inside + 1])
-    found: Codes = np.where(cells < len(starts) - 1, drawn, cells - (len(starts) - 1) + declared)
-    return found
+    dates: Codes = np.where(cells < len(starts) - 1, drawn, cells - (len(starts) - 1) + declared)
+    return dates
 
 
 def dates_after(
@@ -51,8 +51,8 @@ def dates_after(
     absent = (cells >= len(starts)) & (cells < len(starts) + missing)
     free = (cells >= len(starts) + missing) | (days >= above.attribute(above.order or "").declared)
     drawn = np.where(free, random.integers(0, declared, size=len(cells)), drawn)
-    found: Codes = np.where(absent, cells - len(starts) + declared, drawn)
-    return found
+    dates: Codes = np.where(absent, cells - len(starts) + declared, drawn)
+    return dates
 
 
 def first_date_cells(related: LinkedTables, child: ChildTable, codes: Codes, days: Codes | None) -> Codes:
@@ -60,12 +60,12 @@ def first_date_cells(related: LinkedTables, child: ChildTable, codes: Codes, day
     above, apart, declared = related.above(child), related.apart(child), child.attribute(child.order or "").declared
     cells, further = related.first_cells(child)
     if above is None or apart is None or days is None:
-        found = np.searchsorted(np.array(child.first_dates), codes, side="right") - 1
+        date_cells = np.searchsorted(np.array(child.first_dates), codes, side="right") - 1
     else:
-        found = np.searchsorted(np.array(related.distances(child)), codes - days + apart, side="right") - 1
+        date_cells = np.searchsorted(np.array(related.distances(child)), codes - days + apart, side="right") - 1
         undated = days >= above.attribute(above.order or "").declared
-        found = np.where(undated, cells + further - 1, found)
-    inside: Codes = np.where(codes >= declared, codes - declared + cells, found)
+        date_cells = np.where(undated, cells + further - 1, date_cells)
+    inside: Codes = np.where(codes >= declared, codes - declared + cells, date_cells)
     return inside
 
 
@@ -125,9 +125,9 @@ def ranks(child: ChildTable) -> NDArray[np.int64] | None:
     declared = codes < attribute.declared
     turned = -codes if child.falling else codes
     order = np.lexsort((turned, ~declared))
-    found = np.empty(len(codes), dtype=np.int64)
-    found[order] = codes
-    return found
+    rank_of = np.empty(len(codes), dtype=np.int64)
+    rank_of[order] = codes
+    return rank_of
 
 
 def impossible(rank: NDArray[np.int64], coarsening: Coarsening) -> NDArray[np.bool_]:
@@ -136,8 +136,8 @@ def impossible(rank: NDArray[np.int64], coarsening: Coarsening) -> NDArray[np.bo
     most = np.full(coarsening.size, -1)
     np.minimum.at(least, coarsening.groups, rank)
     np.maximum.at(most, coarsening.groups, rank)
-    found: NDArray[np.bool_] = most[None, :] < least[:, None]
-    return found
+    barred: NDArray[np.bool_] = most[None, :] < least[:, None]
+    return barred
 
 
 def ordered_codes(
@@ -160,6 +160,6 @@ def ordered_codes(
     left = upto[groups, -1] - first
     drawn = first + random.random(len(groups)) * left
     place = (upto[groups, 1:] <= drawn[:, None]).sum(axis=1)
-    found = codes[np.minimum(place, len(rank) - 1)]
-    kept: NDArray[np.int64] = np.where(left > 0, found, before).astype(np.int64)
+    later_codes = codes[np.minimum(place, len(rank) - 1)]
+    kept: NDArray[np.int64] = np.where(left > 0, later_codes, before).astype(np.int64)
     return kept

@@ -54,11 +54,11 @@ class ChildSlots:
     ) -> list[Slot]:
         """The first children, where a unit has no others."""
         rows = np.flatnonzero(head[child.number] + related.least(child) >= 1)
-        found = {each.name: head[child.named("first", each.name)][rows] for each in child.table.attributes}
+        first_codes = {each.name: head[child.named("first", each.name)][rows] for each in child.table.attributes}
         if child.dated and child.order is not None:
             days = head[DAY][rows] if DAY in head else None
-            found[child.order] = _dated(related, child, found[child.order], days, random)
-        return [(rows, found)]
+            first_codes[child.order] = _dated(related, child, first_codes[child.order], days, random)
+        return [(rows, first_codes)]
 
     @property
     def numbers(self) -> Codes:
@@ -101,19 +101,19 @@ class ChildSlots:
         last = min(child.most, PLACES + 1)
         for slot in range(2, int(numbers.max(initial=1)) + 1):
             rows = np.flatnonzero(numbers >= slot)
-            found = {name: codes[rows] for name, codes in parents.items()}
-            found[child.number] = number[numbers[rows] - 2]
-            found[f"{child.table.name}.place"] = np.full(len(rows), min(slot, last) - 2)
-            found[f"{child.table.name}.last"] = (numbers[rows] == slot).astype(np.int64)
-            found |= {child.named("previous", name): previous[name][rows] for name in names}
-            found |= {child.named("before", name): before[name][rows] for name in before}
+            known = {name: codes[rows] for name, codes in parents.items()}
+            known[child.number] = number[numbers[rows] - 2]
+            known[f"{child.table.name}.place"] = np.full(len(rows), min(slot, last) - 2)
+            known[f"{child.table.name}.last"] = (numbers[rows] == slot).astype(np.int64)
+            known |= {child.named("previous", name): previous[name][rows] for name in names}
+            known |= {child.named("before", name): before[name][rows] for name in before}
             if dates is not None:
-                found |= dates.evidence(rows)
-            drawn = sampler.draw(found, len(rows), random)
+                known |= dates.evidence(rows)
+            drawn = sampler.draw(known, len(rows), random)
             if dates is not None:
                 dates.go_on(rows, drawn[dates.this], random)
-                found[DAY] = dates.days[rows]
-            yield rows, {**found, **drawn}
+                known[DAY] = dates.days[rows]
+            yield rows, {**known, **drawn}
             for name, of in zip(names, this, strict=True):
                 if before:
                     before[name][rows] = previous[name][rows]
@@ -131,20 +131,20 @@ class ChildSlots:
         yield rows, {name: previous[name][rows] for name in names}
         rank = ranks(child)
         for slot, groups in self.groups(model, generator(seed)):  # which draws the same first dates
-            found = {}
+            codes_of = {}
             for name in names:
                 if child.dated and name == child.order:
-                    found[name] = groups[DAY]
+                    codes_of[name] = groups[DAY]
                     continue
                 of = child.named("this", name)
                 held = self.tail.coarsenings[of]
                 if name == child.order and rank is not None:
-                    found[name] = ordered_codes(rank, held, groups[of], previous[name][slot], random)
+                    codes_of[name] = ordered_codes(rank, held, groups[of], previous[name][slot], random)
                 else:
-                    found[name] = np.asarray(held.expand(groups[of], random), dtype=np.int64)
-            yield slot, found
+                    codes_of[name] = np.asarray(held.expand(groups[of], random), dtype=np.int64)
+            yield slot, codes_of
             for name in names:
-                previous[name][slot] = found[name]
+                previous[name][slot] = codes_of[name]
 
     def _first(self, name: str) -> Codes:
         """Codes of the first child; of rows without any, any code."""

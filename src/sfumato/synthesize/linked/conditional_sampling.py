@@ -111,10 +111,10 @@ class ConditionalSampler:
             steps.append((name, mine))
             if mine and (rest := self._summed(name, mine, unsure)) is not None:
                 tables.append(rest)
-        found: dict[str, NDArray[np.int64]] = {}
+        codes_of: dict[str, NDArray[np.int64]] = {}
         for name, mine in reversed(steps):
-            found[name] = self._chosen(name, mine, found, unsure, random)
-        return found
+            codes_of[name] = self._chosen(name, mine, codes_of, unsure, random)
+        return codes_of
 
     def _by_logarithms(
         self, evidence: Mapping[str, CodeArray], rows: int, random: np.random.Generator
@@ -136,15 +136,15 @@ class ConditionalSampler:
             steps.append((name, rest, joined))
             if rest:
                 tables.append((rest, np.logaddexp.reduce(joined, axis=-1)))
-        found: dict[str, NDArray[np.int64]] = {}
+        codes_of: dict[str, NDArray[np.int64]] = {}
         own = np.arange(rows)
         for name, rest, joined in reversed(steps):
-            held = joined[(own, *(found[each] for each in rest))]
+            held = joined[(own, *(codes_of[each] for each in rest))]
             most = held.max(axis=1, keepdims=True)
             below = np.cumsum(np.exp(held - np.where(np.isfinite(most), most, 0.0)), axis=1)
-            found[name] = (below <= random.random((rows, 1)) * below[:, -1:]).sum(axis=1)
-            np.minimum(found[name], self._sizes[name] - 1, out=found[name])  # rounding
-        return found
+            codes_of[name] = (below <= random.random((rows, 1)) * below[:, -1:]).sum(axis=1)
+            np.minimum(codes_of[name], self._sizes[name] - 1, out=codes_of[name])  # rounding
+        return codes_of
 
     def _widest(self) -> int:
         """Cells of the largest table that is summed for a row, where no two rows share one."""
@@ -225,7 +225,7 @@ class ConditionalSampler:
         self,
         name: str,
         mine: Sequence[_Table],
-        found: Mapping[str, NDArray[np.int64]],
+        earlier: Mapping[str, NDArray[np.int64]],
         unsure: NDArray[np.bool_],
         random: np.random.Generator,
     ) -> NDArray[np.int64]:
@@ -242,7 +242,7 @@ class ConditionalSampler:
             for each in table.free:
                 if each != name:
                     place *= self._sizes[each]
-                    place += found[each]
+                    place += earlier[each]
             pieces.append((flat, place))
             seen, keys = _numbered(keys * len(flat) + place, cells * len(flat))
             cells = len(seen)

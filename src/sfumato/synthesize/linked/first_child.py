@@ -158,22 +158,22 @@ def _coarsenings(
         for axis, name in enumerate(names):
             rows = np.unique(np.moveaxis(cells, axis, 0), axis=0, return_inverse=True)[1].reshape(-1)
             apart[name] = apart.get(name, 0) * (int(rows.max()) + 1) + rows
-    found: dict[str, Coarsening] = {}
+    coarsenings: dict[str, Coarsening] = {}
     for name, of in opening.in_source().items():
         groups = source.coarsenings[of]
         if name == above.number:
             counts = source.cells((name,))[1 - opening.related.least(above) :]
-            found[name] = renumbered(groups.groups[-len(counts) :], counts)
+            coarsenings[name] = renumbered(groups.groups[-len(counts) :], counts)
         else:
-            found[name] = groups if name == of else without_last(groups, derived.domain[name].size)
+            coarsenings[name] = groups if name == of else without_last(groups, derived.domain[name].size)
     for name in derived.domain.names:
         if name in measured:
             attribute = derived.domain[name]
-            found[name] = coarsening(derived.domain, attribute, measured[name], apart.get(name), crowded=CROWDED)
-        elif name not in found:
+            coarsenings[name] = coarsening(derived.domain, attribute, measured[name], apart.get(name), crowded=CROWDED)
+        elif name not in coarsenings:
             size = derived.domain[name].size
-            found[name] = one_group(size) if name == above.rows else identity(size)
-    return {name: found[name] for name in derived.domain.names}
+            coarsenings[name] = one_group(size) if name == above.rows else identity(size)
+    return {name: coarsenings[name] for name in derived.domain.names}
 
 
 def _places(opening: FirstChildModel, coarsenings: Mapping[str, Coarsening]) -> list[Factor]:
@@ -195,10 +195,10 @@ def _places(opening: FirstChildModel, coarsenings: Mapping[str, Coarsening]) -> 
 
 
 def _barred(opening: FirstChildModel, coarsenings: Mapping[str, Coarsening]) -> list[Factor]:
-    found = []
+    factors = []
     for (number, name), cells in opening.impossible().items():
         out = np.zeros((coarsenings[number].size, coarsenings[name].size), dtype=np.bool_)
         rows, columns = np.nonzero(cells)
         out[coarsenings[number].groups[rows], coarsenings[name].groups[columns]] = True
-        found.append(Factor((number, name), np.where(out, -np.inf, 0.0)))
-    return found
+        factors.append(Factor((number, name), np.where(out, -np.inf, 0.0)))
+    return factors

@@ -254,21 +254,22 @@ def _tail_rows(
     older = {name: np.full(len(numbers), child.attribute(name).size) for name in every}
     for slot, (units, codes) in enumerate(slots, start=1):
         if slot > 1 and len(units):
-            found = {name: head[name][units] for name in tail.domain.names if name in head and name != child.number}
-            found[child.number] = numbers[units] - 2
-            found[f"{child.table.name}.place"] = np.full(len(units), min(slot - 2, places - 1))
-            found[f"{child.table.name}.last"] = (numbers[units] == slot).astype(np.int64)
+            columns = {name: head[name][units] for name in tail.domain.names if name in head and name != child.number}
+            columns[child.number] = numbers[units] - 2
+            columns[f"{child.table.name}.place"] = np.full(len(units), min(slot - 2, places - 1))
+            columns[f"{child.table.name}.last"] = (numbers[units] == slot).astype(np.int64)
             for name in plain:
-                found[child.named("previous", name)] = held[name][units]
-                found[child.named("this", name)] = codes[name]
+                columns[child.named("previous", name)] = held[name][units]
+                columns[child.named("this", name)] = codes[name]
                 if child.memory > 1:
-                    found[child.named("before", name)] = older[name][units]
+                    columns[child.named("before", name)] = older[name][units]
             if child.dated and child.order is not None:
                 before, since = held[child.order][units], older[child.order][units]
                 first = np.full(len(units), len(child.gaps) + child.undated)
-                found[child.named("previous", child.order)] = _gaps(child, before, since, first if slot == 2 else None)  # noqa: PLR2004
-                found[child.named("this", child.order)] = _gaps(child, codes[child.order], before, None)
-            yield found, weights[units]
+                second = first if slot == 2 else None  # noqa: PLR2004
+                columns[child.named("previous", child.order)] = _gaps(child, before, since, second)
+                columns[child.named("this", child.order)] = _gaps(child, codes[child.order], before, None)
+            yield columns, weights[units]
         for name in every:
             older[name][units] = held[name][units]
             held[name][units] = codes[name]
@@ -280,8 +281,8 @@ def _gaps(child: ChildTable, later: Codes, earlier: Codes, instead: Codes | None
     """Cells of the distance between two dates; ``instead`` of them where there is no earlier one."""
     declared = child.attribute(child.order or "").declared
     cell = np.searchsorted(np.array(child.gaps), later - earlier, side="right") - 1 if instead is None else instead
-    found: Codes = np.where(later >= declared, len(child.gaps), cell)
-    return found
+    gap_cells: Codes = np.where(later >= declared, len(child.gaps), cell)
+    return gap_cells
 
 
 @dataclass(frozen=True, eq=False)

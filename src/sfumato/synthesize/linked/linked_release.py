@@ -120,10 +120,10 @@ class RelatedRelease(Release):
     def measured(self) -> tuple[MeasuredPart, ...]:
         """All noisy tables that the models were fitted to."""
         whole = {table.name: table.whole for table in self.related.derived}
-        found = [MeasuredPart(HEAD, each.attributes, each.deviation) for each in self.head.measured]
+        parts = [MeasuredPart(HEAD, each.attributes, each.deviation) for each in self.head.measured]
         for name, tail in self.tails.items():
-            found += [MeasuredPart(name, each.attributes, each.deviation / whole[name]) for each in tail.measured]
-        return tuple(found)
+            parts += [MeasuredPart(name, each.attributes, each.deviation / whole[name]) for each in tail.measured]
+        return tuple(parts)
 
     @property
     def tables(self) -> dict[str, pa.Table]:
@@ -178,7 +178,7 @@ class RelatedRelease(Release):
 
     def _files(self, tables: Mapping[str, pa.Table]) -> tuple[FamilyFile, ...]:
         children = {child.table.name: child for child in self.related.children}
-        found = []
+        written = []
         for name, table in tables.items():
             child = children.get(name)
             order = "one row a unit"
@@ -191,8 +191,8 @@ class RelatedRelease(Release):
                 if above is not None:
                     order = f"of a row of {above.table.name} at most {child.most}, and of a unit {whole}"
             most = 1 if child is None else self.related.most_rows(child)
-            found.append(FamilyFile(name, table.num_rows, tuple(table.column_names), order, most))
-        return tuple(found)
+            written.append(FamilyFile(name, table.num_rows, tuple(table.column_names), order, most))
+        return tuple(written)
 
     def write(self, folder: str | Path, *, file_format: str = "parquet") -> tuple[Path, ...]:
         """Write a file for each table into a new folder, all of them or none.

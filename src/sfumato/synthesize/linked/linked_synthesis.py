@@ -127,8 +127,8 @@ def synthesized(
     head, tails, notes = restored(described, settled.payload)
     errors = {f"{HEAD}: {name}": value for name, value in expected_errors(head.measured).items()}
     for table in described.derived:
-        found = expected_errors(tails[table.name].measured)
-        errors |= {f"{table.name}: {name}": value / table.whole for name, value in found.items()}
+        part_errors = expected_errors(tails[table.name].measured)
+        errors |= {f"{table.name}: {name}": value / table.whole for name, value in part_errors.items()}
     return RelatedRelease(
         guarantee=settled.guarantee,
         cost=settled.cost,
@@ -195,10 +195,10 @@ def part_shares(described: LinkedTables) -> dict[str, Fraction]:
     """
     parts: dict[str, list[str]] = {}
     for child in described.children:
-        found = [table.name for table in (described.opening(child), described.tail(child)) if table is not None]
-        if found:
-            parts[child.table.name] = found
-    return {name: _HALF / len(parts) / len(found) for found in parts.values() for name in found}
+        names = [table.name for table in (described.opening(child), described.tail(child)) if table is not None]
+        if names:
+            parts[child.table.name] = names
+    return {name: _HALF / len(parts) / len(names) for names in parts.values() for name in names}
 
 
 def restored(
