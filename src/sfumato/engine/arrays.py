@@ -68,11 +68,11 @@ class KeptColumns:
         used = {axis for cover in plan.covers for axis in cover}
         if not self._held({self._domain.names[axis] for axis in used} | named(where)):
             return None
-        kept = self._where(where)
+        mask = self._where(where)
         nothing = np.empty(0, dtype=np.uint8)
-        columns = [self._of(axis, kept) if axis in used else nothing for axis in range(len(plan.shape))]
+        columns = [self._of(axis, mask) if axis in used else nothing for axis in range(len(plan.shape))]
         tally = CoverCounts(plan)
-        tally.add(columns, self._rows if kept is None else int(np.count_nonzero(kept)))
+        tally.add(columns, self._rows if mask is None else int(np.count_nonzero(mask)))
         return tally.tables
 
     def powers(
@@ -93,13 +93,13 @@ class KeptColumns:
         if steps is None:
             return None
         rounded, present = steps
-        kept = _both(present, self._where(where))
-        if kept is not None:
-            rounded = rounded[kept]
+        mask = _both(present, self._where(where))
+        if mask is not None:
+            rounded = rounded[mask]
         if not by:
-            whole = [int(np.sum(_power(rounded, power), dtype=np.int64)) for power in range(1, degree + 1)]
-            return np.array([[len(rounded), *whole]], dtype=np.int64)
-        cells, size = self._cells(by, kept)
+            sums = [int(np.sum(_power(rounded, power), dtype=np.int64)) for power in range(1, degree + 1)]
+            return np.array([[len(rounded), *sums]], dtype=np.int64)
+        cells, size = self._cells(by, mask)
         return np.stack(
             [totals(cells, size, _power(rounded, power) if power else None) for power in range(degree + 1)], -1
         )
@@ -109,10 +109,10 @@ class KeptColumns:
         binned = self._binned(value, tuple(edges)) if self._held({*by} | named(where)) else None
         if binned is None:
             return None
-        kept = self._where(where)
-        if kept is not None:
-            binned = binned[kept]
-        cells, size = self._cells(by, kept)
+        mask = self._where(where)
+        if mask is not None:
+            binned = binned[mask]
+        cells, size = self._cells(by, mask)
         bins = len(edges)  # with the last for what lies outside
         key = cells.astype(np.int32) * bins + binned if by else binned
         counts: Counts = totals(key, size * bins).reshape(size, bins)[:, :-1].reshape(-1)
@@ -123,8 +123,8 @@ class KeptColumns:
 
     def _codes(self, place: int) -> _Codes | None:
         kind = np.min_scalar_type(self._domain.attributes[place].size - 1)
-        found: _Codes | None = self._column(f"c{place}", kind)
-        return found
+        codes: _Codes | None = self._column(f"c{place}", kind)
+        return codes
 
     def _column(self, name: str, kind: np.dtype[Any]) -> NDArray[Any] | None:
         def make() -> NDArray[Any]:
@@ -134,23 +134,23 @@ class KeptColumns:
 
         return self._once(name, kind.itemsize * self._rows, make)
 
-    def _of(self, place: int, kept: NDArray[np.bool_] | None) -> _Codes:
+    def _of(self, place: int, mask: NDArray[np.bool_] | None) -> _Codes:
         codes = self._codes(place)
         assert codes is not None
-        return codes if kept is None else codes[kept]
+        return codes if mask is None else codes[mask]
 
     def _where(self, where: Predicate | None) -> NDArray[np.bool_] | None:
         if where is None:
             return None
-        found = holds(where, self._domain, lambda name: self._of(self._domain.index(name), None))
-        return np.broadcast_to(found, (self._rows,))
+        mask = holds(where, self._domain, lambda name: self._of(self._domain.index(name), None))
+        return np.broadcast_to(mask, (self._rows,))
 
-    def _cells(self, by: tuple[str, ...], kept: NDArray[np.bool_] | None) -> tuple[NDArray[np.integer[Any]], int]:
+    def _cells(self, by: tuple[str, ...], mask: NDArray[np.bool_] | None) -> tuple[NDArray[np.integer[Any]], int]:
         """Mixed-radix numbers of the rows' cells, which fit 32 bits, and how many cells there are."""
         cells: NDArray[np.integer[Any]] | None = None
         size = 1
         for name in by:
-            codes, own = self._of(self._domain.index(name), kept), self._domain[name].size
+            codes, own = self._of(self._domain.index(name), mask), self._domain[name].size
             cells = (
                 codes if cells is None else cells.astype(np.int32, copy=False) * np.int32(own) + codes.astype(np.int32)
             )
@@ -178,8 +178,8 @@ class KeptColumns:
             numbers = self._numbers(place)
             return None if numbers is None else _fixed(numbers, unit, bounds)
 
-        found: Steps | None = self._once(("steps", place, unit), 5 * self._rows, make)
-        return found
+        steps: Steps | None = self._once(("steps", place, unit), 5 * self._rows, make)
+        return steps
 
     def _binned(self, value: str, edges: tuple[float, ...]) -> NDArray[np.integer[Any]] | None:
         place, last = self._domain.index(value), len(edges) - 1
@@ -187,8 +187,8 @@ class KeptColumns:
 
         key = ("bins", place, edges)
         if key in self._kept:
-            found: NDArray[np.integer[Any]] | None = self._kept[key]
-            return found
+            bin_numbers: NDArray[np.integer[Any]] | None = self._kept[key]
+            return bin_numbers
         numbers, bounds = self._numbers(place), numeric(self._domain, value)
         if numbers is None:
             return None
@@ -201,17 +201,17 @@ class KeptColumns:
 
     def _once(self, key: object, size: int, make: Callable[[], _Array | None]) -> _Array | None:
         """What is kept under ``key``, made on first use; None where ``size`` bytes more would not fit."""
-        found: _Array | None = self._kept.get(key)
-        if found is not None:
-            return found
+        array: _Array | None = self._kept.get(key)
+        if array is not None:
+            return array
         with self._lock:
-            found = self._kept.get(key)
-            if found is None and self._bytes + size <= KEPT_BYTES:
-                found = make()
-                if found is not None:
-                    self._kept[key] = found
+            array = self._kept.get(key)
+            if array is None and self._bytes + size <= KEPT_BYTES:
+                array = make()
+                if array is not None:
+                    self._kept[key] = array
                     self._bytes += size
-            return found
+            return array
 
 
 _ALL: WeakSet[KeptColumns] = WeakSet()
@@ -236,21 +236,21 @@ def _fixed(numbers: NDArray[np.float64], unit: Fraction, bounds: tuple[int, int]
 def _bin(numbers: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.unsignedinteger[Any]]:
     """Index of each number's bin, the last closed on both sides; as many as there are bins for those in none."""
     bins = len(edges) - 1
-    found = np.empty(len(numbers), dtype=np.min_scalar_type(bins))
+    bin_numbers = np.empty(len(numbers), dtype=np.min_scalar_type(bins))
     width = even_width(edges.tolist())
     for start in range(0, len(numbers), _SLICE):
         rows = slice(start, start + _SLICE)
-        found[rows] = searched(numbers[rows], edges) if width is None else divided(numbers[rows], edges, width)
-    return found
+        bin_numbers[rows] = searched(numbers[rows], edges) if width is None else divided(numbers[rows], edges, width)
+    return bin_numbers
 
 
 def searched(numbers: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.int64]:
     """The bin of every number, by a search among the edges; of what is no number, the one after the last."""
     bins = len(edges) - 1
-    found = np.full(len(numbers), bins, dtype=np.int64)
+    places = np.full(len(numbers), bins, dtype=np.int64)
     inside = np.flatnonzero((numbers >= edges[0]) & (numbers <= edges[-1]))
-    found[inside] = np.minimum(np.searchsorted(edges, numbers[inside], side="right") - 1, bins - 1)
-    return found
+    places[inside] = np.minimum(np.searchsorted(edges, numbers[inside], side="right") - 1, bins - 1)
+    return places
 
 
 def divided(numbers: NDArray[np.float64], edges: NDArray[np.float64], width: float) -> NDArray[np.int64]:
@@ -260,14 +260,14 @@ def divided(numbers: NDArray[np.float64], edges: NDArray[np.float64], width: flo
         # an edge, a difference and a quotient are each rounded by half a unit in the last place of numbers no larger
         doubt = 8 * np.finfo(np.float64).eps * (np.abs(edges).max() / width + bins)
         place = (numbers - edges[0]) / width
-        whole = np.floor(place)
-        place -= whole
-    clear = (place > doubt) & (place < 1 - doubt) & (whole >= 0) & (whole < bins - 1)  # never for NaN
+        floors = np.floor(place)
+        place -= floors
+    clear = (place > doubt) & (place < 1 - doubt) & (floors >= 0) & (floors < bins - 1)  # never for NaN
     unclear = np.flatnonzero(~clear)
-    whole[unclear] = 0
-    found: NDArray[np.int64] = whole.astype(np.int64)
-    found[unclear] = searched(numbers[unclear], edges)
-    return found
+    floors[unclear] = 0
+    quotients: NDArray[np.int64] = floors.astype(np.int64)
+    quotients[unclear] = searched(numbers[unclear], edges)
+    return quotients
 
 
 def _power(steps: NDArray[np.int32], power: int) -> NDArray[np.int32] | NDArray[np.int64]:
@@ -285,17 +285,17 @@ _BATCH_ROWS = 1 << 16
 
 def middle_values(domain: Domain, codes: NDArray[np.integer]) -> dict[str, NDArray[np.float64]]:
     """Numbers for rows of which only the cells are known: the middle of the cell, NaN where it holds none."""
-    found = {}
+    middles = {}
     for place, attribute in enumerate(domain):
         if isinstance(attribute, Integer | Real):
             numbers = np.full(attribute.size, np.nan)
             numbers[: attribute.declared] = [sum(attribute.bounds(code)) / 2 for code in range(attribute.declared)]
             if attribute.typical is not None:
                 numbers[attribute.declared - 1] = attribute.typical
-            found[attribute.name] = (
+            middles[attribute.name] = (
                 np.floor(numbers[codes[:, place]]) if isinstance(attribute, Integer) else numbers[codes[:, place]]
             )
-    return found
+    return middles
 
 
 class ArrayTable:
@@ -407,12 +407,12 @@ class ArrayTable:
     def keys(self, columns: tuple[str, ...]) -> Exact[pa.Table]:
         """See :meth:`sfumato.engine.port.Encoded.keys`: the labels of the cells that occur."""
         self.refuse_keys(columns)
-        found = self._groups(columns, self._weights)
+        groups = self._groups(columns, self._weights)
         labels = {
-            name: pa.array([self._domain[name].labels()[code] for code in found.codes[:, position]], pa.string())
+            name: pa.array([self._domain[name].labels()[code] for code in groups.codes[:, position]], pa.string())
             for position, name in enumerate(columns)
         }
-        return Exact(pa.table(labels | {"units": pa.array(found.counts, pa.int64())}))
+        return Exact(pa.table(labels | {"units": pa.array(groups.counts, pa.int64())}))
 
     def refuse_keys(self, columns: tuple[str, ...]) -> None:
         """See :meth:`sfumato.engine.port.Encoded.refuse_keys`: the columns are the attributes."""
@@ -446,9 +446,9 @@ class ArrayTable:
         return totals(self._cells(clique), self._size(clique), weights)
 
     def _groups(self, attributes: tuple[str, ...], weights: Counts) -> SparseTable:
-        kept = weights > 0
-        codes, inverse = np.unique(self.codes[kept][:, self._index(attributes)], axis=0, return_inverse=True)
-        return SparseTable(attributes, codes.astype(np.uint64), totals(inverse.ravel(), len(codes), weights[kept]))
+        present = weights > 0
+        codes, inverse = np.unique(self.codes[present][:, self._index(attributes)], axis=0, return_inverse=True)
+        return SparseTable(attributes, codes.astype(np.uint64), totals(inverse.ravel(), len(codes), weights[present]))
 
     def _numbers(self, value: str) -> NDArray[np.float64]:
         """Clamped numbers, NaN for missing; an integer attribute without edges is its own code."""

@@ -50,12 +50,12 @@ def kept_rows_at_once(encoding: RowEncoding, relation: str, raw: Sequence[str]) 
     if encoding.domain.unit.column is None:
         return kept_rows(encoding, relation, raw)
     columns = [*encoding.stored, *(f"r{place}" for place in range(len(raw)))]
-    over = "(SELECT * FROM encoded_rows WHERE u IN (SELECT u FROM over_units)) AS rows_over"
+    rows_over = "(SELECT * FROM encoded_rows WHERE u IN (SELECT u FROM over_units)) AS rows_over"
     return (
         f"WITH encoded_rows AS ({encoding.select(relation, raw)}), "
         f"over_units AS ({beyond_bounds('encoded_rows', encoding)}) "
         f"SELECT {', '.join(columns)} FROM encoded_rows WHERE u NOT IN (SELECT u FROM over_units) "
-        f"UNION ALL {bounded(over, encoding, columns)}"
+        f"UNION ALL {bounded(rows_over, encoding, columns)}"
     )
 
 
@@ -130,8 +130,8 @@ def first_rows(
     """
     cells = [spelled_row(dialect, attributes, stored_values(attributes))] if attributes else []
     keys = [f"COALESCE({dialect.text(name)}, '')" for name in columns if name.startswith("k")]
-    spelled = ", ' ', ".join([*cells, *keys, "''"])
-    content = dialect.digest(f"CONCAT(u, '|', {spelled})")
+    text = ", ' ', ".join([*cells, *keys, "''"])
+    content = dialect.digest(f"CONCAT(u, '|', {text})")
     drawn = in_drawn_order(relation, columns, content, dialect)
     return f"{_numbered(drawn, ', '.join(columns))} <= {most}"
 
@@ -165,13 +165,13 @@ def cell_digest(encoding: RowEncoding, cell: str) -> str:
 
 def cell_number(encoding: RowEncoding, by: Sequence[str]) -> str:
     """The number of the cell that an encoded row is in, of all cells of some groupings together."""
-    found = "0"
+    number = "0"
     for name in by:
         grouping = encoding.domain.grouping(name)
         code = f"c{encoding.domain.index(grouping.attribute)}"
         own = encoding.dialect.integer(code if grouping.groups is None else _mapped(code, grouping.groups))
-        found = own if found == "0" else f"({found}) * {len(grouping.labels)} + {own}"
-    return found
+        number = own if number == "0" else f"({number}) * {len(grouping.labels)} + {own}"
+    return number
 
 
 def _mapped(code: str, cells: Sequence[int]) -> str:
@@ -194,15 +194,15 @@ def beyond_bounds(relation: str, encoding: RowEncoding) -> str:
         encoding: made the relation.
     """
     unit = encoding.domain.unit
-    found = [f"SELECT u FROM {relation} GROUP BY u HAVING COUNT(*) > {unit.rows}"]
+    selects = [f"SELECT u FROM {relation} GROUP BY u HAVING COUNT(*) > {unit.rows}"]
     for bound in unit.per:
         fewest = min(bound.rows, bound.rows if bound.groups is None else bound.groups)  # that any bound could cut
         many = f"SELECT u FROM {relation} GROUP BY u HAVING COUNT(*) > {fewest}"
         rows = f"SELECT u, {cell_number(encoding, bound.by)} AS cell FROM {relation} WHERE u IN ({many})"
         cells = f"SELECT u, COUNT(*) AS n FROM ({rows}) AS cell_rows GROUP BY u, cell"
         groups = "" if bound.groups is None else f" OR COUNT(*) > {bound.groups}"
-        found.append(f"SELECT u FROM ({cells}) AS unit_cells GROUP BY u HAVING MAX(n) > {bound.rows}{groups}")
-    return " UNION ".join(found)
+        selects.append(f"SELECT u FROM ({cells}) AS unit_cells GROUP BY u HAVING MAX(n) > {bound.rows}{groups}")
+    return " UNION ".join(selects)
 
 
 def unit_sizes(relation: str, encoding: RowEncoding, starts: Sequence[int], of: SizeOf) -> str:
@@ -215,12 +215,12 @@ def unit_sizes(relation: str, encoding: RowEncoding, starts: Sequence[int], of: 
         of: what of a unit is its size.
     """
     place = bin_number("n", starts, range(len(starts)))
-    counted = f"SELECT u, COUNT(*) AS n FROM {relation} GROUP BY u"
+    sizes = f"SELECT u, COUNT(*) AS n FROM {relation} GROUP BY u"
     if of.by:
         rows = f"SELECT u, {cell_number(encoding, of.by)} AS cell FROM {relation}"
         cells = f"SELECT u, COUNT(*) AS held FROM ({rows}) AS cell_rows GROUP BY u, cell"
-        counted = f"SELECT u, {'COUNT(*)' if of.cells else 'MAX(held)'} AS n FROM ({cells}) AS unit_cells GROUP BY u"
-    binned = f"SELECT {place} AS size FROM ({counted}) AS sizes"
+        sizes = f"SELECT u, {'COUNT(*)' if of.cells else 'MAX(held)'} AS n FROM ({cells}) AS unit_cells GROUP BY u"
+    binned = f"SELECT {place} AS size FROM ({sizes}) AS sizes"
     return f"SELECT size, COUNT(*) AS units FROM ({binned}) AS binned GROUP BY size"
 
 
@@ -235,8 +235,8 @@ def bounded_keys(relation: str, keys: Sequence[str], encoding: RowEncoding) -> s
     listed = ", ".join(keys)
     if encoding.domain.unit.column is None:
         return f"SELECT {listed}, COUNT(*) AS units FROM {relation} GROUP BY {listed}"
-    spelled = ", '|', ".join(keys)
-    text = encoding.dialect.digest(f"CONCAT('{encoding.domain.hash[:16]}', u, '|', {spelled})")
+    joined_keys = ", '|', ".join(keys)
+    text = encoding.dialect.digest(f"CONCAT('{encoding.domain.hash[:16]}', u, '|', {joined_keys})")
     drawn = f"SELECT u, {listed}, {text} AS draw FROM (SELECT DISTINCT u, {listed} FROM {relation}) AS distinct_keys"
     place = f"ROW_NUMBER() OVER (PARTITION BY u ORDER BY draw, {listed})"
     placed = f"SELECT {listed}, {place} AS place FROM ({drawn}) AS drawn_keys"

@@ -75,8 +75,8 @@ def marginal(table: Counts, cover: _Clique, clique: _Clique, shape: Sequence[int
     """Sum a flat table over ``cover`` to the axes of ``clique``, in the clique's own order."""
     cube = table.reshape([shape[axis] for axis in cover])
     summed = cube.sum(axis=tuple(place for place, axis in enumerate(cover) if axis not in clique))
-    kept = [axis for axis in cover if axis in clique]
-    return np.ascontiguousarray(summed.transpose([kept.index(axis) for axis in clique])).reshape(-1)
+    axes = [axis for axis in cover if axis in clique]
+    return np.ascontiguousarray(summed.transpose([axes.index(axis) for axis in clique])).reshape(-1)
 
 
 def plan_covers(cliques: Iterable[_Clique], shape: Sequence[int], *, cover_cells: int = COVER_CELLS) -> CoverPlan:
@@ -93,22 +93,22 @@ def plan_covers(cliques: Iterable[_Clique], shape: Sequence[int], *, cover_cells
     >>> plan_covers([(0, 1), (1, 2), (2, 0)], (2, 3, 4)).covers
     ((0, 1, 2),)
     """
-    wanted = tuple(cliques)
+    cliques_in_order = tuple(cliques)
     shape = tuple(shape)
-    total = sum(math.prod(shape[axis] for axis in clique) for clique in wanted)
+    total = sum(math.prod(shape[axis] for axis in clique) for clique in cliques_in_order)
     if total > TOTAL_CELLS:
         raise SizeError(
             f"these marginals have {total:,} cells, more than the {TOTAL_CELLS:,} that are counted at once; "
             "ask for fewer or smaller ones",
-            culprit=wanted,
+            culprit=cliques_in_order,
         )
     limit = cover_cells
     while True:
-        covers = _covers({frozenset(clique) for clique in wanted}, shape, limit)
+        covers = _covers({frozenset(clique) for clique in cliques_in_order}, shape, limit)
         if limit <= 1 or sum(math.prod(shape[axis] for axis in cover) for cover in covers) <= TOTAL_CELLS:
             break
         limit //= 4
-    return CoverPlan(shape, wanted, covers, _sources(wanted, covers))
+    return CoverPlan(shape, cliques_in_order, covers, _sources(cliques_in_order, covers))
 
 
 def _covers(cliques: set[frozenset[int]], shape: tuple[int, ...], limit: int) -> tuple[_Clique, ...]:
@@ -141,11 +141,11 @@ def _sources(cliques: tuple[_Clique, ...], covers: tuple[_Clique, ...]) -> tuple
     for index, cover in enumerate(covers):
         for axis in cover:
             by_axis.setdefault(axis, set()).add(index)
-    found = []
+    sources = []
     for clique in cliques:
         candidates = set.intersection(*(by_axis[axis] for axis in clique)) if clique else set(range(len(covers)))
-        found.append(min(candidates, key=lambda index: len(member[index])))
-    return tuple(found)
+        sources.append(min(candidates, key=lambda index: len(member[index])))
+    return tuple(sources)
 
 
 _Codes = NDArray[np.unsignedinteger]
@@ -225,13 +225,13 @@ def totals(cells: NDArray[np.integer[Any]], size: int, weights: NDArray[np.integ
     >>> totals(np.array([0, 2, 2]), 3, np.array([5, 1, -7])).tolist()
     [5, 0, -6]
     """
-    found = np.zeros(size, dtype=np.int64)
+    result = np.zeros(size, dtype=np.int64)
     for start in range(0, len(cells), _SLICE):
         rows = slice(start, start + _SLICE)
         # adding in place is fast for these two types only
         index = cells[rows].astype(np.intp, copy=False)
-        np.add.at(found, index, 1 if weights is None else weights[rows].astype(np.int64, copy=False))
-    return found
+        np.add.at(result, index, 1 if weights is None else weights[rows].astype(np.int64, copy=False))
+    return result
 
 
 def check_condition(predicate: Predicate | None, domain: Domain) -> None:
@@ -437,10 +437,10 @@ def increasing(edges: Sequence[float]) -> list[float]:
     Raises:
         QueryError: fewer than two, or they do not increase.
     """
-    found = [float(edge) for edge in edges]
-    if len(found) < 2 or not all(map(math.isfinite, found)) or any(low >= high for low, high in pairwise(found)):  # noqa: PLR2004
+    numbers = [float(edge) for edge in edges]
+    if len(numbers) < 2 or not all(map(math.isfinite, numbers)) or any(low >= high for low, high in pairwise(numbers)):  # noqa: PLR2004
         raise QueryError("bins need at least two finite, increasing edges", culprit=edges)
-    return found
+    return numbers
 
 
 def even_width(edges: Sequence[float]) -> float | None:

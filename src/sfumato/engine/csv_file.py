@@ -68,8 +68,8 @@ class CsvFile:
         )
         if not self.format.trim:
             return read
-        spelled = [('"' + name.replace('"', '""') + '"') for name in self.columns]
-        trimmed = ", ".join(f"NULLIF(TRIM({name}, {quoted(BLANKS)}), '') AS {name}" for name in spelled)
+        quoted_names = [('"' + name.replace('"', '""') + '"') for name in self.columns]
+        trimmed = ", ".join(f"NULLIF(TRIM({name}, {quoted(BLANKS)}), '') AS {name}" for name in quoted_names)
         return f"(SELECT {trimmed} FROM {read}) AS trimmed"
 
     def stamps(self) -> Stamps:
@@ -224,10 +224,10 @@ def _refuse_other_delimiter(header: Sequence[str], path: Path, form: CsvFormat) 
     here = delimiter(path)
     other = max((each for each in DELIMITERS if each != here), key=header[0].count)
     if other in header[0]:
-        spelled = "\\t" if other == "\t" else other
+        escaped = "\\t" if other == "\t" else other
         raise TableError(
             f"{path} has one column: its fields stand apart by {_NAMES[other]}, not by {_NAMES[here]}; say so in the "
-            f"domain, as csv: {{delimiter: \"{spelled}\"}}, or let 'sfumato domain draft' do it",
+            f"domain, as csv: {{delimiter: \"{escaped}\"}}, or let 'sfumato domain draft' do it",
             culprit=path,
         )
 
@@ -243,8 +243,8 @@ class Written:
     remarks: tuple[str, ...] = ()
 
 
-def how_written(source: str, said: Mapping[str, Any]) -> Written:
-    """How the file of a table is written, as far as its owner has not ``said`` so, by fields of ``CsvFormat``.
+def how_written(source: str, declared: Mapping[str, Any]) -> Written:
+    """How the file of a table is written, as far as its owner has not ``declared`` so, by fields of ``CsvFormat``.
 
     All of a file is read for its encoding, the first records for the rest.  A file of a cluster is as it is said.
 
@@ -253,9 +253,9 @@ def how_written(source: str, said: Mapping[str, Any]) -> Written:
         DomainError: what is said makes no sense.
         TableError: the file cannot be read.
     """
-    form, path = CsvFormat(**said), Path(source)
+    form, path = CsvFormat(**declared), Path(source)
     if not source.lower().endswith(CSV_SUFFIXES):
-        if said:
+        if declared:
             raise InputError(f"{shown(source)} is no CSV file, so there is nothing to say of how it is written")
         return Written(None)
     try:
@@ -263,19 +263,19 @@ def how_written(source: str, said: Mapping[str, Any]) -> Written:
     except OSError:  # such as a name beyond all length, which opening it says
         there = False
     if there:
-        form = _detected(path, form, frozenset(said))
+        form = _detected(path, form, frozenset(declared))
     return Written(None if form == CsvFormat() else form, tuple(_words(path, form)))
 
 
-def _detected(path: Path, form: CsvFormat, said: frozenset[str]) -> CsvFormat:
-    if "encoding" not in said:
+def _detected(path: Path, form: CsvFormat, declared: frozenset[str]) -> CsvFormat:
+    if "encoding" not in declared:
         form = replace(form, encoding=_encoding(path))
-    if "delimiter" not in said:
+    if "delimiter" not in declared:
         form = replace(form, delimiter=_delimiter(path, form))
     records = _records(path, form)
-    if "trim" not in said:
+    if "trim" not in declared:
         form = replace(form, trim=_padded(records))
-    return form if said & {"decimal", "thousands"} else _numerals(records, form)
+    return form if declared & {"decimal", "thousands"} else _numerals(records, form)
 
 
 def _words(path: Path, form: CsvFormat) -> Iterator[str]:
@@ -317,17 +317,17 @@ def _encoding(path: Path) -> str:
 
 def _records(path: Path, form: CsvFormat) -> list[list[str]]:
     """The header and the first records; none from where they are no CSV."""
-    found: list[list[str]] = []
+    records: list[list[str]] = []
     try:
         with opened(path, form.encoding) as stream:
             reader = csv.reader(stream, delimiter=delimiter(path, form), strict=True)
             for record in islice(reader, _SAMPLE):
-                found.append(record)  # noqa: PERF402 - what was read before an error counts
+                records.append(record)  # noqa: PERF402 - what was read before an error counts
     except (UnicodeError, csv.Error):
         pass
     except (OSError, EOFError):
         raise TableError(f"{path} is not a gzip file, or cannot be read", culprit=path) from None
-    return found
+    return records
 
 
 def _delimiter(path: Path, form: CsvFormat) -> str | None:

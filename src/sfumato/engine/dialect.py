@@ -20,10 +20,10 @@ def numeral(decimal: str, thousands: str) -> str:
     >>> bool(re.fullmatch(numeral(",", "."), "1.234,5")), bool(re.fullmatch(numeral(".", ""), " 39"))
     (True, False)
     """
-    whole, point = "[0-9]{1,200}", f"[{decimal}]"
+    digits, point = "[0-9]{1,200}", f"[{decimal}]"
     if thousands:
-        whole = f"[0-9]{{1,3}}([{thousands}][0-9]{{3}}){{1,60}}|{whole}"
-    plain = f"({whole})({point}[0-9]{{0,200}})?|{point}[0-9]{{1,200}}"
+        digits = f"[0-9]{{1,3}}([{thousands}][0-9]{{3}}){{1,60}}|{digits}"
+    plain = f"({digits})({point}[0-9]{{0,200}})?|{point}[0-9]{{1,200}}"
     scientific = f"([0-9]{{1,8}}({point}[0-9]{{0,20}})?|{point}[0-9]{{1,20}})[eE][+-]?[0-2]?[0-9]{{1,2}}"
     return f"[+-]?({plain}|{scientific})"
 
@@ -177,8 +177,8 @@ def canonical_text(dialect: Dialect, column: Column) -> str:
     if column.kind is not ColumnKind.REAL:
         return dialect.text(dialect.name(column.name))
     value = number(dialect, column)
-    whole = f"ABS({value}) < 9007199254740992 AND FLOOR({value}) = {value}"
-    return f"CASE WHEN {whole} THEN {dialect.text(dialect.integer(value))} END"
+    is_integer = f"ABS({value}) < 9007199254740992 AND FLOOR({value}) = {value}"
+    return f"CASE WHEN {is_integer} THEN {dialect.text(dialect.integer(value))} END"
 
 
 def as_double(dialect: Dialect, column: Column) -> str:
@@ -315,17 +315,18 @@ def _seconds(dialect: Dialect, text: str) -> str:
 
 def _ahead(dialect: Dialect, text: str) -> str:
     """By how many seconds the clock is ahead of UTC; NULL where that is not said."""
-    found = [f"WHEN {dialect.matches(text, '.*Z')} THEN 0"]
+    branches = [f"WHEN {dialect.matches(text, '.*Z')} THEN 0"]
     for written, places in (("+00:00:00", (2, 5, 8)), ("+00:00", (2, 5)), ("+0000", (2, 4)), ("+00", (2,))):
         mark, form = f"RIGHT({text}, {len(written)})", written.replace("+", "[+-]").replace("00", "[0-9]{2}")
         numbers = [dialect.integer(f"SUBSTRING({mark}, {start}, 2)") for start in places]
         total = " + ".join(f"{number} * {unit}" for number, unit in zip(numbers, (HOUR, 60, 1), strict=False))
         sign = f"CASE WHEN SUBSTRING({mark}, 1, 1) = '-' THEN -1 ELSE 1 END"
-        found.append(f"WHEN {dialect.matches(text, f'.*:[0-9]{{2}}([.][0-9]{{1,9}})?{form}')} THEN ({total}) * {sign}")
-    return f"CASE {' '.join(found)} END"
+        ending = f".*:[0-9]{{2}}([.][0-9]{{1,9}})?{form}"
+        branches.append(f"WHEN {dialect.matches(text, ending)} THEN ({total}) * {sign}")
+    return f"CASE {' '.join(branches)} END"
 
 
-def _stepwise(value: str, starts: list[int], found: list[int]) -> str:
+def _stepwise(value: str, starts: list[int], values: list[int]) -> str:
     """What belongs to the last of ``starts`` that is at most ``value``, as a balanced tree of CASE.
 
     >>> _stepwise("v", [0, 10, 20], [7, 8, 9])
@@ -334,7 +335,7 @@ def _stepwise(value: str, starts: list[int], found: list[int]) -> str:
 
     def tree(first: int, last: int) -> str:
         if first == last:
-            return str(found[first])
+            return str(values[first])
         middle = (first + last + 1) // 2
         return f"CASE WHEN {value} < {starts[middle]} THEN {tree(first, middle - 1)} ELSE {tree(middle, last)} END"
 

@@ -210,11 +210,11 @@ class EncodedRows:
         places = [tuple(self.domain.index(name) for name in clique) for clique in cliques]
         for clique in cliques:
             _refuse_repeats(clique)
-        wanted = plan_covers(places, self.domain.shape, cover_cells=self.store.cover_cells)
+        plan = plan_covers(places, self.domain.shape, cover_cells=self.store.cover_cells)
         condition(where, self.domain)  # refuse before anything is read
-        held = None if self._columns is None else self._columns.tally(wanted, where)
-        tables = self.store.tally(wanted, where) if held is None else held
-        return tuple(Exact(counts) for counts in wanted.project(tables))
+        held = None if self._columns is None else self._columns.tally(plan, where)
+        tables = self.store.tally(plan, where) if held is None else held
+        return tuple(Exact(counts) for counts in plan.project(tables))
 
     def groups(self, attributes: tuple[str, ...], where: Predicate | None = None) -> Exact[SparseTable]:
         """The contingency table of ``attributes`` without its empty cells."""
@@ -230,11 +230,11 @@ class EncodedRows:
         _refuse_repeats(attributes)
         if not attributes:
             raise QueryError("groups need at least one attribute", culprit=attributes)
-        found = self.store.query(self._over(attributes, where).groups(by_unit=by_unit))
+        groups = self.store.query(self._over(attributes, where).groups(by_unit=by_unit))
         widest = np.min_scalar_type(max(self.domain[name].size for name in attributes) - 1)
-        codes = np.column_stack([found.column(place).to_numpy().astype(widest) for place in range(len(attributes))])
-        units = _numbers(found.column("u")) if by_unit else None
-        return SparseTable(attributes, codes, found.column("total").to_numpy().astype(np.int64), units)
+        codes = np.column_stack([groups.column(place).to_numpy().astype(widest) for place in range(len(attributes))])
+        units = _numbers(groups.column("u")) if by_unit else None
+        return SparseTable(attributes, codes, groups.column("total").to_numpy().astype(np.int64), units)
 
     def sums(self, value: str, by: tuple[str, ...], unit: Fraction, where: Predicate | None = None) -> Exact[Counts]:
         """Sum of round(clamped value / unit), half to even, over each cell of ``by``."""
@@ -260,11 +260,11 @@ class EncodedRows:
         )
         if held is not None:
             return Exact(held.reshape(-1))
-        found = self.store.query(self._over(by, where).moments(value, unit, degree))
+        rows = self.store.query(self._over(by, where).moments(value, unit, degree))
         sums = np.zeros((size, degree + 1), dtype=np.int64)
-        cells = _integers(found.column("cell"))
-        for power in range(degree + 1) if len(found) else ():
-            sums[cells, power] = _integers(found.column(f"m{power}"))
+        cells = _integers(rows.column("cell"))
+        for power in range(degree + 1) if len(rows) else ():
+            sums[cells, power] = _integers(rows.column(f"m{power}"))
         return Exact(sums.reshape(-1))
 
     def units(self, by: tuple[str, ...], where: Predicate | None = None) -> Exact[Counts]:
@@ -275,12 +275,12 @@ class EncodedRows:
         self, value: str, edges: Sequence[float], by: tuple[str, ...], where: Predicate | None = None
     ) -> Exact[Counts]:
         """Counts of clamped ``value`` between neighbouring ``edges`` for each cell of ``by``."""
-        cells, found = self._checked_cells(by, where), increasing(edges)
+        cells, numbers = self._checked_cells(by, where), increasing(edges)
         numeric(self.domain, value)
-        held = None if self._columns is None else self._columns.bins(value, found, by, where)
+        held = None if self._columns is None else self._columns.bins(value, numbers, by, where)
         if held is not None:
             return Exact(held)
-        return self._dense(self._over(by, where).bins(value, found), cells * (len(edges) - 1))
+        return self._dense(self._over(by, where).bins(value, numbers), cells * (len(edges) - 1))
 
     def dropped(self, most: int, where: Predicate | None = None) -> Exact[Counts]:
         """Number of rows that the bound on rows of a unit leaves out, at most ``most`` of one unit."""
@@ -292,10 +292,10 @@ class EncodedRows:
         """Number of units of so large a size, before any bound on them."""
         if self.domain.unit.column is None:
             raise QueryError("every row is a unit of its own here", culprit=starts)
-        found = np.zeros(len(starts), dtype=np.int64)
+        sizes = np.zeros(len(starts), dtype=np.int64)
         for place, units in self.store.unit_sizes(starts, of):
-            found[place] = units
-        return Exact(found)
+            sizes[place] = units
+        return Exact(sizes)
 
     def keys(self, columns: tuple[str, ...]) -> Exact[pa.Table]:
         """Distinct values of raw columns with their number of distinct units."""
@@ -398,10 +398,10 @@ class EncodedRows:
         return self._cells(by)
 
     def _dense(self, statement: str, cells: int) -> Exact[Counts]:
-        found = self.store.query(statement)
+        rows = self.store.query(statement)
         counts = np.zeros(cells, dtype=np.int64)
-        if len(found):
-            counts[_integers(found.column("cell"))] = _integers(found.column("total"))
+        if len(rows):
+            counts[_integers(rows.column("cell"))] = _integers(rows.column("total"))
         return Exact(counts)
 
 

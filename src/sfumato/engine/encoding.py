@@ -123,7 +123,7 @@ class Encoding:
         unit = [(self._unit(), "u")] if self.domain.unit.column is not None else []
         read = [pair for place, attribute in enumerate(self.domain) for pair in self._read(place, attribute)]
         coded = [pair for place, attribute in enumerate(self.domain) for pair in self._code(place, attribute)]
-        kept = [f"c{place} IS NOT NULL" for place in range(len(self.domain))] + ["u IS NOT NULL" for _ in unit]
+        conditions = [f"c{place} IS NOT NULL" for place in range(len(self.domain))] + ["u IS NOT NULL" for _ in unit]
         rest = [(name, name) for _, name in unit + carried]
         final = [
             *(
@@ -139,8 +139,8 @@ class Encoding:
         if self._numbered():
             inner = self.dialect.computed_once(inner)
         middle = f"SELECT {_listed(coded + rest)} FROM ({inner}) AS raw_rows"
-        found = self.dialect.kept(f"({middle}) AS coded_rows", " AND ".join(kept))
-        return f"SELECT {_listed(final)} FROM {found}"
+        rows = self.dialect.kept(f"({middle}) AS coded_rows", " AND ".join(conditions))
+        return f"SELECT {_listed(final)} FROM {rows}"
 
     def _numbered(self) -> list[list[tuple[str, str]]]:
         """What is computed of dates before they are coded, step by step."""
@@ -149,8 +149,8 @@ class Encoding:
             for place, attribute in enumerate(self.domain)
             if isinstance(attribute, Date | Timestamp)
         ]
-        together = [[pair for each in parts for pair in each] for parts in zip(*steps, strict=True)]
-        return [step for step in together if step]
+        steps_of_all = [[pair for each in parts for pair in each] for parts in zip(*steps, strict=True)]
+        return [step for step in steps_of_all if step]
 
     def _unit(self) -> str:
         column = self.columns[self.domain.unit.column or ""]
@@ -161,13 +161,13 @@ class Encoding:
         column = self.columns[attribute.name]
         gone = missing(self.dialect, column)
         if isinstance(attribute, Categorical):
-            found = self.dialect.lookup(canonical_text(self.dialect, column), spellings(attribute))
+            value = self.dialect.lookup(canonical_text(self.dialect, column), spellings(attribute))
             unknown = _or_null(unknown_code(attribute))
-            return [(f"CASE WHEN {gone} THEN {_missing(attribute)} ELSE COALESCE({found}, {unknown}) END", f"c{place}")]
+            return [(f"CASE WHEN {gone} THEN {_missing(attribute)} ELSE COALESCE({value}, {unknown}) END", f"c{place}")]
         if isinstance(attribute, Date | Timestamp):
             return [(gone, f"m{place}"), *read_date(self.dialect, column, attribute, place)]
-        found = self.dialect.name(column.name) if self._exact(attribute) else number(self.dialect, column)
-        return [(gone, f"m{place}"), (found, f"n{place}")]
+        value = self.dialect.name(column.name) if self._exact(attribute) else number(self.dialect, column)
+        return [(gone, f"m{place}"), (value, f"n{place}")]
 
     def _code(self, place: int, attribute: Attribute) -> list[tuple[str, str]]:
         """Codes, and clamped numbers where they are stored; NULL for what drops the row.
@@ -259,13 +259,13 @@ def bin_number(value: str, starts: Sequence[float], cells: Sequence[int] | None 
 
 def spellings(attribute: Categorical) -> dict[str, int]:
     """Every text that stands for a declared value, with its code."""
-    found: dict[str, int] = {}
+    codes: dict[str, int] = {}
     for code, value in enumerate(attribute.values):
         if isinstance(value, bool):
-            found |= dict.fromkeys(("true", "True", "TRUE", "1") if value else ("false", "False", "FALSE", "0"), code)
+            codes |= dict.fromkeys(("true", "True", "TRUE", "1") if value else ("false", "False", "FALSE", "0"), code)
         else:
-            found[str(value)] = code
-    return found
+            codes[str(value)] = code
+    return codes
 
 
 def _find(columns: Mapping[str, Column], name: str) -> Column:
@@ -451,9 +451,9 @@ def content_statement(
         hashed: SQL of a hash with ``{}`` for a text, and of two integers from ``digest``, which is such a hash; those
             of the dialect without it.
     """
-    ordered = sorted(columns, key=lambda column: column.name)
-    texts = [dialect.exact(column) for column in ordered if column.kind not in _FIXED]
-    numbers = [dialect.exact(column) for column in ordered if column.kind in _FIXED]
+    columns_by_name = sorted(columns, key=lambda column: column.name)
+    texts = [dialect.exact(column) for column in columns_by_name if column.kind not in _FIXED]
+    numbers = [dialect.exact(column) for column in columns_by_name if column.kind in _FIXED]
     # all texts, then their lengths and all numbers: read from the end, no two rows are spelled alike
     lengths = [dialect.text(f"LENGTH({text})") for text in texts]
     parts = [*(f"COALESCE({text}, '')" for text in texts)]
@@ -464,9 +464,9 @@ def content_statement(
     return f"SELECT COUNT(*), {sums} FROM (SELECT {digest.format(row)} AS digest FROM {relation}) AS hashed"
 
 
-def content_name(columns: Sequence[Column], found: Sequence[object]) -> str:
+def content_name(columns: Sequence[Column], row: Sequence[object]) -> str:
     """Name a table by its columns and the result of :func:`content_statement`, hexadecimal."""
-    sums = [int(str(number or 0)) for number in found]
+    sums = [int(str(number or 0)) for number in row]
     return _digest([sorted(column.name for column in columns), sums])
 
 

@@ -164,8 +164,8 @@ class TableCopy:
             TableError: it cannot be read.
         """
         place = folder / f"{self.name}.parquet"
-        spelled = CsvFormat(decimal=self.decimal, thousands=self.thousands)
-        tables = (each.open_copy(place, f"the copy of {self.name}", spelled, empty=empty) for each in ADAPTERS)
+        csv = CsvFormat(decimal=self.decimal, thousands=self.thousands)
+        tables = (each.open_copy(place, f"the copy of {self.name}", csv, empty=empty) for each in ADAPTERS)
         return next(table for table in tables if table is not None)
 
 
@@ -204,7 +204,7 @@ def digests(folder: Path, name: str, *, durably: bool = False) -> dict[str, str]
     """
     place = folder / f"{name}.parquet"
     files = sorted(each for each in place.rglob("*") if not each.is_dir()) if place.is_dir() else [place]
-    found = {}
+    digest_of_file = {}
     for file in files:
         with file.open("rb") as stream:
             if durably:
@@ -212,5 +212,5 @@ def digests(folder: Path, name: str, *, durably: bool = False) -> dict[str, str]
             digest = hashlib.sha256()
             for part in iter(lambda: stream.read(_CHUNK), b""):
                 digest.update(part)
-        found[str(file.relative_to(folder))] = digest.hexdigest()
-    return found
+        digest_of_file[str(file.relative_to(folder))] = digest.hexdigest()
+    return digest_of_file

@@ -55,16 +55,16 @@ class Tuples:
     def places(self, columns: Sequence[NDArray[np.integer]]) -> _Integers:
         """Place of each tuple of codes in the list, -1 where it is not there; one array of codes an attribute."""
         rest = iter(columns)
-        found = np.zeros(len(columns[0]) if columns else 0, dtype=np.int64)
-        missing = np.zeros(len(found), dtype=np.bool_)
+        places_so_far = np.zeros(len(columns[0]) if columns else 0, dtype=np.int64)
+        missing = np.zeros(len(places_so_far), dtype=np.bool_)
         for (first, *weighted), places in self._steps:
-            keys = first[found]
+            keys = first[places_so_far]
             for table in weighted:
                 keys += table[next(rest)]
-            found = places.of(keys)
-            missing |= found < 0
-        found[missing] = -1
-        return found
+            places_so_far = places.of(keys)
+            missing |= places_so_far < 0
+        places_so_far[missing] = -1
+        return places_so_far
 
 
 class _Places:
@@ -82,8 +82,8 @@ class _Places:
             return self._table[keys]
         import pyarrow.compute as pc  # here, as its functions are made when it is loaded, and few tables need them
 
-        found: _Integers = pc.fill_null(pc.index_in(pa.array(keys), self._keys), -1).to_numpy().astype(np.int64)
-        return found
+        places: _Integers = pc.fill_null(pc.index_in(pa.array(keys), self._keys), -1).to_numpy().astype(np.int64)
+        return places
 
 
 class ClassAssignment:
@@ -108,11 +108,11 @@ class ClassAssignment:
         A row in no class has number -1, or one more than the last class where such rows are published.  Each call
         goes on where the last one ended.
         """
-        found = self._tuples.places(columns)
+        classes = self._tuples.places(columns)
         if self._decks is not None:
-            found = self._decks.next(found)
-        found[found < 0] = self._suppressed
-        return found
+            classes = self._decks.next(classes)
+        classes[classes < 0] = self._suppressed
+        return classes
 
 
 class _Decks:
@@ -135,10 +135,10 @@ class _Decks:
         seen = np.bincount(owners, minlength=len(self._taken))
         turns = self._taken[owners] + np.arange(len(owners)) - (np.cumsum(seen) - seen)[owners]
         self._taken += seen
-        found = np.full(len(tuples), -1, dtype=np.int64)
+        classes = np.full(len(tuples), -1, dtype=np.int64)
         full = turns >= self._sizes[owners]
-        found[order[~full]] = self._cards[self._starts[owners[~full]] + turns[~full]]
-        return found
+        classes[order[~full]] = self._cards[self._starts[owners[~full]] + turns[~full]]
+        return classes
 
 
 BUCKET_ROWS = 1 << 20
@@ -226,8 +226,8 @@ def relabelled(
     try:
         for batch in rows:
             numbers = assignment.classes([column.to_numpy() for column in batch.columns[:quasi]])
-            kept = pa.record_batch([pa.array(numbers.astype(np.uint32)), *batch.columns[quasi:]], schema=schema)
-            mixer.add(kept if numbers.min(initial=0) >= 0 else kept.filter(pa.array(numbers >= 0)))
+            numbered = pa.record_batch([pa.array(numbers.astype(np.uint32)), *batch.columns[quasi:]], schema=schema)
+            mixer.add(numbered if numbers.min(initial=0) >= 0 else numbered.filter(pa.array(numbers >= 0)))
     except BaseException:
         mixer.close()
         raise

@@ -55,8 +55,8 @@ def stamps(source: str) -> Stamps:
     if one is not None and stat.S_ISREG(one[0]):  # the most usual: a server looks before every question
         return (one[1],)
     pattern = source if one is None else f"{literal_path(Path(source))}/*.parquet"
-    found = map(_stamp, glob.iglob(pattern, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
-    return tuple(sorted(each[1] for each in found if each is not None))
+    every = map(_stamp, glob.iglob(pattern, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
+    return tuple(sorted(each[1] for each in every if each is not None))
 
 
 def table_name(file: Path) -> str:
@@ -99,10 +99,10 @@ def refuse_repeats(names: Sequence[str], title: str) -> None:
 def _stamp(name: str) -> tuple[int, tuple[str, int, int, int, int, int]] | None:
     """Mode and stamp of what lies there; None where nothing does, or it has just gone."""
     try:
-        found = os.stat(name)  # noqa: PTH116  (a Path takes longer to make than to look up)
+        status = os.stat(name)  # noqa: PTH116  (a Path takes longer to make than to look up)
     except (OSError, ValueError):
         return None
-    return found.st_mode, (name, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_dev, found.st_ino)
+    return status.st_mode, (name, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_dev, status.st_ino)
 
 
 def literal_path(path: Path) -> str:
@@ -191,5 +191,5 @@ def _writer(path: Path, schema: pa.Schema) -> Any:  # noqa: ANN401 - Arrow's wri
         return pa_csv.CSVWriter(path, schema)
     # Text is read back as text, however it was encoded here.  Finding the least and the greatest label of a few costs
     # a third of the writing, and no reader skips anything by them in rows of random order.
-    counted = [field.name for field in schema if not pa.types.is_dictionary(field.type)]
-    return pq.ParquetWriter(path, schema, store_schema=False, write_statistics=counted)
+    plain = [field.name for field in schema if not pa.types.is_dictionary(field.type)]
+    return pq.ParquetWriter(path, schema, store_schema=False, write_statistics=plain)

@@ -155,12 +155,12 @@ def _date(profile: Profile) -> dict[str, Any] | None:
 
 def people_of(profiles: Sequence[Profile]) -> People | None:
     """The column that most seems to name people of several rows each; None where there is none."""
-    found = [
+    candidates = [
         profile for profile in profiles if profile.repeats and profile.repeats[-1][0] > 1 and not _crowded(profile)
     ]
-    if not found:
+    if not candidates:
         return None
-    best = max(found, key=lambda profile: (named_like_people(profile.column.name), profile.distinct))
+    best = max(candidates, key=lambda profile: (named_like_people(profile.column.name), profile.distinct))
     beyond, at_99 = best.distinct, 0
     for rows, values in best.repeats:
         if beyond > best.distinct / 100:
@@ -185,20 +185,20 @@ def risks(domain: Domain, table: ProtectedTable | None) -> tuple[str, ...]:
     Raises:
         TableError: the table cannot be read.
     """
-    found = [
+    warnings = [
         f"{name} sounds like an identifier, which belongs into no release"
         for name in domain.names
         if named_like_people(name)
     ]
     if table is None:
-        return tuple(found)
+        return tuple(warnings)
     profiles = table.profile(MOST_VALUES)
     people = people_of(profiles)
     if domain.unit.column is None and people is not None:
-        found.append(f"one row is the unit, so whoever has several rows is protected less than said: {people}")
+        warnings.append(f"one row is the unit, so whoever has several rows is protected less than said: {people}")
     held = {profile.column.name: profile for profile in profiles}
-    found += [told for attribute in domain if (told := _read_off(attribute, held.get(attribute.name)))]
-    return tuple(found)
+    warnings += [warning for attribute in domain if (warning := _read_off(attribute, held.get(attribute.name)))]
+    return tuple(warnings)
 
 
 def _read_off(attribute: Attribute, profile: Profile | None) -> str | None:
@@ -213,7 +213,7 @@ def _read_off(attribute: Attribute, profile: Profile | None) -> str | None:
         return _days_read_off(attribute, profile)
     numbers = profile if profile.numbers is None else profile.numbers
     ends = {"minimum": (attribute.minimum, numbers.minimum), "maximum": (attribute.maximum, numbers.maximum)}
-    equal = [name for name, (declared, found) in ends.items() if declared == found]
+    equal = [name for name, (declared, in_table) in ends.items() if declared == in_table]
     if not equal:
         return None
     return f"{attribute.name} has the {' and the '.join(equal)} of the table: declare bounds that everybody knows"
@@ -221,7 +221,7 @@ def _read_off(attribute: Attribute, profile: Profile | None) -> str | None:
 
 def _days_read_off(attribute: Dated, profile: Profile) -> str | None:
     ends = {"first": (attribute.first, profile.minimum), "last": (attribute.last, profile.maximum)}
-    equal = [name for name, (declared, found) in ends.items() if declared.isoformat() == str(found)[:10]]
+    equal = [name for name, (declared, in_table) in ends.items() if declared.isoformat() == str(in_table)[:10]]
     if not equal:
         return None
     return f"{attribute.name} has the {' and the '.join(equal)} day of the table: declare days that everybody knows"
@@ -272,10 +272,10 @@ def _hint(profile: Profile) -> str | None:
     ):
         return "nearly every row has a number of its own, as of an identifier, which belongs into no release"
     if profile.column.kind is ColumnKind.REAL and (frequent := sorted(_frequent(profile.tiles))):
-        shown = ", ".join(f"{value}" for value in frequent[:_SHOWN]) + (", ..." if len(frequent) > _SHOWN else "")
+        examples = ", ".join(f"{value}" for value in frequent[:_SHOWN]) + (", ..." if len(frequent) > _SHOWN else "")
         return (
-            f"many rows share a number ({shown}), which the draft declares as a point: keep those that everybody knows "
-            "to be common"
+            f"many rows share a number ({examples}), which the draft declares as a point: keep those that "
+            "everybody knows to be common"
         )
     return None
 
@@ -389,7 +389,7 @@ def domain_fit(table: ProtectedTable, domain: Domain) -> tuple[AttributeFit, ...
     """
     everything = Domain(tuple(_loose(domain)))  # also the rows that the bound of the unit leaves out
     sealed = table.encode(everything).marginals([(name,) for name in domain.names])
-    found = []
+    fits = []
     for attribute, exact in zip(domain, sealed, strict=True):
         counts = reveal(exact)
         declared = int(counts[: attribute.declared].sum())
@@ -397,8 +397,8 @@ def domain_fit(table: ProtectedTable, domain: Domain) -> tuple[AttributeFit, ...
         clamped = unknown and _clamped(table, attribute)
         groups = attribute.unknown is Unknown.CATEGORY
         dropped = 0 if groups else unknown - clamped + (0 if attribute.nullable else missing)
-        found.append(AttributeFit(attribute.name, declared, missing, unknown, clamped, dropped))
-    return tuple(found)
+        fits.append(AttributeFit(attribute.name, declared, missing, unknown, clamped, dropped))
+    return tuple(fits)
 
 
 def _clamped(table: ProtectedTable, attribute: Attribute) -> int:

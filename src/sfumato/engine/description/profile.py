@@ -51,8 +51,8 @@ class Profiler:
         values = None
         if distinct <= distinct_limit:
             inner = f"SELECT DISTINCT {value} AS x FROM {self.relation}"
-            found = self.query(f"SELECT x FROM ({inner}) AS found WHERE x IS NOT NULL ORDER BY x")
-            values = tuple(_typed(value, kind) for (value,) in found)
+            distinct_rows = self.query(f"SELECT x FROM ({inner}) AS found WHERE x IS NOT NULL ORDER BY x")
+            values = tuple(_typed(number, kind) for (number,) in distinct_rows)
         missing = rows - held
         low, high = _typed(low, kind), _typed(high, kind)
         profile = Profile(replace(column, kind=kind), held, distinct, missing, low, high, values)
@@ -83,9 +83,9 @@ class Profiler:
         """The numbers of a text column that holds only a few distinct texts beside them."""
         text, value = self.dialect.text(self.dialect.name(column.name)), number(self.dialect, column)
         known = self.dialect.matches(text, numeral(column.decimal, column.thousands))
-        spelled = f"{known} AND NOT {self.dialect.matches(text, _CODE)}"
+        condition = f"{known} AND NOT {self.dialect.matches(text, _CODE)}"
         ((held, others, distinct, low, high, fractions),) = self.query(
-            f"SELECT COUNT({value}), COUNT(DISTINCT CASE WHEN NOT ({spelled}) THEN {text} END), "
+            f"SELECT COUNT({value}), COUNT(DISTINCT CASE WHEN NOT ({condition}) THEN {text} END), "
             f"COUNT(DISTINCT {value}), MIN({value}), MAX({value}), "
             f"COUNT(CASE WHEN NOT ({_whole(value)}) THEN 1 END) FROM {self.relation}"
         )
@@ -99,13 +99,13 @@ class Profiler:
     def _tiles(self, value: str, kind: ColumnKind, finite: str) -> tuple[int | float, ...]:
         values = f"SELECT {value} AS x FROM {self.relation} WHERE {value} IS NOT NULL AND {finite}"
         tiles = f"SELECT x, NTILE({TILES}) OVER (ORDER BY x) AS tile FROM ({values}) AS found"
-        found = self.query(f"SELECT MIN(x) FROM ({tiles}) AS tiled GROUP BY tile ORDER BY tile")
-        return tuple(int(least) if kind is ColumnKind.INTEGER else float(least) for (least,) in found)
+        tile_starts = self.query(f"SELECT MIN(x) FROM ({tiles}) AS tiled GROUP BY tile ORDER BY tile")
+        return tuple(int(least) if kind is ColumnKind.INTEGER else float(least) for (least,) in tile_starts)
 
     def _repeats(self, value: str) -> tuple[tuple[int, int], ...]:
         rows = f"SELECT COUNT(*) AS n FROM {self.relation} WHERE {value} IS NOT NULL GROUP BY {value}"
-        found = self.query(f"SELECT n, COUNT(*) FROM ({rows}) AS rows_of GROUP BY n ORDER BY n")
-        return tuple((int(each), int(values)) for each, values in found)
+        repeats = self.query(f"SELECT n, COUNT(*) FROM ({rows}) AS rows_of GROUP BY n ORDER BY n")
+        return tuple((int(each), int(values)) for each, values in repeats)
 
     def _read(self, column: Column) -> tuple[ColumnKind, str]:
         """What a column seems to hold, and its value as that."""
@@ -114,8 +114,8 @@ class Profiler:
         match column.kind:
             case ColumnKind.REAL:
                 value = number(self.dialect, column)
-                whole = self._holds({(ColumnKind.INTEGER, self.dialect.integer(value)): (value, _whole(value))})
-                return whole or (ColumnKind.REAL, value)
+                integer = self._holds({(ColumnKind.INTEGER, self.dialect.integer(value)): (value, _whole(value))})
+                return integer or (ColumnKind.REAL, value)
             case ColumnKind.BOOLEAN:
                 return ColumnKind.BOOLEAN, _boolean(name, name)
             case ColumnKind.TIMESTAMP:
@@ -151,7 +151,7 @@ class Profiler:
             for value, test in readings.values()
         )
         (held,) = self.query(f"SELECT {', '.join(cases)} FROM {self.relation}")
-        return next((reading for reading, holds in zip(readings, held, strict=True) if holds == 1), None)
+        return next((reading for reading, matches in zip(readings, held, strict=True) if matches == 1), None)
 
 
 _PEOPLE = ("patient", "person", "people", "customer", "client", "user", "member", "subject", "student", "employee",
@@ -169,14 +169,14 @@ def named_like_people(name: str) -> int:
     [2, 1, 2, 0, 0]
     """
     words = [word.lower() for word in re.split(r"[^a-zA-Z0-9]+|(?<=[a-z])(?=[A-Z])", name) if word]
-    whole = "".join(words)
+    joined = "".join(words)
     if not words:
         return 0
     marked = words[-1] in _MARKS or words[0] == "id"
-    of_people = any(whole.startswith(word) or word in words for word in _PEOPLE)
-    if of_people and (marked or whole in _PEOPLE or whole.endswith(("id", "nr", "nbr", "no"))):
+    of_people = any(joined.startswith(word) or word in words for word in _PEOPLE)
+    if of_people and (marked or joined in _PEOPLE or joined.endswith(("id", "nr", "nbr", "no"))):
         return 2
-    return 2 if whole in ("ssn", "mrn", "pid") else int(marked)
+    return 2 if joined in ("ssn", "mrn", "pid") else int(marked)
 
 
 def may_name_people(name: str, held: int, distinct: int) -> bool:

@@ -68,22 +68,22 @@ def draft_schema(
     for each in (name, *tables):
         if not _WORD.fullmatch(each):
             raise InputError(f"a schema and its tables are called by words of letters, digits and _, not {each!r}")
-    found = _Drafting({each: table.profile(MOST_VALUES) for each, table in tables.items()}, declared or {})
-    found.link()
-    found.find_unit(unit)
-    found.say_types({each: {column.name: column for column in table.schema()} for each, table in tables.items()})
+    drafting = _Drafting({each: table.profile(MOST_VALUES) for each, table in tables.items()}, declared or {})
+    drafting.link()
+    drafting.find_unit(unit)
+    drafting.say_types({each: {column.name: column for column in table.schema()} for each, table in tables.items()})
     bodies = {}
     for each in tables:
-        bodies[each] = found.body(each) | _attributes(found, each, (formats or {}).get(each))
-    units = {} if found.units is None else {"table": found.units}
+        bodies[each] = drafting.body(each) | _attributes(drafting, each, (formats or {}).get(each))
+    units = {} if drafting.units is None else {"table": drafting.units}
     document = {
         "sfumato": 2,
         "schema": name,
         "draft": True,
-        "unit": {"id": found.id, **units},
+        "unit": {"id": drafting.id, **units},
         "tables": bodies,
     }
-    return SchemaDraft(document, tuple(found.remarks))
+    return SchemaDraft(document, tuple(drafting.remarks))
 
 
 @dataclass
@@ -112,8 +112,8 @@ class _Drafting:
             self._say_repeats(table, key)
         for table, profiles in self.profiles.items():
             known = self.declared.get(table)
-            found = list(known.links) if known is not None and known.links else self._named_links(table, profiles)
-            self.links[table] = [(column, to) for column, to in found if to != table and to in self.keys]
+            links = list(known.links) if known is not None and known.links else self._named_links(table, profiles)
+            self.links[table] = [(column, to) for column, to in links if to != table and to in self.keys]
 
     def _key(self, table: str, profiles: Sequence[Profile]) -> str | None:
         """The column that most seems to tell the rows of a table apart."""
@@ -165,7 +165,7 @@ class _Drafting:
             self.remarks.append(f"{profile.missing:,} rows of {table} have no {key}, so nothing can refer to them")
 
     def _named_links(self, table: str, profiles: Sequence[Profile]) -> list[tuple[str, str]]:
-        found = []
+        links = []
         for profile in profiles:
             for other, key in self.keys.items():
                 there = self._profile(other, key)
@@ -175,9 +175,9 @@ class _Drafting:
                 same = _stem(profile.column.name) == _stem(key) and not generic
                 same = same and self.lists.get(_stem(key), other) == other
                 if same or _stem(profile.column.name) == f"{_singular(other)}{_stem(key)}":
-                    found.append((profile.column.name, other))
+                    links.append((profile.column.name, other))
                     break
-        return found
+        return links
 
     def find_unit(self, named: str | None) -> None:
         """Find what people are called by, the table that lists them, and the owner of every table."""
@@ -297,18 +297,18 @@ class _Drafting:
         return next((each for each in self.profiles[table] if each.column.name == column), None)
 
 
-def _attributes(found: _Drafting, name: str, csv: CsvFormat | None) -> dict[str, Any]:
+def _attributes(drafting: _Drafting, name: str, csv: CsvFormat | None) -> dict[str, Any]:
     """The attributes of a table that are no keys, and how its file is written."""
-    out = found.kept_out(name)
-    kept = tuple(replace(each, repeats=()) for each in found.profiles[name] if each.column.name not in out)
+    out = drafting.kept_out(name)
+    profiles = tuple(replace(each, repeats=()) for each in drafting.profiles[name] if each.column.name not in out)
     try:
-        drafted = draft_domain(_Profiled(kept), csv)
+        drafted = draft_domain(_Profiled(profiles), csv)
     except TableError as error:
-        if kept:
-            found.remarks.append(f"No attribute of {name} is drafted: {error}")
+        if profiles:
+            drafting.remarks.append(f"No attribute of {name} is drafted: {error}")
         return {"attributes": {}}
-    found.remarks += [f"Left out {name}.{column}: {reason}" for column, reason in drafted.left_out.items()]
-    found.remarks += [f"Look at {name}.{column}: {hint}" for column, hint in drafted.hints.items()]
+    drafting.remarks += [f"Left out {name}.{column}: {reason}" for column, reason in drafted.left_out.items()]
+    drafting.remarks += [f"Look at {name}.{column}: {hint}" for column, hint in drafted.hints.items()]
     described = drafted.document()
     return {part: described[part] for part in ("csv", "attributes") if part in described}
 

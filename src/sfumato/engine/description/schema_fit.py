@@ -75,14 +75,14 @@ def schema_risks(schema: Schema, source: object | None) -> tuple[str, ...]:
     """
     if source is not None:
         open_tables(schema, source)
-    found = []
+    warnings = []
     for table in schema:
         if not table.attributes or table.public:
             continue
         opened = None if source is None else open_schema_table(schema, table, source)
-        told = risks(Domain(table.attributes), opened)
-        found += [f"{table.name}: {each}" for each in told if not each.startswith("one row is the unit")]
-    return tuple(found)
+        table_warnings = risks(Domain(table.attributes), opened)
+        warnings += [f"{table.name}: {each}" for each in table_warnings if not each.startswith("one row is the unit")]
+    return tuple(warnings)
 
 
 def draft_source(places: Sequence[str], *, name: str | None = None, unit: str | None = None) -> SchemaDraft:
@@ -108,8 +108,8 @@ def draft_source(places: Sequence[str], *, name: str | None = None, unit: str | 
     written = {each: how_written(str(path), {}) for each, path in files.items()}
     opened = {each: open_table(path, csv=written[each].format) for each, path in files.items()}
     drafted = draft_schema(called, opened, unit=unit, formats={each: written[each].format for each in files})
-    told = (f"{each}: {said}; the draft says so under 'csv'" for each, one in written.items() for said in one.remarks)
-    return replace(drafted, remarks=(*told, *drafted.remarks))
+    notes = (f"{each}: {note}; the draft says so under 'csv'" for each, one in written.items() for note in one.remarks)
+    return replace(drafted, remarks=(*notes, *drafted.remarks))
 
 
 def _draft_database(url: str, name: str | None, unit: str | None) -> SchemaDraft:
@@ -147,15 +147,15 @@ def _files(places: Sequence[str]) -> dict[str, Path]:
         listed = sorted(
             each for each in listed[0].iterdir() if each.name.lower().endswith((*CSV_SUFFIXES, *PARQUET_SUFFIXES))
         )
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for path in listed:
         name = table_name(path)
-        if name in found:
-            raise InputError(f"two files are called {name}: {found[name].name} and {path.name}; leave one")
-        found[name] = path
-    if len(found) < 2:  # noqa: PLR2004 - several
-        raise InputError(f"a schema is of several tables, and {places[0]} has {counted(len(found), 'table')}")
-    return found
+        if name in files:
+            raise InputError(f"two files are called {name}: {files[name].name} and {path.name}; leave one")
+        files[name] = path
+    if len(files) < 2:  # noqa: PLR2004 - several
+        raise InputError(f"a schema is of several tables, and {places[0]} has {counted(len(files), 'table')}")
+    return files
 
 
 def _word(text: str) -> str:

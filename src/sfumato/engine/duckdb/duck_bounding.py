@@ -22,7 +22,7 @@ from sfumato.engine.bounding import bounded, cell_digest, cell_number, fewest_cu
 from sfumato.engine.encoding import RowEncoding
 
 _Rows = NDArray[np.int64]
-_Kept = NDArray[np.bool_]
+_Mask = NDArray[np.bool_]
 _Words = NDArray[np.uint64]  # of a digest's hexadecimal digits, two a row: they compare as the text does
 
 BUCKET_ROWS = 1_000_000  # rows looked at together, of whole units: about 100 MB of arrays
@@ -37,15 +37,16 @@ def drop_beyond(cursor: Any, relation: str, encoding: RowEncoding) -> None:  # n
         relation: a table of encoded rows, of whole units.
         encoding: made the relation.
     """
-    over, gone = f"{relation}_over", f"{relation}_gone"
-    found = f"SELECT u, COUNT(*) AS held FROM {relation} GROUP BY u HAVING held > {fewest_cut(encoding.domain.unit)}"
+    table_over, gone = f"{relation}_over", f"{relation}_gone"
+    fewest = fewest_cut(encoding.domain.unit)
+    units_over = f"SELECT u, COUNT(*) AS held FROM {relation} GROUP BY u HAVING held > {fewest}"
     few = f"held <= {BUCKET_ROWS // 2}"
     part = f"CASE WHEN {few} THEN SUM(held) FILTER ({few}) OVER (ORDER BY n) // {BUCKET_ROWS // 2} ELSE -1 END"
-    numbered = f"SELECT u, held, ROW_NUMBER() OVER () - 1 AS n FROM ({found}) AS found"
+    numbered = f"SELECT u, held, ROW_NUMBER() OVER () - 1 AS n FROM ({units_over}) AS found"
     try:
-        cursor.execute(f"CREATE TEMP TABLE {over} AS SELECT u, n, {part} AS part FROM ({numbered}) AS numbered")
+        cursor.execute(f"CREATE TEMP TABLE {table_over} AS SELECT u, n, {part} AS part FROM ({numbered}) AS numbered")
         cursor.execute(f"CREATE TEMP TABLE {gone} (place BIGINT)")
-        for (number,) in cursor.sql(f"SELECT DISTINCT part FROM {over} ORDER BY part").fetchall():
+        for (number,) in cursor.sql(f"SELECT DISTINCT part FROM {table_over} ORDER BY part").fetchall():
             if number < 0:
                 cursor.execute(f"INSERT INTO {gone} {_beyond_of_large(relation, encoding)}")
                 continue
@@ -56,14 +57,14 @@ def drop_beyond(cursor: Any, relation: str, encoding: RowEncoding) -> None:  # n
             cursor.unregister("dropped_rows")
         _drop(cursor, relation, gone)
     finally:
-        cursor.execute(f"DROP TABLE IF EXISTS {over}; DROP TABLE IF EXISTS {gone}")
+        cursor.execute(f"DROP TABLE IF EXISTS {table_over}; DROP TABLE IF EXISTS {gone}")
 
 
 def _beyond_of_large(relation: str, encoding: RowEncoding) -> str:
     """Return SQL for the places of rows that a bound takes away, of units that are too large for an array."""
     of = f"FROM {relation} WHERE u IN (SELECT u FROM {relation}_over WHERE part < 0)"
-    kept = bounded(f"(SELECT *, rowid AS row_at {of}) AS large", encoding, ["row_at", "u"])
-    return f"SELECT rowid {of} AND rowid NOT IN (SELECT row_at FROM ({kept}) AS kept_rows)"
+    rows = bounded(f"(SELECT *, rowid AS row_at {of}) AS large", encoding, ["row_at", "u"])
+    return f"SELECT rowid {of} AND rowid NOT IN (SELECT row_at FROM ({rows}) AS kept_rows)"
 
 
 def _drop(cursor: Any, relation: str, gone: str) -> None:  # noqa: ANN401 - a duckdb connection
@@ -74,8 +75,8 @@ def _drop(cursor: Any, relation: str, gone: str) -> None:  # noqa: ANN401 - a du
         return
     # deleted rows would go on filling the memory
     cursor.execute(f"ALTER TABLE {relation} RENAME TO {relation}_unbounded")
-    kept = f"SELECT * FROM {relation}_unbounded WHERE rowid NOT IN (SELECT place FROM {gone})"
-    cursor.execute(f"CREATE TABLE {relation} AS {kept}")
+    rows = f"SELECT * FROM {relation}_unbounded WHERE rowid NOT IN (SELECT place FROM {gone})"
+    cursor.execute(f"CREATE TABLE {relation} AS {rows}")
     cursor.execute(f"DROP TABLE {relation}_unbounded")
 
 
@@ -97,26 +98,26 @@ class _Bucket:
             f", {cell_number(encoding, bound.by)} AS a{n}" for n, bound in enumerate(encoding.domain.unit.per)
         )
         rows = f"SELECT t.rowid AS place, o.n AS n{cells} FROM {relation} AS t JOIN {relation}_over AS o USING (u)"
-        found = cursor.sql(f"{rows} WHERE o.part = {part}").to_arrow_table()
-        columns = [column.to_numpy() for column in found.columns]
+        table = cursor.sql(f"{rows} WHERE o.part = {part}").to_arrow_table()
+        columns = [column.to_numpy() for column in table.columns]
         return cls(cursor, relation, encoding, columns[0], columns[1], columns[2:])
 
     def dropped(self) -> _Rows:
         """The places of rows that a bound takes away, one bound after the other."""
-        kept = np.ones(len(self.places), dtype=bool)
+        mask = np.ones(len(self.places), dtype=bool)
         draws = _Draws(self)
         for bound, cell in zip(self.encoding.domain.unit.per, self.cells, strict=True):
             held, own = _numbered(cell)  # there may be 2^53 cells: with as many units, pairs would not fit 64 bits
             pairs = self.units * len(held) + own
             if bound.groups is not None:
-                self._cut_cells(kept, pairs, held, bound.groups)
-            _cut(kept, pairs, bound.rows, draws)
-        _cut(kept, self.units, self.encoding.domain.unit.rows, draws)
-        return self.places[~kept]
+                self._cut_cells(mask, pairs, held, bound.groups)
+            _cut(mask, pairs, bound.rows, draws)
+        _cut(mask, self.units, self.encoding.domain.unit.rows, draws)
+        return self.places[~mask]
 
-    def _cut_cells(self, kept: _Kept, pairs: _Rows, held: _Rows, most: int) -> None:
+    def _cut_cells(self, mask: _Mask, pairs: _Rows, held: _Rows, most: int) -> None:
         """Drop the rows in cells of a unit beyond the first ``most``; cells are numbered by their place in ``held``."""
-        rows, size = np.flatnonzero(kept), len(held)
+        rows, size = np.flatnonzero(mask), len(held)
         cells, inverse = _numbered(pairs[rows])
         many = np.flatnonzero(np.bincount(cells // size)[cells // size] > most)
         if not len(many):
@@ -124,33 +125,34 @@ class _Bucket:
         cut = np.zeros(len(cells), dtype=bool)
         units, own = np.divmod(cells[many], size)
         cut[many] = _rank(units, self._cell_words(units, held[own])) >= most
-        kept[rows[cut[inverse]]] = False
+        mask[rows[cut[inverse]]] = False
 
     def _cell_words(self, units: _Rows, cells: _Rows) -> _Words:
-        asked = pa.table({"n": units, "cell": cells, "asking": np.arange(len(units))})
+        requests = pa.table({"n": units, "cell": cells, "asking": np.arange(len(units))})
         text = cell_digest(self.encoding, "cell")
-        return self._words(asked, f"SELECT asking, {text} AS d FROM asked JOIN {self.relation}_over AS o USING (n)")[0]
+        select = f"SELECT asking, {text} AS d FROM asked JOIN {self.relation}_over AS o USING (n)"
+        return self._words(requests, select)[0]
 
     def row_words(self, rows: _Rows, repetitions: _Rows) -> tuple[_Words, _Words]:
         """Digests of what some rows hold, and of these with a number behind."""
         dialect = self.encoding.dialect
-        asked = pa.table({"place": self.places[rows], "repetition": repetitions, "asking": np.arange(len(rows))})
+        requests = pa.table({"place": self.places[rows], "repetition": repetitions, "asking": np.arange(len(rows))})
         content = f"SELECT asking, repetition, {row_content(self.encoding)} AS content FROM {self.relation} AS t "
         content += "JOIN asked ON t.rowid = asked.place"
         draw = dialect.digest("CONCAT(content, repetition)")
-        held, drawn = self._words(asked, f"SELECT asking, content, {draw} AS d FROM ({content}) AS contents")
+        held, drawn = self._words(requests, f"SELECT asking, content, {draw} AS d FROM ({content}) AS contents")
         return held, drawn
 
-    def _words(self, asked: pa.Table, select: str) -> list[_Words]:
+    def _words(self, requests: pa.Table, select: str) -> list[_Words]:
         """Columns of digests behind a first one that numbers the rows, in the order of these."""
-        self.cursor.register("asked", asked)
+        self.cursor.register("asked", requests)
         try:
-            found = self.cursor.sql(select).to_arrow_table().combine_chunks()
+            words = self.cursor.sql(select).to_arrow_table().combine_chunks()
         finally:
             self.cursor.unregister("asked")
-        order = np.empty(len(asked), dtype=np.int64)
-        order[found.column(0).to_numpy()] = np.arange(len(asked))
-        return [_spelled(column, len(asked))[order] for column in found.columns[1:]]
+        order = np.empty(len(requests), dtype=np.int64)
+        order[words.column(0).to_numpy()] = np.arange(len(requests))
+        return [_spelled(column, len(requests))[order] for column in words.columns[1:]]
 
 
 class _Draws:
@@ -181,14 +183,14 @@ class _Draws:
         return self._words[self._at[rows]]
 
 
-def _cut(kept: _Kept, groups: _Rows, most: int, draws: _Draws) -> None:
+def _cut(mask: _Mask, groups: _Rows, most: int, draws: _Draws) -> None:
     """Drop the rows of each group beyond its first ``most``."""
-    rows = np.flatnonzero(kept)
+    rows = np.flatnonzero(mask)
     _, inverse = _numbered(groups[rows])
     many = np.flatnonzero(np.bincount(inverse)[inverse] > most)
     if len(many):
         places = _rank(inverse[many], draws.of(rows[many]))
-        kept[rows[many[places >= most]]] = False
+        mask[rows[many[places >= most]]] = False
 
 
 def _numbered(values: _Rows) -> tuple[_Rows, _Rows]:
@@ -219,8 +221,8 @@ def _order(groups: _Rows, words: _Words) -> _Rows:
         words[:, 0] >> np.uint64(bits)
     )
     order = np.argsort(key)
-    ordered = key[order]
-    if np.any(ordered[1:] == ordered[:-1]):
+    sorted_keys = key[order]
+    if np.any(sorted_keys[1:] == sorted_keys[:-1]):
         order = np.lexsort((words[:, 1], words[:, 0], groups))
     return order
 

@@ -99,8 +99,8 @@ class DuckTable:
 
     def raw(self, name: str) -> str:
         """A quoted raw column, for an encoding to carry along."""
-        found = next((column for column in self._columns if column.name == name), None)
-        if found is None:
+        match = next((column for column in self._columns if column.name == name), None)
+        if match is None:
             raise TableError(f"the table has no column {name!r}", culprit=name)
         return DIALECT.name(name)
 
@@ -158,9 +158,9 @@ class DuckTable:
         """Name the bytes of the files; rows and columns when that is asked for, unless ``ready`` refuses by then."""
 
         def name() -> str:
-            found = self.content()
+            content = self.content()
             ready()
-            return found
+            return content
 
         try:
             files = bytes_name((stamp[0] for stamp in self.source.stamps()), self.source.form)
@@ -172,8 +172,8 @@ class DuckTable:
         """Name all rows and columns as they are now."""
         with self.reading() as cursor:
             statement = content_statement(self.source.relation(cursor), self._columns, DIALECT, hashed=_HASHED)
-            (found,) = cursor.sql(statement).fetchall()
-        return content_name(self._columns, found)
+            (row,) = cursor.sql(statement).fetchall()
+        return content_name(self._columns, row)
 
     def store(self, cursor: Any, encoding: RowEncoding, name: str, raw: Sequence[str]) -> None:  # noqa: ANN401
         """Make table ``name`` of encoded, bounded rows that carry ``raw`` columns along."""
@@ -252,9 +252,9 @@ class DuckStore:
 
     def column(self, name: str, into: NDArray[Any]) -> None:
         """Fill an array with a column of codes, or of numbers as doubles with NaN for none."""
-        wanted = name if name.startswith("c") else f"COALESCE(CAST({name} AS DOUBLE), CAST('nan' AS DOUBLE))"
+        expression = name if name.startswith("c") else f"COALESCE(CAST({name} AS DOUBLE), CAST('nan' AS DOUBLE))"
         filled = 0
-        for batch in self._stream([wanted], "1 = 1"):
+        for batch in self._stream([expression], "1 = 1"):
             part = into[filled : filled + batch.num_rows]
             part[:] = batch.column(0).to_numpy()[: len(part)]
             filled += batch.num_rows
@@ -268,24 +268,24 @@ class DuckStore:
     def fingerprint(self) -> str:
         """Sum of row hashes."""
         encoding = self._encoding
-        whole = isinstance(encoding, ViewEncoding) and encoding.whole_units
-        named = "CAST(u AS BIGINT)" if whole else DIALECT.words(DIALECT.digest(DIALECT.text("u")))[0]
+        whole_units = isinstance(encoding, ViewEncoding) and encoding.whole_units
+        named = "CAST(u AS BIGINT)" if whole_units else DIALECT.words(DIALECT.digest(DIALECT.text("u")))[0]
         unit = [named] if self.domain.unit.column is not None else []
         values = [f"CAST(v{place} AS DOUBLE)" for place in encoding.values]
         names = [f"c{place}" for place in range(len(self.domain))]
-        found = Fingerprint(self.domain.shape)
+        fingerprint = Fingerprint(self.domain.shape)
         for batch in self._stream([*names, *values, *unit], "1 = 1"):
-            found.add_batch(batch)
-        return found.digest(encoding.named)
+            fingerprint.add_batch(batch)
+        return fingerprint.digest(encoding.named)
 
     def dropped(self, most: int, where: Predicate | None) -> int:
         """Read the source again; only units above their bound are sorted."""
         with self._table.reading() as cursor:
             select = self._encoding.select(self._table.source.relation(cursor))
-            over = beyond_bounds(f"({select}) AS all_rows", self._encoding)
-            part = f"(FROM ({select}) AS encoded_rows SEMI JOIN ({over}) AS over_bound USING (u)) AS bucket"
-            counted = dropped(part, self._encoding, condition(where, self.domain), most)
-            ((rows,),) = cursor.sql(counted).fetchall()
+            units_over = beyond_bounds(f"({select}) AS all_rows", self._encoding)
+            part = f"(FROM ({select}) AS encoded_rows SEMI JOIN ({units_over}) AS over_bound USING (u)) AS bucket"
+            statement = dropped(part, self._encoding, condition(where, self.domain), most)
+            ((rows,),) = cursor.sql(statement).fetchall()
         self.ready()
         return int(rows)
 
@@ -293,9 +293,9 @@ class DuckStore:
         """Read the source again."""
         with self._table.reading() as cursor:
             every = f"({self._encoding.select(self._table.source.relation(cursor))}) AS encoded_rows"
-            found = cursor.sql(unit_sizes(every, self._encoding, starts, of)).fetchall()
+            rows = cursor.sql(unit_sizes(every, self._encoding, starts, of)).fetchall()
         self.ready()
-        return cast("Sequence[Sequence[int]]", found)
+        return cast("Sequence[Sequence[int]]", rows)
 
     def keys(self, columns: tuple[str, ...]) -> pa.Table:
         """Read the source again for raw keys."""
@@ -305,9 +305,9 @@ class DuckStore:
             select = self._encoding.select(self._table.source.relation(cursor), [DIALECT.text(name) for name in raw])
             present = " AND ".join(f"{name} IS NOT NULL" for name in names)
             held = f"(FROM ({select}) AS carried WHERE {present}) AS held"
-            found = cursor.sql(bounded_keys(held, names, self._encoding)).to_arrow_table()
+            keys = cursor.sql(bounded_keys(held, names, self._encoding)).to_arrow_table()
         self.ready()
-        return found.rename_columns([*columns, "units"])
+        return keys.rename_columns([*columns, "units"])
 
     def recode(self, recode: Recode, raw: tuple[str, ...], out: Path | None) -> pa.Table | None:
         """Rewrite codes, beside raw columns that are read again, and shuffle."""

@@ -44,28 +44,26 @@ class SparkRewriting:
         """
         labels = [_SparkLabel(column, self.recode.suppressed) for column in self.recode.labels.columns]
         packing = _Packing([len(label.texts) for label in labels])
-        spelled = [f"l{place}" for place in range(len(packing.keys))]
+        packed = [f"l{place}" for place in range(len(packing.keys))]
         carried = [f"r{place}" for place in range(len(self.raw))]
         narrow = self._joined(
-            rows, spark, dict(zip(spelled, packing.packed([each.codes for each in labels]), strict=True))
+            rows, spark, dict(zip(packed, packing.packed([each.codes for each in labels]), strict=True))
         )
         if self.recode.suppressed is not None:
             hidden = packing.packed([np.array([each.suppressed]) for each in labels])
-            filled = [f"COALESCE({name}, {code[0]}) AS {name}" for name, code in zip(spelled, hidden, strict=True)]
+            filled = [f"COALESCE({name}, {code[0]}) AS {name}" for name, code in zip(packed, hidden, strict=True)]
             narrow = narrow.selectExpr("place", *filled, *carried)
         dialect = self.encoding.dialect
         mixed = narrow.sortWithinPartitions("place")
         written = [
             f"{_array([dialect.string(text) for text in label.texts])}[CAST({code} AS INT)] AS {dialect.name(name)}"
-            for label, code, name in zip(
-                labels, packing.unpacked(spelled), self.recode.labels.column_names, strict=True
-            )
+            for label, code, name in zip(labels, packing.unpacked(packed), self.recode.labels.column_names, strict=True)
         ]
-        kept = [f"{column} AS {dialect.name(name)}" for column, name in zip(carried, self.raw, strict=True)]
-        return mixed.selectExpr(*written, *kept)
+        raw_columns = [f"{column} AS {dialect.name(name)}" for column, name in zip(carried, self.raw, strict=True)]
+        return mixed.selectExpr(*written, *raw_columns)
 
-    def _joined(self, rows: str, spark: Any, spelled: dict[str, NDArray[np.int64]]) -> Any:  # noqa: ANN401
-        """Raw columns and ``place`` beside ``spelled`` of each row's class, or NULL for a row in no class that is kept.
+    def _joined(self, rows: str, spark: Any, packed_labels: dict[str, NDArray[np.int64]]) -> Any:  # noqa: ANN401
+        """Raw columns, ``place`` and the packed labels of each row's class; NULL for a row in no class that is kept.
 
         Rows are exchanged before the join: one task that encodes, packs and joins is a method too long for Java to
         compile.
@@ -83,7 +81,7 @@ class SparkRewriting:
         levels = [_leveled(code, level) for code, level in zip(codes, recode.levels, strict=True)]
         # Never null, so that no filter evaluates it all again to see whether it is.
         listed = [f"COALESCE({text}, -1L) AS {key}" for text, key in zip(packing.text(levels), keys, strict=True)]
-        classes = dict(zip(keys, packing.packed(coarse), strict=True)) | spelled
+        classes = dict(zip(keys, packing.packed(coarse), strict=True)) | packed_labels
         same = [f"given.{key} = classes.{key}" for key in keys]
         if recode.rows is not None:
             listed.append(f"{dialect.draw([*codes, *carried], secrets.token_hex(16))} AS draw")

@@ -133,10 +133,10 @@ def fold(frame: Any, absorb: Absorb, merge: Merge) -> bytes:  # noqa: ANN401 - a
             states = frame.mapInArrow(partial(_absorbed, absorb), "state binary")
             tasks = max(1, round(frame.rdd.getNumPartitions() ** 0.5))
             merged = states.repartition(tasks).mapInArrow(partial(_merged, merge), "state binary")
-            found = merged.collect()
+            rows = merged.collect()
         except PicklingError:
             raise InputError("functions that executors run have to be picklable, with all that they refer to") from None
-    return merge([bytes(row.state) for row in found])
+    return merge([bytes(row.state) for row in rows])
 
 
 def _refuse_other(frame: object) -> None:
@@ -301,8 +301,8 @@ class SparkDialect:
         """A condition with a part that is another one for each row: Spark writes out in full what any other is about,
         as it moves the condition to below the columns.
         """
-        kept = f"{condition} AND MONOTONICALLY_INCREASING_ID() >= 0"
-        return f"(SELECT *, {kept} AS kept FROM {relation}) AS all_rows WHERE kept"  # noqa: S608
+        predicate = f"{condition} AND MONOTONICALLY_INCREASING_ID() >= 0"
+        return f"(SELECT *, {predicate} AS kept FROM {relation}) AS all_rows WHERE kept"  # noqa: S608
 
     def draw(self, columns: Sequence[str], salt: str) -> str:
         """A salted hash of the row: a task that is retried has to draw what it drew before."""

@@ -126,18 +126,18 @@ class SparkTable:
         """Name all rows and columns as they are now."""
         statement = content_statement(self.relation, self._columns, DIALECT)
         with translating(self.spark, self.title):
-            (found,) = self.spark.sql(statement).collect()
-        return content_name(self._columns, found)
+            (row,) = self.spark.sql(statement).collect()
+        return content_name(self._columns, row)
 
     def stamps(self) -> list[tuple[str, int, int]]:
         """Name, length and time of every file under the table; none where it is not made of files."""
         jvm, context = self.spark._jvm, self.spark.sparkContext  # noqa: SLF001 - the only way to Hadoop's file systems
-        found = []
+        stamps_of_files = []
         for name in self._frame.inputFiles():
             path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(name))
             status = path.getFileSystem(context._jsc.hadoopConfiguration()).getFileStatus(path)  # noqa: SLF001
-            found.append((name, status.getLen(), status.getModificationTime()))
-        return sorted(found)
+            stamps_of_files.append((name, status.getLen(), status.getModificationTime()))
+        return sorted(stamps_of_files)
 
     def selected(self, encoding: RowEncoding, raw: Sequence[str]) -> str:
         """Encoded, bounded rows that carry ``raw`` columns along."""
@@ -233,8 +233,8 @@ class SparkStore:
             [(f"c{place}", pa.from_numpy_dtype(kind)) for place, kind in zip(columns, types, strict=True)]
         )
         with self._counting():
-            found = self._frame.select(*schema.names).toArrow()
-        yield from found.cast(schema).to_batches(max_chunksize=BATCH_ROWS)
+            table = self._frame.select(*schema.names).toArrow()
+        yield from table.cast(schema).to_batches(max_chunksize=BATCH_ROWS)
 
     def fingerprint(self) -> str:
         """Sum of row hashes, a few words a partition."""
@@ -244,23 +244,23 @@ class SparkStore:
         codes = [f"c{place}" for place in range(len(self.domain))]
         with self._counting():
             rows = self._frame.selectExpr(*codes, *values, *unit)
-            found = rows.mapInArrow(partial(_fingerprint, self.domain.shape), "state binary").toArrow()
+            states = rows.mapInArrow(partial(_fingerprint, self.domain.shape), "state binary").toArrow()
         total = Fingerprint(self.domain.shape)
-        for state in found["state"].to_pylist():
+        for state in states["state"].to_pylist():
             total.merge(state)
         return total.digest(encoding.named)
 
     def dropped(self, most: int, where: Predicate | None) -> int:
         """Read the table again."""
         every = f"({self._encoding.select(self._table.relation)}) AS encoded_rows"
-        counted = dropped(every, self._encoding, condition(where, self.domain), most)
-        return int(self.query(counted).column(0)[0].as_py())
+        statement = dropped(every, self._encoding, condition(where, self.domain), most)
+        return int(self.query(statement).column(0)[0].as_py())
 
     def unit_sizes(self, starts: Sequence[int], of: SizeOf) -> Sequence[Sequence[int]]:
         """Read the table again."""
         every = f"({self._encoding.select(self._table.relation)}) AS encoded_rows"
-        found = self.query(unit_sizes(every, self._encoding, starts, of))
-        return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
+        sizes = self.query(unit_sizes(every, self._encoding, starts, of))
+        return list(zip(*(column.to_pylist() for column in sizes.columns), strict=True))
 
     def keys(self, columns: tuple[str, ...]) -> pa.Table:
         """Read the table again for raw keys."""
@@ -283,8 +283,8 @@ class SparkStore:
             if out is None:
                 return frame.toArrow()
             if out.suffix == ".csv":
-                found = frame.toArrow()
-                write_batches(iter(found.to_batches()), found.schema, out)
+                table = frame.toArrow()
+                write_batches(iter(table.to_batches()), table.schema, out)
                 return None
             with complete(out) as part:
                 frame.write.parquet(part.absolute().as_uri())
@@ -300,8 +300,8 @@ class SparkStore:
         with translating(self._table.spark, self._table.title):
             rows = self._table.spark.read.parquet(out.absolute().as_uri())
             quoted = [DIALECT.name(name) for name in names]
-            found = rows.groupBy(*quoted).agg(count("*").alias(ROWS)).toArrow()
-        yield from found.to_batches()
+            table = rows.groupBy(*quoted).agg(count("*").alias(ROWS)).toArrow()
+        yield from table.to_batches()
 
 
 def _tally(plan: CoverPlan, used: Sequence[int], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -329,10 +329,10 @@ def _sent(tables: Sequence[tuple[int, Counts]]) -> pa.RecordBatch:
 
 def _fingerprint(shape: Sequence[int], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """On an executor: the fingerprint of one partition."""
-    found = Fingerprint(shape)
+    fingerprint = Fingerprint(shape)
     for batch in batches:
-        found.add_batch(batch)
-    yield pa.record_batch({"state": pa.array([found.state()], pa.binary())})
+        fingerprint.add_batch(batch)
+    yield pa.record_batch({"state": pa.array([fingerprint.state()], pa.binary())})
 
 
 def drop_view(spark: Any, view: str, frame: Any = None) -> None:  # noqa: ANN401
@@ -433,10 +433,10 @@ def _csv(spark: Any, place: str, title: str, form: CsvFormat) -> Any:  # noqa: A
     schema = StructType([StructField(name, StringType()) for name in names])
     names = [name.strip(BLANKS) if form.trim else name for name in names]
     refuse_header(names, title)
-    found = spark.read.options(sep=separator, **_CSV | {"encoding": encoding}).schema(schema).csv(place)
+    frame = spark.read.options(sep=separator, **_CSV | {"encoding": encoding}).schema(schema).csv(place)
     if not form.trim:
-        return found
+        return frame
     quoted = [DIALECT.name(name) for name in names]
-    return found.toDF(*names).selectExpr(
+    return frame.toDF(*names).selectExpr(
         *(f"NULLIF(TRIM(BOTH {DIALECT.string(BLANKS)} FROM {name}), '') AS {name}" for name in quoted)
     )

@@ -20,7 +20,7 @@ from sfumato.engine.table_files import shown
 from sfumato.errors import EngineError, InputError, TableError
 
 BATCH_ROWS = 1 << 16
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 # SQLSTATE of PostgreSQL and error numbers of MariaDB, with what they mean to the owner of the table
 _MEANINGS: tuple[tuple[frozenset[object], str], ...] = (
     (
@@ -158,14 +158,14 @@ class DatabaseSession:
             for name, kind in zip(names, types, strict=True)
         )
 
-    def inspected(self, look: Callable[[Any], _Found]) -> _Found:
+    def inspected(self, look: Callable[[Any], _Result]) -> _Result:
         """What somebody reads off the catalogue, by SQLAlchemy's inspector."""
         import sqlalchemy as sa
 
         with self._lock, self._translating():
-            found = look(sa.inspect(self._connection))
+            result = look(sa.inspect(self._connection))
             self._connection.commit()
-        return found
+        return result
 
     def ready(self) -> None:
         """Refuse where the connection is lost.
@@ -223,13 +223,13 @@ def _connected(engine: Any, title: str) -> Any:  # noqa: ANN401 - SQLAlchemy, im
     try:
         return engine.connect().execution_options(no_parameters=True)
     except sa.exc.DBAPIError as error:
-        said, codes = str(error.orig), _codes(error)
+        message, codes = str(error.orig), _codes(error)
         known = (
             text
             for marks, text in _REFUSALS
-            if any(mark in said if isinstance(mark, str) else mark in codes for mark in marks)
+            if any(mark in message if isinstance(mark, str) else mark in codes for mark in marks)
         )
-        reason = _unknown_option(engine, said) or next(known, "the server refused the connection")
+        reason = _unknown_option(engine, message) or next(known, "the server refused the connection")
     except Exception as error:  # noqa: BLE001 - a driver that meets an option or a server that it does not know raises anything
         reason = _unknown_option(engine, str(error)) or (
             "an option of the address is unknown to the driver, or what answers there is another kind of server"
@@ -237,12 +237,12 @@ def _connected(engine: Any, title: str) -> Any:  # noqa: ANN401 - SQLAlchemy, im
     raise EngineError(f"cannot open {title}: {reason}", culprit=title) from None
 
 
-def _unknown_option(engine: Any, said: str) -> str | None:  # noqa: ANN401 - a SQLAlchemy engine, imported lazily
+def _unknown_option(engine: Any, message: str) -> str | None:  # noqa: ANN401 - a SQLAlchemy engine, imported lazily
     """The option of the address that a driver says it does not know, without its value; None if it says nothing."""
     unknown = ("invalid connection option", "unexpected keyword argument")  # of PostgreSQL's driver, of MariaDB's
-    if not any(words in said for words in unknown):
+    if not any(words in message for words in unknown):
         return None
-    named = (name for name in engine.url.query if f'"{name}"' in said or f"'{name}'" in said)
+    named = (name for name in engine.url.query if f'"{name}"' in message or f"'{name}'" in message)
     return next((f"the driver knows no option {name!r}, which the address has" for name in named), None)
 
 
@@ -300,16 +300,16 @@ def declared_keys(url: str) -> dict[str, DeclaredKeys]:
     title = f"the tables of {shown(url).partition('?')[0]}"
     session = DatabaseSession(database_engine(place), title)
     try:
-        found = session.inspected(_declared)
+        keys = session.inspected(_declared)
     finally:
         session.close()
-    if not found:
+    if not keys:
         raise TableError(f"{title}: there are none", culprit=shown(url))
-    return found
+    return keys
 
 
 def _declared(inspector: Any) -> dict[str, DeclaredKeys]:  # noqa: ANN401 - of SQLAlchemy, imported lazily
-    found = {}
+    keys = {}
     for table in sorted(inspector.get_table_names()):
         key = inspector.get_pk_constraint(table).get("constrained_columns") or []
         links = [
@@ -317,5 +317,5 @@ def _declared(inspector: Any) -> dict[str, DeclaredKeys]:  # noqa: ANN401 - of S
             for each in inspector.get_foreign_keys(table)
             if len(each["constrained_columns"]) == 1
         ]
-        found[table] = DeclaredKeys(key[0] if len(key) == 1 else None, tuple(links))
-    return found
+        keys[table] = DeclaredKeys(key[0] if len(key) == 1 else None, tuple(links))
+    return keys

@@ -197,10 +197,10 @@ class SqlTable:
         """Write columns to a Parquet file, dates and ids that are decimals as their text; rows pass in batches."""
         columns = [self.raw(name) for name in dict.fromkeys((*attributes, *ids))]
         _refuse_bytes(columns, self.dialect)
-        found = [_copied(column, self.dialect, exactly=column.name in ids) for column in columns]
-        schema = pa.schema([(column.name, kind) for column, (_, kind) in zip(columns, found, strict=True)])
+        copied = [_copied(column, self.dialect, exactly=column.name in ids) for column in columns]
+        schema = pa.schema([(column.name, kind) for column, (_, kind) in zip(columns, copied, strict=True)])
         with self.session() as session:
-            chunks = session.chunks(f"SELECT {', '.join(written for written, _ in found)} FROM {self.relation}")
+            chunks = session.chunks(f"SELECT {', '.join(written for written, _ in copied)} FROM {self.relation}")
             write_batches((_batch(chunk, schema) for chunk in chunks), schema, out)
 
     def encode(self, domain: Domain) -> Recodable:
@@ -220,8 +220,8 @@ class SqlTable:
 
     def content_in(self, session: DatabaseSession) -> str:
         """Name all rows and columns as a session sees them."""
-        (found,) = session.rows(content_statement(self.relation, self._columns, self.dialect))
-        return content_name(self._columns, found)
+        (row,) = session.rows(content_statement(self.relation, self._columns, self.dialect))
+        return content_name(self._columns, row)
 
     @contextmanager
     def _kept_session(self) -> Iterator[DatabaseSession]:
@@ -247,10 +247,10 @@ class SqlTable:
 
     def raw(self, name: str) -> Column:
         """A raw column."""
-        found = next((column for column in self._columns if column.name == name), None)
-        if found is None:
+        match = next((column for column in self._columns if column.name == name), None)
+        if match is None:
             raise TableError(f"the table has no column {name!r}", culprit=name)
-        return found
+        return match
 
     @contextmanager
     def session(self) -> Iterator[DatabaseSession]:
@@ -376,8 +376,8 @@ class SqlStore:
         present = " AND ".join(f"{name} IS NOT NULL" for name in names)
         held = f"(SELECT * FROM ({select}) AS carried WHERE {present}) AS held"
         rows = self.session.rows(bounded_keys(held, names, self._encoding))
-        found = {name: pa.array([row[place] for row in rows], pa.string()) for place, name in enumerate(columns)}
-        return pa.table(found | {"units": pa.array([int(row[-1]) for row in rows], pa.int64())})
+        arrays = {name: pa.array([row[place] for row in rows], pa.string()) for place, name in enumerate(columns)}
+        return pa.table(arrays | {"units": pa.array([int(row[-1]) for row in rows], pa.int64())})
 
     def recode(self, recode: Recode, raw: tuple[str, ...], out: Path | None) -> pa.Table | None:
         """Read the table again, rewrite, shuffle; rows pass through this process in batches."""
@@ -409,8 +409,8 @@ class SqlStore:
         names = tuple(self.domain.names[axis] for axis in plan.covers[cover])
         counts = np.zeros(plan.cells(cover), dtype=np.int64)
         rows = self.session.rows(CellStatements(self.relation, self.domain, self.dialect, names, where).counts())
-        found = np.fromiter(itertools.chain.from_iterable(rows), np.int64, 2 * len(rows)).reshape(-1, 2)
-        counts[found[:, 0]] = found[:, 1]
+        pairs = np.fromiter(itertools.chain.from_iterable(rows), np.int64, 2 * len(rows)).reshape(-1, 2)
+        counts[pairs[:, 0]] = pairs[:, 1]
         return counts
 
 

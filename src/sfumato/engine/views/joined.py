@@ -45,13 +45,13 @@ class JoinedTables:
         self._engine = engine
         for table in schema:
             self._check_columns(table)
-        whole = self._whole()
+        integer = self._whole()
         self._owners: dict[str, str] = {}
         above = {table.through.table.casefold() for table in schema if table.through is not None}
         relations = {}
         for table in schema:
-            found, unit = engine.columns(table.name), schema.unit_column(table.name)
-            encode = partial(own_rows, table, unit, found, engine.dialect, whole=whole)
+            columns, unit = engine.columns(table.name), schema.unit_column(table.name)
+            encode = partial(own_rows, table, unit, columns, engine.dialect, integer=integer)
             relations[table.name] = engine.keep(
                 encode, table.name, [*self._keys(table), *(["u"] if unit is not None else [])]
             )
@@ -59,7 +59,7 @@ class JoinedTables:
                 owner = unit if table.through is None else table.through.column
                 assert owner is not None
                 assert table.key is not None
-                ties = partial(own_owners, table.key, owner, found, engine.dialect, whole=whole)
+                ties = partial(own_owners, table.key, owner, columns, engine.dialect, integer=integer)
                 self._owners[table.name] = engine.keep(ties, table.name, ["k"])
                 self._check_key(table, "k", self._owners[table.name])
             elif table.key is not None and not table.public:
@@ -78,18 +78,18 @@ class JoinedTables:
             for place, column in enumerate(table.columns)
         }
         units = {engine.columns(name)[column].kind for name, column in self._unit_columns()}
-        self._whole_units = whole and units == {ColumnKind.INTEGER}
+        self._whole_units = integer and units == {ColumnKind.INTEGER}
 
     def _unit_columns(self) -> list[tuple[str, str]]:
         """Tables with a column that names the unit, and that column."""
-        found = ((table.name, self.schema.unit_column(table.name)) for table in self.schema)
-        return [(name, column) for name, column in found if column is not None]
+        pairs = ((table.name, self.schema.unit_column(table.name)) for table in self.schema)
+        return [(name, column) for name, column in pairs if column is not None]
 
     def _whole(self) -> bool:
         """Whether all keys and ids that are whole numbers are of types that the engine takes as they are."""
         named = [(table.name, column) for table in self.schema for column in table.columns] + self._unit_columns()
-        kept = (self._engine.columns(name)[column] for name, column in named)
-        return all(each.type in self._engine.dialect.whole_ids for each in kept if each.kind is ColumnKind.INTEGER)
+        columns = (self._engine.columns(name)[column] for name, column in named)
+        return all(each.type in self._engine.dialect.whole_ids for each in columns if each.kind is ColumnKind.INTEGER)
 
     def ready(self) -> None:
         """Refuse where views can no longer be made of the tables.
@@ -119,13 +119,13 @@ class JoinedTables:
     def derive(self, related: LinkedTables) -> EncodedRows:
         """The head of related tables, with all that is derived of the same units beside it."""
         encode = partial(DerivedEncoding, related, relations=self._relations, dialect=self._engine.dialect)
-        found = {
+        derived = {
             table.name: self._engine.encoded(encode(child, opening=opening))
             for child in related.children
             for table, opening in ((related.opening(child), True), (related.tail(child), False))
             if table is not None
         }
-        return self._engine.encoded(encode(None, opening=False)).deriving(found)
+        return self._engine.encoded(encode(None, opening=False)).deriving(derived)
 
     def _owners_of(self, name: str) -> str:
         """Units by the keys of a table, found through others where need be."""
@@ -137,8 +137,8 @@ class JoinedTables:
 
     def _repeated(self, relation: str, key: str) -> int:
         """The most rows of a public table that have one key."""
-        counted = f"SELECT COUNT(*) AS held FROM {relation} AS t WHERE {key} IS NOT NULL GROUP BY {key}"
-        ((most,),) = self._engine.rows(f"SELECT COALESCE(MAX(held), 0) FROM ({counted}) AS counted")
+        repeats = f"SELECT COUNT(*) AS held FROM {relation} AS t WHERE {key} IS NOT NULL GROUP BY {key}"
+        ((most,),) = self._engine.rows(f"SELECT COALESCE(MAX(held), 0) FROM ({repeats}) AS counted")
         return int(most)
 
     def _keys(self, table: SchemaTable) -> list[str]:
@@ -146,29 +146,29 @@ class JoinedTables:
         return [f"k{place}" for place in range(len(table.columns))]
 
     def _check_columns(self, table: SchemaTable) -> None:
-        found = self._engine.columns(table.name)
+        columns = self._engine.columns(table.name)
         unit = self.schema.unit_column(table.name)
         keys = dict.fromkeys([*table.columns, *([] if unit is None else [unit])])
         for name in [*keys, *(each.name for each in table.attributes)]:
-            if name not in found:
-                raise TableError(f"{table.name} has no column {name!r}; it has {listed(found)}", culprit=name)
+            if name not in columns:
+                raise TableError(f"{table.name} has no column {name!r}; it has {listed(columns)}", culprit=name)
         try:
             if table.attributes:
-                Encoding(Domain(table.attributes), found, self._engine.dialect)
+                Encoding(Domain(table.attributes), columns, self._engine.dialect)
         except TableError as error:  # of a column of a type that the attribute cannot have
             raise TableError(f"{table.name}: {error}", culprit=error.culprit) from None
         for name in keys:
-            if found[name].kind not in _KEYS:
+            if columns[name].kind not in _KEYS:
                 raise TableError(
-                    f"{table.name}.{name} of type {found[name].type} cannot hold keys; store it as text or as whole "
+                    f"{table.name}.{name} of type {columns[name].type} cannot hold keys; store it as text or as whole "
                     "numbers",
                     culprit=name,
                 )
         for column, other, key in self._ties(table):
             there = self._engine.columns(other.name)
-            if key in there and there[key].kind is not found[column].kind:
+            if key in there and there[key].kind is not columns[column].kind:
                 raise TableError(
-                    f"{table.name}.{column} is of type {found[column].type} and {other.name}.{key} of type "
+                    f"{table.name}.{column} is of type {columns[column].type} and {other.name}.{key} of type "
                     f"{there[key].type}: equal keys would not be found equal; store both alike",
                     culprit=column,
                 )
@@ -205,7 +205,7 @@ class JoinedTables:
         self, relations: Mapping[str, str], one: tuple[SchemaTable, str], other: tuple[SchemaTable, str]
     ) -> bool:
         """Whether a column of keys has a whole number of another with ".0" behind it."""
-        (own, relation), (their, beside) = (
+        (own, relation), (their, other_relation) = (
             (
                 "u" if name == self.schema.unit_column(table.name) else f"k{table.columns.index(name)}",
                 relations[table.name],
@@ -214,12 +214,12 @@ class JoinedTables:
         )
         number = self._engine.dialect.matches(own, "[0-9]+[.]0")
         written = f"SELECT {own} AS k FROM {relation} AS t WHERE RIGHT({own}, 2) = '.0' AND {number}"
-        ((found,),) = self._engine.rows(f"SELECT COUNT(*) FROM ({written}) AS decimals")
-        if not int(found):
+        ((matches,),) = self._engine.rows(f"SELECT COUNT(*) FROM ({written}) AS decimals")
+        if not int(matches):
             return False
-        joined = f"({written}) AS decimals JOIN {beside} AS others ON decimals.k = CONCAT(others.{their}, '.0')"
-        ((found,),) = self._engine.rows(f"SELECT COUNT(*) FROM {joined}")
-        return bool(int(found))
+        joined = f"({written}) AS decimals JOIN {other_relation} AS others ON decimals.k = CONCAT(others.{their}, '.0')"
+        ((matches,),) = self._engine.rows(f"SELECT COUNT(*) FROM {joined}")
+        return bool(int(matches))
 
     def _distinct(self, table: SchemaTable, key: str, relation: str) -> tuple[int, int]:
         """How many rows have a key, and how many keys there are."""
@@ -229,9 +229,9 @@ class JoinedTables:
                 f"SELECT COUNT({key}), MIN({key}), MAX({key}) FROM {relation} AS t"
             )
             if rows and int(high) - int(low) < _SPREAD * int(rows):
-                counted = self._engine.dialect.distinct(key, int(low), int(high))
-                if counted is not None:
-                    ((keys,),) = self._engine.rows(f"SELECT {counted} FROM {relation} AS t")
+                distinct = self._engine.dialect.distinct(key, int(low), int(high))
+                if distinct is not None:
+                    ((keys,),) = self._engine.rows(f"SELECT {distinct} FROM {relation} AS t")
                     return int(rows), int(keys)
         ((rows, keys),) = self._engine.rows(f"SELECT COUNT({key}), COUNT(DISTINCT {key}) FROM {relation} AS t")
         return int(rows), int(keys)
@@ -295,10 +295,10 @@ def open_schema_table(schema: Schema, table: SchemaTable, source: object) -> Pro
 def table_place(table: SchemaTable, source: object) -> object:
     """Where one table of a schema lies, as :func:`open_tables` finds it."""
     if isinstance(source, Mapping):
-        found = next((place for name, place in source.items() if str(name).casefold() == table.name.casefold()), None)
-        if found is None:
+        place = next((place for name, place in source.items() if str(name).casefold() == table.name.casefold()), None)
+        if place is None:
             raise TableError(f"there is no table {table.name}; given are {', '.join(map(str, source))}")
-        return found
+        return place
     if not isinstance(source, str | Path):
         sources = ", ".join(adapter.folder for adapter in ADAPTERS if adapter.folder)
         raise InputError(f"name {sources}, or a mapping from names of tables to them", culprit=source)

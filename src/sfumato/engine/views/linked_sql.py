@@ -104,8 +104,8 @@ class DerivedEncoding:
         above, table = self.related.above(child), self.related.opening(child)
         assert above is not None
         assert table is not None
-        counted = "d.n - 1" if self.related.above(above) is None else _class_of("d.w", table.rows)
-        values = [*(f"d.e{place}" for place in range(len(self.related.evidence(child)))), counted]
+        row_count = "d.n - 1" if self.related.above(above) is None else _class_of("d.w", table.rows)
+        values = [*(f"d.e{place}" for place in range(len(self.related.evidence(child)))), row_count]
         values += [_placed("d.t", above, first=1), *self._first(child, "f", "d.day")]
         joined = f"({self._with_evidence(above)}) AS d LEFT JOIN ({self._kept(child)}) AS f"
         return values, "d.u", f"{joined} ON f.u = d.u AND f.a = d.r AND f.t = 1"
@@ -146,9 +146,9 @@ class DerivedEncoding:
         """The cell of a first date; missing and other ones keep cells of their own."""
         assert child.order is not None
         declared, cells = child.attribute(child.order).declared, len(child.first_dates)
-        whole = self.dialect.integer(code)
-        inside = bin_number(whole, child.first_dates, range(cells))
-        cell = f"CASE WHEN {code} < {declared} THEN {inside} ELSE {whole} - {declared - cells} END"
+        integer = self.dialect.integer(code)
+        inside = bin_number(integer, child.first_dates, range(cells))
+        cell = f"CASE WHEN {code} < {declared} THEN {inside} ELSE {integer} - {declared - cells} END"
         return f"CASE WHEN {code} IS NOT NULL THEN {cell} END"
 
     def _distance(self, child: ChildTable, code: str, day: str, apart: int) -> str:
@@ -159,9 +159,9 @@ class DerivedEncoding:
         assert above is not None
         declared, starts = child.attribute(child.order or "").declared, self.related.distances(child)
         cells, further = self.related.first_cells(child)
-        whole, since = self.dialect.integer(code), self.dialect.integer(day)
-        inside = bin_number(f"({whole} - {since} + {apart})", starts, range(len(starts)))
-        missing = f"WHEN {code} >= {declared} THEN {whole} - {declared - cells} "
+        integer, since = self.dialect.integer(code), self.dialect.integer(day)
+        inside = bin_number(f"({integer} - {since} + {apart})", starts, range(len(starts)))
+        missing = f"WHEN {code} >= {declared} THEN {integer} - {declared - cells} "
         undated = f"WHEN {day} >= {above.attribute(above.order or '').declared} THEN {cells + further - 1} "
         return f"CASE WHEN {code} IS NULL THEN NULL {missing}{undated if above.undated else ''}ELSE {inside} END"
 
@@ -200,9 +200,9 @@ class DerivedEncoding:
                 f"(SELECT {', '.join(inside)} FROM {relation} AS g JOIN ({self._with_evidence(above)}) AS d ON {tied})"
             )
             relation, family, known = f"{relation} AS linked_rows", "u, a", ["a", *known]
-        spelled = ", ' ', ".join(self.dialect.text(code) for code in codes)
+        text = ", ' ', ".join(self.dialect.text(code) for code in codes)
         carried, order = ["u", *codes, *known], [*self._sorting(child), "draw"]
-        drawn = [*carried, f"{self._digest(spelled)} AS draw"]
+        drawn = [*carried, f"{self._digest(text)} AS draw"]
         if keyed:
             key = f"k{child.table.columns.index(child.table.key or '')}"
             drawn += [f"{key} AS k", f"CASE WHEN {key} IS NULL THEN '' ELSE {self._digest(key)} END AS tie"]

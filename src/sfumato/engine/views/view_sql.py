@@ -149,10 +149,10 @@ class ViewEncoding:
     def _of_units(self, view: OfUnits) -> str:
         listed = ", ".join(f"l.{name}" for name in columns(view))
         units = f"SELECT DISTINCT u FROM {self._relation(view.units)}"
-        found = "IS NULL" if view.without else "IS NOT NULL"
+        test = "IS NULL" if view.without else "IS NOT NULL"
         return (
             f"SELECT {listed} FROM ({self._selected(view.source)}) AS l LEFT JOIN ({units}) AS r ON l.u = r.u "
-            f"WHERE r.u {found}"
+            f"WHERE r.u {test}"
         )
 
     def _computed(self, view: Computed) -> str:
@@ -165,8 +165,8 @@ class ViewEncoding:
             )
             rest = "NULL" if view.value.otherwise is None else codes[view.value.otherwise]
             code = f"CASE {whens} ELSE {rest} END"
-            found = f"COALESCE({code}, {null_code(attribute)})" if attribute.nullable else code
-            return f"SELECT {listed}, {found} AS c{place} FROM {self._relation(view.source)}"
+            value = f"COALESCE({code}, {null_code(attribute)})" if attribute.nullable else code
+            return f"SELECT {listed}, {value} AS c{place} FROM {self._relation(view.source)}"
         assert isinstance(attribute, Integer | Real)
         value = self._number(view.value, domain)
         inner = f"SELECT {listed}, {value} AS x FROM {self._relation(view.source)}"
@@ -179,15 +179,15 @@ class ViewEncoding:
         place, attribute = len(view.attributes) - 1, view.declared
         listed = [name for name in columns(view.source) if name not in (f"c{place}", f"v{place}")]
         if isinstance(attribute, Categorical):
-            kept = f" WHERE c{place} < {attribute.declared}" if attribute.unknown is Unknown.DROP else ""
-            return f"SELECT {', '.join([*listed, f'c{place}'])} FROM {self._relation(view.source)}{kept}"
+            bound = f" WHERE c{place} < {attribute.declared}" if attribute.unknown is Unknown.DROP else ""
+            return f"SELECT {', '.join([*listed, f'c{place}'])} FROM {self._relation(view.source)}{bound}"
         value = number_of(self.dialect, view.source.domain, attribute.name)
         inner = f"SELECT {', '.join([*listed, f'{value} AS x'])} FROM {self._relation(view.source)}"
         low, high = self._literal(attribute, attribute.minimum), self._literal(attribute, attribute.maximum)
-        kept = f" WHERE x >= {low} AND x <= {high}" if attribute.unknown is Unknown.DROP else ""
-        kept += " OR x IS NULL" if kept and attribute.nullable else ""
+        cut = f" WHERE x >= {low} AND x <= {high}" if attribute.unknown is Unknown.DROP else ""
+        cut += " OR x IS NULL" if cut and attribute.nullable else ""
         return (
-            f"SELECT {', '.join([*listed, *self._coded('x', attribute, place)])} FROM ({inner}) AS computed_rows{kept}"
+            f"SELECT {', '.join([*listed, *self._coded('x', attribute, place)])} FROM ({inner}) AS computed_rows{cut}"
         )
 
     def _coded(self, value: str, attribute: Integer | Real, place: int) -> list[str]:
@@ -205,49 +205,51 @@ class ViewEncoding:
 
     def _number(self, value: Expression, domain: Domain) -> str:
         """An expression as a whole number or a double, NULL where it is missing."""
-        whole = value.interval(domain).whole
+        integer = value.interval(domain).whole
         match value:
             case Field():
                 return number_of(self.dialect, domain, value.name)
             case Constant():
-                return self.dialect.integer(str(int(value.value))) if whole else real(float(value.value))
+                return self.dialect.integer(str(int(value.value))) if integer else real(float(value.value))
             case DaysBetween():
                 later, earlier = (number_of(self.dialect, domain, name) for name in (value.later, value.earlier))
                 return f"({later} - {earlier})"
             case Arithmetic():
-                return self._arithmetic(value, domain, whole=whole)
+                return self._arithmetic(value, domain, integer=integer)
             case Clamp():
-                inner = self._as(self._number(value.value, domain), value.value, domain, whole=whole)
-                low, high = (None if end is None else self._end(end, whole=whole) for end in (value.low, value.high))
+                inner = self._as(self._number(value.value, domain), value.value, domain, integer=integer)
+                low, high = (
+                    None if end is None else self._end(end, integer=integer) for end in (value.low, value.high)
+                )
                 return _clamped(inner, low, high)
             case Cases():
                 whens = [
                     f"WHEN {condition(where, domain)} THEN "
-                    f"{self._as(self._number(each, domain), each, domain, whole=whole)}"
+                    f"{self._as(self._number(each, domain), each, domain, integer=integer)}"
                     for where, each in value.cases
                 ]
                 rest = value.otherwise
-                other = "NULL" if rest is None else self._as(self._number(rest, domain), rest, domain, whole=whole)
+                other = "NULL" if rest is None else self._as(self._number(rest, domain), rest, domain, integer=integer)
                 return f"CASE {' '.join(whens)} ELSE {other} END"
             case _:
                 raise TypeError(value)  # the tree is closed
 
-    def _arithmetic(self, value: Arithmetic, domain: Domain, *, whole: bool) -> str:
+    def _arithmetic(self, value: Arithmetic, domain: Domain, *, integer: bool) -> str:
         left, right = (
-            self._as(self._number(part, domain), part, domain, whole=whole) for part in (value.left, value.right)
+            self._as(self._number(part, domain), part, domain, integer=integer) for part in (value.left, value.right)
         )
-        if value.how is Operator.TIMES and not whole:
+        if value.how is Operator.TIMES and not integer:
             left, right = (f"(CASE WHEN ABS({part}) < {_TINY} THEN 0e0 ELSE {part} END)" for part in (left, right))
         return f"({left} {value.how.value} {right})"
 
-    def _as(self, text: str, value: Expression, domain: Domain, *, whole: bool) -> str:
-        return text if whole or not value.interval(domain).whole else self.dialect.double(text)
+    def _as(self, text: str, value: Expression, domain: Domain, *, integer: bool) -> str:
+        return text if integer or not value.interval(domain).whole else self.dialect.double(text)
 
-    def _end(self, end: Fraction, *, whole: bool) -> str:
-        return str(int(end)) if whole else real(float(end))
+    def _end(self, end: Fraction, *, integer: bool) -> str:
+        return str(int(end)) if integer else real(float(end))
 
     def _literal(self, attribute: Integer | Real, end: float) -> str:
-        return self._end(Fraction(end), whole=isinstance(attribute, Integer))
+        return self._end(Fraction(end), integer=isinstance(attribute, Integer))
 
     # --- more of a row's unit -----------------------------------------------------------------------------------------
 
@@ -317,8 +319,8 @@ class ViewEncoding:
         source = view.source
         match value:
             case RowCount():
-                counted = self.dialect.integer(f"COUNT({self._counted(value, source)})")
-                return [f"{_clamped(counted, None, str(value.maximum))} AS c{place}"]
+                row_count = self.dialect.integer(f"COUNT({self._counted(value, source)})")
+                return [f"{_clamped(row_count, None, str(value.maximum))} AS c{place}"]
             case AnyRow():
                 met = condition(value.where, source.domain)
                 return [f"MAX(CASE WHEN {met} THEN 1 ELSE 0 END) AS c{place}"]
@@ -407,15 +409,15 @@ def _clamped(value: str, low: str | None, high: str | None) -> str:
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def keyed(dialect: Dialect, column: Column, *, whole: bool) -> str:
+def keyed(dialect: Dialect, column: Column, *, integer: bool) -> str:
     """A key as text that only equal keys share, or the number that it is; NULL where it is missing.
 
     Args:
         dialect: of the engine.
         column: of keys.
-        whole: whether all keys of the schema that are numbers are of types that the engine takes as they are.
+        integer: whether all keys of the schema that are numbers are of types that the engine takes as they are.
     """
-    if whole and column.kind is ColumnKind.INTEGER:
+    if integer and column.kind is ColumnKind.INTEGER:
         return dialect.name(column.name)
     return f"CASE WHEN NOT {missing(dialect, column)} THEN {identity(dialect, column)} END"
 
@@ -423,35 +425,35 @@ def keyed(dialect: Dialect, column: Column, *, whole: bool) -> str:
 def own_rows(
     table: SchemaTable,
     unit: str | None,
-    found: Mapping[str, Column],
+    columns: Mapping[str, Column],
     dialect: Dialect,
     relation: str,
     *,
-    whole: bool,
+    integer: bool,
 ) -> str:
     """The encoded rows of one table: codes, numbers, keys, and ``u`` where a column of its own names the unit.
 
     Args:
         table: of a schema.
         unit: its column that names the unit; None: it has none.
-        found: its columns.
+        columns: its columns.
         dialect: of the engine.
         relation: its raw rows, what stands after FROM.
-        whole: see :func:`keyed`.
+        integer: see :func:`keyed`.
     """
-    carried = [keyed(dialect, found[column], whole=whole) for column in table.columns]
-    carried += [keyed(dialect, found[unit], whole=whole)] if unit is not None else []
+    carried = [keyed(dialect, columns[column], integer=integer) for column in table.columns]
+    carried += [keyed(dialect, columns[unit], integer=integer)] if unit is not None else []
     if table.attributes:
         domain = Domain(table.attributes, hierarchies=table.hierarchies, csv=table.csv)
-        rows = Encoding(domain, found, dialect).select(relation, carried)
+        rows = Encoding(domain, columns, dialect).select(relation, carried)
     else:
         rows = f"SELECT {', '.join(f'{text} AS r{place}' for place, text in enumerate(carried))} FROM {relation}"
     names = [f"k{place}" for place in range(len(table.columns))] + (["u"] if unit is not None else [])
     cells = [*(f"c{place}" for place in range(len(table.attributes)))]
     cells += [f"v{place}" for place in stored_values(table.attributes)]
     listed = ", ".join([*cells, *(f"r{place} AS {name}" for place, name in enumerate(names))])
-    kept = f" WHERE r{len(names) - 1} IS NOT NULL" if unit is not None else ""
-    return f"SELECT {listed} FROM ({rows}) AS own_rows{kept}"
+    condition = f" WHERE r{len(names) - 1} IS NOT NULL" if unit is not None else ""
+    return f"SELECT {listed} FROM ({rows}) AS own_rows{condition}"
 
 
 def owned_rows(table: SchemaTable, own: str, owners: str) -> str:
@@ -472,7 +474,7 @@ def owned_rows(table: SchemaTable, own: str, owners: str) -> str:
 
 
 def own_owners(
-    key: str, owner: str, found: Mapping[str, Column], dialect: Dialect, relation: str, *, whole: bool
+    key: str, owner: str, columns: Mapping[str, Column], dialect: Dialect, relation: str, *, integer: bool
 ) -> str:
     """Of each row with a key that key ``k``, and ``u``: its unit, or the key of the row that it belongs to.
 
@@ -481,12 +483,14 @@ def own_owners(
     Args:
         key: the column.
         owner: the column of the unit, or of the key of the row that a row belongs to.
-        found: columns of the table.
+        columns: columns of the table.
         dialect: of the engine.
         relation: its raw rows, what stands after FROM.
-        whole: see :func:`keyed`.
+        integer: see :func:`keyed`.
     """
-    texts = (f"{keyed(dialect, found[column], whole=whole)} AS {name}" for column, name in ((key, "k"), (owner, "u")))
+    texts = (
+        f"{keyed(dialect, columns[column], integer=integer)} AS {name}" for column, name in ((key, "k"), (owner, "u"))
+    )
     return f"SELECT k, u FROM (SELECT {', '.join(texts)} FROM {relation}) AS ties WHERE k IS NOT NULL"
 
 
