@@ -16,10 +16,10 @@ import pytest
 from pyarrow import csv
 
 from sfumato import errors
-from sfumato.engine import port
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "sfumato"
+WALKS = (ROOT / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8").partition("\n# Three walks")[2]
 
 DOMAIN = """sfumato: 1
 unit: row
@@ -58,7 +58,7 @@ COMMANDS = {
 def walks() -> dict[str, list[tuple[str, list[str]]]]:
     """The stops of each walk: a file, and the functions that it names."""
     found: dict[str, list[tuple[str, list[str]]]] = {}
-    for section in (ROOT / "docs" / "walks.md").read_text(encoding="utf-8").split("\n## ")[1:]:
+    for section in WALKS.split("\n## ")[1:]:
         title, _, text = section.partition("\n")
         stops = re.findall(r"^\d+\. (.*?):", text, re.MULTILINE | re.DOTALL)
         named = [re.findall(r"`([^`]+)`", stop) for stop in stops]
@@ -105,12 +105,3 @@ def test_the_tree_of_errors_has_every_error_below_its_parent() -> None:
             drawn[found[2]] = path[depth - 1] if depth else "Exception"
     kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)]
     assert drawn == {kind.__name__: kind.__base__.__name__ for kind in kinds if kind.__module__ == errors.__name__}
-
-
-def test_the_architecture_names_every_operation_of_an_engine() -> None:
-    text = (ROOT / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    (about,) = re.findall(r"\* \*\*Engine port\*\*.*?(?=\n\* \*\*)", text, re.DOTALL)
-    named = {name for name in re.findall(r"`(\w+)`", about) if name.islower()}
-    facts = {"domain", "version", "version_with", "refuse_keys"}  # of the encoding itself
-    operations = {name for name in vars(port.Recodable) | vars(port.Encoded) if not name.startswith("_")}
-    assert named == operations - facts
