@@ -24,6 +24,7 @@ from tests.processes import Forked
 from sfumato.app.http_client import HttpClient
 from sfumato.ledger import Ledger, open_ledger
 from sfumato.ledger.store import Store
+from sfumato.query.ask import ask
 from sfumato_server.access import COOKIE
 from sfumato_server.application import LEDGER
 from sfumato_server.registry import Registry, Scope
@@ -191,3 +192,8 @@ class Server:
 
     def ledger(self, dataset: str) -> Ledger:
         return open_ledger(self.url, dataset=dataset, limit=None)
+
+
+def answer_of(form, vault, query):
+    """Answer what a request asks, from a vault, as the server does once it has admitted the request."""
+    return form.rounded(ask(vault, query, loss=form.loss.loss(), confidence=form.confidence))

@@ -13,7 +13,7 @@ import pytest
 from fastapi.routing import APIRoute
 from tests.app.test_cli import sfumato
 from tests.ledger.asking import behind_its_back, unfreeze
-from tests.server.serving import DOMAIN, write_people
+from tests.server.serving import DOMAIN, answer_of, write_people
 
 from sfumato.app.api.questions import AskRequest
 from sfumato.ledger.audit_log import AuditHead, every_action, verified_actions
@@ -74,7 +74,7 @@ class Bench:
         self.service.admit("people", self.service.registry.all_keys()[0], Epsilon(1))
         form = AskRequest(sql="SELECT COUNT(*) FROM t", loss={"epsilon": "1"})
         with pytest.raises(ApprovalNeededError):
-            form.answer(self.service.vault("people", "ana"), form.read(loaded.domain, ()))
+            answer_of(form, self.service.vault("people", "ana"), form.read(loaded.domain, ()))
         return self.service.approvals.open_ones()[0].id
 
     def actions(self):

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 from tests.server.hospital import SCHEMA, write_hospital
-from tests.server.serving import DOMAIN, ROWS, Server, write_people
+from tests.server.serving import DOMAIN, ROWS, Server, answer_of, write_people
 
 from sfumato.app.api.questions import AskRequest
 from sfumato.app.api.releases import AnonymizeRequest, SynthesisFields
@@ -63,7 +63,7 @@ def ask(service, name="ana", epsilon="1", sql="SELECT COUNT(*) FROM t", dataset=
     loaded = service.loaded(dataset)
     service.admit(dataset, key(service, name, Scope.ANALYST), Epsilon(epsilon))
     form = AskRequest(sql=sql, loss={"epsilon": epsilon})
-    return form.answer(service.vault(dataset, name), form.read(loaded.domain, ()))
+    return answer_of(form, service.vault(dataset, name), form.read(loaded.domain, ()))
 
 
 def spent(service, dataset="people"):
@@ -269,7 +269,7 @@ def test_a_retired_dataset_releases_nothing_more_whoever_asks(service, monkeypat
     ask(service, epsilon="0.2")
     service.retire("people", retired=True)
     with pytest.raises(RetiredError):
-        form.answer(held, query)
+        answer_of(form, held, query)
     with pytest.raises(RetiredError):
         ask(service, epsilon="0.1")
     with pytest.raises(RetiredError):

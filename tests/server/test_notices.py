@@ -15,7 +15,7 @@ import pytest
 from tests.app.test_cli import sfumato
 from tests.ledger.asking import ROW, question, reserve
 from tests.server.network import Proxy, authority
-from tests.server.serving import DOMAIN, write_people
+from tests.server.serving import DOMAIN, answer_of, write_people
 
 from sfumato.app.api.questions import AskRequest
 from sfumato.app.outbound import outbound
@@ -188,7 +188,7 @@ def test_a_release_that_waits_for_an_approval_is_told_once_without_its_question(
         assert told.look() == 0
         for name in ("ana", "bob"):
             with pytest.raises(ApprovalNeededError):
-                form.answer(service.vault("people", name), form.read(service.loaded("people").domain, ()))
+                answer_of(form, service.vault("people", name), form.read(service.loaded("people").domain, ()))
         service.rename("people", "folk")
         assert (told.look(), told.look()) == (2, 0)
         facts = [(each["event"], each["dataset"], each["analyst"]) for each in got]

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import pytest
 from prometheus_client import generate_latest
-from tests.server.serving import DOMAIN, write_people
+from tests.server.serving import DOMAIN, answer_of, write_people
 
 from sfumato.app.api.questions import AskRequest, limit_of
 from sfumato.errors import BudgetError, LossError
@@ -37,7 +37,7 @@ def service(tmp_path):
 def ask(service, epsilon, sql="SELECT COUNT(*) FROM t"):
     loaded = service.loaded("people")
     form = AskRequest(sql=sql, loss={"epsilon": epsilon})
-    return form.answer(service.vault("people", "ana"), form.read(loaded.domain, ()))
+    return answer_of(form, service.vault("people", "ana"), form.read(loaded.domain, ()))
 
 
 def spent(service):

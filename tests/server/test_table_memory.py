@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from tests.server.serving import DOMAIN
+from tests.server.serving import DOMAIN, answer_of
 
 from sfumato.app.api.questions import AskRequest
 from sfumato.engine.open import held_bytes
@@ -42,7 +42,7 @@ def opened(tmp_path, tables, most):
 
 def ask(service, name, epsilon="0.1"):
     form = AskRequest(sql="SELECT COUNT(*) FROM t WHERE age > 50", loss={"epsilon": epsilon})
-    return form.answer(service.vault(name, "ana"), form.read(service.loaded(name).domain, ())).values
+    return answer_of(form, service.vault(name, "ana"), form.read(service.loaded(name).domain, ())).values
 
 
 def test_a_budget_is_kept_and_forgotten_tables_answer_again(tmp_path, tables):

@@ -26,7 +26,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
 from tests.engine import cluster
 from tests.server.hospital import SCHEMA, write_hospital
-from tests.server.serving import DOMAIN, ROWS, Server, serving, with_source_passwords, write_people
+from tests.server.serving import DOMAIN, ROWS, Server, answer_of, serving, with_source_passwords, write_people
 
 import sfumato as sf
 from sfumato.app.api.questions import AskRequest
@@ -259,7 +259,7 @@ def test_no_question_looks_at_the_source_or_waits_for_whoever_does(tmp_path, tab
         monkeypatch.setattr("sfumato_server.sources.TablePlaces.admits", pytest.fail)
         loaded = service.loaded("people")
         for _ in range(2):
-            assert form.answer(service.vault("people", "ana"), form.read(loaded.domain, ())).values
+            assert answer_of(form, service.vault("people", "ana"), form.read(loaded.domain, ())).values
             service.tables._declared.clear()  # noqa: SLF001  (as if it was looked up long ago)
 
 
@@ -362,12 +362,12 @@ def test_a_worker_that_has_not_heard_of_a_version_charges_nothing(tmp_path, tabl
         doubled(table)
         service.tables.read_again(service.loaded("people"))
         with pytest.raises(VersionError) as refused:
-            form.answer(late, query)
+            answer_of(form, late, query)
         told = reply(refused.value)
         assert (told.status_code, told.headers["Retry-After"]) == (503, "1")
         assert service.loaded("people").ledger.remaining().spent.epsilon == 0
         time.sleep(FOLLOWED)
-        assert form.answer(other.vault("people", "ana"), query).values[0][0].estimate > 1.5 * ROWS
+        assert answer_of(form, other.vault("people", "ana"), query).values[0][0].estimate > 1.5 * ROWS
 
 
 def test_a_source_that_cannot_be_read_leaves_the_last_version(server, table, tmp_path):
@@ -499,7 +499,7 @@ def test_a_death_between_snapshot_and_declaration_declares_nothing(tmp_path, tab
 
 def counted(service, epsilon="1"):
     form = AskRequest(sql=COUNT, loss={"epsilon": epsilon})
-    asked = form.answer(service.vault("people", "ana"), form.read(service.loaded("people").domain, ()))
+    asked = answer_of(form, service.vault("people", "ana"), form.read(service.loaded("people").domain, ()))
     return asked.values[0][0].estimate
 
 
