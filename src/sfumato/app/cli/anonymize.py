@@ -14,29 +14,20 @@ import typer
 
 from sfumato.app.api.methods import AnonymizationMethod, CountOption, CutOption, MissingValues
 from sfumato.app.cli.options import (
-    AnalystOption,
-    CreateOption,
     CsvOptions,
-    DatasetOption,
     DecimalOption,
     DelimiterOption,
     EncodingOption,
     JsonOption,
-    LedgerOption,
-    LimitOption,
-    NewVersionOption,
+    LedgerOptions,
     OverwriteOption,
-    PerOption,
-    SchemaOption,
     Source,
     TableArgument,
     TableView,
     ThousandsOption,
     TrimOption,
-    UnitRowsOption,
-    ViewOption,
+    ViewOptions,
     domain_or_schema,
-    read_view,
 )
 from sfumato.app.cli.output import (
     columns,
@@ -93,20 +84,13 @@ def anonymize(
     ] = MissingValues.CATEGORY,
     recoding: Annotated[Path | None, typer.Option(help="Also save the recoding, to apply it again.")] = None,
     domain: NearDomainOption = None,
-    schema: SchemaOption = None,
-    view: ViewOption = None,
-    unit_rows: UnitRowsOption = None,
-    per: PerOption = None,
+    *,
+    rows_of: ViewOptions,
     hierarchies: Annotated[Path | None, typer.Option(help="Folder of hierarchies, one file an attribute.")] = None,
     seconds: Annotated[float | None, typer.Option(min=0, help="Stop optimal or k-member after this long.")] = None,
     cut: Annotated[CutOption | None, typer.Option(help="Where mondrian cuts; greedy, of least loss, without.")] = None,
     count: CountOptions = CountOption.UNITS,
-    ledger: LedgerOption = None,
-    dataset: DatasetOption = "default",
-    limit: LimitOption = None,
-    create: CreateOption = False,
-    new_version: NewVersionOption = False,
-    analyst: AnalystOption = None,
+    journal: LedgerOptions,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -119,20 +103,15 @@ def anonymize(
     from sfumato.domain.hierarchy.levels import read_folder
 
     ready(out, overwrite=overwrite)
-    refuse_raw(view, (set(names(keep)) | set(keep_anyway or [])) - set(names(quasi)))
+    refuse_raw(rows_of.view, (set(names(keep)) | set(keep_anyway or [])) - set(names(quasi)))
     source = Source(
         table=table,
-        domain=described_by(table, domain, schema),
-        ledger=ledger,
-        dataset=dataset,
-        limit=limit,
-        create=create,
-        new_version=new_version,
-        analyst=analyst,
+        domain=described_by(table, domain, rows_of.schema),
+        journal=journal,
         charge=None,
-        view=read_view(schema, view, rows=unit_rows, per=per),
+        view=rows_of.read(),
     )
-    refuse_clashes([out, recoding], inputs=[*source.files(), view], overwrite=overwrite)
+    refuse_clashes([out, recoding], inputs=[*source.files(), rows_of.view], overwrite=overwrite)
     found = {} if hierarchies is None else read_folder(hierarchies)
     asked = {"method": method, "quasi": list(names(quasi)), "k": k, "suppression": suppression}
     more = {
@@ -262,16 +241,9 @@ def apply(
     keep: KeepOption = "",
     keep_anyway: KeepAnywayOption = None,
     domain: NearDomainOption = None,
-    schema: SchemaOption = None,
-    view: ViewOption = None,
-    unit_rows: UnitRowsOption = None,
-    per: PerOption = None,
-    ledger: LedgerOption = None,
-    dataset: DatasetOption = "default",
-    limit: LimitOption = None,
-    create: CreateOption = False,
-    new_version: NewVersionOption = False,
-    analyst: AnalystOption = None,
+    *,
+    rows_of: ViewOptions,
+    journal: LedgerOptions,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -280,20 +252,15 @@ def apply(
     from sfumato.app.api.releases import kept_columns
 
     ready(out, overwrite=overwrite)
-    refuse_raw(view, [*names(keep), *(keep_anyway or [])])
+    refuse_raw(rows_of.view, [*names(keep), *(keep_anyway or [])])
     source = Source(
         table=table,
-        domain=described_by(table, domain, schema),
-        ledger=ledger,
-        dataset=dataset,
-        limit=limit,
-        create=create,
-        new_version=new_version,
-        analyst=analyst,
+        domain=described_by(table, domain, rows_of.schema),
+        journal=journal,
         charge=None,
-        view=read_view(schema, view, rows=unit_rows, per=per),
+        view=rows_of.read(),
     )
-    refuse_clashes([out], inputs=[recoding, view, *source.files()], overwrite=overwrite)
+    refuse_clashes([out], inputs=[recoding, rows_of.view, *source.files()], overwrite=overwrite)
     saved = methods.load_recoding(recoding)
     vault = source.vault(first=None)
     with working("Rewriting"):
@@ -308,10 +275,8 @@ def risk(
     domain: Annotated[
         Path | None, typer.Option(help="Domain that names the units; without, the YAML file named like the table.")
     ] = None,
-    schema: SchemaOption = None,
-    view: ViewOption = None,
-    unit_rows: UnitRowsOption = None,
-    per: PerOption = None,
+    *,
+    rows_of: ViewOptions,
     count: CountOptions = CountOption.UNITS,
     threshold: Annotated[float, typer.Option(help="A unit (or row) is at risk when its risk is above this.")] = 0.2,
     population_table: Annotated[
@@ -337,7 +302,7 @@ def risk(
     from sfumato.engine.table_files import shown
 
     known, options = names(quasi), CsvOptions(delimiter, decimal, thousands, encoding, trim)
-    viewed = read_view(schema, view, rows=unit_rows, per=per)
+    viewed = rows_of.read()
     if viewed is not None and options != CsvOptions():
         raise InputError("a schema says how its files are written; leave that to it")
     unit = None if count is CountOption.ROWS else unit_column(table, domain, viewed)

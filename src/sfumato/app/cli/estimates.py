@@ -11,18 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sfumato.app.cli.options import (
-    AnalystOption,
-    CreateOption,
-    DatasetOption,
-    DeltaOption,
-    EpsilonOption,
     JsonOption,
-    LedgerOption,
-    LimitOption,
-    NewVersionOption,
+    LedgerOptions,
+    LossOptions,
     OneDomainOption,
     OverwriteOption,
-    RhoOption,
     SchemaOption,
     Source,
     TableArgument,
@@ -69,15 +62,9 @@ def bound(
     share: Annotated[
         str, typer.Option(help="What part this loss is of what it and the tables will cost together.")
     ] = "0.1",
-    epsilon: EpsilonOption = None,
-    delta: DeltaOption = None,
-    rho: RhoOption = None,
-    ledger: LedgerOption = None,
-    dataset: DatasetOption = "default",
-    limit: LimitOption = None,
-    create: CreateOption = False,
-    new_version: NewVersionOption = False,
-    analyst: AnalystOption = None,
+    *,
+    loss: LossOptions,
+    journal: LedgerOptions,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -93,7 +80,6 @@ def bound(
     of so many cells; with --per also of bounds on the rows in one group, and on the groups that a person is in.
     Nothing is changed: write the bounds into the domain, or let --out write a draft with them.
     """
-    from sfumato.app.api.questions import LossFields, filled
     from sfumato.domain import GroupBound, Unit, dump, load
     from sfumato.query import suggest_bound
     from sfumato.vault.release import save_text
@@ -105,17 +91,12 @@ def bound(
     if (by is None) == (cells is None):
         raise InputError("say what the tables will be by, with --by, or how many cells they have, with --cells")
     size = cells or math.prod(len(described.grouping(name).labels) for name in by or ())
-    loss = filled(LossFields, {"epsilon": epsilon, "delta": delta, "rho": rho}).loss()
+    amount = loss.fields().loss()
     source = Source(
         table=table,
         domain=path,
-        ledger=ledger,
-        dataset=dataset,
-        limit=limit,
-        create=create,
-        new_version=new_version,
-        analyst=analyst,
-        charge=loss.charge,
+        journal=journal,
+        charge=amount.charge,
         view=viewed,
     )
     if out is not None:
@@ -124,9 +105,9 @@ def bound(
             rebounded(
                 viewed, str(of), Unit(described.unit.column, per=[GroupBound.named(name, rows=1) for name in per or ()])
             )
-    vault = source.vault(first=loss, described=described)
+    vault = source.vault(first=amount, described=described)
     with working("Counting"):
-        found = suggest_bound(vault, loss=loss, cells=size, per=per or (), share=share)
+        found = suggest_bound(vault, loss=amount, cells=size, per=per or (), share=share)
     if out is not None:
         text = dump(found.applied(described)) if viewed is None else rebounded(viewed, str(of), found.unit)
         save_text(out, text, overwrite=overwrite)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,20 +11,14 @@ import typer
 
 from sfumato.app.cli.options import (
     DatasetOption,
-    DeltaOption,
-    EpsilonOption,
     JsonOption,
+    LossOptions,
     OneDomainOption,
     OverwriteOption,
-    PerOption,
-    RhoOption,
-    SchemaOption,
     TableView,
-    UnitRowsOption,
-    ViewOption,
+    ViewOptions,
     domain_or_schema,
     existing,
-    read_view,
 )
 from sfumato.app.cli.output import (
     columns,
@@ -74,14 +68,14 @@ JournalOption = Annotated[
 ]
 
 
-def evaluate(
-    real: RealArgument,
-    releases: ReleasesArgument,
-    domain: OneDomainOption = None,
-    schema: SchemaOption = None,
-    view: ViewOption = None,
-    unit_rows: UnitRowsOption = None,
-    per: PerOption = None,
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions:
+    """What ``sfumato evaluate`` was given."""
+
+    real: RealArgument
+    releases: ReleasesArgument
+    domain: OneDomainOption = None
+    rows_of: ViewOptions
     holdout: Annotated[
         str | None,
         typer.Option(
@@ -89,10 +83,10 @@ def evaluate(
             help="People of the same population who are not in the protected table; with --schema optional, for "
             "attacks: a folder.",
         ),
-    ] = None,
+    ] = None
     out: Annotated[
         Path | None, typer.Option("--out", "--html", help="Where to write the page; optional with --schema.")
-    ] = None,
+    ] = None
     claim: Annotated[
         list[str] | None,
         typer.Option(
@@ -100,7 +94,7 @@ def evaluate(
             help="What a release promises, once for each in order: epsilon=1, rho=0.5, k=5, none and the like. It may "
             "not contradict what a release says of itself; with --schema that is taken without.",
         ),
-    ] = None,
+    ] = None
     order: Annotated[
         list[str] | None,
         typer.Option(
@@ -108,16 +102,34 @@ def evaluate(
             help="TABLE=COLUMN or TABLE=COLUMN:falling: how children follow each other; without, as the release says, "
             "or by their first date. With --schema.",
         ),
-    ] = None,
-    hierarchy: HierarchyOption = None,
-    target: TargetOption = None,
-    seed: SeedOption = 0,
-    ledger: JournalOption = None,
-    dataset: DatasetOption = "default",
-    internal: InternalOption = False,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
-) -> None:
+    ] = None
+    hierarchy: HierarchyOption = None
+    target: TargetOption = None
+    seed: SeedOption = 0
+    ledger: JournalOption = None
+    dataset: DatasetOption = "default"
+    internal: InternalOption = False
+    overwrite: OverwriteOption = False
+    as_json: JsonOption = False
+
+    def refuse_incomplete(self) -> None:
+        """Refuse the evaluation of a single table without all that it takes."""
+        if self.order:
+            raise InputError("--order is how children follow each other: it needs --schema")
+        needed = {
+            "--domain": self.domain or self.rows_of.view,
+            "--holdout": self.holdout,
+            "--claim": self.claim,
+            "--out": self.out,
+        }
+        if missing := [name for name, value in needed.items() if not value]:
+            raise InputError(
+                "a single table is judged with its --domain, a --holdout, a --claim for each release and --out for the "
+                f"page (missing: {', '.join(missing)}); several linked tables with their --schema"
+            )
+
+
+def evaluate(given: EvaluateOptions) -> None:
     """Score and attack releases, and write one page with ten pictures that works offline.
 
     The results are computed from the protected table without noise: they are as secret as the table.  With --schema the
@@ -125,89 +137,96 @@ def evaluate(
     beside the same units drawn again and perfect tables whose children are dealt at random.  With --view as well the
     release is of the rows of that view.
     """
-    if schema is not None and view is None and unit_rows is None and not per:
-        from sfumato.app.cli.evaluate_tables import TablesToJudge, evaluate_tables
+    rows_of = given.rows_of
+    if rows_of.schema is not None and rows_of.view is None and rows_of.unit_rows is None and not rows_of.per:
+        _evaluate_linked_tables(given, rows_of.schema)
+    else:
+        given.refuse_incomplete()
+        _evaluate_rows(given)
 
-        if domain is not None or hierarchy or target or ledger is not None:
-            raise InputError("--schema judges linked tables: it takes no --domain, --hierarchy, --target or --ledger")
-        judged = TablesToJudge(
-            real=real,
-            releases=releases,
-            schema=schema,
-            holdout=holdout,
-            claims=claim or (),
-            orders=order or (),
-            out=out,
-            seed=seed,
-            internal=internal,
-        )
-        evaluate_tables(judged, overwrite=overwrite, as_json=as_json)
-        return
-    if order:
-        raise InputError("--order is how children follow each other: it needs --schema")
-    if (domain is None and view is None) or holdout is None or out is None or not claim:
-        given = {"--domain": domain or view, "--holdout": holdout, "--claim": claim, "--out": out}
-        raise InputError(
-            "a single table is judged with its --domain, a --holdout, a --claim for each release and --out for the "
-            f"page (missing: {', '.join(name for name, value in given.items() if not value)}); several linked tables "
-            "with their --schema"
-        )
+
+def _evaluate_linked_tables(given: EvaluateOptions, schema: Path) -> None:
+    from sfumato.app.cli.evaluate_tables import TablesToJudge, evaluate_tables
+
+    if given.domain is not None or given.hierarchy or given.target or given.ledger is not None:
+        raise InputError("--schema judges linked tables: it takes no --domain, --hierarchy, --target or --ledger")
+    judged = TablesToJudge(
+        real=given.real,
+        releases=given.releases,
+        schema=schema,
+        holdout=given.holdout,
+        claims=given.claim or (),
+        orders=given.order or (),
+        out=given.out,
+        seed=given.seed,
+        internal=given.internal,
+    )
+    evaluate_tables(judged, overwrite=given.overwrite, as_json=given.as_json)
+
+
+def _evaluate_rows(given: EvaluateOptions) -> None:
     from sfumato.engine.table_files import shown
     from sfumato.evaluate.frontier import Candidate, frontier, result_json
     from sfumato.evaluate.release_files import submissions
-    from sfumato.report.evaluation_page import evaluation_page, journal_rows
+    from sfumato.report.evaluation_page import evaluation_page
     from sfumato.report.page import render_interactive
     from sfumato.vault.release import save_text
 
-    labels = [given.partition("=")[2] for given in hierarchy or []]
+    real, holdout, out, view = given.real, given.holdout, given.out, given.rows_of.view
+    assert holdout is not None and out is not None  # noqa: PT018  (refuse_incomplete)
+    labels = [each.partition("=")[2] for each in given.hierarchy or []]
     require("plots", "the page")
     require("evaluate", "the learner")
-    path, viewed = domain_or_schema(domain, schema), read_view(schema, view, rows=unit_rows, per=per)
-    refuse_clashes([out], inputs=[real, *releases, path, view, holdout, ledger, *labels], overwrite=overwrite)
+    path, viewed = domain_or_schema(given.domain, given.rows_of.schema), given.rows_of.read()
+    inputs = [real, *given.releases, path, view, holdout, given.ledger, *labels]
+    refuse_clashes([out], inputs=inputs, overwrite=given.overwrite)
     described = _described(path, viewed)
     with working("Reading the releases"):
-        submitted = submissions(releases, claim, hierarchy or [], described)
+        submitted = submissions(given.releases, given.claim or [], given.hierarchy or [], described)
     _mention(submitted)
     with working(f"Reading {shown(real)} and {shown(holdout)}"):
-        people = _split(real, holdout, described, viewed, seed=seed)
-    journal: tuple[Row, ...] = ()
-    if ledger is not None:
-        with existing(ledger, dataset) as opened:
-            journal = journal_rows(opened.journal(), opened.limit)
+        people = _split(real, holdout, described, viewed, seed=given.seed)
+    journal = _journal(given)
     candidates = [Candidate(each.name, "release", each.claim, each.made) for each in submitted]
+    target = described[given.target].name if given.target else described.names[-1]
     with working("Scoring and attacking"):
-        found = frontier(
-            candidates,
-            people,
-            target=described[target].name if target else described.names[-1],
-            seed=seed,
-            watch=remark,
-        )
+        results = frontier(candidates, people, target=target, seed=given.seed, watch=remark).results
     title = f"Evaluation of {counted(len(submitted), 'release')}"
-    page = evaluation_page(title, found.results, described, journal=journal, internal=internal)
-    save_text(out, render_interactive(page), overwrite=overwrite)
-    lines = [
-        {
-            "release": each.name,
-            "guarantee": each.claim,
-            "U1": each.marginals[0],
-            "U2": each.marginals[1],
-            "U3": each.marginals[2],
-            "95 % of pairs": each.most_pairs,
-            "worst pair": each.worst_pair[0],
-            "of": " x ".join(each.worst_pair[1:]) if each.worst_pair[0] else None,
-            "correlation": None if each.correlation_gap is None else each.correlation_gap[0],
-            **({} if each.point_gap is None else {"point": each.point_gap[0], "is": " = ".join(each.point_gap[1:])}),
-            "query error": each.query_error,
-            **_learner_and_attack(each),
-        }
-        for each in found.results
-    ]
+    page = evaluation_page(title, results, described, journal=journal, internal=given.internal)
+    save_text(out, render_interactive(page), overwrite=given.overwrite)
     exact_result(
-        {"page": str(out), "releases": [result_json(each) for each in found.results]},
-        f"{columns(lines)}\n\n{_sample_lines(found.results)}\n\nPage: {out}",
-        as_json=as_json,
+        {"page": str(out), "releases": [result_json(each) for each in results]},
+        f"{columns([_score_line(each) for each in results])}\n\n{_sample_lines(results)}\n\nPage: {out}",
+        as_json=given.as_json,
     )
+
+
+def _journal(given: EvaluateOptions) -> tuple[Row, ...]:
+    """Return the rows of the ledger's journal; none without a ledger."""
+    from sfumato.report.evaluation_page import journal_rows
+
+    if given.ledger is None:
+        return ()
+    with existing(given.ledger, given.dataset) as opened:
+        return journal_rows(opened.journal(), opened.limit)
+
+
+def _score_line(scores: EvaluationResult) -> dict[str, Any]:
+    point = scores.point_gap
+    return {
+        "release": scores.name,
+        "guarantee": scores.claim,
+        "U1": scores.marginals[0],
+        "U2": scores.marginals[1],
+        "U3": scores.marginals[2],
+        "95 % of pairs": scores.most_pairs,
+        "worst pair": scores.worst_pair[0],
+        "of": " x ".join(scores.worst_pair[1:]) if scores.worst_pair[0] else None,
+        "correlation": None if scores.correlation_gap is None else scores.correlation_gap[0],
+        **({} if point is None else {"point": point[0], "is": " = ".join(point[1:])}),
+        "query error": scores.query_error,
+        **_learner_and_attack(scores),
+    }
 
 
 def attack(
@@ -216,10 +235,8 @@ def attack(
     holdout: HoldoutOption,
     claim: ClaimOption,
     domain: OneDomainOption = None,
-    schema: SchemaOption = None,
-    view: ViewOption = None,
-    unit_rows: UnitRowsOption = None,
-    per: PerOption = None,
+    *,
+    rows_of: ViewOptions,
     hierarchy: HierarchyOption = None,
     people: Annotated[int, typer.Option(min=40, help="Members attacked, and as many others.")] = 1000,
     seed: SeedOption = 0,
@@ -234,8 +251,8 @@ def attack(
     from sfumato.evaluate.attacks.suite import attack_rows
     from sfumato.evaluate.release_files import submissions
 
-    viewed = read_view(schema, view, rows=unit_rows, per=per)
-    described = _described(domain_or_schema(domain, schema), viewed)
+    viewed = rows_of.read()
+    described = _described(domain_or_schema(domain, rows_of.schema), viewed)
     with working("Reading the releases"):
         submitted = submissions(releases, claim, hierarchy or [], described)
     _mention(submitted)
@@ -257,9 +274,8 @@ def audit(
     draws: Annotated[int, typer.Option(min=20, help="Outputs drawn on each of two neighbouring inputs.")] = _DRAWS,
     first: Annotated[str | None, typer.Option(help="Your mechanism: one input, as JSON.")] = None,
     second: Annotated[str | None, typer.Option(help="Your mechanism: its neighbour, as JSON.")] = None,
-    epsilon: EpsilonOption = None,
-    delta: DeltaOption = None,
-    rho: RhoOption = None,
+    *,
+    loss: LossOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Try to prove that a mechanism loses more than it claims.  Leaves with code 1 where that succeeds.
@@ -280,7 +296,10 @@ def audit(
     if brought and (first is None or second is None):
         raise InputError("a mechanism of your own needs two neighbouring inputs: --first and --second, as JSON")
     audited = list(chosen([name for name in mechanisms if ":" not in name], OsEntropy()))
-    audited += [subject_from_text(name, str(first), str(second), loss_of(epsilon, delta, rho)) for name in brought]
+    audited += [
+        subject_from_text(name, str(first), str(second), loss_of(loss.epsilon, loss.delta, loss.rho))
+        for name in brought
+    ]
     found = audit_all(audited, draws=draws, watch=lambda name: remark(f"Auditing {name} ..."))
     value = [{**asdict(finding), "passed": finding.passed} for finding in found]
     rows: list[dict[str, str | float]] = [
@@ -303,10 +322,8 @@ def frontier(
     table: RealArgument,
     out: PageOption,
     domain: OneDomainOption = None,
-    schema: SchemaOption = None,
-    view: ViewOption = None,
-    unit_rows: UnitRowsOption = None,
-    per: PerOption = None,
+    *,
+    rows_of: ViewOptions,
     holdout: Annotated[
         str | None,
         typer.Option(help="People who are not in the table; without, the table is split and a third is released."),
@@ -339,14 +356,14 @@ def frontier(
 
     require("plots", "the page")
     require("evaluate", "the learner")
-    path, viewed = domain_or_schema(domain, schema), read_view(schema, view, rows=unit_rows, per=per)
-    refuse_clashes([out], inputs=[table, path, view, holdout], overwrite=overwrite)
+    path, viewed = domain_or_schema(domain, rows_of.schema), rows_of.read()
+    refuse_clashes([out], inputs=[table, path, rows_of.view, holdout], overwrite=overwrite)
     described = _described(path, viewed)
     if viewed is not None and described.unit.rows > 1:
         raise InputError(
             f"a frontier judges releases row by row, and of one {described.unit.column} this view has up to "
             f"{described.unit.rows} rows: take a view with one row of each, or --unit-rows 1",
-            culprit=view,
+            culprit=rows_of.view,
         )
     names = tuple(described[name.strip()].name for name in quasi.split(",")) if quasi else ()
     with working(f"Reading {shown(table)}"):

@@ -17,6 +17,7 @@ from sfumato.app.cli.output import remark, working
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:
+    from sfumato.app.api.questions import LossFields
     from sfumato.domain import Domain, GroupBound, Unit
     from sfumato.domain.table_schema import Schema
     from sfumato.domain.view import BoundedView
@@ -88,6 +89,37 @@ TrimOption = Annotated[
 ]
 
 
+@dataclass(frozen=True, kw_only=True)
+class LossOptions:
+    """The privacy loss that a command was given."""
+
+    epsilon: EpsilonOption = None
+    delta: DeltaOption = None
+    rho: RhoOption = None
+
+    def fields(self) -> LossFields:
+        """Check each number.
+
+        Raises:
+            InputError: a number that is none.
+        """
+        from sfumato.app.api.questions import LossFields, filled
+
+        return filled(LossFields, asdict(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerOptions:
+    """The ledger that a command was given, and how to open it."""
+
+    ledger: LedgerOption = None
+    dataset: DatasetOption = "default"
+    limit: LimitOption = None
+    create: CreateOption = False
+    new_version: NewVersionOption = False
+    analyst: AnalystOption = None
+
+
 @dataclass(frozen=True)
 class CsvOptions:
     """What a command was told of how its CSV files are written; what is None is found out."""
@@ -137,12 +169,7 @@ class Source:
 
     table: str
     domain: Path
-    ledger: str | None
-    dataset: str
-    limit: str | None
-    create: bool
-    new_version: bool
-    analyst: str | None
+    journal: LedgerOptions
     charge: Charge | None
     view: TableView | None = None
 
@@ -150,7 +177,7 @@ class Source:
         """What no output may take the place of."""
         from sfumato.vault.vault_opening import beside
 
-        return self.table, self.domain, self.ledger or beside(self.domain)
+        return self.table, self.domain, self.journal.ledger or beside(self.domain)
 
     def vault(self, *, first: Loss | None, described: Domain | None = None) -> Vault:
         """Open the table; its ledger is opened by the release; ``described`` is its domain, where it was read already.
@@ -168,8 +195,8 @@ class Source:
                 self.table,
                 domain=described or self.domain,
                 ledger=deferred,
-                analyst=self.analyst,
-                new_version=self.new_version,
+                analyst=self.journal.analyst,
+                new_version=self.journal.new_version,
             )
 
     def schema(self, schema: Schema, *, first: Loss | None) -> SchemaVault:
@@ -182,8 +209,8 @@ class Source:
         deferred = self._ledger(first)
         with working(f"Reading {shown(self.table)}"):
             opened, content = open_tables_with_content(schema, self.table)
-            journal = deferred.of_content(content, new=self.new_version)
-            return SchemaVault(opened, journal, journal.version, analyst=self.analyst)
+            journal = deferred.of_content(content, new=self.journal.new_version)
+            return SchemaVault(opened, journal, journal.version, analyst=self.journal.analyst)
 
     def _ledger(self, first: Loss | None) -> DeferredLedger:
         """The ledger, which the first release opens, and makes if need be."""
@@ -191,14 +218,15 @@ class Source:
         from sfumato.ledger import DeferredLedger
         from sfumato.vault.vault_opening import beside
 
-        url = beside(self.domain) if self.ledger is None else database(self.ledger)
+        url = beside(self.domain) if self.journal.ledger is None else database(self.journal.ledger)
         remark_log(url)
-        limit = limit_of(self.limit)
-        deferred = DeferredLedger(url, self.dataset, limit=limit, limit_if_new=first, create=self.create)
+        limit = limit_of(self.journal.limit)
+        create = self.journal.create
+        deferred = DeferredLedger(url, self.journal.dataset, limit=limit, limit_if_new=first, create=create)
         most = deferred.refuse_missing(self.charge)
         if most is not None and self.charge is not None and (cheaper := most.remedy(self.charge)):
             remark(f"Before it is charged: {cheaper}.")
-        if self.create and most is not None:
+        if create and most is not None:
             remark_limit(most)
         return deferred
 
@@ -281,6 +309,20 @@ PerOption = Annotated[
         "the schema says by groups; several times.",
     ),
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewOptions:
+    """The schema and view whose rows a command takes, with other bounds on them."""
+
+    schema: SchemaOption = None
+    view: ViewOption = None
+    unit_rows: UnitRowsOption = None
+    per: PerOption = None
+
+    def read(self) -> TableView | None:
+        """Read the view, as :func:`read_view` does."""
+        return read_view(self.schema, self.view, rows=self.unit_rows, per=self.per)
 
 
 @dataclass(frozen=True)

@@ -10,40 +10,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sfumato.app.cli.options import (
-    AnalystOption,
-    CreateOption,
-    DatasetOption,
-    DeltaOption,
-    EpsilonOption,
     JsonOption,
-    LedgerOption,
-    LimitOption,
-    NewVersionOption,
+    LedgerOptions,
+    LossOptions,
     OneDomainOption,
     OverwriteOption,
     PerOption,
-    RhoOption,
     SchemaOption,
     Source,
     TableArgument,
     UnitRowsOption,
-    ViewOption,
+    ViewOptions,
     domain_or_schema,
     other_bounds,
     read_schema,
-    read_view,
     refuse_without_schema,
 )
-from sfumato.app.cli.output import (
-    columns,
-    refuse_clashes,
-    remark,
-    result,
-    working,
-)
+from sfumato.app.cli.output import columns, refuse_clashes, remark, result, working
 from sfumato.errors import InputError, QueryError, counted
 
 if TYPE_CHECKING:
+    from sfumato.app.api.questions import AskRequest
     from sfumato.domain import Domain
     from sfumato.domain.table_schema import Schema
     from sfumato.privacy.loss import Loss
@@ -55,38 +42,40 @@ if TYPE_CHECKING:
 
 _PLACE = r"^line \d+, column \d+: "  # in a statement that has nothing wrong
 
+ConfidenceOption = Annotated[str, typer.Option(help="Confidence of the intervals.")]
 Statement = Annotated[str, typer.Argument(help="SELECT statement; FROM takes any name for the table.")]
 
 
-def query(
-    table: TableArgument,
-    statement: Statement,
-    domain: OneDomainOption = None,
-    schema: SchemaOption = None,
-    epsilon: EpsilonOption = None,
-    delta: DeltaOption = None,
-    rho: RhoOption = None,
+@dataclass(frozen=True, kw_only=True)
+class QueryOptions:
+    """What ``sfumato query`` was given."""
+
+    table: TableArgument
+    statement: Statement
+    domain: OneDomainOption = None
+    schema: SchemaOption = None
+    loss: LossOptions
     accuracy: Annotated[
         bool, typer.Option("--accuracy", help="Only say how wrong the answers would be at this loss; spends nothing.")
-    ] = False,
+    ] = False
     cost: Annotated[
         str | None,
         typer.Option(
             help="Only say which epsilon keeps every answer within this distance (of a quantile: this many rows of "
             "rank); spends nothing."
         ),
-    ] = None,
+    ] = None
     rows: Annotated[
         int | None, typer.Option(min=1, help="Rows to suppose in each group, for the error of means and variances.")
-    ] = None,
-    unit_rows: UnitRowsOption = None,
-    per: PerOption = None,
-    confidence: Annotated[str, typer.Option(help="Confidence of the intervals.")] = "0.95",
+    ] = None
+    unit_rows: UnitRowsOption = None
+    per: PerOption = None
+    confidence: ConfidenceOption = "0.95"
     discover: Annotated[
         list[str] | None,
         typer.Option(help="Column outside the domain whose values may be found in the data; needs --delta."),
-    ] = None,
-    whole: Annotated[bool, typer.Option("--whole", help="Make counts non-negative integers, and say so.")] = False,
+    ] = None
+    whole: Annotated[bool, typer.Option("--whole", help="Make counts non-negative integers, and say so.")] = False
     truncation: Annotated[
         int | None,
         typer.Option(
@@ -94,99 +83,121 @@ def query(
             help="Also count, with noise and for a part of the loss, the rows that the bound on rows of a unit leaves "
             "out: at most so many of one unit.",
         ),
-    ] = None,
-    ledger: LedgerOption = None,
-    dataset: DatasetOption = "default",
-    limit: LimitOption = None,
-    create: CreateOption = False,
-    new_version: NewVersionOption = False,
-    analyst: AnalystOption = None,
+    ] = None
+    journal: LedgerOptions
     out: Annotated[
         Path | None,
         typer.Option(help="File for the answers, .parquet, .csv or .arrow, instead of printing them: for many groups."),
-    ] = None,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
-) -> None:
+    ] = None
+    overwrite: OverwriteOption = False
+    as_json: JsonOption = False
+
+    def request(self) -> AskRequest:
+        """Check what is asked, whatever the table."""
+        from sfumato.app.api.questions import AskRequest, filled
+
+        return filled(AskRequest, self.question() | {"loss": self.loss.fields(), "whole": self.whole})
+
+    def question(self) -> dict[str, Any]:
+        """Return the fields that an answer and its cost have in common."""
+        return {"sql": self.statement, "confidence": self.confidence, "truncation": self.truncation}
+
+    def refuse_unknown(self, query: Query) -> None:
+        """Refuse columns to discover that the statement does not group by."""
+        if unused := [name for name in self.discover or () if name not in query.data_dependent_groups]:
+            raise InputError(
+                f"--discover names columns outside the domain that the statement groups by, and {unused[0]!r} is none"
+            )
+
+    def source(self, loss: Loss) -> Source:
+        """Return the table and its ledger."""
+        described = domain_or_schema(self.domain, self.schema)
+        return Source(table=self.table, domain=described, journal=self.journal, charge=loss.charge)
+
+
+def query(given: QueryOptions) -> None:
     """Answer a SELECT under differential privacy, or say beforehand what it would cost and how wrong it would be.
 
     A question that was answered before at the same loss returns its stored answer and costs nothing.  With --schema the
     statement joins several tables of a folder or a database.
     """
-    from sfumato.app.api.questions import AskRequest, CostRequest, LossFields, filled
-    from sfumato.privacy.loss import plain
     from sfumato.query import ask, low_signal_warnings
     from sfumato.vault.release import writable
 
-    refuse_without_schema(schema, unit_rows=unit_rows is not None, per=bool(per))
-    tables = None if schema is None else _of_tables(schema, statement, discover, rows=unit_rows, per=per)
-    described = _domain(domain, schema) if tables is None else tables.asked.view.domain
-    loss = filled(LossFields, {"epsilon": epsilon, "delta": delta, "rho": rho})
-    asked = {"sql": statement, "confidence": confidence, "truncation": truncation}
-    request = filled(AskRequest, asked | {"loss": loss, "whole": whole})
-    parsed = request.read(described, tuple(discover or ())) if tables is None else tables.query(truncation)
-    if unused := [name for name in discover or () if name not in parsed.data_dependent_groups]:
-        raise InputError(
-            f"--discover names columns outside the domain that the statement groups by, and {unused[0]!r} is none"
-        )
-    if cost is not None or accuracy:
-        _refuse_unused(
-            **{"new-version": new_version},
-            limit=limit is not None,
-            create=create,
-            analyst=analyst is not None,
-            whole=whole,
-            out=out is not None,
-        )
-    if cost is not None:
-        if accuracy or any(part is not None for part in (epsilon, delta, rho)):
-            raise InputError(
-                "--cost says which loss is needed; ask it without --accuracy, --epsilon, --delta and --rho"
-            )
-        wanted = filled(CostRequest, asked | {"error": cost, "rows": rows})
-        found = wanted.foresee(described, parsed, rows=None, more="suppose more with --rows, and it is cheaper")
-        assert found.cost is not None
-        text = f"{found.cost} keeps every answer within {cost}, each with probability {confidence}."
-        value = {"epsilon": plain(found.cost.value), "confidence": confidence, "notes": found.notes}
-        result(value, "\n".join([text, *found.notes]), as_json=as_json)
+    tables = _tables(given)
+    domain = _domain(given.domain, given.schema) if tables is None else tables.asked.view.domain
+    request = given.request()
+    parsed = request.read(domain, tuple(given.discover or ())) if tables is None else tables.query(given.truncation)
+    given.refuse_unknown(parsed)
+    if given.cost is not None or given.accuracy:
+        _preview(given, domain, parsed)
         return
-    if accuracy:
-        wanted = filled(CostRequest, asked | {"loss": loss, "rows": rows})
-        found = wanted.foresee(described, parsed, rows=None, more="suppose more with --rows, and the error is smaller")
-        meaning = f"Each answer is within its half-width with probability {confidence}."
-        errors = {
-            "expected": [asdict(each) for each in found.expected],
-            "confidence": confidence,
-            "notes": found.notes,
-        }
-        lines = columns([_line(each) for each in found.expected])
-        result(errors, "\n".join([lines, "", meaning, *found.notes]), as_json=as_json)
-        return
-    first = loss.loss()
-    if rows is not None:
+    loss = request.loss.loss()
+    if given.rows is not None:
         raise InputError("--rows supposes rows for --cost and --accuracy; an answer does not need them")
-    for warning in low_signal_warnings(described, parsed, first):
+    for warning in low_signal_warnings(domain, parsed, loss):
         remark(f"Before it is charged: {warning}.")
-    source = Source(
-        table=table,
-        domain=domain_or_schema(domain, schema),
-        ledger=ledger,
-        dataset=dataset,
-        limit=limit,
-        create=create,
-        new_version=new_version,
-        analyst=analyst,
-        charge=first.charge,
-    )
-    if out is not None:
-        writable(out, overwrite=overwrite)
-        refuse_clashes([out], inputs=source.files(), overwrite=overwrite)
-    vault = source.vault(first=first, described=described) if tables is None else tables.vault(source, first)
+    source = given.source(loss)
+    if given.out is not None:
+        writable(given.out, overwrite=given.overwrite)
+        refuse_clashes([given.out], inputs=source.files(), overwrite=given.overwrite)
+    vault = source.vault(first=loss, described=domain) if tables is None else tables.vault(source, loss)
     with working("Asking"):
-        answer = _arranged(request.rounded(ask(vault, parsed, loss=first, confidence=request.confidence)), tables)
-    if out is None:
-        _print(answer, as_json=as_json)
+        answer = ask(vault, parsed, loss=loss, confidence=request.confidence)
+    answer = _arranged(request.rounded(answer), tables)
+    if given.out is None:
+        _print(answer, as_json=given.as_json)
+    else:
+        _write(answer, given.out, overwrite=given.overwrite, as_json=given.as_json)
+
+
+def _preview(given: QueryOptions, domain: Domain, query: Query) -> None:
+    """Print what the question would cost, or how wrong its answers would be.  Nothing is spent."""
+    journal = given.journal
+    _refuse_unused(
+        **{"new-version": journal.new_version},
+        limit=journal.limit is not None,
+        create=journal.create,
+        analyst=journal.analyst is not None,
+        whole=given.whole,
+        out=given.out is not None,
+    )
+    if given.cost is None:
+        _print_errors(given, domain, query)
         return
+    if given.accuracy or given.loss != LossOptions():
+        raise InputError("--cost says which loss is needed; ask it without --accuracy, --epsilon, --delta and --rho")
+    _print_cost(given, domain, query)
+
+
+def _print_cost(given: QueryOptions, domain: Domain, query: Query) -> None:
+    from sfumato.app.api.questions import CostRequest, filled
+    from sfumato.privacy.loss import plain
+
+    request = filled(CostRequest, given.question() | {"error": given.cost, "rows": given.rows})
+    estimate = request.foresee(domain, query, rows=None, more="suppose more with --rows, and it is cheaper")
+    assert estimate.cost is not None
+    text = f"{estimate.cost} keeps every answer within {given.cost}, each with probability {given.confidence}."
+    value = {"epsilon": plain(estimate.cost.value), "confidence": given.confidence, "notes": estimate.notes}
+    result(value, "\n".join([text, *estimate.notes]), as_json=given.as_json)
+
+
+def _print_errors(given: QueryOptions, domain: Domain, query: Query) -> None:
+    from sfumato.app.api.questions import CostRequest, filled
+
+    request = filled(CostRequest, given.question() | {"loss": given.loss.fields(), "rows": given.rows})
+    estimate = request.foresee(domain, query, rows=None, more="suppose more with --rows, and the error is smaller")
+    meaning = f"Each answer is within its half-width with probability {given.confidence}."
+    errors = {
+        "expected": [asdict(each) for each in estimate.expected],
+        "confidence": given.confidence,
+        "notes": estimate.notes,
+    }
+    lines = columns([_line(each) for each in estimate.expected])
+    result(errors, "\n".join([lines, "", meaning, *estimate.notes]), as_json=given.as_json)
+
+
+def _write(answer: Answer, out: Path, *, overwrite: bool, as_json: bool) -> None:
     answer.released_rows().write(out, overwrite=overwrite)
     written = {"out": str(out), "groups": list(answer.groups), "columns": list(answer.columns), "rows": len(answer)}
     stated = {"confidence": float(answer.confidence), **answer.statement_json()}
@@ -221,20 +232,21 @@ def _arranged(answer: Answer, tables: _Tables | None) -> Answer:
     return answer if tables is None else tables.asked.ordering.apply(answer)
 
 
-def _of_tables(
-    schema: Path, statement: str, discover: list[str] | None, *, rows: int | None, per: list[str] | None
-) -> _Tables:
-    """Read a statement over the tables of a schema, under its bounds or others."""
+def _tables(given: QueryOptions) -> _Tables | None:
+    """Read a statement over the tables of a schema, under its bounds or others; None without a schema."""
     from sfumato.query.statements.table_statement import parse_tables
 
-    if discover:
+    refuse_without_schema(given.schema, unit_rows=given.unit_rows is not None, per=bool(given.per))
+    if given.schema is None:
+        return None
+    if given.discover:
         raise InputError("of several tables no values are found in the data: declare them in the schema")
-    described = read_schema(schema)
-    asked = parse_tables(statement, described)
-    bounds = other_bounds(asked.view.unit, rows=rows, per=per)
+    described = read_schema(given.schema)
+    asked = parse_tables(given.statement, described)
+    bounds = other_bounds(asked.view.unit, rows=given.unit_rows, per=given.per)
     if bounds != asked.view.unit:
         try:
-            asked = parse_tables(statement, described, bounds=bounds)
+            asked = parse_tables(given.statement, described, bounds=bounds)
         except QueryError as error:  # the statement was read above: what is wrong are the bounds
             raise InputError(
                 f"--unit-rows or --per does not fit: {re.sub(_PLACE, '', str(error))}", culprit=error.culprit
@@ -290,20 +302,11 @@ def regress(
         list[str], typer.Option(help="An attribute of numbers, or a condition such as \"sex = 'F'\"; several times.")
     ],
     domain: OneDomainOption = None,
-    schema: SchemaOption = None,
-    view: ViewOption = None,
-    unit_rows: UnitRowsOption = None,
-    per: PerOption = None,
-    epsilon: EpsilonOption = None,
-    delta: DeltaOption = None,
-    rho: RhoOption = None,
-    confidence: Annotated[str, typer.Option(help="Confidence of the intervals.")] = "0.95",
-    ledger: LedgerOption = None,
-    dataset: DatasetOption = "default",
-    limit: LimitOption = None,
-    create: CreateOption = False,
-    new_version: NewVersionOption = False,
-    analyst: AnalystOption = None,
+    *,
+    view: ViewOptions,
+    loss: LossOptions,
+    confidence: ConfidenceOption = "0.95",
+    journal: LedgerOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Explain an outcome by inputs, by linear regression under differential privacy, with intervals.
@@ -311,30 +314,19 @@ def regress(
     Intervals count the noise, and those of a population the sample as well.  The same question at the same loss returns
     its stored answer and costs nothing.
     """
-    from sfumato.app.api.questions import LossFields, filled
     from sfumato.query import linear_regression
 
-    loss = filled(LossFields, {"epsilon": epsilon, "delta": delta, "rho": rho}).loss()
-    source = Source(
-        table=table,
-        domain=domain_or_schema(domain, schema),
-        ledger=ledger,
-        dataset=dataset,
-        limit=limit,
-        create=create,
-        new_version=new_version,
-        analyst=analyst,
-        charge=loss.charge,
-        view=read_view(schema, view, rows=unit_rows, per=per),
-    )
-    vault = source.vault(first=loss)
+    amount = loss.fields().loss()
+    described = domain_or_schema(domain, view.schema)
+    source = Source(table=table, domain=described, journal=journal, charge=amount.charge, view=view.read())
+    vault = source.vault(first=amount)
     with working("Measuring"):
-        found = linear_regression(vault, outcome, by, loss=loss, confidence=confidence)
+        regression = linear_regression(vault, outcome, by, loss=amount, confidence=confidence)
     lines = [
         {"of": each.variable, "table": str(each.table), "population": str(each.population or "-")}
-        for each in found.coefficients
+        for each in regression.coefficients
     ]
-    sure = f"Intervals hold with probability {float(found.confidence):g}, each on its own."
-    notes = "".join(f"\nNote: {each}" for each in found.remarks)
-    text = f"{columns(lines)}\n\n{sure}\nGuarantee: {found.guarantee}\nCost: {found.cost}{notes}"
-    result(found.to_json(), text, as_json=as_json)
+    sure = f"Intervals hold with probability {float(regression.confidence):g}, each on its own."
+    notes = "".join(f"\nNote: {each}" for each in regression.remarks)
+    text = f"{columns(lines)}\n\n{sure}\nGuarantee: {regression.guarantee}\nCost: {regression.cost}{notes}"
+    result(regression.to_json(), text, as_json=as_json)

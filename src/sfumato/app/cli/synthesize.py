@@ -1,36 +1,23 @@
-"""``sfumato synthesize``, ``sample`` and ``describe``: release a synthetic table, draw more rows of its saved model,
-and say what a file of synthetic rows is.
-"""
+"""``sfumato synthesize`` and ``sample``: release a synthetic table, and draw more rows of its saved model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sfumato.app.cli.options import (
-    AnalystOption,
-    CreateOption,
-    DatasetOption,
-    DeltaOption,
-    EpsilonOption,
     JsonOption,
-    LedgerOption,
-    LimitOption,
-    NewVersionOption,
+    LedgerOptions,
+    LossOptions,
     OneDomainOption,
     OverwriteOption,
-    PerOption,
-    RhoOption,
-    SchemaOption,
     Source,
     TableArgument,
-    UnitRowsOption,
-    ViewOption,
+    ViewOptions,
     domain_or_schema,
-    read_view,
 )
 from sfumato.app.cli.output import (
     columns,
@@ -51,12 +38,14 @@ from sfumato.errors import InputError, counted
 from sfumato.extras import require
 
 if TYPE_CHECKING:
+    from sfumato.app.api.questions import LossFields
+    from sfumato.app.api.releases import SynthesizeRequest
     from sfumato.domain import Domain
+    from sfumato.privacy.loss import Loss
     from sfumato.synthesize.codebook.codebook import Codebook
     from sfumato.synthesize.synthetic import Synthetic
 
 _MOST_LISTED = 20
-_MOST_SHOWN = 100  # lines of a table of a codebook
 
 SyntheticRowsOption = Annotated[Path, typer.Option("--out", help="Where to write the rows: .parquet, .csv or .arrow.")]
 AUTO = "auto"
@@ -85,26 +74,24 @@ MethodsOption = Annotated[
 ]
 
 
-def synthesize(
-    table: TableArgument,
-    out: SyntheticRowsOption,
-    domain: OneDomainOption = None,
-    schema: SchemaOption = None,
-    view: ViewOption = None,
-    unit_rows: UnitRowsOption = None,
-    per: PerOption = None,
-    epsilon: EpsilonOption = None,
-    delta: DeltaOption = None,
-    rho: RhoOption = None,
-    method: MethodOption = AUTO,
-    methods: MethodsOption = False,  # noqa: ARG001  (its callback stops)
+@dataclass(frozen=True, kw_only=True)
+class SynthesizeOptions:
+    """What ``sfumato synthesize`` was given."""
+
+    table: TableArgument
+    out: SyntheticRowsOption
+    domain: OneDomainOption = None
+    view: ViewOptions
+    loss: LossOptions
+    method: MethodOption = AUTO
+    methods: MethodsOption = False  # its callback stops
     marginals: Annotated[
         list[str] | None,
         typer.Option(help="Attributes that belong together, comma-separated; several times for several marginals."),
-    ] = None,
+    ] = None
     way: Annotated[
         int | None, typer.Option(min=1, help="Instead of --marginals: all marginals of so many attributes; 2 without.")
-    ] = None,
+    ] = None
     rows: Annotated[
         int | None,
         typer.Option(
@@ -112,16 +99,16 @@ def synthesize(
             help="Number of rows, if it is public; without, it comes from what is measured, of which graphical methods "
             "spend half a percent on a rough count, and mwem a twentieth on a better one.",
         ),
-    ] = None,
+    ] = None
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Queries that mwem measures; 30, or all if fewer, without.")
-    ] = None,
+    ] = None
     zeros: Annotated[
         Path | None, typer.Option(help="Impossible combinations, a YAML file, for auto and graphical methods.")
-    ] = None,
+    ] = None
     reuse: Annotated[
         bool, typer.Option("--reuse/--no-reuse", help="Let aim use what was released of the same table before, or not.")
-    ] = True,
+    ] = True
     bound_pairs: Annotated[
         bool,
         typer.Option(
@@ -129,149 +116,185 @@ def synthesize(
             help="Let aim also measure, for 3 % of the loss, how far each pair is from the table, for bounds of what "
             "it left to its model.",
         ),
-    ] = False,
+    ] = False
     order: Annotated[
         list[str] | None,
         typer.Option(
             help="TABLE=COLUMN or TABLE=COLUMN:falling: how the rows of a person follow each other; by the first date "
             "without. With --schema and a folder as --out."
         ),
-    ] = None,
+    ] = None
     most: Annotated[
         list[str] | None,
         typer.Option(
             help="TABLE=ROWS: rows of a person that are kept, the first in order; as the schema says without. With "
             "--schema and a folder as --out."
         ),
-    ] = None,
+    ] = None
     memory: Annotated[
         list[str] | None,
         typer.Option(
             help="Rows before it that a row is drawn by, 1 or 2, of all tables or TABLE=ROWS of one; 1 without. With a "
             "folder."
         ),
-    ] = None,
+    ] = None
     final: Annotated[
         list[str] | None,
         typer.Option(
             help="TABLE.COLUMN=VALUE: after such a row a person has no further one in that table, as after a death; "
             "with a folder."
         ),
-    ] = None,
-    file_format: Annotated[str, typer.Option("--format", help="Of the files in a folder: parquet or csv.")] = "parquet",
-    html: Annotated[Path | None, typer.Option(help="Also write a report page.")] = None,
-    model: Annotated[Path | None, typer.Option(help="Also save the model, for 'sfumato sample'.")] = None,
-    ledger: LedgerOption = None,
-    dataset: DatasetOption = "default",
-    limit: LimitOption = None,
-    create: CreateOption = False,
-    new_version: NewVersionOption = False,
-    analyst: AnalystOption = None,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
-) -> None:
+    ] = None
+    file_format: Annotated[str, typer.Option("--format", help="Of the files in a folder: parquet or csv.")] = "parquet"
+    html: Annotated[Path | None, typer.Option(help="Also write a report page.")] = None
+    model: Annotated[Path | None, typer.Option(help="Also save the model, for 'sfumato sample'.")] = None
+    journal: LedgerOptions
+    overwrite: OverwriteOption = False
+    as_json: JsonOption = False
+
+    def source(self, loss: Loss) -> Source:
+        """Return the table and its ledger."""
+        described = domain_or_schema(self.domain, self.view.schema)
+        return Source(
+            table=self.table, domain=described, journal=self.journal, view=self.view.read(), charge=loss.charge
+        )
+
+    def tables(self) -> TablesToMake:
+        """Return what is asked of several tables.
+
+        Raises:
+            InputError: an option that is for one synthetic table.
+        """
+        single = {
+            "domain": self.domain,
+            "unit_rows": self.view.unit_rows,
+            "per": self.view.per,
+            "marginals": self.marginals,
+            "way": self.way,
+            "rounds": self.rounds,
+            "zeros": self.zeros,
+            "bound_pairs": self.bound_pairs,
+            "no_reuse": not self.reuse,
+            "method": self.method != AUTO,
+        }
+        refuse_of_one_table(single)
+        return TablesToMake(
+            out=self.out,
+            file_format=self.file_format,
+            orders=self.order or (),
+            most=self.most or (),
+            memory=self.memory or (),
+            final=self.final or (),
+            units=self.rows,
+            html=self.html,
+            model=self.model,
+            overwrite=self.overwrite,
+        )
+
+    def request(self, loss: LossFields) -> SynthesizeRequest:
+        """Return what is asked of one table.
+
+        Raises:
+            InputError: an option that is for several tables, or that the method does not take.
+        """
+        from sfumato.app.api.questions import filled
+        from sfumato.app.api.releases import SynthesizeRequest
+
+        if self.order or self.most or self.memory or self.final or self.file_format != "parquet":
+            raise InputError("--order, --most, --memory, --final and --format are for --schema with a folder as --out")
+        if self.html is not None:
+            require("plots", "--html")
+        fields = {
+            "method": self.method,
+            "loss": loss,
+            "marginals": [[name.strip() for name in clique.split(",")] for clique in self.marginals or ()],
+            "way": self.way,
+            "rows": self.rows,
+            "rounds": self.rounds,
+            "zeros": self.zeros,
+            "reuse": self.reuse,
+            "bound_pairs": self.bound_pairs,
+        }
+        request = filled(SynthesizeRequest, fields)
+        request.refuse_unused()
+        return request
+
+
+def synthesize(given: SynthesizeOptions) -> None:
     """Release a synthetic table under differential privacy.
 
     With --schema and a folder as --out: a table of people, and tables of what each of them has, that belong together.
     """
-    from sfumato.app.api.questions import LossFields, filled
-    from sfumato.app.api.releases import SynthesizeRequest
-    from sfumato.synthesize import NoisyTotal, PublicTotal, drowned_totals
-    from sfumato.synthesize.codebook.codebook import codebook_path
-    from sfumato.synthesize.product import refuse_large
-    from sfumato.vault.release import save_text, writable
-
-    spent = filled(LossFields, {"epsilon": epsilon, "delta": delta, "rho": rho})
-    loss = spent.loss()
-    if schema is not None and view is None and is_folder(out):
-        refuse_of_one_table(
-            {"domain": domain, "unit_rows": unit_rows, "per": per, "marginals": marginals, "way": way, "rounds": rounds}
-            | {"zeros": zeros, "bound_pairs": bound_pairs, "no_reuse": not reuse}
-            | {"method": method != AUTO}
-        )
-        synthesize_tables(
-            Source(
-                table=table,
-                domain=schema,
-                ledger=ledger,
-                dataset=dataset,
-                limit=limit,
-                create=create,
-                new_version=new_version,
-                analyst=analyst,
-                charge=loss.charge,
-            ),
-            TablesToMake(
-                out=out,
-                file_format=file_format,
-                orders=order or (),
-                most=most or (),
-                memory=memory or (),
-                final=final or (),
-                units=rows,
-                html=html,
-                model=model,
-                overwrite=overwrite,
-            ),
-            loss,
-            as_json=as_json,
-        )
+    fields = given.loss.fields()
+    loss = fields.loss()
+    schema = given.view.schema
+    if schema is not None and given.view.view is None and is_folder(given.out):
+        tables = given.tables()
+        source = Source(table=given.table, domain=schema, journal=given.journal, charge=loss.charge)
+        synthesize_tables(source, tables, loss, as_json=given.as_json)
         return
-    if order or most or memory or final or file_format != "parquet":
-        raise InputError("--order, --most, --memory, --final and --format are for --schema with a folder as --out")
-    if html is not None:
-        require("plots", "--html")
-    cliques = [[name.strip() for name in clique.split(",")] for clique in marginals or ()]
-    asked = {"method": method, "loss": spent, "marginals": cliques, "way": way, "rows": rows, "rounds": rounds}
-    request = filled(SynthesizeRequest, asked | {"zeros": zeros, "reuse": reuse, "bound_pairs": bound_pairs})
-    request.refuse_unused()
-    writable(out, overwrite=overwrite)
-    source = Source(
-        table=table,
-        domain=domain_or_schema(domain, schema),
-        ledger=ledger,
-        dataset=dataset,
-        limit=limit,
-        create=create,
-        new_version=new_version,
-        analyst=analyst,
-        view=read_view(schema, view, rows=unit_rows, per=per),
-        charge=loss.charge,
-    )
-    outputs = [out, codebook_path(out), html, model]
-    refuse_clashes(outputs, inputs=[*source.files(), zeros, view], overwrite=overwrite)
+    _synthesize_table(given, given.request(fields), loss)
+
+
+def _synthesize_table(given: SynthesizeOptions, request: SynthesizeRequest, loss: Loss) -> None:
+    from sfumato.synthesize.codebook.codebook import codebook_path
+    from sfumato.vault.release import writable
+
+    out = given.out
+    writable(out, overwrite=given.overwrite)
+    source = given.source(loss)
+    outputs = [out, codebook_path(out), given.html, given.model]
+    refuse_clashes(outputs, inputs=[*source.files(), given.zeros, given.view.view], overwrite=given.overwrite)
     vault = source.vault(first=loss)
-    if rows is not None:
-        refuse_large(rows, len(vault.domain))
-    for warning in drowned_totals(vault.domain, loss, NoisyTotal() if rows is None else PublicTotal(rows)):
-        remark(f"Before it is charged: {warning}.")
-    for advice in request.without_delta(vault.domain):
-        remark(f"Before it is charged: {advice}.")
+    _warn(vault.domain, given.rows, loss, request)
     with working("Measuring and fitting"):
         release = request.release(vault)
         del vault  # and the tables that it keeps: rows are drawn without them
         sample = release.rows
-    sample.write(out, overwrite=overwrite)
-    save_text(codebook_path(out), release.codebook.to_markdown(), overwrite=overwrite)
-    if model is not None:
-        from sfumato.synthesize.synthetic import save
-
-        save(release, model, overwrite=overwrite)
-        remark(f"Wrote the model {model}.")
-    if html is not None:
-        from sfumato.report.page import render
-        from sfumato.report.release_page import release_page
-
-        save_text(html, render(release_page(f"Synthetic table {out.name}", release.codebook)), overwrite=overwrite)
-        remark(f"Wrote the page {html}.")
+    sample.write(out, overwrite=given.overwrite)
+    _write_about(release, given)
     remark(f"Wrote {counted(len(sample), 'row')} to {out}, and what they are to {codebook_path(out)}.")
     if not len(sample):
         remark(
             "The noisy number of rows came to 0: the table is small beside its noise at this loss, or few of its rows "
             "fit the domain, which 'sfumato domain check DOMAIN --table TABLE' shows to the owner only."
         )
-    said = {"out": str(out), "rows": len(sample), **release.statement(), "codebook": release.codebook.to_json()}
-    result(said, _told(release), as_json=as_json)
+    value = {"out": str(out), "rows": len(sample), **release.statement(), "codebook": release.codebook.to_json()}
+    result(value, _told(release), as_json=given.as_json)
+
+
+def _warn(domain: Domain, rows: int | None, loss: Loss, request: SynthesizeRequest) -> None:
+    """Say before the charge what the noise hides, and what a delta would gain."""
+    from sfumato.synthesize import NoisyTotal, PublicTotal, drowned_totals
+    from sfumato.synthesize.product import refuse_large
+
+    if rows is not None:
+        refuse_large(rows, len(domain))
+    for warning in drowned_totals(domain, loss, NoisyTotal() if rows is None else PublicTotal(rows)):
+        remark(f"Before it is charged: {warning}.")
+    for advice in request.without_delta(domain):
+        remark(f"Before it is charged: {advice}.")
+
+
+def _write_about(release: Synthetic, given: SynthesizeOptions) -> None:
+    """Write the codebook, the model and the page of the released rows."""
+    from sfumato.synthesize.codebook.codebook import codebook_path
+    from sfumato.vault.release import save_text
+
+    out = given.out
+    save_text(codebook_path(out), release.codebook.to_markdown(), overwrite=given.overwrite)
+    if given.model is not None:
+        from sfumato.synthesize.synthetic import save
+
+        save(release, given.model, overwrite=given.overwrite)
+        remark(f"Wrote the model {given.model}.")
+    if given.html is not None:
+        from sfumato.report.page import render
+        from sfumato.report.release_page import release_page
+
+        page = render(release_page(f"Synthetic table {out.name}", release.codebook))
+        save_text(given.html, page, overwrite=given.overwrite)
+        remark(f"Wrote the page {given.html}.")
 
 
 def _told(release: Synthetic) -> str:
@@ -312,86 +335,6 @@ def _errors(book: Codebook) -> str:
     if many:
         lines.append(f"  {many:,} of {len(book.pairs) + book.pairs_left_out:,} pairs are modelled: {said}")
     return "\n".join(lines)
-
-
-def describe(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            help="Synthetic rows that 'sfumato synthesize' wrote: .parquet or .arrow, or a folder of linked tables."
-        ),
-    ],
-    html: Annotated[Path | None, typer.Option(help="Also write the codebook as a page.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Also write the codebook as Markdown.")] = None,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Say what a synthetic file is, from the codebook that it carries: columns, guarantee, errors, uses.
-
-    Of a folder of linked tables: what its release.json says of them.
-    """
-    if file.is_dir():
-        from sfumato.app.cli.synthesize_tables import describe_tables
-
-        describe_tables(file, html=html, markdown=markdown, overwrite=overwrite, as_json=as_json)
-        return
-    from sfumato.synthesize.codebook.codebook import read_codebook
-    from sfumato.synthesize.synthetic import STATED_BY_A_FILE
-    from sfumato.vault.release import save_text
-
-    if html is not None:
-        require("plots", "the page of a codebook")
-    refuse_clashes([html, markdown], inputs=[file], overwrite=overwrite)
-    book = read_codebook(file)
-    if markdown is not None:
-        save_text(markdown, book.to_markdown(), overwrite=overwrite)
-        remark(f"Wrote the codebook {markdown}.")
-    if html is not None:
-        from sfumato.report.page import render
-        from sfumato.report.release_page import release_page
-
-        save_text(html, render(release_page(f"Synthetic table {file.name}", book)), overwrite=overwrite)
-        remark(f"Wrote the page {html}.")
-    remark(STATED_BY_A_FILE)
-    if book.measured:
-        remark(f"For one question with an interval: sfumato interval {file} SELECT")
-    result(book.to_json(), _described(book), as_json=as_json)
-
-
-def _described(book: Codebook) -> str:
-    """A codebook for a terminal, without its single values; nothing in it can move the cursor."""
-    from sfumato.synthesize.codebook.codebook import COLUMNS_TEXT, PAIRS_TEXT, TABLES_TEXT, facts, pair_title, printable
-
-    def lines(rows: Iterable[Mapping[str, object]]) -> str:
-        every = [{name: printable(v) if isinstance(v, str) else v for name, v in row.items()} for row in rows]
-        more = f"\n... and {len(every) - _MOST_SHOWN:,} more" if len(every) > _MOST_SHOWN else ""
-        return columns(every[:_MOST_SHOWN]) + more
-
-    said = [printable(book.notice), *(f"{printable(name)}: {printable(str(fact))}" for name, fact in facts(book))]
-    said += ["", "Good for:", *(f"  {printable(each)}" for each in book.good_for)]
-    said += ["", "Not good for:", *(f"  {printable(each)}" for each in book.not_for)]
-    held = [
-        {"column": c.name, "type": c.kind, "values": c.size, "cells": c.cells, "noise": c.deviation, "off by": c.worst}
-        for c in book.columns
-    ]
-    tables = [
-        {"measured": pair_title(t), "cells": t.cells, "noise": t.noise, "deviation": t.deviation} for t in book.measured
-    ]
-    pairs = [
-        {
-            "pair": pair_title(pair),
-            "is": "measured" if pair.measured else "modelled",
-            "strength": pair.strength,
-            "cell off by": pair.worst,
-            "single value off by": pair.worst_of_values,
-            "misplaced": pair.share,
-        }
-        for pair in book.pairs
-    ]
-    said += ["", COLUMNS_TEXT, lines(held), "", TABLES_TEXT, lines(tables), "", PAIRS_TEXT, lines(pairs)]
-    if book.pairs_left_out:
-        said.append(f"{book.pairs_left_out:,} more pairs are not listed")
-    return "\n".join([*said, "", "Every value with its error: --json, --markdown FILE or --html FILE."])
 
 
 def sample(
