@@ -44,7 +44,7 @@ COMMANDS = {  # in the order of --help: the module and the name of each command
     "serve": "sfumato_server.commands.serve:serve",
     "synthesize": "synthesize:synthesize",
     "sample": "synthesize:sample",
-    "describe": "describe:describe",
+    "describe": "synthesize_tables:describe",
     "interval": "estimates:interval",
     "anonymize": "anonymize:anonymize",
     "apply": "anonymize:apply",
