@@ -29,3 +29,10 @@ def test_a_mutant_whose_text_is_gone_is_named(mutants, tmp_path):
     (tmp_path / "file.py").write_text("text", encoding="utf-8")
     with pytest.raises(mutants.UnfairMutantError, match="'gone': its text stands 0 times"):
         mutants.check([mutant], tmp_path)
+
+
+def test_a_mutant_that_uses_an_undefined_name_is_refused(mutants, tmp_path):
+    mutant = mutants.Mutant("area", "undefined", "file.py", "x = 1", "x = gone", ("tests",), "not slow")
+    (tmp_path / "file.py").write_text("x = 1\n", encoding="utf-8")
+    with pytest.raises(mutants.UnfairMutantError, match="'undefined': Undefined name `gone`"):
+        mutants.refuse_undefined_names([mutant], tmp_path)
