@@ -21,21 +21,21 @@ SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "structure"
 # No figure may rise above these.  To lower one, write the smaller number that scripts/structure prints here.
 # A new aggregate, mechanism or other new part may raise "files" by one, and nothing else.
 CEILINGS = {
-    "files": 369,
-    "folders over 15 files": 6,
-    "files over 500 lines": 1,
-    "functions over 40 lines": 52,
+    "files": 336,
+    "folders over 15 files": 1,
+    "files over 500 lines": 0,
+    "functions over 40 lines": 25,
     "public classes and aliases defined twice": 0,
     "file names that repeat": 0,
     "circles of imports": 0,
-    "private words": 5860,
-    "the private word found": 2147,
-    "modules entered by one query": 71,
-    "deepest stack of one query": 21,
-    "frames from the command to the noise": 8,
-    "frames from the command to its random words": 10,
+    "private words": 3547,
+    "the private word found": 989,
+    "modules entered by one query": 64,
+    "deepest stack of one query": 20,
+    "frames from the command to the noise": 7,
+    "frames from the command to its random words": 9,
     "classes held in frames at the noise": 11,
-    "classes created in app, ledger, query, vault": 55,
+    "classes created in app, ledger, query, vault": 50,
 }
 
 
