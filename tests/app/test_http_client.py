@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import socket
 import subprocess
 import sys
-import tomllib
 from contextlib import closing
-from pathlib import Path
 
 import httpx
 import pytest
@@ -39,7 +36,7 @@ from sfumato.app.http_client import HttpClient
 assert len(absent) > 8, absent
 HttpClient("http://127.0.0.1:9", "key").close()
 loaded = {name.split(".")[1] for name in sys.modules if name.startswith("sfumato.")}
-assert loaded == {"app", "bounded_cache", "errors", "extras", "privacy"}, loaded
+assert loaded == {"app", "bounded_cache", "errors", "privacy"}, loaded
 """
 
 
@@ -153,17 +150,3 @@ def test_programs_that_do_else_meanwhile_are_told_the_same():
 
     with pytest.raises(ServerError, match=f"no reply from {address}: ConnectError: Connection refused; check"):
         asyncio.run(ask())
-
-
-def test_the_package_of_the_client_alone_has_all_that_it_needs(tmp_path):
-    """What its build puts together is put together here, and runs where nothing of the base is."""
-    folder = Path(__file__).parents[2] / "clients" / "python"
-    build = tomllib.loads((folder / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    for source, place in build["force-include"].items():
-        copied = shutil.copytree if (folder / source).is_dir() else shutil.copyfile
-        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
-        copied(folder / source, tmp_path / place)
-    alone = ALONE.replace("import sys\n", f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\n", 1)
-    checked = alone + f"import sfumato\nassert sfumato.__file__.startswith({str(tmp_path)!r})"
-    done = subprocess.run([sys.executable, "-c", checked], capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr

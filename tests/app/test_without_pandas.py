@@ -40,7 +40,7 @@ except SystemExit as left:
     assert not left.code, left.code
 print(*sorted(sys.modules), file=sys.stderr)
 """
-ELSEWHERE = {"sqlalchemy", "scipy", "sklearn", "jsonschema", "fastapi", "altair", "pandas"}
+ELSEWHERE = {"sqlalchemy", "scipy", "sklearn", "fastapi", "altair", "pandas"}
 """Libraries that neither a question nor a search of recodings needs."""
 
 

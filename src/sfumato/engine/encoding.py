@@ -19,10 +19,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from sfumato.arguments import listed
@@ -41,6 +40,9 @@ from sfumato.engine.dialect import (
 )
 from sfumato.engine.port import Column, ColumnKind
 from sfumato.errors import TableError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class RowEncoding(Protocol):

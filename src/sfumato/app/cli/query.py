@@ -234,11 +234,11 @@ def _arranged(answer: Answer, tables: _Tables | None) -> Answer:
 
 def _tables(given: QueryOptions) -> _Tables | None:
     """Read a statement over the tables of a schema, under its bounds or others; None without a schema."""
-    from sfumato.query.statements.table_statement import parse_tables
-
     refuse_without_schema(given.schema, unit_rows=given.unit_rows is not None, per=bool(given.per))
     if given.schema is None:
         return None
+    from sfumato.query.statements.table_statement import parse_tables
+
     if given.discover:
         raise InputError("of several tables no values are found in the data: declare them in the schema")
     described = read_schema(given.schema)
