@@ -199,8 +199,8 @@ class _Ledger:
         return reserving
 
     def write(self, found: Call) -> Call:
-        def writing(own: Ledger, *given: Any) -> Any:
-            result = found(own, *given)
+        def writing(own: Ledger, *given: Any, **named: Any) -> Any:
+            result = found(own, *given, **named)
             self._tape.calls.append("commit")
             return result
 

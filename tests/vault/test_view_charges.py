@@ -103,8 +103,8 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         with cursor(self, title) as found:
             yield found
 
-    def committed(self: Ledger, *given: Any) -> Any:
-        result = transact(self, *given)
+    def committed(self: Ledger, *given: Any, **named: Any) -> Any:
+        result = transact(self, *given, **named)
         happened.append("commit")
         return result
 
