@@ -14,9 +14,10 @@ from tests.engine.conftest import ADAPTERS, Oracle, arrow, odd_rows
 
 from sfumato.domain import Categorical, Domain, Integer, Real, Unit, Unknown
 from sfumato.domain.predicate import All, Among, Any, Not
+from sfumato.engine.duckdb.duck_adapter import Frame
 from sfumato.engine.duckdb.duck_table import DuckTable
 from sfumato.engine.exact import reveal
-from sfumato.engine.open import Frame, open_table
+from sfumato.engine.open import open_table
 from sfumato.engine.port import Recode
 
 DOMAIN = Domain(

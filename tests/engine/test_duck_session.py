@@ -15,10 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from sfumato.domain import Domain, Integer, Unit, Unknown
+from sfumato.engine.duckdb.duck_adapter import Frame
 from sfumato.engine.duckdb.duck_session import shared_session
 from sfumato.engine.duckdb.duck_table import DuckTable
 from sfumato.engine.exact import reveal
-from sfumato.engine.open import Frame, open_table
+from sfumato.engine.open import open_table
 from sfumato.engine.port import Encoded
 
 NUMBERS = Domain((Integer(name="number", unknown=Unknown.CLAMP, minimum=0, maximum=9),), unit=Unit.row())
