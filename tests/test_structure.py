@@ -21,14 +21,14 @@ SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "structure"
 # No figure may rise above these.  To lower one, write the smaller number that scripts/structure prints here.
 # A new aggregate, mechanism or other new part may raise "files" by one, and nothing else.
 CEILINGS = {
-    "files": 336,
-    "folders over 15 files": 1,
+    "files": 335,
+    "folders over 15 files": 0,
     "files over 500 lines": 0,
     "functions over 40 lines": 25,
     "public classes and aliases defined twice": 0,
     "file names that repeat": 0,
     "circles of imports": 0,
-    "private words": 3547,
+    "private words": 3546,
     "the private word found": 989,
     "modules entered by one query": 64,
     "deepest stack of one query": 20,
