@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from contextlib import closing, suppress
 from datetime import timedelta
@@ -25,6 +26,8 @@ from sfumato_server.openid import OpenIdSettings, Provider
 from sfumato_server.problems import RefusalError
 from sfumato_server.registry import Registry, Scope
 from sfumato_server.sessions import Identities
+
+_ADDRESSES = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +54,8 @@ def settings(tmp_path_factory, provider):
 def server(tmp_path_factory, provider, settings):
     folder = tmp_path_factory.mktemp("server")
     (folder / "openid.yaml").write_text(yaml.safe_dump(settings.model_dump()))
-    started = Server(f"sqlite:///{folder}/s.ledger", workers=2, more=("--openid", str(folder / "openid.yaml")))
+    more = ("--openid", str(folder / "openid.yaml"), "--trusted-proxy", "127.0.0.1")
+    started = Server(f"sqlite:///{folder}/s.ledger", workers=2, more=more)
     provider.redirect = f"{started.address}/login/back"
     try:
         yield started.start()
@@ -83,7 +87,9 @@ def browser(server):
 
 
 def browsing(server):
-    return httpx.Client(base_url=server.address, headers={"Accept": "text/html"}, timeout=60, trust_env=False)
+    """A browser at an address of its own: one address may log in only so many times a minute."""
+    headers = {"Accept": "text/html", "X-Forwarded-For": f"203.0.113.{next(_ADDRESSES)}"}
+    return httpx.Client(base_url=server.address, headers=headers, timeout=60, trust_env=False)
 
 
 def sent_back(browser):
