@@ -92,6 +92,16 @@ def test_at_a_small_epsilon_it_has_the_variance_of_the_best_subset(size):
     assert TwoValued.within(Paley(size), epsilon).variance(1 / size) == pytest.approx(best, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("size", "most"), [(6, 1.12), (8, 1.12), (14, 1.12), (20, 1.07), (32, 1.07), (48, 1.07), (200, 1.07)]
+)
+@pytest.mark.parametrize("epsilon", ["0.1", "0.5"])
+def test_its_variance_is_as_near_to_that_of_subsets_as_the_docs_say(size, most, epsilon):
+    loss = Fraction(epsilon)
+    best = min(TwoValued.within(SubsetSelection(size, part), loss).variance(1 / size) for part in range(1, size))
+    assert TwoValued.within(Paley(size), loss).variance(1 / size) <= most * best
+
+
 def test_domains_beyond_the_table_are_refused():
     assert Paley(LARGEST_PALEY - 1).outputs == LARGEST_PALEY - 1
     with pytest.raises(InputError, match="serves at most 8192 values"):

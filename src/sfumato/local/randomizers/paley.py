@@ -1,4 +1,4 @@
-"""Response over a Paley design: as little variance as subset selection at small epsilon, in one small number."""
+"""Response over a Paley design: nearly the variance of subset selection at small epsilon, in one small number."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ class Paley(Design):
     The prime is the least one of at least ``inputs`` that leaves 3 when divided by 4.  The nonzero squares are then a
     difference set (Paley 1933): half of the other reports support a value, and equally many support both of any two
     values.  Source: Park, Nam and Lee 2023, Exactly optimal and communication-efficient private estimation via block
-    designs.  At a small epsilon its half of the reports is the best size of a subset.
+    designs.
+
+    If ``inputs`` is such a prime, half of the reports is the best size of a subset at a small epsilon.  Any other
+    number of values costs variance: as much as the values that are missing up to the prime.
     """
 
     inputs: int
