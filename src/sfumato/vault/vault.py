@@ -151,7 +151,7 @@ class Vault:
         return {"Guarantee of all releases together": account.guarantee, "Spent": spent, "Left": left}
 
     def asked_by(self, analyst: str, *, admission: Admission | None = None) -> Vault:
-        """The same vault, charging what it releases to the analyst's cap as well, where it is admitted."""
+        """Return this vault for an analyst: each release is also charged to the analyst's cap, if it is admitted."""
         return replace(self, analyst=analyst, admission=admission)
 
     def refuse_keys(self, columns: tuple[str, ...]) -> None:
@@ -366,7 +366,7 @@ def _version() -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """The first names, and how many more there are."""
+    """Return the first names, and how many more there are."""
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return ", ".join(names[:_LISTED]) + more
 
