@@ -36,8 +36,8 @@ def test_the_loss_of_noise_made_for_a_loss_is_that_loss(kind):
             kind.for_loss(LOSSES[kind.loss_type], bad)
 
 
-@pytest.mark.parametrize("kind", NOISES)
-def test_noise_comes_back_from_its_json(kind):
+@pytest.mark.parametrize("kind", NOISE_OF.values())
+def test_noise_of_releases_comes_back_from_its_json(kind):
     noise = kind.for_loss(LOSSES[kind.loss_type], 9)
     assert noise_from_json(noise.to_json()) == noise
 
@@ -52,7 +52,7 @@ def test_log_likelihood_is_that_of_the_probabilities(kind):
 def test_stored_noise_is_written_as_ever():
     assert noise_from_json(["discrete Gaussian", "3.5"]).to_json() == ["discrete Gaussian", "3.5"]
     assert noise_from_json(["discrete Laplace", "1/3"]).parameters == (Fraction(1, 3),)
-    with pytest.raises(LossError, match="no noise is called 'uniform'"):
+    with pytest.raises(LossError, match="no release adds noise called 'uniform'"):
         noise_from_json(["uniform", "1"])
 
 

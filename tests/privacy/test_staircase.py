@@ -11,7 +11,7 @@ from sfumato.errors import LossError
 from sfumato.privacy.entropy import OsEntropy, SimulatedEntropy
 from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon
-from sfumato.privacy.noise_kinds import least_variance
+from sfumato.privacy.noise_kinds import least_variance, noise_from_json
 from sfumato.privacy.staircase import Staircase
 
 NOTHING = Fraction(1, 1 << 200)
@@ -113,3 +113,9 @@ def test_noise_is_added_to_counts():
     noisy = Staircase(20, 5, 1).add(counts, OsEntropy())
     assert noisy.shape == counts.shape
     assert np.abs(noisy - counts).max() < 30
+
+
+def test_a_saved_table_with_staircase_noise_is_refused():
+    """It is private for one number, and neighbors change several cells of a table."""
+    with pytest.raises(LossError, match="no release adds noise called 'staircase'"):
+        noise_from_json(Staircase(2, 10, 4).to_json())

@@ -19,18 +19,20 @@ NOISE_OF: Final[Mapping[type, type[Noise]]] = {Epsilon: DiscreteLaplace, Rho: Di
 
 
 def noise_from_json(written: Sequence[str]) -> Noise:
-    """Return the noise that :meth:`sfumato.privacy.noise.Noise.to_json` wrote.
+    """Return the noise of a release that :meth:`sfumato.privacy.noise.Noise.to_json` wrote.
+
+    Noise for one number alone is refused: a file that names it for a table states a guarantee that does not hold.
 
     Raises:
-        LossError: no mechanism has that name, or a parameter is out of its range.
+        LossError: no release adds noise of that name, or a parameter is out of its range.
 
     >>> noise_from_json(["discrete Laplace", "2.5"])
     DiscreteLaplace(scale=Fraction(5, 2))
     """
     name, *parameters = written
-    kinds: dict[str, Callable[..., Noise]] = {kind.name: kind for kind in NOISES}
+    kinds: dict[str, Callable[..., Noise]] = {kind.name: kind for kind in NOISE_OF.values()}
     if name not in kinds:
-        raise LossError(f"no noise is called {name!r}; there are {', '.join(kinds)}", culprit=name)
+        raise LossError(f"no release adds noise called {name!r}; there are {', '.join(kinds)}", culprit=name)
     return kinds[name](*parameters)
 
 
