@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import select
+import selectors
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -65,9 +65,16 @@ class Wire:
                 threading.Thread(target=self._carry, args=(client,), daemon=True).start()
 
     def _carry(self, client: socket.socket) -> None:
-        with suppress(OSError), client, socket.create_connection(self._server) as server:
+        with (
+            suppress(OSError),
+            client,
+            socket.create_connection(self._server) as server,
+            selectors.DefaultSelector() as selector,  # `select.select` fails for descriptors above 1023
+        ):
+            selector.register(client, selectors.EVENT_READ)
+            selector.register(server, selectors.EVENT_READ)
             while True:
-                ready, _, _ = select.select([client, server], [], [])
+                ready = {key.fileobj for key, _ in selector.select()}
                 for end, other in ((client, server), (server, client)):
                     if end not in ready:
                         continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import ipaddress
-import select
+import selectors
 import socket
 import socketserver
 import ssl
@@ -111,12 +111,20 @@ class Proxy:
         host, _, port = target.rpartition(":")
         with closing(socket.create_connection((host, int(port)))) as there:
             request.wfile.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            here = request.connection
+            self._relay(request.connection, there)
+
+    @staticmethod
+    def _relay(client: socket.socket, server: socket.socket) -> None:
+        """Pass bytes on in both directions until one end closes."""
+        with selectors.DefaultSelector() as selector:  # `select.select` fails for descriptors above 1023
+            selector.register(client, selectors.EVENT_READ, (client, server))
+            selector.register(server, selectors.EVENT_READ, (server, client))
             while True:
-                for each in select.select([here, there], [], [])[0]:
-                    if not (data := each.recv(1 << 16)):
+                for key, _ in selector.select():
+                    source, target = key.data
+                    if not (data := source.recv(1 << 16)):
                         return
-                    (there if each is here else here).sendall(data)
+                    target.sendall(data)
 
     @contextmanager
     def running(self) -> Iterator[Proxy]:
