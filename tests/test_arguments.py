@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sfumato.anonymize import KAnonymity
-from sfumato.arguments import expect, whole
+from sfumato.arguments import expect, parse_integer
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.errors import DomainError, InputError
 from sfumato.local import Distribution, HeavyHitters, KeyValue, Range, dumps
@@ -40,7 +40,7 @@ def test_a_k_from_an_array_is_pythons():
 @pytest.mark.parametrize("bad", [True, np.True_, 2.0, np.float64(2), "2", None, np.array([2]), np.array(2)])
 def test_what_is_no_whole_number_is_refused(bad):
     with pytest.raises(InputError, match="rows are a whole number, not"):
-        whole(bad, "rows are a whole number")
+        parse_integer(bad, "rows are a whole number")
 
 
 def test_a_real_number_may_be_numpys():

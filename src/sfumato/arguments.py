@@ -38,13 +38,13 @@ def expect(value: object, kind: type | UnionType, form: str) -> None:
         raise InputError(f"{form}, not {type(value).__name__}", culprit=value)
 
 
-def whole(value: object, form: str) -> int:
-    """A whole number as Python's own, from Python or NumPy.
+def parse_integer(value: object, form: str) -> int:
+    """Return a whole number of Python or NumPy as Python's own.
 
     Raises:
-        InputError: it is none, ``form`` says.
+        InputError: the value is no whole number. The message starts with ``form``.
 
-    >>> whole(np.int64(3), "rows are a whole number")
+    >>> parse_integer(np.int64(3), "rows are a whole number")
     3
     """
     expect(value, int, form)

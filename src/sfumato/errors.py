@@ -142,10 +142,10 @@ class ReportError(InputError):
     """Local reports that are corrupt, or were made under another spec."""
 
 
-def counted(number: int, thing: str) -> str:
-    """A number of things, as messages and pages say it.
+def pluralize(number: int, thing: str) -> str:
+    """Return a number with its noun, in the plural unless the number is one.
 
-    >>> counted(1, "row"), counted(2000, "row"), counted(0, "class")
+    >>> pluralize(1, "row"), pluralize(2000, "row"), pluralize(0, "class")
     ('1 row', '2,000 rows', '0 classes')
     """
     plural = f"{thing}es" if thing.endswith("s") else f"{thing}s"

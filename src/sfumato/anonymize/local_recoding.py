@@ -28,7 +28,7 @@ from sfumato.anonymize.release.decision import Decision, local_decision
 from sfumato.anonymize.release.kept_columns import NOTHING_KEPT, Keep, KeepList
 from sfumato.anonymize.release.request import AnonymizationRequest, Missing, Quasi, microdata, read_quasi
 from sfumato.anonymize.search.lattice import check_criteria
-from sfumato.arguments import expect, expect_all, whole
+from sfumato.arguments import expect, expect_all, parse_integer
 from sfumato.domain import Attribute, Categorical, Integer, Real
 from sfumato.domain.hierarchy.levels import Integers, Reals
 from sfumato.engine.port import Recodable
@@ -124,7 +124,7 @@ class Search:
     seconds: float = math.inf
 
     def __post_init__(self) -> None:
-        if whole(self.effort, "the effort is a whole number of trials") < 0:
+        if parse_integer(self.effort, "the effort is a whole number of trials") < 0:
             raise InputError("the effort is 0 trials or more", culprit=self.effort)
         if not isinstance(self.seconds, int | float) or not self.seconds >= 0:
             raise InputError("the seconds to search are 0 or more", culprit=self.seconds)

@@ -22,7 +22,7 @@ from sfumato.anonymize.release.request import UnitsOfClasses, raw_classes, raw_r
 from sfumato.domain.hierarchy.levels import Integers, Reals
 from sfumato.engine.open import open_table
 from sfumato.engine.port import ProtectedTable
-from sfumato.errors import InputError, counted
+from sfumato.errors import InputError, pluralize
 
 PAIR = 2
 _MOST = 10**15  # people: beyond, a float does not tell them apart
@@ -164,7 +164,7 @@ def _checked(counts: Integers, population: int) -> int:
     rows = int(counts.sum())
     if population < rows:
         raise InputError(
-            f"a population of {population} cannot contain a sample of {counted(rows, 'row')}", culprit=population
+            f"a population of {population} cannot contain a sample of {pluralize(rows, 'row')}", culprit=population
         )
     if population > _MOST:
         raise InputError(f"a population has at most {_MOST:,} people", culprit=population)

@@ -37,7 +37,7 @@ from sfumato.domain.view import (
     UnitSum,
     View,
 )
-from sfumato.errors import counted
+from sfumato.errors import pluralize
 
 _LISTED = 12  # cells, or stretches of cells, that a condition names in words
 _LONGEST = 1500  # characters of a view
@@ -79,7 +79,7 @@ def _view(view: View, unit: str) -> str:  # noqa: C901 - one case a kind
         case WithFacts():
             return f"{_part(view.source, unit)} WITH ({_view(view.facts, unit)})"
         case AtMost():
-            return f"at most {counted(view.rows, 'row')} of each {unit} of {_part(view.source, unit)}"
+            return f"at most {pluralize(view.rows, 'row')} of each {unit} of {_part(view.source, unit)}"
         case PerUnit():
             values = ", ".join(f"{name} = {_aggregate(value, view.source)}" for name, value in view.values)
             by = ", ".join((unit, *view.by))
@@ -205,7 +205,7 @@ def left_out(bounded: BoundedView) -> tuple[str, ...]:
                 clamped |= dict.fromkeys(_clamped(view, bounded.unit))
             case AtMost():
                 of = " and ".join(sorted(each.name for each in view.tables if not each.public))
-                most = f"at most {counted(view.rows, 'row')} of {of}"
+                most = f"at most {pluralize(view.rows, 'row')} of {of}"
                 clamped[f"joins take {most} of each {bounded.unit.column}, and leave out others"] = None
         own: list[Any] = [getattr(view, each.name) for each in fields(view)] if is_dataclass(view) else []
         waiting += [each for each in own if isinstance(each, View)]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.arguments import expect, whole
+from sfumato.arguments import expect, parse_integer
 from sfumato.domain import Domain
 from sfumato.engine.exact import reveal
 from sfumato.errors import InputError, SizeError, TableError
@@ -46,7 +46,7 @@ class Claim:
         expect(self.loss, Loss | None, "a claim has a loss: Epsilon(...), EpsilonDelta(..., ...), Rho(...) or None")
         if self.class_size is None:
             return
-        size = whole(self.class_size, "a class size is a whole number")
+        size = parse_integer(self.class_size, "a class size is a whole number")
         if not 1 <= size <= _LARGEST_CLASS:
             raise InputError(f"a class holds at least one row, and at most {_LARGEST_CLASS:.0e}", culprit=size)
 

@@ -20,7 +20,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from sfumato.arguments import expect, whole
+from sfumato.arguments import expect, parse_integer
 from sfumato.errors import InputError, LossError, SizeError
 from sfumato.local.randomizers.composite import Labelled
 from sfumato.local.randomizers.randomizer import exp_below, proven
@@ -122,7 +122,7 @@ def amplify(spec: Spec, reports: int, delta: Number) -> Amplified:
     if not 0 < chance < 1:
         raise LossError(f"delta must lie strictly between 0 and 1, not {delta}", culprit=delta)
     expect(spec, Spec, "a spec is what a design returns, such as Frequency.design(...)")
-    reports = whole(reports, "reports are a whole number")
+    reports = parse_integer(reports, "reports are a whole number")
     if reports < 2:  # noqa: PLR2004
         raise InputError(f"shuffling needs at least two reports, not {reports}", culprit=reports)
     if reports > _MOST:

@@ -20,7 +20,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.arguments import whole
+from sfumato.arguments import parse_integer
 from sfumato.errors import InputError, SizeError
 from sfumato.model.factor import Factor, FloatArray
 from sfumato.model.graphical_model import GraphicalModel
@@ -45,7 +45,7 @@ def seeded(seed: object) -> int:
         InputError: it is none.
     """
     form = "a seed is a whole number from 0"
-    number = whole(seed, form)
+    number = parse_integer(seed, form)
     if number < 0:
         raise InputError(f"{form}, not below it", culprit=seed)
     return number

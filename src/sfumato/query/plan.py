@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.arguments import expect, whole
+from sfumato.arguments import expect, parse_integer
 from sfumato.bounded_cache import cached
 from sfumato.domain import Axis, Categorical, Domain, Integer
 from sfumato.domain.attribute import unknown_code
@@ -253,7 +253,7 @@ def accuracy(
     expect(domain, Domain, "errors are those of a Domain")
     refuse_no_query(query)
     if rows is not None:
-        rows = whole(rows, "the rows supposed in a group are a whole number")
+        rows = parse_integer(rows, "the rows supposed in a group are a whole number")
     if rows is not None and rows < 1:
         raise QueryError(f"suppose at least one row in a group, not {rows}", culprit=rows)
     if query.data_dependent_groups:

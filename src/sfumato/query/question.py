@@ -17,7 +17,7 @@ from sfumato.domain import Domain, Unknown
 from sfumato.domain.predicate import Among, Predicate
 from sfumato.domain.view import BoundedView
 from sfumato.domain.view_words import describe_condition, left_out, may_cut
-from sfumato.errors import QueryError, counted
+from sfumato.errors import QueryError, pluralize
 from sfumato.query.aggregates import Aggregate, Average, Count, Distinct, Quantile, Total
 from sfumato.query.statements.three_valued_logic import normal
 
@@ -155,7 +155,7 @@ class Query:
             notes.append(f"rows {nobody} {unit.column} are left out")
         elif unit.column is not None:
             notes.append(
-                f"{BOUNDED}: at most {counted(unit.rows, 'row')} of one {unit.column}{unit.by_groups}, the rest is "
+                f"{BOUNDED}: at most {pluralize(unit.rows, 'row')} of one {unit.column}{unit.by_groups}, the rest is "
                 f"left out, and so are rows {nobody} {unit.column}"
             )
         notes += [] if view is None else left_out(view)

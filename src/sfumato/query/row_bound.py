@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.arguments import whole
+from sfumato.arguments import parse_integer
 from sfumato.domain import Domain, GroupBound, Unit
 from sfumato.domain.unit import SizeOf
-from sfumato.errors import LossError, QueryError, counted
+from sfumato.errors import LossError, QueryError, pluralize
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Epsilon, Loss, Number, exact
 from sfumato.vault.interface import Mechanisms, Payload, Request, VaultInterface, refuse_no_vault
@@ -95,7 +95,7 @@ class SuggestedBound(Release):
     @property
     def headline(self) -> str:
         """The bound."""
-        return f"at most {counted(self.unit.rows, 'row')} of one {self.unit.column}{self.unit.by_groups}"
+        return f"at most {pluralize(self.unit.rows, 'row')} of one {self.unit.column}{self.unit.by_groups}"
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as plain JSON values."""
@@ -151,7 +151,7 @@ def suggest_bound(
         BudgetError: the ledger refuses the charge; nothing was spent.
     """
     refuse_no_vault(vault)
-    if whole(cells, "the cells of a table are a whole number") < 1:
+    if parse_integer(cells, "the cells of a table are a whole number") < 1:
         raise QueryError("a table has at least one cell", culprit=cells)
     part = exact(share, name="share")
     if not 0 < part < 1:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from sfumato.errors import counted
+from sfumato.errors import pluralize
 from sfumato.report.page import Page, Section, ShownTable, shown_to
 from sfumato.synthesize.codebook.codebook import PAIRS_TEXT, facts, pair_title
 from sfumato.synthesize.codebook.codebook_lines import FOLDED_TEXT, group_lines, seen, value_lines
@@ -101,13 +101,13 @@ def _figure(place: int, column: ColumnEntry, scale: float) -> Markup:
     known = (
         "How far its values are off is not known."
         if column.worst is None
-        else f"No value is off by more than {counted(column.worst, 'row')} (95 %)."
+        else f"No value is off by more than {pluralize(column.worst, 'row')} (95 %)."
     )
     groups = (
         f" {sum(group.values for group in column.groups):,} of its {column.size:,} values are in "
-        f"{counted(len(column.groups), 'group')}."
+        f"{pluralize(len(column.groups), 'group')}."
         if column.groups
-        else f" {counted(column.size, 'value')}, none in a group."
+        else f" {pluralize(column.size, 'value')}, none in a group."
     )
     drawing = _band(column, scale) if len(column.values) > _MOST_BARS else _bars(column, scale)
     return Markup('<figure><h3 id="column-{}">{}</h3>{}<figcaption>{}{}</figcaption>{}</figure>').format(
@@ -123,8 +123,8 @@ def _values(column: ColumnEntry) -> Markup:
     sums = Markup("").join(
         Markup("<li>{}: {}, {}{}</li>").format(
             group.label,
-            counted(group.values, "value"),
-            counted(group.rows, "row"),
+            pluralize(group.values, "value"),
+            pluralize(group.rows, "row"),
             "" if group.error is None else f", their sum off by at most {_figures(group.error)}",
         )
         for group in group_lines(column)
@@ -188,7 +188,7 @@ def _bars(column: ColumnEntry, scale: float) -> Markup:
                 step * 0.8,
                 _TOP + _HEIGHT - top,
                 fill,
-                f"{seen(value.label)}: {counted(value.rows, 'row')}",
+                f"{seen(value.label)}: {pluralize(value.rows, 'row')}",
             )
         )
         if value.low is not None and value.high is not None:
@@ -307,7 +307,7 @@ def _pairs(book: Codebook) -> Markup:
         _shade(1),
         head,
         rows,
-        Markup("<p>Left out: {} with fewer measured pairs.</p>").format(counted(left_out, "column"))
+        Markup("<p>Left out: {} with fewer measured pairs.</p>").format(pluralize(left_out, "column"))
         if left_out
         else "",
     )

@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.arguments import expect, whole
+from sfumato.arguments import expect, parse_integer
 from sfumato.domain import Domain, Integer, Real
 from sfumato.errors import QueryError
 from sfumato.model.factor import FloatArray
@@ -41,7 +41,7 @@ def private_edges(vault: VaultInterface, attribute: str, *, loss: Loss, bins: in
     """
     refuse_no_vault(vault)
     expect(loss, Loss, "state a loss: Epsilon, Rho or EpsilonDelta")
-    bins = whole(bins, "the number of bins is whole")
+    bins = parse_integer(bins, "the number of bins is whole")
     numeric = vault.domain[attribute]
     if bins < 2 or not isinstance(numeric, Integer | Real) or numeric.minimum == numeric.maximum:  # noqa: PLR2004
         raise QueryError(f"{attribute!r} needs to be a number with a range, and bins at least two", culprit=attribute)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sfumato.domain import Unit
 from sfumato.engine.table_files import discard
-from sfumato.errors import InputError, SfumatoError, counted
+from sfumato.errors import InputError, SfumatoError, pluralize
 from sfumato.ledger import Entry, Kind
 from sfumato.privacy.loss import Charge, Loss, decimals, plain
 
@@ -177,14 +177,14 @@ class ReleasedRows:
         return self.table.__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        return f"<ReleasedRows: {counted(len(self), 'row')} of {', '.join(self.columns)}>"
+        return f"<ReleasedRows: {pluralize(len(self), 'row')} of {', '.join(self.columns)}>"
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th scope='col'>{html.escape(name)}</th>" for name in self.columns)
         cells = zip(*self.table.slice(0, _SHOWN).to_pydict().values(), strict=True)
         body = "".join(f"<tr>{''.join(f'<td>{html.escape(str(value))}</td>' for value in row)}</tr>" for row in cells)
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        return f"{table}<p>{min(len(self), _SHOWN)} of {counted(len(self), 'row')}</p>"
+        return f"{table}<p>{min(len(self), _SHOWN)} of {pluralize(len(self), 'row')}</p>"
 
     def to_arrow(self) -> pa.Table:
         """The rows as an Arrow table."""

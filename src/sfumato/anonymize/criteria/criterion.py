@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from sfumato.anonymize.criteria.classes import Classes
 from sfumato.anonymize.criteria.tally import ClassTally
-from sfumato.arguments import expect, whole
+from sfumato.arguments import expect, parse_integer
 from sfumato.engine.port import SparseTable
 from sfumato.errors import InputError
 
@@ -138,7 +138,7 @@ class KAnonymity(Criterion):
     attacker: ClassVar[str] = "prosecutor: knows that a person is in the table, and their quasi-identifiers"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "k", whole(self.k, "k is a whole number"))
+        object.__setattr__(self, "k", parse_integer(self.k, "k is a whole number"))
         at_least("k", self.k, 1)
 
     @property
@@ -172,7 +172,7 @@ class KMap(Criterion):
     attacker: ClassVar[str] = "journalist: knows a person of the population, not whether they are in the table"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "k", whole(self.k, "k is a whole number"))
+        object.__setattr__(self, "k", parse_integer(self.k, "k is a whole number"))
         at_least("k", self.k, 1)
 
     def _hold(self, classes: Classes) -> Mask:

@@ -11,7 +11,7 @@ from sfumato.anonymize.criteria.classes import Classes
 from sfumato.anonymize.criteria.closeness import GroundDistance, TCloseness
 from sfumato.anonymize.criteria.criterion import Criterion, Mask, at_least
 from sfumato.anonymize.criteria.tally import ClassTally
-from sfumato.arguments import whole
+from sfumato.arguments import parse_integer
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class NTCloseness(Criterion):
     attacker: ClassVar[str] = "knows how values are distributed in any n people, and learns how a smaller class differs"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "n", whole(self.n, "n is a whole number"))
+        object.__setattr__(self, "n", parse_integer(self.n, "n is a whole number"))
         at_least("n", self.n, 1)
         self._closeness()
 

@@ -9,7 +9,7 @@ from sfumato.arguments import expect, expect_all
 from sfumato.domain import Categorical, Unknown
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import Recodable
-from sfumato.errors import InputError, counted
+from sfumato.errors import InputError, pluralize
 
 SHARED = 2
 """A column is nearly unique if fewer units than this share one of its values on average."""
@@ -94,7 +94,7 @@ def _why_telling(source: Recodable, name: str) -> str:
         for reason, holds in (
             ("the domain does not describe it", name not in source.domain.names),
             ("it is nearly unique", held < SHARED * distinct),
-            (f"it holds {counted(undeclared, 'value')} that the domain does not declare, like free text", undeclared),
+            (f"it holds {pluralize(undeclared, 'value')} that the domain does not declare, like free text", undeclared),
         )
         if holds
     ]
@@ -102,7 +102,7 @@ def _why_telling(source: Recodable, name: str) -> str:
         return ""
     holders = "rows" if source.domain.unit.column is None else "units"
     shared = f", {holders} per value: {held / distinct:.3g} on average" if distinct else ""
-    return f"{' and '.join(reasons)} (for the owner alone: {counted(distinct, 'distinct value')}{shared})"
+    return f"{' and '.join(reasons)} (for the owner alone: {pluralize(distinct, 'distinct value')}{shared})"
 
 
 def _undeclared(source: Recodable, name: str, values: Sequence[str]) -> int:

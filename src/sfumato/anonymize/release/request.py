@@ -20,7 +20,7 @@ from sfumato.anonymize.criteria.criterion import CountedIn, Criterion
 from sfumato.anonymize.microdata import Microdata, from_groups, group, pack
 from sfumato.anonymize.release.kept_columns import NOTHING_KEPT, KeepList
 from sfumato.anonymize.search.lattice import sufficient_share
-from sfumato.arguments import expect, expect_all, listed, whole
+from sfumato.arguments import expect, expect_all, listed, parse_integer
 from sfumato.domain import Attribute, Categorical, Domain, Integer, Real, Unit, Unknown
 from sfumato.domain.hierarchy.builders import draft
 from sfumato.domain.hierarchy.levels import Hierarchy, Integers, Level
@@ -44,7 +44,7 @@ class RowLimit:
     rows: int
 
     def __post_init__(self) -> None:
-        if whole(self.rows, "rows to suppress are a whole number") < 0:
+        if parse_integer(self.rows, "rows to suppress are a whole number") < 0:
             raise InputError("rows to suppress are 0 or more", culprit=self.rows)
 
 

@@ -18,7 +18,7 @@ from sfumato.anonymize.criteria.classes import Classes, finest
 from sfumato.anonymize.criteria.criterion import Criterion, KAnonymity, safe
 from sfumato.anonymize.microdata import Microdata, group, pack
 from sfumato.domain.hierarchy.levels import Hierarchy, Reals
-from sfumato.errors import InfeasibleError, InputError, counted
+from sfumato.errors import InfeasibleError, InputError, pluralize
 
 Vector = tuple[int, ...]  # one level a quasi-identifier
 
@@ -123,7 +123,7 @@ def _why_too_few(criteria: tuple[Criterion, ...], data: Microdata, allowed: int 
     largest = (
         f"the largest k that this table can meet is {left}"
         if alone
-        else f"no class has more than {counted(left, 'row' if data.units is None else 'unit')}"
+        else f"no class has more than {pluralize(left, 'row' if data.units is None else 'unit')}"
     )
     if allowed is None or data.excluded <= allowed:
         return largest

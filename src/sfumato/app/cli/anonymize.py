@@ -38,7 +38,7 @@ from sfumato.app.cli.output import (
     result,
     working,
 )
-from sfumato.errors import InputError, counted
+from sfumato.errors import InputError, pluralize
 
 if TYPE_CHECKING:
     from sfumato.anonymize import Anonymized
@@ -186,7 +186,7 @@ def beside_table(table: str, domain: Path | None) -> Path:
 def report(release: Anonymized, out: Path, *, as_json: bool) -> None:
     """Say what was released."""
     facts = release.facts
-    remark(f"Wrote {counted(facts['rows'] - facts['suppressed'], 'row')} to {out}.")
+    remark(f"Wrote {pluralize(facts['rows'] - facts['suppressed'], 'row')} to {out}.")
     remark(f"{facts['suppressed']:,} of {facts['rows']:,} rows are suppressed.")
     if facts["left_out"]:
         remark(f"{facts['left_out']:,} of them were left out by the domain, which drops one of their values.")
@@ -327,16 +327,16 @@ def risk(
     if found.journalist is not None:
         lines.append({"attacker": "journalist", **asdict(found.journalist)})
     what = "row" if unit is None else "unit"
-    unique = f"{counted(found.sample_uniques, what)} {'is' if found.sample_uniques == 1 else 'are'} unique"
-    held = "" if found.units is None else f" of {counted(found.units, what)}"
+    unique = f"{pluralize(found.sample_uniques, what)} {'is' if found.sample_uniques == 1 else 'are'} unique"
+    held = "" if found.units is None else f" of {pluralize(found.units, what)}"
     text = (
-        f"{counted(found.rows, 'row')}{held} in {counted(found.classes, 'class')}, the smallest of"
-        f" {counted(found.smallest_class, what)}; {unique}.\nMarketer: {found.marketer:.6g} of the {what}s\n"
+        f"{pluralize(found.rows, 'row')}{held} in {pluralize(found.classes, 'class')}, the smallest of"
+        f" {pluralize(found.smallest_class, what)}; {unique}.\nMarketer: {found.marketer:.6g} of the {what}s\n"
         f"{columns(lines)}"
     )
     if found.left_out:
         missing = "a missing quasi-identifier" if unit is None else f"a missing quasi-identifier or no {unit}"
-        text += f"\n{counted(found.left_out, 'row')} with {missing} left out: in no class above."
+        text += f"\n{pluralize(found.left_out, 'row')} with {missing} left out: in no class above."
     if uniques is not None:
         text += (
             f"\nPopulation uniques: about {uniques.believed:.6g}, by {uniques.model.title()}'s model: {uniques.why}."
@@ -413,6 +413,6 @@ def check_hierarchy(
         for number, level in enumerate(hierarchy.levels)
     ]
     fits = "" if domain is None else f" It covers {domain}."
-    text = f"{path} is a hierarchy of {hierarchy.attribute} with {counted(len(hierarchy.leaves), 'value')}.{fits}"
+    text = f"{path} is a hierarchy of {hierarchy.attribute} with {pluralize(len(hierarchy.leaves), 'value')}.{fits}"
     value = {"attribute": hierarchy.attribute, "values": len(hierarchy.leaves), "levels": lines}
     result(value, f"{text}\n{columns(lines)}", as_json=as_json)

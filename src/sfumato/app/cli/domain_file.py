@@ -26,7 +26,7 @@ from sfumato.app.cli.output import (
     result,
     working,
 )
-from sfumato.errors import counted
+from sfumato.errors import pluralize
 
 app = typer.Typer(no_args_is_help=True, help="Describe a table before anything is released from it.")
 
@@ -130,7 +130,7 @@ def check(
         "accepted": None if who is None else {"by": who.by, "at": who.at},
         "hash": domain.hash,
     }
-    text = f"{path} is a domain of {counted(len(domain), 'attribute')}, {state}."
+    text = f"{path} is a domain of {pluralize(len(domain), 'attribute')}, {state}."
     if table is not None:
         from dataclasses import asdict
 
@@ -148,9 +148,9 @@ def check(
             value["truncation"] = asdict(cut)
             share = cut.dropped / max(cut.rows, 1)
             text += (
-                f"\n\nThe bound of {counted(domain.unit.rows, 'row')} of one {domain.unit.column}"
+                f"\n\nThe bound of {pluralize(domain.unit.rows, 'row')} of one {domain.unit.column}"
                 f"{domain.unit.by_groups}{',' if domain.unit.per else ''} leaves out "
-                f"{cut.dropped:,} of {counted(cut.rows, 'row')} ({share:.1%}), of {counted(cut.units, 'unit')}. "
+                f"{cut.dropped:,} of {pluralize(cut.rows, 'row')} ({share:.1%}), of {pluralize(cut.units, 'unit')}. "
                 "Answers are of the rest, and their intervals say nothing of it; a larger bound leaves out less and "
                 "takes more noise."
             )

@@ -31,7 +31,7 @@ from sfumato.app.cli.output import (
     result,
     working,
 )
-from sfumato.errors import InputError, counted
+from sfumato.errors import InputError, pluralize
 
 if TYPE_CHECKING:
     from sfumato.domain import Domain, Unit
@@ -169,7 +169,7 @@ def _text(found: SuggestedBound, out: Path | None, file: str) -> str:
     written = f"\nWrote {out}: a draft; accept it with 'sfumato {file} accept'." if out is not None else ""
     return (
         f"{columns(lines)}\n{groups}\nThe noise on each number has the standard deviation {found.deviation:.3g}.\n"
-        f"Suggested for tables of {counted(found.cells, 'cell')}: rows: {unit.rows} of one {unit.column}. {told}\n"
+        f"Suggested for tables of {pluralize(found.cells, 'cell')}: rows: {unit.rows} of one {unit.column}. {told}\n"
         f"{_per(unit) if found.by_groups else ''}"
         f"Guarantee: {found.guarantee}\nCost: {found.cost}\n"
         f"Note: the bound is public; write it into the {file}, which goes on saying what it said until then.{written}"

@@ -28,7 +28,7 @@ from sfumato.app.cli.output import (
     result,
     working,
 )
-from sfumato.errors import InputError, counted
+from sfumato.errors import InputError, pluralize
 from sfumato.extras import require
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def _evaluate_rows(given: EvaluateOptions) -> None:
     target = described[given.target].name if given.target else described.names[-1]
     with working("Scoring and attacking"):
         results = frontier(candidates, people, target=target, seed=given.seed, watch=remark).results
-    title = f"Evaluation of {counted(len(submitted), 'release')}"
+    title = f"Evaluation of {pluralize(len(submitted), 'release')}"
     page = evaluation_page(title, results, described, journal=journal, internal=given.internal)
     save_text(out, render_interactive(page), overwrite=given.overwrite)
     exact_result(
@@ -433,7 +433,7 @@ def _mention(submitted: Sequence[Submitted]) -> None:
             columns = ", ".join(each.oddities.ignored)
             remark(f"{each.name}: columns that the domain does not have are ignored: {columns}.")
         for name, cells in each.oddities.unknown.items():
-            remark(f"{each.name}: undeclared values of {name!r} were read as unknown, in {counted(cells, 'cell')}.")
+            remark(f"{each.name}: undeclared values of {name!r} were read as unknown, in {pluralize(cells, 'cell')}.")
 
 
 def _attack_lines(release: str, results: Sequence[Advantage], headline: Advantage) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from sfumato.app.cli.output import (
     remark,
     working,
 )
-from sfumato.errors import InputError, counted
+from sfumato.errors import InputError, pluralize
 from sfumato.extras import require
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def evaluate_tables(given: TablesToJudge, *, overwrite: bool, as_json: bool) -> 
         for table, read in files.items():
             if read.kept < read.rows:
                 left_out = _left_out(asdict(read))
-                remark(f"{place.name}/{table}: of {counted(read.rows, 'row')} these are not judged: {left_out}.")
+                remark(f"{place.name}/{table}: of {pluralize(read.rows, 'row')} these are not judged: {left_out}.")
     page = "" if given.out is None else f"\n\nPage: {given.out}"
     if given.out is not None:
         title = f"Evaluation of {folder.name}"

@@ -25,7 +25,7 @@ from sfumato.app.cli.output import (
     result,
     working,
 )
-from sfumato.errors import InputError, ReportError, counted
+from sfumato.errors import InputError, ReportError, pluralize
 
 if TYPE_CHECKING:
     from sfumato.local.estimators import Estimate
@@ -137,13 +137,13 @@ def estimate(
                 _refuse_twice(seen, digest(batch), file)
             server.update(batch)
     if server.refused == len(reports):
-        raise ReportError(f"of {counted(len(reports), 'file')} none was accepted, so nothing is estimated")
+        raise ReportError(f"of {pluralize(len(reports), 'file')} none was accepted, so nothing is estimated")
     heavy = agreed.kind == "heavy_hitters"
     found = server.find(most=most) if heavy else server.estimate(_choice(Post, post, "post-processing"))
     rows = _rows(found, confidence)
     warning = f"{SIMULATED}: " if found.simulated else ""
-    text = f"{columns(rows)}\n\n{warning}{counted(found.reports, 'report')}, epsilon {float(agreed.epsilon):g} each"
-    text += f"; {server.refused} of {counted(len(reports), 'file')} refused" if server.refused else ""
+    text = f"{columns(rows)}\n\n{warning}{pluralize(found.reports, 'report')}, epsilon {float(agreed.epsilon):g} each"
+    text += f"; {server.refused} of {pluralize(len(reports), 'file')} refused" if server.refused else ""
     value = {
         "reports": found.reports,
         "simulated": found.simulated,

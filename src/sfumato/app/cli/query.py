@@ -27,7 +27,7 @@ from sfumato.app.cli.options import (
     refuse_without_schema,
 )
 from sfumato.app.cli.output import columns, refuse_clashes, remark, result, working
-from sfumato.errors import InputError, QueryError, counted
+from sfumato.errors import InputError, QueryError, pluralize
 
 if TYPE_CHECKING:
     from sfumato.app.api.questions import AskRequest
@@ -201,7 +201,7 @@ def _write(answer: Answer, out: Path, *, overwrite: bool, as_json: bool) -> None
     answer.released_rows().write(out, overwrite=overwrite)
     written = {"out": str(out), "groups": list(answer.groups), "columns": list(answer.columns), "rows": len(answer)}
     stated = {"confidence": float(answer.confidence), **answer.statement_json()}
-    result(written | stated, f"Wrote {out}: {counted(len(answer), 'row')}.\n{_meaning(answer)}", as_json=as_json)
+    result(written | stated, f"Wrote {out}: {pluralize(len(answer), 'row')}.\n{_meaning(answer)}", as_json=as_json)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from sfumato.app.cli.output import (
     result,
     working,
 )
-from sfumato.errors import InputError, counted
+from sfumato.errors import InputError, pluralize
 from sfumato.extras import require
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def check_schema(
     check_derived(schema)
     private = sum(not table.public for table in schema)
     text = (
-        f"{path} is a schema of {counted(len(schema.tables), 'table')}, {private} of them private, about one "
+        f"{path} is a schema of {pluralize(len(schema.tables), 'table')}, {private} of them private, about one "
         f"{schema.id} of {schema.name}; {_state(schema)}."
     )
     unbounded = [table.name for table in schema if not table.public and not _bounded(schema, table)]

@@ -34,7 +34,7 @@ from sfumato.app.cli.synthesize_tables import (
     sample_tables,
     synthesize_tables,
 )
-from sfumato.errors import InputError, counted
+from sfumato.errors import InputError, pluralize
 from sfumato.extras import require
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ def _synthesize_table(given: SynthesizeOptions, request: SynthesizeRequest, loss
         sample = release.rows
     sample.write(out, overwrite=given.overwrite)
     _write_about(release, given)
-    remark(f"Wrote {counted(len(sample), 'row')} to {out}, and what they are to {codebook_path(out)}.")
+    remark(f"Wrote {pluralize(len(sample), 'row')} to {out}, and what they are to {codebook_path(out)}.")
     if not len(sample):
         remark(
             "The noisy number of rows came to 0: the table is small beside its noise at this loss, or few of its rows "
@@ -318,12 +318,12 @@ def _errors(book: Codebook) -> str:
     if known:
         worst = max(known, key=lambda column: column.worst or 0)
         lines.append(
-            f"  single values: {worst.worst:,} of {counted(book.table_rows, 'row')}, in {printable(worst.name)}"
+            f"  single values: {worst.worst:,} of {pluralize(book.table_rows, 'row')}, in {printable(worst.name)}"
         )
     if pairs:
         one = max(pairs, key=lambda pair: pair.worst_of_values or 0)
         lines.append(
-            f"  values of measured pairs: {counted(one.worst_of_values or 0, 'row')}, in {printable(pair_title(one))}"
+            f"  values of measured pairs: {pluralize(one.worst_of_values or 0, 'row')}, in {printable(pair_title(one))}"
         )
     modelled = [pair.misplaced for pair in book.pairs if not pair.measured]
     bounds = [share for share in modelled if share is not None]
@@ -390,7 +390,7 @@ def sample(
             drawn, book = drawing.sample_with_codebook(rows)
         drawn.write(file, overwrite=overwrite)
         save_text(codebook_path(file), book.to_markdown(), overwrite=overwrite)
-        remark(f"Wrote {counted(len(drawn), 'row')} to {file}, and what they are to {codebook_path(file)}.")
+        remark(f"Wrote {pluralize(len(drawn), 'row')} to {file}, and what they are to {codebook_path(file)}.")
     if copies is not None:
         remark(NO_COMBINING)
     if not len(drawn):

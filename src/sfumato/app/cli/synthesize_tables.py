@@ -21,7 +21,7 @@ from sfumato.app.cli.output import (
     result,
     working,
 )
-from sfumato.errors import InputError, counted
+from sfumato.errors import InputError, pluralize
 from sfumato.extras import require
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def synthesize_tables(source: Source, given: TablesToMake, loss: Loss, *, as_jso
         tables = release.tables
     written = release.write(given.out, file_format=given.file_format)
     for name, table in tables.items():
-        remark(f"Wrote {counted(table.num_rows, 'row')} of {name}.")
+        remark(f"Wrote {pluralize(table.num_rows, 'row')} of {name}.")
     remark(f"They are in {given.out}, with what they are in {given.out / 'release.json'}.")
     if given.model is not None:
         save_related(release, given.model, overwrite=given.overwrite)
@@ -174,7 +174,7 @@ def sample_tables(model: Path, out: Path, *, copies: int | None, file_format: st
             rows.append({name: table.num_rows for name, table in drawn.tables.items()})
         drawn.write(folder, file_format=file_format)
         for name, many in rows[-1].items():
-            remark(f"Wrote {counted(many, 'row')} of {name} to {folder}.")
+            remark(f"Wrote {pluralize(many, 'row')} of {name} to {folder}.")
     if copies is not None:
         remark(NO_COMBINING)
     text = f"Guarantee: {printable(release.guarantee)}\n{STATED_BY_A_FILE}\nCost: nothing"

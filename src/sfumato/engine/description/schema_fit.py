@@ -21,7 +21,7 @@ from sfumato.engine.open import open_table, require_engine
 from sfumato.engine.sql.sql_adapter import SqlAdapter
 from sfumato.engine.table_files import CSV_SUFFIXES, PARQUET_SUFFIXES, shown, table_name
 from sfumato.engine.views.joined import JoinedTables, open_schema_table, open_tables
-from sfumato.errors import InputError, TableError, counted
+from sfumato.errors import InputError, TableError, pluralize
 
 _ALL = 1 << 40  # more rows than any unit has
 
@@ -154,7 +154,7 @@ def _files(places: Sequence[str]) -> dict[str, Path]:
             raise InputError(f"two files are called {name}: {files[name].name} and {path.name}; leave one")
         files[name] = path
     if len(files) < 2:  # noqa: PLR2004 - several
-        raise InputError(f"a schema is of several tables, and {places[0]} has {counted(len(files), 'table')}")
+        raise InputError(f"a schema is of several tables, and {places[0]} has {pluralize(len(files), 'table')}")
     return files
 
 

@@ -16,7 +16,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.arguments import expect, expect_all, whole
+from sfumato.arguments import expect, expect_all, parse_integer
 from sfumato.errors import InputError
 from sfumato.evaluate.audit.loss_bounds import Measure, lower_bounds, measure_of
 from sfumato.privacy.loss import Loss
@@ -322,7 +322,7 @@ def audit(subject: Subject, *, draws: int, error: float = FALSE_ALARMS) -> Findi
     Raises:
         InputError: fewer than 20 draws, no probability, or outputs that are not numbers.
     """
-    draws = whole(draws, "draws are a whole number")
+    draws = parse_integer(draws, "draws are a whole number")
     _refuse_wrong_error(error)
     if not FEWEST_DRAWS <= draws <= _MOST:
         raise InputError(

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.arguments import whole
+from sfumato.arguments import parse_integer
 from sfumato.errors import InputError
 from sfumato.local.estimators import Estimate, Post, frequencies, likeliest, simplex
 from sfumato.local.randomizers.composite import Sampled
@@ -64,7 +64,7 @@ class Distribution(Spec):
         """
         check_bounds(low, high)
         exact = claimed(epsilon)
-        bins = whole(bins, "bins are a whole number")
+        bins = parse_integer(bins, "bins are a whole number")
         if not 2 <= bins <= LARGEST_BINS:  # noqa: PLR2004
             raise InputError(f"a distribution needs from 2 to {LARGEST_BINS} bins, not {bins}", culprit=bins)
         window = max(1, round(2 * half_width(float(exact)) * bins))
@@ -156,8 +156,8 @@ class Range(Spec):
             InputError: a size outside 2 .. 1024, or a fanout outside 2 .. size.
         """
         exact = claimed(epsilon)
-        size = whole(size, "the size of a range is a whole number of cells")
-        fanout = whole(fanout, "a fanout is a whole number")
+        size = parse_integer(size, "the size of a range is a whole number of cells")
+        fanout = parse_integer(fanout, "a fanout is a whole number")
         _check_shape(size, fanout)
         oracles = tuple(oracle(-(-size // width), exact, Method.AUTO, None)[1] for width in _widths(size, fanout))
         return cls(size, fanout, exact, oracles)

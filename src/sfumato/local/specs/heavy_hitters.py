@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.arguments import whole
+from sfumato.arguments import parse_integer
 from sfumato.errors import InputError
 from sfumato.local.estimators import Estimate, Post, sampled
 from sfumato.local.randomizers.composite import Sampled
@@ -75,7 +75,7 @@ class HeavyHitters(Spec):
             InputError: bits that are no multiple of 8 up to 48.
         """
         exact = claimed(epsilon)
-        bits = whole(bits, "bits are a whole number")
+        bits = parse_integer(bits, "bits are a whole number")
         fields = [TwoValued.within(Hashed(1 << width, 1 << width), exact) for width in range(1, _BYTE + 1)]
         width = 1 + fields.index(min(fields, key=lambda each: each.variance(0)))
         step = width * max(1, round(_BYTE / width))

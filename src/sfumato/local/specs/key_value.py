@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.arguments import whole
+from sfumato.arguments import parse_integer
 from sfumato.errors import InputError
 from sfumato.local.estimators import Estimate, Post
 from sfumato.local.randomizers.integer_table import below, coins, column_counts
@@ -162,9 +162,9 @@ class KeyValue(Spec):
         """
         exact = claimed(epsilon)
         check_bounds(low, high)
-        pairs = whole(pairs, "pairs are a whole number")
+        pairs = parse_integer(pairs, "pairs are a whole number")
         if not isinstance(keys, tuple):
-            keys = whole(keys, "keys are a tuple of values, or their number")
+            keys = parse_integer(keys, "keys are a tuple of values, or their number")
         size = _number_of(keys)
         limit = exp_below(exact)
         zero = math.ceil(DENOMINATOR * 2 / (limit + 3))

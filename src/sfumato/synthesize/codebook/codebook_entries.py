@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domain import Attribute, Categorical, Date, Domain, Grain, Integer, Real, Timestamp
-from sfumato.errors import counted
+from sfumato.errors import pluralize
 from sfumato.model.noisy_table import NoisyTable
 from sfumato.model.row_sampling import CodeArray
 from sfumato.synthesize.codebook.codebook import (
@@ -67,7 +67,7 @@ def codebook_of(release: Release, model: Model, codes: CodeArray) -> Codebook:
             neighbours=str(unit),
             unit="one row"
             if unit.column is None
-            else f"at most {counted(unit.rows, 'row')} of one {unit.column}{unit.by_groups}",
+            else f"at most {pluralize(unit.rows, 'row')} of one {unit.column}{unit.by_groups}",
             loss={name: str(value) for name, value in loss.items() if value is not None},
         ),
         considered=tuple(map(str, provenance.get("chosen_among", ()))),
