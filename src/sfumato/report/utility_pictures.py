@@ -193,20 +193,7 @@ def _error_ranges(rows: Sequence[Row], color: Any) -> dict[str, Any]:  # noqa: A
 
 def learning_picture(results: Sequence[EvaluationResult], journal: Sequence[Row]) -> Plot:
     """Draw scores of learners trained on releases, next to what the releases cost."""
-    table: list[Row] = [
-        {
-            "release": result.name,
-            "family": result.family,
-            "guarantee": result.claim,
-            "target": result.learning[0],
-            "measure": result.learning[1],
-            "score": result.learning[2],
-            "standard error": result.standard_errors["learner"],
-            "told apart from real rows": result.propensity,
-        }
-        for result in results
-        if result.learning is not None
-    ]
+    table = _learner_scores(results)
     if not table:
         return Plot(
             "learning",
@@ -235,6 +222,23 @@ def learning_picture(results: Sequence[EvaluationResult], journal: Sequence[Row]
         charts=(Chart("", _score_bars(table, [result.family for result in results])), *_budget_chart(journal)),
         table=(*table, *journal),
     )
+
+
+def _learner_scores(results: Sequence[EvaluationResult]) -> list[Row]:
+    return [
+        {
+            "release": result.name,
+            "family": result.family,
+            "guarantee": result.claim,
+            "target": result.learning[0],
+            "measure": result.learning[1],
+            "score": result.learning[2],
+            "standard error": result.standard_errors["learner"],
+            "told apart from real rows": result.propensity,
+        }
+        for result in results
+        if result.learning is not None
+    ]
 
 
 def _score_bars(table: Sequence[Row], kinds: Sequence[str]) -> dict[str, Any]:

@@ -5,8 +5,8 @@ Not differential privacy.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import asdict
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,17 +15,12 @@ import typer
 from sfumato.app.api.methods import AnonymizationMethod, CountOption, CutOption, MissingValues
 from sfumato.app.cli.options import (
     CsvOptions,
-    DecimalOption,
-    DelimiterOption,
-    EncodingOption,
     JsonOption,
     LedgerOptions,
     OverwriteOption,
     Source,
     TableArgument,
     TableView,
-    ThousandsOption,
-    TrimOption,
     ViewOptions,
     domain_or_schema,
 )
@@ -42,6 +37,8 @@ from sfumato.errors import InputError, pluralize
 
 if TYPE_CHECKING:
     from sfumato.anonymize import Anonymized
+    from sfumato.anonymize.reidentification import Risk, Uniques
+    from sfumato.app.api.releases import Anonymization
 
 hierarchies = typer.Typer(no_args_is_help=True, help="Describe how values of a quasi-identifier may be generalised.")
 
@@ -62,79 +59,96 @@ NearDomainOption = Annotated[
     typer.Option("--domain", help="Accepted domain of the table; without, the YAML file named like the table."),
 ]
 
+UnitDomainOption = Annotated[
+    Path | None,
+    typer.Option("--domain", help="Domain that names the units; without, the YAML file named like the table."),
+]
 
-def anonymize(
-    table: TableArgument,
-    quasi: QuasiOption,
-    out: RecodedRowsOption,
-    k: Annotated[int, typer.Option(help="k of k-anonymity: least units (or rows) of a class, 1 or more.")],
+PopulationOption = Annotated[
+    int | None,
+    typer.Option("--population", min=1, help="People of whom the table is a random sample: estimates uniques."),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnonymizeOptions:
+    """The options of ``sfumato anonymize``."""
+
+    table: TableArgument
+    quasi: QuasiOption
+    out: RecodedRowsOption
+    k: Annotated[int, typer.Option(help="k of k-anonymity: least units (or rows) of a class, 1 or more.")]
     suppression: Annotated[
         str | None, typer.Option(help="Largest share of rows to suppress, 0 to 1; none without.")
-    ] = None,
-    suppress_rows: Annotated[int | None, typer.Option(min=0, help="The same limit, as a number of rows.")] = None,
-    method: Annotated[AnonymizationMethod, typer.Option(help="How classes are found.")] = AnonymizationMethod.OPTIMAL,
+    ] = None
+    suppress_rows: Annotated[int | None, typer.Option(min=0, help="The same limit, as a number of rows.")] = None
+    method: Annotated[AnonymizationMethod, typer.Option(help="How classes are found.")] = AnonymizationMethod.OPTIMAL
     criterion: Annotated[
         list[str] | None,
         typer.Option(help="A further criterion, such as t-closeness:t=0.2,sensitive=class,distance=equal."),
-    ] = None,
-    keep: KeepOption = "",
-    keep_anyway: KeepAnywayOption = None,
+    ] = None
+    keep: KeepOption = ""
+    keep_anyway: KeepAnywayOption = None
     missing: Annotated[
         MissingValues, typer.Option(help="Missing quasi-identifiers: a category of their own, or suppress the row.")
-    ] = MissingValues.CATEGORY,
-    recoding: Annotated[Path | None, typer.Option(help="Also save the recoding, to apply it again.")] = None,
-    domain: NearDomainOption = None,
-    *,
-    rows_of: ViewOptions,
-    hierarchies: Annotated[Path | None, typer.Option(help="Folder of hierarchies, one file an attribute.")] = None,
-    seconds: Annotated[float | None, typer.Option(min=0, help="Stop optimal or k-member after this long.")] = None,
-    cut: Annotated[CutOption | None, typer.Option(help="Where mondrian cuts; greedy, of least loss, without.")] = None,
-    count: CountOptions = CountOption.UNITS,
-    journal: LedgerOptions,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
-) -> None:
+    ] = MissingValues.CATEGORY
+    recoding: Annotated[Path | None, typer.Option(help="Also save the recoding, to apply it again.")] = None
+    domain: NearDomainOption = None
+    rows_of: ViewOptions
+    hierarchies: Annotated[Path | None, typer.Option(help="Folder of hierarchies, one file an attribute.")] = None
+    seconds: Annotated[float | None, typer.Option(min=0, help="Stop optimal or k-member after this long.")] = None
+    cut: Annotated[CutOption | None, typer.Option(help="Where mondrian cuts; greedy, of least loss, without.")] = None
+    count: CountOptions = CountOption.UNITS
+    journal: LedgerOptions
+    overwrite: OverwriteOption = False
+    as_json: JsonOption = False
+
+    def request(self) -> Anonymization:
+        """Read the hierarchies, and check all options that do not depend on the table."""
+        from sfumato.app.api.questions import filled
+        from sfumato.app.api.releases import AnonymizeRequest
+        from sfumato.domain.hierarchy.levels import read_folder
+
+        same = ("method", "k", "suppression", "suppress_rows", "missing", "seconds", "cut", "count")
+        fields: dict[str, Any] = {name: getattr(self, name) for name in same}
+        fields |= {"quasi": list(names(self.quasi)), "criteria": self.criterion or []}
+        fields |= {"keep": list(names(self.keep)), "keep_anyway": self.keep_anyway or []}
+        hierarchies = {} if self.hierarchies is None else read_folder(self.hierarchies)
+        return filled(AnonymizeRequest, fields).read_with(hierarchies)
+
+
+def anonymize(options: AnonymizeOptions) -> None:
     """Release a table in which every class of equal quasi-identifiers is large enough.
 
     No differential privacy: what is promised holds against the attacker that the statement names.
     """
-    from sfumato.app.api.questions import filled
-    from sfumato.app.api.releases import AnonymizeRequest
-    from sfumato.domain.hierarchy.levels import read_folder
-
+    out, overwrite = options.out, options.overwrite
     ready(out, overwrite=overwrite)
-    refuse_raw(rows_of.view, (set(names(keep)) | set(keep_anyway or [])) - set(names(quasi)))
-    source = Source(
-        table=table,
-        domain=described_by(table, domain, rows_of.schema),
-        journal=journal,
-        charge=None,
-        view=rows_of.read(),
-    )
-    refuse_clashes([out, recoding], inputs=[*source.files(), rows_of.view], overwrite=overwrite)
-    found = {} if hierarchies is None else read_folder(hierarchies)
-    asked = {"method": method, "quasi": list(names(quasi)), "k": k, "suppression": suppression}
-    more = {
-        "suppress_rows": suppress_rows,
-        "criteria": criterion or [],
-        "keep": list(names(keep)),
-        "keep_anyway": keep_anyway or [],
-        "missing": missing,
-        "seconds": seconds,
-        "cut": cut,
-        "count": count,
-    }
-    wanted = filled(AnonymizeRequest, asked | more).read_with(found)
-    for each in wanted.criteria:
-        if each.sensitive is not None and each.sensitive not in wanted.kept_names:
+    published = {*names(options.keep), *(options.keep_anyway or [])}
+    refuse_raw(options.rows_of.view, published - set(names(options.quasi)))
+    source = _source(options.table, options.domain, options.rows_of, options.journal)
+    inputs = [*source.files(), options.rows_of.view]
+    refuse_clashes([out, options.recoding], inputs=inputs, overwrite=overwrite)
+    request = options.request()
+    for each in request.criteria:
+        if each.sensitive is not None and each.sensitive not in request.kept_names:
             remark(f"Note: {each} costs utility and protects nothing, as {each.sensitive} is not among --keep.")
     vault = source.vault(first=None)
     with working("Searching") as step:
-        release = wanted.release(vault, watch=step)
+        release = request.release(vault, watch=step)
     release.write(out, overwrite=overwrite)
-    if recoding is not None:
-        release.save_recoding(recoding, overwrite=overwrite)
-    report(release, out, as_json=as_json)
+    if options.recoding is not None:
+        release.save_recoding(options.recoding, overwrite=overwrite)
+    report(release, out, as_json=options.as_json)
+
+
+def _source(table: str, domain: Path | None, rows_of: ViewOptions, journal: LedgerOptions) -> Source:
+    """Return the table or view, and the ledger, for a release that charges nothing.
+
+    The domain is the given file, or else the YAML file that is named like the table.
+    """
+    described = beside_table(table, domain) if rows_of.schema is None else domain_or_schema(domain, rows_of.schema)
+    return Source(table=table, domain=described, journal=journal, charge=None, view=rows_of.read())
 
 
 def ready(out: Path, *, overwrite: bool) -> None:
@@ -149,11 +163,6 @@ def ready(out: Path, *, overwrite: bool) -> None:
 def names(text: str) -> tuple[str, ...]:
     """Comma-separated names."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def described_by(table: str, domain: Path | None, schema: Path | None) -> Path:
-    """The file that describes what is anonymised: a schema, a domain, or the YAML file named like the table."""
-    return beside_table(table, domain) if schema is None else domain_or_schema(domain, schema)
 
 
 def refuse_raw(view: Path | None, keep: Collection[str]) -> None:
@@ -253,13 +262,7 @@ def apply(
 
     ready(out, overwrite=overwrite)
     refuse_raw(rows_of.view, [*names(keep), *(keep_anyway or [])])
-    source = Source(
-        table=table,
-        domain=described_by(table, domain, rows_of.schema),
-        journal=journal,
-        charge=None,
-        view=rows_of.read(),
-    )
+    source = _source(table, domain, rows_of, journal)
     refuse_clashes([out], inputs=[recoding, rows_of.view, *source.files()], overwrite=overwrite)
     saved = methods.load_recoding(recoding)
     vault = source.vault(first=None)
@@ -272,9 +275,7 @@ def apply(
 def risk(
     table: TableArgument,
     quasi: QuasiOption,
-    domain: Annotated[
-        Path | None, typer.Option(help="Domain that names the units; without, the YAML file named like the table.")
-    ] = None,
+    domain: UnitDomainOption = None,
     *,
     rows_of: ViewOptions,
     count: CountOptions = CountOption.UNITS,
@@ -282,15 +283,8 @@ def risk(
     population_table: Annotated[
         str | None, typer.Option(help="A larger table with the same columns, for the journalist.")
     ] = None,
-    population: Annotated[
-        int | None,
-        typer.Option(min=1, help="People of whom the table is a random sample: estimates uniques."),
-    ] = None,
-    delimiter: DelimiterOption = None,
-    decimal: DecimalOption = None,
-    thousands: ThousandsOption = None,
-    encoding: EncodingOption = None,
-    trim: TrimOption = None,
+    population: PopulationOption = None,
+    csv: CsvOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Say how likely a match by quasi-identifiers is right, before or after anonymisation.
@@ -298,52 +292,58 @@ def risk(
     The figures are exact: they are for the owner of the table.
     """
     from sfumato.anonymize.reidentification import assess_table, estimate_uniques
-    from sfumato.anonymize.release.request import cells_of_units
     from sfumato.engine.table_files import shown
 
-    known, options = names(quasi), CsvOptions(delimiter, decimal, thousands, encoding, trim)
-    viewed = rows_of.read()
-    if viewed is not None and options != CsvOptions():
+    quasi_names, view = names(quasi), rows_of.read()
+    if view is not None and csv != CsvOptions():
         raise InputError("a schema says how its files are written; leave that to it")
-    unit = None if count is CountOption.ROWS else unit_column(table, domain, viewed)
+    unit = None if count is CountOption.ROWS else unit_column(table, domain, view)
     with working(f"Reading {shown(table)}"):
-        opened: object = options.open(table) if viewed is None else cells_of_units(viewed.encoded(table), known)
-        people: object | None = None
-        if population_table is not None and viewed is None:
-            people = options.of_csv(population_table).open(population_table)
-        elif population_table is not None and viewed is not None:
-            people = cells_of_units(viewed.encoded(population_table), known)
+        opened, people = _quasi_columns(table, csv, view, quasi_names), None
+        if population_table is not None:
+            people = _quasi_columns(population_table, csv.for_file(population_table), view, quasi_names)
         if domain is None and unit is not None and not has_column(opened, unit):  # such as a released table
             unit = None
-        found = assess_table(opened, quasi=known, threshold=threshold, population=people, unit=unit)
-        uniques = (
-            None if population is None else estimate_uniques(opened, quasi=known, population=population, unit=unit)
-        )
+        assessed = assess_table(opened, quasi=quasi_names, threshold=threshold, population=people, unit=unit)
+        uniques = None
+        if population is not None:
+            uniques = estimate_uniques(opened, quasi=quasi_names, population=population, unit=unit)
     if count is CountOption.ROWS:
         remark("Classes are counted in rows, as --count rows asks.")
     elif unit is None:
         remark("Classes are counted in rows. If a domain names units by an id, they are counted in units (--domain).")
-    lines = [{"attacker": "prosecutor", **asdict(found.prosecutor)}]
-    if found.journalist is not None:
-        lines.append({"attacker": "journalist", **asdict(found.journalist)})
-    what = "row" if unit is None else "unit"
-    unique = f"{pluralize(found.sample_uniques, what)} {'is' if found.sample_uniques == 1 else 'are'} unique"
-    held = "" if found.units is None else f" of {pluralize(found.units, what)}"
+    value = {**assessed.to_json(), "population_uniques": None if uniques is None else asdict(uniques)}
+    exact_result(value, _risk_text(assessed, uniques, unit), as_json=as_json)
+
+
+def _quasi_columns(table: str, csv: CsvOptions, view: TableView | None, quasi: Sequence[str]) -> object:
+    """Return a table with these columns, read from a file or as the cells of a view."""
+    from sfumato.anonymize.release.request import cells_of_units
+
+    return csv.open(table) if view is None else cells_of_units(view.encoded(table), quasi)
+
+
+def _risk_text(risk: Risk, uniques: Uniques | None, unit: str | None) -> str:
+    lines = [{"attacker": "prosecutor", **asdict(risk.prosecutor)}]
+    if risk.journalist is not None:
+        lines.append({"attacker": "journalist", **asdict(risk.journalist)})
+    noun = "row" if unit is None else "unit"
+    unique = f"{pluralize(risk.sample_uniques, noun)} {'is' if risk.sample_uniques == 1 else 'are'} unique"
+    units = "" if risk.units is None else f" of {pluralize(risk.units, noun)}"
     text = (
-        f"{pluralize(found.rows, 'row')}{held} in {pluralize(found.classes, 'class')}, the smallest of"
-        f" {pluralize(found.smallest_class, what)}; {unique}.\nMarketer: {found.marketer:.6g} of the {what}s\n"
+        f"{pluralize(risk.rows, 'row')}{units} in {pluralize(risk.classes, 'class')}, the smallest of"
+        f" {pluralize(risk.smallest_class, noun)}; {unique}.\nMarketer: {risk.marketer:.6g} of the {noun}s\n"
         f"{columns(lines)}"
     )
-    if found.left_out:
+    if risk.left_out:
         missing = "a missing quasi-identifier" if unit is None else f"a missing quasi-identifier or no {unit}"
-        text += f"\n{pluralize(found.left_out, 'row')} with {missing} left out: in no class above."
+        text += f"\n{pluralize(risk.left_out, 'row')} with {missing} left out: in no class above."
     if uniques is not None:
         text += (
             f"\nPopulation uniques: about {uniques.believed:.6g}, by {uniques.model.title()}'s model: {uniques.why}."
             f"\nBoth models: {uniques.zayatz:.6g} (Zayatz), {uniques.pitman:.6g} (Pitman)"
         )
-    value = {**found.to_json(), "population_uniques": None if uniques is None else asdict(uniques)}
-    exact_result(value, text, as_json=as_json)
+    return text
 
 
 def unit_column(table: str, domain: Path | None, view: TableView | None) -> str | None:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sfumato.app.cli.options import (
     CsvOptions,
-    DecimalOption,
-    DelimiterOption,
-    EncodingOption,
     JsonOption,
     OverwriteOption,
     TableArgument,
-    ThousandsOption,
-    TrimOption,
+    flat,
 )
 from sfumato.app.cli.output import (
     columns,
@@ -28,20 +25,21 @@ from sfumato.app.cli.output import (
 )
 from sfumato.errors import pluralize
 
+if TYPE_CHECKING:
+    from sfumato.domain import Domain
+
 app = typer.Typer(no_args_is_help=True, help="Describe a table before anything is released from it.")
 
 DomainPath = Annotated[Path, typer.Argument(help="Domain, a YAML file.")]
 
 
 @app.command()
+@flat
 def draft(
     table: TableArgument,
     out: Annotated[Path | None, typer.Option(help="Where to write it; standard output without.")] = None,
-    delimiter: DelimiterOption = None,
-    decimal: DecimalOption = None,
-    thousands: ThousandsOption = None,
-    encoding: EncodingOption = None,
-    trim: TrimOption = None,
+    *,
+    csv: CsvOptions,
     overwrite: OverwriteOption = False,
 ) -> None:
     """Draft a domain from the data, for its owner to edit and accept.
@@ -57,9 +55,8 @@ def draft(
     from sfumato.vault.release import save_text
 
     refuse_clashes([out], inputs=[table], overwrite=overwrite)
-    options = CsvOptions(delimiter, decimal, thousands, encoding, trim)
     with working(f"Reading {shown(table)}"):
-        written = options.written(table)
+        written = csv.written(table)
         drafted = draft_domain(open_table(table, csv=written.format), written.format)
     text = write_yaml(drafted.document())
     for told in written.remarks:
@@ -131,34 +128,36 @@ def check(
         "hash": domain.hash,
     }
     text = f"{path} is a domain of {pluralize(len(domain), 'attribute')}, {state}."
-    if table is not None:
-        from dataclasses import asdict
+    if table is None:
+        result(value, text, as_json=as_json)
+    else:
+        fit, fit_text = _fit(domain, table)
+        exact_result(value | fit, f"{text}\n\n{fit_text}", as_json=as_json)
 
-        from sfumato.engine.description.domain_fit import domain_fit, dropped_rows
-        from sfumato.engine.open import open_table
-        from sfumato.engine.table_files import shown
 
-        with working(f"Reading {shown(table)}"):
-            opened = open_table(table, csv=domain.csv)
-            found, cut = domain_fit(opened, domain), dropped_rows(opened, domain)
-        lines = [asdict(each) | {"then": domain[each.attribute].unknown.value} for each in found]
-        value["fit"] = lines
-        text += f"\n\n{columns(lines)}"
-        if cut is not None:
-            value["truncation"] = asdict(cut)
-            share = cut.dropped / max(cut.rows, 1)
-            text += (
-                f"\n\nThe bound of {pluralize(domain.unit.rows, 'row')} of one {domain.unit.column}"
-                f"{domain.unit.by_groups}{',' if domain.unit.per else ''} leaves out "
-                f"{cut.dropped:,} of {pluralize(cut.rows, 'row')} ({share:.1%}), of {pluralize(cut.units, 'unit')}. "
-                "Answers are of the rest, and their intervals say nothing of it; a larger bound leaves out less and "
-                "takes more noise."
-            )
-            if cut.without_id:
-                text += f" {cut.without_id:,} more rows have no {domain.unit.column}, and are left out of everything."
-        exact_result(value, text, as_json=as_json)
-        return
-    result(value, text, as_json=as_json)
+def _fit(domain: Domain, table: str) -> tuple[dict[str, Any], str]:
+    """Return how the values of a table fit its domain, and what its bounds cut, as JSON and as text."""
+    from sfumato.engine.description.domain_fit import domain_fit, dropped_rows
+    from sfumato.engine.open import open_table
+    from sfumato.engine.table_files import shown
+
+    with working(f"Reading {shown(table)}"):
+        opened = open_table(table, csv=domain.csv)
+        fit, cut = domain_fit(opened, domain), dropped_rows(opened, domain)
+    lines = [asdict(each) | {"then": domain[each.attribute].unknown.value} for each in fit]
+    if cut is None:
+        return {"fit": lines}, columns(lines)
+    share, unit = cut.dropped / max(cut.rows, 1), domain.unit
+    text = (
+        f"{columns(lines)}\n\nThe bound of {pluralize(unit.rows, 'row')} of one {unit.column}"
+        f"{unit.by_groups}{',' if unit.per else ''} leaves out "
+        f"{cut.dropped:,} of {pluralize(cut.rows, 'row')} ({share:.1%}), of {pluralize(cut.units, 'unit')}. "
+        "Answers are of the rest, and their intervals say nothing of it; a larger bound leaves out less and "
+        "takes more noise."
+    )
+    if cut.without_id:
+        text += f" {cut.without_id:,} more rows have no {unit.column}, and are left out of everything."
+    return {"fit": lines, "truncation": asdict(cut)}, text
 
 
 @app.command()

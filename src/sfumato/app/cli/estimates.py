@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,80 +39,96 @@ if TYPE_CHECKING:
     from sfumato.query.row_bound import NoisySizes
     from sfumato.synthesize import Synthetic, SyntheticFile
 
+SavedReleaseArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RELEASE", help="Synthetic rows, .parquet or .arrow, or the model that was saved with --model."
+    ),
+]
 
-def bound(
-    table: TableArgument,
-    domain: OneDomainOption = None,
-    schema: SchemaOption = None,
+
+@dataclass(frozen=True, kw_only=True)
+class BoundOptions:
+    """The options of ``sfumato bound``."""
+
+    table: TableArgument
+    domain: OneDomainOption = None
+    schema: SchemaOption = None
     of: Annotated[
         str | None, typer.Option("--of", help="With --schema: the table whose rows of one person are to be bounded.")
-    ] = None,
-    view: ViewOption = None,
+    ] = None
+    view: ViewOption = None
     by: Annotated[
         list[str] | None,
         typer.Option(help="What the tables will be by: an attribute, or month(admitted); several times."),
-    ] = None,
-    cells: Annotated[int | None, typer.Option(min=1, help="Cells of the tables, in place of --by.")] = None,
+    ] = None
+    cells: Annotated[int | None, typer.Option(min=1, help="Cells of the tables, in place of --by.")] = None
     per: Annotated[
         list[str] | None,
         typer.Option(
             help="Suggest bounds by these groups too, as month(admitted); several times. They share the loss."
         ),
-    ] = None,
-    share: Annotated[
-        str, typer.Option(help="What part this loss is of what it and the tables will cost together.")
-    ] = "0.1",
-    *,
-    loss: LossOptions,
-    journal: LedgerOptions,
+    ] = None
+    share: Annotated[str, typer.Option(help="What part this loss is of what it and the tables will cost together.")] = (
+        "0.1"
+    )
+    loss: LossOptions
+    journal: LedgerOptions
     out: Annotated[
         Path | None,
         typer.Option(
             help="File for the domain, or schema, with the bound, as a draft to accept; else none is written."
         ),
-    ] = None,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
-) -> None:
+    ] = None
+    overwrite: OverwriteOption = False
+    as_json: JsonOption = False
+
+    def table_size(self, domain: Domain) -> int:
+        """Return the number of cells of the tables that the bound is for."""
+        if (self.by is None) == (self.cells is None):
+            raise InputError("say what the tables will be by, with --by, or how many cells they have, with --cells")
+        return self.cells or math.prod(len(domain.grouping(name).labels) for name in self.by or ())
+
+    def refuse_out(self, source: Source, domain: Domain) -> None:
+        """Refuse a file that cannot be written, and bounds that a schema cannot state, before anything is charged."""
+        from sfumato.domain import GroupBound, Unit
+
+        if self.out is None:
+            return
+        refuse_clashes([self.out], inputs=source.files(), overwrite=self.overwrite)
+        if source.view is not None:
+            bounds = [GroupBound.named(name, rows=1) for name in self.per or ()]
+            rebounded(source.view, str(self.of), Unit(domain.unit.column, per=bounds))
+
+
+def bound(options: BoundOptions) -> None:
     """Suggest a bound on the rows of one person, by noisy numbers of people with so many rows.
 
     A small bound leaves rows out, a large one takes more noise.  The suggestion is where both are about even for tables
     of so many cells; with --per also of bounds on the rows in one group, and on the groups that a person is in.
     Nothing is changed: write the bounds into the domain, or let --out write a draft with them.
     """
-    from sfumato.domain import GroupBound, Unit, dump, load
+    from sfumato.domain import dump, load
     from sfumato.query import suggest_bound
     from sfumato.vault.release import save_text
 
-    path, viewed = domain_or_schema(domain, schema), bounded_view(schema, of, view)
-    if out is not None and view is not None:
+    out, path = options.out, domain_or_schema(options.domain, options.schema)
+    view = bounded_view(options.schema, options.of, options.view)
+    if out is not None and options.view is not None:
         raise InputError("a schema says no bound of a view: leave --out out, and name the bound by --unit-rows")
-    described = load(path) if viewed is None else viewed.domain
-    if (by is None) == (cells is None):
-        raise InputError("say what the tables will be by, with --by, or how many cells they have, with --cells")
-    size = cells or math.prod(len(described.grouping(name).labels) for name in by or ())
-    amount = loss.fields().loss()
-    source = Source(
-        table=table,
-        domain=path,
-        journal=journal,
-        charge=amount.charge,
-        view=viewed,
-    )
-    if out is not None:
-        refuse_clashes([out], inputs=source.files(), overwrite=overwrite)
-        if viewed is not None:  # which groupings a table of a schema can be bounded by is found out for free
-            rebounded(
-                viewed, str(of), Unit(described.unit.column, per=[GroupBound.named(name, rows=1) for name in per or ()])
-            )
-    vault = source.vault(first=amount, described=described)
+    domain = load(path) if view is None else view.domain
+    cells = options.table_size(domain)
+    loss = options.loss.fields().loss()
+    source = Source(table=options.table, domain=path, journal=options.journal, charge=loss.charge, view=view)
+    options.refuse_out(source, domain)
+    vault = source.vault(first=loss, described=domain)
     with working("Counting"):
-        found = suggest_bound(vault, loss=amount, cells=size, per=per or (), share=share)
+        suggested = suggest_bound(vault, loss=loss, cells=cells, per=options.per or (), share=options.share)
     if out is not None:
-        text = dump(found.applied(described)) if viewed is None else rebounded(viewed, str(of), found.unit)
-        save_text(out, text, overwrite=overwrite)
-    file = "domain" if viewed is None else "schema"
-    result(found.to_json() | {"out": None if out is None else str(out)}, _text(found, out, file), as_json=as_json)
+        text = dump(suggested.applied(domain)) if view is None else rebounded(view, str(options.of), suggested.unit)
+        save_text(out, text, overwrite=options.overwrite)
+    text = _text(suggested, out, "domain" if view is None else "schema")
+    result(suggested.to_json() | {"out": None if out is None else str(out)}, text, as_json=options.as_json)
 
 
 def bounded_view(schema: Path | None, of: str | None, view: Path | None) -> TableView | None:
@@ -207,12 +223,7 @@ def _range(start: int, end: int | None) -> str:
 
 
 def interval(
-    release: Annotated[
-        Path,
-        typer.Argument(
-            metavar="RELEASE", help="Synthetic rows, .parquet or .arrow, or the model that was saved with --model."
-        ),
-    ],
+    release: SavedReleaseArgument,
     statement: Annotated[
         str, typer.Argument(metavar="SELECT", help="One COUNT, SUM or AVG of the synthetic table, without GROUP BY.")
     ],

@@ -33,6 +33,7 @@ from sfumato.extras import require
 
 if TYPE_CHECKING:
     from sfumato.domain import Domain
+    from sfumato.evaluate.audit.audit import Finding
     from sfumato.evaluate.evaluation_result import EvaluationResult
     from sfumato.evaluate.intervals import Advantage
     from sfumato.evaluate.population_split import PopulationSplit
@@ -288,58 +289,75 @@ def audit(
     from sfumato.privacy.entropy import OsEntropy
 
     if not mechanisms:
-        known = subjects(OsEntropy())
-        lines = [{"mechanism": name, "claims": str(subject.claim)} for name, subject in known.items()]
+        lines = [{"mechanism": name, "claims": str(subject.claim)} for name, subject in subjects(OsEntropy()).items()]
         result(lines, columns(lines), as_json=as_json)
         return
-    brought = [name for name in mechanisms if ":" in name]
-    if brought and (first is None or second is None):
+    own = [name for name in mechanisms if ":" in name]
+    if own and (first is None or second is None):
         raise InputError("a mechanism of your own needs two neighbouring inputs: --first and --second, as JSON")
     audited = list(chosen([name for name in mechanisms if ":" not in name], OsEntropy()))
-    audited += [
-        subject_from_text(name, str(first), str(second), loss_of(loss.epsilon, loss.delta, loss.rho))
-        for name in brought
-    ]
-    found = audit_all(audited, draws=draws, watch=lambda name: remark(f"Auditing {name} ..."))
-    value = [{**asdict(finding), "passed": finding.passed} for finding in found]
-    rows: list[dict[str, str | float]] = [
-        {
-            "mechanism": finding.name,
-            "measure": finding.measure,
-            "claimed": finding.claimed,
-            "proven": finding.proven,
-            "result": "not refuted" if finding.passed else "REJECTED",
-            "event": finding.event,
-        }
-        for finding in found
-    ]
-    result(value, columns(rows), as_json=as_json)
-    if not all(finding.passed for finding in found):
+    audited.extend(subject_from_text(name, str(first), str(second), loss_of(**asdict(loss))) for name in own)
+    findings = audit_all(audited, draws=draws, watch=lambda name: remark(f"Auditing {name} ..."))
+    value = [{**asdict(finding), "passed": finding.passed} for finding in findings]
+    result(value, columns([_finding_line(finding) for finding in findings]), as_json=as_json)
+    if not all(finding.passed for finding in findings):
         raise typer.Exit(1)
 
 
-def frontier(
-    table: RealArgument,
-    out: PageOption,
-    domain: OneDomainOption = None,
-    *,
-    rows_of: ViewOptions,
+def _finding_line(finding: Finding) -> dict[str, str | float]:
+    return {
+        "mechanism": finding.name,
+        "measure": finding.measure,
+        "claimed": finding.claimed,
+        "proven": finding.proven,
+        "result": "not refuted" if finding.passed else "REJECTED",
+        "event": finding.event,
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrontierOptions:
+    """The options of ``sfumato frontier``."""
+
+    table: RealArgument
+    out: PageOption
+    domain: OneDomainOption = None
+    rows_of: ViewOptions
     holdout: Annotated[
         str | None,
         typer.Option(help="People who are not in the table; without, the table is split and a third is released."),
-    ] = None,
+    ] = None
     quasi: Annotated[
         str | None, typer.Option(help="Quasi-identifiers of k-anonymity, comma-separated, besides all columns.")
-    ] = None,
+    ] = None
     cache: Annotated[
         Path | None, typer.Option(help="Folder to go on from after an interruption; as secret as the table.")
-    ] = None,
-    target: TargetOption = None,
-    seed: SeedOption = 0,
-    internal: InternalOption = False,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
-) -> None:
+    ] = None
+    target: TargetOption = None
+    seed: SeedOption = 0
+    internal: InternalOption = False
+    overwrite: OverwriteOption = False
+    as_json: JsonOption = False
+
+    def rows_domain(self) -> tuple[Domain, TableView | None]:
+        """Return the domain of the rows that are judged, and their view if they are of several tables.
+
+        Raises:
+            InputError: a person has several rows of the view.
+        """
+        path, view = domain_or_schema(self.domain, self.rows_of.schema), self.rows_of.read()
+        refuse_clashes([self.out], inputs=[self.table, path, self.rows_of.view, self.holdout], overwrite=self.overwrite)
+        domain = _described(path, view)
+        if view is not None and domain.unit.rows > 1:
+            raise InputError(
+                f"a frontier judges releases row by row, and of one {domain.unit.column} this view has up to "
+                f"{domain.unit.rows} rows: take a view with one row of each, or --unit-rows 1",
+                culprit=self.rows_of.view,
+            )
+        return domain, view
+
+
+def frontier(options: FrontierOptions) -> None:
     """Make releases of every family over a grid of privacy parameters, judge them, and draw the frontier.
 
     Nothing is published, so nothing is charged.  The results are as secret as the table.
@@ -356,47 +374,22 @@ def frontier(
 
     require("plots", "the page")
     require("evaluate", "the learner")
-    path, viewed = domain_or_schema(domain, rows_of.schema), rows_of.read()
-    refuse_clashes([out], inputs=[table, path, rows_of.view, holdout], overwrite=overwrite)
-    described = _described(path, viewed)
-    if viewed is not None and described.unit.rows > 1:
-        raise InputError(
-            f"a frontier judges releases row by row, and of one {described.unit.column} this view has up to "
-            f"{described.unit.rows} rows: take a view with one row of each, or --unit-rows 1",
-            culprit=rows_of.view,
-        )
-    names = tuple(described[name.strip()].name for name in quasi.split(",")) if quasi else ()
-    with working(f"Reading {shown(table)}"):
-        people = _split(table, holdout, described, viewed, seed=seed)
-    found = run(
-        grid(names),
-        people,
-        target=described[target].name if target else described.names[-1],
-        seed=seed,
-        cache=cache,
-        watch=remark,
-    )
-    for name, reason in found.failed:
+    domain, view = options.rows_domain()
+    quasi = tuple(domain[name.strip()].name for name in options.quasi.split(",")) if options.quasi else ()
+    with working(f"Reading {shown(options.table)}"):
+        people = _split(options.table, options.holdout, domain, view, seed=options.seed)
+    target = domain[options.target].name if options.target else domain.names[-1]
+    judged = run(grid(quasi), people, target=target, seed=options.seed, cache=options.cache, watch=remark)
+    for name, reason in judged.failed:
         remark(f"Left out {name}: {reason}")
     with working("Auditing the mechanisms"):
-        findings = audit_all(chosen(list(_AUDITED), OsEntropy()), draws=6400)
-    page = evaluation_page(
-        f"The utility-risk frontier of {Path(shown(table)).name}",
-        found.results,
-        described,
-        findings=findings,
-        internal=internal,
-    )
-    save_text(out, render_interactive(page), overwrite=overwrite)
-    lines = [
-        {
-            "release": each.name,
-            "U2": each.marginals[1],
-            **_learner_and_attack(each),
-        }
-        for each in found.results
-    ]
-    exact_result({"page": str(out), "releases": lines}, f"{columns(lines)}\n\nPage: {out}", as_json=as_json)
+        findings = audit_all(chosen(list(_AUDITED), OsEntropy()), draws=_DRAWS)
+    title = f"The utility-risk frontier of {Path(shown(options.table)).name}"
+    page = evaluation_page(title, judged.results, domain, findings=findings, internal=options.internal)
+    save_text(options.out, render_interactive(page), overwrite=options.overwrite)
+    lines = [{"release": each.name, "U2": each.marginals[1], **_learner_and_attack(each)} for each in judged.results]
+    value = {"page": str(options.out), "releases": lines}
+    exact_result(value, f"{columns(lines)}\n\nPage: {options.out}", as_json=options.as_json)
 
 
 def _described(path: Path, viewed: TableView | None) -> Domain:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from sfumato.extras import require
 
 if TYPE_CHECKING:
     from sfumato.evaluate.linked.linked_evaluation import LinkedResult
+    from sfumato.evaluate.linked.table_tree import RowsRead
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,22 +65,19 @@ def evaluate_tables(given: TablesToJudge, *, overwrite: bool, as_json: bool) -> 
         real = read_table_tree(given.real, schema, orders=order, tables=names)
         controls = None if given.holdout is None else read_table_tree(given.holdout, schema, orders=order, tables=names)
     with working("Scoring"):
-        found = judge_linked_tables(real, release, claim=claim, controls=controls, seed=given.seed)
-    for place, files in ((Path(given.real), found.real), (folder, found.released)):
-        for table, read in files.items():
-            if read.kept < read.rows:
-                left_out = _left_out(asdict(read))
-                remark(f"{place.name}/{table}: of {pluralize(read.rows, 'row')} these are not judged: {left_out}.")
+        judged = judge_linked_tables(real, release, claim=claim, controls=controls, seed=given.seed)
+    _remark_left_out(Path(given.real), judged.real)
+    _remark_left_out(folder, judged.released)
     page = "" if given.out is None else f"\n\nPage: {given.out}"
     if given.out is not None:
         title = f"Evaluation of {folder.name}"
         save_text(
             given.out,
-            render_interactive(linked_evaluation_page(title, found, internal=given.internal)),
+            render_interactive(linked_evaluation_page(title, judged, internal=given.internal)),
             overwrite=overwrite,
         )
-    value = found.to_json(internal=given.internal) | ({} if given.out is None else {"page": str(given.out)})
-    exact_result(value, _told(found) + page, as_json=as_json)
+    value = judged.to_json(internal=given.internal) | ({} if given.out is None else {"page": str(given.out)})
+    exact_result(value, _told(judged) + page, as_json=as_json)
 
 
 def _given(orders: Sequence[str]) -> dict[str, str]:
@@ -90,14 +88,21 @@ def _given(orders: Sequence[str]) -> dict[str, str]:
     return dict(parts)
 
 
-def _left_out(read: dict[str, int]) -> str:
+def _remark_left_out(folder: Path, tables: Mapping[str, RowsRead]) -> None:
+    """Say which rows of each table are not judged, and why."""
+    for name, read in tables.items():
+        if read.kept < read.rows:
+            remark(f"{folder.name}/{name}: of {pluralize(read.rows, 'row')} these are not judged: {_left_out(read)}.")
+
+
+def _left_out(read: RowsRead) -> str:
     words = {
         "undeclared": "with a cell that is not declared",
         "repeated": "with a key that was seen before",
         "ownerless": "without a parent",
         "beyond": "beyond the most of a parent",
     }
-    return ", ".join(f"{read[name]:,} {said}" for name, said in words.items() if read[name])
+    return ", ".join(f"{number:,} {text}" for name, text in words.items() if (number := getattr(read, name)))
 
 
 def _told(found: LinkedResult) -> str:

@@ -10,13 +10,9 @@ import typer
 
 from sfumato.app.cli.options import (
     CsvOptions,
-    DecimalOption,
-    DelimiterOption,
-    EncodingOption,
     JsonOption,
     OverwriteOption,
-    ThousandsOption,
-    TrimOption,
+    flat,
 )
 from sfumato.app.cli.output import (
     columns,
@@ -28,6 +24,7 @@ from sfumato.app.cli.output import (
 from sfumato.errors import InputError, ReportError, pluralize
 
 if TYPE_CHECKING:
+    from sfumato.local import Server
     from sfumato.local.estimators import Estimate
     from sfumato.local.specs.spec import Spec
 
@@ -77,6 +74,7 @@ def spec(
 
 
 @app.command()
+@flat
 def randomize(
     path: SpecPath,
     table: Annotated[
@@ -84,11 +82,8 @@ def randomize(
     ],
     column: Annotated[str, typer.Option(help="Its column.")],
     out: Annotated[Path, typer.Option(help="Reports, a .parquet or .arrow file.")],
-    delimiter: DelimiterOption = None,
-    decimal: DecimalOption = None,
-    thousands: ThousandsOption = None,
-    encoding: EncodingOption = None,
-    trim: TrimOption = None,
+    *,
+    csv: CsvOptions,
     overwrite: OverwriteOption = False,
 ) -> None:
     """Randomise a column of a table to reports: one report a row, so a row must be a person."""
@@ -97,9 +92,8 @@ def randomize(
 
     agreed = _read(path)
     refuse_clashes([out], inputs=[path, table], overwrite=overwrite)
-    options = CsvOptions(delimiter, decimal, thousands, encoding, trim)
     with working(f"Randomising {column}"):
-        reports = Client(agreed).randomize_batch(_column(table, column, options))
+        reports = Client(agreed).randomize_batch(_column(table, column, csv))
         write_reports(out, reports)
     remark(f"Wrote {len(reports)} reports to {out}.")
 
@@ -119,34 +113,24 @@ def estimate(
     """
     from sfumato.local import Server
     from sfumato.local.estimators import Post
-    from sfumato.local.protocol.reports import digest, read_reports
     from sfumato.privacy.entropy import SIMULATED
 
     agreed = _read(path)
     server = Server(agreed)
-    seen: dict[object, Path] = {}
-    for file in reports:
-        _refuse_twice(seen, file.resolve(), file)
-        try:
-            batch = read_reports(file, agreed)
-        except ReportError as error:
-            server.refuse()
-            remark(str(error) if str(file) in str(error) else f"{file}: {error}")
-        else:
-            if len(batch) >= _TELLING:
-                _refuse_twice(seen, digest(batch), file)
-            server.update(batch)
+    _receive(server, agreed, reports)
     if server.refused == len(reports):
         raise ReportError(f"of {pluralize(len(reports), 'file')} none was accepted, so nothing is estimated")
     heavy = agreed.kind == "heavy_hitters"
-    found = server.find(most=most) if heavy else server.estimate(_choice(Post, post, "post-processing"))
-    rows = _rows(found, confidence)
-    warning = f"{SIMULATED}: " if found.simulated else ""
-    text = f"{columns(rows)}\n\n{warning}{pluralize(found.reports, 'report')}, epsilon {float(agreed.epsilon):g} each"
+    estimated = server.find(most=most) if heavy else server.estimate(_choice(Post, post, "post-processing"))
+    rows = _rows(estimated, confidence)
+    warning = f"{SIMULATED}: " if estimated.simulated else ""
+    text = (
+        f"{columns(rows)}\n\n{warning}{pluralize(estimated.reports, 'report')}, epsilon {float(agreed.epsilon):g} each"
+    )
     text += f"; {server.refused} of {pluralize(len(reports), 'file')} refused" if server.refused else ""
     value = {
-        "reports": found.reports,
-        "simulated": found.simulated,
+        "reports": estimated.reports,
+        "simulated": estimated.simulated,
         "refused": server.refused,
         "confidence": confidence,
         "estimates": rows,
@@ -154,6 +138,28 @@ def estimate(
     result(value, text, as_json=as_json)
     if server.refused:
         raise typer.Exit(1)
+
+
+def _receive(server: Server, spec: Spec, files: list[Path]) -> None:
+    """Count the reports of files.  Damaged files are refused and counted.
+
+    Raises:
+        InputError: two files hold the same reports.
+    """
+    from sfumato.local.protocol.reports import digest, read_reports
+
+    seen: dict[object, Path] = {}
+    for file in files:
+        _refuse_twice(seen, file.resolve(), file)
+        try:
+            batch = read_reports(file, spec)
+        except ReportError as error:
+            server.refuse()
+            remark(str(error) if str(file) in str(error) else f"{file}: {error}")
+        else:
+            if len(batch) >= _TELLING:
+                _refuse_twice(seen, digest(batch), file)
+            server.update(batch)
 
 
 @app.command()

@@ -9,14 +9,12 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import is_dataclass
-from functools import cache, wraps
+from functools import cache
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
-from inspect import Parameter, Signature, signature
 from types import FrameType
-from typing import Annotated, Any, NoReturn, get_type_hints
+from typing import Annotated, Any, NoReturn
 
 import typer
 import typer.main
@@ -67,38 +65,6 @@ _OTHER_PACKAGES = {"serve": "server", "key": "server", "lab": "labs"}  # the ext
 _PATIENCE = 200_000  # new objects between searches for circles of them: loading modules makes many objects, few circles
 
 
-def _flat(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command take options in dataclasses: typer sees one option per field, in order."""
-
-    @wraps(command)
-    def run(**given: Any) -> None:  # noqa: ANN401  (what typer read)
-        command(**_grouped(command, given))
-
-    options = list(_options(command))
-    run.__signature__ = Signature(options)  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in options}
-    return run
-
-
-def _options(taker: Callable[..., object]) -> Iterator[Parameter]:
-    kinds = get_type_hints(taker, include_extras=True)
-    for parameter in signature(taker).parameters.values():
-        kind = kinds[parameter.name]
-        if isinstance(kind, type) and is_dataclass(kind):
-            yield from _options(kind)
-        else:
-            yield parameter.replace(annotation=kind, kind=Parameter.KEYWORD_ONLY)
-
-
-def _grouped(taker: Callable[..., object], given: Mapping[str, object]) -> dict[str, Any]:
-    """Return what a command or dataclass takes, with its groups made."""
-    kinds = get_type_hints(taker, include_extras=True)
-    return {
-        name: kinds[name](**_grouped(kinds[name], given)) if is_dataclass(kinds[name]) else given[name]
-        for name in signature(taker).parameters
-    }
-
-
 class _Commands(Mapping[str, Any]):
     """The commands by name, each made when it is looked at: typer takes as long for all as a command for its work."""
 
@@ -107,6 +73,8 @@ class _Commands(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401  (a command of typer's own copy of click)
         if name not in self._made:
+            from sfumato.app.cli.options import flat
+
             (module, attribute), alone = place_of(name), typer.Typer(rich_markup_mode=None)
             package = module.partition(".")[0]
             if find_spec(package) is None:
@@ -115,7 +83,7 @@ class _Commands(Mapping[str, Any]):
             elif isinstance(command := getattr(import_module(module), attribute), typer.Typer):
                 alone.add_typer(command, name=name)
             else:
-                alone.command(name)(_flat(command))
+                alone.command(name)(flat(command))
             self._made[name] = typer.main.get_group(alone).commands[name]
         return self._made[name]
 

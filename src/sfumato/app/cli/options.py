@@ -6,10 +6,12 @@ A command over several tables takes :data:`SchemaOption`, :data:`ViewOption`, :d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass, replace
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -89,6 +91,38 @@ TrimOption = Annotated[
 ]
 
 
+def flat(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command take options in dataclasses: typer sees one option per field, in order."""
+
+    @wraps(command)
+    def run(**values: Any) -> None:  # noqa: ANN401  (what typer read)
+        command(**_grouped(command, values))
+
+    options = list(_options(command))
+    run.__signature__ = Signature(options)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in options}
+    return run
+
+
+def _options(taker: Callable[..., object]) -> Iterator[Parameter]:
+    kinds = get_type_hints(taker, include_extras=True)
+    for parameter in signature(taker).parameters.values():
+        kind = kinds[parameter.name]
+        if isinstance(kind, type) and is_dataclass(kind):
+            yield from _options(kind)
+        else:
+            yield parameter.replace(annotation=kind, kind=Parameter.KEYWORD_ONLY)
+
+
+def _grouped(taker: Callable[..., object], values: Mapping[str, object]) -> dict[str, Any]:
+    """Return the arguments of a command or dataclass, with its groups of options made."""
+    kinds = get_type_hints(taker, include_extras=True)
+    return {
+        name: kinds[name](**_grouped(kinds[name], values)) if is_dataclass(kinds[name]) else values[name]
+        for name in signature(taker).parameters
+    }
+
+
 @dataclass(frozen=True, kw_only=True)
 class LossOptions:
     """The privacy loss that a command was given."""
@@ -120,15 +154,15 @@ class LedgerOptions:
     analyst: AnalystOption = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CsvOptions:
-    """What a command was told of how its CSV files are written; what is None is found out."""
+    """The dialect of the CSV files of a command.  A field of None is detected."""
 
-    delimiter: str | None = None
-    decimal: str | None = None
-    thousands: str | None = None
-    encoding: str | None = None
-    trim: bool | None = None
+    delimiter: DelimiterOption = None
+    decimal: DecimalOption = None
+    thousands: ThousandsOption = None
+    encoding: EncodingOption = None
+    trim: TrimOption = None
 
     def written(self, table: str) -> Written:
         """How a table's file is written, where it is not as usual, with what was found out in sentences.
@@ -141,8 +175,8 @@ class CsvOptions:
         said = asdict(self) | {"delimiter": "\t" if self.delimiter == "\\t" else self.delimiter}
         return how_written(table, {name: each for name, each in said.items() if each is not None})
 
-    def of_csv(self, table: str) -> CsvOptions:
-        """What is said of a further table: nothing where it is no CSV file."""
+    def for_file(self, table: str) -> CsvOptions:
+        """Return the options for another table: none if it is no CSV file."""
         from sfumato.engine.table_files import CSV_SUFFIXES
 
         return self if table.lower().endswith(CSV_SUFFIXES) else CsvOptions()

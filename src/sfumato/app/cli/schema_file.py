@@ -35,6 +35,11 @@ TablesOption = Annotated[
     str | None, typer.Option("--tables", help="Folder of the tables, or the URL of their database.")
 ]
 
+ViewsOption = Annotated[
+    list[Path] | None,
+    typer.Option("--view", help="With --tables: also say what the bounds of this view cut; several times."),
+]
+
 
 @app.command("draft")
 def draft_tables(
@@ -105,16 +110,15 @@ def show_schema(
 def check_schema(
     path: SchemaPath,
     tables: TablesOption = None,
-    view: Annotated[
-        list[Path] | None,
-        typer.Option(help="With --tables: also say what the bounds of this view cut; several times."),
-    ] = None,
+    view: ViewsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check a schema, and with --tables its keys, how values fit, and what bounds cut: for their owner's eyes only."""
     from sfumato.domain.table_schema import load_schema
     from sfumato.query.statements.derived_columns import check_derived
 
+    if tables is None and view:
+        raise InputError("what the bounds of a view cut is counted in the tables: name them by --tables")
     schema = load_schema(path)
     check_derived(schema)
     private = sum(not table.public for table in schema)
@@ -138,31 +142,34 @@ def check_schema(
         "changed": schema.changed,
         "hash": schema.hash,
     }
-    if tables is None and view:
-        raise InputError("what the bounds of a view cut is counted in the tables: name them by --tables")
-    if tables is not None:
-        from sfumato.engine.description.schema_fit import schema_fit
-        from sfumato.engine.table_files import shown
-        from sfumato.engine.views.joined import open_tables
+    if tables is None:
+        result(value, text, as_json=as_json)
+    else:
+        fit, fit_text = _fit(schema, tables, view or [])
+        exact_result(value | fit, f"{text}\n\n{fit_text}", as_json=as_json)
 
-        with working(f"Reading {shown(tables)}"):
-            opened = open_tables(schema, tables)  # keys first, as counts of what does not fit together say little
-            fit = schema_fit(schema, tables)
-            cut = _cut(schema, opened, view or [])
-        lines = [
-            {"table": name, **asdict(each), "then": attribute.unknown.value}
-            for name, found in fit.items()
-            for each, attribute in zip(found, schema[name].attributes, strict=True)
-        ]
-        value |= {"fit": lines, "cut": [asdict(each) for each in cut]}
-        shares = [{"view of": each.view, "rows": each.rows, "cut": each.cut, "of units": each.units} for each in cut]
-        text += (
-            f"\n\nKeys name one row each.\n\n{columns(lines)}\n\nWhat the bounds on the rows of one {schema.id} leave "
-            f"out:\n{columns(shares)}\nAnswers are of the rest, and their intervals say nothing of what is cut."
-        )
-        exact_result(value, text, as_json=as_json)
-        return
-    result(value, text, as_json=as_json)
+
+def _fit(schema: Schema, tables: str, views: list[Path]) -> tuple[dict[str, Any], str]:
+    """Return how the values of tables fit their schema, and what its bounds cut, as JSON and as text."""
+    from sfumato.engine.description.schema_fit import schema_fit
+    from sfumato.engine.table_files import shown
+    from sfumato.engine.views.joined import open_tables
+
+    with working(f"Reading {shown(tables)}"):
+        opened = open_tables(schema, tables)  # keys first, as counts of what does not fit together say little
+        fit = schema_fit(schema, tables)
+        cut = _cut(schema, opened, views)
+    lines = [
+        {"table": name, **asdict(each), "then": attribute.unknown.value}
+        for name, of_table in fit.items()
+        for each, attribute in zip(of_table, schema[name].attributes, strict=True)
+    ]
+    shares = [{"view of": each.view, "rows": each.rows, "cut": each.cut, "of units": each.units} for each in cut]
+    text = (
+        f"Keys name one row each.\n\n{columns(lines)}\n\nWhat the bounds on the rows of one {schema.id} leave "
+        f"out:\n{columns(shares)}\nAnswers are of the rest, and their intervals say nothing of what is cut."
+    )
+    return {"fit": lines, "cut": [asdict(each) for each in cut]}, text
 
 
 def _cut(schema: Schema, opened: JoinedTables, views: list[Path]) -> list[CutRows]:

@@ -337,72 +337,95 @@ def _errors(book: Codebook) -> str:
     return "\n".join(lines)
 
 
-def sample(
-    model: Annotated[Path, typer.Argument(help="Model that 'sfumato synthesize --model' saved.")],
-    out: SyntheticRowsOption,
+@dataclass(frozen=True, kw_only=True)
+class SampleOptions:
+    """The options of ``sfumato sample``."""
+
+    model: Annotated[Path, typer.Argument(help="Model that 'sfumato synthesize --model' saved.")]
+    out: SyntheticRowsOption
     rows: Annotated[
         int | None,
         typer.Option(
             min=1, help="How many; without, as many as the release has, or with --given as many of them as it expects."
         ),
-    ] = None,
+    ] = None
     given: Annotated[
         list[str] | None,
         typer.Option(
             help="Only rows with ATTRIBUTE=CELL, a label of 'sfumato domain show --cells'; several times for more. "
             "For graphical models, such as of aim."
         ),
-    ] = None,
+    ] = None
     copies: Annotated[
         int | None, typer.Option(min=1, max=100, help="So many files, NAME-1 and so on, each drawn by itself.")
-    ] = None,
+    ] = None
     file_format: Annotated[
         str, typer.Option("--format", help="Of the files in a folder of linked tables: parquet or csv.")
-    ] = "parquet",
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
-) -> None:
+    ] = "parquet"
+    overwrite: OverwriteOption = False
+    as_json: JsonOption = False
+
+    def files(self) -> list[Path]:
+        """Return the files to write, which are checked.
+
+        Raises:
+            InputError: a file cannot be written.
+        """
+        from sfumato.synthesize.codebook.codebook import codebook_path
+        from sfumato.vault.release import named, writable
+
+        out, copies = self.out, self.copies
+        named(out)
+        files = [out] if copies is None else [out.with_stem(f"{out.stem}-{number}") for number in range(1, copies + 1)]
+        for file in files:
+            writable(file, overwrite=self.overwrite)
+        refuse_clashes([*files, *map(codebook_path, files)], inputs=[self.model], overwrite=self.overwrite)
+        return files
+
+
+def sample(options: SampleOptions) -> None:
     """Draw rows from a saved model: they cost nothing, and say nothing that the model does not.
 
     Of a model of linked tables: into a new folder, as many units as were released.
     """
-    from sfumato.synthesize.codebook.codebook import codebook_path, printable
     from sfumato.synthesize.linked import is_of_linked_tables
-    from sfumato.synthesize.synthetic import STATED_BY_A_FILE, load
-    from sfumato.vault.release import named, save_text, writable
 
-    if is_of_linked_tables(model):
-        if rows is not None or given:
-            raise InputError("--rows and --given are for models of one table; of linked tables all units are drawn")
-        sample_tables(model, out, copies=copies, file_format=file_format, as_json=as_json)
+    if not is_of_linked_tables(options.model):
+        _sample_table(options)
         return
-    release = load(model)
-    if file_format != "parquet":
+    if options.rows is not None or options.given:
+        raise InputError("--rows and --given are for models of one table; of linked tables all units are drawn")
+    copies, file_format = options.copies, options.file_format
+    sample_tables(options.model, options.out, copies=copies, file_format=file_format, as_json=options.as_json)
+
+
+def _sample_table(options: SampleOptions) -> None:
+    from sfumato.synthesize.codebook.codebook import codebook_path, printable
+    from sfumato.synthesize.synthetic import STATED_BY_A_FILE, load
+    from sfumato.vault.release import save_text
+
+    release = load(options.model)
+    if options.file_format != "parquet":
         raise InputError("--format is for models of linked tables; one table is written as the name of --out ends")
-    named(out)
-    files = [out] if copies is None else [out.with_stem(f"{out.stem}-{number}") for number in range(1, copies + 1)]
-    for file in files:
-        writable(file, overwrite=overwrite)
-    refuse_clashes([*files, *map(codebook_path, files)], inputs=[model], overwrite=overwrite)
-    drawing = _restricted(release, given) if given else release
+    files = options.files()
+    restricted = _restricted(release, options.given) if options.given else release
     for file in files:
         with working("Sampling"):
-            drawn, book = drawing.sample_with_codebook(rows)
-        drawn.write(file, overwrite=overwrite)
-        save_text(codebook_path(file), book.to_markdown(), overwrite=overwrite)
-        remark(f"Wrote {pluralize(len(drawn), 'row')} to {file}, and what they are to {codebook_path(file)}.")
-    if copies is not None:
+            rows, book = restricted.sample_with_codebook(options.rows)
+        rows.write(file, overwrite=options.overwrite)
+        save_text(codebook_path(file), book.to_markdown(), overwrite=options.overwrite)
+        remark(f"Wrote {pluralize(len(rows), 'row')} to {file}, and what they are to {codebook_path(file)}.")
+    if options.copies is not None:
         remark(NO_COMBINING)
-    if not len(drawn):
-        remark(
-            "The model expects less than one such row"
-            + (f" among its {release.model.total:,}" if given else "")
-            + "; --rows draws as many as you ask for."
-        )
+    if not len(rows):
+        among = f" among its {release.model.total:,}" if options.given else ""
+        remark(f"The model expects less than one such row{among}; --rows draws as many as you ask for.")
     text = f"Guarantee: {printable(release.guarantee)}\n{STATED_BY_A_FILE}\nCost: nothing"
-    written = {"out": str(out)} if copies is None else {"copies": [str(file) for file in files], "note": NO_COMBINING}
-    said = {"rows": len(drawn), "guarantee": release.guarantee, "trust": STATED_BY_A_FILE}
-    result({**written, **said}, text, as_json=as_json)
+    value: dict[str, object] = {"out": str(options.out)}
+    if options.copies is not None:
+        value = {"copies": [str(file) for file in files], "note": NO_COMBINING}
+    value |= {"rows": len(rows), "guarantee": release.guarantee, "trust": STATED_BY_A_FILE}
+    result(value, text, as_json=options.as_json)
 
 
 def _restricted(release: Synthetic, given: list[str]) -> Synthetic:

@@ -110,8 +110,7 @@ def synthesize_tables(source: Source, given: TablesToMake, loss: Loss, *, as_jso
     """Release synthetic tables into a new folder."""
     from sfumato.app.cli.options import read_schema
     from sfumato.domain.linked_domain import link_tables
-    from sfumato.synthesize import NoisyTotal, PublicTotal, related, related_without_delta, save_related
-    from sfumato.synthesize.linked.linked_codebook import read_family_codebook
+    from sfumato.synthesize import NoisyTotal, PublicTotal, related, related_without_delta
     from sfumato.synthesize.linked.linked_release import free_folder
 
     if given.html is not None:
@@ -137,20 +136,31 @@ def synthesize_tables(source: Source, given: TablesToMake, loss: Loss, *, as_jso
         release = related(vault, loss=loss, children=children, total=total)
         del vault
         tables = release.tables
-    written = release.write(given.out, file_format=given.file_format)
-    for name, table in tables.items():
-        remark(f"Wrote {pluralize(table.num_rows, 'row')} of {name}.")
+    rows = {name: table.num_rows for name, table in tables.items()}
+    files = _write_tables(release, rows, target, given)
+    for note in release.notes:
+        remark(f"Note: {note}.")
+    value = {"out": str(given.out), "files": [path.name for path in files], "rows": rows, **release.statement()}
+    result(value, _told(release), as_json=as_json)
+
+
+def _write_tables(
+    release: RelatedRelease, rows: Mapping[str, int], target: Path, given: TablesToMake
+) -> Sequence[Path]:
+    """Write the released tables, their model and their page, and return the files of the tables."""
+    from sfumato.synthesize import save_related
+    from sfumato.synthesize.linked.linked_codebook import read_family_codebook
+
+    files = release.write(given.out, file_format=given.file_format)
+    for name, number in rows.items():
+        remark(f"Wrote {pluralize(number, 'row')} of {name}.")
     remark(f"They are in {given.out}, with what they are in {given.out / 'release.json'}.")
     if given.model is not None:
         save_related(release, given.model, overwrite=given.overwrite)
         remark(f"Wrote the model {given.model}.")
     if given.html is not None:
         write_page(target, read_family_codebook(target), given.html, overwrite=given.overwrite)
-    for note in release.notes:
-        remark(f"Note: {note}.")
-    rows = {name: table.num_rows for name, table in tables.items()}
-    said = {"out": str(given.out), "files": [path.name for path in written], "rows": rows, **release.statement()}
-    result(said, _told(release), as_json=as_json)
+    return files
 
 
 def sample_tables(model: Path, out: Path, *, copies: int | None, file_format: str, as_json: bool) -> None:
