@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sfumato.app.cli.options import JsonOption
-from sfumato.app.cli.output import columns, remark, result, working
+from sfumato.app.cli.output import columns, print_message, result, working
 from sfumato.errors import InputError
 from sfumato.extras import require
 
@@ -80,13 +80,13 @@ def lab(
     experiment.refuse_others(options)
     require("plots", "a lab")
     if seed is None:
-        remark(f"seed {options.seed}")
+        print_message(f"seed {options.seed}")
     with working(f"Running {experiment.title}") as progress:
         outcome = experiment.run(replace(options, progress=progress))
     if out is not None:
         from sfumato.report.page import write
 
-        remark(f"Wrote {write(outcome.page(), out, outcome.to_json())}")
+        print_message(f"Wrote {write(outcome.page(), out, outcome.to_json())}")
     result(outcome.to_json(), _text(outcome), as_json=as_json)
 
 
@@ -101,13 +101,13 @@ def _all(name: str | None, options: Options, out: Path | None, *, as_json: bool)
         option = min(options.given()).replace("_", "-")
         raise InputError(f"--all runs the labs as published; leave --{option} out", culprit=option)
     require("plots", "a page of all labs")
-    remark(f"seed {options.seed}")
+    print_message(f"seed {options.seed}")
     with working("Running all labs") as progress:
         outcome = hand_out(options, progress=progress)
     from sfumato.report.page import write
 
     page = write(outcome.page(), out, outcome.to_json())
-    remark(f"Wrote {page}")
+    print_message(f"Wrote {page}")
     result(outcome.to_json(), columns(outcome.lines()), as_json=as_json)
 
 

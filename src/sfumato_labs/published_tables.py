@@ -24,7 +24,7 @@ from sfumato.anonymize.release.request import raw_classes
 from sfumato.domain.hierarchy.builders import flat, intervals, mapping
 from sfumato.domain.hierarchy.levels import Hierarchy
 from sfumato.engine.open import open_table
-from sfumato.engine.table_files import shown
+from sfumato.engine.table_files import redacted_source
 from sfumato.errors import InputError, TableError
 from sfumato_labs.lab import NamedColumn, Table
 
@@ -199,7 +199,7 @@ def read(source: str, columns: Sequence[str] | None = None) -> Published:
     table = open_table(source)
     found = raw_classes(table, columns or [column.name for column in table.schema()])
     values = {name: found[name].to_pylist() for name in found.column_names if name != "units"}
-    return Published(shown(source), values, found["units"].to_numpy())
+    return Published(redacted_source(source), values, found["units"].to_numpy())
 
 
 def refuse_own(names: Sequence[str], own: Sequence[str]) -> None:

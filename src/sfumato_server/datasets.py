@@ -175,7 +175,7 @@ def preview(name: str, form: CostRequest, key: Anyone, service: CurrentService) 
     loaded = service.check_access(name, key)
     asked = read_question(loaded, form)
     cheaper = "it is cheaper" if form.loss is None else "the error is smaller"
-    found = form.foresee(
+    found = form.estimate_cost(
         asked.domain, asked.query, rows=loaded.dataset.rows, more=f"suppose more with 'rows', and {cheaper}"
     )
     if found.cost is not None:

@@ -25,7 +25,7 @@ from joserfc.errors import InvalidKeyIdError, JoseError
 from joserfc.jwk import KeySet
 from pydantic import Field
 
-from sfumato.app.api.questions import StrictModel, filled
+from sfumato.app.api.questions import StrictModel, validate_fields
 from sfumato.app.outbound import failure, outbound
 from sfumato.errors import InputError
 from sfumato.strict_documents import read_yaml
@@ -84,7 +84,7 @@ class OpenIdSettings(StrictModel):
             raise InputError(f"cannot read {file}", culprit=file) from None
         if not isinstance(found, dict):
             raise InputError(f"{file} is a mapping with 'issuer', 'client_id' and more", culprit=file)
-        settings = filled(cls, found)
+        settings = validate_fields(cls, found)
         refuse_address(settings.issuer, "a provider of identities")
         _ = settings.secret
         outbound(settings.ca_file, settings.proxy)

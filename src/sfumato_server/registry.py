@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any
 
 from sfumato.domain import Unit
-from sfumato.engine.table_files import shown
+from sfumato.engine.table_files import redacted_source
 from sfumato.errors import InputError
 from sfumato.ledger.audit_log import ActionKind, Actor, Change, record
 from sfumato.ledger.database import Driver
@@ -142,7 +142,7 @@ class Registration:
         """Facts for the audit log, without a password of the table's address."""
         found = self.dataset
         return {
-            "source": shown(found.source),
+            "source": redacted_source(found.source),
             "limit": found.limit,
             "unit": str(self.unit),
             "rows": found.rows,

@@ -32,7 +32,7 @@ from typing import Any
 from urllib.parse import quote
 
 from sfumato.engine.open import TableCopy, adapter_of, file_path
-from sfumato.engine.table_files import shown
+from sfumato.engine.table_files import redacted_source
 from sfumato.errors import EngineError, InputError
 from sfumato.ledger import JSON, DataVersion, journal
 from sfumato.ledger.audit_log import ActionKind, Actor, Change, record
@@ -129,7 +129,9 @@ def is_own_database(source: str, ledger: str) -> bool:
             own.execute("BEGIN")
             own.execute("SELECT pg_advisory_xact_lock(%(key)s)", key)
         except database.driver.Error as error:
-            raise EngineError(f"{shown(source)} or the ledger does not answer", culprit=shown(source)) from error
+            raise EngineError(
+                f"{redacted_source(source)} or the ledger does not answer", culprit=redacted_source(source)
+            ) from error
         with suppress(database.driver.Error):  # what has no such lock is another kind of database
             other.execute("BEGIN")
             return not other.execute("SELECT pg_try_advisory_xact_lock(%(key)s)", key).fetchone()[0]
@@ -177,7 +179,8 @@ class TablePlaces:
                 "place-refused",
                 "Tables of that place are not served",
                 403,
-                f"the server does not serve {shown(source)}: whoever runs it names folders and hosts by --tables",
+                f"the server does not serve {redacted_source(source)}: whoever runs it names folders and hosts by "
+                "--tables",
             )
         if has_password(source):
             raise RefusalError(
@@ -197,7 +200,8 @@ class TablePlaces:
                 "place-refused",
                 "Tables of that place are not served",
                 403,
-                f"{shown(source)} is the database of the server's own ledger, whose tables are never released",
+                f"{redacted_source(source)} is the database of the server's own ledger, whose tables are never "
+                "released",
             )
         return address
 

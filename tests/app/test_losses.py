@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from sfumato.app.api.questions import LossFields, filled, limit_of, loss_of
+from sfumato.app.api.questions import LossFields, limit_of, loss_of, validate_fields
 from sfumato.errors import InputError, LossError
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 
@@ -64,10 +64,10 @@ def test_what_says_no_limit_is_refused(text) -> None:
 
 def test_a_field_that_nobody_knows_is_refused_by_its_name() -> None:
     with pytest.raises(InputError, match=r"^gamma: ") as refusal:
-        filled(LossFields, {"epsilon": "1", "gamma": "s3cret"})
+        validate_fields(LossFields, {"epsilon": "1", "gamma": "s3cret"})
     assert "s3cret" not in str(refusal.value)
 
 
 def test_a_field_beyond_its_limits_is_refused_by_its_name() -> None:
     with pytest.raises(InputError, match=r"^epsilon: .*at most 60"):
-        filled(LossFields, {"epsilon": "1" * 61})
+        validate_fields(LossFields, {"epsilon": "1" * 61})

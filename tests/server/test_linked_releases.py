@@ -14,7 +14,7 @@ from pyarrow import csv, parquet
 from tests.server.hospital import SCHEMA, write_hospital
 from tests.server.serving import Server
 
-from sfumato.app.api.questions import filled
+from sfumato.app.api.questions import validate_fields
 from sfumato.app.api.releases import SynthesisFields
 from sfumato.app.cli.options import database
 from sfumato.app.http_client import ServerError
@@ -192,6 +192,6 @@ def test_what_cannot_be_made_is_refused_uncharged(hospital, asked, says):
 
 
 def test_one_table_has_no_related_ones():
-    form = filled(SynthesisFields, {"method": "related", "loss": {"epsilon": "1"}})
+    form = validate_fields(SynthesisFields, {"method": "related", "loss": {"epsilon": "1"}})
     with pytest.raises(InputError, match="one table"):
         form.linked(None)

@@ -11,7 +11,7 @@ import pytest
 from pyarrow import feather, parquet
 
 from sfumato.errors import InputError, SfumatoError
-from sfumato.vault.release import ReleasedRows, free, save_text, whole, writable
+from sfumato.vault.release import ReleasedRows, refuse_occupied_path, save_text, writable, write_atomically
 
 ROWS = ReleasedRows(pa.table({"age": [3, None], "sex": ["f", "m"]}))
 
@@ -55,19 +55,19 @@ def test_a_file_is_replaced_only_when_asked(tmp_path) -> None:
 
 def test_a_place_that_cannot_hold_a_file_is_refused(tmp_path) -> None:
     with pytest.raises(InputError, match="does not exist"):
-        free(tmp_path / "nowhere" / "a.csv", overwrite=True)
+        refuse_occupied_path(tmp_path / "nowhere" / "a.csv", overwrite=True)
     with pytest.raises(InputError, match="folder"):
-        free(tmp_path, overwrite=True)
+        refuse_occupied_path(tmp_path, overwrite=True)
     with pytest.raises(InputError, match="names a folder and no file"):
-        free("", overwrite=True)
+        refuse_occupied_path("", overwrite=True)
     with pytest.raises(InputError, match="too long"):
-        free(Path("a" * 200, *["b" * 200] * 30, "c"), overwrite=True)
+        refuse_occupied_path(Path("a" * 200, *["b" * 200] * 30, "c"), overwrite=True)
 
 
 def test_names_are_refused_that_leave_no_room_for_what_is_written_beside_them(tmp_path) -> None:
     with pytest.raises(InputError, match="at most 220 bytes"):
-        free(tmp_path / ("é" * 111), overwrite=True)
-    whole(tmp_path / ("é" * 110), lambda partial: partial.write_text("kept"))
+        refuse_occupied_path(tmp_path / ("é" * 111), overwrite=True)
+    write_atomically(tmp_path / ("é" * 110), lambda partial: partial.write_text("kept"))
     assert names(tmp_path) == ["é" * 110]
     with pytest.raises(InputError, match="end it in"):
         writable(tmp_path / "a.xlsx", overwrite=True)
@@ -83,7 +83,7 @@ def test_a_failure_leaves_what_was_there(error, tmp_path) -> None:
         raise error
 
     with pytest.raises((RuntimeError, SfumatoError), match=r"halfway|No space left"):
-        whole(path, fail)
+        write_atomically(path, fail)
     assert path.read_text() == "before"
     assert names(tmp_path) == ["a.csv"]
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, cast
 
 import httpx
 
-from sfumato.app.api.questions import LossFields, StrictModel, filled
+from sfumato.app.api.questions import LossFields, StrictModel, validate_fields
 from sfumato.app.outbound import failure, outbound
 from sfumato.errors import InputError, MissingExtraError, SfumatoError
 from sfumato.privacy.loss import Number as Exact
@@ -295,13 +295,16 @@ def stated(kind: type[StrictModel], fields: Mapping[str, Any]) -> dict[str, Any]
     Raises:
         InputError: a field that it does not have, or one beyond its limits; nothing was sent.
     """
-    return filled(kind, fields).model_dump(mode="json", exclude_unset=True)
+    return validate_fields(kind, fields).model_dump(mode="json", exclude_unset=True)
 
 
 def with_loss(terms: Mapping[str, Any]) -> dict[str, Any]:
     """The terms with what they say of the loss in a field of its own."""
     loss = {name: terms[name] for name in LossFields.model_fields if name in terms}
-    return {"loss": filled(LossFields, loss), **{name: term for name, term in terms.items() if name not in loss}}
+    return {
+        "loss": validate_fields(LossFields, loss),
+        **{name: term for name, term in terms.items() if name not in loss},
+    }
 
 
 def _expect(reply: httpx.Response, media: str) -> None:

@@ -24,7 +24,7 @@ from sfumato.app.api.administration import (
     RotationRequest,
     TermsRequest,
 )
-from sfumato.app.api.questions import AskRequest, CostRequest, QueryFields, StrictModel, filled
+from sfumato.app.api.questions import AskRequest, CostRequest, QueryFields, StrictModel, validate_fields
 from sfumato.app.api.releases import AnonymizeRequest, SynthesisFields
 from sfumato.app.client_protocol import (
     PARQUET,
@@ -126,7 +126,7 @@ def query(
     name: str, query: Mapping[str, Any], *, retry_key: str | None = None, **terms: Unpack[AskTerms]
 ) -> Exchange[Reply]:
     """The answer to a question as fields."""
-    asked = filled(QueryFields, query)
+    asked = validate_fields(QueryFields, query)
     return _ask(name, stated(AskRequest, {"query": asked, **with_loss(terms)}), retry_key)
 
 

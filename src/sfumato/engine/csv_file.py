@@ -28,7 +28,15 @@ import pyarrow as pa
 
 from sfumato.domain import CsvFormat
 from sfumato.engine.dialect import numeral
-from sfumato.engine.table_files import CSV_SUFFIXES, Stamps, literal_path, quoted, refuse_repeats, shown, stamps
+from sfumato.engine.table_files import (
+    CSV_SUFFIXES,
+    Stamps,
+    literal_path,
+    quoted,
+    redacted_source,
+    refuse_repeats,
+    stamps,
+)
 from sfumato.errors import InputError, TableError
 
 DELIMITERS = ",;\t|"
@@ -256,7 +264,9 @@ def how_written(source: str, declared: Mapping[str, Any]) -> Written:
     form, path = CsvFormat(**declared), Path(source)
     if not source.lower().endswith(CSV_SUFFIXES):
         if declared:
-            raise InputError(f"{shown(source)} is no CSV file, so there is nothing to say of how it is written")
+            raise InputError(
+                f"{redacted_source(source)} is no CSV file, so there is nothing to say of how it is written"
+            )
         return Written(None)
     try:
         there = path.is_file()

@@ -20,7 +20,7 @@ from sfumato.engine.duckdb.duck_adapter import DuckAdapter
 from sfumato.engine.port import ProtectedTable
 from sfumato.engine.spark.spark_adapter import SparkAdapter
 from sfumato.engine.sql.sql_adapter import SqlAdapter
-from sfumato.engine.table_files import shown, stamps
+from sfumato.engine.table_files import redacted_source, stamps
 from sfumato.errors import InputError
 from sfumato.extras import require
 
@@ -65,7 +65,7 @@ def adapter_of(source: object) -> EngineAdapter:
         schemes = ", ".join(scheme for each in ADAPTERS for scheme in each.schemes)
         raise InputError(
             f"cannot open a table by a URL of scheme {str(source).partition('://')[0]!r}; {schemes} are known",
-            culprit=shown(source),
+            culprit=redacted_source(source),
         )
     return adapter
 
@@ -79,7 +79,7 @@ def require_engine(source: object) -> None:
     """
     adapter = adapter_of(source)
     if (extra := adapter.extra_for(source)) is not None:
-        require(extra, shown(source) if isinstance(source, str) else "a frame", adapter.extras[extra])
+        require(extra, redacted_source(source) if isinstance(source, str) else "a frame", adapter.extras[extra])
 
 
 def file_path(source: str) -> str | None:
@@ -96,7 +96,7 @@ def same_place(one: str, other: str) -> bool:
     files = [{stamp[-2:] for stamp in stamps(file_path(each) or each)} for each in (one, other)]
     if any(files):
         return bool(files[0] & files[1])
-    if shown(one) == shown(other):
+    if redacted_source(one) == redacted_source(other):
         return True
     adapters = [_claiming(each) for each in (one, other)]
     if adapters[0] is None or adapters[0] is not adapters[1]:

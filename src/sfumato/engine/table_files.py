@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def shown(source: object) -> str:
+def redacted_source(source: object) -> str:
     """The address of a table without user, password and options; a path as it is.
 
     Where an odd password leaves open where the host begins, only the scheme is shown.

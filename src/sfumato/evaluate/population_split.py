@@ -14,7 +14,7 @@ import numpy as np
 
 from sfumato.arguments import expect
 from sfumato.domain import Domain
-from sfumato.engine.table_files import shown
+from sfumato.engine.table_files import redacted_source
 from sfumato.errors import InputError, TableError
 from sfumato.evaluate.intervals import Proportion, newcombe
 from sfumato.evaluate.released import KeptMarginals, MarginalSource, Released, Rows, keys, open_rows
@@ -111,7 +111,7 @@ def _people(path: str, domain: Domain) -> Rows:
     try:
         return open_rows(path, domain)
     except TableError as error:
-        named = shown(path)
+        named = redacted_source(path)
         if named in str(error):
             raise
         raise TableError(f"{named}: {error}", culprit=path) from error

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from sfumato.errors import InputError, SfumatoError
 from sfumato.extras import require
 from sfumato.privacy.entropy import SIMULATED
-from sfumato.vault.release import whole
+from sfumato.vault.release import write_atomically
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -138,7 +138,7 @@ def write(page: Page, folder: Path, data: Mapping[str, Any]) -> Path:
     for name, content in files.items():
         written = content if isinstance(content, bytes) else content.encode()
         try:
-            whole(folder / name, partial(_fill, content=written))
+            write_atomically(folder / name, partial(_fill, content=written))
         except SfumatoError as error:
             raise InputError(str(error), culprit=folder) from None
     return folder / "index.html"

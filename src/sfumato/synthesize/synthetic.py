@@ -42,7 +42,7 @@ from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.product import DrawnRows, Model, Product, codes_of, filled, read_back, refuse_large
 from sfumato.synthesize.stated_errors import distances_of_rows
 from sfumato.vault.interface import Settled, decode, encode
-from sfumato.vault.release import Release, ReleasedRows, free, whole
+from sfumato.vault.release import Release, ReleasedRows, refuse_occupied_path, write_atomically
 from sfumato.workload.counting_queries import Marginals, Workload
 
 
@@ -222,7 +222,7 @@ def save(release: Synthetic, path: str | Path, *, overwrite: bool = False) -> No
     kind = next((name for name, kept in _KINDS.items() if isinstance(model, kept)), None)
     if kind is None or not isinstance(model, Product | Graphical):
         raise InputError(f"a model of type {type(model).__name__} cannot be saved", culprit=model)
-    free(path, overwrite=overwrite)
+    refuse_occupied_path(path, overwrite=overwrite)
     stored = encode(
         {
             **model.payload(),
@@ -235,7 +235,7 @@ def save(release: Synthetic, path: str | Path, *, overwrite: bool = False) -> No
             },
         }
     )
-    whole(path, lambda partial: _write(partial, hashlib.sha256(stored).digest() + stored))
+    write_atomically(path, lambda partial: _write(partial, hashlib.sha256(stored).digest() + stored))
 
 
 def load(path: str | Path) -> Synthetic:

@@ -212,7 +212,7 @@ class ReleasedRows:
 
         writer = writable(path, overwrite=overwrite)
         blocks = [self.made] if isinstance(self.made, pa.Table) else self.made
-        whole(path, lambda partial: writer(iter(blocks), partial))
+        write_atomically(path, lambda partial: writer(iter(blocks), partial))
 
 
 TableWriter = Callable[["Iterator[pa.Table]", Path], None]
@@ -228,11 +228,11 @@ def writable(path: str | Path, *, overwrite: bool) -> TableWriter:
     writer = _WRITERS.get(target.suffix.lower())
     if writer is None:
         raise InputError(f"cannot write {target}: end it in .parquet, .csv or .arrow", culprit=target)
-    free(target, overwrite=overwrite)
+    refuse_occupied_path(target, overwrite=overwrite)
     return writer
 
 
-def named(path: str | Path) -> Path:
+def checked_path(path: str | Path) -> Path:
     """Refuse a path that names no file, or a longer one than what is written beside it first leaves room for.
 
     Raises:
@@ -249,13 +249,13 @@ def named(path: str | Path) -> Path:
     return target
 
 
-def free(path: str | Path, *, overwrite: bool) -> None:
+def refuse_occupied_path(path: str | Path, *, overwrite: bool) -> None:
     """Refuse a path whose folder does not exist, or that holds a file which nobody asked to replace.
 
     Raises:
         InputError: no such folder, no name that a file can have, or the file exists and ``overwrite`` is not set.
     """
-    target = named(path)
+    target = checked_path(path)
     try:
         above, is_folder, exists = target.parent.is_dir(), target.is_dir(), target.exists()
     except OSError as error:  # as of a path that is too long as a whole
@@ -270,7 +270,7 @@ def free(path: str | Path, *, overwrite: bool) -> None:
         )
 
 
-def whole(path: str | Path, write: Callable[[Path], None]) -> None:
+def write_atomically(path: str | Path, write: Callable[[Path], None]) -> None:
     """Let ``write`` fill a temporary file beside ``path``, then move it there in one step.
 
     Raises:
@@ -294,10 +294,10 @@ def save_text(path: str | Path, text: str, *, overwrite: bool) -> None:
     """Write a text file whole or not at all.
 
     Raises:
-        InputError: as :func:`free` says.
+        InputError: as :func:`refuse_occupied_path` says.
     """
-    free(path, overwrite=overwrite)
-    whole(path, lambda partial: _text(partial, text))
+    refuse_occupied_path(path, overwrite=overwrite)
+    write_atomically(path, lambda partial: _text(partial, text))
 
 
 def _text(path: Path, text: str) -> None:

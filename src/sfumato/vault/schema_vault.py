@@ -20,7 +20,7 @@ from sfumato.ledger.journal import refuse_other_owners
 from sfumato.ledger.ledger import UNDECLARED
 from sfumato.privacy.loss import Loss
 from sfumato.vault.vault import Journal, Vault
-from sfumato.vault.vault_opening import DATASET, beside, declared
+from sfumato.vault.vault_opening import DATASET, declared, default_ledger_url
 
 _KEPT = 8  # encoded views
 
@@ -172,7 +172,7 @@ def open_schema(  # noqa: PLR0913  (keywords, each of which is one line of a cal
     if ledger is None:
         if place is None:
             raise LedgerError("name a ledger: a schema that is not a file has no ledger beside it", culprit=described)
-        ledger = beside(place)
+        ledger = default_ledger_url(place)
     unit = Unit(described.id, schema=described.name)
     journal = open_ledger(ledger, dataset=dataset, limit=limit, unit=unit, create=create)
     vault = SchemaVault(opened, journal, UNDECLARED)

@@ -60,7 +60,9 @@ def open_vault(  # noqa: PLR0913  (keywords, each of which is one line of a call
     expect(domain, Domain | str | Path, "a domain is a Domain or the path of its file")
     described = _accepted(domain)
     encoded, content = open_table(table, csv=described.csv).encode_with_content(described)
-    journal = open_ledger(ledger or beside(domain), dataset=dataset, limit=limit, unit=described.unit, create=create)
+    journal = open_ledger(
+        ledger or default_ledger_url(domain), dataset=dataset, limit=limit, unit=described.unit, create=create
+    )
     return Vault(encoded, journal, declared(journal, content, new=new_version))
 
 
@@ -101,7 +103,7 @@ def open_vault_later(
     return Vault(encoded, journal, journal.version, analyst=analyst)
 
 
-def beside(domain: Domain | str | Path) -> str:
+def default_ledger_url(domain: Domain | str | Path) -> str:
     """URL of the ledger that belongs to a domain file: beside the file itself, by whatever link it is named.
 
     Raises:

@@ -16,7 +16,7 @@ from sfumato.app.cli.options import (
 )
 from sfumato.app.cli.output import (
     columns,
-    remark,
+    print_message,
     result,
 )
 from sfumato.errors import InputError
@@ -67,7 +67,9 @@ def issue(
 
         key, secret = registry.issue(name, Scope(scope.value), timedelta(days=days))
     if not as_json:
-        remark(f"A key of {key.name}, {key.scope}, valid until {key.expires:%Y-%m-%d %H:%M} UTC, shown only now:")
+        print_message(
+            f"A key of {key.name}, {key.scope}, valid until {key.expires:%Y-%m-%d %H:%M} UTC, shown only now:"
+        )
     result({"id": key.id, "name": key.name, "scope": key.scope.value, "secret": secret}, secret, as_json=as_json)
 
 
@@ -85,7 +87,9 @@ def rotate(
             raise InputError("there is no such key, or it has ended", culprit=key_id)
     key, secret = found
     if not as_json:
-        remark(f"A key of {key.name}, {key.scope}, valid until {key.expires:%Y-%m-%d %H:%M} UTC, shown only now:")
+        print_message(
+            f"A key of {key.name}, {key.scope}, valid until {key.expires:%Y-%m-%d %H:%M} UTC, shown only now:"
+        )
     result({"id": key.id, "name": key.name, "scope": key.scope.value, "secret": secret}, secret, as_json=as_json)
 
 
@@ -118,7 +122,7 @@ def revoke(
     with _registry(ledger) as registry:
         if not registry.revoke(key_id):
             raise InputError("there is no such key, or it was revoked before", culprit=key_id)
-    remark(f"The key {key_id} is revoked.")
+    print_message(f"The key {key_id} is revoked.")
 
 
 @contextmanager

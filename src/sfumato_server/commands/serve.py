@@ -14,7 +14,7 @@ from sfumato.app.cli.options import (
     remark_log,
 )
 from sfumato.app.cli.output import (
-    remark,
+    print_message,
 )
 from sfumato.errors import InputError
 from sfumato.extras import require
@@ -137,13 +137,13 @@ def serve(
     if sample:
         folder = Path(ledger).parent if "://" not in ledger else Path()
         if not register_sample(url, _SAMPLE, _SAMPLE_LIMIT, folder, snapshots=snapshots):
-            remark(f"The bundled table is not registered: {folder / _SAMPLE}.parquet is a file of yours.")
+            print_message(f"The bundled table is not registered: {folder / _SAMPLE}.parquet is a file of yours.")
     scheme = "http" if tls is None else "https"
     address = f"{scheme}://{host}:{port}" if base is None else base
     entrance = first_invitation(url, address) if link else None
-    remark(f"Serving at {address}")
+    print_message(f"Serving at {address}")
     if entrance is not None:
-        remark(f"Steward, once and within an hour: {entrance}")
+        print_message(f"Steward, once and within an hour: {entrance}")
     with tempfile.TemporaryDirectory(prefix="sfumato-metrics-") as shared:
         os.environ |= {LEDGER: url, ARRIVAL: str(arrival)}
         bytes_kept = table_memory << 20

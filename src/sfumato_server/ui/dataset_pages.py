@@ -15,7 +15,7 @@ from markupsafe import Markup
 from pydantic import BaseModel, Field
 
 from sfumato.app.api.methods import AnonymizationMethod, CountOption
-from sfumato.app.api.questions import AskRequest, CostRequest, LossFields, filled
+from sfumato.app.api.questions import AskRequest, CostRequest, LossFields, validate_fields
 from sfumato.app.api.releases import AnonymizeRequest, SynthesisFields, linked_tables
 from sfumato.errors import InputError
 from sfumato.ledger import Account
@@ -81,7 +81,7 @@ class SynthesisForm(BaseModel):
         rules = self._rules()
         told = {"method": self.method, "loss": loss, "attributes": self.attributes, "zeros": rules}
         told |= {"children": self._children()} if self.children.strip() else {}
-        return filled(SynthesisFields, told | ({"reuse": False} if self.fresh else {}))
+        return validate_fields(SynthesisFields, told | ({"reuse": False} if self.fresh else {}))
 
     def _children(self) -> list[dict[str, object]]:
         """The tables of which a person has several rows, as YAML.
@@ -344,13 +344,15 @@ def preview(loaded: ServedDataset, form: QuestionForm, key: Key) -> dict[str, An
     query, domain = question.query, question.domain
     asked = {"sql": request.sql, "query": request.query, "truncation": request.truncation}
     rows, own = loaded.dataset.rows, _tightest(loaded.ledger.remaining(), loaded.ledger.remaining(key.name))
-    found = filled(CostRequest, asked | {"loss": request.loss}).foresee(domain, query, rows=rows, more=_MORE)
+    found = validate_fields(CostRequest, asked | {"loss": request.loss}).estimate_cost(
+        domain, query, rows=rows, more=_MORE
+    )
     halved = None
     widest = max((each.half_width for each in found.expected if each.measure == "units"), default=0.0)
     counted = all(each.measure == "units" for each in found.expected)
     if isinstance(loss, Epsilon) and widest > 0 and counted:  # at a large loss every count is exact
-        wanted = filled(CostRequest, asked | {"error": widest / 2})
-        cheaper = wanted.foresee(domain, query, rows=rows, more=_MORE)
+        wanted = validate_fields(CostRequest, asked | {"error": widest / 2})
+        cheaper = wanted.estimate_cost(domain, query, rows=rows, more=_MORE)
         halved = None if cheaper.cost is None else plain(cheaper.cost.value)
 
     def expected(other: Loss) -> Any:  # noqa: ANN401  (errors, one an answer)

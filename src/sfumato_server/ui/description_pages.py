@@ -15,7 +15,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, Field
 from starlette.datastructures import UploadFile
 
-from sfumato.engine.table_files import shown
+from sfumato.engine.table_files import redacted_source
 from sfumato.errors import DomainError, InputError
 from sfumato.strict_documents import write_yaml
 from sfumato_server.access import CurrentService, Steward
@@ -174,7 +174,7 @@ def _form(
         several="schema" in fields,
         remarks=looks,
         risks=risks,
-        source=shown(fields.get("source", "")),
+        source=redacted_source(fields.get("source", "")),
         yaml=_yaml(fields),
         types=TYPES,
         unknown=UNKNOWN,

@@ -28,7 +28,7 @@ from sfumato.app.api.questions import (
     LossFields,
     QueryFields,
     StatementField,
-    filled,
+    validate_fields,
 )
 from sfumato.domain import Attribute, Categorical, Date, Domain, Integer, Real, Timestamp
 from sfumato.domain.attribute import EXTRA
@@ -82,13 +82,13 @@ class QuestionForm(BaseModel):
         """
         terms = {"loss": self.loss(), "truncation": self._truncation()}
         if self.how == "sql":
-            return filled(AskRequest, {"sql": self.sql, **terms})
+            return validate_fields(AskRequest, {"sql": self.sql, **terms})
         if self.aggregate != "count" and not self.of:
             name = AGGREGATES.get(self.aggregate, "this").lower()
             raise QueryError(f"choose the number that the {name} is of, beside 'Of which number'")
-        aggregate = filled(AggregateFields, {"aggregate": self.aggregate, "of": self.of or None})
+        aggregate = validate_fields(AggregateFields, {"aggregate": self.aggregate, "of": self.of or None})
         by, where = [name for name in self.by if name], self._conditions(loaded.domain)
-        return filled(AskRequest, {"query": QueryFields(aggregates=[aggregate], by=by, where=where), **terms})
+        return validate_fields(AskRequest, {"query": QueryFields(aggregates=[aggregate], by=by, where=where), **terms})
 
     def loss(self) -> LossFields:
         """What the answer may cost.
@@ -96,7 +96,9 @@ class QuestionForm(BaseModel):
         Raises:
             InputError: a field is too long.
         """
-        return filled(LossFields, {name: getattr(self, name).strip() or None for name in ("epsilon", "delta", "rho")})
+        return validate_fields(
+            LossFields, {name: getattr(self, name).strip() or None for name in ("epsilon", "delta", "rho")}
+        )
 
     def ends(self) -> dict[str, tuple[str, str]]:
         """Of each attribute with ends, both, as they were typed or chosen.
@@ -158,7 +160,7 @@ class QuestionForm(BaseModel):
             for comparison, text in zip((">=", controls.until), ends, strict=True):
                 if text:
                     found.append({"attribute": name, "comparison": comparison, "values": [_number(text)]})
-        return [filled(ConditionFields, each) for each in found]
+        return [validate_fields(ConditionFields, each) for each in found]
 
 
 @dataclass(frozen=True)

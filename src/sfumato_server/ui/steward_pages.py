@@ -15,8 +15,8 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, Field
 
 from sfumato.app.api.administration import KeyRequest, RenameRequest, RetirementRequest, TermsRequest
-from sfumato.app.api.questions import filled, limit_of
-from sfumato.engine.table_files import shown
+from sfumato.app.api.questions import limit_of, validate_fields
+from sfumato.engine.table_files import redacted_source
 from sfumato.errors import DomainError, LedgerError
 from sfumato.ledger.audit_log import newest_actions, verify_actions
 from sfumato.privacy.loss import EpsilonDelta, Loss
@@ -148,7 +148,9 @@ def set_terms(
     limits = {"default_cap": form.default_cap.strip() or None, "most": form.most.strip() or None}
     limits["approval_above"] = form.approval_above.strip() or None
     try:
-        stewards.set_terms(name, filled(TermsRequest, {"granted_only": form.granted_only, **limits}), key, service)
+        stewards.set_terms(
+            name, validate_fields(TermsRequest, {"granted_only": form.granted_only, **limits}), key, service
+        )
     except REFUSALS as error:
         found = problem(error)
         return _journal(name, key, service, problem=found, status=found["status"])
@@ -187,7 +189,8 @@ def rename(
 ) -> Response:
     """Call a dataset otherwise."""
     try:
-        called = stewards.rename(name, filled(RenameRequest, {"name": form.called.strip()}), key, service)["name"]
+        renaming = validate_fields(RenameRequest, {"name": form.called.strip()})
+        called = stewards.rename(name, renaming, key, service)["name"]
     except REFUSALS as error:
         found = problem(error)
         return _journal(name, key, service, problem=found, status=found["status"])
@@ -255,7 +258,7 @@ def _journal(
         "journal.html.j2",
         key=key,
         dataset=summary(loaded),
-        source=shown(loaded.dataset.source),
+        source=redacted_source(loaded.dataset.source),
         gauge=gauge(loaded.ledger.remaining()),
         entries=[entry(each) for each in shown_entries],
         older=shown_entries[-1].number if shown_entries and shown_entries[-1].number > 1 else None,
@@ -349,7 +352,7 @@ def keys_page(
 def issue(request: Request, key: Steward, service: CurrentService, form: Annotated[KeyForm, Form()]) -> Response:
     """Issue a key and show it once."""
     try:
-        wanted = filled(KeyRequest, {"name": form.holder, "scope": form.scope, "days": form.days})
+        wanted = validate_fields(KeyRequest, {"name": form.holder, "scope": form.scope, "days": form.days})
         scope, lifetime = Scope(wanted.scope), timedelta(days=wanted.days)
         _, secret = service.registry.issue(wanted.name, scope, lifetime, by=key.actor)
     except REFUSALS as error:

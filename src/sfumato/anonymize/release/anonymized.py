@@ -29,7 +29,7 @@ from sfumato.engine.port import ROWS, Recodable, Recode
 from sfumato.engine.table_files import discard
 from sfumato.errors import InputError
 from sfumato.vault.interface import refuse_no_vault
-from sfumato.vault.release import Release, ReleasedRows, save_text, whole, writable
+from sfumato.vault.release import Release, ReleasedRows, save_text, writable, write_atomically
 from sfumato.vault.vault import Vault
 
 
@@ -199,7 +199,7 @@ def write(source: Recodable, decision: Decision, keep: Sequence[str], path: str 
         finally:
             discard(typed)
 
-    whole(target, fill)
+    write_atomically(target, fill)
 
 
 def apply(vault: Vault, recoding: Recoding, *, keep: Sequence[str | Keep] = ()) -> Anonymized:

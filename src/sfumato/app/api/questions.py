@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _LEAST, _MOST = 1e-12, 1e6
 _PLACES = 10**18
-Filled = TypeVar("Filled", bound="StrictModel")
+Request = TypeVar("Request", bound="StrictModel")
 
 
 def _spelled(value: object) -> object:
@@ -80,7 +80,7 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-def filled(kind: type[Filled], fields: Mapping[str, Any]) -> Filled:
+def validate_fields(kind: type[Request], fields: Mapping[str, Any]) -> Request:
     """A request from fields that a front end filled in.
 
     Raises:
@@ -281,7 +281,7 @@ class AskRequest(StrictModel):
 
 
 @dataclass(frozen=True)
-class Foreseen:
+class CostEstimate:
     """What a question would cost and how wrong its answers would be; ``cost`` where an error was stated."""
 
     cost: Epsilon | None
@@ -304,7 +304,7 @@ class CostRequest(StrictModel):
         """The question."""
         return question(self.sql, self.query, domain, discoverable, truncation=self.truncation)
 
-    def foresee(self, domain: Domain, query: Query, *, rows: int | None, more: str) -> Foreseen:
+    def estimate_cost(self, domain: Domain, query: Query, *, rows: int | None, more: str) -> CostEstimate:
         """What it would cost, or how wrong its answers would be.  Spends nothing and touches no data.
 
         Args:
@@ -324,13 +324,13 @@ class CostRequest(StrictModel):
         if self.loss is not None:
             loss = self.loss.loss()
             expected = accuracy(domain, query, loss, confidence=confidence, rows=rows)
-            return Foreseen(
+            return CostEstimate(
                 None, expected, error_notes(expected, more) + list(low_signal_warnings(domain, query, loss, rows=rows))
             )
         assert self.error is not None
         needed = cost(domain, query, self.error, confidence=confidence, rows=rows)
         expected = accuracy(domain, query, needed, confidence=confidence, rows=rows)
-        return Foreseen(needed, expected, error_notes(expected, more))
+        return CostEstimate(needed, expected, error_notes(expected, more))
 
 
 def error_notes(expected: Sequence[ExpectedError], more: str) -> list[str]:

@@ -28,8 +28,8 @@ from sfumato.app.cli.output import (
     columns,
     exact_result,
     folder,
+    print_message,
     refuse_clashes,
-    remark,
     result,
     working,
 )
@@ -105,7 +105,7 @@ class AnonymizeOptions:
 
     def request(self) -> Anonymization:
         """Read the hierarchies, and check all options that do not depend on the table."""
-        from sfumato.app.api.questions import filled
+        from sfumato.app.api.questions import validate_fields
         from sfumato.app.api.releases import AnonymizeRequest
         from sfumato.domain.hierarchy.levels import read_folder
 
@@ -114,7 +114,7 @@ class AnonymizeOptions:
         fields |= {"quasi": list(names(self.quasi)), "criteria": self.criterion or []}
         fields |= {"keep": list(names(self.keep)), "keep_anyway": self.keep_anyway or []}
         hierarchies = {} if self.hierarchies is None else read_folder(self.hierarchies)
-        return filled(AnonymizeRequest, fields).read_with(hierarchies)
+        return validate_fields(AnonymizeRequest, fields).read_with(hierarchies)
 
 
 def anonymize(options: AnonymizeOptions) -> None:
@@ -132,7 +132,7 @@ def anonymize(options: AnonymizeOptions) -> None:
     request = options.request()
     for each in request.criteria:
         if each.sensitive is not None and each.sensitive not in request.kept_names:
-            remark(f"Note: {each} costs utility and protects nothing, as {each.sensitive} is not among --keep.")
+            print_message(f"Note: {each} costs utility and protects nothing, as {each.sensitive} is not among --keep.")
     vault = source.vault(first=None)
     with working("Searching") as step:
         release = request.release(vault, watch=step)
@@ -178,11 +178,13 @@ def beside_table(table: str, domain: Path | None) -> Path:
     if domain is not None:
         return domain
     from sfumato.engine.open import file_path
-    from sfumato.engine.table_files import shown
+    from sfumato.engine.table_files import redacted_source
 
     path = file_path(table)
     if path is None:
-        raise InputError(f"name the domain of {shown(table)} with --domain; 'sfumato domain draft' drafts one")
+        raise InputError(
+            f"name the domain of {redacted_source(table)} with --domain; 'sfumato domain draft' drafts one"
+        )
     place = Path(path)
     if not place.name:
         raise InputError(f"{table or 'an empty name'} is no table; name its file or its folder", culprit=table)
@@ -195,15 +197,17 @@ def beside_table(table: str, domain: Path | None) -> Path:
 def report(release: Anonymized, out: Path, *, as_json: bool) -> None:
     """Say what was released."""
     facts = release.facts
-    remark(f"Wrote {pluralize(facts['rows'] - facts['suppressed'], 'row')} to {out}.")
-    remark(f"{facts['suppressed']:,} of {facts['rows']:,} rows are suppressed.")
+    print_message(f"Wrote {pluralize(facts['rows'] - facts['suppressed'], 'row')} to {out}.")
+    print_message(f"{facts['suppressed']:,} of {facts['rows']:,} rows are suppressed.")
     if facts["left_out"]:
-        remark(f"{facts['left_out']:,} of them were left out by the domain, which drops one of their values.")
+        print_message(f"{facts['left_out']:,} of them were left out by the domain, which drops one of their values.")
     if facts["over_bound"]:
-        remark(f"{facts['over_bound']:,} of them are beyond the rows that the domain allows one unit, or have no id.")
+        print_message(
+            f"{facts['over_bound']:,} of them are beyond the rows that the domain allows one unit, or have no id."
+        )
     for name, rows in facts["homogeneous"].items():
         if rows:
-            remark(
+            print_message(
                 f"Warning: {rows / (facts['rows'] - facts['suppressed']):.1%} of the published rows are in a class with"
                 f" a single value of {name}: who finds a person's class knows it. A criterion on {name} prevents that,"
                 f" such as distinct-diversity:l=2,sensitive={name}."
@@ -292,13 +296,13 @@ def risk(
     The figures are exact: they are for the owner of the table.
     """
     from sfumato.anonymize.reidentification import assess_table, estimate_uniques
-    from sfumato.engine.table_files import shown
+    from sfumato.engine.table_files import redacted_source
 
     quasi_names, view = names(quasi), rows_of.read()
     if view is not None and csv != CsvOptions():
         raise InputError("a schema says how its files are written; leave that to it")
     unit = None if count is CountOption.ROWS else unit_column(table, domain, view)
-    with working(f"Reading {shown(table)}"):
+    with working(f"Reading {redacted_source(table)}"):
         opened, people = _quasi_columns(table, csv, view, quasi_names), None
         if population_table is not None:
             people = _quasi_columns(population_table, csv.for_file(population_table), view, quasi_names)
@@ -309,9 +313,11 @@ def risk(
         if population is not None:
             uniques = estimate_uniques(opened, quasi=quasi_names, population=population, unit=unit)
     if count is CountOption.ROWS:
-        remark("Classes are counted in rows, as --count rows asks.")
+        print_message("Classes are counted in rows, as --count rows asks.")
     elif unit is None:
-        remark("Classes are counted in rows. If a domain names units by an id, they are counted in units (--domain).")
+        print_message(
+            "Classes are counted in rows. If a domain names units by an id, they are counted in units (--domain)."
+        )
     value = {**assessed.to_json(), "population_uniques": None if uniques is None else asdict(uniques)}
     exact_result(value, _risk_text(assessed, uniques, unit), as_json=as_json)
 
@@ -379,7 +385,7 @@ def draft_hierarchy(
     """Draft hierarchies from the declared domain, for their owner to edit.  No row is read."""
     from sfumato.domain import load
     from sfumato.domain.hierarchy import draft as drafted
-    from sfumato.vault.release import free, save_text
+    from sfumato.vault.release import refuse_occupied_path, save_text
 
     described = load(domain)
     texts = {name: drafted(described[name]).dump() for name in attributes}
@@ -388,10 +394,10 @@ def draft_hierarchy(
         return
     folder(out)
     for name in texts:
-        free(out / f"{name}.yaml", overwrite=overwrite)
+        refuse_occupied_path(out / f"{name}.yaml", overwrite=overwrite)
     for name, text in texts.items():
         save_text(out / f"{name}.yaml", text, overwrite=overwrite)
-        remark(f"Wrote the draft {out / f'{name}.yaml'}. Edit it to cells that mean something.")
+        print_message(f"Wrote the draft {out / f'{name}.yaml'}. Edit it to cells that mean something.")
 
 
 @hierarchies.command("check")

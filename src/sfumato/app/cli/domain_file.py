@@ -18,8 +18,8 @@ from sfumato.app.cli.options import (
 from sfumato.app.cli.output import (
     columns,
     exact_result,
+    print_message,
     refuse_clashes,
-    remark,
     result,
     working,
 )
@@ -50,26 +50,26 @@ def draft(
     """
     from sfumato.engine.description.domain_fit import draft_domain
     from sfumato.engine.open import open_table
-    from sfumato.engine.table_files import shown
+    from sfumato.engine.table_files import redacted_source
     from sfumato.strict_documents import write_yaml
     from sfumato.vault.release import save_text
 
     refuse_clashes([out], inputs=[table], overwrite=overwrite)
-    with working(f"Reading {shown(table)}"):
+    with working(f"Reading {redacted_source(table)}"):
         written = csv.written(table)
         drafted = draft_domain(open_table(table, csv=written.format), written.format)
     text = write_yaml(drafted.document())
     for told in written.remarks:
-        remark(f"{shown(table)}: {told}; the draft says so under 'csv'.")
+        print_message(f"{redacted_source(table)}: {told}; the draft says so under 'csv'.")
     for name, reason in drafted.left_out.items():
-        remark(f"Left out {name}: {reason}.")
+        print_message(f"Left out {name}: {reason}.")
     for name, hint in drafted.hints.items():
-        remark(f"Look at {name}: {hint}.")
+        print_message(f"Look at {name}: {hint}.")
     if out is None:
         typer.echo(text, nl=False)
     else:
         save_text(out, text, overwrite=overwrite)
-        remark(
+        print_message(
             f"Wrote the draft {out}. Edit it to what is publicly known, then accept it: "
             f"sfumato domain accept {out} --by NAME"
         )
@@ -139,9 +139,9 @@ def _fit(domain: Domain, table: str) -> tuple[dict[str, Any], str]:
     """Return how the values of a table fit its domain, and what its bounds cut, as JSON and as text."""
     from sfumato.engine.description.domain_fit import domain_fit, dropped_rows
     from sfumato.engine.open import open_table
-    from sfumato.engine.table_files import shown
+    from sfumato.engine.table_files import redacted_source
 
-    with working(f"Reading {shown(table)}"):
+    with working(f"Reading {redacted_source(table)}"):
         opened = open_table(table, csv=domain.csv)
         fit, cut = domain_fit(opened, domain), dropped_rows(opened, domain)
     lines = [asdict(each) | {"then": domain[each.attribute].unknown.value} for each in fit]

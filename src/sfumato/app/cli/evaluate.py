@@ -23,8 +23,8 @@ from sfumato.app.cli.options import (
 from sfumato.app.cli.output import (
     columns,
     exact_result,
+    print_message,
     refuse_clashes,
-    remark,
     result,
     working,
 )
@@ -166,7 +166,7 @@ def _evaluate_linked_tables(given: EvaluateOptions, schema: Path) -> None:
 
 
 def _evaluate_rows(given: EvaluateOptions) -> None:
-    from sfumato.engine.table_files import shown
+    from sfumato.engine.table_files import redacted_source
     from sfumato.evaluate.frontier import Candidate, frontier, result_json
     from sfumato.evaluate.release_files import submissions
     from sfumato.report.evaluation_page import evaluation_page
@@ -185,13 +185,13 @@ def _evaluate_rows(given: EvaluateOptions) -> None:
     with working("Reading the releases"):
         submitted = submissions(given.releases, given.claim or [], given.hierarchy or [], described)
     _mention(submitted)
-    with working(f"Reading {shown(real)} and {shown(holdout)}"):
+    with working(f"Reading {redacted_source(real)} and {redacted_source(holdout)}"):
         people = _split(real, holdout, described, viewed, seed=given.seed)
     journal = _journal(given)
     candidates = [Candidate(each.name, "release", each.claim, each.made) for each in submitted]
     target = described[given.target].name if given.target else described.names[-1]
     with working("Scoring and attacking"):
-        results = frontier(candidates, people, target=target, seed=given.seed, watch=remark).results
+        results = frontier(candidates, people, target=target, seed=given.seed, watch=print_message).results
     title = f"Evaluation of {pluralize(len(submitted), 'release')}"
     page = evaluation_page(title, results, described, journal=journal, internal=given.internal)
     save_text(out, render_interactive(page), overwrite=given.overwrite)
@@ -248,7 +248,7 @@ def attack(
     Success counts only beyond what works on people outside the table.  An attack that fails does not show
     that a release is private.
     """
-    from sfumato.engine.table_files import shown
+    from sfumato.engine.table_files import redacted_source
     from sfumato.evaluate.attacks.suite import attack_rows
     from sfumato.evaluate.release_files import submissions
 
@@ -257,7 +257,7 @@ def attack(
     with working("Reading the releases"):
         submitted = submissions(releases, claim, hierarchy or [], described)
     _mention(submitted)
-    with working(f"Reading {shown(real)} and {shown(holdout)}"):
+    with working(f"Reading {redacted_source(real)} and {redacted_source(holdout)}"):
         split = _split(real, holdout, described, viewed, seed=seed)
     lines = []
     for each in submitted:
@@ -297,7 +297,7 @@ def audit(
         raise InputError("a mechanism of your own needs two neighbouring inputs: --first and --second, as JSON")
     audited = list(chosen([name for name in mechanisms if ":" not in name], OsEntropy()))
     audited.extend(subject_from_text(name, str(first), str(second), loss_of(**asdict(loss))) for name in own)
-    findings = audit_all(audited, draws=draws, watch=lambda name: remark(f"Auditing {name} ..."))
+    findings = audit_all(audited, draws=draws, watch=lambda name: print_message(f"Auditing {name} ..."))
     value = [{**asdict(finding), "passed": finding.passed} for finding in findings]
     result(value, columns([_finding_line(finding) for finding in findings]), as_json=as_json)
     if not all(finding.passed for finding in findings):
@@ -362,7 +362,7 @@ def frontier(options: FrontierOptions) -> None:
 
     Nothing is published, so nothing is charged.  The results are as secret as the table.
     """
-    from sfumato.engine.table_files import shown
+    from sfumato.engine.table_files import redacted_source
     from sfumato.evaluate.audit.audit import audit_all
     from sfumato.evaluate.audit.shipped import chosen
     from sfumato.evaluate.frontier import frontier as run
@@ -376,15 +376,15 @@ def frontier(options: FrontierOptions) -> None:
     require("evaluate", "the learner")
     domain, view = options.rows_domain()
     quasi = tuple(domain[name.strip()].name for name in options.quasi.split(",")) if options.quasi else ()
-    with working(f"Reading {shown(options.table)}"):
+    with working(f"Reading {redacted_source(options.table)}"):
         people = _split(options.table, options.holdout, domain, view, seed=options.seed)
     target = domain[options.target].name if options.target else domain.names[-1]
-    judged = run(grid(quasi), people, target=target, seed=options.seed, cache=options.cache, watch=remark)
+    judged = run(grid(quasi), people, target=target, seed=options.seed, cache=options.cache, watch=print_message)
     for name, reason in judged.failed:
-        remark(f"Left out {name}: {reason}")
+        print_message(f"Left out {name}: {reason}")
     with working("Auditing the mechanisms"):
         findings = audit_all(chosen(list(_AUDITED), OsEntropy()), draws=_DRAWS)
-    title = f"The utility-risk frontier of {Path(shown(options.table)).name}"
+    title = f"The utility-risk frontier of {Path(redacted_source(options.table)).name}"
     page = evaluation_page(title, judged.results, domain, findings=findings, internal=options.internal)
     save_text(options.out, render_interactive(page), overwrite=options.overwrite)
     lines = [{"release": each.name, "U2": each.marginals[1], **_learner_and_attack(each)} for each in judged.results]
@@ -399,7 +399,7 @@ def _described(path: Path, viewed: TableView | None) -> Domain:
 
     described = load(path) if viewed is None else viewed.domain
     if described.unit.rows > 1:
-        remark(judged_by_rows(described.unit))
+        print_message(judged_by_rows(described.unit))
         return described
     return described if viewed is None else replace(described, unit=Unit.row())  # a row is a person
 
@@ -424,9 +424,11 @@ def _mention(submitted: Sequence[Submitted]) -> None:
     for each in submitted:
         if each.oddities.ignored:
             columns = ", ".join(each.oddities.ignored)
-            remark(f"{each.name}: columns that the domain does not have are ignored: {columns}.")
+            print_message(f"{each.name}: columns that the domain does not have are ignored: {columns}.")
         for name, cells in each.oddities.unknown.items():
-            remark(f"{each.name}: undeclared values of {name!r} were read as unknown, in {pluralize(cells, 'cell')}.")
+            print_message(
+                f"{each.name}: undeclared values of {name!r} were read as unknown, in {pluralize(cells, 'cell')}."
+            )
 
 
 def _attack_lines(release: str, results: Sequence[Advantage], headline: Advantage) -> list[dict[str, Any]]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from sfumato.app.cli.output import (
     columns,
     exact_result,
+    print_message,
     refuse_clashes,
-    remark,
     working,
 )
 from sfumato.errors import InputError, pluralize
@@ -92,7 +92,9 @@ def _remark_left_out(folder: Path, tables: Mapping[str, RowsRead]) -> None:
     """Say which rows of each table are not judged, and why."""
     for name, read in tables.items():
         if read.kept < read.rows:
-            remark(f"{folder.name}/{name}: of {pluralize(read.rows, 'row')} these are not judged: {_left_out(read)}.")
+            print_message(
+                f"{folder.name}/{name}: of {pluralize(read.rows, 'row')} these are not judged: {_left_out(read)}."
+            )
 
 
 def _left_out(read: RowsRead) -> str:

@@ -20,7 +20,7 @@ from sfumato.app.cli.options import (
 )
 from sfumato.app.cli.output import (
     columns,
-    remark,
+    print_message,
     result,
 )
 from sfumato.errors import BrokenLedgerError, InputError, LedgerError
@@ -45,11 +45,11 @@ def create(
 ) -> None:
     """Create a ledger with its limit, before the first release."""
     from sfumato.app.api.questions import limit_of
-    from sfumato.engine.table_files import shown
+    from sfumato.engine.table_files import redacted_source
     from sfumato.ledger import open_ledger
 
     with open_ledger(database(ledger), dataset=dataset, limit=limit_of(limit), create=True) as opened:
-        remark(f"{shown(ledger)} keeps {dataset!r} within {opened.limit}.")
+        print_message(f"{redacted_source(ledger)} keeps {dataset!r} within {opened.limit}.")
         if opened.limit is not None:
             remark_limit(opened.limit)
 
@@ -73,14 +73,14 @@ def show(
         account = opened.remaining()
         analysts = {name: str(each) for name, each in opened.caps().items()}
         versions = opened.data_versions()
-    shown = [
+    lines = [
         {"number": line["number"], "time": line["time"][:_SECONDS], "method": f"{line['family']} {line['method']}"}
         | {key: line[key] for key in ("asked", "analyst", "cost", "statement")}
         for line in entries
     ]
     earlier = entries[0]["number"] - 1 if entries else 0
     text = f"({earlier:,} earlier not shown; see --all)\n\n" if earlier else ""
-    text += f"{columns(shown)}\n\n{dataset}: {account}\nGuarantee of all releases together: {account.guarantee}"
+    text += f"{columns(lines)}\n\n{dataset}: {account}\nGuarantee of all releases together: {account.guarantee}"
     text += "".join(f"\n{name}: {each}" for name, each in analysts.items())
     if versions:
         newest = versions[-1]
@@ -215,7 +215,7 @@ def restore(
 
     heads = put_back(copy, database(ledger), kept=head or [])
     if not head:
-        remark(
+        print_message(
             "Without --head nobody can tell whether releases were made after this copy; if so, their charges are "
             "forgotten, and the budget that is left is less than it says."
         )
@@ -243,7 +243,7 @@ def cap(
         raise InputError("lift the cap, or say with --epsilon, --delta or --rho what it is to be; not both")
     with existing(ledger, dataset) as opened:
         opened.set_cap(analyst, None if lift else loss_of(epsilon, delta, rho))
-        remark(f"{analyst}: {opened.remaining(analyst)}")
+        print_message(f"{analyst}: {opened.remaining(analyst)}")
 
 
 def _facts(state: JSON) -> str | None:

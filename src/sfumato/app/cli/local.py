@@ -16,8 +16,8 @@ from sfumato.app.cli.options import (
 )
 from sfumato.app.cli.output import (
     columns,
+    print_message,
     refuse_clashes,
-    remark,
     result,
     working,
 )
@@ -70,7 +70,7 @@ def spec(
         from sfumato.vault.release import save_text
 
         save_text(out, text, overwrite=overwrite)
-        remark(f"Wrote {out}: epsilon {float(made.epsilon):g} for {made.neighbours}.")
+        print_message(f"Wrote {out}: epsilon {float(made.epsilon):g} for {made.neighbours}.")
 
 
 @app.command()
@@ -95,7 +95,7 @@ def randomize(
     with working(f"Randomising {column}"):
         reports = Client(agreed).randomize_batch(_column(table, column, csv))
         write_reports(out, reports)
-    remark(f"Wrote {len(reports)} reports to {out}.")
+    print_message(f"Wrote {len(reports)} reports to {out}.")
 
 
 @app.command()
@@ -155,7 +155,7 @@ def _receive(server: Server, spec: Spec, files: list[Path]) -> None:
             batch = read_reports(file, spec)
         except ReportError as error:
             server.refuse()
-            remark(str(error) if str(file) in str(error) else f"{file}: {error}")
+            print_message(str(error) if str(file) in str(error) else f"{file}: {error}")
         else:
             if len(batch) >= _TELLING:
                 _refuse_twice(seen, digest(batch), file)
@@ -195,9 +195,9 @@ def audit(path: SpecPath, as_json: JsonOption = False) -> None:
         "holds": found.holds,
         "neighbours": found.neighbours,
     }
-    shown = "too large to write out" if enumerated is None else f"{enumerated:.12g}"
+    largest = "too large to write out" if enumerated is None else f"{enumerated:.12g}"
     text = (
-        f"claimed {float(found.claimed):g}, proven {float(found.proven):.12g}, enumerated {shown}, for "
+        f"claimed {float(found.claimed):g}, proven {float(found.proven):.12g}, enumerated {largest}, for "
         f"{found.neighbours}"
     )
     result(value, text, as_json=as_json)
@@ -297,14 +297,14 @@ def _column(table: str, column: str, options: CsvOptions) -> Any:  # noqa: ANN40
     """The values of a column, one a person; numbers in CSV that is not written as usual are read as it writes them."""
     from sfumato.engine.csv_file import in_numbers
     from sfumato.engine.open import file_path, open_table
-    from sfumato.engine.table_files import shown
+    from sfumato.engine.table_files import redacted_source
     from sfumato.local.protocol.reports import complete_column, read_column
 
     written = options.written(table)
     if file_path(table) == table and written.format is None:
         return read_column(table, column)
     for told in written.remarks:
-        remark(f"{shown(table)}: {told}.")
+        print_message(f"{redacted_source(table)}: {told}.")
     values = open_table(table, csv=written.format).values(column)
     return complete_column(values if written.format is None else in_numbers(values, written.format), column)
 

@@ -20,7 +20,7 @@ import typer
 import typer.main
 from typer.core import TyperGroup
 
-from sfumato.app.cli.output import remark
+from sfumato.app.cli.output import print_message
 from sfumato.errors import MissingExtraError, SfumatoError
 
 _INTERRUPTED = 130
@@ -241,25 +241,27 @@ def run() -> None:
     try:
         _interruptible()
     except SfumatoError as error:
-        remark(f"sfumato: {error}")
+        print_message(f"sfumato: {error}")
         if error.__cause__ is not None and os.environ.get("SFUMATO_TRACE"):
-            remark(f"sfumato: the reason: {error.__cause__}")
+            print_message(f"sfumato: the reason: {error.__cause__}")
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        remark(f"sfumato: interrupted; {_CHARGED if sys.argv[1:2] in _CHARGING else 'nothing was charged'}")
+        print_message(f"sfumato: interrupted; {_CHARGED if sys.argv[1:2] in _CHARGING else 'nothing was charged'}")
         sys.exit(_INTERRUPTED)
     except Exception as error:
         if isinstance(error, OSError) and _while_printing(error):
-            remark(f"sfumato: standard output cannot be written: {error.strerror or 'the disk failed'}; {_kept()}")
+            print_message(
+                f"sfumato: standard output cannot be written: {error.strerror or 'the disk failed'}; {_kept()}"
+            )
             sys.stdout = None  # what it still holds can be written nowhere
             sys.exit(1)
         if os.environ.get("SFUMATO_TRACE"):
             raise
         if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:  # outputs are looked at before any charge
-            remark("sfumato: the name of a file, or a path, is too long to be looked up")
+            print_message("sfumato: the name of a file, or a path, is too long to be looked up")
             sys.exit(2)
         # the text of an unforeseen error may quote the protected table, so it is not shown unasked
-        remark(f"sfumato: failed with an internal {type(error).__name__}; set SFUMATO_TRACE=1 to see where")
+        print_message(f"sfumato: failed with an internal {type(error).__name__}; set SFUMATO_TRACE=1 to see where")
         sys.exit(1)
     finally:
         sys.meta_path.remove(without_pandas)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from sfumato.app.cli.output import remark, working
+from sfumato.app.cli.output import print_message, working
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:
@@ -137,9 +137,9 @@ class LossOptions:
         Raises:
             InputError: a number that is none.
         """
-        from sfumato.app.api.questions import LossFields, filled
+        from sfumato.app.api.questions import LossFields, validate_fields
 
-        return filled(LossFields, asdict(self))
+        return validate_fields(LossFields, asdict(self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,11 +184,11 @@ class CsvOptions:
     def open(self, table: str) -> ProtectedTable:
         """Open a table that no domain describes, and say how its file is written, where it is not as usual."""
         from sfumato.engine.open import open_table
-        from sfumato.engine.table_files import shown
+        from sfumato.engine.table_files import redacted_source
 
         found = self.written(table)
         for told in found.remarks:
-            remark(f"{shown(table)}: {told}.")
+            print_message(f"{redacted_source(table)}: {told}.")
         return open_table(table, csv=found.format)
 
 
@@ -209,22 +209,22 @@ class Source:
 
     def files(self) -> tuple[str | Path, ...]:
         """What no output may take the place of."""
-        from sfumato.vault.vault_opening import beside
+        from sfumato.vault.vault_opening import default_ledger_url
 
-        return self.table, self.domain, self.journal.ledger or beside(self.domain)
+        return self.table, self.domain, self.journal.ledger or default_ledger_url(self.domain)
 
     def vault(self, *, first: Loss | None, described: Domain | None = None) -> Vault:
         """Open the table; its ledger is opened by the release; ``described`` is its domain, where it was read already.
 
         With ``create``, the release makes it, limited to ``limit`` or ``first``.
         """
-        from sfumato.engine.table_files import shown
+        from sfumato.engine.table_files import redacted_source
         from sfumato.vault.vault_opening import open_vault_later
 
         if self.view is not None:
             return self.schema(self.view.schema, first=first).over(self.view.view)
         deferred = self._ledger(first)
-        with working(f"Reading {shown(self.table)}"):
+        with working(f"Reading {redacted_source(self.table)}"):
             return open_vault_later(
                 self.table,
                 domain=described or self.domain,
@@ -235,13 +235,13 @@ class Source:
 
     def schema(self, schema: Schema, *, first: Loss | None) -> SchemaVault:
         """Open several tables; ``domain`` is the file of their schema, beside which the ledger lies."""
-        from sfumato.engine.table_files import shown
+        from sfumato.engine.table_files import redacted_source
         from sfumato.engine.views.joined import open_tables_with_content
         from sfumato.vault.schema_vault import SchemaVault
 
         schema.refuse_draft()
         deferred = self._ledger(first)
-        with working(f"Reading {shown(self.table)}"):
+        with working(f"Reading {redacted_source(self.table)}"):
             opened, content = open_tables_with_content(schema, self.table)
             journal = deferred.of_content(content, new=self.journal.new_version)
             return SchemaVault(opened, journal, journal.version, analyst=self.journal.analyst)
@@ -250,16 +250,16 @@ class Source:
         """The ledger, which the first release opens, and makes if need be."""
         from sfumato.app.api.questions import limit_of
         from sfumato.ledger import DeferredLedger
-        from sfumato.vault.vault_opening import beside
+        from sfumato.vault.vault_opening import default_ledger_url
 
-        url = beside(self.domain) if self.journal.ledger is None else database(self.journal.ledger)
+        url = default_ledger_url(self.domain) if self.journal.ledger is None else database(self.journal.ledger)
         remark_log(url)
         limit = limit_of(self.journal.limit)
         create = self.journal.create
         deferred = DeferredLedger(url, self.journal.dataset, limit=limit, limit_if_new=first, create=create)
         most = deferred.refuse_missing(self.charge)
         if most is not None and self.charge is not None and (cheaper := most.remedy(self.charge)):
-            remark(f"Before it is charged: {cheaper}.")
+            print_message(f"Before it is charged: {cheaper}.")
         if create and most is not None:
             remark_limit(most)
         return deferred
@@ -294,7 +294,7 @@ def remark_limit(limit: Loss) -> None:
     from sfumato.privacy.loss import Epsilon, plain
 
     if isinstance(limit, Epsilon):
-        remark(
+        print_message(
             "The new ledger promises pure epsilon: it will never take --delta or --rho. One with --limit "
             f"{plain(limit.value)},1e-9 takes pure epsilon as well."
         )
@@ -306,7 +306,7 @@ def remark_log(url: str) -> None:
 
     log = left_in_log(url)
     if log is not None:
-        remark(
+        print_message(
             f"{log.name} lies beside the ledger and may hold releases that the file lacks: another program has it "
             "open, or was killed. Copy a ledger with: sfumato ledger backup"
         )

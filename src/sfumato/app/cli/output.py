@@ -29,7 +29,7 @@ def exact_result(value: Mapping[str, Any], text: str, *, as_json: bool) -> None:
     result({"notice": EXACT_FIGURES, **value}, f"{text}\n\n{EXACT_FIGURES}", as_json=as_json)
 
 
-def remark(text: str) -> None:
+def print_message(text: str) -> None:
     """Say something on standard error, with the options that state the amounts it asks for."""
     typer.echo(_in_options(text), err=True)
 
@@ -58,8 +58,8 @@ def columns(rows: Sequence[Mapping[str, Any]]) -> str:
 def working(description: str) -> Iterator[Callable[[str], None]]:
     """Show that something is going on; what is yielded takes the step that begins, in a few words."""
     if not sys.stderr.isatty():
-        remark(f"{description} ...")
-        yield lambda step: remark(f"  {step} ...")
+        print_message(f"{description} ...")
+        yield lambda step: print_message(f"  {step} ...")
         return
     from rich.console import Console
 
@@ -94,13 +94,13 @@ def refuse_clashes(outputs: Sequence[Path | None], *, inputs: Sequence[str | Pat
         InputError: an output cannot be written, exists and is not to be replaced, is named twice, or is one of the
             inputs; nothing was touched.
     """
-    from sfumato.vault.release import free
+    from sfumato.vault.release import refuse_occupied_path
 
     taken = {_file(place) for place in inputs if place is not None}
     for output in outputs:
         if output is None:
             continue
-        free(output, overwrite=overwrite)
+        refuse_occupied_path(output, overwrite=overwrite)
         place = output.resolve()
         if place in taken:
             raise InputError(f"{output} is read, or written already, by this command; choose another name")

@@ -15,7 +15,7 @@ from sfumato.app.cli.options import (
 from sfumato.app.cli.output import (
     columns,
     folder,
-    remark,
+    print_message,
     result,
     working,
 )
@@ -57,7 +57,7 @@ def demo(
     page: Path | None = None
     census_page: Path | None = None
     if absent := missing("plots"):
-        remark(f"No pages are written: {absent[0]} is not installed; pip install 'sfumato[plots]'")
+        print_message(f"No pages are written: {absent[0]} is not installed; pip install 'sfumato[plots]'")
     else:
         page = write(children.page(), out, found)
         census_page = write(census.page(), out / "census", of_census)
@@ -97,7 +97,7 @@ def data(
     is the hospital, whose two tables are written to a folder, with their schema beside it.
     """
     from sfumato import data as bundled
-    from sfumato.vault.release import ReleasedRows, free, save_text
+    from sfumato.vault.release import ReleasedRows, refuse_occupied_path, save_text
 
     if name is None:
         text = columns([{"table": table, "holds": content} for table, content in _TABLES.items()])
@@ -118,34 +118,34 @@ def data(
     statement = out / f"{name}.json" if name == "census" else None
     for path in (rows, description, statement):
         if path is not None:
-            free(path, overwrite=overwrite)
+            refuse_occupied_path(path, overwrite=overwrite)
     ReleasedRows(tables[name]()).write(rows, overwrite=overwrite)
     save_text(description, bundled.domain_text(name), overwrite=overwrite)
-    remark(f"Wrote {rows} and {description}.")
+    print_message(f"Wrote {rows} and {description}.")
     if statement is not None:
         text = json.dumps(bundled.census_release(), indent=2, ensure_ascii=False)
         save_text(statement, text + "\n", overwrite=overwrite)
-        remark(f"Wrote {statement}: what these rows are a release of, the promise made, and the command.")
+        print_message(f"Wrote {statement}: what these rows are a release of, the promise made, and the command.")
         typer.echo(text)
 
 
 def _hospital(out: Path, *, overwrite: bool) -> None:
     """Write the two tables to a folder of their own, with their schema and what they promise beside it."""
     from sfumato import data as bundled
-    from sfumato.vault.release import ReleasedRows, free, save_text
+    from sfumato.vault.release import ReleasedRows, refuse_occupied_path, save_text
 
     tables, target = bundled.hospital(), out / "hospital"
     files = {name: target / f"{name}.parquet" for name in tables}
     schema, statement = out / "hospital.yaml", out / "hospital.json"
     folder(target)
     for path in (*files.values(), schema, statement):
-        free(path, overwrite=overwrite)
+        refuse_occupied_path(path, overwrite=overwrite)
     for name, table in tables.items():
         ReleasedRows(table).write(files[name], overwrite=overwrite)
     save_text(schema, bundled.hospital_schema(), overwrite=overwrite)
     text = json.dumps(bundled.hospital_release(), indent=2, ensure_ascii=False)
     save_text(statement, text + "\n", overwrite=overwrite)
-    remark(
+    print_message(
         f"Wrote the tables to {target}, their schema {schema}, and {statement}: what they are a release of, and how."
     )
     typer.echo(text)

@@ -26,7 +26,7 @@ from sfumato.app.cli.options import (
     read_schema,
     refuse_without_schema,
 )
-from sfumato.app.cli.output import columns, refuse_clashes, remark, result, working
+from sfumato.app.cli.output import columns, print_message, refuse_clashes, result, working
 from sfumato.errors import InputError, QueryError, pluralize
 
 if TYPE_CHECKING:
@@ -94,9 +94,9 @@ class QueryOptions:
 
     def request(self) -> AskRequest:
         """Check what is asked, whatever the table."""
-        from sfumato.app.api.questions import AskRequest, filled
+        from sfumato.app.api.questions import AskRequest, validate_fields
 
-        return filled(AskRequest, self.question() | {"loss": self.loss.fields(), "whole": self.whole})
+        return validate_fields(AskRequest, self.question() | {"loss": self.loss.fields(), "whole": self.whole})
 
     def question(self) -> dict[str, Any]:
         """Return the fields that an answer and its cost have in common."""
@@ -136,7 +136,7 @@ def query(given: QueryOptions) -> None:
     if given.rows is not None:
         raise InputError("--rows supposes rows for --cost and --accuracy; an answer does not need them")
     for warning in low_signal_warnings(domain, parsed, loss):
-        remark(f"Before it is charged: {warning}.")
+        print_message(f"Before it is charged: {warning}.")
     source = given.source(loss)
     if given.out is not None:
         writable(given.out, overwrite=given.overwrite)
@@ -171,11 +171,11 @@ def _preview(given: QueryOptions, domain: Domain, query: Query) -> None:
 
 
 def _print_cost(given: QueryOptions, domain: Domain, query: Query) -> None:
-    from sfumato.app.api.questions import CostRequest, filled
+    from sfumato.app.api.questions import CostRequest, validate_fields
     from sfumato.privacy.loss import plain
 
-    request = filled(CostRequest, given.question() | {"error": given.cost, "rows": given.rows})
-    estimate = request.foresee(domain, query, rows=None, more="suppose more with --rows, and it is cheaper")
+    request = validate_fields(CostRequest, given.question() | {"error": given.cost, "rows": given.rows})
+    estimate = request.estimate_cost(domain, query, rows=None, more="suppose more with --rows, and it is cheaper")
     assert estimate.cost is not None
     text = f"{estimate.cost} keeps every answer within {given.cost}, each with probability {given.confidence}."
     value = {"epsilon": plain(estimate.cost.value), "confidence": given.confidence, "notes": estimate.notes}
@@ -183,10 +183,12 @@ def _print_cost(given: QueryOptions, domain: Domain, query: Query) -> None:
 
 
 def _print_errors(given: QueryOptions, domain: Domain, query: Query) -> None:
-    from sfumato.app.api.questions import CostRequest, filled
+    from sfumato.app.api.questions import CostRequest, validate_fields
 
-    request = filled(CostRequest, given.question() | {"loss": given.loss.fields(), "rows": given.rows})
-    estimate = request.foresee(domain, query, rows=None, more="suppose more with --rows, and the error is smaller")
+    request = validate_fields(CostRequest, given.question() | {"loss": given.loss.fields(), "rows": given.rows})
+    estimate = request.estimate_cost(
+        domain, query, rows=None, more="suppose more with --rows, and the error is smaller"
+    )
     meaning = f"Each answer is within its half-width with probability {given.confidence}."
     errors = {
         "expected": [asdict(each) for each in estimate.expected],

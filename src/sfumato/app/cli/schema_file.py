@@ -15,8 +15,8 @@ from sfumato.app.cli.options import (
 from sfumato.app.cli.output import (
     columns,
     exact_result,
+    print_message,
     refuse_clashes,
-    remark,
     result,
     working,
 )
@@ -60,21 +60,21 @@ def draft_tables(
     tables are public: neither is for a program to read off the data.
     """
     from sfumato.engine.description.schema_fit import draft_source
-    from sfumato.engine.table_files import shown
+    from sfumato.engine.table_files import redacted_source
     from sfumato.strict_documents import write_yaml
     from sfumato.vault.release import save_text
 
     refuse_clashes([out], inputs=places, overwrite=overwrite)
-    with working(f"Reading {', '.join(map(shown, places))}"):
+    with working(f"Reading {', '.join(map(redacted_source, places))}"):
         drafted = draft_source(places, name=name, unit=unit)
     text = write_yaml(drafted.document)
     for told in drafted.remarks:
-        remark(f"{told}.")
+        print_message(f"{told}.")
     if out is None:
         typer.echo(text, nl=False)
         return
     save_text(out, text, overwrite=overwrite)
-    remark(
+    print_message(
         f"Wrote the draft {out}. Edit it to what is publicly known, say how many rows of one person to keep of each "
         f"private table (rows: N), then accept it: sfumato schema accept {out} --by NAME"
     )
@@ -100,7 +100,7 @@ def show_schema(
         from sfumato.report.page import render
 
         save_text(html, render(schema_page(schema, f"Schema {schema.name}")), overwrite=overwrite)
-        remark(f"Wrote the page {html}.")
+        print_message(f"Wrote the page {html}.")
     said = f"Unit: one {schema.id} of {schema.name}, in all tables together\n{_state(schema)[0].upper()}"
     text = f"{columns(schema_rows(schema))}\n\n{said}{_state(schema)[1:]}."
     result(schema.describe(), text, as_json=as_json)
@@ -152,10 +152,10 @@ def check_schema(
 def _fit(schema: Schema, tables: str, views: list[Path]) -> tuple[dict[str, Any], str]:
     """Return how the values of tables fit their schema, and what its bounds cut, as JSON and as text."""
     from sfumato.engine.description.schema_fit import schema_fit
-    from sfumato.engine.table_files import shown
+    from sfumato.engine.table_files import redacted_source
     from sfumato.engine.views.joined import open_tables
 
-    with working(f"Reading {shown(tables)}"):
+    with working(f"Reading {redacted_source(tables)}"):
         opened = open_tables(schema, tables)  # keys first, as counts of what does not fit together say little
         fit = schema_fit(schema, tables)
         cut = _cut(schema, opened, views)

@@ -21,8 +21,8 @@ from sfumato.app.cli.options import (
 )
 from sfumato.app.cli.output import (
     columns,
+    print_message,
     refuse_clashes,
-    remark,
     result,
     working,
 )
@@ -197,7 +197,7 @@ class SynthesizeOptions:
         Raises:
             InputError: an option that is for several tables, or that the method does not take.
         """
-        from sfumato.app.api.questions import filled
+        from sfumato.app.api.questions import validate_fields
         from sfumato.app.api.releases import SynthesizeRequest
 
         if self.order or self.most or self.memory or self.final or self.file_format != "parquet":
@@ -215,7 +215,7 @@ class SynthesizeOptions:
             "reuse": self.reuse,
             "bound_pairs": self.bound_pairs,
         }
-        request = filled(SynthesizeRequest, fields)
+        request = validate_fields(SynthesizeRequest, fields)
         request.refuse_unused()
         return request
 
@@ -253,9 +253,9 @@ def _synthesize_table(given: SynthesizeOptions, request: SynthesizeRequest, loss
         sample = release.rows
     sample.write(out, overwrite=given.overwrite)
     _write_about(release, given)
-    remark(f"Wrote {pluralize(len(sample), 'row')} to {out}, and what they are to {codebook_path(out)}.")
+    print_message(f"Wrote {pluralize(len(sample), 'row')} to {out}, and what they are to {codebook_path(out)}.")
     if not len(sample):
-        remark(
+        print_message(
             "The noisy number of rows came to 0: the table is small beside its noise at this loss, or few of its rows "
             "fit the domain, which 'sfumato domain check DOMAIN --table TABLE' shows to the owner only."
         )
@@ -271,9 +271,9 @@ def _warn(domain: Domain, rows: int | None, loss: Loss, request: SynthesizeReque
     if rows is not None:
         refuse_large(rows, len(domain))
     for warning in drowned_totals(domain, loss, NoisyTotal() if rows is None else PublicTotal(rows)):
-        remark(f"Before it is charged: {warning}.")
+        print_message(f"Before it is charged: {warning}.")
     for advice in request.without_delta(domain):
-        remark(f"Before it is charged: {advice}.")
+        print_message(f"Before it is charged: {advice}.")
 
 
 def _write_about(release: Synthetic, given: SynthesizeOptions) -> None:
@@ -287,14 +287,14 @@ def _write_about(release: Synthetic, given: SynthesizeOptions) -> None:
         from sfumato.synthesize.synthetic import save
 
         save(release, given.model, overwrite=given.overwrite)
-        remark(f"Wrote the model {given.model}.")
+        print_message(f"Wrote the model {given.model}.")
     if given.html is not None:
         from sfumato.report.page import render
         from sfumato.report.release_page import release_page
 
         page = render(release_page(f"Synthetic table {out.name}", release.codebook))
         save_text(given.html, page, overwrite=given.overwrite)
-        remark(f"Wrote the page {given.html}.")
+        print_message(f"Wrote the page {given.html}.")
 
 
 def _told(release: Synthetic) -> str:
@@ -372,10 +372,10 @@ class SampleOptions:
             InputError: a file cannot be written.
         """
         from sfumato.synthesize.codebook.codebook import codebook_path
-        from sfumato.vault.release import named, writable
+        from sfumato.vault.release import checked_path, writable
 
         out, copies = self.out, self.copies
-        named(out)
+        checked_path(out)
         files = [out] if copies is None else [out.with_stem(f"{out.stem}-{number}") for number in range(1, copies + 1)]
         for file in files:
             writable(file, overwrite=self.overwrite)
@@ -414,12 +414,12 @@ def _sample_table(options: SampleOptions) -> None:
             rows, book = restricted.sample_with_codebook(options.rows)
         rows.write(file, overwrite=options.overwrite)
         save_text(codebook_path(file), book.to_markdown(), overwrite=options.overwrite)
-        remark(f"Wrote {pluralize(len(rows), 'row')} to {file}, and what they are to {codebook_path(file)}.")
+        print_message(f"Wrote {pluralize(len(rows), 'row')} to {file}, and what they are to {codebook_path(file)}.")
     if options.copies is not None:
-        remark(NO_COMBINING)
+        print_message(NO_COMBINING)
     if not len(rows):
         among = f" among its {release.model.total:,}" if options.given else ""
-        remark(f"The model expects less than one such row{among}; --rows draws as many as you ask for.")
+        print_message(f"The model expects less than one such row{among}; --rows draws as many as you ask for.")
     text = f"Guarantee: {printable(release.guarantee)}\n{STATED_BY_A_FILE}\nCost: nothing"
     value: dict[str, object] = {"out": str(options.out)}
     if options.copies is not None:

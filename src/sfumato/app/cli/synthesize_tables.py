@@ -16,8 +16,8 @@ from sfumato.app.cli.options import (
 )
 from sfumato.app.cli.output import (
     columns,
+    print_message,
     refuse_clashes,
-    remark,
     result,
     working,
 )
@@ -97,12 +97,13 @@ def refuse_of_one_table(given: Mapping[str, object]) -> None:
     Raises:
         InputError: such an option, by its name.
     """
-    named = [f"--{name.replace('_', '-')}" for name, value in given.items() if value]
-    if named:
+    options = [f"--{name.replace('_', '-')}" for name, value in given.items() if value]
+    if options:
+        are = "is" if len(options) == 1 else "are"
         raise InputError(
-            f"{' and '.join(named)} {'is' if len(named) == 1 else 'are'} for one synthetic table; a folder of tables "
+            f"{' and '.join(options)} {are} for one synthetic table; a folder of tables "
             "that belong together takes --order, --most, --memory, --final, --format, --rows, --model and --html",
-            culprit=named,
+            culprit=options,
         )
 
 
@@ -127,10 +128,10 @@ def synthesize_tables(source: Source, given: TablesToMake, loss: Loss, *, as_jso
     schema = read_schema(source.domain)
     children = _children(schema, given)
     for note in link_tables(schema, children).left_out:
-        remark(f"{note} is not synthesized: it has no attributes, or its rows belong to a table that has none.")
+        print_message(f"{note} is not synthesized: it has no attributes, or its rows belong to a table that has none.")
     total = NoisyTotal() if given.units is None else PublicTotal(given.units)
     for advice in related_without_delta(schema, loss=loss, children=children, total=total):
-        remark(f"Before it is charged: {advice}.")
+        print_message(f"Before it is charged: {advice}.")
     vault = source.schema(schema, first=loss)
     with working("Measuring and fitting"):
         release = related(vault, loss=loss, children=children, total=total)
@@ -139,7 +140,7 @@ def synthesize_tables(source: Source, given: TablesToMake, loss: Loss, *, as_jso
     rows = {name: table.num_rows for name, table in tables.items()}
     files = _write_tables(release, rows, target, given)
     for note in release.notes:
-        remark(f"Note: {note}.")
+        print_message(f"Note: {note}.")
     value = {"out": str(given.out), "files": [path.name for path in files], "rows": rows, **release.statement()}
     result(value, _told(release), as_json=as_json)
 
@@ -153,11 +154,11 @@ def _write_tables(
 
     files = release.write(given.out, file_format=given.file_format)
     for name, number in rows.items():
-        remark(f"Wrote {pluralize(number, 'row')} of {name}.")
-    remark(f"They are in {given.out}, with what they are in {given.out / 'release.json'}.")
+        print_message(f"Wrote {pluralize(number, 'row')} of {name}.")
+    print_message(f"They are in {given.out}, with what they are in {given.out / 'release.json'}.")
     if given.model is not None:
         save_related(release, given.model, overwrite=given.overwrite)
-        remark(f"Wrote the model {given.model}.")
+        print_message(f"Wrote the model {given.model}.")
     if given.html is not None:
         write_page(target, read_family_codebook(target), given.html, overwrite=given.overwrite)
     return files
@@ -169,9 +170,9 @@ def sample_tables(model: Path, out: Path, *, copies: int | None, file_format: st
     from sfumato.synthesize.codebook.codebook import printable
     from sfumato.synthesize.linked.linked_release import free_folder
     from sfumato.synthesize.synthetic import STATED_BY_A_FILE
-    from sfumato.vault.release import named
+    from sfumato.vault.release import checked_path
 
-    named(out)
+    checked_path(out)
     folders = [out] if copies is None else [out.with_name(f"{out.name}-{number}") for number in range(1, copies + 1)]
     for folder in folders:
         free_folder(folder, file_format)
@@ -184,9 +185,9 @@ def sample_tables(model: Path, out: Path, *, copies: int | None, file_format: st
             rows.append({name: table.num_rows for name, table in drawn.tables.items()})
         drawn.write(folder, file_format=file_format)
         for name, many in rows[-1].items():
-            remark(f"Wrote {pluralize(many, 'row')} of {name} to {folder}.")
+            print_message(f"Wrote {pluralize(many, 'row')} of {name} to {folder}.")
     if copies is not None:
-        remark(NO_COMBINING)
+        print_message(NO_COMBINING)
     text = f"Guarantee: {printable(release.guarantee)}\n{STATED_BY_A_FILE}\nCost: nothing"
     written: dict[str, object] = {"out": str(out)}
     if copies is not None:
@@ -311,16 +312,16 @@ def _describe_rows(file: Path, *, html: Path | None, markdown: Path | None, over
     book = read_codebook(file)
     if markdown is not None:
         save_text(markdown, book.to_markdown(), overwrite=overwrite)
-        remark(f"Wrote the codebook {markdown}.")
+        print_message(f"Wrote the codebook {markdown}.")
     if html is not None:
         from sfumato.report.page import render
         from sfumato.report.release_page import release_page
 
         save_text(html, render(release_page(f"Synthetic table {file.name}", book)), overwrite=overwrite)
-        remark(f"Wrote the page {html}.")
-    remark(STATED_BY_A_FILE)
+        print_message(f"Wrote the page {html}.")
+    print_message(STATED_BY_A_FILE)
     if book.measured:
-        remark(f"For one question with an interval: sfumato interval {file} SELECT")
+        print_message(f"For one question with an interval: sfumato interval {file} SELECT")
     result(book.to_json(), _codebook_text(book), as_json=as_json)
 
 
@@ -372,10 +373,10 @@ def _describe_tables(folder: Path, *, html: Path | None, markdown: Path | None, 
     book = read_family_codebook(folder)
     if markdown is not None:
         save_text(markdown, "\n".join(family_lines(book)) + "\n", overwrite=overwrite)
-        remark(f"Wrote the codebook {markdown}.")
+        print_message(f"Wrote the codebook {markdown}.")
     if html is not None:
         write_page(folder, book, html, overwrite=overwrite)
-    remark(STATED_BY_A_FILE)
+    print_message(STATED_BY_A_FILE)
     result(book, _tables_text(book), as_json=as_json)
 
 
@@ -387,7 +388,7 @@ def write_page(folder: Path, book: Mapping[str, Any], html: Path, *, overwrite: 
 
     page = linked_release_page(f"Synthetic tables {folder.name}", book)
     save_text(html, render(page), overwrite=overwrite)
-    remark(f"Wrote the page {html}.")
+    print_message(f"Wrote the page {html}.")
 
 
 def _tables_text(book: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ from sfumato.engine.description.schema_draft import SchemaDraft, draft_schema
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table, require_engine
 from sfumato.engine.sql.sql_adapter import SqlAdapter
-from sfumato.engine.table_files import CSV_SUFFIXES, PARQUET_SUFFIXES, shown, table_name
+from sfumato.engine.table_files import CSV_SUFFIXES, PARQUET_SUFFIXES, redacted_source, table_name
 from sfumato.engine.views.joined import JoinedTables, open_schema_table, open_tables
 from sfumato.errors import InputError, TableError, pluralize
 
@@ -121,7 +121,7 @@ def _draft_database(url: str, name: str | None, unit: str | None) -> SchemaDraft
     if scheme not in SqlAdapter.schemes:
         raise InputError(
             f"a schema is drafted from files, or from a database of {', '.join(SqlAdapter.schemes)}, not {scheme!r}",
-            culprit=shown(url),
+            culprit=redacted_source(url),
         )
     require_engine(url)
     declared = declared_keys(url)

@@ -38,7 +38,14 @@ from sfumato.engine.encoding import Encoding, Fingerprint, RowEncoding, content_
 from sfumato.engine.port import ROWS, Column, Content, Counts, Profile, Recodable, Recode
 from sfumato.engine.spark.spark_rewriting import SparkRewriting
 from sfumato.engine.spark.spark_session import DIALECT, column, session, stopped, translating
-from sfumato.engine.table_files import CSV_SUFFIXES, PARQUET_SUFFIXES, complete, read_labels, shown, write_batches
+from sfumato.engine.table_files import (
+    CSV_SUFFIXES,
+    PARQUET_SUFFIXES,
+    complete,
+    read_labels,
+    redacted_source,
+    write_batches,
+)
 from sfumato.errors import EngineError, InputError, TableError
 
 BATCH_ROWS = 1 << 16
@@ -379,7 +386,7 @@ def spark_table(url: str, form: CsvFormat | None = None, *, empty: bool = False)
         EngineError: Spark does not start.
     """
     place = url.partition(":")[2]
-    title = f"the Spark table {shown(place)}"
+    title = f"the Spark table {redacted_source(place)}"
     if not place:
         raise InputError("name what Spark is to read: spark:PATH of Parquet or CSV, or spark:TABLE", culprit=url)
     form = form or CsvFormat()
@@ -399,9 +406,9 @@ def spark_table(url: str, form: CsvFormat | None = None, *, empty: bool = False)
 
 def _no_table(place: str) -> TableError:
     return TableError(
-        f"Spark finds no table {shown(place)}, or it is not what its name says; a path has a '/', or ends in "
+        f"Spark finds no table {redacted_source(place)}, or it is not what its name says; a path has a '/', or ends in "
         f"one of {', '.join((*PARQUET_SUFFIXES, *CSV_SUFFIXES))}",
-        culprit=shown(place),
+        culprit=redacted_source(place),
     )
 
 

@@ -9,7 +9,7 @@ from sfumato.domain import CsvFormat
 from sfumato.domain.table_schema import SchemaTable
 from sfumato.engine.adapter import EngineAdapter, ServedPlaces
 from sfumato.engine.port import ProtectedTable
-from sfumato.engine.table_files import shown
+from sfumato.engine.table_files import redacted_source
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,7 +42,9 @@ class SqlAdapter(EngineAdapter):
         """Return the URL with the name of the table."""
         url, mark, options = source.partition("?")
         if self._table_options(source):
-            raise InputError("the schema names the tables; leave ?table= out of the address", culprit=shown(source))
+            raise InputError(
+                "the schema names the tables; leave ?table= out of the address", culprit=redacted_source(source)
+            )
         return f"{url}?{options}{'&' if mark and options else ''}table={table.name}"
 
     def join(self, tables: Mapping[str, ProtectedTable]) -> JoinEngine | None:

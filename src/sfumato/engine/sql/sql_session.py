@@ -16,7 +16,7 @@ from sfumato.engine.description.schema_draft import DeclaredKeys
 from sfumato.engine.port import Column, ColumnKind
 from sfumato.engine.sql.addresses import database_engine
 from sfumato.engine.sql.sql_dialects import MariaDialect, PostgresDialect
-from sfumato.engine.table_files import shown
+from sfumato.engine.table_files import redacted_source
 from sfumato.errors import EngineError, InputError, TableError
 
 BATCH_ROWS = 1 << 16
@@ -296,15 +296,17 @@ def declared_keys(url: str) -> dict[str, DeclaredKeys]:
     try:
         place = sa.make_url(f"{'postgresql' if scheme == 'postgres' else scheme}://{rest}")
     except (sa.exc.ArgumentError, ValueError):
-        raise InputError("a database URL looks like postgresql://user@host/database", culprit=shown(url)) from None
-    title = f"the tables of {shown(url).partition('?')[0]}"
+        raise InputError(
+            "a database URL looks like postgresql://user@host/database", culprit=redacted_source(url)
+        ) from None
+    title = f"the tables of {redacted_source(url).partition('?')[0]}"
     session = DatabaseSession(database_engine(place), title)
     try:
         keys = session.inspected(_declared)
     finally:
         session.close()
     if not keys:
-        raise TableError(f"{title}: there are none", culprit=shown(url))
+        raise TableError(f"{title}: there are none", culprit=redacted_source(url))
     return keys
 
 

@@ -37,7 +37,7 @@ from sfumato.engine.port import Column, ColumnKind, Content, Counts, Profile, Re
 from sfumato.engine.sql.addresses import database_engine
 from sfumato.engine.sql.sql_dialects import MariaDialect
 from sfumato.engine.sql.sql_session import DatabaseSession
-from sfumato.engine.table_files import read_labels, shown, write_batches
+from sfumato.engine.table_files import read_labels, redacted_source, write_batches
 from sfumato.errors import EngineError, InputError, TableError
 
 
@@ -153,10 +153,10 @@ class SqlTable:
             raise InputError(
                 "a database URL looks like postgresql://user@host/database?table=name, odd characters of a password "
                 "written as %40 and the like",
-                culprit=shown(url),
+                culprit=redacted_source(url),
             )
         place = parsed.difference_update_query(["table"])
-        self.title = f"table {name} of {shown(url).partition('?')[0]}"
+        self.title = f"table {name} of {redacted_source(url).partition('?')[0]}"
         schema, _, table = name.rpartition(".")
         self._engine = database_engine(place)
         with self.session() as session:

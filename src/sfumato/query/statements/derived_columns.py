@@ -42,7 +42,7 @@ from sfumato.privacy.loss import Loss
 from sfumato.query.statements.sql_condition import Place, read_condition
 from sfumato.vault import schema_vault
 from sfumato.vault.schema_vault import SchemaVault
-from sfumato.vault.vault_opening import DATASET, beside
+from sfumato.vault.vault_opening import DATASET, default_ledger_url
 
 _WORDS = re.compile(r"\w+")
 _PICKS = {
@@ -235,7 +235,7 @@ def open_schema(  # noqa: PLR0913  (keywords, each of which is one line of a cal
         DomainError: the schema also derives what cannot be computed.
     """
     if isinstance(schema, str | Path):
-        ledger = beside(schema) if ledger is None else ledger
+        ledger = default_ledger_url(schema) if ledger is None else ledger
         schema = load_schema(schema)
     if isinstance(schema, Schema):  # else the vault says what a schema is
         check_derived(schema)

@@ -45,7 +45,7 @@ from sfumato.synthesize.linked.linked_codebook import (
 )
 from sfumato.synthesize.linked.linked_rows import drawn_children, linked_rows
 from sfumato.synthesize.product import refuse_large
-from sfumato.vault.release import Release, ReleasedRows, named
+from sfumato.vault.release import Release, ReleasedRows, checked_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -243,7 +243,7 @@ def free_folder(folder: str | Path, file_format: str) -> Path:
     """
     if file_format not in FORMATS:
         raise InputError(f"tables are written as {' or '.join(FORMATS)}, not {file_format}", culprit=file_format)
-    target = named(folder)
+    target = checked_path(folder)
     try:
         above, held = target.parent.is_dir(), target.exists() and (not target.is_dir() or any(target.iterdir()))
     except OSError as error:

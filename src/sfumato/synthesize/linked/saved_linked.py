@@ -22,7 +22,7 @@ from sfumato.synthesize.linked.linked_codebook import FamilyCodebook
 from sfumato.synthesize.linked.linked_release import ModelSizes, RelatedRelease
 from sfumato.synthesize.linked.linked_synthesis import restored
 from sfumato.vault.interface import decode, encode
-from sfumato.vault.release import free, whole
+from sfumato.vault.release import refuse_occupied_path, write_atomically
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +45,7 @@ def save_related(release: RelatedRelease, path: str | Path, *, overwrite: bool =
         InputError: the file cannot be written, or exists and nobody asked to replace it.
     """
     expect(release, RelatedRelease, "what is saved is a release of synthesize.related")
-    free(path, overwrite=overwrite)
+    refuse_occupied_path(path, overwrite=overwrite)
     related = release.related
     stored = encode(
         {
@@ -73,7 +73,7 @@ def save_related(release: RelatedRelease, path: str | Path, *, overwrite: bool =
     def write(partial: Path) -> None:
         partial.write_bytes(content)
 
-    whole(path, write)
+    write_atomically(path, write)
 
 
 def load_related(path: str | Path) -> RelatedRelease:
