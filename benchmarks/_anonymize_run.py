@@ -49,7 +49,7 @@ def sfumato_mondrian(table, k, _, cutter="greedy"):
         Intervals(tuple(map(str, range(low, high + 1))), np.arange(low, high + 1.0), float(high - low))
         for low, high in zip(least, greatest, strict=True)
     ]
-    space = Space.of(data, scales, weights=[1.0] * len(scales))
+    space = Space.embed(data, scales, weights=[1.0] * len(scales))
     parts = mondrian_cuts.partition(space, cutter=getattr(mondrian_cuts, cutter), rule=mondrian_cuts.Rule(k))
     seconds = time.process_time() - start
     low, high = parts.boxes(space)

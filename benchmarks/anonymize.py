@@ -211,7 +211,7 @@ def k_member() -> list[dict[str, object]]:
     cells = [HierarchyCells(hierarchy) for hierarchy in four]
     spaces = [
         study(rows, ("age", "education_num")).space,
-        *(Space.of(data, scales, weights=[1.0] * len(scales)) for scales in (free, cells)),
+        *(Space.embed(data, scales, weights=[1.0] * len(scales)) for scales in (free, cells)),
     ]
     found = []
     for place, k in enumerate((10, 20, 30, 40, 50)):
@@ -247,7 +247,7 @@ def k_member_large() -> list[dict[str, object]]:
             columns.append([place[text] for text in texts])
             scales.append(Intervals(tuple(leaves), np.arange(float(len(leaves))), len(leaves) - 1.0))
         tuples, counts = np.unique(np.array(columns).T, axis=0, return_counts=True)
-        space = Space.of(Microdata(quasi=names, codes=tuples, counts=counts), scales, weights=[1.0] * len(names))
+        space = Space.embed(Microdata(quasi=names, codes=tuples, counts=counts), scales, weights=[1.0] * len(names))
 
         def k_member(space: Space, effort: int):
             return k_member_partition(space, k=10, effort=effort, rng=np.random.default_rng(10))

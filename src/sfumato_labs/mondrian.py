@@ -191,7 +191,7 @@ def study(
     known = {"age": numbers(*AGES), "education_num": numbers(*EDUCATION), "gender": coded(coding)}
     scales = {name: known[name] for name in names}
     data = tuples(rows, {name: scale.labels for name, scale in scales.items()})
-    space = Space.of(data, list(scales.values()), weights=weights or (1.0,) * len(scales))
+    space = Space.embed(data, list(scales.values()), weights=weights or (1.0,) * len(scales))
     spans = tuple(int(scale.positions[-1] - scale.positions[0]) for scale in scales.values())
     return PartitionStudy(space, tuple(scales), spans)
 

@@ -146,9 +146,9 @@ def recoded(study: RecodingStudy, k: int, allowed: int) -> Table:
         if node is None:
             continue
         levels = [each.levels[level] for each, level in zip(study.hierarchies, node.vector, strict=True)]
-        classes, kept = lattice.kept(node.vector)
-        largest = np.argsort(-classes.counts * kept, kind="stable")[:_SHOWN]
-        for place in largest[kept[largest]].tolist():
+        classes, published = lattice.safe_classes(node.vector)
+        largest = np.argsort(-classes.counts * published, kind="stable")[:_SHOWN]
+        for place in largest[published[largest]].tolist():
             codes = study.data.codes[classes.members[place]]
             cells = {
                 each.attribute: level.labels[level.cells[code]]
@@ -229,11 +229,11 @@ def _row(study: RecodingStudy, k: int, allowed: int, *, as_published: bool) -> R
 def losses(lattice: Lattice, vector: Vector) -> tuple[float, ...]:
     """LM of each attribute: ((rows - m) * loss + m) / rows with m rows suppressed."""
     problem = lattice.problem
-    classes, kept = lattice.kept(vector)
+    classes, published = lattice.safe_classes(vector)
     levels = [hierarchy.levels[level] for hierarchy, level in zip(problem.hierarchies, vector, strict=True)]
-    codes = problem.data.codes[classes.members[kept]]
+    codes = problem.data.codes[classes.members[published]]
     cells = np.stack([level.losses[level.cells[column]] for level, column in zip(levels, codes.T, strict=True)], axis=1)
-    return loss_metric(classes.counts[kept], cells, int(classes.counts[~kept].sum()))
+    return loss_metric(classes.counts[published], cells, int(classes.counts[~published].sum()))
 
 
 def _orders(study: RecodingStudy, k: int, allowed: int) -> Row:

@@ -47,7 +47,7 @@ def small(data: Microdata, *, cells: bool) -> Space:
         else Intervals(tuple(labels(size)), np.arange(size, dtype=float), size - 1.0)
         for size in SIZES
     ]
-    return Space.of(data, scales, weights=[1.0, 1.0])
+    return Space.embed(data, scales, weights=[1.0, 1.0])
 
 
 def check(partition: Partition, space: Space, k: int) -> None:
@@ -101,12 +101,12 @@ def test_k_member_divides_all_rows_and_local_search_never_loses(*, seed: int, k:
     clusters = Clusters(space, k)
     growth = ClusterGrowth(clusters, np.random.default_rng(seed))
     assert growth.place(np.flatnonzero(clusters.need).tolist(), noise=0.0)
-    clusters.settle()
+    clusters.commit()
     losses = [clusters.loss]
     for _ in range(5):
         improve(growth, trials=10)
         losses.append(clusters.loss)
-        partition = Partition.of(clusters.groups())
+        partition = Partition.from_groups(clusters.groups())
         check(partition, space, k)
         assert math.isclose(partition.loss(space), clusters.loss, abs_tol=1e-9)
         assert math.isclose(partition.loss(space), brute_loss(data, partition, cells=cells), abs_tol=1e-9)
@@ -149,7 +149,7 @@ def test_k_member_stopped_by_the_clock_still_divides_all_rows(monkeypatch: pytes
     codes = np.unique(np.random.default_rng(11).integers(40, size=(70, 2)), axis=0)
     data = Microdata(quasi=("a", "b"), codes=codes, counts=np.ones(len(codes), dtype=np.int64))
     scale = Intervals(tuple(labels(40)), np.arange(40.0), 39.0)
-    space = Space.of(data, [scale, scale], weights=[1.0, 1.0])
+    space = Space.embed(data, [scale, scale], weights=[1.0, 1.0])
     clock = itertools.count()
     monkeypatch.setattr(k_member_clustering, "monotonic", lambda: float(next(clock)))
 
@@ -175,7 +175,7 @@ def test_large_tables_are_cut_into_blocks_first(monkeypatch: pytest.MonkeyPatch,
     codes = np.unique(rng.integers(60, size=(4000, 2)), axis=0)
     data = Microdata(quasi=("a", "b"), codes=codes, counts=rng.integers(1, 4, size=len(codes)))
     scale = Intervals(tuple(labels(60)), np.arange(60.0), 59.0)
-    space = Space.of(data, [scale, scale], weights=[1.0, 1.0])
+    space = Space.embed(data, [scale, scale], weights=[1.0, 1.0])
     assert len(codes) > k_member_clustering.SMALL
     said: list[str] = []
     check(k_member_partition(space, k=6, effort=0, rng=rng, watch=said.append), space, 6)
@@ -210,9 +210,9 @@ def test_a_scale_too_large_for_a_pair_table_is_refused() -> None:
     codes = np.arange(size)[:, None]
     data = Microdata(quasi=("a",), codes=codes, counts=np.ones(size, dtype=np.int64))
     with pytest.raises(SizeError, match="'a' has 3000 values"):
-        Space.of(data, [Intervals(tuple(labels(size)), np.arange(float(size)), size - 1.0)], weights=[1.0])
+        Space.embed(data, [Intervals(tuple(labels(size)), np.arange(float(size)), size - 1.0)], weights=[1.0])
     with pytest.raises(InputError, match="one scale and one weight"):
-        Space.of(data, [], weights=[])
+        Space.embed(data, [], weights=[])
 
 
 def test_the_cell_of_a_class_is_the_lowest_common_one() -> None:
@@ -228,7 +228,7 @@ def test_the_cell_of_a_class_is_the_lowest_common_one() -> None:
 def two(adult: list[dict[str, str]]) -> Space:
     known = {"age": tuple(str(age) for age in range(17, 91)), "education_num": tuple(map(str, range(1, 17)))}
     scales = [Intervals(each, np.arange(float(len(each))), len(each) - 1.0) for each in known.values()]
-    return Space.of(counted(adult, known), scales, weights=[1.0, 1.0])
+    return Space.embed(counted(adult, known), scales, weights=[1.0, 1.0])
 
 
 @pytest.mark.parametrize(
@@ -301,10 +301,10 @@ def test_the_default_effort_reaches_the_best_line_of_four(
 
     known = {hierarchy.attribute: hierarchy.leaves for hierarchy in four}
     data = counted(adult, known)
-    nested = Space.of(data, [HierarchyCells(hierarchy) for hierarchy in four], weights=[1.0] * 4)
+    nested = Space.embed(data, [HierarchyCells(hierarchy) for hierarchy in four], weights=[1.0] * 4)
     ordered = [Intervals(each, np.arange(float(len(each))), len(each) - 1.0) for each in known.values()]
     assert k_member_loss(nested, k, EFFORT) <= cells + 5e-6
-    assert k_member_loss(Space.of(data, ordered, weights=[1.0] * 4), k, EFFORT) <= free + 5e-6
+    assert k_member_loss(Space.embed(data, ordered, weights=[1.0] * 4), k, EFFORT) <= free + 5e-6
 
 
 @pytest.mark.parametrize("k", [2, 5])
@@ -312,7 +312,7 @@ def test_precision_first_makes_classes_of_cells_and_loses_no_row(k: int) -> None
     rng = np.random.default_rng(k)
     data = drawn(rng, tuples=40, sizes=(8, 2))
     hierarchies = (intervals("q0", 0, 7, widths=(2, 4)), flat("q1", ["a", "b"]))
-    clusters = Clusters(Space.of(data, [HierarchyCells(each) for each in hierarchies], weights=[1.0, 1.0]), k)
+    clusters = Clusters(Space.embed(data, [HierarchyCells(each) for each in hierarchies], weights=[1.0, 1.0]), k)
     initial_clusters(clusters)
     assert all(cluster.size >= k for cluster in clusters.mixed.values())
     placed = clusters.home + clusters.need
@@ -326,7 +326,7 @@ def test_precision_first_makes_classes_of_cells_and_loses_no_row(k: int) -> None
 def test_precision_first_leaves_free_intervals_alone() -> None:
     data = drawn(np.random.default_rng(1), tuples=20, sizes=(5,))
     scale = Intervals(tuple("abcde"), np.arange(5.0), 4.0)
-    clusters = Clusters(Space.of(data, [scale], weights=[1.0]), 3)
+    clusters = Clusters(Space.embed(data, [scale], weights=[1.0]), 3)
     initial_clusters(clusters)
     assert not clusters.mixed
 

@@ -45,7 +45,7 @@ def test_many_attributes_of_either_kind_are_cut_alike(k: int) -> None:
         else Intervals(tuple(each), np.arange(len(each)) * 1.0, 9.0)
         for place, each in enumerate(labels)
     ]
-    same(Space.of(data, scales, weights=[1.0, 0.5, 2.0, 0.0, 1.0, 1.0, 3.0, 1.0, 1.0]), k)
+    same(Space.embed(data, scales, weights=[1.0, 0.5, 2.0, 0.0, 1.0, 1.0, 3.0, 1.0, 1.0]), k)
 
 
 @pytest.mark.parametrize("k", [5, 50])

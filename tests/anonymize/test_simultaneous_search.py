@@ -27,9 +27,9 @@ from sfumato.domain.hierarchy.builders import order
 def test_all_rows_are_divided_into_classes_of_k_and_the_search_loses_no_more(*, seed: int, k: int, cells: bool) -> None:
     data = drawn(np.random.default_rng(seed), tuples=18, sizes=(6, 4))
     space = small(data, cells=cells)
-    first = Partition.of(first_division(space, k).groups())
+    first = Partition.from_groups(first_division(space, k).groups())
     check(first, space, min(k, data.rows))
-    found = Partition.of(search(space, k=k, effort=1, rng=np.random.default_rng(seed))[0])
+    found = Partition.from_groups(search(space, k=k, effort=1, rng=np.random.default_rng(seed))[0])
     check(found, space, min(k, data.rows))
     assert found.loss(space) <= first.loss(space) + 1e-9
     assert math.isclose(found.loss(space), brute_loss(data, found, cells=cells), abs_tol=1e-9)
@@ -48,20 +48,20 @@ def test_every_round_keeps_all_rows_in_classes_of_k_and_lowers_the_loss(*, seed:
         if division.mixed is None or division.mixed.size == 1:
             return
         after = rounds.regrown(division, most=3)
-        check(Partition.of(after.groups()), space, k)
+        check(Partition.from_groups(after.groups()), space, k)
         assert after.loss(space) <= division.loss(space) + 1e-3
         division = after
         if division.mixed is not None:
             swapped = RowSwaps(costs, mixed_groups(division), k=k, rng=rng).run(Swaps(3, 0.0))
             assert min(int(rows.sum()) for _, rows in swapped) >= k
-            assert Partition.of(swapped).loss(space) <= division.loss(space) + 1e-3
+            assert Partition.from_groups(swapped).loss(space) <= division.loss(space) + 1e-3
 
 
 def lines(size: int, seed: int) -> Space:
     """Points on a line, each with one row."""
     codes = np.sort(np.random.default_rng(seed).choice(400, size=size, replace=False))[:, None]
     data = Microdata(quasi=("a",), codes=codes, counts=np.ones(size, dtype=np.int64))
-    return Space.of(data, [Intervals(tuple(labels(400)), np.arange(400.0), 399.0)], weights=[1.0])
+    return Space.embed(data, [Intervals(tuple(labels(400)), np.arange(400.0), 399.0)], weights=[1.0])
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -75,7 +75,7 @@ def test_the_search_comes_near_the_least_loss_on_a_line(seed: int) -> None:
             width = (places[end - 1] - places[start]) / 399
             least[end] = min(least[end], least[start] + (end - start) * float(width))
     first = first_division(space, k).loss(space)
-    found = Partition.of(search(space, k=k, effort=6, rng=np.random.default_rng(seed))[0]).loss(space)
+    found = Partition.from_groups(search(space, k=k, effort=6, rng=np.random.default_rng(seed))[0]).loss(space)
     assert least[-1] - 1e-9 <= found
     assert found - least[-1] <= 0.5 * (first - least[-1])
 
@@ -88,7 +88,7 @@ def test_costs_in_single_precision_are_those_of_the_space(*, cells: bool) -> Non
     scales = [nested if cells else missing, Intervals(tuple(labels(4)), np.array([0.0, 1, 5, 7]), 7.0)]
     codes = np.array(list(itertools.product(range(6), range(4))))
     data = Microdata(quasi=("a", "b"), codes=codes, counts=np.ones(24, dtype=np.int64))
-    space = Space.of(data, scales, weights=[0.5, 2.0])
+    space = Space.embed(data, scales, weights=[0.5, 2.0])
     costs = JoinCosts(space)
     for _ in range(50):
         some = rng.integers(24, size=int(rng.integers(1, 5)))
@@ -187,8 +187,8 @@ def test_more_rows_than_a_class_may_need_are_one_class() -> None:
     # 40 tuples of one row and one of many: too few small ones for a class, so the large one is cut with them
     codes = np.arange(41)[:, None]
     data = Microdata(quasi=("a",), codes=codes, counts=np.where(np.arange(41) == 20, 100, 1))
-    space = Space.of(data, [Intervals(tuple(labels(41)), np.arange(41.0), 40.0)], weights=[1.0])
-    check(Partition.of(search(space, k=70, effort=1, rng=np.random.default_rng(0))[0]), space, 70)
+    space = Space.embed(data, [Intervals(tuple(labels(41)), np.arange(41.0), 40.0)], weights=[1.0])
+    check(Partition.from_groups(search(space, k=70, effort=1, rng=np.random.default_rng(0))[0]), space, 70)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -196,12 +196,12 @@ def test_neighbourhoods_that_ask_the_same_home_leave_it_k_rows(seed: int) -> Non
     codes = np.arange(61)[:, None]
     counts = np.where(np.arange(61) % 20 == 10, 8, 1)  # three homes of 8 rows, between rows that nobody else is near
     data = Microdata(quasi=("a",), codes=codes, counts=counts)
-    space, k = Space.of(data, [Intervals(tuple(labels(61)), np.arange(61.0), 60.0)], weights=[1.0]), 5
+    space, k = Space.embed(data, [Intervals(tuple(labels(61)), np.arange(61.0), 60.0)], weights=[1.0]), 5
     rng = np.random.default_rng(seed)
     division, rounds = first_division(space, k), Rounds(space, JoinCosts(space), k, rng)
     lent = 0
     for _ in range(20):
         division = rounds.regrown(division, most=3)
-        check(Partition.of(division.groups()), space, k)
+        check(Partition.from_groups(division.groups()), space, k)
         lent = max(lent, 24 - int(division.home.sum()))
     assert lent > 0, "no home lent a row, so that nothing was tested"

@@ -39,9 +39,9 @@ def test_every_row_has_one_class_and_every_class_k_units_however_rows_are_dealt(
     counts = np.array([sum(value == other for other, _ in rows) for value in values])
     scale = Intervals(tuple(str(value) for value in range(VALUES)), np.arange(float(VALUES)), VALUES - 1.0)
     data = Microdata(quasi=("a",), codes=np.array(values)[:, None], counts=counts)
-    space = Space.of(data, [scale], weights=[1.0])
+    space = Space.embed(data, [scale], weights=[1.0])
     of_unit = Counter(unit for _, unit in rows)
-    homes = Homes.of(
+    homes = Homes.from_pairs(
         np.array([values.index(value) for value, _ in rows]),
         np.array([numbers[unit] for _, unit in rows]),
         counts,

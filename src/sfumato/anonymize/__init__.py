@@ -24,9 +24,9 @@ from sfumato.anonymize.criteria import (
 )
 from sfumato.anonymize.full_domain import Extent, optimal, samarati
 from sfumato.anonymize.release.anonymized import Anonymized, apply
-from sfumato.anonymize.release.kept_columns import Keep
 from sfumato.anonymize.release.recoding import load_recoding
 from sfumato.anonymize.release.request import Missing, Quasi, RowLimit, parse_criterion, population
+from sfumato.anonymize.release.unchanged_columns import Keep
 from sfumato.anonymize.search.lattice_search import TieBreak
 from sfumato.domain.hierarchy import Hierarchy
 

@@ -11,7 +11,6 @@ from typing import cast
 from sfumato.anonymize.criteria.criterion import CRITERIA_WANTED, Criterion
 from sfumato.anonymize.release.anonymized import Anonymized, disclose
 from sfumato.anonymize.release.decision import Decision, full_domain_decision
-from sfumato.anonymize.release.kept_columns import Keep, KeepList
 from sfumato.anonymize.release.request import (
     AnonymizationRequest,
     Quasi,
@@ -20,6 +19,7 @@ from sfumato.anonymize.release.request import (
     read_quasi,
     share_of_rows,
 )
+from sfumato.anonymize.release.unchanged_columns import Keep, UnchangedColumns
 from sfumato.anonymize.search.lattice import Lattice, Problem, allowed_rows
 from sfumato.anonymize.search.lattice_search import Certificate, TieBreak, least_loss, lowest_height, nearest
 from sfumato.arguments import expect, expect_all
@@ -74,10 +74,10 @@ def optimal(
     """
     _refuse_wrong(vault, criteria)
     expect(extent, Extent, "where to look is an Extent(...)")
-    kept = KeepList.read(keep)
+    unchanged = UnchangedColumns.parse(keep)
     request = AnonymizationRequest(
         "optimal",
-        read_quasi(quasi, vault.domain, kept),
+        read_quasi(quasi, vault.domain, unchanged),
         tuple(criteria),
         _share(vault, suppression),
         {"height": extent.height, "seconds": None if math.isinf(extent.seconds) else extent.seconds},
@@ -92,7 +92,7 @@ def optimal(
             lattice, optimum.node.vector, request=request, domain=vault.domain, certificate=optimum.certificate
         )
 
-    return disclose(vault, request, kept, decide)
+    return disclose(vault, request, unchanged, decide)
 
 
 def samarati(
@@ -123,10 +123,10 @@ def samarati(
     """
     _refuse_wrong(vault, criteria)
     expect(order, TieBreak, "the order is one of sf.anonymize.TieBreak")
-    kept = KeepList.read(keep)
+    unchanged = UnchangedColumns.parse(keep)
     request = AnonymizationRequest(
         "samarati",
-        read_quasi(quasi, vault.domain, kept),
+        read_quasi(quasi, vault.domain, unchanged),
         tuple(criteria),
         _share(vault, suppression),
         {"order": order.value},
@@ -139,7 +139,7 @@ def samarati(
             raise _infeasible(lattice)
         return full_domain_decision(lattice, node.vector, request=request, domain=vault.domain, certificate=None)
 
-    return disclose(vault, request, kept, decide)
+    return disclose(vault, request, unchanged, decide)
 
 
 def _refuse_wrong(vault: Vault, criteria: Sequence[Criterion]) -> None:
@@ -172,15 +172,15 @@ def _infeasible(
 ) -> InfeasibleError:
     """What is nearest; the optimal search brings a certificate, which may leave open whether there is a recoding."""
     problem = lattice.problem
-    wanted = " and ".join(map(str, problem.criteria))
+    criteria = " and ".join(map(str, problem.criteria))
     rows = problem.data.rows
     within, excluded = f"with at most {problem.allowed} of {rows} rows suppressed", problem.data.why_excluded
     where = "" if extent.height is None else f" of height {extent.height}"
     if certificate is not None and certificate.bound < math.inf:
-        message = f"no recoding{where} that satisfies {wanted} {within} was found in {extent.seconds:g} s: allow more"
+        message = f"no recoding{where} that satisfies {criteria} {within} was found in {extent.seconds:g} s: allow more"
         return InfeasibleError(message + excluded, culprit=problem.criteria)
     limit = nearest(lattice, height=extent.height).limit(rows)
     if certificate is None and len(problem.monotone_with_suppression) < len(problem.criteria):
         limit += ", and takes the optimal search"
-    message = f"no recoding{where} satisfies {wanted} {within}: {limit}{excluded}"
+    message = f"no recoding{where} satisfies {criteria} {within}: {limit}{excluded}"
     return InfeasibleError(message, culprit=problem.criteria)

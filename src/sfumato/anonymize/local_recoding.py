@@ -25,8 +25,8 @@ from sfumato.anonymize.criteria.criterion import CRITERIA_WANTED, Criterion, KAn
 from sfumato.anonymize.microdata import KeyClasses, Microdata, group, pack
 from sfumato.anonymize.release.anonymized import Anonymized, disclose
 from sfumato.anonymize.release.decision import Decision, local_decision
-from sfumato.anonymize.release.kept_columns import NOTHING_KEPT, Keep, KeepList
 from sfumato.anonymize.release.request import AnonymizationRequest, Missing, Quasi, microdata, read_quasi
+from sfumato.anonymize.release.unchanged_columns import NONE_UNCHANGED, Keep, UnchangedColumns
 from sfumato.anonymize.search.lattice import check_criteria
 from sfumato.arguments import expect, expect_all, parse_integer
 from sfumato.domain import Attribute, Categorical, Integer, Real
@@ -61,7 +61,7 @@ def mdav_partition(values: Reals, counts: Integers, *, k: int) -> Partition:
         groups.append(_take(values, left, values[_farthest(values, left, mean)], k))
     if left.any():
         groups.append((np.flatnonzero(left), left[left > 0]))
-    return Partition.of(groups)
+    return Partition.from_groups(groups)
 
 
 def means(values: Reals, groups: Partition) -> Reals:
@@ -179,9 +179,9 @@ def mondrian(
     refuse_no_vault(vault)
     expect_all(criteria, Criterion, CRITERIA_WANTED)
     expect(cut, Cut, "the cut is one of sf.anonymize.Cut")
-    kept = KeepList.read(keep)
+    unchanged = UnchangedColumns.parse(keep)
     request = AnonymizationRequest(
-        "mondrian", read_quasi(quasi, vault.domain, kept), tuple(criteria), "0", {"cut": cut.value}
+        "mondrian", read_quasi(quasi, vault.domain, unchanged), tuple(criteria), "0", {"cut": cut.value}
     )
     _refuse(request, sensitive_allowed=cut is not Cut.RELAXED)
 
@@ -193,8 +193,8 @@ def mondrian(
         every = finest(data)
 
         def publishable(tuples: Integers, rows: Integers) -> bool:
-            together = KeyClasses(np.zeros(len(tuples), dtype=np.int64), np.zeros(1, dtype=np.int64))
-            one = replace(every.part(tuples).merge(together), counts=rows.sum(keepdims=True))
+            one_class = KeyClasses(np.zeros(len(tuples), dtype=np.int64), np.zeros(1, dtype=np.int64))
+            one = replace(every.part(tuples).merge(one_class), counts=rows.sum(keepdims=True))
             return bool(safe(request.criteria, one)[0])
 
         least = max(each.least_rows for each in request.criteria)
@@ -204,7 +204,7 @@ def mondrian(
             if cut is Cut.RELAXED:
                 return mondrian_cuts.partition(part, cutter=mondrian_cuts.relaxed, rule=Rule(least))
             rule = Rule(least, lambda region: publishable(tuples[region.tuples], region.rows))
-            if not rule.holds(Region(np.arange(len(tuples)), part.counts)):
+            if not rule.allows(Region(np.arange(len(tuples)), part.counts)):
                 raise _indivisible(request)
             if cut is Cut.GREEDY and sizes_alone and data.units is None:
                 return greedy_partition(part, least=least)  # the same classes, many at once
@@ -215,7 +215,7 @@ def mondrian(
         partition = _divided(space, _blocks(data, request.quasi), made)
         return local_decision(data, space, partition, request=request, domain=vault.domain)
 
-    return disclose(vault, request, kept, decide)
+    return disclose(vault, request, unchanged, decide)
 
 
 def k_member(
@@ -246,10 +246,10 @@ def k_member(
     """
     refuse_no_vault(vault)
     expect(search, Search, "how long to search is a Search(...)")
-    kept, criterion = KeepList.read(keep), k if isinstance(k, KAnonymity) else KAnonymity(k)
+    unchanged, criterion = UnchangedColumns.parse(keep), k if isinstance(k, KAnonymity) else KAnonymity(k)
     limited = {} if math.isinf(search.seconds) else {"seconds": search.seconds}
     request = AnonymizationRequest(
-        "k-member", read_quasi(quasi, vault.domain, kept), (criterion,), "0", {"effort": search.effort, **limited}
+        "k-member", read_quasi(quasi, vault.domain, unchanged), (criterion,), "0", {"effort": search.effort, **limited}
     )
     _refuse(request, sensitive_allowed=False)
 
@@ -258,7 +258,7 @@ def k_member(
         check_criteria(request.criteria, data)
         space = _space(vault, data, request.quasi)
         # the same table and question give the same classes, whatever is kept, so that asking twice reveals no more
-        digest = hashlib.sha256(f"{vault.encoded.version} {request.question(NOTHING_KEPT)}".encode()).digest()
+        digest = hashlib.sha256(f"{vault.encoded.version} {request.question(NONE_UNCHANGED)}".encode()).digest()
         rng = generator(int.from_bytes(digest[:8], "big"))
         blocks = _blocks(data, request.quasi)
         ends = monotonic() + search.seconds
@@ -274,7 +274,7 @@ def k_member(
         clock = {"seconds": search.seconds, "stopped": partition.stopped}
         return replace(decision, facts={**decision.facts, "search": clock})
 
-    return disclose(vault, request, kept, decide)
+    return disclose(vault, request, unchanged, decide)
 
 
 def microaggregate(
@@ -299,12 +299,12 @@ def microaggregate(
     """
     refuse_no_vault(vault)
     expect_all(quasi, str, "quasi-identifiers are a list of names")
-    kept, criterion = KeepList.read(keep), k if isinstance(k, KAnonymity) else KAnonymity(k)
+    unchanged, criterion = UnchangedColumns.parse(keep), k if isinstance(k, KAnonymity) else KAnonymity(k)
     for name in quasi:
         if not isinstance(attribute := vault.domain[name], Integer | Real):
             held = "categories" if isinstance(attribute, Categorical) else "dates"
             raise InputError(f"{name!r} has {held}, which have no mean; use k_member", culprit=name)
-    known = (_with_mean(each, vault.domain[each.name]) for each in read_quasi(quasi, vault.domain, kept))
+    known = (_with_mean(each, vault.domain[each.name]) for each in read_quasi(quasi, vault.domain, unchanged))
     request = AnonymizationRequest("microaggregate", tuple(known), (criterion,), "0", {})
 
     def decide() -> Decision:
@@ -321,7 +321,7 @@ def microaggregate(
         names = [tuple(f"{mean:g}" for mean in each) for each in means(values, groups)]
         return local_decision(data, space, groups, request=request, domain=vault.domain, names=names)
 
-    return disclose(vault, request, kept, decide)
+    return disclose(vault, request, unchanged, decide)
 
 
 Divide: TypeAlias = Callable[[Integers, Space], Partition]
@@ -349,7 +349,7 @@ def _dealing(data: Microdata, request: AnonymizationRequest, divide: Divide) -> 
         number = np.full(len(data.counts), -1)
         number[tuples] = np.arange(len(tuples))
         here = number[held.tuples] >= 0
-        homes = Homes.of(number[held.tuples[here]], units[here], part.counts, sole)
+        homes = Homes.from_pairs(number[held.tuples[here]], units[here], part.counts, sole)
         at_home = tuples[homes.weights > 0]
         return partition_units(part, homes, k=k, divide=lambda homes_alone: by_rows(at_home, homes_alone))
 
@@ -358,8 +358,8 @@ def _dealing(data: Microdata, request: AnonymizationRequest, divide: Divide) -> 
 
 def _blocks(data: Microdata, quasi: Sequence[Quasi]) -> list[Integers]:
     """The tuples that may share a class: all, or those with equal cells of the quasi-identifiers that are kept."""
-    kept = [place for place, each in enumerate(quasi) if each.kept]
-    codes = [data.codes[:, place] for place in kept] or [np.zeros(len(data.counts), dtype=np.int64)]
+    unchanged = [place for place, each in enumerate(quasi) if each.unchanged]
+    codes = [data.codes[:, place] for place in unchanged] or [np.zeros(len(data.counts), dtype=np.int64)]
     classes = group(pack(codes, [int(column.max(initial=0)) + 1 for column in codes])).classes
     order = np.argsort(classes, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(classes[order])) + 1)
@@ -370,20 +370,20 @@ def _divided(space: Space, blocks: Sequence[Integers], divide: Callable[[Integer
     groups: list[Group] = []
     stopped = False
     for tuples in blocks:
-        found = divide(tuples, space.part(tuples, space.counts[tuples]))
-        ends = np.searchsorted(found.classes, np.arange(1, found.size))
-        groups += zip(np.split(tuples[found.tuples], ends), np.split(found.rows, ends), strict=True)
-        stopped = stopped or found.stopped
-    return replace(Partition.of(groups), stopped=stopped)
+        partition = divide(tuples, space.part(tuples, space.counts[tuples]))
+        ends = np.searchsorted(partition.classes, np.arange(1, partition.size))
+        groups += zip(np.split(tuples[partition.tuples], ends), np.split(partition.rows, ends), strict=True)
+        stopped = stopped or partition.stopped
+    return replace(Partition.from_groups(groups), stopped=stopped)
 
 
 def _indivisible(request: AnonymizationRequest) -> InfeasibleError:
-    wanted = " and ".join(map(str, request.criteria))
-    kept = ", ".join(each.name for each in request.quasi if each.kept)
-    if not kept:
-        return InfeasibleError(f"the whole table as one class does not satisfy {wanted}", culprit=request.criteria)
+    criteria = " and ".join(map(str, request.criteria))
+    names = ", ".join(each.name for each in request.quasi if each.unchanged)
+    if not names:
+        return InfeasibleError(f"the whole table as one class does not satisfy {criteria}", culprit=request.criteria)
     return InfeasibleError(
-        f"rows that have equal values of the kept {kept} do not satisfy {wanted}, even as one class; keep fewer "
+        f"rows that have equal values of the kept {names} do not satisfy {criteria}, even as one class; keep fewer "
         "quasi-identifiers, or use the optimal search with a suppression limit",
         culprit=request.criteria,
     )
@@ -396,7 +396,7 @@ def _with_mean(quasi: Quasi, attribute: Attribute) -> Quasi:
 
 def _space(vault: Vault, data: Microdata, quasi: Sequence[Quasi]) -> Space:
     scales = [each.scale(vault.domain[each.name]) for each in quasi]
-    return Space.of(data, scales, weights=[each.weight for each in quasi])
+    return Space.embed(data, scales, weights=[each.weight for each in quasi])
 
 
 def _refuse(request: AnonymizationRequest, *, sensitive_allowed: bool) -> None:

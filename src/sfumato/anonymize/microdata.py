@@ -96,14 +96,14 @@ def group(keys: Keys) -> KeyClasses:
         number = np.empty(keys.bound, dtype=np.int64)
         number[used] = np.arange(len(used))
         return KeyClasses(number[keys.values], member[used])
-    if tuples >= LARGE and (found := _in_buckets(keys.values)) is not None:
-        return found
+    if tuples >= LARGE and (grouping := _in_buckets(keys.values)) is not None:
+        return grouping
     # Engines return groups in order, so that keys often are already.
     sorted_already = bool(np.all(keys.values[1:] >= keys.values[:-1]))
     order = np.arange(tuples) if sorted_already else np.argsort(keys.values)
-    ordered = keys.values[order]
+    sorted_keys = keys.values[order]
     first = np.ones(tuples, dtype=bool)
-    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    np.not_equal(sorted_keys[1:], sorted_keys[:-1], out=first[1:])
     classes = np.empty(tuples, dtype=np.int64)
     classes[order] = np.cumsum(first) - 1
     return KeyClasses(classes, order[first])
@@ -216,8 +216,8 @@ class Microdata:
             (self.left_out, "left out by the domain"),
             (self.excluded - self.over_bound - self.left_out, "without a quasi-identifier"),
         ]
-        told = ", ".join(f"{rows} {why}" for rows, why in parts if rows)
-        return f"; {self.excluded} count as suppressed from the start ({told})" if told else ""
+        reasons = ", ".join(f"{rows} {why}" for rows, why in parts if rows)
+        return f"; {self.excluded} count as suppressed from the start ({reasons})" if reasons else ""
 
     def with_population(self, population: SparseTable) -> Microdata:
         """The same table within a population counted over the same quasi-identifiers.
@@ -263,7 +263,7 @@ class Microdata:
             out |= np.isin(column, list(codes))
         return replace(
             self,
-            units=None if self.units is None else _of_tuples(self.units, ~out),
+            units=None if self.units is None else _units_of_tuples(self.units, ~out),
             codes=self.codes[~out],
             counts=self.counts[~out],
             population=None if self.population is None else self.population[~out],
@@ -321,12 +321,12 @@ def _among_people(units: TupleUnits, population: SparseTable, grouping: KeyClass
     return replace(units, tuples=grouping.classes[:table][units.tuples], people=people)
 
 
-def _of_tuples(units: TupleUnits, kept: NDArray[np.bool_]) -> TupleUnits:
+def _units_of_tuples(units: TupleUnits, selected: NDArray[np.bool_]) -> TupleUnits:
     """The same units over some of the tuples."""
-    number, here = np.cumsum(kept) - 1, kept[units.tuples]
+    number, here = np.cumsum(selected) - 1, selected[units.tuples]
     people = units.people
     if people is not None:
-        inside = kept[people[0]]
+        inside = selected[people[0]]
         people = number[people[0][inside]], people[1][inside]
     cells = {name: codes[here] for name, codes in units.cells.items()}
     return TupleUnits(number[units.tuples[here]], units.units[here], units.rows[here], cells, units.every, people)

@@ -74,14 +74,14 @@ def estimate(counts: Integers, population: int) -> Uniques:
         why = "no row of the table is unique, so neither model sees a unique in the population"
         return Uniques(population, by_zayatz, 0.0, by_zayatz, UniquesModel.ZAYATZ, why)
     by_pitman = pitman(counts, population)
-    said = f"the table is {fraction:.3g} of the population"
+    share_text = f"the table is {fraction:.3g} of the population"
     if not np.any(counts == PAIR):
         why = "no class of the table has two rows, so Pitman's model has nothing to be fitted to"
         return Uniques(population, by_zayatz, by_pitman, by_zayatz, UniquesModel.ZAYATZ, why)
     if fraction <= SMALL_SAMPLE:
-        why = f"{said}, at most {SMALL_SAMPLE}, where Zayatz overstates uniques many times over"
+        why = f"{share_text}, at most {SMALL_SAMPLE}, where Zayatz overstates uniques many times over"
         return Uniques(population, by_zayatz, by_pitman, by_pitman, UniquesModel.PITMAN, why)
-    why = f"{said}, more than {SMALL_SAMPLE}, where its class sizes are close to the population's"
+    why = f"{share_text}, more than {SMALL_SAMPLE}, where its class sizes are close to the population's"
     return Uniques(population, by_zayatz, by_pitman, by_zayatz, UniquesModel.ZAYATZ, why)
 
 
@@ -185,13 +185,13 @@ class Attacker:
     threshold: float
 
     @classmethod
-    def of(cls, risks: Reals, holders: Integers, threshold: float) -> Attacker:
+    def from_risks(cls, risks: Reals, holders: Integers, threshold: float) -> Attacker:
         """Return the figures of risks; ``holders`` are the numbers of rows or units with each."""
-        whole = holders.sum()
+        total = holders.sum()
         return cls(
             highest=float(risks.max()),
-            average=float(holders @ risks / whole),
-            share_at_risk=float(holders[risks > threshold].sum() / whole),
+            average=float(holders @ risks / total),
+            share_at_risk=float(holders[risks > threshold].sum() / total),
             threshold=threshold,
         )
 
@@ -245,9 +245,9 @@ def assess(counts: Integers, population: Integers | None = None, *, threshold: f
         classes=len(sizes),
         smallest_class=int(sizes.min()),
         sample_uniques=int(np.count_nonzero(sizes == 1)),
-        prosecutor=Attacker.of(1 / sizes, sizes, threshold),
+        prosecutor=Attacker.from_risks(1 / sizes, sizes, threshold),
         marketer=len(sizes) / rows,
-        journalist=None if people is None else Attacker.of(1 / people, sizes, threshold),
+        journalist=None if people is None else Attacker.from_risks(1 / people, sizes, threshold),
         marketer_in_population=None if people is None else float((sizes / people).sum() / rows),
     )
 
@@ -273,7 +273,7 @@ def assess_units(held: UnitsOfClasses, population: Integers | None = None, *, th
     def attacker(hidden_among: Integers) -> Attacker:
         risks = np.zeros(len(one_each))
         np.maximum.at(risks, held.units, 1 / hidden_among[held.classes])
-        return Attacker.of(risks, one_each, threshold)
+        return Attacker.from_risks(risks, one_each, threshold)
 
     prosecutor, journalist = attacker(sizes), None if population is None else attacker(population)
     return Risk(
@@ -327,13 +327,13 @@ def assess_table(
     if unit is None:
         classes = raw_classes(opened, quasi)
         people = None if population is None else _people(classes, raw_classes(open_table(population), quasi), quasi)
-        found = assess(classes["units"].to_numpy(), people, threshold=threshold)
+        risk = assess(classes["units"].to_numpy(), people, threshold=threshold)
     else:
         classes, held = units_of_classes(opened, quasi, unit)
         around = None if population is None else open_table(population)
         people = None if around is None else _people(classes, _raw_people(around, quasi, unit), quasi)
-        found = assess_units(held, people, threshold=threshold)
-    return replace(found, left_out=raw_rows(opened) - found.rows)
+        risk = assess_units(held, people, threshold=threshold)
+    return replace(risk, left_out=raw_rows(opened) - risk.rows)
 
 
 def _people(classes: pa.Table, people: pa.Table, quasi: Sequence[str]) -> Integers:
@@ -341,8 +341,8 @@ def _people(classes: pa.Table, people: pa.Table, quasi: Sequence[str]) -> Intege
     numbered = classes.select(list(quasi)).append_column("class", pa.array(np.arange(len(classes))))
     renamed = people.rename_columns([*quasi, "people"])
     both = numbered.join(renamed, keys=list(quasi), join_type="left outer").sort_by("class")
-    found: Integers = pa.compute.fill_null(both["people"], 0).to_numpy()
-    return found
+    counts: Integers = pa.compute.fill_null(both["people"], 0).to_numpy()
+    return counts
 
 
 def _raw_people(population: ProtectedTable, quasi: Sequence[str], unit: str) -> pa.Table:

@@ -31,16 +31,16 @@ class UnitCounts:
     units: Integers
 
     @classmethod
-    def of(cls, classes: Integers, units: Integers, size: int) -> UnitCounts:
+    def from_pairs(cls, classes: Integers, units: Integers, size: int) -> UnitCounts:
         """The sizes of ``size`` classes; ``units[i]`` has rows in ``classes[i]``, said once or more often."""
-        return cls._settled(np.zeros(size, dtype=np.int64), *_distinct(classes, units))
+        return cls._count_unshared(np.zeros(size, dtype=np.int64), *_distinct(classes, units))
 
     @classmethod
-    def _settled(cls, alone: Integers, classes: Integers, units: Integers) -> UnitCounts:
+    def _count_unshared(cls, alone: Integers, classes: Integers, units: Integers) -> UnitCounts:
         """Count the units that are left in one class alone."""
-        settled = _once(units)
-        alone = alone + np.bincount(classes[settled], minlength=len(alone))
-        return cls(alone, classes[~settled], units[~settled])
+        unshared = _once(units)
+        alone = alone + np.bincount(classes[unshared], minlength=len(alone))
+        return cls(alone, classes[~unshared], units[~unshared])
 
     @cached_property
     def counts(self) -> Integers:
@@ -61,7 +61,7 @@ class UnitCounts:
     def merge(self, grouping: KeyClasses) -> UnitCounts:
         """The classes that these become, one for each group of them."""
         pairs = _distinct(grouping.classes[self.classes], self.units)
-        return UnitCounts._settled(grouping.sums(self.alone), *pairs)
+        return UnitCounts._count_unshared(grouping.sums(self.alone), *pairs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,17 +78,17 @@ class UnitValues:
     cells: Integers
 
     @classmethod
-    def of(cls, classes: Integers, units: Integers, cells: Integers, shape: tuple[int, int]) -> UnitValues:
+    def from_entries(cls, classes: Integers, units: Integers, cells: Integers, shape: tuple[int, int]) -> UnitValues:
         """The values of ``shape[0]`` classes; ``units[i]`` has ``cells[i]`` in ``classes[i]``, once or more often."""
-        return cls._settled(np.zeros(shape, dtype=np.int64), *_distinct(classes, units, cells))
+        return cls._count_unshared(np.zeros(shape, dtype=np.int64), *_distinct(classes, units, cells))
 
     @classmethod
-    def _settled(cls, single: Integers, classes: Integers, units: Integers, cells: Integers) -> UnitValues:
+    def _count_unshared(cls, single: Integers, classes: Integers, units: Integers, cells: Integers) -> UnitValues:
         """Count the units that are left in one class, with one value."""
-        settled = _once(units)
+        unshared = _once(units)
         single = single.copy()
-        np.add.at(single, (classes[settled], cells[settled]), 1)
-        return cls(single, classes[~settled], units[~settled], cells[~settled])
+        np.add.at(single, (classes[unshared], cells[unshared]), 1)
+        return cls(single, classes[~unshared], units[~unshared], cells[~unshared])
 
     @property
     def spread(self) -> bool:
@@ -103,12 +103,12 @@ class UnitValues:
     def merge(self, grouping: KeyClasses) -> UnitValues:
         """The classes that these become, one for each group of them."""
         listed = _distinct(grouping.classes[self.classes], self.units, self.cells)
-        return UnitValues._settled(grouping.sums(self.single), *listed)
+        return UnitValues._count_unshared(grouping.sums(self.single), *listed)
 
     def among(self, most: int) -> UnitValues:
         """The same of the first ``most`` cells alone: units without such a value are left out."""
-        kept = self.cells < most
-        return UnitValues(self.single[:, :most], self.classes[kept], self.units[kept], self.cells[kept])
+        declared = self.cells < most
+        return UnitValues(self.single[:, :most], self.classes[declared], self.units[declared], self.cells[declared])
 
     @cached_property
     def having(self) -> Integers:
@@ -157,8 +157,8 @@ class UnitValues:
         unit = np.cumsum(self._first) - 1  # of each entry
         gone = np.zeros(int(unit[-1]) + 1, dtype=bool)
         gone[unit[taken[self.classes] == self.cells]] = True
-        kept = ~gone[unit]
-        return UnitValues(single, self.classes[kept], self.units[kept], self.cells[kept])
+        remaining = ~gone[unit]
+        return UnitValues(single, self.classes[remaining], self.units[remaining], self.cells[remaining])
 
     @cached_property
     def _first(self) -> NDArray[np.bool_]:
@@ -223,8 +223,8 @@ def _once(numbers: Integers) -> NDArray[np.bool_]:
 
 def _runs(classes: Integers, which: Integers) -> tuple[Integers, Integers]:
     """Places of the entries of some classes, which are in order of their class, and the number of each in ``which``."""
-    begin = np.searchsorted(classes, which)
-    lengths = np.searchsorted(classes, which, side="right") - begin
+    start = np.searchsorted(classes, which)
+    lengths = np.searchsorted(classes, which, side="right") - start
     before = np.cumsum(lengths) - lengths
     numbers = np.repeat(np.arange(len(which)), lengths)
-    return np.arange(len(numbers)) + (begin - before)[numbers], numbers
+    return np.arange(len(numbers)) + (start - before)[numbers], numbers

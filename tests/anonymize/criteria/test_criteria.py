@@ -25,7 +25,7 @@ from sfumato.anonymize.criteria.closeness import (
 )
 from sfumato.anonymize.criteria.criterion import Criterion, DeltaPresence, KAnonymity, KMap, safe
 from sfumato.anonymize.criteria.diversity import AlphaK, DistinctDiversity, EntropyDiversity, RecursiveDiversity
-from sfumato.anonymize.criteria.tally import ClassTally, Tallied
+from sfumato.anonymize.criteria.tally import ClassTally, ValueTally
 from sfumato.anonymize.release.request import parse_criterion
 from sfumato.engine.port import SparseTable
 from sfumato.errors import InputError
@@ -176,11 +176,11 @@ def test_each_criterion_is_its_definition(
     assume(sum(overall) > 0)
     expected = slow(criterion, row, overall, sum(row) + outside, declared)
     assert bool(safe([criterion], classes_of([row], overall, [outside], declared))[0]) == expected
-    assert criterion.recounted(tally(row, overall, sum(row) + outside, declared)) == expected
+    assert criterion.is_safe(tally(row, overall, sum(row) + outside, declared)) == expected
 
 
 def tally(row: list[int], overall: list[int], people: int, declared: int) -> ClassTally:
-    return ClassTally(sum(row), sum(row), people, {"s": Tallied(row)}, {"s": Tallied(overall)}, {"s": declared})
+    return ClassTally(sum(row), sum(row), people, {"s": ValueTally(row)}, {"s": ValueTally(overall)}, {"s": declared})
 
 
 wide = st.integers(1, 5).flatmap(
@@ -203,7 +203,7 @@ def test_the_ordered_distance_is_the_least_work(given: tuple[int, list[int], lis
             continue
         criterion = TCloseness(least + slack, "s", GroundDistance.ORDERED)
         assert bool(safe([criterion], classes_of([row], overall, [0], declared))[0]) is holds
-        assert criterion.recounted(tally(row, overall, sum(row), declared)) is holds
+        assert criterion.is_safe(tally(row, overall, sum(row), declared)) is holds
 
 
 @given(st.lists(st.integers(0, 9), min_size=4, max_size=4), st.lists(st.integers(0, 9), min_size=4, max_size=4))
@@ -236,7 +236,7 @@ def test_missing_values_do_not_make_a_class_diverse() -> None:
         AlphaK(Fraction(1, 2), 2, "s", code=0),
     ):
         assert not safe([criterion], row)[0], criterion
-        assert not criterion.recounted(tally([5, 0, 5], [50, 50, 50], 10, 2)), criterion
+        assert not criterion.is_safe(tally([5, 0, 5], [50, 50, 50], 10, 2)), criterion
 
 
 @pytest.mark.parametrize("criterion", [c for c in CRITERIA if c.population is None], ids=str)

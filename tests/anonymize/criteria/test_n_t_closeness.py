@@ -46,7 +46,7 @@ def test_a_class_holds_if_it_or_the_table_is_large_and_close(row, rest, n, t, de
     expected = sum(row) >= n or (sum(table) >= n and gap <= t)
     criterion = NTCloseness(n, t, "s", distance)
     assert bool(safe([criterion], classes_of([row], table, [0], declared))[0]) == expected
-    assert criterion.recounted(tally(row, table, sum(row), declared)) == expected
+    assert criterion.is_safe(tally(row, table, sum(row), declared)) == expected
 
 
 @given(tuples=st.lists(histograms, min_size=2, max_size=4), n=st.integers(1, 14), t=st.sampled_from([0.1, 0.3]))
@@ -88,9 +88,9 @@ def test_search_and_recount_agree_on_units_of_several_rows(table, n, grouping, v
     found = units.merged(units.microdata(table, [], values), grouping)
     criterion = NTCloseness(n, 0.3, "s", GroundDistance.EQUAL)
     names = sorted({grouping[row[0]] for row in table})
-    for name, holds in zip(names, criterion.holds(found).tolist(), strict=True):
+    for name, holds in zip(names, criterion.safe_classes(found).tolist(), strict=True):
         part = [row for row in table if grouping[row[0]] == name]
-        assert criterion.recounted(units.tally(part, table, 0, values)) == holds
+        assert criterion.is_safe(units.tally(part, table, 0, values)) == holds
         if len({unit for _, unit, _ in part}) >= n:
             assert holds
 

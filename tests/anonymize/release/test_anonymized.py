@@ -494,7 +494,7 @@ def test_a_search_that_is_wrong_about_a_criterion_releases_nothing(
     one_sided = people().set_column(
         3, "ill", pa.array(["yes" if age < 40 else "no" for age in people()["age"].to_pylist()])
     )
-    monkeypatch.setattr(type(diverse), "holds", lambda _, classes: np.ones(len(classes), dtype=bool))
+    monkeypatch.setattr(type(diverse), "safe_classes", lambda _, classes: np.ones(len(classes), dtype=bool))
     for make in (
         lambda: anonymize.optimal(vault(tmp_path, one_sided), quasi=["age"], criteria=[diverse], suppression="0"),
         lambda: anonymize.mondrian(vault(tmp_path, one_sided), quasi=["age"], criteria=[*K3, diverse]),

@@ -295,7 +295,7 @@ def test_the_recount_counts_units_by_itself() -> None:
     assert (found.counts.tolist(), found.sizes.tolist()) == ([7, 1], [3, 1])
     assert [held.having for held in found.values["s"]] == [[3, 1], [0, 1]]
     assert found.values["s"][0].several == {frozenset({0, 1}): 1}
-    assert (found.everyone["s"].having, found.everyone["s"].whole) == ([3, 2], 4)
+    assert (found.everyone["s"].having, found.everyone["s"].total) == ([3, 2], 4)
     alone = count(CountedTable(TABLE), recode([0], ["x"]))
     refuse_unsafe(alone, [KAnonymity(2)], {})
     with pytest.raises(InfeasibleError, match="counted again, 1 classes do not satisfy 3-anonymity"):

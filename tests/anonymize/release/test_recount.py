@@ -162,9 +162,9 @@ def test_the_recount_shares_nothing_with_the_search() -> None:
     tree = ast.parse(Path(recount.__file__).read_text(encoding="utf-8"))
     froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     ours = {each.name for node in froms if "anonymize" in str(node.module) for each in node.names}
-    assert ours == {"ClassTally", "CountedTable", "Criterion", "Tallied"}
+    assert ours == {"ClassTally", "CountedTable", "Criterion", "ValueTally"}
     levels = {each.name for node in froms if "hierarchy" in str(node.module) for each in node.names}
     assert levels == {"Integers"}  # a kind of array, no function
     called = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    assert "recounted" in called
-    assert "holds" not in called
+    assert "is_safe" in called
+    assert "safe_classes" not in called

@@ -58,7 +58,7 @@ def brute(task: Problem, vector: Vector) -> tuple[bool, int, Fraction]:
             {name: histogram[members].sum(axis=0)[None] for name, histogram in data.sensitive.items()},
             overall,
         )
-        if all(bool(criterion.holds(one)[0]) for criterion in task.criteria):
+        if all(bool(criterion.safe_classes(one)[0]) for criterion in task.criteria):
             cells = zip(task.hierarchies, vector, key, task.weights, strict=True)
             loss += rows * sum(Fraction(w) * Fraction(float(h.levels[v].losses[c])) for h, v, c, w in cells)
         else:
@@ -240,7 +240,7 @@ def adult_problem(adult: list[dict[str, str]], hierarchies: tuple[Hierarchy, ...
 def metric(lattice: Lattice, vector: Vector) -> float:
     """LM summed over attributes in their order, as the published experiment adds it up."""
     task = lattice.problem
-    classes, kept = lattice.kept(vector)
+    classes, kept = lattice.safe_classes(vector)
     codes = task.data.codes[classes.members[kept]]
     levels = [hierarchy.levels[level] for hierarchy, level in zip(task.hierarchies, vector, strict=True)]
     cells = np.stack([level.losses[level.cells[column]] for level, column in zip(levels, codes.T, strict=True)], axis=1)

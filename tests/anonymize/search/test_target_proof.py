@@ -15,7 +15,7 @@ from tests.anonymize.conftest import drawn
 
 from sfumato.anonymize.criteria.criterion import Criterion, KAnonymity
 from sfumato.anonymize.criteria.diversity import DistinctDiversity, EntropyDiversity
-from sfumato.anonymize.criteria.tally import ClassTally, Tallied
+from sfumato.anonymize.criteria.tally import ClassTally, ValueTally
 from sfumato.anonymize.microdata import Microdata
 from sfumato.anonymize.search import lattice_search, target_proof
 from sfumato.anonymize.search.lattice import Lattice, Problem, Vector
@@ -264,11 +264,11 @@ def failing_rows(task: Problem, levels: Sequence[int]) -> int:
         rows[name] += int(count)
         values.setdefault(name, Counter()).update(dict(enumerate(histogram.tolist())))
     table = task.data.sensitive["s"].sum(axis=0).tolist()
-    held = {name: Tallied([values[name][value] for value in range(4)]) for name in rows}
+    held = {name: ValueTally([values[name][value] for value in range(4)]) for name in rows}
     tallies = {
-        name: ClassTally(count, count, None, {"s": held[name]}, {"s": Tallied(table)}, {"s": 4})
+        name: ClassTally(count, count, None, {"s": held[name]}, {"s": ValueTally(table)}, {"s": 4})
         for name, count in rows.items()
     }
     return sum(
-        tally.rows for tally in tallies.values() if not all(criterion.recounted(tally) for criterion in task.criteria)
+        tally.rows for tally in tallies.values() if not all(criterion.is_safe(tally) for criterion in task.criteria)
     )

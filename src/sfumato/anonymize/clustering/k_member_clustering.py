@@ -94,18 +94,18 @@ class Clusters:
         parts = (cluster.parts for cluster in self.mixed.values())
         return homes + [(np.array(list(part)), np.array(list(part.values()))) for part in parts]
 
-    def settle(self) -> None:
+    def commit(self) -> None:
         """Keep what was done since the last settlement."""
         self._added.clear()
         self._dropped.clear()
 
-    def take_back(self) -> None:
+    def roll_back(self) -> None:
         """Undo what was done since the last settlement: the rows of classes return to where they were."""
         for number in self._added:
             self._remove(number)
         for number, cluster in self._dropped:
             self._place(number, cluster)
-        self.settle()
+        self.commit()
 
     def _place(self, number: int, cluster: Cluster) -> None:
         self.mixed[number] = cluster
@@ -189,7 +189,7 @@ class ClusterGrowth:
             if joined is not None and (grown is None or joined[0] / need[seed] < grown[1]):
                 self._join(seed, joined[1], joined[2])
             elif grown is not None:
-                self._found(grown[0])
+                self._add_grown(grown[0])
             else:
                 return False
         return True
@@ -277,12 +277,12 @@ class ClusterGrowth:
         clusters.need[seed] = 0
         clusters.add(clusters.cluster(parts))
 
-    def _found(self, cluster: Cluster) -> None:
+    def _add_grown(self, cluster: Cluster) -> None:
         clusters = self.clusters
         for tuple_, rows in cluster.parts.items():
-            wanted = min(rows, int(clusters.need[tuple_]))
-            clusters.need[tuple_] -= wanted
-            clusters.home[tuple_] -= rows - wanted
+            needed = min(rows, int(clusters.need[tuple_]))
+            clusters.need[tuple_] -= needed
+            clusters.home[tuple_] -= rows - needed
         clusters.add(cluster)
 
 
@@ -328,9 +328,9 @@ def improve(growth: ClusterGrowth, *, trials: int, deadline: float = math.inf) -
         clusters.free(_neighbours(clusters, growth, int(rng.integers(1, MOST_DISSOLVED + 1))))
         placed = growth.place(np.flatnonzero(clusters.need).tolist(), noise=MOST_NOISE * float(rng.random()))
         if placed and clusters.loss <= loss:
-            clusters.settle()
+            clusters.commit()
         else:
-            clusters.take_back()
+            clusters.roll_back()
             clusters.home, clusters.need, clusters.loss = home, need, loss
     return False
 
@@ -388,13 +388,13 @@ def k_member_partition(
         left = math.inf if math.isinf(ends) else max(ends - now, 0.0) / (len(blocks) - number + 1)
         part = space.part(block.tuples, block.rows)
         if len(block.tuples) > SMALL:
-            found, late = search(part, k=k, effort=effort, rng=rng, deadline=now + left)
+            new_groups, late = search(part, k=k, effort=effort, rng=rng, deadline=now + left)
         else:
             trials = effort * int(np.count_nonzero(block.rows < k))
-            found, late = _clustered(part, k=k, trials=trials, deadline=now + left, rng=rng)
-        groups += [(block.tuples[tuples], rows) for tuples, rows in found]
+            new_groups, late = _clustered(part, k=k, trials=trials, deadline=now + left, rng=rng)
+        groups += [(block.tuples[tuples], rows) for tuples, rows in new_groups]
         stopped = stopped or late
-    return replace(Partition.of(groups), stopped=stopped)
+    return replace(Partition.from_groups(groups), stopped=stopped)
 
 
 def _clustered(space: Space, *, k: int, trials: int, deadline: float, rng: np.random.Generator) -> SearchOutcome:
@@ -404,6 +404,6 @@ def _clustered(space: Space, *, k: int, trials: int, deadline: float, rng: np.ra
     growth = ClusterGrowth(clusters, rng)
     if not growth.place(np.flatnonzero(clusters.need).tolist(), noise=0.0):
         return [(np.arange(len(space.counts)), space.counts)], False
-    clusters.settle()
+    clusters.commit()
     stopped = improve(growth, trials=trials, deadline=deadline)
     return clusters.groups(), stopped

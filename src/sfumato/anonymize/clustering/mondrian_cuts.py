@@ -48,7 +48,7 @@ class Rule:
     least: int
     also: Callable[[Region], bool] | None = None
 
-    def holds(self, region: Region) -> bool:
+    def allows(self, region: Region) -> bool:
         """Whether it may."""
         return region.size >= self.least and (self.also is None or self.also(region))
 
@@ -64,20 +64,20 @@ def partition(space: Space, *, cutter: Cutter, rule: Rule) -> Partition:
         cutter: finds the next cut of a region, or None.
         rule: when a region may be published; both sides of every cut may be.
     """
-    return Partition.of([(region.tuples, region.rows) for region in regions(space, cutter=cutter, rule=rule)])
+    return Partition.from_groups([(region.tuples, region.rows) for region in regions(space, cutter=cutter, rule=rule)])
 
 
 def regions(space: Space, *, cutter: Cutter, rule: Rule) -> list[Region]:
     """The regions that are left when nothing can be cut, from low to high."""
-    work = [Region(np.arange(len(space.counts)), space.counts)]
+    pending = [Region(np.arange(len(space.counts)), space.counts)]
     done = []
-    while work:
-        region = work.pop()
+    while pending:
+        region = pending.pop()
         halves = cutter(space, region, rule) if region.size >= 2 * rule.least else None
         if halves is None:
             done.append(region)
         else:
-            work.extend(reversed(halves))
+            pending.extend(reversed(halves))
     return done
 
 
@@ -124,7 +124,7 @@ def relaxed(space: Space, region: Region, rule: Rule) -> Halves | None:
             continue
         orders = (np.lexsort([*points.T, values]), np.lexsort([*-points.T, values]))
         halves = min((_split(region, order) for order in orders), key=lambda both: _loss(space, both))
-        if rule.holds(halves[0]) and rule.holds(halves[1]):
+        if rule.allows(halves[0]) and rule.allows(halves[1]):
             return halves
     return None
 
@@ -146,7 +146,7 @@ def _divided(space: Space, region: Region, rule: Rule, *, attribute: int, ranks:
     """The two sides of the first of these cuts that the rule allows."""
     for rank in ranks.tolist():
         halves = region.divide(space.points[region.tuples, attribute] <= rank)
-        if rule.holds(halves[0]) and rule.holds(halves[1]):
+        if rule.allows(halves[0]) and rule.allows(halves[1]):
             return halves
     return None
 
@@ -217,25 +217,25 @@ def greedy_partition(space: Space, *, least: int) -> Partition:
     """
     tuples = np.arange(len(space.counts))
     bounds = np.array([0, len(tuples)])
-    whole = np.zeros(1, dtype=bool)  # regions that nothing cuts
+    final = np.zeros(1, dtype=bool)  # regions that nothing cuts
     levels = [scale.levels_from_top(codes) for scale, codes in zip(space.scales, space.codes, strict=True)]
     while True:
         rows = np.add.reduceat(space.counts[tuples], bounds[:-1])
         sizes = np.diff(bounds)
-        open_ = np.flatnonzero(~whole & (rows >= 2 * least) & (sizes > 1))
+        open_ = np.flatnonzero(~final & (rows >= 2 * least) & (sizes > 1))
         if not len(open_):
             break
-        middles: Integers = np.zeros(len(whole), dtype=np.int64)
+        middles: Integers = np.zeros(len(final), dtype=np.int64)
         ends = np.cumsum(sizes[open_])
         for some in np.split(open_, np.unique(np.searchsorted(ends, np.arange(CHUNK, int(ends[-1]), CHUNK)))):
             if len(some):
-                places = np.repeat(bounds[some], sizes[some]) + _counted(sizes[some])
+                places = np.repeat(bounds[some], sizes[some]) + _numbered_runs(sizes[some])
                 cut = _cut(space, levels, tuples[places], sizes[some], least)
                 tuples[places], middles[some] = cut
-        whole = middles == 0
-        whole = np.repeat(whole, np.where(whole, 1, 2))
+        final = middles == 0
+        final = np.repeat(final, np.where(final, 1, 2))
         bounds = np.union1d(bounds, (bounds[:-1] + middles)[middles > 0])
-    return Partition(tuples, np.repeat(np.arange(len(whole)), np.diff(bounds)), space.counts[tuples])
+    return Partition(tuples, np.repeat(np.arange(len(final)), np.diff(bounds)), space.counts[tuples])
 
 
 def _cut(
@@ -301,6 +301,6 @@ def _costs(space: Space, points: Integers, region: Integers, after: Integers) ->
     return space.cost(lows, highs)
 
 
-def _counted(sizes: Integers) -> Integers:
+def _numbered_runs(sizes: Integers) -> Integers:
     """0, 1, 2, ... for each of these."""
     return np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)

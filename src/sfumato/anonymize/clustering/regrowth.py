@@ -145,7 +145,7 @@ class Regrowth:
     def run(self) -> Grown:
         """Grow until every row has a class, or none can be made for it."""
         while True:
-            self._begin((self.state == IDLE).nonzero()[0])
+            self._start_classes((self.state == IDLE).nonzero()[0])
             self._join_one((self.state == JOINING).nonzero()[0])
             self._drop_done()
             if not len(self.state):
@@ -156,7 +156,7 @@ class Regrowth:
         loss = (self.sizes * self.each.astype(np.float64) * there).sum(axis=1)
         return Grown(self.rows, np.where(self.failed | (loss > self.bounds), np.inf, loss))
 
-    def _begin(self, lines: Integers) -> None:
+    def _start_classes(self, lines: Integers) -> None:
         """The next class of each of these, around a tuple in need; where k rows cannot come together, rows join."""
         if not len(lines):
             return
@@ -243,11 +243,11 @@ class Regrowth:
         """Rows in need, all of them or in split ones as many as are wanted; then lent ones up to k."""
         taken = self.need * inside
         rows = taken.sum(axis=1)
-        wanted = np.maximum(self.k - self.size, 0)
-        over = (self.splits & (rows > wanted)).nonzero()[0]
-        if len(over):
-            taken[over] = _first(taken[over], wanted[over])
-            rows[over] = wanted[over]
+        missing = np.maximum(self.k - self.size, 0)
+        excess = (self.splits & (rows > missing)).nonzero()[0]
+        if len(excess):
+            taken[excess] = _first(taken[excess], missing[excess])
+            rows[excess] = missing[excess]
         self.need -= taken
         self.taken += taken
         self.size += rows
@@ -261,12 +261,12 @@ class Regrowth:
 
     def _extend(self, lines: Integers, costs: Singles) -> None:
         """Take the item that adds least loss for each of its rows; a class that finds none fails."""
-        room = (self.k - self.size[lines]).astype(np.int32)[:, None]
+        missing = (self.k - self.size[lines]).astype(np.int32)[:, None]
         needed = self.need[lines]
-        needed = np.where(self.splits[lines][:, None], np.minimum(needed, room), needed)
+        needed = np.where(self.splits[lines][:, None], np.minimum(needed, missing), needed)
         rows = needed
         if self.lends[lines].any():
-            rows = needed + np.minimum(self.spare[lines], np.maximum(room - needed, 0))
+            rows = needed + np.minimum(self.spare[lines], np.maximum(missing - needed, 0))
         size, brought = self.size[lines].astype(np.float32)[:, None], rows.astype(np.float32)
         luck = self.rng.random(costs.shape, dtype=np.float32)
         luck *= self.noise[lines][:, None]
@@ -304,15 +304,15 @@ class Regrowth:
         self.need[joins] += back * self.needy[joins]
         self.spare[joins] += back * ~self.needy[joins]
         self._join(joins, first, slot[cheaper], cost[cheaper], rows[cheaper])
-        kept = lines[~cheaper]
-        place = self.place[kept]
+        closed = lines[~cheaper]
+        place = self.place[closed]
         slot = self.classes[place]
-        self.rows[slot, place] = self.taken[kept]
+        self.rows[slot, place] = self.taken[closed]
         for lows, highs, low, high in zip(self.lows, self.highs, self.low, self.high, strict=True):
-            lows[place, slot], highs[place, slot] = low[kept], high[kept]
-        self.sizes[place, slot], self.each[place, slot] = self.size[kept], self.cost[kept]
+            lows[place, slot], highs[place, slot] = low[closed], high[closed]
+        self.sizes[place, slot], self.each[place, slot] = self.size[closed], self.cost[closed]
         self.classes[place] += 1
-        self.lost[kept] += self.size[kept] * self.cost[kept].astype(np.float64)
+        self.lost[closed] += self.size[closed] * self.cost[closed].astype(np.float64)
         self.state[lines] = IDLE
         self._fail(lines[self.lost[lines] > self.most[lines]])
 
@@ -321,7 +321,7 @@ class Regrowth:
         self.state[lines] = DONE
 
 
-def _first(rows: RowCounts, wanted: Integers) -> RowCounts:
+def _first(rows: RowCounts, numbers: Integers) -> RowCounts:
     """Rows from the left until so many are taken in each line."""
     before = np.cumsum(rows, axis=1) - rows
-    return np.clip(wanted[:, None] - before, 0, rows).astype(rows.dtype)
+    return np.clip(numbers[:, None] - before, 0, rows).astype(rows.dtype)

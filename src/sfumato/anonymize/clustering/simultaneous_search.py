@@ -116,8 +116,8 @@ def swapped(division: Clustering, costs: JoinCosts, *, k: int, swaps: Swaps, rng
     """The division after rounds of swaps of single rows."""
     if division.mixed is None or not swaps.rounds:
         return division
-    found = RowSwaps(costs, mixed_groups(division), k=k, rng=rng).run(swaps)
-    mixed = Partition.of(found)
+    groups = RowSwaps(costs, mixed_groups(division), k=k, rng=rng).run(swaps)
+    mixed = Partition.from_groups(groups)
     return divided(division.home, mixed.tuples, mixed.classes, mixed.rows)
 
 
@@ -155,7 +155,7 @@ class Rounds:
         items = np.bincount(dissolved.place, minlength=places)
         first = np.cumsum(items) - items
         better = np.zeros(places, dtype=bool)
-        kept: list[Integers] = []  # of each new part: neighbourhood, class, tuple, rows
+        new_parts: list[Integers] = []  # of each new part: neighbourhood, class, tuple, rows
         for some in np.split(np.argsort(items, kind="stable"), range(BATCH, places, BATCH)):
             columns = np.arange(int(items[some].max()))
             listed = columns < items[some][:, None]
@@ -166,8 +166,8 @@ class Rounds:
             good = np.isfinite(grown.loss)
             better[some[good]] = True
             class_, line, item = np.nonzero(grown.rows * good[:, None])
-            kept.append(np.stack([some[line], class_, tuples[line, item], grown.rows[class_, line, item]]))
-        return self._replaced(division, dissolved, better, np.concatenate(kept, axis=1))
+            new_parts.append(np.stack([some[line], class_, tuples[line, item], grown.rows[class_, line, item]]))
+        return self._replaced(division, dissolved, better, np.concatenate(new_parts, axis=1))
 
     def _replaced(self, division: Clustering, dissolved: Dissolved, better: Integers, new: Integers) -> Clustering:
         """The division with the classes of better neighbourhoods in place of those dissolved."""
@@ -197,13 +197,13 @@ class Rounds:
         tuples, place, rows = mixed.tuples[inside], where[mixed.classes[inside]], mixed.rows[inside]
         at_home = division.home[tuples] > 0
         near = self._homes[tuples[~at_home]]
-        asked = np.repeat(place[~at_home], near.shape[1]) * len(self.space.counts) + near.ravel()
-        keys = np.concatenate([place * len(self.space.counts) + tuples, asked])
-        found, number = np.unique(keys, return_inverse=True)
-        nothing = np.zeros(len(asked))
+        lender_keys = np.repeat(place[~at_home], near.shape[1]) * len(self.space.counts) + near.ravel()
+        keys = np.concatenate([place * len(self.space.counts) + tuples, lender_keys])
+        distinct, number = np.unique(keys, return_inverse=True)
+        nothing = np.zeros(len(lender_keys))
         need = np.bincount(number, weights=np.concatenate([rows * ~at_home, nothing])).astype(np.int64)
         returned = np.bincount(number, weights=np.concatenate([rows * at_home, nothing])).astype(np.int64)
-        place, tuples = np.divmod(found, len(self.space.counts))
+        place, tuples = np.divmod(distinct, len(self.space.counts))
         home = division.home[tuples]
         # neighbourhoods that ask the same home share what it can spare
         shared = np.bincount(tuples, minlength=len(division.home))[tuples]

@@ -104,8 +104,8 @@ class Intervals:
         values = len(self.positions)
         last = min(high, values - 1)
         run = [] if low > last else [self.labels[low] if low == last else f"{self.labels[low]}..{self.labels[last]}"]
-        beside = self.labels[max(low, values) : high + 1]
-        return f"{{{', '.join([*run, *beside])}}}" if beside else run[0]
+        no_values = self.labels[max(low, values) : high + 1]
+        return f"{{{', '.join([*run, *no_values])}}}" if no_values else run[0]
 
     def cover(self, low: int, high: int) -> tuple[int, int]:
         """What lies between."""
@@ -186,7 +186,7 @@ class Space:
     _table: Reals  # every attribute's pair table, flat, one after the other, times its weight
 
     @classmethod
-    def of(cls, data: Microdata, scales: Sequence[Scale], *, weights: Sequence[float]) -> Space:
+    def embed(cls, data: Microdata, scales: Sequence[Scale], *, weights: Sequence[float]) -> Space:
         """The space of a table.
 
         Raises:
@@ -266,7 +266,7 @@ class Partition:
     stopped: bool = False
 
     @classmethod
-    def of(cls, groups: list[Group]) -> Partition:
+    def from_groups(cls, groups: list[Group]) -> Partition:
         """From the tuples and rows of each class."""
         return cls(
             np.concatenate([tuples for tuples, _ in groups]),

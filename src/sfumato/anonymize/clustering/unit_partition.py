@@ -33,7 +33,7 @@ class Homes:
     dealable: Integers
 
     @classmethod
-    def of(cls, tuples: Integers, units: Integers, counts: Integers, sole: Integers) -> Homes:
+    def from_pairs(cls, tuples: Integers, units: Integers, counts: Integers, sole: Integers) -> Homes:
         """The homes of units: each at the first of its tuples.
 
         Args:
@@ -60,22 +60,24 @@ def partition_units(space: Space, homes: Homes, *, k: int, divide: Callable[[Spa
         divide: makes classes of at least k of what ``counts`` of a space are.
     """
     at_home = np.flatnonzero(homes.weights)
-    found = divide(space.part(at_home, homes.weights[at_home]))
-    tuples, classes, rows = _whole(space, homes, at_home[found.tuples], found)
+    divided = divide(space.part(at_home, homes.weights[at_home]))
+    tuples, classes, rows = _with_whole_tuples(space, homes, at_home[divided.tuples], divided)
     tuples, classes, rows = _with_the_homeless(space, homes, tuples, classes, rows)
-    numbers = _joined(space, homes, Partition.of(_groups(tuples, classes, rows)), k)
-    return Partition.of(_groups(tuples, numbers[np.unique(classes, return_inverse=True)[1]], rows))
+    numbers = _joined(space, homes, Partition.from_groups(_groups(tuples, classes, rows)), k)
+    return Partition.from_groups(_groups(tuples, numbers[np.unique(classes, return_inverse=True)[1]], rows))
 
 
-def _whole(space: Space, homes: Homes, tuples: Integers, found: Partition) -> tuple[Integers, Integers, Integers]:
+def _with_whole_tuples(
+    space: Space, homes: Homes, tuples: Integers, divided: Partition
+) -> tuple[Integers, Integers, Integers]:
     """Return the parts of all classes, with only dealable tuples dealt: tuples, classes and rows."""
     dealt = homes.dealable[tuples]
-    order = np.lexsort((-found.rows, tuples))  # the largest part of a tuple first
+    order = np.lexsort((-divided.rows, tuples))  # the largest part of a tuple first
     _, first = np.unique(tuples[order], return_index=True)
     largest = np.zeros(len(tuples), dtype=bool)
     largest[order[first]] = True
-    kept = dealt | largest
-    return tuples[kept], found.classes[kept], np.where(dealt, found.rows, space.counts[tuples])[kept]
+    listed = dealt | largest
+    return tuples[listed], divided.classes[listed], np.where(dealt, divided.rows, space.counts[tuples])[listed]
 
 
 def _with_the_homeless(
@@ -84,7 +86,7 @@ def _with_the_homeless(
     """The same with the tuples at which no unit is at home, each in the class whose box then costs least."""
     homeless = np.flatnonzero(homes.weights == 0)
     present, numbers = np.unique(classes, return_inverse=True)
-    low, high = Partition.of(_groups(tuples, classes, rows)).boxes(space)
+    low, high = Partition.from_groups(_groups(tuples, classes, rows)).boxes(space)
     sizes = np.bincount(numbers, weights=rows)
     before = sizes * space.cost(low, high)
     chosen = []
@@ -138,9 +140,9 @@ def _units_of(homes: Homes, partition: Partition) -> tuple[list[set[int]], list[
     """Return the units of whole tuples in each class, and the number of other units dealt to it."""
     once = np.bincount(partition.tuples)[partition.tuples] == 1
     units: list[set[int]] = [set() for _ in range(partition.size)]
-    begin = np.searchsorted(homes.tuples, partition.tuples)
+    start = np.searchsorted(homes.tuples, partition.tuples)
     end = np.searchsorted(homes.tuples, partition.tuples, side="right")
-    for number, first, last in zip(partition.classes[once].tolist(), begin[once], end[once], strict=True):
+    for number, first, last in zip(partition.classes[once].tolist(), start[once], end[once], strict=True):
         units[number].update(homes.units[first:last].tolist())
     dealt = np.bincount(partition.classes[~once], weights=partition.rows[~once], minlength=partition.size)
     return units, dealt.astype(np.int64).tolist()

@@ -87,8 +87,8 @@ class Classes:
         if self.units is None:
             return _shares(self.sensitive[name]), _shares(self.overall[name][None])[0]
         values, overall = self.units.values[name], self.units.overall[name]
-        whole = overall.having / np.maximum(overall.holders[:, None], 1)
-        return values.having / np.maximum(values.holders[:, None], 1), whole[0]
+        table_shares = overall.having / np.maximum(overall.holders[:, None], 1)
+        return values.having / np.maximum(values.holders[:, None], 1), table_shares[0]
 
     def distributions(self, name: str) -> tuple[Reals, Reals]:
         """The same where a unit is divided equally over its values, so that the shares of a class come to one."""
@@ -147,17 +147,19 @@ def _finest_units(data: Microdata, held: TupleUnits) -> UnitClasses:
     cells = {name: histogram.shape[1] for name, histogram in data.sensitive.items()}
     one_class = np.zeros(len(everybody), dtype=np.int64)
     return UnitClasses(
-        sizes=UnitCounts.of(held.tuples, held.units, tuples),
-        people=None if held.people is None else UnitCounts.of(*held.people, tuples),
+        sizes=UnitCounts.from_pairs(held.tuples, held.units, tuples),
+        people=None if held.people is None else UnitCounts.from_pairs(*held.people, tuples),
         values={
-            name: UnitValues.of(held.tuples, held.units, held.cells[name], (tuples, size))
+            name: UnitValues.from_entries(held.tuples, held.units, held.cells[name], (tuples, size))
             for name, size in cells.items()
         },
-        overall={name: UnitValues.of(one_class, everybody, codes[name], (1, size)) for name, size in cells.items()},
+        overall={
+            name: UnitValues.from_entries(one_class, everybody, codes[name], (1, size)) for name, size in cells.items()
+        },
     )
 
 
 def _shares(histogram: Integers | Reals) -> Reals:
     """Shares of the cells of each row of a histogram; zeros where it is empty."""
-    whole = histogram.sum(axis=1, keepdims=True)
-    return np.asarray(histogram / np.where(whole > 0, whole, 1))
+    totals = histogram.sum(axis=1, keepdims=True)
+    return np.asarray(histogram / np.where(totals > 0, totals, 1))

@@ -58,7 +58,7 @@ class TCloseness(Criterion):
         if not 0 <= self.t <= 1:
             raise InputError("t must lie in [0, 1]", culprit=self.t)
 
-    def _hold(self, classes: Classes) -> Mask:
+    def _safe_classes(self, classes: Classes) -> Mask:
         share, overall = classes.distributions(self.sensitive)
         gap = share - overall
         if self.distance is GroundDistance.EQUAL:
@@ -67,17 +67,17 @@ class TCloseness(Criterion):
             moved = _moved_in_order(gap, classes.values(self.sensitive))
         return np.asarray(moved <= self.t + ROUNDING)
 
-    def _holds_counted(self, tally: ClassTally) -> bool:
-        pairs, whole = _pairs(tally, self.sensitive, divided=True)
+    def _is_safe(self, tally: ClassTally) -> bool:
+        pairs, scale = _pairs(tally, self.sensitive, divided=True)
         gaps = [here - there for here, there in pairs]
         declared = tally.declared[self.sensitive]
         if self.distance is GroundDistance.EQUAL or declared == 1:
-            work = Fraction(sum(gap for gap in gaps if gap > 0))
+            moved = Fraction(sum(gap for gap in gaps if gap > 0))
         else:
             outside = gaps[declared:]
             apart = max(sum(gap for gap in outside if gap > 0), -sum(gap for gap in outside if gap < 0))
-            work = apart + Fraction(_least_work(gaps[:declared]), declared - 1)
-        return work <= Fraction(str(self.t)) * whole
+            moved = apart + Fraction(_least_work(gaps[:declared]), declared - 1)
+        return moved <= Fraction(str(self.t)) * scale
 
     def __str__(self) -> str:
         return f"{self.t:g}-closeness of {self.sensitive} ({self.distance} distance)"
@@ -99,14 +99,14 @@ class DeltaDisclosure(Criterion):
     def __post_init__(self) -> None:
         _positive("delta", self.delta)
 
-    def _hold(self, classes: Classes) -> Mask:
+    def _safe_classes(self, classes: Classes) -> Mask:
         share, overall = classes.shares(self.sensitive)
         present = overall > 0
         ratio = share[:, present] / overall[present]
         close = (ratio < math.exp(self.delta)) & (ratio > math.exp(-self.delta))
         return np.asarray(close.all(axis=1))
 
-    def _holds_counted(self, tally: ClassTally) -> bool:
+    def _is_safe(self, tally: ClassTally) -> bool:
         pairs = [pair for pair in _pairs(tally, self.sensitive)[0] if pair[1]]
         return all(p and abs(math.log(p) - math.log(q)) < self.delta for p, q in pairs)
 
@@ -127,11 +127,11 @@ class BasicBetaLikeness(Criterion):
     def __post_init__(self) -> None:
         _positive("beta", self.beta)
 
-    def _hold(self, classes: Classes) -> Mask:
+    def _safe_classes(self, classes: Classes) -> Mask:
         share, overall = classes.shares(self.sensitive)
         return _gains_at_most(share, overall, np.full(len(overall), self.beta))
 
-    def _holds_counted(self, tally: ClassTally) -> bool:
+    def _is_safe(self, tally: ClassTally) -> bool:
         return all(p - q <= Fraction(str(self.beta)) * q for p, q in _pairs(tally, self.sensitive)[0])
 
     def __str__(self) -> str:
@@ -151,15 +151,15 @@ class EnhancedBetaLikeness(Criterion):
     def __post_init__(self) -> None:
         _positive("beta", self.beta)
 
-    def _hold(self, classes: Classes) -> Mask:
+    def _safe_classes(self, classes: Classes) -> Mask:
         share, overall = classes.shares(self.sensitive)
         surprise = -np.log(np.where(overall > 0, overall, 1.0))
         return _gains_at_most(share, overall, np.minimum(self.beta, surprise))
 
-    def _holds_counted(self, tally: ClassTally) -> bool:
-        shares, whole = _pairs(tally, self.sensitive)
-        pairs = ((p, q, math.log(whole / q) if q else 0.0) for p, q in shares)
-        return all(p - q <= min(self.beta, bits) * q + ROUNDING * whole for p, q, bits in pairs)
+    def _is_safe(self, tally: ClassTally) -> bool:
+        shares, scale = _pairs(tally, self.sensitive)
+        pairs = ((p, q, math.log(scale / q) if q else 0.0) for p, q in shares)
+        return all(p - q <= min(self.beta, bits) * q + ROUNDING * scale for p, q, bits in pairs)
 
     def __str__(self) -> str:
         return f"enhanced {self.beta:g}-likeness of {self.sensitive}"
@@ -182,14 +182,14 @@ def _moved_in_order(gap: Reals, declared: int) -> Reals:
     turned = np.where(surplus < 0, -1.0, 1.0)
     carried, surplus = np.cumsum(inside * turned, axis=1)[:, :-1], np.abs(surplus)
     if outside.shape[1] == 0 or not outside.any():
-        work: Reals = np.abs(carried).sum(axis=1)
+        steps: Reals = np.abs(carried).sum(axis=1)
     else:
         levels = np.sort(np.hstack([np.zeros_like(surplus), np.clip(carried, 0, surplus), surplus]), axis=1)
         costs = np.zeros_like(levels)
         for column in carried.T:
             costs = np.minimum.accumulate(costs, axis=1) + np.abs(column[:, None] - levels)
-        work = costs.min(axis=1)
-    return np.asarray(apart + work / (declared - 1))
+        steps = costs.min(axis=1)
+    return np.asarray(apart + steps / (declared - 1))
 
 
 def _least_work(gaps: Sequence[Amount]) -> Amount:
@@ -198,13 +198,13 @@ def _least_work(gaps: Sequence[Amount]) -> Amount:
     What has left by each value rises from nothing to all that is left over; the least sum of distances to such a
     sequence is an isotonic regression, solved with a heap.
     """
-    over = sum(gaps)
-    if over < 0:
-        gaps, over = [-gap for gap in gaps], -over
+    surplus = sum(gaps)
+    if surplus < 0:
+        gaps, surplus = [-gap for gap in gaps], -surplus
     steps, carried, heap = Fraction(0), Fraction(0), list[Amount]()
     for gap in gaps[:-1]:
         carried += gap
-        within = min(max(carried, Fraction(0)), over)
+        within = min(max(carried, Fraction(0)), surplus)
         steps += abs(carried - within)
         heapq.heappush(heap, -within)
         if -heap[0] > within:
@@ -219,7 +219,7 @@ def _pairs(tally: ClassTally, sensitive: str, *, divided: bool = False) -> tuple
     """
     held, table = tally.values[sensitive], tally.table[sensitive]
     both = (held.divided, table.divided) if divided else (held.having, table.having)
-    size, everybody = held.whole, table.whole
+    size, everybody = held.total, table.total
     return [(here * everybody, there * size) for here, there in zip(*both, strict=True)], size * everybody
 
 

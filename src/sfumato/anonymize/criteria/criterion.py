@@ -14,9 +14,9 @@ counts once in their union, and may have other values there.  ``monotone_with_sp
 all the same.  They do for a least number of units, as a union has no fewer units than either class.  No other
 criterion has them: it may lose by a merge what both classes had, so a search must not prune with it.
 
-It is written twice: ``holds`` looks at all classes at once, in floating point, for the search; ``recounted`` looks at
-one class in whole numbers, by the definition, and is asked before anything is published.  Neither calls the other, and
-they share no arithmetic.
+A criterion is written twice.  ``safe_classes`` checks all classes at once, in floating point, for the search.
+``is_safe`` checks one class in whole numbers, by the definition, before anything is published.  Neither calls the
+other, and they share no arithmetic.
 
 Cells for missing and unknown values never count in a class's favour: diversity has to hold with them and among the
 declared values alone, and in t-closeness they are as far from any value as two values can be.
@@ -84,20 +84,20 @@ class Criterion(ABC):
         sensitive = population = None
         least_rows = 1
 
-    def holds(self, classes: Classes) -> Mask:
-        """Whether each class satisfies it."""
-        held = self._hold(classes)
+    def safe_classes(self, classes: Classes) -> Mask:
+        """Return which classes satisfy the criterion."""
+        held = self._safe_classes(classes)
         return classes.or_empty(held) if self.spares_empty else held
 
-    def recounted(self, tally: ClassTally) -> bool:
-        """Whether a class satisfies it, by the definition."""
-        return (self.spares_empty and tally.rows == 0) or self._holds_counted(tally)
+    def is_safe(self, tally: ClassTally) -> bool:
+        """Return whether a class satisfies the criterion, by its definition."""
+        return (self.spares_empty and tally.rows == 0) or self._is_safe(tally)
 
     @abstractmethod
-    def _hold(self, classes: Classes) -> Mask: ...
+    def _safe_classes(self, classes: Classes) -> Mask: ...
 
     @abstractmethod
-    def _holds_counted(self, tally: ClassTally) -> bool: ...
+    def _is_safe(self, tally: ClassTally) -> bool: ...
 
     @classmethod
     def parse_field(cls, name: str, text: str) -> Any:  # noqa: ANN401 -- of the field's type
@@ -119,8 +119,8 @@ class Criterion(ABC):
         values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "count"}
         if self.count is CountedIn.ROWS:
             values["count"] = self.count
-        said = (f"{key}={value}" for key, value in values.items() if key != "population" and value is not None)
-        return f"{self.name}:{','.join(said)}"
+        parameters = (f"{key}={value}" for key, value in values.items() if key != "population" and value is not None)
+        return f"{self.name}:{','.join(parameters)}"
 
 
 @dataclass(frozen=True)
@@ -146,10 +146,10 @@ class KAnonymity(Criterion):
         """A class has at least k rows."""
         return self.k
 
-    def _hold(self, classes: Classes) -> Mask:
+    def _safe_classes(self, classes: Classes) -> Mask:
         return np.asarray(classes.sizes >= self.k)
 
-    def _holds_counted(self, tally: ClassTally) -> bool:
+    def _is_safe(self, tally: ClassTally) -> bool:
         return tally.size >= self.k
 
     def __str__(self) -> str:
@@ -175,11 +175,11 @@ class KMap(Criterion):
         object.__setattr__(self, "k", parse_integer(self.k, "k is a whole number"))
         at_least("k", self.k, 1)
 
-    def _hold(self, classes: Classes) -> Mask:
+    def _safe_classes(self, classes: Classes) -> Mask:
         assert classes.people is not None
         return np.asarray(classes.people >= self.k)
 
-    def _holds_counted(self, tally: ClassTally) -> bool:
+    def _is_safe(self, tally: ClassTally) -> bool:
         return tally.people is not None and tally.people >= self.k
 
     def __str__(self) -> str:
@@ -206,13 +206,13 @@ class DeltaPresence(Criterion):
         if not 0 <= self.low <= self.high <= 1:
             raise InputError("delta-presence needs 0 <= low <= high <= 1", culprit=(self.low, self.high))
 
-    def _hold(self, classes: Classes) -> Mask:
+    def _safe_classes(self, classes: Classes) -> Mask:
         assert classes.people is not None
         share = classes.sizes / np.maximum(classes.people, 1)
         inside: Mask = (share >= float(self.low)) & (share <= float(self.high))
         return inside
 
-    def _holds_counted(self, tally: ClassTally) -> bool:
+    def _is_safe(self, tally: ClassTally) -> bool:
         share = Fraction(tally.size, tally.people) if tally.people else Fraction(0)
         return Fraction(self.low) <= share <= Fraction(self.high)
 
@@ -221,10 +221,10 @@ class DeltaPresence(Criterion):
 
 
 def safe(criteria: Sequence[Criterion], classes: Classes) -> Mask:
-    """Whether each class satisfies every criterion."""
+    """Return which classes satisfy every criterion."""
     result = np.ones(len(classes), dtype=bool)
     for criterion in criteria:
-        result &= criterion.holds(classes)
+        result &= criterion.safe_classes(classes)
     return result
 
 

@@ -44,11 +44,11 @@ class DistinctDiversity(Criterion):
     def __post_init__(self) -> None:
         at_least("l", self.l, 1)
 
-    def _hold(self, classes: Classes) -> Mask:
+    def _safe_classes(self, classes: Classes) -> Mask:
         _, declared = classes.dealt(self.sensitive)
         return np.asarray(np.count_nonzero(declared, axis=1) >= self.l)
 
-    def _holds_counted(self, tally: ClassTally) -> bool:
+    def _is_safe(self, tally: ClassTally) -> bool:
         _, declared = dealt_both_ways(tally, self.sensitive)
         return sum(count > 0 for count in declared) >= self.l
 
@@ -73,7 +73,7 @@ class EntropyDiversity(Criterion):
     def __post_init__(self) -> None:
         at_least("l", self.l, 1)
 
-    def _hold(self, classes: Classes) -> Mask:
+    def _safe_classes(self, classes: Classes) -> Mask:
         every, declared = (self._mixed(histogram) for histogram in classes.dealt(self.sensitive))
         return every & declared
 
@@ -83,7 +83,7 @@ class EntropyDiversity(Criterion):
         entropy = np.log(totals) - (histogram * logs).sum(axis=1) / totals
         return np.asarray(entropy >= math.log(self.l) - ROUNDING)
 
-    def _holds_counted(self, tally: ClassTally) -> bool:
+    def _is_safe(self, tally: ClassTally) -> bool:
         for counts in dealt_both_ways(tally, self.sensitive):
             rows = sum(counts)
             surprise = math.fsum(count * (math.log(rows) - math.log(count)) for count in counts if count)
@@ -114,7 +114,7 @@ class RecursiveDiversity(Criterion):
         if not self.c > 0:
             raise InputError("c must be positive", culprit=self.c)
 
-    def _hold(self, classes: Classes) -> Mask:
+    def _safe_classes(self, classes: Classes) -> Mask:
         every, declared = (self._spread(histogram) for histogram in classes.dealt(self.sensitive))
         return every & declared
 
@@ -124,7 +124,7 @@ class RecursiveDiversity(Criterion):
         exact = Fraction(self.c)
         return np.asarray(falling[:, 0] * exact.denominator < exact.numerator * tail)
 
-    def _holds_counted(self, tally: ClassTally) -> bool:
+    def _is_safe(self, tally: ClassTally) -> bool:
         pairs = ((max(counts), sorted(counts, reverse=True)) for counts in dealt_both_ways(tally, self.sensitive))
         return all(most < Fraction(self.c) * sum(falling[self.l - 1 :]) for most, falling in pairs)
 
@@ -157,28 +157,28 @@ class AlphaK(Criterion):
         """A class has at least k rows."""
         return self.k
 
-    def _hold(self, classes: Classes) -> Mask:
+    def _safe_classes(self, classes: Classes) -> Mask:
         exact, rare = Fraction(self.alpha), classes.sizes >= self.k
         having, values = classes.having(self.sensitive), classes.values(self.sensitive)
         ways = (having, classes.sizes), (having[:, :values], classes.declaring(self.sensitive))
-        for histogram, whole in ways:
+        for histogram, total in ways:
             if self.code is None:
                 watched = histogram.max(axis=1)
             elif self.code < histogram.shape[1]:
                 watched = histogram[:, self.code]
             else:
                 continue  # a cell for missing or unknown values: it has no share among the declared ones
-            rare &= watched * exact.denominator <= exact.numerator * whole
+            rare &= watched * exact.denominator <= exact.numerator * total
         return rare
 
-    def _holds_counted(self, tally: ClassTally) -> bool:
+    def _is_safe(self, tally: ClassTally) -> bool:
         if 0 < tally.size < self.k:
             return False
         held = tally.values[self.sensitive]
         return not any(
-            count > Fraction(self.alpha) * counted.whole
-            for counted in (held, held.among(tally.declared[self.sensitive]))
-            for code, count in enumerate(counted.having)
+            count > Fraction(self.alpha) * values.total
+            for values in (held, held.among(tally.declared[self.sensitive]))
+            for code, count in enumerate(values.having)
             if self.code in (None, code)
         )
 

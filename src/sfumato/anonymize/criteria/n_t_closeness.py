@@ -42,14 +42,14 @@ class NTCloseness(Criterion):
     def _closeness(self) -> TCloseness:
         return TCloseness(self.t, self.sensitive, self.distance, count=self.count)
 
-    def _hold(self, classes: Classes) -> Mask:
+    def _safe_classes(self, classes: Classes) -> Mask:
         large = np.asarray(classes.sizes >= self.n)
-        return large | self._closeness().holds(classes) if classes.everybody(self.sensitive) >= self.n else large
+        return large | self._closeness().safe_classes(classes) if classes.everybody(self.sensitive) >= self.n else large
 
-    def _holds_counted(self, tally: ClassTally) -> bool:
+    def _is_safe(self, tally: ClassTally) -> bool:
         if tally.size >= self.n:
             return True
-        return tally.table[self.sensitive].whole >= self.n and self._closeness().recounted(tally)
+        return tally.table[self.sensitive].total >= self.n and self._closeness().is_safe(tally)
 
     def __str__(self) -> str:
         return f"({self.n}, {self.t:g})-closeness of {self.sensitive} ({self.distance} distance)"

@@ -11,7 +11,7 @@ ValueSets = Mapping[frozenset[int], int]
 
 
 @dataclass(frozen=True)
-class Tallied:
+class ValueTally:
     """The number of rows or units with each value of a sensitive attribute, counted again.
 
     ``cells`` count those with one value, and ``several`` the units with more.
@@ -21,7 +21,7 @@ class Tallied:
     several: ValueSets = field(default_factory=dict)
 
     @property
-    def whole(self) -> int:
+    def total(self) -> int:
         """How many there are in all."""
         return sum(self.cells) + sum(self.several.values())
 
@@ -40,7 +40,7 @@ class Tallied:
             for cell, alone in enumerate(self.cells)
         ]
 
-    def among(self, most: int) -> Tallied:
+    def among(self, most: int) -> ValueTally:
         """The same of the first ``most`` cells alone."""
         cells, several = list(self.cells[:most]), dict[frozenset[int], int]()
         for held, many in self.several.items():
@@ -49,7 +49,7 @@ class Tallied:
                 cells[min(left)] += many
             elif left:
                 several[left] = several.get(left, 0) + many
-        return Tallied(cells, several)
+        return ValueTally(cells, several)
 
     @property
     def dealt(self) -> list[int]:
@@ -60,7 +60,7 @@ class Tallied:
             taken = frequent.index(max(frequent))
             result[taken] += frequent[taken] - rest.cells[taken]
             cells = [0 if cell == taken else alone for cell, alone in enumerate(rest.cells)]
-            rest = Tallied(cells, {held: many for held, many in rest.several.items() if taken not in held})
+            rest = ValueTally(cells, {held: many for held, many in rest.several.items() if taken not in held})
         return result
 
 
@@ -75,6 +75,6 @@ class ClassTally:
     rows: int
     size: int
     people: int | None
-    values: Mapping[str, Tallied]
-    table: Mapping[str, Tallied]
+    values: Mapping[str, ValueTally]
+    table: Mapping[str, ValueTally]
     declared: Mapping[str, int]

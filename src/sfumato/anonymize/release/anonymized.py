@@ -12,7 +12,6 @@ from typing import Any, cast
 import pyarrow as pa
 
 from sfumato.anonymize.release.decision import Decision, applied_decision
-from sfumato.anonymize.release.kept_columns import Keep, KeepList
 from sfumato.anonymize.release.recoding import Recoding
 from sfumato.anonymize.release.recount import Recount, homogeneous, refuse_different
 from sfumato.anonymize.release.request import (
@@ -23,6 +22,7 @@ from sfumato.anonymize.release.request import (
     parse_criterion,
     read_quasi,
 )
+from sfumato.anonymize.release.unchanged_columns import Keep, UnchangedColumns
 from sfumato.arguments import expect
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import ROWS, Recodable, Recode
@@ -43,7 +43,7 @@ class Anonymized(Release):
 
     recoding: Recoding
     facts: Mapping[str, Any]
-    keep: tuple[str, ...]
+    unchanged: tuple[str, ...]
     source: Recodable = field(repr=False)
     decision: Decision = field(repr=False)
 
@@ -54,7 +54,7 @@ class Anonymized(Release):
         Raises:
             InfeasibleError: the rows are not those that were verified.
         """
-        return ReleasedRows(rewritten(self.source, self.decision.recode, self.decision.counted, self.keep))
+        return ReleasedRows(rewritten(self.source, self.decision.recode, self.decision.recount, self.unchanged))
 
     def write(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the rows to a .parquet or .csv file without holding them all; verified before it gets its name.
@@ -63,7 +63,7 @@ class Anonymized(Release):
             InputError: another ending, a folder that does not exist, or a file that does.
             InfeasibleError: the rows are not those that were verified.
         """
-        write(self.source, self.decision, self.keep, path, overwrite=overwrite)
+        write(self.source, self.decision, self.unchanged, path, overwrite=overwrite)
 
     def save_recoding(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Save the recoding as JSON, to apply it to new rows.
@@ -74,7 +74,9 @@ class Anonymized(Release):
         save_text(path, self.recoding.dumps(), overwrite=overwrite)
 
 
-def disclose(vault: Vault, request: AnonymizationRequest, keep: KeepList, decide: Callable[[], Decision]) -> Anonymized:
+def disclose(
+    vault: Vault, request: AnonymizationRequest, unchanged: UnchangedColumns, decide: Callable[[], Decision]
+) -> Anonymized:
     """Decide, journal, and hand out.  What cannot be done is refused before the journal is touched.
 
     The decision is a function of the table and of what is asked, so a repeated question gives the same classes;
@@ -85,10 +87,10 @@ def disclose(vault: Vault, request: AnonymizationRequest, keep: KeepList, decide
             text, unless it is kept anyway; or the same was released before with another recoding.
     """
     names = [each.name for each in request.quasi]
-    raw = keep.besides(names)
+    raw = unchanged.besides(names)
     published = request.published_as_they_are(raw)
-    if vault.domain.unit.column in keep.names:
-        raise InputError(f"{vault.domain.unit.column!r} tells people apart and cannot be kept", culprit=keep)
+    if vault.domain.unit.column in unchanged.names:
+        raise InputError(f"{vault.domain.unit.column!r} tells people apart and cannot be kept", culprit=unchanged)
     if ROWS in (*names, *raw.names):
         raise InputError(f"no published column can be called {ROWS!r}; rename it", culprit=ROWS)
     source = cast(Recodable, vault.encoded)
@@ -104,32 +106,32 @@ def disclose(vault: Vault, request: AnonymizationRequest, keep: KeepList, decide
     statement = (
         f"{request.statement(vault.domain.unit)}; {facts['suppressed']} of {facts['rows']} rows are suppressed"
         f"{_not_counted(facts)}, the Loss Metric is {facts['loss_metric_sum']:.6g} of {len(names)}{_stopped(facts)};"
-        f"{_homogeneous(facts)}{_kept_anyway(raw)} published as they are: {', '.join(published) or 'none'}"
+        f"{_homogeneous(facts)}{_published_unchecked(raw)} published as they are: {', '.join(published) or 'none'}"
     )
-    settled = vault.disclose(request.question(raw), lambda _: decision.payload(), statement=statement)
-    if settled.payload["recoding"] != decision.recoding.describe():
+    released = vault.disclose(request.question(raw), lambda _: decision.payload(), statement=statement)
+    if released.payload["recoding"] != decision.recoding.describe():
         raise InputError(
             "this was released before with another recoding, by another version or within another time; apply that one",
             culprit=request,
         )
     return Anonymized(
-        guarantee=settled.guarantee,
-        cost=settled.cost,
+        guarantee=released.guarantee,
+        cost=released.cost,
         expected_error={f"loss of {name}": loss for name, loss in facts["loss_metric"].items()},
-        provenance=settled.provenance,
+        provenance=released.provenance,
         recoding=decision.recoding,
         facts=facts,
-        keep=raw.names,
+        unchanged=raw.names,
         source=source,
         decision=decision,
     )
 
 
-def _kept_anyway(keep: KeepList) -> str:
+def _published_unchecked(unchanged: UnchangedColumns) -> str:
     """The columns that were not looked at before they were published."""
-    if not keep.anyway:
+    if not unchanged.anyway:
         return ""
-    return f" published whatever they hold, by the owner's decision (--keep-anyway): {', '.join(keep.anyway)};"
+    return f" published whatever they hold, by the owner's decision (--keep-anyway): {', '.join(unchanged.anyway)};"
 
 
 def _stopped(facts: Mapping[str, Any]) -> str:
@@ -139,22 +141,22 @@ def _stopped(facts: Mapping[str, Any]) -> str:
 
 
 def homogeneous_rows(
-    source: Recodable, request: AnonymizationRequest, recode: Recode, keep: Sequence[str]
+    source: Recodable, request: AnonymizationRequest, recode: Recode, unchanged: Sequence[str]
 ) -> dict[str, int]:
     """For each kept column that the domain describes, the published rows in classes with at most one value of it.
 
     Who finds a person's class reads the value off, however large the class is.  Where a method deals equal rows to
     several classes, at least so many.  If units are counted, classes with one value that all their units have.
     """
-    described = [name for name in keep if name in source.domain.names]
+    described = [name for name in unchanged if name in source.domain.names]
     tables = {name: counted_groups(source, (*recode.attributes, name), request.criteria) for name in described}
     return {name: homogeneous(table, recode, source.domain[name].declared) for name, table in tables.items()}
 
 
 def _not_counted(facts: Mapping[str, Any]) -> str:
     by_domain = [f"{facts['left_out']} of them left out by the domain"] if facts["left_out"] else []
-    over = [f"{facts['over_bound']} of them over the rows that a unit may have"] if facts["over_bound"] else []
-    return f" ({', '.join(by_domain + over)})" if by_domain or over else ""
+    over_bound = [f"{facts['over_bound']} of them over the rows that a unit may have"] if facts["over_bound"] else []
+    return f" ({', '.join(by_domain + over_bound)})" if by_domain or over_bound else ""
 
 
 def _homogeneous(facts: Mapping[str, Any]) -> str:
@@ -163,18 +165,20 @@ def _homogeneous(facts: Mapping[str, Any]) -> str:
     return f" share of published rows in a class with a single value: {', '.join(shares)};" if shares else ""
 
 
-def rewritten(source: Recodable, recode: Recode, counted: Recount, keep: Sequence[str]) -> pa.Table:
+def rewritten(source: Recodable, recode: Recode, recount: Recount, unchanged: Sequence[str]) -> pa.Table:
     """The rows, counted again.
 
     Raises:
         InfeasibleError: they are not those that were verified.
     """
-    rows = reveal(source.recoded(recode, tuple(keep)))
-    refuse_different(rows.to_batches(), counted)
+    rows = reveal(source.recoded(recode, tuple(unchanged)))
+    refuse_different(rows.to_batches(), recount)
     return rows
 
 
-def write(source: Recodable, decision: Decision, keep: Sequence[str], path: str | Path, *, overwrite: bool) -> None:
+def write(
+    source: Recodable, decision: Decision, unchanged: Sequence[str], path: str | Path, *, overwrite: bool
+) -> None:
     """Write the rows to a file that gets its name when they were counted again.
 
     Raises:
@@ -185,14 +189,14 @@ def write(source: Recodable, decision: Decision, keep: Sequence[str], path: str 
     writable(target, overwrite=overwrite)
     if target.suffix not in (".parquet", ".csv"):
         raise InputError(f"cannot write {target}: end it in .parquet or .csv", culprit=target)
-    names = tuple(name for name in decision.counted.table.column_names if name != ROWS)
+    names = tuple(name for name in decision.recount.table.column_names if name != ROWS)
 
     def fill(partial: Path) -> None:
         typed = partial.with_name(partial.name + target.suffix)
         try:
-            source.write_recoded(decision.recode, tuple(keep), typed)
+            source.write_recoded(decision.recode, tuple(unchanged), typed)
             written = reveal(source.written(typed, names))
-            refuse_different(written, decision.counted)
+            refuse_different(written, decision.recount)
             if typed.is_dir():
                 partial.unlink()  # a directory takes no file's place
             typed.replace(partial)
@@ -221,8 +225,8 @@ def apply(vault: Vault, recoding: Recoding, *, keep: Sequence[str | Keep] = ()) 
     """
     refuse_no_vault(vault)
     expect(recoding, Recoding, "a recoding is what sf.anonymize.load_recoding reads")
-    kept = KeepList.read(keep)
-    if recoded := [name for name in kept.names if name in recoding.quasi]:
+    unchanged = UnchangedColumns.parse(keep)
+    if recoded := [name for name in unchanged.names if name in recoding.quasi]:
         raise InputError(f"{recoded[0]!r} is published as the recoding says; do not name it to be kept", culprit=keep)
     digest = hashlib.sha256(recoding.dumps().encode()).hexdigest()
     criteria = tuple(parse_criterion(text) for text in recoding.criteria)
@@ -236,4 +240,4 @@ def apply(vault: Vault, recoding: Recoding, *, keep: Sequence[str | Keep] = ()) 
         recode, losses = recoding.rewriting(data, labels)
         return applied_decision(data, recode, recoding, losses, request)
 
-    return disclose(vault, request, kept, decide)
+    return disclose(vault, request, unchanged, decide)

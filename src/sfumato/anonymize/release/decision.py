@@ -134,12 +134,12 @@ NOWHERE = -1  # their rank
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """A verified decision: ``counted`` is what the engine's rewriting will publish, and satisfies the criteria."""
+    """A verified decision: the classes of ``recount`` are those that the engine will publish, and all are safe."""
 
     recode: Recode
     recoding: Recoding
     facts: Mapping[str, Any]
-    counted: Recount
+    recount: Recount
 
     def payload(self) -> dict[str, Any]:
         """What the journal keeps."""
@@ -155,20 +155,20 @@ def full_domain_decision(
         InfeasibleError: counted again, a class does not satisfy the criteria.
     """
     problem = lattice.problem
-    classes, kept = lattice.kept(vector)
-    published = kept & (classes.counts > 0)
+    classes, safe = lattice.safe_classes(vector)
+    published = safe & (classes.counts > 0)
     levels = [hierarchy.levels[level] for hierarchy, level in zip(problem.hierarchies, vector, strict=True)]
     codes = problem.data.codes[classes.members[published]]
     cells = np.stack([level.cells[column] for level, column in zip(levels, codes.T, strict=True)], axis=1)
     labels = [domain[name].labels() for name in problem.data.quasi]
     recoding = FullDomainRecoding(
         quasi=problem.data.quasi,
-        criteria=_spelled(problem.criteria),
+        criteria=_criteria_texts(problem.criteria),
         leaves=tuple(labels),
         cells=tuple(_cells(level, each, domain) for level, each in zip(levels, request.quasi, strict=True)),
         labels=tuple((*level.labels, LEFT_OUT) for level in levels),
         losses=tuple(np.append(level.losses, 1.0) for level in levels),
-        kept=cells,
+        published=cells,
     )
     recode = recoding.recode(labels)
     losses = np.stack([level.losses[column] for level, column in zip(levels, cells.T, strict=True)], axis=1)
@@ -201,11 +201,11 @@ def applied_decision(
     numbers = number[names.classes]
     listed = numbers >= 0
     listed[listed] = good[numbers[listed]]
-    kept = replace(recode, classes=recode.classes[listed], labels=recode.labels.filter(pa.array(listed)))
+    safe_only = replace(recode, classes=recode.classes[listed], labels=recode.labels.filter(pa.array(listed)))
     per_class = np.zeros((len(good), losses.shape[1]))
     per_class[numbers[listed]] = losses[listed]
     facts = _facts(classes.counts[good], per_class[good], data, request)
-    return _verified(data, kept, recoding, facts, request.criteria)
+    return _verified(data, safe_only, recoding, facts, request.criteria)
 
 
 def local_decision(
@@ -229,7 +229,7 @@ def local_decision(
     losses = space.losses(low, high)
     recoding = LocalRecoding(
         quasi=data.quasi,
-        criteria=_spelled(request.criteria),
+        criteria=_criteria_texts(request.criteria),
         leaves=labels,
         ranks=tuple(_ranks(scale, each, domain) for scale, each in zip(space.scales, request.quasi, strict=True)),
         low=np.stack([least for _, least, _ in described]),
@@ -267,10 +267,10 @@ def _entropy(data: Microdata, levels: Sequence[Level], published: NDArray[np.boo
     everybody = int(data.counts.sum())
     for level, codes in zip(levels, data.codes.T, strict=True):
         leaves = np.bincount(codes, weights=data.counts, minlength=len(level.cells)).astype(np.int64)
-        shown = np.bincount(codes[published], weights=data.counts[published], minlength=len(leaves)).astype(np.int64)
+        rows = np.bincount(codes[published], weights=data.counts[published], minlength=len(leaves)).astype(np.int64)
         cells = np.bincount(level.cells, weights=leaves).astype(np.int64)[level.cells]
-        bits += non_uniform_entropy(leaves, cells, shown)
-        bits += non_uniform_entropy(leaves, np.full(len(leaves), everybody), leaves - shown)
+        bits += non_uniform_entropy(leaves, cells, rows)
+        bits += non_uniform_entropy(leaves, np.full(len(leaves), everybody), leaves - rows)
     return bits
 
 
@@ -292,11 +292,11 @@ def _verified(
     data: Microdata, recode: Recode, recoding: Recoding, facts: dict[str, Any], criteria: Sequence[Criterion]
 ) -> Decision:
     assert data.source is not None
-    counted = count(data.source, recode)
-    refuse_unsafe(counted, criteria, data.declared)
-    if counted.units is not None:
-        facts |= {"smallest_class": int(counted.units.min(initial=data.holders))}
-    return Decision(recode, recoding, facts, counted)
+    recount = count(data.source, recode)
+    refuse_unsafe(recount, criteria, data.declared)
+    if recount.units is not None:
+        facts |= {"smallest_class": int(recount.units.min(initial=data.holders))}
+    return Decision(recode, recoding, facts, recount)
 
 
 def _facts(counts: Integers, losses: Reals, data: Microdata, request: AnonymizationRequest) -> dict[str, Any]:
@@ -323,5 +323,5 @@ def _penalty(counts: Integers, losses: Reals, sizes: Sequence[int | None], suppr
     return {"global_certainty_penalty": global_certainty_penalty(counts, penalties, suppressed)}
 
 
-def _spelled(criteria: Sequence[Criterion]) -> tuple[str, ...]:
+def _criteria_texts(criteria: Sequence[Criterion]) -> tuple[str, ...]:
     return tuple(criterion.spell() for criterion in criteria)

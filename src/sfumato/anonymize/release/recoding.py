@@ -39,7 +39,7 @@ class Recoding(ABC):
 
     @classmethod
     @abstractmethod
-    def of(cls, document: Mapping[str, Any], common: Common) -> Recoding:
+    def from_document(cls, document: Mapping[str, Any], common: Common) -> Recoding:
         """The recoding that ``describe`` described.
 
         Raises:
@@ -100,19 +100,19 @@ class Recoding(ABC):
 class FullDomainRecoding(Recoding):
     """Every code of an attribute becomes one cell, whatever the others are.
 
-    ``cells[a]`` is the cell of each code, ``labels[a]`` and ``losses[a]`` the names and losses of cells; ``kept`` the
-    classes that are published, as cells, shape ``(classes, quasi)``.
+    ``cells[a]`` is the cell of each code, ``labels[a]`` and ``losses[a]`` the names and losses of cells; ``published``
+    has the classes that are published, as cells, shape ``(classes, quasi)``.
     """
 
     cells: tuple[Integers, ...]
     labels: tuple[tuple[str, ...], ...]
     losses: tuple[Reals, ...]
-    kept: Integers
+    published: Integers
 
     kind: ClassVar[str] = "full-domain"
 
     @classmethod
-    def of(cls, document: Mapping[str, Any], common: Common) -> FullDomainRecoding:
+    def from_document(cls, document: Mapping[str, Any], common: Common) -> FullDomainRecoding:
         """The recoding that ``describe`` described."""
         attributes = document["attributes"]
         recoding = cls(
@@ -120,17 +120,17 @@ class FullDomainRecoding(Recoding):
             cells=tuple(np.array(attribute["cells"], dtype=np.int64) for attribute in attributes),
             labels=tuple(_texts(attribute["labels"]) for attribute in attributes),
             losses=tuple(_losses(attribute["losses"]) for attribute in attributes),
-            kept=np.array(document["kept"], dtype=np.int64).reshape(-1, len(attributes)),
+            published=np.array(document["kept"], dtype=np.int64).reshape(-1, len(attributes)),
         )
-        for place, kept in enumerate(recoding.kept.T):
+        for place, published in enumerate(recoding.published.T):
             cells, labels = recoding.cells[place], recoding.labels[place]
             _check(len(cells) == len(recoding.leaves[place]) and len(labels) == len(recoding.losses[place]))
-            _check(_below(cells, len(labels)) and _below(kept, len(labels)))
+            _check(_below(cells, len(labels)) and _below(published, len(labels)))
         return recoding
 
     def rewriting(self, data: Microdata, labels: Sequence[Sequence[str]]) -> tuple[Recode, Reals]:  # noqa: ARG002
         """Level maps and kept classes, whatever the table holds."""
-        losses = [cells[kept] for cells, kept in zip(self.losses, self.kept.T, strict=True)]
+        losses = [cells[published] for cells, published in zip(self.losses, self.published.T, strict=True)]
         return self.recode(labels), np.stack(losses, axis=1)
 
     def recode(self, labels: Sequence[Sequence[str]]) -> Recode:
@@ -140,11 +140,13 @@ class FullDomainRecoding(Recoding):
             InputError: a label that the recoding does not know.
         """
         saved = self.codes_as_saved(labels)
-        columns = [[names[cell] for cell in kept] for names, kept in zip(self.labels, self.kept.T, strict=True)]
+        columns = [
+            [names[cell] for cell in published] for names, published in zip(self.labels, self.published.T, strict=True)
+        ]
         return Recode(
             attributes=self.quasi,
             levels=tuple(cells[codes].astype(np.uint32) for cells, codes in zip(self.cells, saved, strict=True)),
-            classes=self.kept.astype(np.uint32),
+            classes=self.published.astype(np.uint32),
             labels=_table(self.quasi, columns),
         )
 
@@ -153,7 +155,7 @@ class FullDomainRecoding(Recoding):
         return {"cells": cells, "labels": list(self.labels[place]), "losses": losses}
 
     def _classes(self) -> dict[str, Any]:
-        return {"kept": self.kept.tolist()}
+        return {"kept": self.published.tolist()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +176,7 @@ class LocalRecoding(Recoding):
     kind: ClassVar[str] = "local"
 
     @classmethod
-    def of(cls, document: Mapping[str, Any], common: Common) -> LocalRecoding:
+    def from_document(cls, document: Mapping[str, Any], common: Common) -> LocalRecoding:
         """The recoding that ``describe`` described."""
         attributes = document["attributes"]
         recoding = cls(
@@ -250,7 +252,7 @@ def parse_recoding(document: object) -> Recoding:
         quasi, criteria = _texts(attribute["name"] for attribute in attributes), _texts(document["criteria"])
         _check(bool(quasi) and bool(criteria))
         leaves = tuple(_texts(attribute["leaves"]) for attribute in attributes)
-        return KINDS[document["kind"]].of(document, (quasi, criteria, leaves))
+        return KINDS[document["kind"]].from_document(document, (quasi, criteria, leaves))
     except (KeyError, TypeError, ValueError, IndexError, OverflowError):
         raise InputError("the recoding is damaged: save it again", culprit=document) from None
 
@@ -265,28 +267,28 @@ def of_partition(data: Microdata, partition: Partition, names: Sequence[Sequence
         sizes: number of codes of each attribute.
     """
     columns = list(zip(*names, strict=True))
-    whole = bool(np.all(np.bincount(partition.tuples, minlength=len(data.counts)) <= 1))
+    undealt = bool(np.all(np.bincount(partition.tuples, minlength=len(data.counts)) <= 1))
     return Recode(
         attributes=data.quasi,
         levels=tuple(np.arange(size, dtype=np.uint32) for size in sizes),
         classes=data.codes[partition.tuples].astype(np.uint32),
         labels=_table(data.quasi, [[column[number] for number in partition.classes] for column in columns]),
-        rows=None if whole else partition.rows,
+        rows=None if undealt else partition.rows,
     )
 
 
 def _texts(values: Any) -> tuple[str, ...]:  # noqa: ANN401  (parsed JSON)
     _check(not isinstance(values, str))
-    found = tuple(values)
-    _check(all(isinstance(value, str) for value in found))
-    return found
+    texts = tuple(values)
+    _check(all(isinstance(value, str) for value in texts))
+    return texts
 
 
 def _losses(values: Any) -> Reals:  # noqa: ANN401  (parsed JSON)
     """Losses of cells, each from none to all: the loss of a release is stated by them."""
-    found = np.array(values, dtype=np.float64)
-    _check(bool(np.all((found >= 0) & (found <= 1 + _ROUNDING))))
-    return found
+    losses = np.array(values, dtype=np.float64)
+    _check(bool(np.all((losses >= 0) & (losses <= 1 + _ROUNDING))))
+    return losses
 
 
 def _below(values: Integers, limit: int) -> bool:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sfumato.anonymize.criteria.criterion import Criterion
-from sfumato.anonymize.criteria.tally import ClassTally, Tallied
+from sfumato.anonymize.criteria.tally import ClassTally, ValueTally
 from sfumato.anonymize.microdata import CountedTable
 from sfumato.domain.hierarchy.levels import Integers
 from sfumato.engine.port import ROWS, Recode, SparseTable
@@ -38,8 +38,8 @@ class Recount:
 
     table: pa.Table
     people: Integers | None
-    values: Mapping[str, Sequence[Tallied]]
-    everyone: Mapping[str, Tallied]
+    values: Mapping[str, Sequence[ValueTally]]
+    everyone: Mapping[str, ValueTally]
     unpublished: Integers
     units: Integers | None = None
 
@@ -68,7 +68,7 @@ class Recount:
         for number, (rows, size, around) in enumerate(numbers):
             held = {name: classes[number] for name, classes in self.values.items()}
             yield ClassTally(rows, size, around, held, everyone, most)
-        nothing = {name: Tallied([0] * len(held.cells)) for name, held in everyone.items()}
+        nothing = {name: ValueTally([0] * len(held.cells)) for name, held in everyone.items()}
         for around in self.unpublished.tolist():
             yield ClassTally(0, 0, around, nothing, everyone, most)
 
@@ -99,44 +99,44 @@ def count(source: CountedTable, recode: Recode) -> Recount:
         if np.any(dealt > there_are) or np.any(recode.rows <= 0):
             raise InfeasibleError("the rewriting deals rows that are not there; nothing was released", culprit=recode)
         counts = _sums(label, recode.rows, len(names))
-        ordered, order = _sorted(names, counts)
+        class_table, order = _sorted(names, counts)
         units = None if table.units is None else _dealt_units(table, recode, here, there, label)[order]
-        return Recount(ordered, None, {}, {}, np.zeros(0, dtype=np.int64), units)
+        return Recount(class_table, None, {}, {}, np.zeros(0, dtype=np.int64), units)
     if len(np.unique(there)) != len(there):
         raise InfeasibleError("the rewriting lists a class twice; nothing was released", culprit=recode)
     place = np.full(keys, -1)
     place[there] = label
     published = place[here] >= 0
     counts = _sums(place[here][published], table.counts[published], len(names))
-    ordered, order = _sorted(names, counts)
+    class_table, order = _sorted(names, counts)
     units = None if table.units is None else _different(place[here], table.units, len(names))[order]
     tallied = {name: _tallied(table, name, place[here], len(names)) for name in sensitive}
     values = {name: [classes[number] for number in order.tolist()] for name, classes in tallied.items()}
     everyone = {name: _tallied(table, name, np.zeros(len(here), dtype=np.int64), 1)[0] for name in sensitive}
     if population is None:
-        return Recount(ordered, None, values, everyone, np.zeros(0, dtype=np.int64), units)
+        return Recount(class_table, None, values, everyone, np.zeros(0, dtype=np.int64), units)
     joined = _people(population, place[around], len(names))[order]
     nobody = np.bincount(here, weights=table.counts, minlength=keys) == 0
     alone = _people(population, around, keys)[nobody]
-    return Recount(ordered, joined, values, everyone, alone[alone > 0], units)
+    return Recount(class_table, joined, values, everyone, alone[alone > 0], units)
 
 
-def refuse_unsafe(counted: Recount, criteria: Sequence[Criterion], declared: Mapping[str, int]) -> None:
+def refuse_unsafe(recount: Recount, criteria: Sequence[Criterion], declared: Mapping[str, int]) -> None:
     """Refuse a rewriting whose classes do not all satisfy the criteria.
 
     Args:
-        counted: what would be published.
+        recount: what would be published.
         criteria: what every class has to satisfy.
         declared: how many cells of each sensitive attribute are values; those not named: all.
 
     Raises:
         InfeasibleError: a class does not, or nothing is known of its sensitive values.
     """
-    known = {*counted.values, None}
+    known = {*recount.values, None}
     looked_at = all(criterion.sensitive in known for criterion in criteria)
     unsafe = sum(
-        not (looked_at and all(criterion.recounted(tally) for criterion in criteria))
-        for tally in counted.tallies(declared)
+        not (looked_at and all(criterion.is_safe(tally) for criterion in criteria))
+        for tally in recount.tallies(declared)
     )
     if unsafe:
         raise InfeasibleError(
@@ -176,22 +176,22 @@ def homogeneous(table: SparseTable, recode: Recode, declared: int) -> int:
     return int(counts[low >= high].sum())
 
 
-def refuse_different(written: Iterable[pa.RecordBatch], counted: Recount) -> None:
+def refuse_different(written: Iterable[pa.RecordBatch], recount: Recount) -> None:
     """Refuse rows whose classes are not those that were counted.
 
     Args:
         written: the rows in batches; other columns than labels may be there.  A column ``ROWS`` says how many rows
             each stands for, else one.
-        counted: what they should be.
+        recount: what they should be.
 
     Raises:
         InfeasibleError: they are not.
     """
-    expected = _Expected(counted.table)
-    found = np.zeros(len(counted.table), dtype=np.int64)
+    expected = _Expected(recount.table)
+    counts = np.zeros(len(recount.table), dtype=np.int64)
     for batch in written:
-        expected.add(batch, found)
-    if not np.array_equal(found, counted.table[ROWS].to_numpy()):
+        expected.add(batch, counts)
+    if not np.array_equal(counts, recount.table[ROWS].to_numpy()):
         raise InfeasibleError(DIFFERENT)
 
 
@@ -242,8 +242,8 @@ class _Expected:
             return
         # few classes, many rows: each class is looked up once
         distinct = pa.array(keys).value_counts()
-        found = _places(self.keys, distinct.field("values").to_numpy())
-        counts[self.rows[found]] += distinct.field("counts").to_numpy()
+        places = _places(self.keys, distinct.field("values").to_numpy())
+        counts[self.rows[places]] += distinct.field("counts").to_numpy()
 
 
 def _places(known: Integers, keys: Integers) -> Integers:
@@ -252,18 +252,18 @@ def _places(known: Integers, keys: Integers) -> Integers:
     Raises:
         InfeasibleError: a key that is not known.
     """
-    found = np.searchsorted(known, keys)
-    if not len(known) or not np.array_equal(known[np.minimum(found, len(known) - 1)], keys):
+    places = np.searchsorted(known, keys)
+    if not len(known) or not np.array_equal(known[np.minimum(places, len(known) - 1)], keys):
         raise InfeasibleError(DIFFERENT)
-    return found
+    return places
 
 
 def _any_of(groups: SparseTable, codes: Mapping[str, Collection[int]]) -> NDArray[np.bool_]:
     """Whether a tuple has one of these codes."""
-    found = np.zeros(len(groups.codes), dtype=bool)
-    for name, wanted in codes.items():
-        found |= np.isin(groups.codes[:, groups.attributes.index(name)], list(wanted))
-    return found
+    matches = np.zeros(len(groups.codes), dtype=bool)
+    for name, cells in codes.items():
+        matches |= np.isin(groups.codes[:, groups.attributes.index(name)], list(cells))
+    return matches
 
 
 def _part(groups: SparseTable, which: NDArray[np.bool_]) -> SparseTable:
@@ -283,9 +283,9 @@ def _numbered(rows: Integers) -> tuple[Integers, Integers]:
     """A number for each row, equal for equal rows, and one row of each number."""
     # short integers are sorted by radix, several times faster
     order = np.lexsort([column.astype(np.min_scalar_type(int(column.max(initial=0)))) for column in rows.T[::-1]])
-    ordered = rows[order]
+    sorted_rows = rows[order]
     new = np.ones(len(rows), dtype=bool)
-    new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    new[1:] = (sorted_rows[1:] != sorted_rows[:-1]).any(axis=1)
     numbers = np.empty(len(rows), dtype=np.int64)
     numbers[order] = np.cumsum(new) - 1
     return numbers, order[new]
@@ -297,14 +297,14 @@ def _dictionary_codes(table: pa.Table) -> Integers:
     return np.stack([column.indices.to_numpy(zero_copy_only=False) for column in encoded], axis=1).astype(np.int64)
 
 
-def _tallied(table: SparseTable, name: str, place: Integers, classes: int) -> list[Tallied]:
+def _tallied(table: SparseTable, name: str, place: Integers, classes: int) -> list[ValueTally]:
     """How many have each value of an attribute in each class; place -1 is in none."""
     codes = table.codes[:, table.attributes.index(name)].astype(np.int64)
     result = np.zeros((classes, int(codes.max(initial=-1)) + 1), dtype=np.int64)
     inside = place >= 0
     if table.units is None:
         np.add.at(result, (place[inside], codes[inside]), table.counts[inside])
-        return [Tallied(cells) for cells in result.tolist()]
+        return [ValueTally(cells) for cells in result.tolist()]
     listed = np.stack([place, table.units, codes], axis=1)[inside]
     held = listed[np.sort(_numbered(listed)[1])] if len(listed) else listed
     unit, _ = _numbered(held[:, :2])
@@ -316,7 +316,7 @@ def _tallied(table: SparseTable, name: str, place: Integers, classes: int) -> li
     several: list[Counter[frozenset[int]]] = [Counter() for _ in range(classes)]
     for here, codes_held in sets.values():
         several[here][frozenset(codes_held)] += 1
-    return [Tallied(cells, more) for cells, more in zip(result.tolist(), several, strict=True)]
+    return [ValueTally(cells, more) for cells, more in zip(result.tolist(), several, strict=True)]
 
 
 def _different(place: Integers, units: Integers, classes: int) -> Integers:
@@ -361,10 +361,10 @@ def _dealt_units(table: SparseTable, recode: Recode, here: Integers, there: Inte
 def _pairs(label: Integers, there: Integers, here: Integers) -> tuple[Integers, Integers]:
     """Return pairs of a class and an entry: class ``label[i]`` has the entries where ``here`` is ``there[i]``."""
     order = np.argsort(here, kind="stable")
-    begin = np.searchsorted(here[order], there)
-    many = np.searchsorted(here[order], there, side="right") - begin
+    start = np.searchsorted(here[order], there)
+    many = np.searchsorted(here[order], there, side="right") - start
     listed = np.repeat(np.arange(len(there)), many)
-    return label[listed], order[np.arange(len(listed)) - np.repeat(np.cumsum(many) - many - begin, many)]
+    return label[listed], order[np.arange(len(listed)) - np.repeat(np.cumsum(many) - many - start, many)]
 
 
 def _sums(place: Integers, rows: Integers, classes: int) -> Integers:
@@ -377,5 +377,5 @@ def _sorted(names: pa.Table, counts: Integers) -> tuple[pa.Table, Integers]:
     """The labels and rows of the classes that have rows, in order, and the place of each before."""
     numbered = names.append_column(ROWS, pa.array(counts)).append_column("", pa.array(np.arange(len(counts))))
     keys = [(name, "ascending") for name in names.column_names]
-    ordered = numbered.filter(pa.array(counts > 0)).sort_by(keys).combine_chunks()
-    return ordered.drop_columns([""]), ordered[""].to_numpy()
+    sorted_table = numbered.filter(pa.array(counts > 0)).sort_by(keys).combine_chunks()
+    return sorted_table.drop_columns([""]), sorted_table[""].to_numpy()

@@ -18,7 +18,7 @@ from sfumato.anonymize.clustering.space import HierarchyCells, Intervals, Scale
 from sfumato.anonymize.criteria import CRITERIA
 from sfumato.anonymize.criteria.criterion import CountedIn, Criterion
 from sfumato.anonymize.microdata import Microdata, from_groups, group, pack
-from sfumato.anonymize.release.kept_columns import NOTHING_KEPT, KeepList
+from sfumato.anonymize.release.unchanged_columns import NONE_UNCHANGED, UnchangedColumns
 from sfumato.anonymize.search.lattice import sufficient_share
 from sfumato.arguments import expect, expect_all, listed, parse_integer
 from sfumato.domain import Attribute, Categorical, Domain, Integer, Real, Unit, Unknown
@@ -54,7 +54,7 @@ class Quasi:
 
     ``hierarchy`` is what it is generalised by; without one, that of the domain.  Where the domain has none either,
     full-domain methods draft one from the declared cells, and local methods use free intervals in the order of the
-    declared values.  ``weight`` is its importance in the loss.  One that is ``kept`` is published by its declared
+    declared values.  ``weight`` is its importance in the loss.  One that is ``unchanged`` is published by its declared
     cells: criteria and risk count it, but nothing generalises it.
     """
 
@@ -62,7 +62,7 @@ class Quasi:
     hierarchy: Hierarchy | None = None
     weight: float = 1.0
     missing: Missing = Missing.CATEGORY
-    kept: bool = False
+    unchanged: bool = False
 
     def __post_init__(self) -> None:
         expect(self.name, str, "a quasi-identifier is called by the name of its attribute")
@@ -78,13 +78,13 @@ class Quasi:
         Raises:
             DomainError: it misses a declared value.
         """
-        if self.kept:
+        if self.unchanged:
             return _only_leaves(attribute)
         return (self.hierarchy or draft(attribute)).align(attribute.labels())
 
     def scale(self, attribute: Attribute) -> Scale:
         """Hierarchy cells, or free intervals."""
-        if self.hierarchy is not None and not self.kept:
+        if self.hierarchy is not None and not self.unchanged:
             return HierarchyCells(self.hierarchy.align(attribute.labels()))
         if isinstance(attribute, Integer | Real):
             positions = np.array([float(attribute.bounds(code)[0]) for code in range(attribute.declared)])
@@ -100,7 +100,9 @@ def _only_leaves(attribute: Attribute) -> Hierarchy:
     return Hierarchy(attribute.name, (leaves,), len(labels))
 
 
-def read_quasi(quasi: Sequence[str | Quasi], domain: Domain, keep: KeepList = NOTHING_KEPT) -> tuple[Quasi, ...]:
+def read_quasi(
+    quasi: Sequence[str | Quasi], domain: Domain, unchanged: UnchangedColumns = NONE_UNCHANGED
+) -> tuple[Quasi, ...]:
     """Quasi-identifiers as given, by name or with details; those that are kept are generalised by nothing.
 
     Raises:
@@ -109,24 +111,24 @@ def read_quasi(quasi: Sequence[str | Quasi], domain: Domain, keep: KeepList = NO
     """
     expect_all(quasi, str | Quasi, "quasi-identifiers are a list of names or Quasi(...)")
     named = (Quasi(name=given) if isinstance(given, str) else given for given in quasi)
-    found = tuple(
+    identifiers = tuple(
         replace(
             each,
             hierarchy=_declared(each, domain) if each.hierarchy is None else each.hierarchy,
-            kept=each.kept or each.name in keep.names,
+            unchanged=each.unchanged or each.name in unchanged.names,
         )
         for each in named
     )
-    names = [each.name for each in found]
+    names = [each.name for each in identifiers]
     if not names:
         raise InputError("name at least one quasi-identifier", culprit=quasi)
     if len(set(names)) != len(names):
         raise InputError("a quasi-identifier is named twice", culprit=names)
-    if not any(each.weight for each in found):
+    if not any(each.weight for each in identifiers):
         raise InputError("at least one quasi-identifier needs a weight above zero", culprit=names)
     for name in names:
         domain.index(name)
-    return found
+    return identifiers
 
 
 def _declared(quasi: Quasi, domain: Domain) -> Hierarchy | None:
@@ -150,13 +152,13 @@ class AnonymizationRequest:
     suppression: str
     options: Mapping[str, Any]
 
-    def published_as_they_are(self, keep: KeepList) -> tuple[str, ...]:
-        """The quasi-identifiers that are kept, and the other columns of ``keep``."""
-        return (*(each.name for each in self.quasi if each.kept), *keep.names)
+    def published_as_they_are(self, unchanged: UnchangedColumns) -> tuple[str, ...]:
+        """Return the names of unchanged quasi-identifiers, and of the other unchanged columns."""
+        return (*(each.name for each in self.quasi if each.unchanged), *unchanged.names)
 
-    def question(self, keep: KeepList) -> Request:
-        """The journal's question, for rows that are published with the columns of ``keep``, no quasi-identifiers."""
-        anyway = {"keep_anyway": sorted(keep.anyway)} if keep.anyway else {}
+    def question(self, unchanged: UnchangedColumns) -> Request:
+        """Return the journal's question about rows that are published with these columns, no quasi-identifiers."""
+        anyway = {"keep_anyway": sorted(unchanged.anyway)} if unchanged.anyway else {}
         described = [
             {
                 "name": each.name,
@@ -173,7 +175,7 @@ class AnonymizationRequest:
                 "quasi": described,
                 "criteria": [criterion.spell() for criterion in self.criteria],
                 "suppression": self.suppression,
-                "keep": sorted(self.published_as_they_are(keep)),
+                "keep": sorted(self.published_as_they_are(unchanged)),
                 **anyway,
                 **self.options,
             },
@@ -199,10 +201,10 @@ def counting(criteria: Sequence[Criterion]) -> CountedIn:
     Raises:
         InputError: some count units and some count rows.
     """
-    found = {criterion.count for criterion in criteria}
-    if len(found) > 1:
+    units = {criterion.count for criterion in criteria}
+    if len(units) > 1:
         raise InputError("all criteria of a release count units, or all count rows", culprit=criteria)
-    return min(found, default=CountedIn.UNITS)
+    return min(units, default=CountedIn.UNITS)
 
 
 def counts_units(criteria: Sequence[Criterion], domain: Domain) -> bool:
@@ -303,14 +305,14 @@ def share_of_rows(encoded: Recodable, limit: RowLimit) -> str:
     return sufficient_share(limit.rows, rows) if limit.rows else "0"
 
 
-def _not_counted(encoded: Recodable, counted: int) -> tuple[int, int]:
+def _not_counted(encoded: Recodable, rows: int) -> tuple[int, int]:
     """Rows that the domain drops, and rows over the bound of their unit or without an id."""
-    bounded = counted
+    bounded = rows
     if any(attribute.unknown is not Unknown.CATEGORY for attribute in encoded.domain):  # else the domain drops none
-        bounded = max(reveal(encoded.whole()), counted)
+        bounded = max(reveal(encoded.whole()), rows)
     if encoded.domain.unit.column is None:
-        return bounded - counted, 0
-    return bounded - counted, max(reveal(encoded.unbounded()) - bounded, 0)
+        return bounded - rows, 0
+    return bounded - rows, max(reveal(encoded.unbounded()) - bounded, 0)
 
 
 def check_sensitive(sensitive: Sequence[str], quasi: Sequence[str], domain: Domain) -> None:
@@ -364,12 +366,12 @@ def units_of_classes(table: ProtectedTable, quasi: Sequence[str], unit: str) -> 
     """
     if unit in quasi:
         raise InputError(f"{unit!r} tells units apart, so that it is no quasi-identifier", culprit=unit)
-    found = raw_classes(table, (*quasi, unit))
-    codes = [column.combine_chunks().dictionary_encode() for column in found.columns[:-1]]
+    groups = raw_classes(table, (*quasi, unit))
+    codes = [column.combine_chunks().dictionary_encode() for column in groups.columns[:-1]]
     columns = [column.indices.to_numpy().astype(np.int64) for column in codes]
     grouping = group(pack(columns[:-1], [len(column.dictionary) for column in codes[:-1]]))
-    classes = found.select(list(quasi)).take(pa.array(grouping.members))
-    rows = int(found["units"].to_numpy().sum())
+    classes = groups.select(list(quasi)).take(pa.array(grouping.members))
+    rows = int(groups["units"].to_numpy().sum())
     return classes, UnitsOfClasses(grouping.classes, columns[-1], rows)
 
 
@@ -377,7 +379,7 @@ def cells_of_units(encoded: Recodable, quasi: Sequence[str]) -> pa.Table:
     """Return a view's quasi-identifiers as labels of cells, missing ones NULL, next to its units."""
     domain = encoded.domain
     groups = reveal(encoded.unit_groups(tuple(quasi)))
-    found = {}
+    columns = {}
     for place, name in enumerate(quasi):
         attribute = domain[name]
         labels = [
@@ -385,9 +387,9 @@ def cells_of_units(encoded: Recodable, quasi: Sequence[str]) -> pa.Table:
             for code, label in enumerate(attribute.labels())
         ]
         codes = np.repeat(groups.codes[:, place], groups.counts)
-        found[name] = pa.array(labels, pa.string()).take(pa.array(codes))
+        columns[name] = pa.array(labels, pa.string()).take(pa.array(codes))
     assert groups.units is not None
-    return pa.table({**found, str(domain.unit.column): pa.array(np.repeat(groups.units, groups.counts))})
+    return pa.table({**columns, str(domain.unit.column): pa.array(np.repeat(groups.units, groups.counts))})
 
 
 def raw_rows(table: ProtectedTable) -> int:

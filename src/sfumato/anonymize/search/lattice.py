@@ -158,8 +158,8 @@ def sufficient_share(suppressed: int, rows: int) -> str:
     """
     digits = max(6, len(str(rows)))
     scaled = -(-suppressed * 10**digits // rows)
-    whole, rest = divmod(scaled, 10**digits)
-    return f"{whole}.{rest:0{digits}}".rstrip("0").rstrip(".")
+    integer, rest = divmod(scaled, 10**digits)
+    return f"{integer}.{rest:0{digits}}".rstrip("0").rstrip(".")
 
 
 CACHED_TUPLES = 8  # classes kept for roll-up, as a multiple of the distinct tuples of the table
@@ -193,7 +193,7 @@ class KnownClasses:
         self._classes = {bottom: classes}
         self._by_size: list[tuple[int, Vector]] = [(len(classes), bottom)]
         self._levels = np.array([bottom], dtype=np.int32)  # of ``_by_size``
-        self._room = CACHED_TUPLES * max(len(classes), 1)
+        self._spare_tuples = CACHED_TUPLES * max(len(classes), 1)
 
     def get(self, vector: Vector) -> Classes | None:
         """The classes of a vector, if they are known."""
@@ -204,19 +204,19 @@ class KnownClasses:
         place = int((self._levels <= np.array(vector, dtype=np.int32)).all(axis=1).argmax())
         return self._classes[self._by_size[place][1]]
 
-    def keep(self, vector: Vector, classes: Classes) -> None:
+    def add(self, vector: Vector, classes: Classes) -> None:
         """Know one more."""
         place = bisect(self._by_size, (len(classes), vector))
         self._by_size.insert(place, (len(classes), vector))
         self._levels = np.insert(self._levels, place, vector, axis=0)
         self._classes[vector] = classes
-        self._room -= len(classes)
-        while self._room < 0:
+        self._spare_tuples -= len(classes)
+        while self._spare_tuples < 0:
             last = -2 if not any(self._by_size[-1][1]) else -1
             size, dropped = self._by_size.pop(last)
             self._levels = np.delete(self._levels, last, axis=0)
             del self._classes[dropped]
-            self._room += size
+            self._spare_tuples += size
 
 
 class Lattice:
@@ -251,7 +251,7 @@ class Lattice:
             self._nodes[vector] = self._judge(vector)
         return self._nodes[vector]
 
-    def kept(self, vector: Vector) -> tuple[Classes, NDArray[np.bool_]]:
+    def safe_classes(self, vector: Vector) -> tuple[Classes, NDArray[np.bool_]]:
         """The classes of a level vector, and which of them may be published."""
         classes = self.classes(vector)
         return classes, safe(self.problem.criteria, classes)
@@ -291,15 +291,15 @@ class Lattice:
         if (known := self._known.get(vector)) is not None:
             return known
         classes = self.rolled_up(self._known.smallest_below(vector), vector)
-        self._known.keep(vector, classes)
+        self._known.add(vector, classes)
         return classes
 
     def rolled_up(self, source: Classes, vector: Vector) -> Classes:
         """The classes of a level vector, from those of one below it."""
         sizes = [h.levels[level].size for h, level in zip(self.problem.hierarchies, vector, strict=True)]
         # attributes at their top add nothing to a key; the bottom has its tuples in order
-        wanted = [(attribute, level) for attribute, level in enumerate(vector) if sizes[attribute] > 1]
-        columns = [self._digit(attribute, level) for attribute, level in wanted]
+        levels = [(attribute, level) for attribute, level in enumerate(vector) if sizes[attribute] > 1]
+        columns = [self._digit(attribute, level) for attribute, level in levels]
         if source is not self._bottom:
             columns = [column[source.members] for column in columns]
         keys = pack(columns or [np.zeros(len(source), dtype=np.int64)], [size for size in sizes if size > 1] or [1])

@@ -96,17 +96,17 @@ def _proved_by_targets(boxes: LatticeBoxes, deadline: float) -> Optimum:
     proof, bound, shares = TargetProof(boxes.lattice), 0.0, list(SHARES)
     while shares:
         target = shares[0] * boxes.loss
-        found = proof.prove(target, deadline=deadline)
-        bound = max(bound, found.bound)
-        if found.better is not None:
-            boxes.best = found.better
+        result = proof.prove(target, deadline=deadline)
+        bound = max(bound, result.bound)
+        if result.better is not None:
+            boxes.best = result.better
             boxes.improve(deadline)
-        elif found.bound >= target:
+        elif result.bound >= target:
             shares.pop(0)
         else:
             break  # time is up
-    counted = min(boxes.lattice.evaluated + proof.counted, boxes.nodes)
-    return Optimum(boxes.best, Certificate(boxes.loss, min(bound, boxes.loss), boxes.nodes, counted))
+    evaluated = min(boxes.lattice.evaluated + proof.evaluated, boxes.nodes)
+    return Optimum(boxes.best, Certificate(boxes.loss, min(bound, boxes.loss), boxes.nodes, evaluated))
 
 
 class LatticeBoxes:
@@ -184,8 +184,8 @@ class LatticeBoxes:
         raised = iter(_raised(start.vector, self.lattice.top))
         while (vector := next(raised, None)) is not None and monotonic() <= deadline:
             node = self.lattice.evaluate(vector)
-            if node.feasible and (found := self._descended(node, deadline)).loss < start.loss:
-                self.best = start = found
+            if node.feasible and (lower := self._descended(node, deadline)).loss < start.loss:
+                self.best = start = lower
                 raised = iter(_raised(start.vector, self.lattice.top))
 
     def _descended(self, node: Node, deadline: float) -> Node:
@@ -361,11 +361,11 @@ def nearest(lattice: Lattice, *, height: int | None = None, largest: int = LARGE
             return Nearest(best, proven=False)
         left -= 1
         _, vector = heapq.heappop(heap)
-        classes, kept = lattice.kept(vector)
+        classes, safe_mask = lattice.safe_classes(vector)
         excluded = lattice.problem.data.excluded
         bound = int(classes.counts[~safe(sound, classes)].sum()) + excluded
-        if height in (None, sum(vector)) and classes.counts[~kept].all():
-            suppressed = int(classes.counts[~kept].sum()) + excluded
+        if height in (None, sum(vector)) and classes.counts[~safe_mask].all():
+            suppressed = int(classes.counts[~safe_mask].sum()) + excluded
             best = suppressed if best is None else min(best, suppressed)
         if height is None or sum(vector) > height:
             for attribute, level in enumerate(vector):

@@ -156,7 +156,7 @@ class TargetProof:
 
     def __init__(self, lattice: Lattice) -> None:
         self.lattice = lattice
-        self.counted = 0  # vectors that were counted to raise others
+        self.evaluated = 0  # vectors that were counted to raise others
         self._ruled_out = RuledOut(lattice.top)
         self._losses: list[list[float]] = [losses.tolist() for losses in lattice.generalisation]
         self._hashes = BucketHashes(lattice)
@@ -180,11 +180,11 @@ class TargetProof:
         while waiting:
             if monotonic() > deadline:
                 return Proof(min(target, *(box.bound for box in waiting)), None)
-            found = self._narrowed(waiting.pop(), target)
-            if isinstance(found, Node):
-                return Proof(0.0, found)
-            if found is not None and found.low < found.high:
-                waiting += self._halves(found)
+            narrowed = self._narrowed(waiting.pop(), target)
+            if isinstance(narrowed, Node):
+                return Proof(0.0, narrowed)
+            if narrowed is not None and narrowed.low < narrowed.high:
+                waiting += self._halves(narrowed)
         return Proof(target, None)
 
     def _narrowed(self, box: TargetBox, target: float) -> TargetBox | Node | None:
@@ -237,7 +237,7 @@ class TargetProof:
         for attribute in sorted(range(len(vector)), key=lambda each: losses[each][-1] - losses[each][vector[each]]):
             high = trial = lattice.top[attribute]
             while levels[attribute] < high:
-                self.counted += 1
+                self.evaluated += 1
                 if counts.too_many(attribute, trial):
                     counts.move(attribute, trial)
                     levels[attribute] = trial

@@ -32,13 +32,13 @@ class Keep:
 
 
 @dataclass(frozen=True)
-class KeepList:
+class UnchangedColumns:
     """The columns that a release publishes as they are, in the order in which they were named."""
 
     columns: tuple[Keep, ...]
 
     @classmethod
-    def read(cls, keep: Sequence[str | Keep]) -> KeepList:
+    def parse(cls, keep: Sequence[str | Keep]) -> UnchangedColumns:
         """Read columns as a caller names them.
 
         Raises:
@@ -60,9 +60,9 @@ class KeepList:
         """Names of the columns that are kept without a check of their content."""
         return tuple(each.name for each in self.columns if each.anyway)
 
-    def besides(self, quasi: Sequence[str]) -> KeepList:
+    def besides(self, quasi: Sequence[str]) -> UnchangedColumns:
         """The columns that are no quasi-identifiers."""
-        return KeepList(tuple(each for each in self.columns if each.name not in quasi))
+        return UnchangedColumns(tuple(each for each in self.columns if each.name not in quasi))
 
     def refuse_telling(self, source: Recodable) -> None:
         """Refuse columns that are not described by the domain, nearly unique, or free text.
@@ -81,7 +81,7 @@ class KeepList:
                 )
 
 
-NOTHING_KEPT = KeepList(())
+NONE_UNCHANGED = UnchangedColumns(())
 
 
 def _why_telling(source: Recodable, name: str) -> str:
@@ -91,12 +91,12 @@ def _why_telling(source: Recodable, name: str) -> str:
     undeclared = _undeclared(source, name, values[name].to_pylist())
     reasons = [
         reason
-        for reason, holds in (
+        for reason, applies in (
             ("the domain does not describe it", name not in source.domain.names),
             ("it is nearly unique", held < SHARED * distinct),
             (f"it holds {pluralize(undeclared, 'value')} that the domain does not declare, like free text", undeclared),
         )
-        if holds
+        if applies
     ]
     if not reasons:
         return ""
