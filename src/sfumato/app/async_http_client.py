@@ -88,13 +88,13 @@ class AsyncHttpClient:
 
     async def journal(self, name: str) -> JsonDocuments:
         """As :meth:`HttpClient.journal`."""
-        found: JsonDocuments = []
+        entries: JsonDocuments = []
         after: int | None = 0
         while after is not None:
             page = await self._done(client_requests.journal_page(name, after))
-            found += page["entries"]
+            entries += page["entries"]
             after = page["next"]
-        return found
+        return entries
 
     async def verify(self, name: str) -> str:
         """As :meth:`HttpClient.verify`."""
@@ -254,13 +254,13 @@ class AsyncHttpClient:
 
     async def _send(self, call: Call) -> httpx.Response:
         """Send, and again where that is safe."""
-        steps, found = attempts(call, self._http.base_url), None
+        steps, outcome = attempts(call, self._http.base_url), None
         while True:
             try:
-                step = steps.send(found)
+                step = steps.send(outcome)
             except StopIteration as done:
                 return cast("httpx.Response", done.value)
-            found = await self._once(step)
+            outcome = await self._once(step)
 
     async def _once(self, step: Call | float) -> Sent:
         if not isinstance(step, Call):

@@ -157,8 +157,8 @@ class Call:
     @property
     def headers(self) -> dict[str, str]:
         """Those of its own."""
-        found = {"Idempotency-Key": self.retry_key, "Accept": self.accept}
-        return {name: value for name, value in found.items() if value is not None}
+        headers = {"Idempotency-Key": self.retry_key, "Accept": self.accept}
+        return {name: value for name, value in headers.items() if value is not None}
 
     @property
     def safe(self) -> bool:
@@ -178,18 +178,18 @@ def attempts(call: Call, address: httpx.URL) -> Generator[Call | float, Sent, ht
     """
     for attempt in range(_ATTEMPTS):
         last = not call.safe or attempt == _ATTEMPTS - 1
-        found = yield call
+        reply = yield call
         pause = 0.1 * 2**attempt
-        if isinstance(found, httpx.TransportError):
+        if isinstance(reply, httpx.TransportError):
             if last:
-                raise ServerError(_no_reply(address, found)) from found
+                raise ServerError(_no_reply(address, reply)) from reply
         else:
-            assert found is not None
-            if found.is_success:
-                return found
-            if last or found.status_code not in _AGAIN:
-                raise ServerError(_problem(found))
-            pause = max(pause, min(_seconds(found), _LONGEST_WAIT))
+            assert reply is not None
+            if reply.is_success:
+                return reply
+            if last or reply.status_code not in _AGAIN:
+                raise ServerError(_problem(reply))
+            pause = max(pause, min(_seconds(reply), _LONGEST_WAIT))
         yield pause
     raise AssertionError("the last attempt returns or raises")
 
@@ -202,12 +202,12 @@ def document(reply: httpx.Response) -> dict[str, Any]:
     """
     _expect(reply, JSON)
     try:
-        found = reply.json()
+        content = reply.json()
     except ValueError as error:
         raise ServerError(_foreign(reply)) from error
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise ServerError(_foreign(reply))
-    return found
+    return content
 
 
 def csv_text(reply: httpx.Response) -> str:
@@ -248,10 +248,10 @@ def answered(reply: httpx.Response) -> Reply:
     Raises:
         ServerError: it is none.
     """
-    found = document(reply)
+    content = document(reply)
     try:
-        columns, groups, rows = (tuple(found[name]) for name in ("columns", "groups", "rows"))
-        return Reply(columns, groups, rows, found["guarantee"], found["cost"], found)
+        columns, groups, rows = (tuple(content[name]) for name in ("columns", "groups", "rows"))
+        return Reply(columns, groups, rows, content["guarantee"], content["cost"], content)
     except (KeyError, TypeError) as error:
         raise ServerError(_foreign(reply)) from error
 
@@ -262,10 +262,10 @@ def part(reply: httpx.Response, name: str) -> Any:  # noqa: ANN401  (JSON)
     Raises:
         ServerError: it has none of that name.
     """
-    found = document(reply)
-    if name not in found:
+    content = document(reply)
+    if name not in content:
         raise ServerError(_foreign(reply))
-    return found[name]
+    return content[name]
 
 
 def new_retry_key() -> str:
@@ -325,21 +325,21 @@ def _seconds(reply: httpx.Response) -> float:
 
 def _no_reply(address: httpx.URL, error: httpx.TransportError) -> Mapping[str, Any]:
     """What is known and what to check where no server answered; whatever signs on in an address is not shown."""
-    shown = str(address.copy_with(userinfo=b"")).rstrip("/")
+    place = str(address.copy_with(userinfo=b"")).rstrip("/")
     detail = f"{failure(error)}; check the address, and that the server runs and can be reached from here"
     if "certificate is not trusted" in detail:
         detail = f"{failure(error)}; name the certificate of the authority that signed it by ca_file"
     if isinstance(error, httpx.TimeoutException) and not isinstance(error, httpx.ConnectTimeout):
         detail = f"{type(error).__name__}; the server may be busy: wait, or give the client a longer timeout"
-    return {"title": f"no reply from {shown}", "detail": detail, "status": 0}
+    return {"title": f"no reply from {place}", "detail": detail, "status": 0}
 
 
 def _problem(reply: httpx.Response) -> Mapping[str, Any]:
     if reply.headers.get("content-type", "").startswith("application/problem+json"):
         try:
-            found = reply.json()
+            problem = reply.json()
         except ValueError:
-            found = None
-        if isinstance(found, dict):
-            return cast("Mapping[str, Any]", found)
+            problem = None
+        if isinstance(problem, dict):
+            return cast("Mapping[str, Any]", problem)
     return {"title": "no problem document", "detail": f"status {reply.status_code}", "status": reply.status_code}

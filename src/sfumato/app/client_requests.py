@@ -74,7 +74,7 @@ def _text(method: str, path: str, name: str, body: Mapping[str, Any] | None = No
     return Exchange(Call(method, path, body), lambda reply: str(part(reply, name)))
 
 
-def _said(**fields: Any) -> dict[str, Any]:  # noqa: ANN401 -- JSON
+def _without_none(**fields: Any) -> dict[str, Any]:  # noqa: ANN401 -- JSON
     """Fields of which something is said."""
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -113,24 +113,24 @@ def cost(name: str, sql: str, *, error: Exact, **terms: Unpack[CostTerms]) -> Ex
 
 def ask(name: str, sql: str, *, retry_key: str | None = None, **terms: Unpack[AskTerms]) -> Exchange[Reply]:
     """The answer to a statement."""
-    return _ask(name, stated(AskRequest, {"sql": sql, **with_loss(terms)}), retry_key)
+    return _question(name, stated(AskRequest, {"sql": sql, **with_loss(terms)}), retry_key)
 
 
 def ask_parquet(name: str, sql: str, *, retry_key: str | None = None, **terms: Unpack[AskTerms]) -> Exchange[bytes]:
     """The answer to a statement as a Parquet file."""
-    asked = _ask(name, stated(AskRequest, {"sql": sql, **with_loss(terms)}), retry_key)
-    return Exchange(replace(asked.call, accept=PARQUET), parquet_bytes)
+    exchange = _question(name, stated(AskRequest, {"sql": sql, **with_loss(terms)}), retry_key)
+    return Exchange(replace(exchange.call, accept=PARQUET), parquet_bytes)
 
 
 def query(
     name: str, query: Mapping[str, Any], *, retry_key: str | None = None, **terms: Unpack[AskTerms]
 ) -> Exchange[Reply]:
     """The answer to a question as fields."""
-    asked = validate_fields(QueryFields, query)
-    return _ask(name, stated(AskRequest, {"query": asked, **with_loss(terms)}), retry_key)
+    question = validate_fields(QueryFields, query)
+    return _question(name, stated(AskRequest, {"query": question, **with_loss(terms)}), retry_key)
 
 
-def _ask(name: str, body: Mapping[str, Any], retry_key: str | None) -> Exchange[Reply]:
+def _question(name: str, body: Mapping[str, Any], retry_key: str | None) -> Exchange[Reply]:
     return Exchange(Call("POST", f"/v1/datasets/{name}/query", body, retry_key or new_retry_key()), answered)
 
 
@@ -155,11 +155,11 @@ def release(
     **loss: Unpack[LossTerms],
 ) -> Exchange[str]:
     """A synthetic table, or several, in the background."""
-    said: dict[str, Any] = {"method": method, "attributes": list(attributes)}
-    said |= {"zeros": [dict(rule) for rule in zeros]} if zeros else {}
-    said |= {} if reuse else {"reuse": False}
-    said |= {"children": [dict(child) for child in children]} if children else {}
-    body = stated(SynthesisFields, {**said, **with_loss(loss)})
+    fields: dict[str, Any] = {"method": method, "attributes": list(attributes)}
+    fields |= {"zeros": [dict(rule) for rule in zeros]} if zeros else {}
+    fields |= {} if reuse else {"reuse": False}
+    fields |= {"children": [dict(child) for child in children]} if children else {}
+    body = stated(SynthesisFields, {**fields, **with_loss(loss)})
     return _text("POST", f"/v1/datasets/{name}/releases", "job", body)
 
 
@@ -191,12 +191,12 @@ def tables(job: str, *, parquet: bool = False) -> Exchange[bytes]:
 
 def draft(source: str, *, unit: str | None = None, name: str | None = None) -> Exchange[JsonDocument]:
     """A description read off tables."""
-    return _document("POST", "/v1/drafts", DraftRequest, **_said(source=source, unit=unit, name=name))
+    return _document("POST", "/v1/drafts", DraftRequest, **_without_none(source=source, unit=unit, name=name))
 
 
 def accept(domain: Mapping[str, Any], *, source: str | None = None) -> Exchange[JsonDocument]:
     """A description as somebody accepts it."""
-    return _document("POST", "/v1/acceptances", AcceptanceRequest, **_said(domain=dict(domain), source=source))
+    return _document("POST", "/v1/acceptances", AcceptanceRequest, **_without_none(domain=dict(domain), source=source))
 
 
 def register(
@@ -209,9 +209,9 @@ def register(
     second_budget: bool = False,
 ) -> Exchange[JsonDocument]:
     """A dataset."""
-    said = {"name": name, "source": source, "domain": dict(domain), "limit": limit}
+    fields = {"name": name, "source": source, "domain": dict(domain), "limit": limit}
     more = {"discoverable": list(discoverable), "second_budget": second_budget}
-    return _document("POST", "/v1/datasets", DatasetRequest, **said, **more)
+    return _document("POST", "/v1/datasets", DatasetRequest, **fields, **more)
 
 
 def read_again(name: str) -> Exchange[JsonDocument]:
@@ -244,8 +244,8 @@ def set_terms(
     approval_above: str | None = None,
 ) -> Exchange[JsonDocument]:
     """Other terms."""
-    said = {"granted_only": granted_only, "default_cap": default_cap, "most": most, "approval_above": approval_above}
-    return _document("PUT", f"/v1/datasets/{name}/terms", TermsRequest, **said)
+    fields = {"granted_only": granted_only, "default_cap": default_cap, "most": most, "approval_above": approval_above}
+    return _document("PUT", f"/v1/datasets/{name}/terms", TermsRequest, **fields)
 
 
 def rename(name: str, to: str) -> Exchange[JsonDocument]:

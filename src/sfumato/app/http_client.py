@@ -95,13 +95,13 @@ class HttpClient:
 
     def journal(self, name: str) -> JsonDocuments:
         """The journal: a steward's whole, an analyst's own."""
-        found: JsonDocuments = []
+        entries: JsonDocuments = []
         after: int | None = 0
         while after is not None:
             page = self._done(client_requests.journal_page(name, after))
-            found += page["entries"]
+            entries += page["entries"]
             after = page["next"]
-        return found
+        return entries
 
     def verify(self, name: str) -> str:
         """Have the whole journal checked (stewards); returns the hash of its last entry.
@@ -305,13 +305,13 @@ class HttpClient:
 
     def _send(self, call: Call) -> httpx.Response:
         """Send, and again where that is safe."""
-        steps, found = attempts(call, self._http.base_url), None
+        steps, outcome = attempts(call, self._http.base_url), None
         while True:
             try:
-                step = steps.send(found)
+                step = steps.send(outcome)
             except StopIteration as done:
                 return cast("httpx.Response", done.value)
-            found = self._once(step)
+            outcome = self._once(step)
 
     def _once(self, step: Call | float) -> Sent:
         if not isinstance(step, Call):

@@ -28,12 +28,12 @@ def outbound(ca_file: str | Path | None, proxy: str | None) -> dict[str, Any]:
     Raises:
         InputError: the file has no certificate that can be read, or the proxy is no such address.
     """
-    found: dict[str, Any] = {"trust_env": False}
+    settings: dict[str, Any] = {"trust_env": False}
     if ca_file is not None:
-        found["verify"] = _trusting(ca_file)
+        settings["verify"] = _trusting(ca_file)
     if proxy is not None:
-        found["proxy"] = _proxy(proxy)
-    return found
+        settings["proxy"] = _proxy(proxy)
+    return settings
 
 
 def failure(error: Exception) -> str:

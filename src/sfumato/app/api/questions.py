@@ -41,7 +41,7 @@ _PLACES = 10**18
 Request = TypeVar("Request", bound="StrictModel")
 
 
-def _spelled(value: object) -> object:
+def _decimal_text(value: object) -> object:
     """A number as the shortest decimal that prints it; text stays as it is."""
     match value:
         case bool():
@@ -57,16 +57,18 @@ def _spelled(value: object) -> object:
 
 
 _Text = Annotated[str, Field(max_length=60)]
-NumberText = Annotated[_Text, BeforeValidator(_spelled, json_schema_input_type=_Text | float), Field(examples=["0.1"])]
+NumberText = Annotated[
+    _Text, BeforeValidator(_decimal_text, json_schema_input_type=_Text | float), Field(examples=["0.1"])
+]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 def _confidence(text: str) -> str:
     try:
-        found = exact(text)
+        confidence = exact(text)
     except LossError:
-        found = Fraction(0)
-    if not 0 < found < 1:
+        confidence = Fraction(0)
+    if not 0 < confidence < 1:
         raise ValueError("a confidence is a number between 0 and 1, such as 0.95")
     return text
 
@@ -228,14 +230,14 @@ class ConditionFields(StrictModel):
         if self.comparison in ("missing", "present"):
             if self.values:
                 raise QueryError(f"{self.comparison!r} takes no value")
-            found = missing(domain, self.attribute)
-            return found if self.comparison == "missing" else ~found
+            condition = missing(domain, self.attribute)
+            return condition if self.comparison == "missing" else ~condition
         if not self.values or (self.comparison != "in" and len(self.values) != 1):
             raise QueryError("a comparison takes one value, and 'in' one or more")
-        wanted = [_literal(value) for value in self.values]
+        values = [_literal(value) for value in self.values]
         if self.comparison == "in":
-            return among(domain, self.attribute, wanted)
-        return compare(domain, self.attribute, Comparison(self.comparison), wanted[0])
+            return among(domain, self.attribute, values)
+        return compare(domain, self.attribute, Comparison(self.comparison), values[0])
 
 
 class QueryFields(StrictModel):
@@ -340,11 +342,11 @@ def error_notes(expected: Sequence[ExpectedError], more: str) -> list[str]:
         expected: the errors.
         more: what to do, or what follows, where one row in each group was supposed for want of a number.
     """
-    found = [
+    notes = [
         f"{each.name}: in rows of rank, not in units of the answer." for each in expected if each.measure == "rank"
     ]
-    found += [f"{each.name}: supposing one row in each group; {more}." for each in expected if each.measure == "row"]
-    return found + [
+    notes += [f"{each.name}: supposing one row in each group; {more}." for each in expected if each.measure == "row"]
+    return notes + [
         f"{each.name}: supposing {each.rows:,} rows in each group." for each in expected if each.rows is not None
     ]
 

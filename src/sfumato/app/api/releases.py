@@ -46,11 +46,11 @@ class ChildFields(StrictModel):
     final: Annotated[list[Name], Field(min_length=2, max_length=2)] | None = None
 
     def stated(self) -> dict[str, Any]:
-        """What was said of it, by the names that a child table has for it."""
-        said: dict[str, Any] = {"falling": self.falling, "memory": self.memory}
-        said |= {} if self.order is None else {"order": self.order}
-        said |= {} if self.most is None else {"most": self.most}
-        return said | ({} if self.final is None else {"final": (self.final[0], self.final[1])})
+        """Return the given fields, by their names in a child table."""
+        fields: dict[str, Any] = {"falling": self.falling, "memory": self.memory}
+        fields |= {} if self.order is None else {"order": self.order}
+        fields |= {} if self.most is None else {"most": self.most}
+        return fields | ({} if self.final is None else {"final": (self.final[0], self.final[1])})
 
 
 def linked_tables(schema: Schema, children: Sequence[ChildFields]) -> LinkedTables:
@@ -186,9 +186,9 @@ class SynthesizeRequest(StrictModel):
         """
         from sfumato import synthesize as methods
 
-        asked = self.workload(domain)
+        workload = self.workload(domain)
         return methods.without_delta(
-            domain, loss=self.loss.loss(), total=self._total(), workload=asked, method=self.method
+            domain, loss=self.loss.loss(), total=self._total(), workload=workload, method=self.method
         )
 
     def release(self, vault: Vault) -> Synthetic:
@@ -280,7 +280,7 @@ class AnonymizeRequest(StrictModel):
         criteria = [KAnonymity(self.k), *(parse_criterion(text) for text in self.criteria)]
         if self.count is CountOption.ROWS:
             criteria = [replace(each, count=CountedIn.ROWS) for each in criteria]
-        wanted = Anonymization(
+        anonymization = Anonymization(
             method=self.method,
             quasi=[Quasi(name=name, hierarchy=hierarchies.get(name), missing=missing) for name in self.quasi],
             criteria=criteria,
@@ -289,8 +289,8 @@ class AnonymizeRequest(StrictModel):
             seconds=self.seconds,
             cut=self.cut,
         )
-        wanted.refuse_unused()
-        return wanted
+        anonymization.refuse_unused()
+        return anonymization
 
 
 def kept_columns(keep: Sequence[str], anyway: Sequence[str]) -> tuple[Keep, ...]:

@@ -59,8 +59,8 @@ def draft(
         written = csv.written(table)
         drafted = draft_domain(open_table(table, csv=written.format), written.format)
     text = write_yaml(drafted.document())
-    for told in written.remarks:
-        print_message(f"{redacted_source(table)}: {told}; the draft says so under 'csv'.")
+    for detail in written.remarks:
+        print_message(f"{redacted_source(table)}: {detail}; the draft says so under 'csv'.")
     for name, reason in drafted.left_out.items():
         print_message(f"Left out {name}: {reason}.")
     for name, hint in drafted.hints.items():
@@ -93,17 +93,17 @@ def accept(
     from sfumato.engine.open import open_table
     from sfumato.vault.release import save_text
 
-    described, text = load(path), accepted(path, by=by)
-    found = risks(described, None if table is None else open_table(table, csv=described.csv))
-    save_text(path, text, overwrite=True)
+    described, document = load(path), accepted(path, by=by)
+    warnings = risks(described, None if table is None else open_table(table, csv=described.csv))
+    save_text(path, document, overwrite=True)
     acceptance = load(path).accepted_by
     assert acceptance is not None
-    value = {"by": acceptance.by, "at": acceptance.at, "hash": acceptance.hash, "risks": found}
-    told = "".join(f"Risky: {risk}.\n" for risk in found)
+    value = {"by": acceptance.by, "at": acceptance.at, "hash": acceptance.hash, "risks": warnings}
+    text = "".join(f"Risky: {risk}.\n" for risk in warnings)
     if table is None:
-        told += "Without --table nothing tells what was read off the data.\n"
+        text += "Without --table nothing tells what was read off the data.\n"
     show_result = result if table is None else exact_result
-    show_result(value, f"{told}{path} is accepted by {acceptance.by}, {acceptance.at}.", as_json=as_json)
+    show_result(value, f"{text}{path} is accepted by {acceptance.by}, {acceptance.at}.", as_json=as_json)
 
 
 @app.command()
@@ -186,19 +186,19 @@ def show(
         }
         for attribute in domain
     ]
-    said = [f"{attribute.role.capitalize()}: {attribute.name}" for attribute in domain if attribute.role is not None]
-    said += [
+    details = [f"{attribute.role.capitalize()}: {attribute.name}" for attribute in domain if attribute.role is not None]
+    details += [
         f"Open last cell of {attribute.name}: rows of it are given {attribute.typical}"
         for attribute in domain
         if isinstance(attribute, Integer | Real) and attribute.typical is not None
     ]
-    said += [
+    details += [
         f"Points of {attribute.name}, each with a cell of its own: {', '.join(map(str, attribute.points))}"
         for attribute in domain
         if isinstance(attribute, Real) and attribute.points
     ]
     text = "\n".join(
-        [f"{columns(lines)}\n", f"Unit: {domain.unit}", f"Cells of the full table: {domain.size:,}", *said]
+        [f"{columns(lines)}\n", f"Unit: {domain.unit}", f"Cells of the full table: {domain.size:,}", *details]
     )
     result(domain.describe(), text + ("\nThis is a draft." if domain.draft else ""), as_json=as_json)
 

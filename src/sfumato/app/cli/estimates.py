@@ -150,17 +150,17 @@ def bounded_view(schema: Path | None, of: str | None, view: Path | None) -> Tabl
     if (of is None) == (view is None):
         raise InputError("say which rows are to be bounded: those of a table, --of TABLE, or of a view, --view FILE")
     if of is None:
-        found = read_view(schema, view)
-        assert found is not None
+        bounded = read_view(schema, view)
+        assert bounded is not None
     else:
         described = read_schema(schema)
         name = described[of].name
         if name == described.units:
             raise InputError(f"{name} lists every {described.id} once, so there is nothing to bound", culprit=of)
-        found = TableView(schema, described, parse_view(f'SELECT * FROM "{name}"', described))  # noqa: S608 - our parser
-    if isinstance(found.view.view, PerUnit) and not found.view.view.by:
+        bounded = TableView(schema, described, parse_view(f'SELECT * FROM "{name}"', described))  # noqa: S608 - our parser
+    if isinstance(bounded.view.view, PerUnit) and not bounded.view.view.by:
         raise InputError("this view has one row of each person, so there is nothing to bound", culprit=view)
-    return found
+    return bounded
 
 
 def rebounded(view: TableView, of: str, unit: Unit) -> str:
@@ -172,22 +172,23 @@ def rebounded(view: TableView, of: str, unit: Unit) -> str:
     return dump_schema(replace(schema, tables=tables, draft=True, acceptance=None))
 
 
-def _text(found: SuggestedBound, out: Path | None, file: str) -> str:
-    unit = found.unit
-    above, error = found.above
-    told = (
+def _text(suggested: SuggestedBound, out: Path | None, file: str) -> str:
+    unit = suggested.unit
+    above, error = suggested.above
+    above_text = (
         f"About {max(0.0, above):.0f} (noise {error:.0f}) of them have more, and would lose those."
         if error
         else "No line above that seems to hold anybody; a few people there would not be seen for the noise."
     )
-    lines = _lines("rows", found.starts, found.units)
-    groups = "".join(_by_groups(sizes) for sizes in found.by_groups)
+    lines = _lines("rows", suggested.starts, suggested.units)
+    groups = "".join(_by_groups(sizes) for sizes in suggested.by_groups)
     written = f"\nWrote {out}: a draft; accept it with 'sfumato {file} accept'." if out is not None else ""
     return (
-        f"{columns(lines)}\n{groups}\nThe noise on each number has the standard deviation {found.deviation:.3g}.\n"
-        f"Suggested for tables of {pluralize(found.cells, 'cell')}: rows: {unit.rows} of one {unit.column}. {told}\n"
-        f"{_per(unit) if found.by_groups else ''}"
-        f"Guarantee: {found.guarantee}\nCost: {found.cost}\n"
+        f"{columns(lines)}\n{groups}\nThe noise on each number has the standard deviation {suggested.deviation:.3g}.\n"
+        f"Suggested for tables of {pluralize(suggested.cells, 'cell')}: rows: {unit.rows} of one {unit.column}. "
+        f"{above_text}\n"
+        f"{_per(unit) if suggested.by_groups else ''}"
+        f"Guarantee: {suggested.guarantee}\nCost: {suggested.cost}\n"
         f"Note: the bound is public; write it into the {file}, which goes on saying what it said until then.{written}"
     )
 
@@ -201,8 +202,8 @@ def _lines(size: str, starts: Sequence[int], units: Sequence[int]) -> list[dict[
 
 def _by_groups(sizes: NoisySizes) -> str:
     """The last size that anybody seems to have closes the list: what is behind is noise."""
-    shown = next(place for place, start in enumerate((*sizes.starts, math.inf)) if start > 2 * sizes.most)
-    lines = columns(_lines(str(sizes.of), sizes.starts, sizes.units)[: shown + 1])
+    last = next(place for place, start in enumerate((*sizes.starts, math.inf)) if start > 2 * sizes.most)
+    lines = columns(_lines(str(sizes.of), sizes.starts, sizes.units)[: last + 1])
     return f"\n{lines}\nBalanced at {sizes.most}.\n"
 
 
@@ -211,11 +212,11 @@ def _per(unit: Unit) -> str:
     bounds = {bound.name: bound.describe() for bound in unit.per}
     if not bounds:
         return "No bound by these groups leaves less noise than that on all rows does.\n"
-    said = ", ".join(
+    bounds_text = ", ".join(
         f"{name}: {most if isinstance(most, int) else '{' + ', '.join(f'{key}: {n}' for key, n in most.items()) + '}'}"
         for name, most in bounds.items()
     )
-    return f"And per: {{{said}}}.\n"
+    return f"And per: {{{bounds_text}}}.\n"
 
 
 def _range(start: int, end: int | None) -> str:
@@ -253,18 +254,18 @@ def interval(
 
     if minus_among is not None and minus is None:
         raise InputError("--minus-among belongs to --minus")
-    asked_of = _read(release)
-    domain = asked_of.model.domain
-    found = of_release(
-        asked_of,
-        _asked(statement, among, domain),
-        minus=None if minus is None else _asked(minus, minus_among, domain),
+    saved = _read(release)
+    domain = saved.model.domain
+    answer = of_release(
+        saved,
+        _read_question(statement, among, domain),
+        minus=None if minus is None else _read_question(minus, minus_among, domain),
         half_width=half_width,
         confidence=confidence,
     )
-    notes = "".join(f"\nNote: {remark}" for remark in found.remarks)
-    text = f"{found}\nCost: nothing\nGuarantee: {printable(asked_of.guarantee)}\n{STATED_BY_A_FILE}{notes}"
-    result({**found.to_json(), "trust": STATED_BY_A_FILE}, text, as_json=as_json)
+    notes = "".join(f"\nNote: {note}" for note in answer.remarks)
+    text = f"{answer}\nCost: nothing\nGuarantee: {printable(saved.guarantee)}\n{STATED_BY_A_FILE}{notes}"
+    result({**answer.to_json(), "trust": STATED_BY_A_FILE}, text, as_json=as_json)
 
 
 def _read(path: Path) -> SyntheticFile | Synthetic:
@@ -285,7 +286,7 @@ def _read(path: Path) -> SyntheticFile | Synthetic:
     return load(path)
 
 
-def _asked(statement: str, among: str | None, domain: Domain) -> Query | Share | str:
+def _read_question(statement: str, among: str | None, domain: Domain) -> Query | Share | str:
     """The statement, or the share that it counts.
 
     Raises:

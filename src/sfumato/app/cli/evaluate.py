@@ -262,8 +262,10 @@ def attack(
     lines = []
     for each in submitted:
         with working(f"Attacking {each.name}"):
-            found = attack_rows(each.release, split.members, split.controls, claim=each.claim, people=people, seed=seed)
-        lines += _attack_lines(each.name, found.results, found.headline)
+            attacks = attack_rows(
+                each.release, split.members, split.controls, claim=each.claim, people=people, seed=seed
+            )
+        lines += _attack_lines(each.name, attacks.results, attacks.headline)
     exact_result({"attacks": lines}, columns(lines), as_json=as_json)
 
 

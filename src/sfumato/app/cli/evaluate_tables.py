@@ -77,7 +77,7 @@ def evaluate_tables(given: TablesToJudge, *, overwrite: bool, as_json: bool) -> 
             overwrite=overwrite,
         )
     value = judged.to_json(internal=given.internal) | ({} if given.out is None else {"page": str(given.out)})
-    exact_result(value, _told(judged) + page, as_json=as_json)
+    exact_result(value, _text(judged) + page, as_json=as_json)
 
 
 def _given(orders: Sequence[str]) -> dict[str, str]:
@@ -107,21 +107,21 @@ def _left_out(read: RowsRead) -> str:
     return ", ".join(f"{number:,} {text}" for name, text in words.items() if (number := getattr(read, name)))
 
 
-def _told(found: LinkedResult) -> str:
+def _text(judged: LinkedResult) -> str:
     lines = []
-    for edge in found.edges:
+    for edge in judged.edges:
         rows: list[dict[str, Any]] = [{"families": name, **asdict(each.scores)} for name, each in edge.compared.items()]
-        said = f"{edge.parents} with {edge.children}: share in a wrong cell, on average\n{columns(rows)}"
+        text = f"{edge.parents} with {edge.children}: share in a wrong cell, on average\n{columns(rows)}"
         if edge.copies is not None:
-            said += (
+            text += (
                 f"\nOf families of three or more, {edge.copies[0]:.1%} equal one of half of the real ones; of the real "
                 f"ones of the other half {edge.copies[1]:.1%} do."
             )
-        lines.append(said)
-    if found.attacks:
-        attacks = found.to_json()["attacks"]
+        lines.append(text)
+    if judged.attacks:
+        attacks = judged.to_json()["attacks"]
         lines.append(columns([{name: value for name, value in one.items() if "knows" not in name} for one in attacks]))
     else:
         lines.append("No attacks were made: they need others of the same population, by --holdout.")
-    stated = "no guarantee is stated" if found.claim is None else f"guarantee: {found.claim}"
+    stated = "no guarantee is stated" if judged.claim is None else f"guarantee: {judged.claim}"
     return "\n\n".join([*lines, f"Of the release: {stated}."])

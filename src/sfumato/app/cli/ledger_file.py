@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="What has been released, what it cost, and what is left.")
 
 Url = Annotated[str, typer.Argument(help="Ledger: a SQLite file, or a database URL.")]
-_SHOWN = 50
+_LAST = 50
 _LONG = 10_000  # entries of a journal that is not read from its beginning each time that it is shown
 _SECONDS = len("2026-01-01T00:00:00")
 
@@ -58,7 +58,7 @@ def create(
 def show(
     ledger: Url,
     dataset: DatasetOption = "default",
-    last: Annotated[int, typer.Option(min=1, help="How many entries, of the newest.")] = _SHOWN,
+    last: Annotated[int, typer.Option(min=1, help="How many entries, of the newest.")] = _LAST,
     every: Annotated[bool, typer.Option("--all", help="All entries.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -110,18 +110,20 @@ def verify(
     from sfumato.ledger.audit_log import verified_actions
 
     with existing(ledger, dataset) as opened:
-        whole = opened.verified(head=head)
+        journal = opened.verified(head=head)
     log = verified_actions(database(ledger), kept=actions_head)
-    earlier = sum(whole.found.values())
-    when = ", ".join(time[:10] for time in sorted(whole.found))
-    told = f", of which {earlier:,} of an earlier version are bound as they were found on {when}" if earlier else ""
+    earlier = sum(journal.found.values())
+    when = ", ".join(time[:10] for time in sorted(journal.found))
+    earlier_text = (
+        f", of which {earlier:,} of an earlier version are bound as they were found on {when}" if earlier else ""
+    )
     result(
-        {"dataset": dataset, "verified": True, "hash": whole.head}
-        | {"entries": whole.number, "answers": whole.answers, "answers_as_found": earlier}
+        {"dataset": dataset, "verified": True, "hash": journal.head}
+        | {"entries": journal.number, "answers": journal.answers, "answers_as_found": earlier}
         | {"actions": log.number, "actions_hash": log.hash},
-        f"{dataset} is whole, entries {whole.number:,}, stored answers {whole.answers:,}{told}; its last hash is "
-        f"{whole.head}\nThe audit log is whole, actions {log.number:,}; its last hash is {log.hash}\nKeep the hashes "
-        "elsewhere: verify --head and --actions-head find an old copy by them.",
+        f"{dataset} is whole, entries {journal.number:,}, stored answers {journal.answers:,}{earlier_text}; "
+        f"its last hash is {journal.head}\nThe audit log is whole, actions {log.number:,}; its last hash is "
+        f"{log.hash}\nKeep the hashes elsewhere: verify --head and --actions-head find an old copy by them.",
         as_json=as_json,
     )
 
@@ -130,7 +132,7 @@ def verify(
 def actions(
     ledger: Url,
     after: Annotated[int, typer.Option(min=0, help="Only actions after this number.")] = 0,
-    last: Annotated[int, typer.Option(min=1, help="How many actions, of the newest.")] = _SHOWN,
+    last: Annotated[int, typer.Option(min=1, help="How many actions, of the newest.")] = _LAST,
     lines: Annotated[bool, typer.Option("--lines", help="Export all of them as lines of JSON, oldest first.")] = False,
 ) -> None:
     """Show the audit log: which steward or operator changed what, when, from what to what."""
@@ -141,17 +143,17 @@ def actions(
 
     with closing(Store(database(ledger))) as store:
         store.prepare(create=False)
-        found = every_action(store, after=after)
+        entries = every_action(store, after=after)
         if lines:
-            for action in found:
+            for action in entries:
                 typer.echo(action.to_json())
             return
-        kept = deque(found, maxlen=last)
+        newest = deque(entries, maxlen=last)
     rows = [
         {"number": each.number, "time": each.time[:_SECONDS], "who": f"{each.actor} ({each.through})"}
         | {"what": each.kind, "subject": each.subject}
         | {"before": _facts(each.state_before), "after": _facts(each.state_after)}
-        for each in kept
+        for each in newest
     ]
     typer.echo(columns(rows))
 
@@ -190,10 +192,10 @@ def heads(
     """
     from sfumato.ledger.verification import heads as last_hashes
 
-    found = last_hashes(database(ledger), kept=head or [])
+    hashes = last_hashes(database(ledger), kept=head or [])
     result(
-        {"heads": found},
-        columns([{"dataset": name, "hash": last} for name, last in found.items()]),
+        {"heads": hashes},
+        columns([{"dataset": name, "hash": last} for name, last in hashes.items()]),
         as_json=as_json,
     )
 

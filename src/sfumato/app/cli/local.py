@@ -172,11 +172,11 @@ def amplify(
     """Say what an anonymous, shuffled batch of reports guarantees."""
     from sfumato.local import amplify as amplified
 
-    found = amplified(_read(path), reports, delta)
-    value = {"epsilon": found.epsilon, "delta": found.delta, "local": float(found.local), "reports": found.reports}
+    batch = amplified(_read(path), reports, delta)
+    value = {"epsilon": batch.epsilon, "delta": batch.delta, "local": float(batch.local), "reports": batch.reports}
     text = (
-        f"epsilon {found.epsilon:.4f} at delta {found.delta:g} for {reports} shuffled reports of epsilon "
-        f"{float(found.local):g} each"
+        f"epsilon {batch.epsilon:.4f} at delta {batch.delta:g} for {reports} shuffled reports of epsilon "
+        f"{float(batch.local):g} each"
     )
     result(value, text, as_json=as_json)
 
@@ -186,19 +186,19 @@ def audit(path: SpecPath, as_json: JsonOption = False) -> None:
     """Prove the epsilon of a spec from its integers, and by enumeration where the table is small enough."""
     from sfumato.local import audit as audited
 
-    found = audited(_read(path))
-    enumerated = None if found.enumerated is None else float(found.enumerated)
+    audited_spec = audited(_read(path))
+    enumerated = None if audited_spec.enumerated is None else float(audited_spec.enumerated)
     value = {
-        "claimed": float(found.claimed),
-        "proven": float(found.proven),
+        "claimed": float(audited_spec.claimed),
+        "proven": float(audited_spec.proven),
         "enumerated": enumerated,
-        "holds": found.holds,
-        "neighbours": found.neighbours,
+        "holds": audited_spec.holds,
+        "neighbours": audited_spec.neighbours,
     }
     largest = "too large to write out" if enumerated is None else f"{enumerated:.12g}"
     text = (
-        f"claimed {float(found.claimed):g}, proven {float(found.proven):.12g}, enumerated {largest}, for "
-        f"{found.neighbours}"
+        f"claimed {float(audited_spec.claimed):g}, proven {float(audited_spec.proven):.12g}, enumerated {largest}, for "
+        f"{audited_spec.neighbours}"
     )
     result(value, text, as_json=as_json)
 
@@ -303,15 +303,15 @@ def _column(table: str, column: str, options: CsvOptions) -> Any:  # noqa: ANN40
     written = options.written(table)
     if file_path(table) == table and written.format is None:
         return read_column(table, column)
-    for told in written.remarks:
-        print_message(f"{redacted_source(table)}: {told}.")
+    for detail in written.remarks:
+        print_message(f"{redacted_source(table)}: {detail}.")
     values = open_table(table, csv=written.format).values(column)
     return complete_column(values if written.format is None else in_numbers(values, written.format), column)
 
 
-def _rows(found: Estimate, confidence: float) -> list[dict[str, Any]]:
-    low, high = found.interval(confidence)
+def _rows(estimated: Estimate, confidence: float) -> list[dict[str, Any]]:
+    low, high = estimated.interval(confidence)
     return [
         {"value": label, "estimate": float(value), "from": float(first), "to": float(last)}
-        for label, value, first, last in zip(found.labels, found.values, low, high, strict=True)
+        for label, value, first, last in zip(estimated.labels, estimated.values, low, high, strict=True)
     ]

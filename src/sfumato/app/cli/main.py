@@ -151,8 +151,8 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(value: bool) -> None:
+    if value:
         from importlib.metadata import version
 
         typer.echo(f"sfumato {version('sfumato')}")
@@ -184,10 +184,10 @@ class _WithoutPandas:
             return None
         from importlib.util import LazyLoader
 
-        found = PathFinder.find_spec(name, path)
-        if found is not None and found.loader is not None:
-            found.loader = LazyLoader(found.loader)
-        return found
+        spec = PathFinder.find_spec(name, path)
+        if spec is not None and spec.loader is not None:
+            spec.loader = LazyLoader(spec.loader)
+        return spec
 
 
 def _importer() -> str:
@@ -251,7 +251,7 @@ def run() -> None:
     except Exception as error:
         if isinstance(error, OSError) and _while_printing(error):
             print_message(
-                f"sfumato: standard output cannot be written: {error.strerror or 'the disk failed'}; {_kept()}"
+                f"sfumato: standard output cannot be written: {error.strerror or 'the disk failed'}; {_charged_text()}"
             )
             sys.stdout = None  # what it still holds can be written nowhere
             sys.exit(1)
@@ -275,7 +275,7 @@ def _while_printing(error: BaseException) -> bool:
     return place is not None
 
 
-def _kept() -> str:
+def _charged_text() -> str:
     charged = sys.argv[1:2] in _CHARGING
     return (
         "what was released is in the ledger, and asking the same again returns it at no cost"

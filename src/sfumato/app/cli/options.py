@@ -172,8 +172,8 @@ class CsvOptions:
         """
         from sfumato.engine.csv_file import how_written
 
-        said = asdict(self) | {"delimiter": "\t" if self.delimiter == "\\t" else self.delimiter}
-        return how_written(table, {name: each for name, each in said.items() if each is not None})
+        options = asdict(self) | {"delimiter": "\t" if self.delimiter == "\\t" else self.delimiter}
+        return how_written(table, {name: each for name, each in options.items() if each is not None})
 
     def for_file(self, table: str) -> CsvOptions:
         """Return the options for another table: none if it is no CSV file."""
@@ -186,10 +186,10 @@ class CsvOptions:
         from sfumato.engine.open import open_table
         from sfumato.engine.table_files import redacted_source
 
-        found = self.written(table)
-        for told in found.remarks:
-            print_message(f"{redacted_source(table)}: {told}.")
-        return open_table(table, csv=found.format)
+        dialect = self.written(table)
+        for detail in dialect.remarks:
+            print_message(f"{redacted_source(table)}: {detail}.")
+        return open_table(table, csv=dialect.format)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,9 +275,9 @@ def domain_or_schema(domain: Path | None, schema: Path | None) -> Path:
         raise InputError("name the domain of one table by --domain, or the schema of several by --schema, not both")
     if domain is None and schema is None:
         raise InputError("name the accepted domain of the table by --domain, or the schema of several by --schema")
-    found = schema or domain
-    assert found is not None
-    return found
+    path = schema or domain
+    assert path is not None
+    return path
 
 
 def existing(ledger: str, dataset: str) -> Ledger:
@@ -423,10 +423,10 @@ def read_view(
     from sfumato.query.statements.table_statement import parse_view
 
     described = read_schema(schema)
-    found = parse_view(view_text(view), described)
-    made = TableView(schema, described, replace(found, unit=other_bounds(found.unit, rows=rows, per=per)))
-    _ = made.domain  # refuses bounds by what is no grouping of it
-    return made
+    bounded = parse_view(view_text(view), described)
+    table_view = TableView(schema, described, replace(bounded, unit=other_bounds(bounded.unit, rows=rows, per=per)))
+    _ = table_view.domain  # refuses bounds by what is no grouping of it
+    return table_view
 
 
 def refuse_without_schema(schema: Path | None, **given: bool) -> None:

@@ -52,38 +52,39 @@ def demo(
     children.release.rows.to_parquet(rows, overwrite=True)
     with working("Releasing a synthetic census"):
         census = demonstrate_census(out)
-    found = {**_found(children), "rows": str(rows)}
-    of_census = {**_found(census), "rows": str(out / "census-synthetic.parquet")}
+    children_json = {**_to_json(children), "rows": str(rows)}
+    census_json = {**_to_json(census), "rows": str(out / "census-synthetic.parquet")}
     page: Path | None = None
     census_page: Path | None = None
     if absent := missing("plots"):
         print_message(f"No pages are written: {absent[0]} is not installed; pip install 'sfumato[plots]'")
     else:
-        page = write(children.page(), out, found)
-        census_page = write(census.page(), out / "census", of_census)
+        page = write(children.page(), out, children_json)
+        census_page = write(census.page(), out / "census", census_json)
     text = (
-        f"A million children\n{_shown(children)}\n"
+        f"A million children\n{_text(children)}\n"
         f"Why this method: {children.release.provenance['chosen_among'][0]}\n\n"
         f"Errors against the published truth, in people\n{columns(children.errors)}\n\n"
         f"Rows: {rows}{_line(page)}\n\n"
-        f"A census of 15 columns\n{_shown(census)}\n\n"
+        f"A census of 15 columns\n{_text(census)}\n\n"
         f"Share of people in the wrong cell\n{columns(census.errors)}\n\n"
-        f"Rows: {of_census['rows']}{_line(census_page)}"
+        f"Rows: {census_json['rows']}{_line(census_page)}"
     )
     pages = [None if each is None else str(each) for each in (page, census_page)]
-    result({**found, "page": pages[0], "census": {**of_census, "page": pages[1]}}, text, as_json=as_json)
+    result({**children_json, "page": pages[0], "census": {**census_json, "page": pages[1]}}, text, as_json=as_json)
 
 
-def _found(shown: Demonstration) -> dict[str, Any]:
-    return {**shown.release.statement(), "errors": list(shown.errors), "account": shown.account}
+def _to_json(demonstration: Demonstration) -> dict[str, Any]:
+    return {**demonstration.release.statement(), "errors": list(demonstration.errors), "account": demonstration.account}
 
 
 def _line(page: Path | None) -> str:
     return "" if page is None else f"\nPage: {page}"
 
 
-def _shown(shown: Demonstration) -> str:
-    return f"Guarantee: {shown.release.guarantee}\nCost: {shown.release.cost}\nLedger: {shown.account}"
+def _text(demonstration: Demonstration) -> str:
+    release = demonstration.release
+    return f"Guarantee: {release.guarantee}\nCost: {release.cost}\nLedger: {demonstration.account}"
 
 
 def data(

@@ -125,7 +125,7 @@ def query(given: QueryOptions) -> None:
     from sfumato.vault.release import writable
 
     tables = _tables(given)
-    domain = _domain(given.domain, given.schema) if tables is None else tables.asked.view.domain
+    domain = _domain(given.domain, given.schema) if tables is None else tables.statement.view.domain
     request = given.request()
     parsed = request.read(domain, tuple(given.discover or ())) if tables is None else tables.query(given.truncation)
     given.refuse_unknown(parsed)
@@ -144,7 +144,7 @@ def query(given: QueryOptions) -> None:
     vault = source.vault(first=loss, described=domain) if tables is None else tables.vault(source, loss)
     with working("Asking"):
         answer = ask(vault, parsed, loss=loss, confidence=request.confidence)
-    answer = _arranged(request.rounded(answer), tables)
+    answer = _in_order(request.rounded(answer), tables)
     if given.out is None:
         _print(answer, as_json=given.as_json)
     else:
@@ -211,15 +211,15 @@ class _Tables:
     """A statement over several tables, and their schema."""
 
     schema: Schema
-    asked: TableStatement
+    statement: TableStatement
 
     def query(self, truncation: int | None) -> Query:
         """What is asked of the view, with what its bounds leave out where that is asked for."""
-        return replace(self.asked.query, truncation=truncation).check(self.asked.view.domain)
+        return replace(self.statement.query, truncation=truncation).check(self.statement.view.domain)
 
     def vault(self, source: Source, first: Loss) -> Vault:
         """Of the view."""
-        return source.schema(self.schema, first=first).over(self.asked.view)
+        return source.schema(self.schema, first=first).over(self.statement.view)
 
 
 def _domain(domain: Path | None, schema: Path | None) -> Domain:
@@ -229,9 +229,9 @@ def _domain(domain: Path | None, schema: Path | None) -> Domain:
     return load(domain_or_schema(domain, schema))
 
 
-def _arranged(answer: Answer, tables: _Tables | None) -> Answer:
+def _in_order(answer: Answer, tables: _Tables | None) -> Answer:
     """What HAVING, ORDER BY and LIMIT leave of it."""
-    return answer if tables is None else tables.asked.ordering.apply(answer)
+    return answer if tables is None else tables.statement.ordering.apply(answer)
 
 
 def _tables(given: QueryOptions) -> _Tables | None:
@@ -243,17 +243,17 @@ def _tables(given: QueryOptions) -> _Tables | None:
 
     if given.discover:
         raise InputError("of several tables no values are found in the data: declare them in the schema")
-    described = read_schema(given.schema)
-    asked = parse_tables(given.statement, described)
-    bounds = other_bounds(asked.view.unit, rows=given.unit_rows, per=given.per)
-    if bounds != asked.view.unit:
+    schema = read_schema(given.schema)
+    statement = parse_tables(given.statement, schema)
+    bounds = other_bounds(statement.view.unit, rows=given.unit_rows, per=given.per)
+    if bounds != statement.view.unit:
         try:
-            asked = parse_tables(given.statement, described, bounds=bounds)
+            statement = parse_tables(given.statement, schema, bounds=bounds)
         except QueryError as error:  # the statement was read above: what is wrong are the bounds
             raise InputError(
                 f"--unit-rows or --per does not fit: {re.sub(_PLACE, '', str(error))}", culprit=error.culprit
             ) from None
-    return _Tables(described, asked)
+    return _Tables(schema, statement)
 
 
 def _print(answer: Answer, *, as_json: bool) -> None:
@@ -290,11 +290,11 @@ def _text(answer: Answer) -> str:
 
 
 def _meaning(answer: Answer) -> str:
-    said = [*answer.remarks, *([] if answer.truncation is None else [str(answer.truncation)])]
-    remarks = "".join(f"\nNote: {each}" for each in said)
+    notes = [*answer.remarks, *([] if answer.truncation is None else [str(answer.truncation)])]
+    notes_text = "".join(f"\nNote: {each}" for each in notes)
     probability = f"{float(answer.confidence):g}"
     sure = f"Intervals hold the exact answer{answer.table_phrase} with probability {probability}, each on its own."
-    return f"{sure}\nGuarantee: {answer.guarantee}\nCost: {answer.cost}{remarks}"
+    return f"{sure}\nGuarantee: {answer.guarantee}\nCost: {answer.cost}{notes_text}"
 
 
 def regress(

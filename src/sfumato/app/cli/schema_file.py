@@ -68,8 +68,8 @@ def draft_tables(
     with working(f"Reading {', '.join(map(redacted_source, places))}"):
         drafted = draft_source(places, name=name, unit=unit)
     text = write_yaml(drafted.document)
-    for told in drafted.remarks:
-        print_message(f"{told}.")
+    for detail in drafted.remarks:
+        print_message(f"{detail}.")
     if out is None:
         typer.echo(text, nl=False)
         return
@@ -101,8 +101,8 @@ def show_schema(
 
         save_text(html, render(schema_page(schema, f"Schema {schema.name}")), overwrite=overwrite)
         print_message(f"Wrote the page {html}.")
-    said = f"Unit: one {schema.id} of {schema.name}, in all tables together\n{_state(schema)[0].upper()}"
-    text = f"{columns(schema_rows(schema))}\n\n{said}{_state(schema)[1:]}."
+    unit_text = f"Unit: one {schema.id} of {schema.name}, in all tables together\n{_state(schema)[0].upper()}"
+    text = f"{columns(schema_rows(schema))}\n\n{unit_text}{_state(schema)[1:]}."
     result(schema.describe(), text, as_json=as_json)
 
 
@@ -179,9 +179,9 @@ def _cut(schema: Schema, opened: JoinedTables, views: list[Path]) -> list[CutRow
     from sfumato.query.statements.table_statement import parse_view
 
     bounded = [table.name for table in schema if table.attributes and not table.public and _bounded(schema, table)]
-    asked = {name: f'SELECT * FROM "{name}"' for name in bounded} | {str(path): view_text(path) for path in views}  # noqa: S608 - read by our parser, and by no database
-    found = {name: parse_view(text, schema) for name, text in asked.items()}
-    return [cut_rows(opened, view, name) for name, view in found.items()]
+    statements = {name: f'SELECT * FROM "{name}"' for name in bounded} | {str(path): view_text(path) for path in views}  # noqa: S608 - read by our parser, and by no database
+    bounded_views = {name: parse_view(text, schema) for name, text in statements.items()}
+    return [cut_rows(opened, view, name) for name, view in bounded_views.items()]
 
 
 def _bounded(schema: Schema, table: SchemaTable) -> bool:
@@ -209,17 +209,17 @@ def accept_file(
     from sfumato.query.statements.derived_columns import check_derived
     from sfumato.vault.release import save_text
 
-    text, acceptance = accept_schema(path, by=by)
+    document, acceptance = accept_schema(path, by=by)
     schema = load_schema(path)
     check_derived(replace(schema, draft=False, acceptance=None))
-    found = schema_risks(schema, tables)
-    save_text(path, text, overwrite=True)
-    value = {**asdict(acceptance), "risks": found}
-    told = "".join(f"Risky: {risk}.\n" for risk in found)
+    warnings = schema_risks(schema, tables)
+    save_text(path, document, overwrite=True)
+    value = {**asdict(acceptance), "risks": warnings}
+    text = "".join(f"Risky: {risk}.\n" for risk in warnings)
     if tables is None:
-        told += "Without --tables nothing tells whether keys name one row each, and what was read off the data.\n"
+        text += "Without --tables nothing tells whether keys name one row each, and what was read off the data.\n"
     show_result = result if tables is None else exact_result
-    show_result(value, f"{told}{path} is accepted by {acceptance.by}, {acceptance.at}.", as_json=as_json)
+    show_result(value, f"{text}{path} is accepted by {acceptance.by}, {acceptance.at}.", as_json=as_json)
 
 
 def _state(schema: Schema) -> str:

@@ -51,8 +51,8 @@ SyntheticRowsOption = Annotated[Path, typer.Option("--out", help="Where to write
 AUTO = "auto"
 
 
-def _list_methods(asked: bool) -> None:
-    if asked:
+def _list_methods(value: bool) -> None:
+    if value:
         from sfumato.synthesize.auto import METHODS
 
         rows = [
@@ -260,7 +260,7 @@ def _synthesize_table(given: SynthesizeOptions, request: SynthesizeRequest, loss
             "fit the domain, which 'sfumato domain check DOMAIN --table TABLE' shows to the owner only."
         )
     value = {"out": str(out), "rows": len(sample), **release.statement(), "codebook": release.codebook.to_json()}
-    result(value, _told(release), as_json=given.as_json)
+    result(value, _text(release), as_json=given.as_json)
 
 
 def _warn(domain: Domain, rows: int | None, loss: Loss, request: SynthesizeRequest) -> None:
@@ -297,7 +297,7 @@ def _write_about(release: Synthetic, given: SynthesizeOptions) -> None:
         print_message(f"Wrote the page {given.html}.")
 
 
-def _told(release: Synthetic) -> str:
+def _text(release: Synthetic) -> str:
     chosen = "".join(f"\n  {option}" for option in release.provenance.get("chosen_among", ()))
     errors = "".join(f"\n  {name}: {value:.4g}" for name, value in release.expected_error.items())
     return (
@@ -328,12 +328,12 @@ def _errors(book: Codebook) -> str:
     modelled = [pair.misplaced for pair in book.pairs if not pair.measured]
     bounds = [share for share in modelled if share is not None]
     unknown, many = len(modelled) - len(bounds) + book.pairs_left_out, len(modelled) + book.pairs_left_out
-    said = "their error is not known"
+    modelled_text = "their error is not known"
     if bounds:
-        said = f"at most {100 * max(bounds):.1f} % of the rows would have to move to another cell of one"
-        said += f", of {unknown:,} it is not known" if unknown else ""
+        modelled_text = f"at most {100 * max(bounds):.1f} % of the rows would have to move to another cell of one"
+        modelled_text += f", of {unknown:,} it is not known" if unknown else ""
     if many:
-        lines.append(f"  {many:,} of {len(book.pairs) + book.pairs_left_out:,} pairs are modelled: {said}")
+        lines.append(f"  {many:,} of {len(book.pairs) + book.pairs_left_out:,} pairs are modelled: {modelled_text}")
     return "\n".join(lines)
 
 

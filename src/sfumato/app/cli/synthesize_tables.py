@@ -142,7 +142,7 @@ def synthesize_tables(source: Source, given: TablesToMake, loss: Loss, *, as_jso
     for note in release.notes:
         print_message(f"Note: {note}.")
     value = {"out": str(given.out), "files": [path.name for path in files], "rows": rows, **release.statement()}
-    result(value, _told(release), as_json=as_json)
+    result(value, _text(release), as_json=as_json)
 
 
 def _write_tables(
@@ -192,40 +192,40 @@ def sample_tables(model: Path, out: Path, *, copies: int | None, file_format: st
     written: dict[str, object] = {"out": str(out)}
     if copies is not None:
         written = {"copies": [str(folder) for folder in folders], "note": NO_COMBINING}
-    said = {"rows": rows[0] if copies is None else rows, "guarantee": release.guarantee, "trust": STATED_BY_A_FILE}
-    result({**written, **said}, text, as_json=as_json)
+    value = {"rows": rows[0] if copies is None else rows, "guarantee": release.guarantee, "trust": STATED_BY_A_FILE}
+    result({**written, **value}, text, as_json=as_json)
 
 
 def _children(schema: Schema, given: TablesToMake) -> list[ChildTable]:
     from sfumato.domain.linked_domain import link_tables
 
-    found = {child.table.name: child for child in link_tables(schema).children}
-    for name, text in _by_table(given.orders, "--order", found).items():
+    children = {child.table.name: child for child in link_tables(schema).children}
+    for name, text in _by_table(given.orders, "--order", children).items():
         falling = text.endswith(_FALLING)
-        found[name] = replace(found[name], order=text.removesuffix(_FALLING), falling=falling)
-    for name, text in _by_table(given.most, "--most", found).items():
+        children[name] = replace(children[name], order=text.removesuffix(_FALLING), falling=falling)
+    for name, text in _by_table(given.most, "--most", children).items():
         if not text.isdecimal():
             raise InputError(f"--most takes TABLE=ROWS, not {name}={text}", culprit=text)
         if int(text) > (bound := schema.bounds(name).rows):
             raise InputError(f"--most keeps at most the {bound} rows of {name} that the schema bounds, not {text}")
-        found[name] = replace(found[name], most=int(text))
-    for name, end in _ends(given.final, found).items():
-        found[name] = replace(found[name], final=end)
+        children[name] = replace(children[name], most=int(text))
+    for name, end in _ends(given.final, children).items():
+        children[name] = replace(children[name], final=end)
     of_all = [text for text in given.memory if text.isdecimal()]
     if len(of_all) > 1:
         raise InputError("--memory is said twice of all tables; say TABLE=ROWS of one", culprit=given.memory)
-    of_each = dict.fromkeys(found, of_all[0] if of_all else "1")
-    of_each |= _by_table([text for text in given.memory if not text.isdecimal()], "--memory", found)
+    of_each = dict.fromkeys(children, of_all[0] if of_all else "1")
+    of_each |= _by_table([text for text in given.memory if not text.isdecimal()], "--memory", children)
     for name, text in of_each.items():
         if text not in ("1", "2"):
             raise InputError(f"--memory looks 1 or 2 rows back, not {text}", culprit=text)
-        found[name] = replace(found[name], memory=int(text))
-    return list(found.values())
+        children[name] = replace(children[name], memory=int(text))
+    return list(children.values())
 
 
 def _ends(texts: Sequence[str], known: Mapping[str, ChildTable]) -> dict[str, tuple[str, str]]:
     """Of each table its column and the value after which nothing follows; names may have a dot or an equals sign."""
-    found: dict[str, tuple[str, str]] = {}
+    ends: dict[str, tuple[str, str]] = {}
     for text in texts:
         fitting = {
             (name, each.name): text.removeprefix(f"{name}.{each.name}=")
@@ -237,24 +237,24 @@ def _ends(texts: Sequence[str], known: Mapping[str, ChildTable]) -> dict[str, tu
             columns = ", ".join(f"{name}.{each.name}" for name, child in known.items() for each in child.plain)
             raise InputError(f"--final takes TABLE.COLUMN=VALUE of {columns}, not {text!r}", culprit=text)
         (name, column), value = max(fitting.items(), key=lambda each: len(each[0][0]) + len(each[0][1]))
-        if name in found:
+        if name in ends:
             raise InputError(f"--final names two ends of {name}; a table has one", culprit=text)
-        found[name] = column, value
-    return found
+        ends[name] = column, value
+    return ends
 
 
 def _by_table(texts: Sequence[str], option: str, known: Mapping[str, ChildTable]) -> dict[str, str]:
-    found = {}
+    values = {}
     for text in texts:
         name, mark, value = text.partition("=")
         if not mark or not value:
             raise InputError(f"{option} takes TABLE=, and what holds of that table, not {text!r}", culprit=text)
         if name not in known:
             raise InputError(f"{option}: {name!r} is no child table here; {', '.join(known)} are", culprit=name)
-        if name in found:
+        if name in values:
             raise InputError(f"{option} is said twice of {name}", culprit=name)
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def _owner(related: LinkedTables, child: ChildTable) -> str:
@@ -265,7 +265,7 @@ def _owner(related: LinkedTables, child: ChildTable) -> str:
     return f"a row of {above.table.name} and {related.most_rows(child)} of a unit"
 
 
-def _told(release: RelatedRelease) -> str:
+def _text(release: RelatedRelease) -> str:
     errors = "".join(f"\n  {name}: {value:.4g}" for name, value in release.expected_error.items())
     children = "".join(
         f"\n  {child.table.name}: {'the first' if child.order else 'at most'} {child.most} of "
@@ -334,9 +334,9 @@ def _codebook_text(book: Codebook) -> str:
         more = f"\n... and {len(every) - _MOST_SHOWN:,} more" if len(every) > _MOST_SHOWN else ""
         return columns(every[:_MOST_SHOWN]) + more
 
-    said = [printable(book.notice), *(f"{printable(name)}: {printable(str(fact))}" for name, fact in facts(book))]
-    said += ["", "Good for:", *(f"  {printable(each)}" for each in book.good_for)]
-    said += ["", "Not good for:", *(f"  {printable(each)}" for each in book.not_for)]
+    paragraphs = [printable(book.notice), *(f"{printable(name)}: {printable(str(fact))}" for name, fact in facts(book))]
+    paragraphs += ["", "Good for:", *(f"  {printable(each)}" for each in book.good_for)]
+    paragraphs += ["", "Not good for:", *(f"  {printable(each)}" for each in book.not_for)]
     held = [
         {"column": c.name, "type": c.kind, "values": c.size, "cells": c.cells, "noise": c.deviation, "off by": c.worst}
         for c in book.columns
@@ -355,10 +355,10 @@ def _codebook_text(book: Codebook) -> str:
         }
         for pair in book.pairs
     ]
-    said += ["", COLUMNS_TEXT, lines(held), "", TABLES_TEXT, lines(tables), "", PAIRS_TEXT, lines(pairs)]
+    paragraphs += ["", COLUMNS_TEXT, lines(held), "", TABLES_TEXT, lines(tables), "", PAIRS_TEXT, lines(pairs)]
     if book.pairs_left_out:
-        said.append(f"{book.pairs_left_out:,} more pairs are not listed")
-    return "\n".join([*said, "", "Every value with its error: --json, --markdown FILE or --html FILE."])
+        paragraphs.append(f"{book.pairs_left_out:,} more pairs are not listed")
+    return "\n".join([*paragraphs, "", "Every value with its error: --json, --markdown FILE or --html FILE."])
 
 
 def _describe_tables(folder: Path, *, html: Path | None, markdown: Path | None, overwrite: bool, as_json: bool) -> None:
@@ -404,14 +404,18 @@ def _tables_text(book: Mapping[str, Any]) -> str:
     def lines(rows: list[dict[str, Any]]) -> str:
         return columns([{name: printable(v) if isinstance(v, str) else v for name, v in row.items()} for row in rows])
 
-    said = [
+    paragraphs = [
         printable(str(book["notice"])),
         *(f"{printable(name)}: {printable(fact)}" for name, fact in family_facts(book)),
     ]
-    said += [f"Note: {printable(str(note))}" for note in book["notes"]]
-    said += ["", UNITS_TEXT]
+    paragraphs += [f"Note: {printable(str(note))}" for note in book["notes"]]
+    paragraphs += ["", UNITS_TEXT]
     for part in book["parts"]:
-        said += ["", f"{printable(str(part['name']))}: {printable(str(part['says']))}", lines(family_column_rows(part))]
+        paragraphs += [
+            "",
+            f"{printable(str(part['name']))}: {printable(str(part['says']))}",
+            lines(family_column_rows(part)),
+        ]
         if part["ties"]:
-            said += ["", lines(family_tie_rows(part))]
-    return "\n".join([*said, "", "Every value with its error: --json or --html FILE."])
+            paragraphs += ["", lines(family_tie_rows(part))]
+    return "\n".join([*paragraphs, "", "Every value with its error: --json or --html FILE."])
