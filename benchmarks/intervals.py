@@ -109,7 +109,8 @@ def released(folder: Path, domain: Domain, sample: dict[str, np.ndarray], *, bou
     """A release of a sample, as whoever is handed its file alone has it."""
     file = folder / "synthetic.parquet"
     vault = opened(folder, domain, sample)
-    made = aim(vault, loss=LOSS, total=NoisyTotal(), workload=all_marginals(2), limits=SizeLimits(bounds=bounds))
+    limits = SizeLimits(distance_bounds=bounds)
+    made = aim(vault, loss=LOSS, total=NoisyTotal(), workload=all_marginals(2), limits=limits)
     made.rows.write(file)
     return read_release(file)
 

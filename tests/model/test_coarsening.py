@@ -159,9 +159,9 @@ def test_codes_that_are_to_stay_apart_never_share_a_group(monkeypatch, places):
     random = np.random.default_rng(12)
     for _ in range(50):
         counts, apart = random.normal(2, 5, 20), np.sort(random.integers(0, 4, 20))
-        runs = merge_neighbours(counts, 25.0, 18, apart=apart)
+        runs = merge_neighbours(counts, 25.0, 18, strata=apart)
         mixed = random.permutation(apart)
-        rare = merge_rare(np.append(counts, 500.0), 25.0, apart=np.append(mixed, 9))
+        rare = merge_rare(np.append(counts, 500.0), 25.0, strata=np.append(mixed, 9))
         for groups, kinds in ((runs.groups[:18], apart[:18]), (rare.groups[:20], mixed)):
             assert all(len(set(kinds[groups == group])) == 1 for group in set(groups))
         assert runs.size < 20
@@ -183,7 +183,7 @@ def test_rare_codes_share_a_group_within_their_cell_where_they_are_enough_togeth
 
 def test_codes_that_rules_part_share_no_group_along_a_hierarchy_either():
     counts, apart = np.array([2.5, 2.5, 2.5, 2.5]), np.array([0, 1, 0, 1])
-    groups = merge_rare(counts, 1.0, levels=[np.zeros(4, dtype=np.int64)], apart=apart).groups.tolist()
+    groups = merge_rare(counts, 1.0, levels=[np.zeros(4, dtype=np.int64)], strata=apart).groups.tolist()
     assert groups == [0, 1, 0, 1]
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sfumato.model.count_priors import drawn_counts, expected_beside, posterior_means
+from sfumato.model.count_priors import expected_from_neighbors, posterior_means, shrunken_counts
 
 
 def sparse(random):
@@ -21,7 +21,7 @@ def test_a_sparse_table_is_recovered_better_than_by_cutting_below_zero(deviation
     random = np.random.default_rng(5)
     counts, expected = sparse(random)
     noisy = counts + random.normal(scale=deviation, size=counts.shape)
-    found = posterior_means(noisy, expected, deviation)
+    found = posterior_means(noisy, expected, deviation)[0]
     assert np.abs(found - counts).sum() < 0.5 * np.abs(np.maximum(noisy, 0) - counts).sum()
 
 
@@ -31,7 +31,7 @@ def test_a_table_that_is_as_expected_is_drawn_to_what_was_expected():
     expected = np.outer(np.geomspace(1, 30, 30), np.geomspace(1, 10, 30))
     counts = random.poisson(expected).astype(float)
     noisy = counts + random.normal(scale=40.0, size=counts.shape)
-    assert np.abs(posterior_means(noisy, expected, 40.0) - counts).mean() < 0.4 * 40 * 0.8
+    assert np.abs(posterior_means(noisy, expected, 40.0)[0] - counts).mean() < 0.4 * 40 * 0.8
 
 
 def test_the_posterior_mean_is_that_of_the_weights_found():
@@ -39,24 +39,24 @@ def test_the_posterior_mean_is_that_of_the_weights_found():
     random = np.random.default_rng(7)
     counts = np.repeat([0.0, 5.0], 20_000)
     noisy = counts + random.normal(size=counts.size)
-    found = posterior_means(noisy, np.full(counts.size, 2.0**-10), 1.0)
+    found = posterior_means(noisy, np.full(counts.size, 2.0**-10), 1.0)[0]
     exact = 5 / (1 + np.exp(5 * (2.5 - noisy)))
     assert np.abs(found - exact).mean() < 0.15
 
 
 def test_many_people_are_left_as_counted_and_none_are_negative():
     noisy = np.array([[900.0, 81.0], [-3.0, 4.0]])
-    found = posterior_means(noisy, np.full((2, 2), 100.0), 10.0)
+    found = posterior_means(noisy, np.full((2, 2), 100.0), 10.0)[0]
     assert found[0].tolist() == [900.0, 81.0]
     assert (found >= 0).all()
     everywhere = np.full((3, 3), 500.0)
-    assert posterior_means(everywhere, everywhere, 2.0) is everywhere
+    assert posterior_means(everywhere, everywhere, 2.0)[0] is everywhere
 
 
 def test_cells_beyond_a_block_are_treated_like_those_within():
     random = np.random.default_rng(8)
     noisy = np.tile(random.normal(size=100), 400)  # 40 000 cells, a hundred different
-    found = posterior_means(noisy, np.ones(noisy.size), 1.0)
+    found = posterior_means(noisy, np.ones(noisy.size), 1.0)[0]
     assert np.allclose(found.reshape(400, 100), found[:100])
 
 
@@ -64,16 +64,16 @@ def test_neighbours_along_an_order_tell_what_to_expect_and_others_do_not():
     expected = np.full((4, 3), 10.0)
     counts = np.zeros((4, 3))
     counts[1, 0] = 90.0
-    beside = expected_beside(counts, expected, 10.0, [3, 0])
+    beside = expected_from_neighbors(counts, expected, 10.0, [3, 0])
     twice, once = 10 * 100 / 25, 10 * 10 / 30  # one of two neighbours (1 and 1/2) is full; both are empty
     assert beside[0, 0] == pytest.approx(twice)
     assert beside[2, 0] == pytest.approx(twice)
     assert beside[1, 0] == pytest.approx(once)  # its own count is no witness
     assert (beside[3] == 10.0).all()  # after the last place with an order
     assert beside[0, 1] == pytest.approx(10 * 10 / 25)  # the second axis has no order
-    assert (expected_beside(counts, expected, 10.0, [0, 0]) == expected).all()
-    assert (expected_beside(-counts, expected, 10.0, [4, 3]) > 0).all()
-    assert expected_beside(counts, expected * 0, 10.0, [4, 3]).max() == 0  # what cannot be is not expected
+    assert (expected_from_neighbors(counts, expected, 10.0, [0, 0]) == expected).all()
+    assert (expected_from_neighbors(-counts, expected, 10.0, [4, 3]) > 0).all()
+    assert expected_from_neighbors(counts, expected * 0, 10.0, [4, 3]).max() == 0  # what cannot be is not expected
 
 
 def test_cells_that_go_along_with_their_neighbours_are_recovered_better():
@@ -86,11 +86,11 @@ def test_cells_that_go_along_with_their_neighbours_are_recovered_better():
     counts = 60.0 * np.exp(-(((places[:, None] - places) / 6.0) ** 2))
     expected = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / counts.sum()
     noisy = counts + random.normal(scale=20.0, size=counts.shape)
-    before, off = (np.abs(drawn_counts(noisy, expected, 20.0, each) - counts).sum() for each in ([0, 0], [45, 45]))
+    before, off = (np.abs(shrunken_counts(noisy, expected, 20.0, each) - counts).sum() for each in ([0, 0], [45, 45]))
     assert off < 0.85 * before
     strange = random.permutation(45)
     noisy, expected = noisy[strange][:, strange[::-1]], expected[strange][:, strange[::-1]]
-    assert (drawn_counts(noisy, expected, 20.0, [45, 45]) == drawn_counts(noisy, expected, 20.0)).all()
+    assert (shrunken_counts(noisy, expected, 20.0, [45, 45]) == shrunken_counts(noisy, expected, 20.0)).all()
 
 
 def test_drawn_counts_err_less_over_neighbours_that_hold_more_than_most():
@@ -107,7 +107,7 @@ def test_drawn_counts_err_less_over_neighbours_that_hold_more_than_most():
     sums, means, cells, noise = [], [], [], []
     for _ in range(40):
         noisy = counts + random.normal(size=counts.shape)
-        drawn, mean = drawn_counts(noisy, expected, 1.0), posterior_means(noisy, expected, 1.0)
+        drawn, mean = shrunken_counts(noisy, expected, 1.0), posterior_means(noisy, expected, 1.0)[0]
         sums.append(abs((drawn - counts)[:25, 4].sum()))
         means.append(abs((mean - counts)[:25, 4].sum()))
         cells.append(np.square(drawn - counts).mean())

@@ -140,7 +140,7 @@ def test_noise_drowns_a_histogram_of_two_million_cells(ways, loss, total):
     """A table of 32,000 rows over 21 columns of two values: its histogram at epsilon 10 is not drowned by its noise."""
     found = {o.method: o for o in options(BINARY, loss=loss, total=total, workload=all_marginals(ways))}
     holds = loss == Epsilon(10) and isinstance(total, PublicTotal)
-    assert found["histogram"].drowned is not holds
+    assert found["histogram"].hidden_by_noise is not holds
     if not holds:
         assert best(BINARY, all_marginals(ways), loss=loss, total=total) == "aim"
         assert str(found["histogram"]).startswith("histogram: noise drowns a table of fewer than ")
@@ -152,7 +152,7 @@ def test_a_histogram_that_noise_drowns_is_wrong_by_more_than_its_noise(vault_ove
     workload = all_marginals(1)
     option = named("histogram", domain, workload, loss=Epsilon(1), total=NoisyTotal())
     errors = []
-    for rows in (30 * int(option.needed), int(option.needed) // 30):
+    for rows in (30 * int(option.rows_needed), int(option.rows_needed) // 30):
         drawn = np.random.default_rng(3).multinomial(rows, skewed(domain.shape))
         truth = workload.answers(domain, drawn)
         answers = option.run(vault_over(domain, drawn.reshape(domain.shape))).model.answers(workload)

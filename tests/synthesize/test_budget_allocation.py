@@ -27,12 +27,12 @@ def test_no_other_division_has_less_expected_error(loss):
     split = BudgetSplit(loss, 2)
     sizes = [5.0, 100.0, 2000.0]
     shares = np.array([float(share) for share in split.shares(sizes)])
-    least = sum(size * split.absolute(share) for size, share in zip(sizes, shares, strict=True))
-    parts = np.array(sum(split.spread(size) for size in sizes))
+    least = sum(size * split.mean_absolute_noise(share) for size, share in zip(sizes, shares, strict=True))
+    parts = np.array(sum(split.allocation_weight(size) for size in sizes))
     assert least == pytest.approx(float(split.error(parts, 1.0)))
     random = np.random.default_rng(1)
     for other in random.dirichlet(np.ones(3), size=500):
-        assert sum(size * split.absolute(share) for size, share in zip(sizes, other, strict=True)) >= least
+        assert sum(size * split.mean_absolute_noise(share) for size, share in zip(sizes, other, strict=True)) >= least
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -67,10 +67,10 @@ def test_fractions_are_rounded_down():
 def test_a_further_share_levels_what_tables_have_had(loss, tables):
     split = BudgetSplit(loss, 1)
     sizes, spent = zip(*tables, strict=True)
-    more = split.topped_up(sizes, spent, 0.3)
+    more = split.top_up(sizes, spent, 0.3)
     assert more.sum() == pytest.approx(0.3)
     assert (more >= 0).all()
-    levels = (np.array(spent) + more) / [split.spread(size) for size in sizes]
+    levels = (np.array(spent) + more) / [split.allocation_weight(size) for size in sizes]
     raised = levels[more > 0]
     assert raised == pytest.approx(raised[0])  # all that got something end at one level
     assert (levels[more == 0] >= raised[0] * (1 - 1e-9)).all()  # and the others had more already

@@ -10,7 +10,15 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.privacy.gaussian import DiscreteGaussian
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize import PublicTotal, aim, all_marginals, annealed, mst
-from sfumato.synthesize.cell_positions import CellPosition, drawn, mean_positions, position, question, share, within
+from sfumato.synthesize.cell_positions import (
+    CellPosition,
+    exponential_positions,
+    mean_positions,
+    position,
+    position_query,
+    sample_within_cells,
+    share,
+)
 from sfumato.synthesize.graphical import POSITIONS, Graphical
 from sfumato.vault.measurables import Measurement
 from sfumato.vault.simulated import SimulatedVault
@@ -83,7 +91,7 @@ def test_nothing_is_asked_where_every_number_has_a_cell():
 
 def test_a_row_counts_by_the_width_of_its_cell_and_wide_cells_are_another_part():
     counts = np.array([50.0, 100.0, 100.0, 100.0, 99.0, 1.0])
-    asked = question(INCOME, counts)
+    asked = position_query(INCOME, counts)
     steps = [high - low for low, high in asked.steps(DOMAIN)]
     moved = [weight * step for weight, step in zip(asked.weights, steps, strict=True)]
     assert moved[0] == 0  # one number, no position
@@ -95,9 +103,9 @@ def test_a_row_counts_by_the_width_of_its_cell_and_wide_cells_are_another_part()
 
 
 def test_cells_that_hold_nearly_all_are_one_part_and_the_widest_do_not_overflow():
-    assert question(INCOME, np.full(6, 100.0)).parts is None
+    assert position_query(INCOME, np.full(6, 100.0)).parts is None
     vast = Real(name="x", edges=(-9e15, 0.0, 1e-3, 2e-3, 9e15), unknown=Unknown.CLAMP)
-    asked = question(vast, np.array([0.0, 500.0, 500.0, 0.0]))
+    asked = position_query(vast, np.array([0.0, 500.0, 500.0, 0.0]))
     assert asked.parts == (1, 0, 0, 1)
     asked.check(Domain((vast,)))
 
@@ -164,12 +172,12 @@ def test_numbers_are_drawn_about_their_mean(mean):
     """False alarms: 1e-9 each, by six standard errors of 200,000 draws, whose spread is at most that of even ones."""
     random = np.random.default_rng(9)
     even = 6 * np.sqrt(1 / 3 / 200_000)
-    numbers = drawn(np.full(200_000, mean), random)
+    numbers = exponential_positions(np.full(200_000, mean), random)
     assert ((numbers >= 0) & (numbers <= 1)).all()
     assert abs((2 * numbers - 1).mean() - mean) < even
-    reals = within(PAY, np.full(200_000, 2), CellPosition((0.5, 0.5, mean)), random)
+    reals = sample_within_cells(PAY, np.full(200_000, 2), CellPosition((0.5, 0.5, mean)), random)
     assert abs((reals.mean() - 6) / 4 - mean) < even
-    integers = within(INCOME, np.full(200_000, 2), CellPosition((0.5, 0.5, mean, 0.5, 0.5, 0.5)), random)
+    integers = sample_within_cells(INCOME, np.full(200_000, 2), CellPosition((0.5, 0.5, mean, 0.5, 0.5, 0.5)), random)
     assert ((integers >= 1000) & (integers <= 9999) & (integers == np.floor(integers))).all()
     assert abs((integers.mean() - 5499.5) / 4499.5 - mean) < even + 1e-3
 
@@ -192,7 +200,7 @@ def test_an_older_model_is_read_with_its_one_position_and_a_new_one_with_many():
 def test_what_is_measured_of_few_people_hardly_moves_them():
     """Two people in the widest cell: the noise on their position is far beyond one, so little of it is kept."""
     counts = np.array([50.0, 4000.0, 4000.0, 4000.0, 4000.0, 2.0])
-    asked = question(INCOME, counts)
+    asked = position_query(INCOME, counts)
     noise = DiscreteGaussian.for_loss(Rho("0.001"), squared_sensitivity=asked.sensitivity(DOMAIN)[1])
     suggested = mean_positions(INCOME, counts, 1.0)
     one = round(np.sqrt(noise.variance))
@@ -220,7 +228,7 @@ def test_rows_of_an_open_cell_are_given_its_typical_value():
     assert set(incomes.to_numpy()[drawn_codes[:, 0] == 2].tolist()) == {600_000}
     assert set(pays.to_numpy()[drawn_codes[:, 1] == 1].tolist()) == {7.25}
     assert pays.null_count == int((drawn_codes[:, 1] > 1).sum())
-    assert question(income, np.array([500.0, 500, 1000])).weights[2] == 0
+    assert position_query(income, np.array([500.0, 500, 1000])).weights[2] == 0
     lone = Integer(name="x", minimum=0, maximum=99, edges=(0, 1, 2), unknown=Unknown.CLAMP, typical=5)
     assert share(Domain((lone,))) == 0
 

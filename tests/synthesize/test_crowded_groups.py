@@ -203,11 +203,11 @@ def test_a_table_whose_cells_turned_out_empty_is_measured_again_group_by_group()
     table = MeasuredMarginal(Runs((tuple(range(0, 10, 2)),) * 2, (10, 10)), 25.0, 0.1)
     everywhere, upper = np.full((10, 10), 10.0), np.zeros((10, 10))
     upper[:4] = 100.0
-    assert table.again(np.eye(10) * 20, 20.0).runs.shape == (10, 10)  # a fifth of the joined cells
-    assert table.again(upper * HELD, 20.0).runs.shape == (10, 10)  # all of them in forty cells of many people
-    assert table.again(everywhere, 20.0) is table
-    assert table.again(everywhere * 3.9, 20.0) is table
-    assert table.again(everywhere * 4, 20.0).runs.shape == (10, 10)
+    assert table.remeasured(np.eye(10) * 20, 20.0).runs.shape == (10, 10)  # a fifth of the joined cells
+    assert table.remeasured(upper * HELD, 20.0).runs.shape == (10, 10)  # all of them in forty cells of many people
+    assert table.remeasured(everywhere, 20.0) is table
+    assert table.remeasured(everywhere * 3.9, 20.0) is table
+    assert table.remeasured(everywhere * 4, 20.0).runs.shape == (10, 10)
 
 
 def test_a_pair_in_few_cells_is_measured_group_by_group_beside_triples_as_well():

@@ -253,7 +253,7 @@ def test_a_group_has_the_noise_of_its_codes_and_two_measurements_less_than_eithe
     assert len(set(groups)) < len(groups)
     np.testing.assert_allclose(observed["n",].variance, np.bincount(groups) * deviation**2)
     (again,) = mechanisms.measure([state.question(("n",))], Rho("0.1"))
-    pooled = {each.attributes: each for each in state.learn([again]).observations}["n",]
+    pooled = {each.attributes: each for each in state.with_measurements([again]).observations}["n",]
     old, new = 1 / observed["n",].variance, 1 / again.noise.variance
     np.testing.assert_allclose(pooled.variance, 1 / (old + new))
     np.testing.assert_allclose(pooled.counts, (old * observed["n",].counts + new * again.values) / (old + new))

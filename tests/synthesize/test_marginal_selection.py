@@ -38,7 +38,7 @@ def test_a_tie_is_worth_its_noise_before_the_tables_that_tell_more_by_themselves
     far = {pair: 60.0 - place for place, pair in enumerate(combinations("abcde", 2))} | {("e", "f"): 45.0}
     tables = tuple(Table(pair, Runs((tuple(range(10)),) * 2, (10, 10))) for pair in far)
     cell_budget = CellBudget(Triangulation([(name,) for name in sizes], sizes), 1_000_000)
-    scored = Scored(tables, SPLIT.absolute(1.0) * 100 * np.array(list(far.values())) / 12)
+    scored = Scored(tables, SPLIT.mean_absolute_noise(1.0) * 100 * np.array(list(far.values())) / 12)
     found = list(
         select_marginals(scored, np.ones(len(tables)), split=SPLIT, share=1.0, cell_budget=cell_budget, taken={})
     )
@@ -81,7 +81,7 @@ def test_attributes_that_share_a_clique_of_the_tree_alone_are_not_tied():
     sizes = dict.fromkeys("abcdef", 10)
     far = {pair: 60.0 - place for place, pair in enumerate(combinations("abcde", 2))} | {("e", "f"): 45.0}
     tables = tuple(Table(pair, Runs((tuple(range(10)),) * 2, (10, 10))) for pair in far)
-    scored = Scored(tables, SPLIT.absolute(1.0) * 100 * np.array(list(far.values())) / 12)
+    scored = Scored(tables, SPLIT.mean_absolute_noise(1.0) * 100 * np.array(list(far.values())) / 12)
     held = Triangulation([*((name,) for name in sizes), ("e", "f")], sizes)
     found = [
         ("e", "f")
@@ -95,7 +95,7 @@ def test_cells_that_nobody_can_be_in_are_no_reason_to_leave_a_table_out():
     """Of two pairs at one distance that noise in a hundred cells outweighs, the one that is half empty is chosen."""
     pairs = (("a", "b"), ("c", "d"))
     runs = Runs((tuple(range(10)),) * 2, (10, 10))
-    scored = Scored((Table(pairs[0], runs, 50), Table(pairs[1], runs)), np.full(2, SPLIT.absolute(1.0) * 70))
+    scored = Scored((Table(pairs[0], runs, 50), Table(pairs[1], runs)), np.full(2, SPLIT.mean_absolute_noise(1.0) * 70))
     cell_budget = CellBudget(Triangulation([(name,) for name in SIZES], SIZES), 100_000)
     assert list(select_marginals(scored, np.ones(2), split=SPLIT, share=1.0, cell_budget=cell_budget, taken={})) == [
         ("a", "b")

@@ -17,7 +17,7 @@ from tests.synthesize.conftest import table_of
 
 from sfumato.domain import Categorical, Domain, Integer, Unknown
 from sfumato.errors import InputError, SfumatoError, SizeError
-from sfumato.model.noisy_table import NoisyDistance, NoisyTable, distances_payload, restore_distances, whole_counts
+from sfumato.model.noisy_table import NoisyDistance, NoisyTable, distances_payload, integer_counts, restore_distances
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.gaussian import DiscreteGaussian
 from sfumato.privacy.loss import Rho
@@ -59,18 +59,18 @@ def released(seed: int = 1, *, limits: SizeLimits | None = None) -> Synthetic:
     return aim(vault, loss=Rho("0.02"), total=NoisyTotal(), workload=all_marginals(1), limits=limits)
 
 
-BOUNDED = SizeLimits(bounds=True)
+BOUNDED = SizeLimits(distance_bounds=True)
 
 
 @pytest.mark.parametrize(("shape", "rows"), [((3, 4), 17), ((1, 1), 5), ((2, 2), 0)])
 def test_whole_counts_sum_to_the_total_and_are_near(shape, rows) -> None:
     counts = np.random.default_rng(2).random(shape)
     counts *= max(rows, 1) / counts.sum()
-    found = whole_counts(counts, rows)
+    found = integer_counts(counts, rows)
     assert (found.sum(), found.shape) == (rows, shape)
     if rows:
         assert (np.abs(found - counts) <= 1 + 1e-9).all()
-    assert (whole_counts(np.zeros((2, 2)), 8) == 2).all()
+    assert (integer_counts(np.zeros((2, 2)), 8) == 2).all()
 
 
 def test_it_takes_three_percent_of_the_loss_for_all_pairs_in_equal_parts() -> None:
@@ -103,13 +103,14 @@ def test_it_takes_three_percent_of_the_loss_for_all_pairs_in_equal_parts() -> No
 
 def test_nobody_who_does_not_ask_pays_and_the_journal_asks_as_it_did() -> None:
     assert released().distances == ()
-    described = SizeLimits().described()
+    described = SizeLimits().describe()
     assert described == {"cells": 400_000, "candidates": 400, "marginal": 1 << 22}
-    assert SizeLimits(earlier=False, bounds=True).described() == described | {"earlier": False, "bounds": True}
+    both = SizeLimits(prior_marginals=False, distance_bounds=True)
+    assert both.describe() == described | {"earlier": False, "bounds": True}
     assert released(limits=BOUNDED).provenance["parameters"]["limits"]["bounds"] is True
 
 
-@pytest.mark.parametrize("limits", [BOUNDED, SizeLimits(earlier=False)], ids=["bounds", "earlier"])
+@pytest.mark.parametrize("limits", [BOUNDED, SizeLimits(prior_marginals=False)], ids=["bounds", "earlier"])
 def test_methods_that_do_neither_refuse_it(limits) -> None:
     vault = SimulatedVault(table_of(DOMAIN, COUNTS), seed=1)
     with pytest.raises(InputError, match="only aim does"):
@@ -118,7 +119,7 @@ def test_methods_that_do_neither_refuse_it(limits) -> None:
         annealed(vault, loss=Rho(1), total=NoisyTotal(), workload=all_marginals(2), limits=limits)
     assert not vault.reserved
     with pytest.raises(InputError, match="True or False"):
-        SizeLimits(bounds=1)
+        SizeLimits(distance_bounds=1)
 
 
 def test_saved_models_and_files_keep_them(tmp_path) -> None:
@@ -126,18 +127,18 @@ def test_saved_models_and_files_keep_them(tmp_path) -> None:
     save(made, tmp_path / "a.model")
     made.rows.write(tmp_path / "a.parquet")
     kept, alone = load(tmp_path / "a.model").distances, read_release(tmp_path / "a.parquet").distances
-    assert [(e.attributes, e.value, e.noise, e.beside) for e in kept] == [
+    assert [(e.attributes, e.value, e.noise, e.rows_distance) for e in kept] == [
         (e.attributes, e.value, e.noise, 0.0) for e in made.distances
     ]
     assert [(e.attributes, e.value, e.noise) for e in alone] == [(e.attributes, e.value, e.noise) for e in kept]
     rows = made.rows
     for each in alone:  # by another way: from the rows themselves
-        cells = whole_counts(made.model.cells(each.attributes), made.model.total)
+        cells = integer_counts(made.model.cells(each.attributes), made.model.total)
         apart = np.zeros(DOMAIN.project(each.attributes).shape)
         labels = [DOMAIN[name].labels() for name in each.attributes]
         for values in zip(*(rows[name].to_pylist() for name in each.attributes), strict=True):
             apart[tuple(names.index(str(value)) for names, value in zip(labels, values, strict=True))] += 1
-        assert each.beside == pytest.approx(np.abs(cells - apart.ravel()).sum())
+        assert each.rows_distance == pytest.approx(np.abs(cells - apart.ravel()).sum())
 
 
 @pytest.mark.parametrize("pair", [("age", "town"), ("town", "sex")], ids=" x ".join)
@@ -207,7 +208,7 @@ def test_a_file_bounds_as_narrowly_as_the_model_that_it_was_drawn_from(tmp_path,
         widths.append(found.high - found.low)
         if most:
             assert found == of_model
-    beside = next(each.beside for each in release.distances if each.attributes == ("age", "town"))
+    beside = next(each.rows_distance for each in release.distances if each.attributes == ("age", "town"))
     assert widths[1] == pytest.approx(widths[0] + beside)
     assert beside > 0
 
@@ -231,7 +232,7 @@ class Kept:
     def __init__(self, cells: np.ndarray, noise: DiscreteGaussian, seed: int, *, of_rows: DiscreteGaussian) -> None:
         self.all, self.total = cells, round(cells.sum())
         pair = COUNTS.sum(axis=2)
-        exact = int(np.abs(pair - whole_counts(self.cells(("age", "town")).reshape(pair.shape), self.total)).sum())
+        exact = int(np.abs(pair - integer_counts(self.cells(("age", "town")).reshape(pair.shape), self.total)).sum())
         entropy = SimulatedEntropy(seed)
         value = int(noise.add(np.array([exact]), entropy)[0])
         self.distances = (NoisyDistance(("age", "town"), value, noise),)

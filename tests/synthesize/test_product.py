@@ -15,7 +15,7 @@ from sfumato.vault.interface import decode, encode
 @pytest.fixture
 def model(domain):
     pair = Factor(("sex", "age"), np.array([[10.0, 20.0, 5.0, 0.0], [15.0, 0.0, 40.0, 10.0]]))
-    return Product.over(domain, (pair, Factor(("mood",), np.array([20.0, 30.0, 50.0]))), 100)
+    return Product.from_parts(domain, (pair, Factor(("mood",), np.array([20.0, 30.0, 50.0]))), 100)
 
 
 def test_cells_are_products_of_the_parts(model):
@@ -30,7 +30,7 @@ def test_cells_are_products_of_the_parts(model):
 
 
 def test_an_attribute_that_no_part_covers_is_refused(model):
-    alone = Product.over(model.domain, model.parts[1:], 100)
+    alone = Product.from_parts(model.domain, model.parts[1:], 100)
     with pytest.raises(QueryError, match="does not cover age"):
         alone.cells(("age",))
 
@@ -51,7 +51,7 @@ def test_a_sample_may_have_another_size(model):
 
 def test_parts_are_joined_independently_and_rows_shuffled(domain):
     parts = tuple(Factor((name,), np.array([5000.0] * 2 + [0.0] * (domain[name].size - 2))) for name in ("age", "sex"))
-    codes = Product.over(domain, parts, 10_000).sample(np.random.default_rng(4))
+    codes = Product.from_parts(domain, parts, 10_000).sample(np.random.default_rng(4))
     # both correlations have standard deviation 0.01
     assert abs(np.corrcoef(codes[:, 0], codes[:, 1])[0, 1]) < 0.06
     assert abs(np.corrcoef(codes[:, 0], np.arange(10_000))[0, 1]) < 0.06

@@ -279,7 +279,7 @@ def test_questions_about_a_column_whose_values_were_changed_are_refused(release,
 def test_files_are_asked_whose_cells_no_value_tells_apart(tmp_path) -> None:
     codes = np.stack([np.random.default_rng(1).integers(0, each.size, 5000) for each in NARROW], axis=1)
     vault = SimulatedVault(ArrayTable(NARROW, codes, values=middle_values(NARROW, codes)), seed=1)
-    limits = SizeLimits(bounds=True)
+    limits = SizeLimits(distance_bounds=True)
     made = aim(vault, loss=Rho("0.5"), total=NoisyTotal(), workload=all_marginals(2), limits=limits)
     made.rows.write(tmp_path / "a.parquet")
     found = read_release(tmp_path / "a.parquet")

@@ -16,7 +16,7 @@ from sfumato.privacy.gaussian import DiscreteGaussian
 from sfumato.privacy.loss import Rho
 from sfumato.synthesize import NoisyTotal, SizeLimits, aim, all_marginals
 from sfumato.synthesize.graphical import Graphical
-from sfumato.synthesize.initial_marginals import Fit, over_groups
+from sfumato.synthesize.initial_marginals import Fit, merge_into_groups
 from sfumato.vault.measurables import StoredMarginal
 from sfumato.vault.simulated import SimulatedVault
 
@@ -91,7 +91,7 @@ def test_who_wants_none_of_it_gets_the_release_of_an_empty_journal(codes: np.nda
     known = [stored(codes, ("town", "job"), "0.02", 7)]
     vaults = [SimulatedVault(ArrayTable(DOMAIN, codes), seed=1, stored=each) for each in (known, [])]
     terms = {"loss": Rho("0.002"), "total": NoisyTotal(), "workload": all_marginals(2)}
-    alone, empty = (aim(vault, **terms, limits=SizeLimits(earlier=False)) for vault in vaults)
+    alone, empty = (aim(vault, **terms, limits=SizeLimits(prior_marginals=False)) for vault in vaults)
     assert alone.model.reused == ()
     assert "beyond" not in alone.guarantee
     assert (alone.model.cells(("town", "job")) == empty.model.cells(("town", "job"))).all()
@@ -128,7 +128,7 @@ def test_cells_are_summed_into_groups_with_their_noise(codes: np.ndarray) -> Non
         "town": Coarsening(np.array([0, 2, 1, 2, 2, 3]), np.ones(6)),
     }
     asked = stored(codes, ("town", "age"), "0.02", 1)
-    found = over_groups(DOMAIN, Fit(coarsenings, (), GraphicalModel({}, (), 1.0), (), (), {}), asked)
+    found = merge_into_groups(DOMAIN, Fit(coarsenings, (), GraphicalModel({}, (), 1.0), (), (), {}), asked)
     assert found.attributes == ("age", "town")
     assert found.counts.shape == (3, 4)
     assert found.counts[2, 2] == asked.values[[1, 3, 4]][:, 10:].sum()

@@ -22,9 +22,9 @@ from sfumato.synthesize.methods.mwem import Schedule
 from sfumato.synthesize.stated_errors import (
     PooledMarginal,
     association,
-    margin,
     occurrences,
     pair_errors,
+    pooled_marginal,
     tally,
     value_errors,
 )
@@ -108,7 +108,7 @@ def test_the_error_of_a_pair_holds_of_the_worst_combination_of_declared_values(r
             rows = np.zeros_like(exact)
             np.add.at(rows, (codes[:, one], codes[:, other]), 1)
             off = int(np.abs(rows - exact).max())
-            table = margin(release.tables, pair.attributes, DOMAIN)
+            table = pooled_marginal(release.tables, pair.attributes, DOMAIN)
             moved = np.zeros(table.counts.shape)
             np.add.at(moved, np.ix_(*table.groups), (rows - exact).astype(float))
             misplaced = np.abs(moved).sum() / 2 / len(codes) > pair.misplaced
@@ -135,12 +135,12 @@ def test_the_reach_of_a_sum_is_no_less_than_its_quantile_and_not_much_more(noise
         sums = np.convolve(sums, single)
     size = np.abs(np.arange(len(sums)) - len(sums) // 2)
     table = PooledMarginal(np.zeros(1, dtype=np.int64), (np.zeros(1, dtype=np.int64),), noise, summed)
-    reach, missed = table.reach(together=together), 0.05 / together
+    reach, missed = table.noise_bound(simultaneous=together), 0.05 / together
     assert sums[size > reach].sum() <= missed * (1 + 1e-9)
     assert sums[size > 0.6 * reach - 1].sum() > missed
-    assert table.reach(counts=4, together=together) == PooledMarginal(
+    assert table.noise_bound(counts=4, simultaneous=together) == PooledMarginal(
         table.counts, table.groups, noise, 4 * summed
-    ).reach(together=together)
+    ).noise_bound(simultaneous=together)
 
 
 def noisy(values: np.ndarray, groups: tuple, variance: int = 4, *, fresh: bool = True) -> NoisyTable:
@@ -166,7 +166,7 @@ def test_a_pair_in_groups_may_be_off_by_all_of_a_group() -> None:
     )
     codes = np.repeat([0, 1, 2], [100, 20, 20]), np.repeat([0, 1], [100, 40])
     errors = pair_errors(table, codes, 1.0)
-    reach = table.reach(together=4)
+    reach = table.noise_bound(simultaneous=4)
     assert errors.grouped
     assert errors.worst == reach
     assert errors.worst_of_values == 40 + reach
@@ -185,16 +185,16 @@ def test_a_margin_is_of_the_table_that_tells_most_with_the_noise_of_its_cells() 
     )
     fine = noisy(np.array([[1, 2], [3, 4], [5, 6]]), (None, None), variance=100)
     coarse = noisy(np.array([[1, 2], [8, 10]]), ((0, 1, 1), None), variance=1)
-    found = margin([coarse, fine], ("a",), domain)
+    found = pooled_marginal([coarse, fine], ("a",), domain)
     assert found.counts.tolist() == [3, 7, 11]
     assert (found.summed, found.deviation) == (2, pytest.approx(np.sqrt(200)))
-    turned = margin([fine], ("b", "a"), domain)
+    turned = pooled_marginal([fine], ("b", "a"), domain)
     assert turned.counts.tolist() == [[1, 3, 5], [2, 4, 6]]
-    assert margin([coarse, fine], ("b",), domain).noise == DiscreteGaussian(1)
-    assert margin([], ("a",), domain) is None
+    assert pooled_marginal([coarse, fine], ("b",), domain).noise == DiscreteGaussian(1)
+    assert pooled_marginal([], ("a",), domain) is None
     first = noisy(fine.values, (None, None), variance=400, fresh=False)  # whose noise decides on groups, or on none
-    assert margin([fine, first], ("a",), domain).noise == DiscreteGaussian(400)
-    assert margin([coarse, first], ("a",), domain).noise == DiscreteGaussian(400)
+    assert pooled_marginal([fine, first], ("a",), domain).noise == DiscreteGaussian(400)
+    assert pooled_marginal([coarse, first], ("a",), domain).noise == DiscreteGaussian(400)
 
 
 @pytest.mark.parametrize(
@@ -213,15 +213,15 @@ def test_tables_over_the_same_groups_are_pooled_by_inverse_variance(one, other, 
     weights /= weights.sum()
     grouped = NoisyTable(("a", "b"), ((0, 0), None), values[0][:1], kinds[0], fresh=True)  # over others: left out
     early = NoisyTable(("a",), (None,), values[0][0], kinds[0], fresh=False)
-    found = margin([*tables, grouped], ("a", "b"), domain)
+    found = pooled_marginal([*tables, grouped], ("a", "b"), domain)
     assert found.counts == pytest.approx(weights[0] * values[0] + weights[1] * values[1])
     assert found.deviation**2 == pytest.approx(1 / sum(1 / noise.variance for noise in kinds))
-    assert margin([*tables, early], ("a",), domain).counts.tolist() == values[0][0].tolist()
+    assert pooled_marginal([*tables, early], ("a",), domain).counts.tolist() == values[0][0].tolist()
     numbers = np.arange(-150, 151)
     chances = np.outer(*([noise.pmf(abs(int(k))) for k in numbers] for noise in kinds))
     off = np.abs(weights[0] * numbers[:, None] + weights[1] * numbers)
     for together in (1, 40):
-        reach = found.reach(together=together)
+        reach = found.noise_bound(simultaneous=together)
         assert chances[off > reach].sum() <= 0.05 / together * (1 + 1e-9)
         assert chances[off > 0.6 * reach].sum() > 0.05 / together
 
@@ -229,7 +229,7 @@ def test_tables_over_the_same_groups_are_pooled_by_inverse_variance(one, other, 
 def test_tables_of_very_small_noise_are_not_pooled() -> None:
     domain = Domain(tuple(Integer(name=name, minimum=0, maximum=1, unknown=Unknown.DROP) for name in "ab"))
     tables = [noisy(np.array([[4, 8], [12, 16]]), (None, None), variance=1) for _ in range(2)]
-    found = margin(tables, ("a", "b"), domain)
+    found = pooled_marginal(tables, ("a", "b"), domain)
     assert found.deviation == pytest.approx(np.sqrt(DiscreteGaussian(1).variance))
     assert found.counts.dtype == np.int64
 

@@ -18,7 +18,7 @@ from sfumato.synthesize.budget_allocation import BudgetSplit
 from sfumato.synthesize.codebook.codebook_entries import codebook_of
 from sfumato.synthesize.initial_marginals import OneWayMarginals, measure_one_way
 from sfumato.synthesize.marginal_selection import coarsened_marginals
-from sfumato.synthesize.weighted_totals import GRID, SHARE, WeightScale, measure_totals, question
+from sfumato.synthesize.weighted_totals import GRID, SHARE, WeightScale, measure_totals, weighted_query
 from sfumato.vault.simulated import SimulatedVault
 
 LETTERS = tuple(Categorical(name=name, values=tuple(range(6)), unknown=Unknown.DROP) for name in "abcdef")
@@ -57,11 +57,11 @@ def test_a_row_moves_one_total_of_each_attribute_by_at_most_the_grid(rows):
     """Exactly, cell by cell: what is counted of a row of any two codes."""
     domain = replace(DOMAIN, unit=Unit(column="id", rows=rows)) if rows > 1 else DOMAIN
     _, state, _ = started(1)
-    scale = WeightScale.of(DOMAIN, state, "w")
+    scale = WeightScale.from_fit(DOMAIN, state, "w")
     assert (np.abs(scale.steps) <= GRID).all()
     assert {scale.steps.min(), scale.steps.max()} == {-GRID, GRID}
     for table in coarsened_marginals(state, DOMAIN, [(letter.name,) for letter in LETTERS], 20.0):
-        asked = question(state, table, scale)
+        asked = weighted_query(state, table, scale)
         moved = np.abs(asked.weights)
         assert (np.count_nonzero(moved, axis=0) <= 1).all()
         assert (
@@ -172,5 +172,5 @@ def test_a_weight_that_is_missing_weighs_nothing():
     weight = replace(WEIGHT, nullable=True, unknown=Unknown.CATEGORY)
     domain = Domain((*LETTERS, weight))
     _, state, _ = started(1, domain)
-    scale = WeightScale.of(domain, state, "w")
+    scale = WeightScale.from_fit(domain, state, "w")
     assert scale.steps[100:].tolist() == [-GRID] * (weight.size - 100)

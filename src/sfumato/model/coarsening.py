@@ -1,12 +1,12 @@
-"""Fewer cells for an attribute, decided from its noisy counts: post-processing, so it costs nothing.
+"""Merge the codes of an attribute into groups by their noisy counts.  This is post-processing, so it costs nothing.
 
-Rare codes share one group; neighbouring codes of an ordered attribute share one where the noise cannot
-tell their counts apart, as long as the group stays small: codes of like counts may have nothing else in common, and
-a group of many people would hide what each code goes with.  A model over groups is smaller, and each of its cells
-carries the noise of one.  Within a group rows are shared out evenly or along a fitted slope.
+Rare codes share one group.  Neighbouring codes of an ordered attribute share a group if noise hides the difference of
+their counts and the group stays small.  A large group would hide how its codes differ in other attributes.  A model
+over groups is smaller, and each of its cells carries the noise of one.  Within a group rows are spread evenly or along
+a fitted slope.
 
-A table of several attributes divides its people over many more cells, so it may join neighbouring groups further, into
-:class:`Runs` of its own; the model keeps the groups apart.
+A table of several attributes has many more cells.  It may join neighbouring groups further, into :class:`Runs` of its
+own.  The model still distinguishes the groups.
 """
 
 from __future__ import annotations
@@ -24,22 +24,26 @@ from sfumato.model.row_sampling import CodeArray, GroupedCells
 _Number = TypeVar("_Number", np.int64, np.float64)
 
 RARE = 3.0
-"""Standard deviations of noise below which a count cannot be told from none."""
+"""Standard deviations of noise below which a count is treated as zero."""
 
-CROWDED = 10.0
-"""Standard deviations of noise that the noisy count of neighbours in a group may reach; above it they are cut, where
-the pairs and triples that are measured later can tell them apart."""
+MAX_GROUP_DEVIATIONS = 10.0
+"""Largest noisy count of a group of neighbours, in standard deviations of its noise.
+
+A larger group is cut, because the pairs and triples that are measured later can distinguish its codes.
+"""
 
 MOST_CUTS = 4096
-"""Places where an ordered attribute may be cut; the best cuts take the square of them.  With more codes than this,
-neighbours are taken together from the start, as many as bring the places down to it."""
+"""Most places where an ordered attribute may be cut; the search for the best cuts takes their square.
+
+An attribute with more codes starts from runs of neighbours, so that there are no more places than this.
+"""
 
 _LEAST_SHRUNK = 4  # codes in a group from which shrinkage beats the noisy counts themselves
 
 
 @dataclass(frozen=True, eq=False)
 class Coarsening:
-    """The group of every code, and how the rows of a group are shared out over its codes.
+    """The group of every code, and the weights that spread the rows of a group over its codes.
 
     ``groups`` has shape ``(codes,)`` with values 0 .. size-1; ``weights`` are not negative.
     """
@@ -49,41 +53,41 @@ class Coarsening:
 
     @cached_property
     def size(self) -> int:
-        """Number of groups."""
+        """Return the number of groups."""
         return int(self.groups.max()) + 1
 
     @cached_property
     def trivial(self) -> bool:
-        """Whether every code is its own group, in order."""
+        """Return True if every code is its own group, in order."""
         return self.size == len(self.groups) and bool((np.diff(self.groups) > 0).all())
 
     @cached_property
     def labels(self) -> tuple[int, ...] | None:
-        """The groups as a question names them, or None where every code is its own."""
+        """Return the groups as a measurement names them, or None if every code is its own group."""
         return None if self.trivial else tuple(self.groups.tolist())
 
     def labels_in(self, runs: NDArray[np.int64] | None) -> tuple[int, ...] | None:
-        """The labels of runs of groups, given the run of each group."""
+        """Return the labels of runs of groups, given the run of each group."""
         if runs is None or len(runs) == runs[-1] + 1:
             return self.labels
         return tuple(runs[self.groups].tolist())
 
     def merge(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Sums of counts, shape ``(codes,)``, over the groups."""
+        """Sum counts, shape ``(codes,)``, over the groups."""
         sums: NDArray[np.float64] = np.bincount(self.groups, weights=counts, minlength=self.size).astype(np.float64)
         return sums
 
     def shares(self) -> NDArray[np.float64]:
-        """Share of each code in its group: shape ``(codes,)``; zeros in a group without any weight."""
+        """Return the share of each code in its group: shape ``(codes,)``; zeros in a group without any weight."""
         sums = self.merge(self.weights)
         return self.weights / np.where(sums > 0, sums, 1.0)[self.groups]
 
     def restricted(self, allowed: NDArray[np.bool_]) -> Coarsening:
-        """The same groups, shared out over the allowed codes alone; a group without any must not be drawn."""
+        """Return the same groups with weights for the allowed codes only; a group without any must not be drawn."""
         return Coarsening(self.groups, np.where(allowed, self.weights, 0.0))
 
     def expand(self, groups: CodeArray, generator: np.random.Generator) -> CodeArray:
-        """For every row a code of its group, shared out by weight and rounded, not drawn."""
+        """Return a code for every row, given its group; codes are spread by weight and rounded, not drawn."""
         if self.trivial:
             return groups
         return self._codes_by_group.give(groups, generator)[0]
@@ -91,12 +95,12 @@ class Coarsening:
     @cached_property
     def _codes_by_group(self) -> GroupedCells:
         codes = np.argsort(self.groups, kind="stable")
-        kept = codes.astype(np.min_scalar_type(len(codes) - 1))
-        return GroupedCells(self.weights[codes], np.cumsum(np.bincount(self.groups)), (kept,))
+        compact_codes = codes.astype(np.min_scalar_type(len(codes) - 1))
+        return GroupedCells(self.weights[codes], np.cumsum(np.bincount(self.groups)), (compact_codes,))
 
 
 def identity(size: int) -> Coarsening:
-    """Every code its own group."""
+    """Return a coarsening in which every code is its own group."""
     return Coarsening(np.arange(size), np.ones(size))
 
 
@@ -104,18 +108,19 @@ def merge_rare(
     counts: NDArray[np.float64],
     variance: float,
     *,
-    apart: NDArray[np.int64] | None = None,
+    strata: NDArray[np.int64] | None = None,
     levels: Sequence[NDArray[np.int64]] = (),
 ) -> Coarsening:
-    """Groups for the codes whose noisy count is below three standard deviations, each other code its own.
+    """Merge the codes whose noisy count is below three standard deviations; every other code is its own group.
 
-    Rare codes share a group with those of their cell in the finest of ``levels`` at which their noisy counts together
-    reach three standard deviations, and those that reach it in none share one.  All is decided by noisy counts.
+    Rare codes share a group with the rare codes of their cell in a hierarchy.  The cell is from the finest level at
+    which their noisy counts add up to three standard deviations.  Codes without such a level share one group.  Only
+    noisy counts are read.
 
     Args:
         counts: noisy counts of the codes.
         variance: of the noise on each.
-        apart: shape ``(codes,)``; codes with different numbers never share a group: there is one for each number.
+        strata: shape ``(codes,)``; codes of different strata never share a group.
         levels: of a declared hierarchy, finest first: the cell of each code, shape ``(codes,)``.
 
     >>> import numpy as np
@@ -127,8 +132,8 @@ def merge_rare(
     rare = counts < RARE * np.sqrt(variance)
     if rare.sum() < 2 or (rare.all() and not len(levels)):  # noqa: PLR2004  (one code alone has nothing to share with)
         return identity(len(counts))
-    kind = np.zeros(len(counts), dtype=np.int64) if apart is None else apart
-    groups, size = _shared_groups(counts, variance, rare, kind, levels)
+    strata = np.zeros(len(counts), dtype=np.int64) if strata is None else strata
+    groups, size = _shared_groups(counts, variance, rare, strata, levels)
     if size == 1:  # all that is left of the table is one group
         return identity(len(counts))
     return Coarsening(groups, _weights(groups, counts, variance, lines=False))
@@ -138,53 +143,53 @@ def _shared_groups(
     counts: NDArray[np.float64],
     variance: float,
     rare: NDArray[np.bool_],
-    kind: NDArray[np.int64],
+    strata: NDArray[np.int64],
     levels: Sequence[NDArray[np.int64]],
 ) -> tuple[NDArray[np.int64], int]:
-    """Return the group of each code, and the number of groups; only rare codes of one kind share a group."""
+    """Return the group of each code, and the number of groups; only rare codes of one stratum share a group."""
     groups = np.cumsum(~rare) - 1
     size = int((~rare).sum())
     left = rare.copy()
     for cells in levels:
-        for of, cell in np.unique(np.stack([kind[left], cells[left]], axis=1), axis=0):
-            members = left & (kind == of) & (cells == cell)
+        for of, cell in np.unique(np.stack([strata[left], cells[left]], axis=1), axis=0):
+            members = left & (strata == of) & (cells == cell)
             if counts[members].sum() >= RARE * np.sqrt(variance * members.sum()):
                 groups[members], size = size, size + 1
                 left &= ~members
-    for of in np.unique(kind[left]):
-        groups[left & (kind == of)], size = size, size + 1
+    for of in np.unique(strata[left]):
+        groups[left & (strata == of)], size = size, size + 1
     return groups, size
 
 
 def merge_neighbours(
     counts: NDArray[np.float64],
     variance: float,
-    ordered: int,
+    ordered_count: int,
     *,
-    crowded: float = CROWDED,
-    apart: NDArray[np.int64] | None = None,
+    max_deviations: float = MAX_GROUP_DEVIATIONS,
+    strata: NDArray[np.int64] | None = None,
 ) -> Coarsening:
-    """Runs of neighbouring codes among the first ``ordered``: the piecewise constant histogram that minimises
-    squared error plus a charge a run (Jackson and others 2005, "An algorithm for optimal partitioning"), among those
-    whose runs of several codes count at most ``crowded`` standard deviations.
+    """Merge runs of neighbouring codes among the first ``ordered_count``.
 
-    The charge, ``2 ln(places to cut) + 1`` noise variances, is what the noise alone gains by the best of all cuts.
-    Codes after the first ``ordered`` (missing, unknown) stay their own groups.  Codes with different numbers in
-    ``apart``, shape ``(codes,)``, never share one.
+    The runs are the piecewise constant histogram that minimizes squared error plus a penalty for each run (Jackson and
+    others 2005, "An algorithm for optimal partitioning").  A run of several codes counts at most ``max_deviations``
+    standard deviations.  The penalty, ``2 ln(places to cut) + 1`` noise variances, is the gain of the best cut of noise
+    alone.  Later codes (missing, unknown) stay their own groups.  Codes with different numbers in ``strata``, shape
+    ``(codes,)``, never share a group.
     """
-    starts = np.arange(0, ordered, -(-ordered // MOST_CUTS))  # of what is never cut
-    forced = np.zeros(0, dtype=np.int64) if apart is None else np.flatnonzero(np.diff(apart[:ordered])) + 1
+    starts = np.arange(0, ordered_count, -(-ordered_count // MOST_CUTS))  # of what is never cut
+    forced = np.zeros(0, dtype=np.int64) if strata is None else np.flatnonzero(np.diff(strata[:ordered_count])) + 1
     starts = np.union1d(starts, forced)
-    widths = np.diff(starts, append=ordered).astype(np.float64)
+    widths = np.diff(starts, append=ordered_count).astype(np.float64)
     cut = _cheapest_cuts(
-        np.add.reduceat(counts[:ordered], starts),
+        np.add.reduceat(counts[:ordered_count], starts),
         widths,
         variance,
-        crowded=crowded * np.sqrt(variance),
+        max_count=max_deviations * np.sqrt(variance),
         forced=np.searchsorted(starts, forced),
     )
     first = np.ones(len(counts), dtype=np.int64)
-    first[:ordered] = 0
+    first[:ordered_count] = 0
     first[starts[cut]] = 1
     groups = np.cumsum(first) - 1
     return Coarsening(groups, _weights(groups, counts, variance, lines=True))
@@ -195,16 +200,16 @@ def _cheapest_cuts(
     widths: NDArray[np.float64],
     variance: float,
     *,
-    crowded: float,
+    max_count: float,
     forced: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """Where runs start, by dynamic programming; ``counts`` are sums over ``widths`` codes each.
+    """Return where runs start, by dynamic programming; ``counts`` are sums over ``widths`` codes each.
 
-    A run starts at each of the ``forced`` places at least, and where it would count more than ``crowded``.
+    A run starts at each of the ``forced`` places at least, and where it would count more than ``max_count``.
 
     >>> import numpy as np
     >>> nowhere = np.zeros(0, dtype=np.int64)
-    >>> _cheapest_cuts(np.full(4, 5.0), np.ones(4), 1.0, crowded=10.0, forced=nowhere).tolist()  # three pass ten
+    >>> _cheapest_cuts(np.full(4, 5.0), np.ones(4), 1.0, max_count=10.0, forced=nowhere).tolist()  # three pass ten
     [2, 0]
     """
     places = len(counts)
@@ -221,7 +226,7 @@ def _cheapest_cuts(
         within = squares[end] - squares[:end] - (sums[end] - sums[:end]) ** 2 / (codes[end] - codes[:end])
         costs = best[:end] + within + charge
         costs[: since[end - 1]] = np.inf
-        costs[:-1][sums[end] - sums[: end - 1] > crowded] = np.inf
+        costs[:-1][sums[end] - sums[: end - 1] > max_count] = np.inf
         last[end] = int(costs.argmin())
         best[end] = costs[last[end]]
     cuts = [int(last[places])]
@@ -233,10 +238,10 @@ def _cheapest_cuts(
 def _weights(
     groups: NDArray[np.int64], counts: NDArray[np.float64], variance: float, *, lines: bool
 ) -> NDArray[np.float64]:
-    """How the rows of a group are likely to lie over its codes: even, or along a line, less what is noise.
+    """Estimate how the rows of a group spread over its codes: evenly or along a line, with shrunken residuals.
 
-    A line is taken where it explains more than two noise variances (Akaike 1974).  What is left of the
-    noisy counts around it is shrunk by its signal to noise ratio (James and Stein 1961, positive part).
+    A line is used if it explains more than two noise variances (Akaike 1974).  The residuals of the noisy counts are
+    shrunk by their signal to noise ratio (James and Stein 1961, positive part).
     """
     weights = np.ones(len(groups))
     members = np.split(np.argsort(groups, kind="stable"), np.cumsum(np.bincount(groups))[:-1])
@@ -254,15 +259,15 @@ def _shrunk(counts: NDArray[np.float64], variance: float, *, line: bool) -> NDAr
     if line and slope**2 * (places @ places) > 2 * variance:
         expected += slope * places
     rest = counts - expected
-    spread_out = float(rest @ rest)
-    kept = max(0.0, 1 - (size - 3) * variance / spread_out) if spread_out > 0 else 0.0
-    shrunk: NDArray[np.float64] = np.maximum(expected + kept * rest, 0.0)
+    squared_residual = float(rest @ rest)
+    shrinkage = max(0.0, 1 - (size - 3) * variance / squared_residual) if squared_residual > 0 else 0.0
+    shrunk: NDArray[np.float64] = np.maximum(expected + shrinkage * rest, 0.0)
     return shrunk if shrunk.any() else np.ones(size)
 
 
 @dataclass(frozen=True)
 class Runs:
-    """Neighbouring groups that a table joins: one tuple an attribute of where its runs start, among ``sizes`` groups.
+    """Runs of neighbouring groups that a table joins: for each attribute where runs start among ``sizes`` groups.
 
     >>> import numpy as np
     >>> runs = Runs(((0, 2), (0, 1)), (3, 2))
@@ -275,12 +280,12 @@ class Runs:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Number of runs of each attribute."""
+        """Return the number of runs of each attribute."""
         return tuple(map(len, self.starts))
 
     @cached_property
     def _joined(self) -> tuple[tuple[int, NDArray[np.int64], NDArray[np.int64]], ...]:
-        """Of each axis on which groups are joined: the axis, where runs start, how long they are."""
+        """Return the axes on which groups are joined, each with the starts and lengths of its runs."""
         return tuple(
             (axis, np.array(starts), np.diff(starts, append=size))
             for axis, (starts, size) in enumerate(zip(self.starts, self.sizes, strict=True))
@@ -288,19 +293,19 @@ class Runs:
         )
 
     def sum(self, table: NDArray[_Number]) -> NDArray[_Number]:
-        """A table over groups, one axis an attribute, summed over runs."""
+        """Sum a table over groups, one axis for each attribute, over runs."""
         for axis, starts, _ in self._joined:
             table = np.add.reduceat(table, starts, axis=axis)
         return table
 
     def spread(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
-        """A table over groups that holds in each cell the number of its runs."""
+        """Repeat the number of each run in all groups of the run."""
         for axis, _, lengths in self._joined:
             table = np.repeat(table, lengths, axis=axis)
         return table
 
     def finest(self) -> Runs:
-        """Every group a run by itself.
+        """Return runs of one group each.
 
         >>> Runs(((0, 3),), (5,)).finest().starts
         ((0, 1, 2, 3, 4),)
@@ -308,36 +313,37 @@ class Runs:
         return Runs(tuple(tuple(range(size)) for size in self.sizes), self.sizes)
 
     def labels(self, axis: int) -> NDArray[np.int64]:
-        """The run of each group of an attribute."""
+        """Return the run of each group of an attribute."""
         return np.repeat(np.arange(len(self.starts[axis])), np.diff(self.starts[axis], append=self.sizes[axis]))
 
 
-def join_levels(counts: NDArray[np.float64], ordered: int) -> NDArray[np.float64]:
-    """Of each group the least people of a run at which it no longer starts one: shape ``(groups,)``.
+def join_levels(counts: NDArray[np.float64], ordered_count: int) -> NDArray[np.float64]:
+    """Return for each group the size of the smallest run at which the group no longer starts a run.
 
-    The smallest run is joined to the smaller of its neighbours, again and again; a group stops to start a run when
-    that smallest one counts so many people.  Infinite for the first group and for those after the first ``ordered``.
+    The smallest run joins the smaller of its neighbours, until one run is left.  The level of a group, shape
+    ``(groups,)``, is the largest count among the runs joined until then.  It is infinite for the first group and for
+    groups after the first ``ordered_count``.
 
     >>> import numpy as np
     >>> join_levels(np.array([5.0, 1.0, 2.0, 9.0]), 4).tolist()
     [inf, 3.0, 1.0, 8.0]
     """
     levels = np.full(len(counts), np.inf)
-    held, starts = np.maximum(counts[:ordered], 0.0), np.arange(ordered)
+    people, starts = np.maximum(counts[:ordered_count], 0.0), np.arange(ordered_count)
     reached = 0.0
-    while len(held) > 1:
-        smallest = int(held.argmin())
-        reached = max(reached, float(held[smallest]))
-        after = smallest == 0 or (smallest + 1 < len(held) and held[smallest + 1] < held[smallest - 1])
+    while len(people) > 1:
+        smallest = int(people.argmin())
+        reached = max(reached, float(people[smallest]))
+        after = smallest == 0 or (smallest + 1 < len(people) and people[smallest + 1] < people[smallest - 1])
         falls = smallest + 1 if after else smallest
         levels[starts[falls]] = reached
-        held[falls - 1] += held[falls]
-        held, starts = np.delete(held, falls), np.delete(starts, falls)
+        people[falls - 1] += people[falls]
+        people, starts = np.delete(people, falls), np.delete(starts, falls)
     return levels
 
 
 def runs_of_at_most(cells: float, levels: Sequence[NDArray[np.float64]]) -> Runs:
-    """The finest runs with which a table has at most so many cells, or the coarsest where it has more with any.
+    """Return the finest runs that leave a table at most ``cells`` cells, or the coarsest if none do.
 
     All attributes join their groups up to the same number of people in a run (:func:`join_levels`).
 
@@ -346,8 +352,8 @@ def runs_of_at_most(cells: float, levels: Sequence[NDArray[np.float64]]) -> Runs
     ((0, 1, 3), (0, 1))
     """
     steps = np.unique(np.concatenate([np.append(levels_of[np.isfinite(levels_of)], -1.0) for levels_of in levels]))
-    kept = [np.count_nonzero(levels_of[None, :] > steps[:, None], axis=1) for levels_of in levels]
-    enough = np.flatnonzero(np.prod(np.array(kept, dtype=np.float64), axis=0) <= cells)
+    run_counts = [np.count_nonzero(levels_of[None, :] > steps[:, None], axis=1) for levels_of in levels]
+    enough = np.flatnonzero(np.prod(np.array(run_counts, dtype=np.float64), axis=0) <= cells)
     step = steps[enough[0]] if len(enough) else steps[-1]
     return Runs(
         tuple(tuple(np.flatnonzero(levels_of > step).tolist()) for levels_of in levels),

@@ -1,11 +1,9 @@
-"""A table of numbers over a few attributes: the one noun of inference.
+"""A table of numbers over a few attributes, on which inference works.
 
-Factors multiply, add up and marginalise; axes are matched by attribute name, never by position.
+Factors multiply, add and marginalize.  Axes are matched by attribute name, never by position.
 
-Many marginals of one table, and their transpose, many small tables summed into one, walk the same chains of
-subsets.  A marginal is reached from the full table by dropping the largest attribute that is not wanted, then the next;
-chains share their beginnings, so a table of a million cells is read a few times however many of its marginals are
-asked for.
+:func:`project_all` computes many marginals of one table, and :func:`sum_all` sums many small tables into one.  Both go
+one attribute at a time and share the intermediate tables.  So a table of a million cells is read only a few times.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Factor:
-    """One number a cell: ``values`` has one axis an attribute, in the order of ``attributes``.
+    """A number for each cell: ``values`` has one axis for each attribute, in the order of ``attributes``.
 
     >>> import numpy as np
     >>> joint = Factor(("a", "b"), np.array([[1.0, 2.0], [3.0, 4.0]]))
@@ -43,22 +41,22 @@ class Factor:
 
     @staticmethod
     def full(attributes: Sequence[str], sizes: Mapping[str, int], value: float) -> Factor:
-        """A factor with the same number in every cell."""
+        """Return a factor with the same number in every cell."""
         return Factor(tuple(attributes), np.full([sizes[name] for name in attributes], value, dtype=np.float64))
 
     @property
     def total(self) -> float:
-        """Sum of all cells."""
+        """Return the sum of all cells."""
         return float(self.values.sum())
 
     def project(self, attributes: Sequence[str]) -> Factor:
         """Sum over all other attributes; axes in the order given."""
-        return Factor(tuple(attributes), self._ordered(attributes, self.values.sum(axis=self._others(attributes))))
+        return Factor(tuple(attributes), self._transposed(attributes, self.values.sum(axis=self._others(attributes))))
 
     def expand(self, attributes: Sequence[str]) -> FloatArray:
-        """The values as a view that broadcasts against a table over ``attributes``, a superset of its own."""
-        kept = [name for name in attributes if name in self.attributes]
-        moved = self.values.transpose([self.attributes.index(name) for name in kept])
+        """Return a view that broadcasts against a table over ``attributes``, a superset of its own."""
+        own = [name for name in attributes if name in self.attributes]
+        moved = self.values.transpose([self.attributes.index(name) for name in own])
         return moved[tuple(slice(None) if name in self.attributes else None for name in attributes)]
 
     def __mul__(self, other: Factor) -> Factor:
@@ -75,13 +73,13 @@ class Factor:
     def _others(self, attributes: Sequence[str]) -> tuple[int, ...]:
         return tuple(axis for axis, name in enumerate(self.attributes) if name not in attributes)
 
-    def _ordered(self, attributes: Sequence[str], values: FloatArray) -> FloatArray:
-        kept = [name for name in self.attributes if name in attributes]
-        return values.transpose([kept.index(name) for name in attributes])
+    def _transposed(self, attributes: Sequence[str], values: FloatArray) -> FloatArray:
+        present = [name for name in self.attributes if name in attributes]
+        return values.transpose([present.index(name) for name in attributes])
 
 
 def project_all(factor: Factor, targets: Sequence[Sequence[str]]) -> list[FloatArray]:
-    """The marginals of a factor over each target, axes in the target's order.
+    """Return the marginals of a factor over each target, axes in the target's order.
 
     >>> import numpy as np
     >>> joint = Factor(("a", "b"), np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
@@ -91,20 +89,20 @@ def project_all(factor: Factor, targets: Sequence[Sequence[str]]) -> list[FloatA
     sizes = dict(zip(factor.attributes, factor.values.shape, strict=True))
     known: dict[frozenset[str], Factor] = {frozenset(factor.attributes): factor}
     for target in targets:
-        wanted = frozenset(target)
+        target_key = frozenset(target)
         current = factor
-        for name in _dropped(sizes, wanted):
+        for name in _dropped(sizes, target_key):
             rest = tuple(other for other in current.attributes if other != name)
             key = frozenset(rest)
             if key not in known:
                 known[key] = Factor(rest, current.values.sum(axis=current.attributes.index(name)))
             current = known[key]
-        known[wanted] = current
+        known[target_key] = current
     return [known[frozenset(target)].project(target).values for target in targets]
 
 
 def sum_all(factors: Iterable[Factor], sizes: Mapping[str, int]) -> FloatArray:
-    """The sum of factors over subsets of the attributes of ``sizes``, one axis an attribute of it."""
+    """Sum factors over subsets of the attributes of ``sizes``; the result has an axis for each of these."""
     names = tuple(sizes)
     pending: dict[frozenset[str], FloatArray] = {}
     for factor in factors:
@@ -123,7 +121,7 @@ def _add(
     factor: Factor,
     sizes: Mapping[str, int] | None = None,
 ) -> None:
-    """Add a factor to the pending table over ``attributes``; ``sizes`` where those are more than its own."""
+    """Add a factor to the pending table over ``attributes``; ``sizes`` is needed if these are more than its own."""
     key = frozenset(attributes)
     values = factor.expand(attributes)
     if key in pending:
@@ -134,22 +132,22 @@ def _add(
         pending[key] = np.broadcast_to(values, [sizes[name] for name in attributes]).copy()
 
 
-def _dropped(sizes: Mapping[str, int], wanted: frozenset[str]) -> list[str]:
-    return sorted((name for name in sizes if name not in wanted), key=lambda name: (-sizes[name], name))
+def _dropped(sizes: Mapping[str, int], target: frozenset[str]) -> list[str]:
+    return sorted((name for name in sizes if name not in target), key=lambda name: (-sizes[name], name))
 
 
 def project_to_total(values: NDArray[np.int64] | FloatArray, total: float) -> FloatArray:
-    """The nearest non-negative table that sums to ``total``, in least squares (Held, Wolfe and Crowder 1974;
-    Duchi, Shalev-Shwartz, Singer and Chandra 2008, Figure 1).
+    """Return the nearest non-negative table of sum ``total`` in least squares.
 
-    Everything is shifted by one number and what falls below zero is clipped.
+    All cells are shifted by one number and clipped at zero (Held, Wolfe and Crowder 1974; Duchi, Shalev-Shwartz, Singer
+    and Chandra 2008, Figure 1).
 
     >>> project_to_total(np.array([5, -3, 1]), 4).tolist()
     [4.0, 0.0, 0.0]
     >>> project_to_total(np.array([5, -3, 1]), 5).tolist()
     [4.5, 0.0, 0.5]
     """
-    ordered = np.sort(values)[::-1].astype(np.float64)
-    shifts = (np.cumsum(ordered) - total) / np.arange(1, ordered.size + 1)
-    last = int(np.flatnonzero(ordered > shifts)[-1]) if total > 0 else 0
-    return np.maximum(values - shifts[last], 0.0) if total > 0 else np.zeros(ordered.size)
+    descending = np.sort(values)[::-1].astype(np.float64)
+    shifts = (np.cumsum(descending) - total) / np.arange(1, descending.size + 1)
+    last = int(np.flatnonzero(descending > shifts)[-1]) if total > 0 else 0
+    return np.maximum(values - shifts[last], 0.0) if total > 0 else np.zeros(descending.size)

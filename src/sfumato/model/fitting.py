@@ -1,4 +1,4 @@
-"""Fit a graphical model to noisy marginals: the distribution that is nearest to all of them at once.
+"""Fit a graphical model to noisy marginals by weighted least squares.
 
 Entropic mirror descent on the weighted squared error (McKenna, Sheldon and Miklau 2019, "Graphical-model
 based estimation and inference for differential privacy", Algorithm 1) with a line search.  Counts span
@@ -6,8 +6,8 @@ five orders of magnitude, so the plain gradient crawls; as long as it helps, the
 residual *relative* to the expected count, as in iterative proportional fitting (Deming and Stephan 1940),
 damped by the noise.  Started from a uniform model, both approach the maximum-entropy solution.
 
-Steps are extrapolated from those before (Anderson 1965, "Iterative procedures for nonlinear integral equations"; Walker
-and Ni 2011, equation 2.1), where that lowers the loss: an iteration gains what three to five would without.
+Steps are extrapolated from earlier ones (Anderson 1965, "Iterative procedures for nonlinear integral equations"; Walker
+and Ni 2011, equation 2.1) if that lowers the loss.  One such iteration gains as much as three to five others.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _SHRINK = 0.5
 _GROW = 1.5
 _FIRST_RELATIVE = 0.5
 _LOOK_BACK = 10
-_SMALLEST = 1e-7  # steps below this share of the first one mean that the direction no longer helps
+_SMALLEST = 1e-7  # the search ends at steps below this share of the first
 _SUFFICIENT = 0.1  # share of the linear decrease that a step must reach
 _REMEMBERED = 6  # iterations that a step is extrapolated from
-_RIDGE = 1e-6  # of their mean square: how far extrapolation trusts differences that nearly agree
-_LEAST_WEIGHT = 1e-3  # people that a cell counts as, at least, where directions are compared
+_RIDGE = 1e-6  # ridge of the extrapolation, relative to the mean square of the differences
+_LEAST_WEIGHT = 1e-3  # least weight of a cell, in people, when directions are compared
 
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """Noisy counts of a marginal, one axis an attribute, and the variance of each cell (or of all, one number).
+    """The noisy counts of a marginal, one axis for each attribute, and the variance of each cell, or of all cells.
 
     With ``runs`` the counts are of runs of neighbouring cells of the model.  With ``weights``, a number for each cell
     of the last attribute, they are weighted sums over that attribute, whose axis has length one.
@@ -52,30 +52,30 @@ class Observation:
         if self.counts.ndim != len(self.attributes) or not np.all(np.asarray(self.variance) > 0):
             raise QueryError("an observation needs one axis an attribute and a positive variance", culprit=self)
 
-    def of(self, table: FloatArray) -> FloatArray:
-        """What a table over the cells of the model says of the cells observed."""
-        joined = self.held(table)
+    def predict(self, table: FloatArray) -> FloatArray:
+        """Return the observed cells that a table over the cells of the model predicts."""
+        joined = self.sum_runs(table)
         return joined if self.weights is None else (joined @ self.weights)[..., None]
 
-    def held(self, table: FloatArray) -> FloatArray:
-        """People of the runs, or of the cells, that a step moves."""
+    def sum_runs(self, table: FloatArray) -> FloatArray:
+        """Sum a table over the cells of the model into runs."""
         return table if self.runs is None else self.runs.sum(table)
 
-    def over_cells(self, table: FloatArray) -> FloatArray:
-        """A table over the cells observed as one over the cells of the model."""
+    def spread(self, table: FloatArray) -> FloatArray:
+        """Spread a table over runs to the cells of the model."""
         return table if self.runs is None else self.runs.spread(table)
 
     def gradient(self, table: FloatArray, expected: FloatArray) -> FloatArray:
-        """The mirror descent step, of the cells of the model or runs of them: the gradient by expected counts."""
+        """Return the mirror descent step: the gradient of the loss by the expected counts of cells or runs."""
         del table
         slope: FloatArray = (expected - self.counts) / self.variance
         return slope if self.weights is None else slope * self.weights
 
     def relative(self, table: FloatArray, expected: FloatArray) -> FloatArray:
-        """The gradient divided by what a cell holds plus its noise, centred so that it leaves the total alone.
+        """Return the gradient divided by the expected count plus its noise, centered so that the total does not change.
 
-        Of weighted sums: by the spread of the weights over the people of ``table`` plus the noise, centred so that the
-        sums over the last attribute are left alone.
+        For weighted sums the divisor is the variance of the weights over the people of ``table`` plus the noise.  The
+        step is centered so that sums over the last attribute do not change.
         """
         residual = expected - self.counts
         if self.weights is None:
@@ -83,31 +83,31 @@ class Observation:
             share = expected / scale
             centred: FloatArray = (residual - (share * residual).sum() / share.sum()) / scale
             return centred
-        held = self.held(table)
-        people = np.maximum(held.sum(axis=-1, keepdims=True), 1e-300)
-        mean = (held @ self.weights)[..., None] / people
-        spread = (held @ self.weights**2)[..., None] - people * mean**2
+        cells = self.sum_runs(table)
+        people = np.maximum(cells.sum(axis=-1, keepdims=True), 1e-300)
+        mean = (cells @ self.weights)[..., None] / people
+        spread = (cells @ self.weights**2)[..., None] - people * mean**2
         moved: FloatArray = residual / (np.maximum(spread, 0.0) + self.variance) * (self.weights - mean)
         return moved
 
 
-_Direction: TypeAlias = Callable[[Observation, FloatArray, FloatArray], FloatArray]
+_StepRule: TypeAlias = Callable[[Observation, FloatArray, FloatArray], FloatArray]
 
 
 @dataclass(frozen=True)
 class Patience:
-    """When a fit stops: after ``iterations``, or when the last ten gained less than ``tolerance`` of its loss."""
+    """The stopping rule: after ``iterations``, or if the last ten gained less than ``tolerance`` of the loss."""
 
     iterations: int = 250
     tolerance: float = 1e-3
 
     def exhausted(self, history: Sequence[float]) -> bool:
-        """Whether losses, one an iteration, have stopped falling."""
+        """Return True if losses, one for each iteration, have stopped falling."""
         return len(history) > _LOOK_BACK and history[-1 - _LOOK_BACK] - history[-1] <= self.tolerance * history[-1]
 
 
 def estimate_total(observations: Sequence[Observation]) -> float:
-    """The number of rows: mean of the sums of the observations, weighted by inverse variance, at least one."""
+    """Estimate the number of rows: the sums of the observations weighted by inverse variance, at least one."""
     if not observations:
         raise QueryError("the number of rows cannot be estimated without an observation")
     weights = np.array([1 / np.broadcast_to(o.variance, o.counts.shape).sum() for o in observations])
@@ -116,9 +116,9 @@ def estimate_total(observations: Sequence[Observation]) -> float:
 
 
 def fit(observations: Sequence[Observation], start: GraphicalModel, patience: Patience | None = None) -> GraphicalModel:
-    """The model nearest to the observations, searched from ``start``; its total is left as it is.
+    """Fit a model to the observations, from ``start``; its total is not changed.
 
-    Observed marginals that ``start`` has no potential for are given one.
+    Observed marginals without a potential in ``start`` get one.
 
     Raises:
         InfeasibleError: the structural zeros of ``start`` leave no cell possible.
@@ -131,35 +131,35 @@ def fit(observations: Sequence[Observation], start: GraphicalModel, patience: Pa
         raise InfeasibleError("no combination of cells is possible under these structural zeros")
     state = problem.evaluate(model.factors, beliefs)
     history = [state.loss]
-    for direction, first in (
+    for step_rule, first in (
         (Observation.relative, _FIRST_RELATIVE),
         (Observation.gradient, 1.0 / max(problem.curvature, 1e-300)),
     ):
         taken, memory = first, _Memory()
         while len(history) <= patience.iterations and not patience.exhausted(history):
-            moves = problem.moves(state, direction)
-            found = problem.extrapolated(state, moves, taken, memory)
-            if found is None:
+            directions = problem.directions(state, step_rule)
+            next_state = problem.extrapolated(state, directions, taken, memory)
+            if next_state is None:
                 step = taken * _GROW if memory.began else taken
-                searched = problem.searched(state, moves, step, smallest=first * _SMALLEST)
+                searched = problem.line_search(state, directions, step, smallest=first * _SMALLEST)
                 if searched is None:
                     break
-                found, taken = searched
-                memory.change, memory.began = -taken * _flat(moves), True
-            state = found
+                next_state, taken = searched
+                memory.change, memory.began = -taken * _flat(directions), True
+            state = next_state
             history.append(state.loss)
     return replace(model, factors=state.factors)
 
 
 def loss(observations: Sequence[Observation], model: GraphicalModel) -> float:
-    """Half the weighted squared error: half the number of observed cells is what the noise alone explains."""
-    held = _with_potentials(model, [observation.attributes for observation in observations])
-    return _Problem(held, observations).evaluate(held.factors, held.beliefs).loss
+    """Return half the weighted squared error.  Noise alone explains half the number of observed cells."""
+    extended = _with_potentials(model, [observation.attributes for observation in observations])
+    return _Problem(extended, observations).evaluate(extended.factors, extended.beliefs).loss
 
 
 @dataclass(frozen=True, eq=False)
 class _State:
-    """Potentials, and what they amount to: tables that hold what is observed, what they say of it, and the loss."""
+    """The potentials, the tables over the observed marginals, the predictions for the observations, and the loss."""
 
     factors: tuple[Factor, ...]
     tables: tuple[FloatArray, ...]
@@ -168,7 +168,7 @@ class _State:
 
 
 class _Problem:
-    """The loss over the cells of a tree, with each observation looked up in the clique that holds it."""
+    """The loss over the cells of a junction tree; each observation belongs to a clique that contains it."""
 
     def __init__(self, model: GraphicalModel, observations: Sequence[Observation]) -> None:
         self._model = model
@@ -186,37 +186,39 @@ class _Problem:
             targets = [self._observations[index].attributes for index in held]
             marginals.update(zip(held, project_all(Factor(clique, belief), targets), strict=True))
         tables = tuple(self._model.total * marginals[index] for index in range(len(self._observations)))
-        expected = tuple(o.of(table) for table, o in zip(tables, self._observations, strict=True))
+        expected = tuple(o.predict(table) for table, o in zip(tables, self._observations, strict=True))
         squares = (float(((e - o.counts) ** 2 / o.variance).sum()) / 2 for e, o in self._pairs(expected))
         return _State(factors, tables, expected, sum(squares))
 
-    def moves(self, state: _State, direction: _Direction) -> list[FloatArray]:
-        """Of each observation the way in which its potential is to fall."""
-        of = zip(self._observations, state.tables, state.expected, strict=True)
-        return [direction(observation, table, expected) for observation, table, expected in of]
+    def directions(self, state: _State, step_rule: _StepRule) -> list[FloatArray]:
+        """Return the descent direction of the potential of each observation."""
+        triples = zip(self._observations, state.tables, state.expected, strict=True)
+        return [step_rule(observation, table, expected) for observation, table, expected in triples]
 
-    def extrapolated(self, state: _State, moves: Sequence[FloatArray], step: float, memory: _Memory) -> _State | None:
-        """The state after a step that goes on from those remembered; None where it does not lower the loss."""
-        held = (o.held(table) for o, table in zip(self._observations, state.tables, strict=True))
-        weights = np.sqrt(np.maximum(_flat([*held]), _LEAST_WEIGHT))
-        change = memory.extrapolated(_flat(moves), weights, step)
+    def extrapolated(
+        self, state: _State, directions: Sequence[FloatArray], step: float, memory: _Memory
+    ) -> _State | None:
+        """Return the state after an extrapolated step, or None if it does not lower the loss."""
+        people = (o.sum_runs(table) for o, table in zip(self._observations, state.tables, strict=True))
+        weights = np.sqrt(np.maximum(_flat([*people]), _LEAST_WEIGHT))
+        change = memory.extrapolated(_flat(directions), weights, step)
         if change is None:
             return None
-        ends = np.cumsum([move.size for move in moves])[:-1]
-        pieces = [part.reshape(move.shape) for part, move in zip(np.split(change, ends), moves, strict=True)]
-        found = self._at(self._moved(state.factors, pieces, -1.0))
-        if found is None or not found.loss < state.loss:
+        ends = np.cumsum([move.size for move in directions])[:-1]
+        pieces = [part.reshape(move.shape) for part, move in zip(np.split(change, ends), directions, strict=True)]
+        next_state = self._at(self._moved(state.factors, pieces, -1.0))
+        if next_state is None or not next_state.loss < state.loss:
             memory.forget()
             return None
         memory.change = change
-        return found
+        return next_state
 
-    def searched(
-        self, state: _State, moves: Sequence[FloatArray], step: float, *, smallest: float
+    def line_search(
+        self, state: _State, directions: Sequence[FloatArray], step: float, *, smallest: float
     ) -> tuple[_State, float] | None:
-        """The state after the first step, halving, that decreases the loss enough, and that step."""
+        """Halve the step until it decreases the loss enough; return the new state and the step, or None."""
         while step > smallest:
-            trial = self._at(self._moved(state.factors, moves, step))
+            trial = self._at(self._moved(state.factors, directions, step))
             if trial is not None:
                 promised = sum(
                     float(((old - o.counts) * (old - new) / o.variance).sum())
@@ -234,25 +236,25 @@ class _Problem:
     def _pairs(self, expected: Sequence[FloatArray]) -> Iterator[tuple[FloatArray, Observation]]:
         return zip(expected, self._observations, strict=True)
 
-    def _moved(self, factors: Sequence[Factor], moves: Sequence[FloatArray], step: float) -> tuple[Factor, ...]:
+    def _moved(self, factors: Sequence[Factor], directions: Sequence[FloatArray], step: float) -> tuple[Factor, ...]:
         moved = list(factors)
-        for place, move, observation in zip(self._places, moves, self._observations, strict=True):
+        for place, direction, observation in zip(self._places, directions, self._observations, strict=True):
             factor = moved[place]
-            change = Factor(observation.attributes, observation.over_cells(step * move)).expand(factor.attributes)
+            change = Factor(observation.attributes, observation.spread(step * direction)).expand(factor.attributes)
             moved[place] = Factor(factor.attributes, factor.values - change)
         return tuple(moved)
 
 
 @dataclass
 class _Memory:
-    """How potentials were changed by the last iterations, and their directions with them.
+    """The last changes of the potentials, and of the directions with them.
 
     Attributes:
         change: what the last iteration added to the potentials.
-        direction: in which it went.
-        changes: of the iterations before, without the last.
-        turns: how the direction differed after each of these.
-        began: whether a step was taken yet.
+        direction: the direction of the last iteration.
+        changes: the changes of the iterations before the last.
+        turns: the difference of the direction after each of these.
+        began: True after the first step.
     """
 
     began: bool = False
@@ -262,7 +264,7 @@ class _Memory:
     turns: list[FloatArray] = field(default_factory=list)
 
     def extrapolated(self, direction: FloatArray, weights: FloatArray, step: float) -> FloatArray | None:
-        """The change by which the directions seen would cancel out best, and a step on from there."""
+        """Return the change at which past directions cancel best, plus a step from there; None without a past."""
         if self.change is not None and self.direction is not None:
             self.changes = [*self.changes[1 - _REMEMBERED :], self.change]
             self.turns = [*self.turns[1 - _REMEMBERED :], direction - self.direction]
@@ -274,11 +276,11 @@ class _Memory:
         squares = weighted @ weighted.T
         squares[np.diag_indices(len(squares))] += max(_RIDGE * np.trace(squares) / len(squares), 1e-300)
         shares = np.linalg.solve(squares, weighted @ (direction * weights))
-        found: FloatArray = -step * direction - shares @ changes + step * (shares @ turns)
-        return found if np.isfinite(found).all() else None
+        change: FloatArray = -step * direction - shares @ changes + step * (shares @ turns)
+        return change if np.isfinite(change).all() else None
 
     def forget(self) -> None:
-        """All but the last direction, from which what did not help starts anew."""
+        """Drop all but the last direction."""
         self.change, self.changes, self.turns = None, [], []
 
 
@@ -288,7 +290,7 @@ def _flat(tables: Sequence[FloatArray]) -> FloatArray:
 
 
 def _steepest(observation: Observation) -> float:
-    """The largest second derivative of its loss by the expected count of a cell."""
+    """Return the largest second derivative of the observation's loss by the expected count of a cell."""
     most = 1.0 if observation.weights is None else float(np.max(observation.weights**2))
     return most / float(np.min(observation.variance))
 

@@ -19,12 +19,12 @@ from sfumato.model.factor import Factor, FloatArray, sum_all
 from sfumato.model.junction_tree import Clique, JunctionTree, junction_tree
 
 _LEAST = float(np.finfo(np.float64).tiny)
-_SURE = 1e-150  # a sum of probabilities beside which whatever was below the least number is nothing
+_SURE = 1e-150  # a sum of probabilities above which underflow does not matter
 
 
 @dataclass(frozen=True, eq=False)
 class GraphicalModel:
-    """Attributes with their number of cells, log potentials over cliques of them, and an expected row count.
+    """The log potentials over cliques of attributes, with the number of cells of each, and an expected row count.
 
     The probability of a row is proportional to the exponential of the sum of its log potentials.
     """
@@ -35,30 +35,30 @@ class GraphicalModel:
 
     @staticmethod
     def uniform(sizes: Mapping[str, int], cliques: Sequence[Clique], total: float) -> GraphicalModel:
-        """Every cell equally likely, with room for a potential on each clique."""
+        """Return a model in which every cell is equally likely, with a potential for each clique."""
         return GraphicalModel(dict(sizes), tuple(Factor.full(clique, sizes, 0.0) for clique in cliques), total)
 
     @cached_property
     def tree(self) -> JunctionTree:
-        """A junction tree that holds every potential."""
+        """Return a junction tree that contains every potential."""
         return junction_tree([factor.attributes for factor in self.factors], self.sizes)
 
     @cached_property
     def beliefs(self) -> tuple[FloatArray, ...]:
-        """Probabilities of the cells of each clique of the tree; neighbours agree on their separator.
+        """Return the probabilities of the cells of each clique; neighboring cliques agree on their separator.
 
         Raises:
             InfeasibleError: the structural zeros leave no cell possible.
         """
-        found = calibrate(self.tree, self.factors, self.sizes)
-        if found is None:
+        calibrated = calibrate(self.tree, self.factors, self.sizes)
+        if calibrated is None:
             raise InfeasibleError("no combination of cells is possible under these structural zeros or conditions")
-        return found
+        return calibrated
 
     def probabilities(self, attributes: Sequence[str]) -> Factor:
-        """The marginal distribution of any attributes, in the order given, whether or not one clique holds them.
+        """Return the marginal distribution of any attributes, in the order given.
 
-        Where none does, memory grows with the cells of ``attributes`` times those of the cliques between them.
+        If no clique contains them, memory grows with their cells times the cells of the cliques between them.
         """
         holder = self.tree.holder(attributes)
         if holder is not None:
@@ -66,44 +66,44 @@ class GraphicalModel:
         return _across(self.tree, self.beliefs, tuple(attributes))
 
     def expected(self, attributes: Sequence[str]) -> FloatArray:
-        """Expected counts of a marginal: ``total`` times its probabilities, one axis an attribute."""
+        """Return the expected counts of a marginal: ``total`` times its probabilities, one axis for each attribute."""
         table: FloatArray = self.total * self.probabilities(attributes).values
         return table
 
     def times(self, factor: Factor) -> GraphicalModel:
-        """The model with one more log potential: minus infinity makes a cell impossible (a structural zero)."""
+        """Return the model with one more log potential; minus infinity makes a cell impossible (a structural zero)."""
         return replace(self, factors=(*self.factors, factor))
 
     def given(self, log_shares: Mapping[str, FloatArray]) -> GraphicalModel:
-        """The distribution of the rows kept, when a row is kept with the share of its cell of each named attribute.
+        """Condition the model: a row is kept with the probability of its cell of each named attribute.
 
-        ``log_shares`` are logarithms of numbers from 0 to 1, shape ``(cells,)``; ``total`` becomes the
-        expected number of rows kept.
+        ``log_shares`` are logarithms of these probabilities, shape ``(cells,)``.  ``total`` becomes the expected number
+        of rows that are kept.
 
         Raises:
             InfeasibleError: no row would be kept.
         """
         model = self
         for name, shares in log_shares.items():
-            kept = float(np.exp(shares) @ model.probabilities((name,)).values)
-            if not kept > 0:
+            share = float(np.exp(shares) @ model.probabilities((name,)).values)
+            if not share > 0:
                 raise InfeasibleError(f"no row of the model meets the condition on {name!r}", culprit=name)
-            model = replace(model.times(Factor((name,), shares)), total=model.total * kept)
+            model = replace(model.times(Factor((name,), shares)), total=model.total * share)
         return model
 
 
 def calibrate(tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[str, int]) -> tuple[FloatArray, ...] | None:
-    """Clique marginals of the distribution with these log potentials; None where no cell has positive mass.
+    """Return the clique marginals of the distribution with these log potentials; None if no cell has positive mass.
 
-    Messages are sums of probabilities.  Where these are so small that others beside them may be below the least number,
-    as of a model that was fitted to noise far above its total, they are logarithms.
+    Messages are sums of probabilities.  If they may underflow, as in a model that was fitted to noise far above its
+    total, messages are logarithms.
     """
     calibrated = _by_sums(tree, factors, sizes)
     return _by_logarithms(tree, factors, sizes) if calibrated is None else calibrated
 
 
 def _by_sums(tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[str, int]) -> tuple[FloatArray, ...] | None:
-    """Clique marginals; None where too little mass is left for what no number holds to be nothing beside it."""
+    """Return the clique marginals, or None if so little mass is left that underflow would matter."""
     tables = _tables(tree, factors, sizes)
     for child, parent in reversed(list(enumerate(tree.parents))):
         if parent < 0:
@@ -129,7 +129,7 @@ def _by_sums(tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[str, 
 def _by_logarithms(
     tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[str, int]
 ) -> tuple[FloatArray, ...] | None:
-    """Clique marginals; None where no cell is possible."""
+    """Return the clique marginals, or None if no cell is possible."""
     tables = _log_tables(tree, factors, sizes)
     for child, parent in reversed(list(enumerate(tree.parents))):
         if parent >= 0:
@@ -138,8 +138,8 @@ def _by_logarithms(
             tables[child] = tables[child] - Factor(sums.attributes, finite).expand(tree.cliques[child])
             tables[parent] = tables[parent] + sums.expand(tree.cliques[parent])
     for index, parent in enumerate(tree.parents):
-        above = tree.cliques[index if parent < 0 else parent]
-        carried = _log_sums(above, tables[index if parent < 0 else parent], tree.separators[index])
+        clique = tree.cliques[index if parent < 0 else parent]
+        carried = _log_sums(clique, tables[index if parent < 0 else parent], tree.separators[index])
         if parent >= 0:
             tables[index] = tables[index] + carried.expand(tree.cliques[index])
         elif np.isfinite(carried.values):
@@ -150,18 +150,18 @@ def _by_logarithms(
 
 
 def _log_sums(clique: Clique, table: FloatArray, separator: Clique) -> Factor:
-    """Logarithms of the sums of a table of logarithms over all attributes but those of a separator."""
-    kept = tuple(name for name in clique if name in separator)
+    """Sum a table of logarithms over all attributes outside a separator; the sums are logarithms."""
+    attributes = tuple(name for name in clique if name in separator)
     others = tuple(place for place, name in enumerate(clique) if name not in separator)
     most = table.max(axis=others, keepdims=True)
     most = np.where(np.isfinite(most), most, 0.0)
-    with np.errstate(divide="ignore"):  # of an impossible cell it is minus infinity
+    with np.errstate(divide="ignore"):  # minus infinity for an impossible cell
         sums = np.log(np.exp(table - most).sum(axis=others, keepdims=True)) + most
-    return Factor(kept, sums.squeeze(axis=others))
+    return Factor(attributes, sums.squeeze(axis=others))
 
 
 def _tables(tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[str, int]) -> list[FloatArray]:
-    """Exponentials of the sums of potentials, one table a clique, each scaled to a largest cell of one."""
+    """Return the exponentials of the sums of potentials, one table for each clique with a largest cell of one."""
     tables = _log_tables(tree, factors, sizes)
     for table in tables:
         most = float(table.max())
@@ -171,7 +171,7 @@ def _tables(tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[str, i
 
 
 def _log_tables(tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[str, int]) -> list[FloatArray]:
-    """The sums of potentials, one table a clique."""
+    """Return the sums of potentials, one table for each clique."""
     held: list[list[Factor]] = [[] for _ in tree.cliques]
     for factor in factors:
         holder = tree.holder(factor.attributes)
@@ -183,17 +183,17 @@ def _log_tables(tree: JunctionTree, factors: Sequence[Factor], sizes: Mapping[st
 
 
 def _inverse(sums: FloatArray) -> FloatArray:
-    """One over each sum, and zero for a sum that is none (or so small that its inverse would be infinite)."""
+    """Return the inverse of each sum, and zero if the inverse would be infinite."""
     inverse: FloatArray = np.divide(1.0, sums, out=np.zeros_like(sums), where=sums >= _LEAST)
     return inverse
 
 
 def _across(tree: JunctionTree, beliefs: Sequence[FloatArray], attributes: Clique) -> Factor:
-    """Joint of attributes that no clique holds: messages towards the root that keep the wanted attributes."""
-    wanted = set(attributes)
+    """Return the joint distribution of attributes that no clique contains, by messages that retain them."""
+    targets = set(attributes)
     inbox: list[list[Factor]] = [[] for _ in beliefs]
     joint = Factor((), np.ones(()))
-    needed = _needed(tree, wanted)
+    needed = _needed(tree, targets)
     for index in reversed(range(len(beliefs))):
         if not needed[index]:
             continue
@@ -202,24 +202,24 @@ def _across(tree: JunctionTree, beliefs: Sequence[FloatArray], attributes: Cliqu
         own = Factor(clique, beliefs[index])
         if parent >= 0 and needed[parent]:
             inverse = _inverse(own.project(separator).values)
-            keep = set(separator) | (wanted & (set(clique) | arrived))
-            inbox[parent].append(_combine([own * Factor(separator, inverse), *inbox[index]], keep))
+            retained = set(separator) | (targets & (set(clique) | arrived))
+            inbox[parent].append(_combine([own * Factor(separator, inverse), *inbox[index]], retained))
         else:
-            joint = joint * _combine([own, *inbox[index]], wanted)
+            joint = joint * _combine([own, *inbox[index]], targets)
     return joint.project(attributes)
 
 
-def _needed(tree: JunctionTree, wanted: set[str]) -> list[bool]:
-    """Cliques of the smallest subtrees that hold all wanted attributes, one subtree a component."""
-    below: list[set[str]] = [set(clique) & wanted for clique in tree.cliques]
+def _needed(tree: JunctionTree, targets: set[str]) -> list[bool]:
+    """Mark the cliques of the smallest subtrees that contain all targets, one subtree for each component."""
+    below: list[set[str]] = [set(clique) & targets for clique in tree.cliques]
     for index in reversed(range(len(below))):
         if tree.parents[index] >= 0:
             below[tree.parents[index]] |= below[index]
     component: list[set[str]] = []
     for index, parent in enumerate(tree.parents):
         component.append(below[index] if parent < 0 else component[parent])
-    # a clique matters where it brings an attribute that its separator to the parent does not already carry,
-    # unless one child can bring everything that is wanted of the component
+    # A clique matters if it has a target that its separator to the parent lacks, unless one child has all targets of
+    # the component.
     brings = [bool(names - set(separator)) for names, separator in zip(below, tree.separators, strict=True)]
     needed = list(brings)
     for index, parent in enumerate(tree.parents):
@@ -228,15 +228,15 @@ def _needed(tree: JunctionTree, wanted: set[str]) -> list[bool]:
     return needed
 
 
-def _combine(factors: Sequence[Factor], keep: set[str]) -> Factor:
-    """Sum of the product of factors over all attributes but those to keep."""
+def _combine(factors: Sequence[Factor], attributes: set[str]) -> Factor:
+    """Multiply factors and sum over all other attributes than ``attributes``."""
     sizes = {
         name: size for factor in factors for name, size in zip(factor.attributes, factor.values.shape, strict=True)
     }
     wide = [name for name, size in sizes.items() if size > 1]  # the others would only use up letters
     letters = {name: string.ascii_letters[place] for place, name in enumerate(wide)}  # 2^52 cells exceed any memory
     inputs = ",".join("".join(letters[name] for name in factor.attributes if name in letters) for factor in factors)
-    kept = tuple(name for name in sizes if name in keep)
-    output = "".join(letters[name] for name in kept if name in letters)
+    output_attributes = tuple(name for name in sizes if name in attributes)
+    output = "".join(letters[name] for name in output_attributes if name in letters)
     values = np.einsum(f"{inputs}->{output}", *(factor.values.squeeze() for factor in factors), optimize=True)
-    return Factor(kept, values.reshape([sizes[name] for name in kept]))
+    return Factor(output_attributes, values.reshape([sizes[name] for name in output_attributes]))

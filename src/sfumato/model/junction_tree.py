@@ -20,7 +20,7 @@ _Cost = tuple[int, int, int]  # edges added, cells, place
 
 @dataclass(frozen=True)
 class JunctionTree:
-    """Maximal cliques with parents before children; ``parents[i]`` is -1 for the root of a component.
+    """The maximal cliques with parents before children; ``parents[i]`` is -1 for the root of a component.
 
     ``separators[i]`` are the attributes that clique i shares with its parent, empty for a root.
     """
@@ -30,18 +30,18 @@ class JunctionTree:
     separators: tuple[Clique, ...]
 
     def cells(self, sizes: Mapping[str, int]) -> int:
-        """Cells of all cliques together."""
+        """Return the number of cells of all cliques together."""
         return sum(_volume(clique, sizes) for clique in self.cliques)
 
     def holder(self, attributes: Iterable[str]) -> int | None:
-        """A clique with the fewest attributes that contains all of ``attributes``, or None."""
-        wanted = set(attributes)
-        holding = [index for index, clique in enumerate(self.cliques) if wanted <= set(clique)]
+        """Return the clique with the fewest attributes that contains all of ``attributes``, or None."""
+        names = set(attributes)
+        holding = [index for index, clique in enumerate(self.cliques) if names <= set(clique)]
         return min(holding, key=lambda index: len(self.cliques[index]), default=None)
 
 
 def junction_tree(cliques: Sequence[Clique], sizes: Mapping[str, int]) -> JunctionTree:
-    """A junction tree over the attributes of ``sizes`` in which every given clique lies within one node.
+    """Build a junction tree over the attributes of ``sizes`` in which every given clique lies within one node.
 
     >>> tree = junction_tree([("a", "b"), ("b", "c"), ("d",)], {"a": 2, "b": 3, "c": 4, "d": 5})
     >>> tree.cells({"a": 2, "b": 3, "c": 4, "d": 5}), tree.holder(("c", "b")) is not None
@@ -69,12 +69,12 @@ def junction_tree(cliques: Sequence[Clique], sizes: Mapping[str, int]) -> Juncti
 
 
 def maximal_cliques(cliques: Sequence[Clique], sizes: Mapping[str, int]) -> list[frozenset[str]]:
-    """Maximal cliques after triangulation; the better of greedy min-fill and greedy min-size elimination."""
+    """Return the maximal cliques after triangulation, by the better of greedy min-fill and min-size elimination."""
     return Triangulation(cliques, sizes).nodes()
 
 
 def tree_cells(cliques: Sequence[Clique], sizes: Mapping[str, int]) -> int:
-    """Cells that a junction tree of these cliques would have: what a cap is compared with."""
+    """Return the number of cells that a junction tree of these cliques would have."""
     return Triangulation(cliques, sizes).cells
 
 
@@ -94,10 +94,10 @@ def refuse_larger(cliques: Sequence[Clique], sizes: Mapping[str, int], cap: int)
 
 
 class Triangulation:
-    """Cliques made chordal by eliminating attribute after attribute, twice: greedily by the edges that it adds, and by
-    the cells of its node; of equal ones the first attribute goes first.
+    """Two greedy eliminations that make cliques chordal: by the edges that a step adds, and by the cells of its node.
 
-    The steps are kept, so that whether there is room for one more clique is known by redoing those that it changes.
+    Ties go to the first attribute.  The steps are stored, so that :meth:`fits` repeats only the steps that one more
+    clique changes.
     """
 
     def __init__(self, cliques: Iterable[Clique], sizes: Mapping[str, int]) -> None:
@@ -112,22 +112,22 @@ class Triangulation:
 
     @property
     def cells(self) -> int:
-        """Of all maximal cliques, the fewer of both ways."""
+        """Return the number of cells of all maximal cliques, by the better elimination."""
         return min(run.cells for run in self._runs)
 
     def nodes(self) -> list[frozenset[str]]:
-        """The maximal cliques of the better way."""
+        """Return the maximal cliques of the better elimination."""
         names = tuple(self._places)
         best = min(self._runs, key=lambda run: run.cells)
         return [frozenset(names[place] for place in _bits(node)) for node in best.nodes]
 
     def fits(self, clique: Clique, most: int) -> bool:
-        """Whether with one more clique there would be at most so many cells."""
+        """Return True if there would be at most ``most`` cells with one more clique."""
         mask = self._mask(clique)
         return any(run.fits(mask, most) for run in self._runs)
 
     def adding(self, clique: Clique) -> Triangulation:
-        """The triangulation with one more clique."""
+        """Return the triangulation with one more clique."""
         return Triangulation((*self._cliques, clique), self._of)
 
     def _mask(self, clique: Clique) -> int:
@@ -136,12 +136,12 @@ class Triangulation:
 
 @dataclass(frozen=True)
 class CellBudget:
-    """Whether a junction tree has room for more cliques, one after the other.
+    """The number of cells that a junction tree may have, and the cliques that it has.
 
     Attributes:
-        held: the cliques that it has.
-        most: cells that it may have.
-        tied: cliques of attributes of which it is known how they go together.
+        held: the cliques of the tree.
+        most: the largest number of cells.
+        tied: cliques that were measured.
     """
 
     held: Triangulation
@@ -149,41 +149,41 @@ class CellBudget:
     tied: tuple[Clique, ...] = ()
 
     def fits(self, clique: Clique) -> bool:
-        """Whether there is room for one more."""
+        """Return True if one more clique keeps the tree within the budget."""
         return self.held.fits(clique, self.most)
 
     def adding(self, clique: Clique) -> CellBudget:
-        """The room that is left with it."""
+        """Return the budget of the tree with one more clique."""
         return replace(self, held=self.held.adding(clique))
 
 
 @dataclass
 class _Step:
-    """Where an elimination stands: sets of attributes are bits of an integer.
+    """The state of an elimination.  Sets of attributes are bits of an integer.
 
     Attributes:
-        graph: the neighbours of each attribute that is left.
-        volumes: cells of an attribute with its neighbours.
-        costs: of the attributes that are left.
-        found: nodes so far, ``cells`` together.
-        changed: attributes whose neighbours the step before changed, or edges among these.
+        graph: the neighbors of each attribute that is left.
+        volumes: cells of an attribute with its neighbors.
+        costs: costs of the attributes that are left.
+        nodes: the nodes until then, with ``cells`` cells in total.
+        changed: attributes whose neighbors, or the edges among these, the step before changed.
     """
 
     graph: list[int]
     volumes: list[int]
     costs: dict[int, _Cost]
-    found: tuple[int, ...] = ()
+    nodes: tuple[int, ...] = ()
     cells: int = 0
     changed: int = 0
 
     @cached_property
     def cost(self) -> _Cost:
-        """The least, and so the attribute that is taken."""
+        """Return the least cost, which names the attribute to eliminate."""
         return min(self.costs.values())
 
     def copy(self) -> _Step:
-        """The same, to be changed."""
-        return _Step(list(self.graph), list(self.volumes), dict(self.costs), self.found, self.cells)
+        """Return a copy that may be changed."""
+        return _Step(list(self.graph), list(self.volumes), dict(self.costs), self.nodes, self.cells)
 
 
 class _Elimination:
@@ -199,13 +199,13 @@ class _Elimination:
         while step.costs:
             self.steps.append(step)
             step = self._next(step.copy())
-        self.nodes, self.cells = step.found, step.cells
+        self.nodes, self.cells = step.nodes, step.cells
 
     def fits(self, clique: int, most: int) -> bool:
-        """Whether with the pairs of one more clique there would be at most so many cells.
+        """Return True if there would be at most ``most`` cells with the edges of one more clique.
 
-        Steps stay as they are until an attribute of the clique is taken, or one whose cost its pairs change would be
-        taken before the one that was; and all of them from where the steps themselves have added these pairs.
+        A step does not change until an attribute of the clique is eliminated, or until an attribute whose cost the
+        edges change would come first.  No step changes after the elimination itself has added these edges.
         """
         least: _Cost | None = None
         affected = 0
@@ -228,25 +228,25 @@ class _Elimination:
                     changed = self._next(changed)
                 return changed.cells <= most
             if affected >> chosen & 1:
-                least = None  # it is gone
+                least = None  # the attribute is eliminated
         return self.cells <= most
 
     def _with(self, extra: Mapping[int, int], step: _Step, affected: int) -> dict[int, _Cost]:
-        """Add edges to a step: the costs of the attributes that they affect."""
+        """Add edges to a step; return the costs of the attributes that they affect."""
         for place, missing in extra.items():
             step.graph[place] |= missing
             step.volumes[place] *= self._cells(missing)
         return {place: self._cost(place, step.graph, step.volumes[place]) for place in _bits(affected)}
 
     def _next(self, step: _Step) -> _Step:
-        """Take the attribute of least cost: ``step`` is changed."""
+        """Eliminate the attribute of least cost; ``step`` is changed."""
         graph, volumes, costs = step.graph, step.volumes, step.costs
         chosen = min(costs.values())[-1]
         del costs[chosen]
         adjacent = graph[chosen]
         node = adjacent | 1 << chosen
-        if all(node & ~other for other in step.found):
-            step.found, step.cells = (*step.found, node), step.cells + volumes[chosen]
+        if all(node & ~other for other in step.nodes):
+            step.nodes, step.cells = (*step.nodes, node), step.cells + volumes[chosen]
         step.changed = adjacent
         for place in _bits(adjacent):
             missing = adjacent & ~graph[place] & ~(1 << place)
@@ -269,7 +269,7 @@ class _Elimination:
 
 
 def _bits(mask: int) -> Iterator[int]:
-    """The places of the ones.
+    """Yield the places of the ones.
 
     >>> list(_bits(0b1010))
     [1, 3]

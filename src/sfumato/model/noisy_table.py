@@ -1,7 +1,7 @@
-"""A noisy contingency table that a release keeps: what was measured, over which groups of codes, and with which noise.
+"""Noisy contingency tables of a release: the values, the groups of codes, and the noise.
 
-Public, and charged with the release that measured it: its values are what the mechanism put out, so that keeping them
-beside the model that was fitted to them costs nothing.
+They are public and charged with the release that measured them.  Storing them next to the fitted model costs nothing,
+because their values are the output of the mechanism.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ _REFERENCE = "counts of the model"
 
 
 class Cells(Protocol):
-    """The cells of a marginal over groups of codes, such as a question about one."""
+    """The cells of a marginal over groups of codes."""
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """Of the cells."""
+        """Return the attributes of the marginal."""
         ...
 
     @property
     def groups(self) -> tuple[CodeGroups, ...] | None:
-        """Of the codes of each attribute; None: every code is its own."""
+        """Return the groups of the codes of each attribute; None: every code is its own group."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class NoisyTable:
-    """Exact counts of the cells of a marginal plus independent noise.
+    """The exact counts of the cells of a marginal plus independent noise.
 
     Attributes:
-        attributes: of the cells.
-        groups: of the codes of each attribute.
-        values: int64, one axis an attribute, as long as the attribute has groups.
-        noise: on every cell.
-        fresh: whether it was measured after the groups of all attributes were fixed, so that its noise had no say in
-            them.
+        attributes: attributes of the marginal.
+        groups: groups of the codes of each attribute.
+        values: int64, one axis for each attribute, as long as the attribute has groups.
+        noise: noise on every cell.
+        fresh: True if the table was measured after the groups of all attributes were fixed, so that its noise did not
+            decide them.
     """
 
     attributes: tuple[str, ...]
@@ -63,49 +63,53 @@ class NoisyTable:
     fresh: bool
 
     @staticmethod
-    def over(cells: Cells, values: NDArray[np.int64], noise: Noise, *, fresh: bool) -> NoisyTable:
-        """The noisy counts of the cells of a marginal, one axis an attribute."""
+    def from_cells(cells: Cells, values: NDArray[np.int64], noise: Noise, *, fresh: bool) -> NoisyTable:
+        """Return the noisy counts of the cells of a marginal, one axis for each attribute."""
         groups = cells.groups or (None,) * len(cells.attributes)
         return NoisyTable(cells.attributes, groups, values, noise, fresh)
 
     def group_numbers(self, name: str, domain: Domain) -> NDArray[np.int64]:
-        """The group of each code of one of its attributes: shape ``(codes,)``."""
+        """Return the group of each code of one of its attributes: shape ``(codes,)``."""
         groups = self.groups[self.attributes.index(name)]
         return np.arange(domain[name].size) if groups is None else np.array(groups, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class NoisyDistance:
-    """How far the table is from a model over the single codes of a pair of attributes, in rows: noisy, and public.
+    """The noisy L1 distance of the table from a model over the single codes of a pair of attributes, in rows.
 
     Attributes:
         attributes: the pair.
-        value: noisy L1 distance of the table's counts from :func:`whole_counts` of the model.
-        noise: on it.
-        beside: how far these are from the counts of the rows that stand for the model; 0 where the model is there.
-        rows: digest of these counts of rows; empty where the model is there.
-        reference: the whole counts of the model, int64, one axis an attribute; None where the model is there, or no
-            room for them.
+        value: noisy distance of the table's counts from :func:`integer_counts` of the model.
+        noise: noise on the distance.
+        rows_distance: distance of these integer counts from the counts of the file's rows; 0 in a saved model.
+        rows: digest of the counts of the file's rows; empty in a saved model.
+        reference: the integer counts of the model, one axis for each attribute; None in a saved model, or if they are
+            too large for a file.
     """
 
     attributes: tuple[str, str]
     value: int
     noise: Noise
-    beside: float = 0.0
+    rows_distance: float = 0.0
     rows: str = ""
     reference: NDArray[np.int64] | None = None
 
     def refuse_wrong(self, domain: Domain) -> None:
-        """Refuse what is no distance of a pair of the domain's attributes, as anybody may have written it.
+        """Refuse a distance that is not of a pair of the domain's attributes; anyone may have written the file.
 
         Raises:
-            SizeError: says so.
+            SizeError: the distance does not fit the domain.
         """
         if not 0 <= domain.index(self.attributes[0]) < domain.index(self.attributes[1]):
             raise SizeError("a noisy distance of the release is not one of a pair of its attributes")
         if type(self.value) is not int or not abs(self.value) < _LARGEST:
             raise SizeError("a noisy distance of the release is no whole number")
-        if type(self.beside) not in (int, float) or not 0 <= self.beside < _LARGEST or type(self.rows) is not str:
+        if (
+            type(self.rows_distance) not in (int, float)
+            or not 0 <= self.rows_distance < _LARGEST
+            or type(self.rows) is not str
+        ):
             raise SizeError("a noisy distance of the release is of rows that no file has")
         if (held := self.reference) is not None and (
             held.dtype != np.int64 or held.shape != domain.project(self.attributes).shape or held.min() < 0
@@ -115,18 +119,18 @@ class NoisyDistance:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NoisyTotals:
-    """Totals of a weight of the rows, by groups of an attribute, plus independent noise.
+    """The totals of a weight of the rows, by groups of an attribute, plus independent noise.
 
-    A row counts ``grid (2 min(weight, limit) / limit - 1)``: half the limit beside which it is taken is to be added for
-    each row of the group.
+    A row counts ``grid (2 min(weight, limit) / limit - 1)``.  The total of the weights is this total times half the
+    limit over the grid, plus half the limit for each row of the group.
 
     Attributes:
-        weight: the attribute that is added up.
-        attribute: by which.
-        groups: of its codes.
+        weight: the attribute that is summed.
+        attribute: the attribute whose groups have a total each.
+        groups: groups of the codes of ``attribute``.
         values: int64, shape ``(groups,)``.
-        noise: on each.
-        limit: at which weights are cut.
+        noise: noise on each total.
+        limit: weights are clipped at it.
         grid: steps of half the limit.
     """
 
@@ -140,12 +144,12 @@ class NoisyTotals:
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the noise on a total, in the unit of the weight."""
+        """Return the standard deviation of the noise on a total, in the unit of the weight."""
         return math.sqrt(self.noise.variance) * self.limit / (2 * self.grid)
 
 
 def totals_payload(totals: Sequence[NoisyTotals]) -> dict[str, Any]:
-    """Noisy totals as JSON values, nothing where there are none; :func:`restore_totals` reads them back."""
+    """Return noisy totals as JSON values, or nothing if there are none; :func:`restore_totals` reads them."""
     listed = [
         {
             "weight": total.weight,
@@ -162,7 +166,7 @@ def totals_payload(totals: Sequence[NoisyTotals]) -> dict[str, Any]:
 
 
 def restore_totals(domain: Domain, payload: Mapping[str, Any]) -> tuple[NoisyTotals, ...]:
-    """The totals of a stored payload.
+    """Restore the totals of a stored payload.
 
     Raises:
         SizeError: they are not by groups of an attribute of the domain.
@@ -190,12 +194,12 @@ def _restored_totals(domain: Domain, listed: Mapping[str, Any]) -> NoisyTotals:
 
 
 def digest_of(counts: NDArray[np.int64]) -> str:
-    """Of the counts of a file's rows, flat: whether they are still those that a distance was computed for."""
+    """Return the SHA-256 of counts, by which changed rows of a file are detected."""
     return hashlib.sha256(counts.astype("<i8").tobytes()).hexdigest()
 
 
-def whole_counts(counts: NDArray[np.float64], total: int) -> NDArray[np.int64]:
-    """Whole numbers that sum to ``total``, each run of neighbours within one of its share of ``counts``: shape kept."""
+def integer_counts(counts: NDArray[np.float64], total: int) -> NDArray[np.int64]:
+    """Round counts to integers of sum ``total``; each run of neighbors is within one of its share of ``counts``."""
     ends = np.cumsum(counts.ravel())
     if not ends[-1] > 0:
         ends = np.arange(1.0, counts.size + 1)
@@ -206,9 +210,9 @@ def whole_counts(counts: NDArray[np.float64], total: int) -> NDArray[np.int64]:
 
 
 def distances_payload(distances: Sequence[NoisyDistance]) -> dict[str, Any]:
-    """Noisy distances as JSON values, nothing where there are none; :func:`restore_distances` reads them back."""
+    """Return noisy distances as JSON values, or nothing if there are none; :func:`restore_distances` reads them."""
     listed = [
-        [*distance.attributes, distance.value, distance.noise.to_json(), distance.beside, distance.rows]
+        [*distance.attributes, distance.value, distance.noise.to_json(), distance.rows_distance, distance.rows]
         for distance in distances
     ]
     held = {f"{_REFERENCE} {n}": each.reference for n, each in enumerate(distances) if each.reference is not None}
@@ -216,10 +220,10 @@ def distances_payload(distances: Sequence[NoisyDistance]) -> dict[str, Any]:
 
 
 def restore_distances(domain: Domain, payload: Mapping[str, Any]) -> tuple[NoisyDistance, ...]:
-    """The distances of a stored payload.
+    """Restore the distances of a stored payload.
 
     Raises:
-        SizeError: they are not of pairs of the domain's attributes.
+        SizeError: a distance is not of a pair of the domain's attributes.
     """
     distances = tuple(
         replace(
@@ -236,7 +240,7 @@ def restore_distances(domain: Domain, payload: Mapping[str, Any]) -> tuple[Noisy
 
 
 def tables_payload(tables: Sequence[NoisyTable]) -> dict[str, Any]:
-    """Noisy tables as named arrays and JSON values; :func:`restore_tables` reads them back."""
+    """Return noisy tables as named arrays and JSON values; :func:`restore_tables` reads them."""
     distinct = list(dict.fromkeys(groups for table in tables for groups in table.groups if groups is not None))
     arrays = {f"noisy table {index}": table.values for index, table in enumerate(tables)}
     arrays |= {f"noisy groups {index}": np.array(groups, dtype=np.int32) for index, groups in enumerate(distinct)}
@@ -253,7 +257,7 @@ def tables_payload(tables: Sequence[NoisyTable]) -> dict[str, Any]:
 
 
 def restore_tables(domain: Domain, payload: Mapping[str, Any]) -> tuple[NoisyTable, ...]:
-    """The tables of a stored payload; none of one that was stored before noisy tables were kept.
+    """Restore the tables of a stored payload; payloads of old versions have none.
 
     Raises:
         SizeError: tables that are not over groups of the domain's codes, or that a later version wrote.
@@ -280,7 +284,7 @@ def _restored(domain: Domain, payload: Mapping[str, Any], index: int, listed: Ma
 
 
 def _number_of_groups(groups: tuple[int, ...], codes: int) -> int:
-    """The number of groups of so many codes.
+    """Return the number of groups of the given number of codes.
 
     Raises:
         SizeError: they are not numbered 0, 1, ... without a gap, or not one for each code.

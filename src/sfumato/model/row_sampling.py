@@ -1,13 +1,12 @@
-"""Rows from a graphical model, rounded rather than drawn: each cell gets its expected count, up or down.
+"""Sample rows from a graphical model by rounding: each cell gets the floor or the ceiling of its expected count.
 
-Cliques are visited parents first.  All rows that share a cell of the separator are spread over the
-clique's remaining attributes in proportion to the model, by systematic sampling with one random start a
-cell of the separator (Madow and Madow 1944): every cell gets the floor or the ceiling of its expected
-count, on average exactly that.  Within a separator cell the rows come in an order drawn anew for every clique, so that
-attributes that the model makes conditionally independent are so in the rows.
+Cliques are visited parents first.  All rows that share a cell of the separator are spread over the clique's other
+attributes in proportion to the model.  Each separator cell is a systematic sample with one random start (Madow and
+Madow 1944), so counts are right on average.  Within a separator cell every clique has its own random order of rows, so
+that attributes that are conditionally independent in the model are so in the rows.
 
-All randomness here is of post-processing, for drawing rows of a public model and shuffling output.  It may be seeded,
-and no guarantee rests on it: privacy noise is drawn in ``privacy`` and by local clients alone.
+The randomness here is for post-processing: it draws rows of a public model and shuffles output.  It may be seeded, and
+no guarantee depends on it.  Privacy noise is drawn only in ``privacy`` and by local clients.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ CodeArray = NDArray[np.integer]
 
 
 def generator(seed: int | None = None) -> np.random.Generator:
-    """A generator seeded by the operating system, or by ``seed`` so that a simulation can be repeated.
+    """Return a generator seeded by the operating system, or by ``seed`` so that a simulation can be repeated.
 
     Raises:
         InputError: a seed that is no whole number from 0.
@@ -39,10 +38,10 @@ def generator(seed: int | None = None) -> np.random.Generator:
 
 
 def seeded(seed: object) -> int:
-    """The seed, as a whole number from 0.
+    """Return the seed as an integer from 0.
 
     Raises:
-        InputError: it is none.
+        InputError: the seed is not an integer from 0.
     """
     form = "a seed is a whole number from 0"
     number = parse_integer(seed, form)
@@ -52,7 +51,7 @@ def seeded(seed: object) -> int:
 
 
 def sample(model: GraphicalModel, rows: int, generator: np.random.Generator) -> dict[str, CodeArray]:
-    """Codes of ``rows`` rows, one array of shape ``(rows,)`` an attribute, in random order of rows.
+    """Draw the codes of ``rows`` rows, an array of shape ``(rows,)`` for each attribute, in random order.
 
     Raises:
         SizeError: a negative number of rows.
@@ -61,10 +60,10 @@ def sample(model: GraphicalModel, rows: int, generator: np.random.Generator) -> 
 
 
 class RowSampler:
-    """A model made ready once to draw rows from, block after block.
+    """A model that is prepared once to draw blocks of rows.
 
-    Rows come in random order: those of the first clique do, and whatever follows depends on a row's own cells alone.
-    Codes are kept in the smallest type that holds them.
+    The rows of the first clique come in random order, and later cliques depend only on a row's own cells.  Codes have
+    the smallest integer type that fits.
     """
 
     def __init__(self, model: GraphicalModel) -> None:
@@ -77,7 +76,7 @@ class RowSampler:
             self._steps.append((separator, new, by_group(table.reshape(-1, math.prod(shape)), shape)))
 
     def draw(self, rows: int, generator: np.random.Generator) -> dict[str, CodeArray]:
-        """What :func:`sample` says.
+        """Draw rows as :func:`sample` does.
 
         Raises:
             SizeError: a negative number of rows.
@@ -101,12 +100,12 @@ class RowSampler:
 
 @dataclass(frozen=True, eq=False)
 class GroupedCells:
-    """Cells in groups, whose rows are shared out over them in proportion to weights.
+    """The cells of groups; rows of a group are spread over its cells in proportion to weights.
 
     Attributes:
-        weights: one group after the other, shape ``(cells,)``; those of a group need not sum to one.
-        ends: group g has the cells up to ``ends[g]``; none is without a cell.
-        values: what a row of a cell is given, each of shape ``(cells,)``.
+        weights: one group after the other, shape ``(cells,)``; the weights of a group need not sum to one.
+        ends: group g has the cells up to ``ends[g]``; every group has a cell.
+        values: arrays of shape ``(cells,)``; a row gets the values of its cell.
     """
 
     weights: FloatArray
@@ -114,10 +113,9 @@ class GroupedCells:
     values: tuple[CodeArray, ...]
 
     def give(self, groups: CodeArray, generator: np.random.Generator) -> list[CodeArray]:
-        """For every row the values of a cell of its group: of ``groups``, shape ``(rows,)``, the same shape each.
+        """Return for every row the values of a cell of its group: arrays of the shape of ``groups``, ``(rows,)``.
 
-        Rows are not looked at one by one: cells get integer counts, and are repeated in a random order of the rows of
-        their group.
+        Cells get integer counts, and are repeated in a random order of the rows of their group.
         """
         held = np.bincount(groups, minlength=len(self.ends))
         counts = self.counts(held, generator)
@@ -130,9 +128,9 @@ class GroupedCells:
         return given
 
     def counts(self, held: CodeArray, generator: np.random.Generator) -> CodeArray:
-        """Rows of each cell, those of a group summing to what the group holds: shape ``(cells,)``.
+        """Return the rows of each cell, shape ``(cells,)``; the cells of a group sum to the rows of the group.
 
-        The rows of a group lie at whole numbers from one random start; a cell has those below its edge.
+        The rows of a group lie at integers from one random start; a cell has the rows below its edge.
 
         Raises:
             SizeError: a group that holds rows has no cell of any weight.
@@ -146,8 +144,8 @@ class GroupedCells:
         upto[self.ends - 1] = last  # exact, so that rounding never moves a row into the next group
         counts = np.diff(upto, prepend=0)
         for cell in np.flatnonzero((counts > 0) & self._impossible):  # rounding hit a cell of no probability
-            begin, end = self._first[group[cell]], self.ends[group[cell]]
-            likeliest = begin + int(self.weights[begin:end].argmax())
+            start, end = self._first[group[cell]], self.ends[group[cell]]
+            likeliest = start + int(self.weights[start:end].argmax())
             if self.weights[likeliest] <= 0:
                 raise SizeError("the model has rows in a group of values of which it admits none")
             counts[likeliest] += counts[cell]
@@ -164,12 +162,12 @@ class GroupedCells:
 
     @cached_property
     def _group(self) -> CodeArray:
-        """Of each cell."""
+        """Return the group of each cell."""
         return np.repeat(np.arange(len(self.ends)), self.ends - self._first)
 
     @cached_property
     def _below(self) -> FloatArray:
-        """Share of its group that lies in a cell and those before it."""
+        """Return the share of its group in each cell and the cells before it."""
         sums = np.add.reduceat(self.weights, self._first)
         shares = np.cumsum(self.weights / np.where(sums > 0, sums, 1.0)[self._group])
         shares -= np.concatenate(([0.0], shares))[self._first][self._group]
@@ -177,7 +175,7 @@ class GroupedCells:
 
 
 def by_group(table: FloatArray, shape: Sequence[int]) -> GroupedCells:
-    """The cells of a table of weights, shape ``(groups, cells)``: a row is given a code of each axis of ``shape``."""
+    """Group the cells of a table of weights, shape ``(groups, cells)``; a row gets a code of each axis of ``shape``."""
     codes = np.unravel_index(np.arange(table.shape[1]), shape) if shape else ()
     values = tuple(
         np.tile(code.astype(np.min_scalar_type(size - 1)), len(table)) for code, size in zip(codes, shape, strict=True)
@@ -185,11 +183,11 @@ def by_group(table: FloatArray, shape: Sequence[int]) -> GroupedCells:
     return GroupedCells(table.reshape(-1), np.arange(1, len(table) + 1) * table.shape[1], values)
 
 
-_LEAST_RANDOM = 24  # bits of a key: equal ones in a group, of which the first row comes first, are rare
+_LEAST_RANDOM = 24  # random bits of a key, so that equal keys in a group, which are not shuffled, are rare
 
 
 def grouped(groups: CodeArray, size: int, generator: np.random.Generator) -> NDArray[np.int64]:
-    """The numbers of the rows, group by group from 0 to ``size - 1``, in random order within each.
+    """Return the numbers of the rows, group by group from 0 to ``size - 1``, in random order within each group.
 
     Keys of 64 bits are sorted: the group, random bits, the number of the row.
     """

@@ -29,7 +29,7 @@ from sfumato.domain.predicate import All, Predicate, named
 from sfumato.domain.view_words import describe_condition
 from sfumato.errors import LossError, QueryError, SizeError
 from sfumato.model.factor import FloatArray
-from sfumato.model.noisy_table import NoisyDistance, NoisyTable, whole_counts
+from sfumato.model.noisy_table import NoisyDistance, NoisyTable, integer_counts
 from sfumato.privacy.loss import Number, exact
 from sfumato.query.aggregates import Confidence
 from sfumato.query.answer import NoisyValue
@@ -381,10 +381,10 @@ def _distance_bound(
         return None
     if distance.reference is not None:
         reference, distortion = distance.reference.astype(np.float64), 0.0
-    elif distance.beside:
-        reference, distortion = cells, distance.beside
+    elif distance.rows_distance:
+        reference, distortion = cells, distance.rows_distance
     else:
-        reference, distortion = whole_counts(cells, round(float(cells.sum()))).astype(np.float64), 0.0
+        reference, distortion = integer_counts(cells, round(float(cells.sum()))).astype(np.float64), 0.0
     total, number = round(float(reference.sum())), rows.of_table()
     margin = _with_share_of_risk(confidence, 2 * _OF_DISTANCE).half_width(distance.noise) + distortion
     further_rows = max(abs(number.low - total), abs(number.high - total))

@@ -133,15 +133,19 @@ def _ranked(domain: Domain, task: Task) -> tuple[RankedMethod, ...]:
 def _plan(domain: Domain, task: Task) -> PlannedRelease:
     """Plan the release of the first method, with the reason for it."""
     ranked = _ranked(domain, task)
-    told = [str(candidate) for candidate in ranked]
-    told[0] += f"; taken because {_rule(ranked[0], task.total)}"
+    reasons = [str(candidate) for candidate in ranked]
+    reasons[0] += f"; taken because {_rule(ranked[0], task.total)}"
     planned = ranked[0].synthesizer.plan(domain, ranked[0].task)
-    return replace(planned, provenance={"chosen_among": told})
+    return replace(planned, provenance={"chosen_among": reasons})
 
 
 def _place(candidate: RankedMethod) -> tuple[bool, float, bool]:
     """Return what orders methods: those that noise drowns come last."""
-    return candidate.drowned, candidate.needed if candidate.drowned else candidate.error, bool(candidate.left_out)
+    return (
+        candidate.hidden_by_noise,
+        candidate.rows_needed if candidate.hidden_by_noise else candidate.error,
+        bool(candidate.left_out),
+    )
 
 
 AUTO = SynthesisMethod(
@@ -178,9 +182,9 @@ def refuse_options(method: SynthesisMethod, given: Collection[Option]) -> None:
         takers = ", ".join(each.name for each in METHODS if ignored[0] in each.options)
         refused = " and no ".join(f"--{option}" for option in ignored)
         raise InputError(f"--method {method.name} takes no {refused}; --{ignored[0]} is for {takers}")
-    for option, said in method.needs.items():
+    for option, explanation in method.needs.items():
         if option not in given:
-            raise InputError(said, culprit=method.name)
+            raise InputError(explanation, culprit=method.name)
 
 
 DELTA = "1e-9"
@@ -226,15 +230,17 @@ def compared(loss: Loss, noise: Callable[[Loss], tuple[float, ...]]) -> tuple[st
         return ()
     figures = (float(loss.as_rho().value), pure, float(with_delta.as_rho().value), other)
     rho, noisy, least, calm = (f"{float(f'{figure:.3g}'):,}".removesuffix(".0") for figure in figures)
-    said = f"{loss} without a delta (rho = {rho}) leaves noise of about {noisy} in a count; with a delta of {DELTA} "
-    return (f"{said}(rho = {least}) the same epsilon leaves about {calm}",)
+    comparison = (
+        f"{loss} without a delta (rho = {rho}) leaves noise of about {noisy} in a count; with a delta of {DELTA} "
+    )
+    return (f"{comparison}(rho = {least}) the same epsilon leaves about {calm}",)
 
 
 def _rule(taken: RankedMethod, total: RowTotal) -> str:
     """Return the reason for a method, in words."""
     known = "" if isinstance(total, PublicTotal) else ", as the number of rows is not public"
     table = f"in a table of {taken.rows:,} rows{known}"
-    if taken.drowned:
+    if taken.hidden_by_noise:
         return f"noise drowns every method {table}; none needs fewer rows than this one"
     if math.isinf(taken.error):
         return (

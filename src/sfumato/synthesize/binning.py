@@ -48,10 +48,10 @@ def private_edges(vault: VaultInterface, attribute: str, *, loss: Loss, bins: in
     request = Request(
         "synthesize", "private-edges", {"attribute": attribute, "bins": bins}, f"edges of {bins} bins of {attribute}"
     )
-    settled = vault.release(
+    stored = vault.release(
         request, loss, lambda mechanisms: {"edges": np.array(split(mechanisms, attribute, loss, bins=bins))}
     )
-    return _declarable(numeric, settled.payload["edges"].tolist())
+    return _declarable(numeric, stored.payload["edges"].tolist())
 
 
 def _declarable(numeric: Integer | Real, edges: list[float]) -> tuple[float, ...]:
@@ -69,14 +69,14 @@ def _declarable(numeric: Integer | Real, edges: list[float]) -> tuple[float, ...
 
 def split(mechanisms: Mechanisms, attribute: str, loss: Loss, *, bins: int) -> list[float]:
     """The method itself: levels of counts through ``mechanisms``, then neighbours merged to about equal counts."""
-    whole = loss.divisible
+    divisible = loss.divisible
     edges = _bounds(mechanisms.domain, attribute)
     counts: FloatArray = np.array([np.inf])
     deviation = 0.0
     for _ in range(LEVELS):
         heavy = counts > max(_CLEAR * deviation, _share(counts, bins))
         edges = _refined(edges, heavy)
-        (measured,) = mechanisms.measure([Bins(attribute, tuple(edges), ())], whole / LEVELS)
+        (measured,) = mechanisms.measure([Bins(attribute, tuple(edges), ())], divisible / LEVELS)
         counts, deviation = measured.values.astype(np.float64), measured.standard_error
     return _merged(edges, np.maximum(counts, 0.0), bins)
 
@@ -104,10 +104,10 @@ def _refined(edges: list[float], heavy: NDArray[np.bool_]) -> list[float]:
 def _merged(edges: list[float], counts: FloatArray, bins: int) -> list[float]:
     """Neighbours joined until each bin holds about its share of what the bins before it left over."""
     left = float(counts.sum())
-    merged, held = [edges[0]], 0.0
+    merged, rows = [edges[0]], 0.0
     for edge, count in zip(edges[1:-1], counts[:-1], strict=True):
-        held += float(count)
-        if len(merged) < bins and held >= left / (bins - len(merged) + 1) > 0:
+        rows += float(count)
+        if len(merged) < bins and rows >= left / (bins - len(merged) + 1) > 0:
             merged.append(edge)
-            left, held = left - held, 0.0
+            left, rows = left - rows, 0.0
     return [*merged, edges[-1]]

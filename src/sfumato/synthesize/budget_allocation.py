@@ -59,11 +59,11 @@ class BudgetSplit:
         value = float(self.loss.value) * share
         return self.rows * (math.sqrt(2) / value if isinstance(self.loss, Epsilon) else math.sqrt(1 / (2 * value)))
 
-    def absolute(self, share: float) -> float:
+    def mean_absolute_noise(self, share: float) -> float:
         """Mean absolute value of the noise on one cell."""
         return self.deviation(share) * (math.sqrt(1 / 2) if isinstance(self.loss, Epsilon) else math.sqrt(2 / math.pi))
 
-    def spread(self, sizes: float) -> float:
+    def allocation_weight(self, sizes: float) -> float:
         """The part that a table of weight times cells ``sizes`` asks for: shares are in proportion to it.
 
         The sum of weight_i cells_i deviation(share_i) is least (Lagrange) for shares in proportion to
@@ -73,18 +73,18 @@ class BudgetSplit:
 
     def shares(self, sizes: Sequence[float]) -> tuple[Fraction, ...]:
         """Shares of a loss over tables of weights times cells ``sizes``; they sum to at most one."""
-        return proportions([self.spread(size) for size in sizes])
+        return proportions([self.allocation_weight(size) for size in sizes])
 
-    def topped_up(self, sizes: Sequence[float], spent: Sequence[float], share: float) -> FloatArray:
+    def top_up(self, sizes: Sequence[float], spent: Sequence[float], share: float) -> FloatArray:
         """How a further ``share`` of the loss is divided over tables of weights times cells ``sizes``.
 
         ``spent`` are the shares that they had before.  Together with them the loss lies on the tables as ``shares``
         would divide it; tables that have had more than that get nothing.
 
-        >>> BudgetSplit(Rho("1"), 1).topped_up([8.0, 8.0, 27.0], [0.0, 0.0, 0.5], 0.4).tolist()
+        >>> BudgetSplit(Rho("1"), 1).top_up([8.0, 8.0, 27.0], [0.0, 0.0, 0.5], 0.4).tolist()
         [0.2, 0.2, 0.0]
         """
-        parts, held = np.array([self.spread(size) for size in sizes]), np.asarray(spent)
+        parts, held = np.array([self.allocation_weight(size) for size in sizes]), np.asarray(spent)
         order = np.argsort(held / parts)  # those with the least of what they ask for are topped up first
         levels = (share + np.cumsum(held[order])) / np.cumsum(parts[order])
         level = levels[np.flatnonzero(levels > (held / parts)[order])[-1]]
@@ -93,7 +93,7 @@ class BudgetSplit:
 
     def error(self, parts: FloatArray, share: float) -> FloatArray:
         """Expected weighted L1 error of tables whose ``spread`` sums to ``parts``, measured together at ``share``."""
-        errors: FloatArray = self.absolute(share) * parts ** (1 / self._power)
+        errors: FloatArray = self.mean_absolute_noise(share) * parts ** (1 / self._power)
         return errors
 
     @property
@@ -103,8 +103,8 @@ class BudgetSplit:
 
 def proportions(parts: Sequence[float]) -> tuple[Fraction, ...]:
     """Exact shares in proportion to ``parts``; they sum to at most one."""
-    whole = sum(parts)
-    return tuple(Fraction(max(1, math.floor(part / whole * (_PARTS - len(parts)))), _PARTS) for part in parts)
+    total = sum(parts)
+    return tuple(Fraction(max(1, math.floor(part / total * (_PARTS - len(parts)))), _PARTS) for part in parts)
 
 
 def fraction(share: float) -> Fraction:
@@ -165,8 +165,8 @@ def refuse_wrong_total(domain: Domain, loss: Loss, total: RowTotal) -> None:
     if isinstance(total, PublicTotal):
         return
     try:
-        counted = loss.divisible * (total.share if isinstance(total, BudgetShare) else 1)
-        wide = noises(domain, [Marginal(())], counted, None)[0].variance > _WIDEST**2
+        count_loss = loss.divisible * (total.share if isinstance(total, BudgetShare) else 1)
+        wide = noises(domain, [Marginal(())], count_loss, None)[0].variance > _WIDEST**2
     except LossError:
         wide = True
     if wide:
@@ -199,8 +199,10 @@ def drowned_totals(domain: Domain, loss: Loss, total: RowTotal) -> tuple[str, ..
     if domain.size <= MANY_ROWS or (most := _usual_error(domain, loss.divisible * Fraction(1, columns))) < rows:
         return ()
     hidden = f"all of {rows:,}" if public else f"{most:,}"
-    said = f"divided over {columns} columns this loss leaves noise that may outweigh {hidden} rows in a count of each"
-    return (f"{said}; describe_total fewer columns, or choose a larger loss",)
+    divided = (
+        f"divided over {columns} columns this loss leaves noise that may outweigh {hidden} rows in a count of each"
+    )
+    return (f"{divided}; describe_total fewer columns, or choose a larger loss",)
 
 
 def _usual_error(domain: Domain, loss: Epsilon | Rho) -> int:
@@ -210,7 +212,7 @@ def _usual_error(domain: Domain, loss: Epsilon | Rho) -> int:
 
 
 @contextmanager
-def dividing(loss: Loss, over: str) -> Iterator[None]:
+def dividing(loss: Loss, steps: str) -> Iterator[None]:
     """Say of the whole loss that it cannot be divided, where a part of it cannot be asked for.
 
     Raises:
@@ -220,13 +222,13 @@ def dividing(loss: Loss, over: str) -> Iterator[None]:
         yield
     except LossError as error:
         size = "small" if loss.divisible.value < 1 else "large"
-        raise LossError(f"{loss} is too {size} to be divided over {over}; choose another", culprit=loss) from error
+        raise LossError(f"{loss} is too {size} to be divided over {steps}; choose another", culprit=loss) from error
 
 
 def after_count(loss: Loss, total: RowTotal) -> Epsilon | Rho:
     """What remains of the loss after the row count was charged."""
-    whole = loss.divisible
-    return whole * (1 - total.share) if isinstance(total, BudgetShare) else whole
+    divisible = loss.divisible
+    return divisible * (1 - total.share) if isinstance(total, BudgetShare) else divisible
 
 
 def measure_total(mechanisms: Mechanisms, loss: Loss, total: SeparateTotal) -> int:

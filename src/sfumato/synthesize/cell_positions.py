@@ -47,18 +47,18 @@ class CellPosition:
     @staticmethod
     def of_all(mean: float, deviation: float, declared: int) -> CellPosition:
         """One position for all cells, less what is noise (James and Stein 1961): what older models hold."""
-        kept = 1 - (deviation / mean) ** 2 if abs(mean) > deviation else 0.0
-        return CellPosition((float(np.clip(kept * mean, -_MOST, _MOST)),) * declared)
+        shrinkage = 1 - (deviation / mean) ** 2 if abs(mean) > deviation else 0.0
+        return CellPosition((float(np.clip(shrinkage * mean, -_MOST, _MOST)),) * declared)
 
 
-def wide(domain: Domain) -> list[Integer | Real]:
+def attributes_with_wide_cells(domain: Domain) -> list[Integer | Real]:
     """The attributes with a cell of more than one number."""
-    return [attribute for attribute in domain if isinstance(attribute, Integer | Real) and _holds_several(attribute)]
+    return [attribute for attribute in domain if isinstance(attribute, Integer | Real) and _has_wide_cell(attribute)]
 
 
 def share(domain: Domain) -> Fraction:
     """Share of the loss that positions take: none where every number has a cell of its own."""
-    return SHARE if wide(domain) else Fraction(0)
+    return SHARE if attributes_with_wide_cells(domain) else Fraction(0)
 
 
 def measure(
@@ -68,16 +68,16 @@ def measure(
 
     ``counts`` are public: noisy counts of the cells of each attribute, with the ``deviations`` of their noise.
     """
-    attributes = wide(mechanisms.domain)
-    questions = [question(attribute, counts[attribute.name]) for attribute in attributes]
-    measured = mechanisms.measure(questions, loss)
+    attributes = attributes_with_wide_cells(mechanisms.domain)
+    queries = [position_query(attribute, counts[attribute.name]) for attribute in attributes]
+    measured = mechanisms.measure(queries, loss)
     return {
-        attribute.name: position(mechanisms.domain, attribute, answer, counts[asked.value], deviations[asked.value])
-        for attribute, asked, answer in zip(attributes, questions, measured, strict=True)
+        attribute.name: position(mechanisms.domain, attribute, answer, counts[query.value], deviations[query.value])
+        for attribute, query, answer in zip(attributes, queries, measured, strict=True)
     }
 
 
-def question(attribute: Integer | Real, counts: FloatArray) -> Positions:
+def position_query(attribute: Integer | Real, counts: FloatArray) -> Positions:
     """What is asked of an attribute.
 
     A row counts in proportion to half the width of its cell, so that the answer is the error of a total.  The few cells
@@ -121,10 +121,10 @@ def mean_positions(attribute: Integer | Real, counts: FloatArray, deviation: flo
     held = np.maximum(counts[: attribute.declared], deviation)
     step = np.diff(np.log(held / np.where(widths > 0, widths, 1.0)))
     noise = deviation**2 * (1 / held[1:] ** 2 + 1 / held[:-1] ** 2)
-    kept = np.maximum(0.0, 1 - noise / np.maximum(step**2, 1e-12))
+    shrinkage = np.maximum(0.0, 1 - noise / np.maximum(step**2, 1e-12))
     apart = np.diff(bounds.mean(axis=1))
     near = np.where(several[1:] & several[:-1], 1 / apart, 0.0)
-    slope = near * kept * step / apart
+    slope = near * shrinkage * step / apart
     sums, weights = (np.append(each, 0.0) + np.insert(each, 0, 0.0) for each in (slope, near))
     slopes = np.where(weights > 0, sums / np.where(weights > 0, weights, 1.0), 0.0)
     means: FloatArray = np.where(several, np.clip(_mean(slopes * widths / 2), -_MOST, _MOST), 0.0)
@@ -149,24 +149,24 @@ def position(
     """What the counts suggest, moved in each part by what was measured, less what is noise: the mean of what the
     position may be if any other were as likely before it was measured.
     """
-    asked = measured.question
-    assert isinstance(asked, Positions)
-    steps = np.diff(np.array(asked.steps(domain)), axis=1)[:, 0]
-    weights = np.array(asked.weights) * steps * np.maximum(counts[: len(steps)], 0.0)
-    parts = np.zeros(len(steps), dtype=np.int64) if asked.parts is None else np.array(asked.parts)
+    query = measured.question
+    assert isinstance(query, Positions)
+    steps = np.diff(np.array(query.steps(domain)), axis=1)[:, 0]
+    weights = np.array(query.weights) * steps * np.maximum(counts[: len(steps)], 0.0)
+    parts = np.zeros(len(steps), dtype=np.int64) if query.parts is None else np.array(query.parts)
     means = mean_positions(attribute, counts, deviation)
     suggested = means.copy()
     for part, answer in enumerate(measured.values.tolist()):
         within_part = np.where(parts == part, weights, 0.0)
-        whole = float(within_part.sum())
-        if not whole > 0:
+        total_weight = float(within_part.sum())
+        if not total_weight > 0:
             continue  # nobody seems to be in such a cell: nothing is known
-        kept = _ANYWHERE / (_ANYWHERE + (measured.standard_error / whole) ** 2)
-        means += np.where(within_part > 0, kept * (answer - float(suggested @ within_part)) / whole, 0.0)
+        shrinkage = _ANYWHERE / (_ANYWHERE + (measured.standard_error / total_weight) ** 2)
+        means += np.where(within_part > 0, shrinkage * (answer - float(suggested @ within_part)) / total_weight, 0.0)
     return CellPosition(tuple(np.clip(means, -_MOST, _MOST).tolist()))
 
 
-def _holds_several(attribute: Integer | Real) -> bool:
+def _has_wide_cell(attribute: Integer | Real) -> bool:
     """Whether a cell, other than an open one, has more than one number."""
     closed = attribute.declared - (attribute.typical is not None)
     if isinstance(attribute, Real):
@@ -189,7 +189,7 @@ def _mean(slopes: FloatArray) -> FloatArray:
 _MEANS = _mean(_SLOPES)
 
 
-def drawn(means: FloatArray, random: np.random.Generator) -> FloatArray:
+def exponential_positions(means: FloatArray, random: np.random.Generator) -> FloatArray:
     """Numbers on [0, 1] with the given means on [-1, 1], from exponential densities: those of largest entropy."""
     slopes = np.interp(means, _MEANS, _SLOPES)
     flat = np.abs(slopes) < 1e-6  # noqa: PLR2004
@@ -199,7 +199,7 @@ def drawn(means: FloatArray, random: np.random.Generator) -> FloatArray:
     return numbers.clip(0.0, 1.0)
 
 
-def within(
+def sample_within_cells(
     attribute: Integer | Real,
     codes: Sequence[int] | NDArray[np.integer],
     position: CellPosition,
@@ -209,10 +209,10 @@ def within(
     low, high = _bounds(attribute)[np.asarray(codes)].T
     means = np.array(position.cells)[np.asarray(codes)]
     if isinstance(attribute, Real):
-        reals: FloatArray = low + (high - low) * drawn(means, random)
+        reals: FloatArray = low + (high - low) * exponential_positions(means, random)
         return reals
     numbers = high - low + 1
     integers: FloatArray = low + np.minimum(
-        np.floor(numbers * drawn(means * (numbers - 1) / numbers, random)), high - low
+        np.floor(numbers * exponential_positions(means * (numbers - 1) / numbers, random)), high - low
     )
     return integers

@@ -123,12 +123,12 @@ class Graphical:
         """
         coarsenings = dict(self.coarsenings)
         log_shares: dict[str, FloatArray] = {}
-        for name, kept in codes.items():
+        for name, allowed_codes in codes.items():
             size = self.domain[name].size
-            if not _codes(kept, size):
+            if not _codes(allowed_codes, size):
                 raise QueryError(f"{name!r} has codes 0 to {size - 1}; give a list of some of them", culprit=name)
             coarsening = self.coarsenings[name]
-            allowed = np.isin(np.arange(size), list(kept))
+            allowed = np.isin(np.arange(size), list(allowed_codes))
             with np.errstate(divide="ignore"):
                 log_shares[name] = np.log(coarsening.merge(coarsening.shares() * allowed))
             coarsenings[name] = coarsening.restricted(allowed)
@@ -227,11 +227,11 @@ def _groups(coarsening: Coarsening, codes: int) -> int:
     return coarsening.size
 
 
-def _codes(kept: object, size: int) -> bool:
+def _codes(codes: object, size: int) -> bool:
     return (
-        isinstance(kept, Collection)
-        and len(kept) > 0
-        and all(isinstance(code, int | np.integer) and 0 <= code < size for code in kept)
+        isinstance(codes, Collection)
+        and len(codes) > 0
+        and all(isinstance(code, int | np.integer) and 0 <= code < size for code in codes)
     )
 
 

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from sfumato.domain import Categorical, Domain, Integer, Real
 from sfumato.domain.attribute import Attribute
 from sfumato.errors import SizeError
-from sfumato.model.coarsening import CROWDED, Coarsening, Runs, merge_neighbours, merge_rare
-from sfumato.model.count_priors import drawn_counts, with_falling_tails
+from sfumato.model.coarsening import MAX_GROUP_DEVIATIONS, Coarsening, Runs, merge_neighbours, merge_rare
+from sfumato.model.count_priors import shrunken_counts, with_falling_tails
 from sfumato.model.factor import FloatArray
 from sfumato.model.fitting import Observation, estimate_total, fit
 from sfumato.model.graphical_model import GraphicalModel
@@ -41,7 +41,7 @@ from sfumato.synthesize.budget_allocation import (
 )
 from sfumato.synthesize.cell_positions import CellPosition
 from sfumato.synthesize.graphical import Graphical, Measured
-from sfumato.synthesize.structural_zeros import Zeros, barred, kinds
+from sfumato.synthesize.structural_zeros import Zeros, apply_zeros, kinds
 from sfumato.vault.contribution import Groups
 from sfumato.vault.interface import Mechanisms
 from sfumato.vault.measurables import Marginal, Measurement, StoredMarginal, check_size
@@ -72,9 +72,9 @@ class Fit:
     measured: tuple[Measured, ...]
     tables: tuple[NoisyTable, ...]
     positions: Mapping[str, CellPosition]
-    before: Mapping[Clique, FloatArray] = field(default_factory=dict)
+    prior_expectations: Mapping[Clique, FloatArray] = field(default_factory=dict)
     totals: tuple[NoisyTotals, ...] = ()
-    ordered: Mapping[str, int] = field(default_factory=dict)
+    ordered_groups: Mapping[str, int] = field(default_factory=dict)
 
     def groups(self, attributes: tuple[str, ...], runs: Runs | None = None) -> Groups | None:
         """The public coarsening of a marginal, as a question names it; None where all codes are kept."""
@@ -88,47 +88,49 @@ class Fit:
         """The marginal over groups, or over runs of them."""
         return Marginal(attributes, groups=self.groups(attributes, runs))
 
-    def learn(self, measurements: Sequence[Measurement], runs: Mapping[Clique, Runs | None] | None = None) -> Fit:
+    def with_measurements(
+        self, measurements: Sequence[Measurement], runs: Mapping[Clique, Runs | None] | None = None
+    ) -> Fit:
         """The state after measuring marginals over groups, refitted from where the model was; its total stays.
 
         What is measured again is pooled with what was known of the same marginal.  The model is fitted to what cells of
-        several attributes are likely to hold (:func:`drawn_counts`), not to their noisy counts.
+        several attributes are likely to hold (:func:`shrunken_counts`), not to their noisy counts.
 
         Args:
             measurements: noisy marginals.
             runs: over which each was measured, or None for all groups.
         """
-        over = [None if runs is None else runs[_attributes(measurement)] for measurement in measurements]
-        new = [self._observe(measurement, joined) for measurement, joined in zip(measurements, over, strict=True)]
+        run_list = [None if runs is None else runs[_attributes(measurement)] for measurement in measurements]
+        new = [self._observe(measurement, joined) for measurement, joined in zip(measurements, run_list, strict=True)]
         known = self._with(new)
-        before = self._expected_before(new)
-        kept = [
-            _kept(measurement, self._shape(_attributes(measurement), joined), fresh=True)
-            for measurement, joined in zip(measurements, over, strict=True)
+        expectations = self._expected_before(new)
+        tables = [
+            _noisy_table(measurement, self._shape(_attributes(measurement), joined), fresh=True)
+            for measurement, joined in zip(measurements, run_list, strict=True)
         ]
         measured = tuple(Measured(_attributes(m), m.standard_error) for m in measurements)
         return replace(
             self,
             observations=known,
-            before=before,
-            model=fit([self._likely(o, before) for o in known], self.model),
+            prior_expectations=expectations,
+            model=fit([self._likely(o, expectations) for o in known], self.model),
             measured=(*self.measured, *measured),
-            tables=(*self.tables, *kept),
+            tables=(*self.tables, *tables),
         )
 
-    def recall(self, stored: Sequence[Observation]) -> Fit:
+    def with_observations(self, stored: Sequence[Observation]) -> Fit:
         """The state with tables over groups that were released before, refitted; nothing of the loss is taken."""
         if not stored:
             return self
-        known, before = self._with(stored), self._expected_before(stored)
-        model = fit([self._likely(o, before) for o in known], self.model)
-        return replace(self, observations=known, before=before, model=model)
+        known, expectations = self._with(stored), self._expected_before(stored)
+        model = fit([self._likely(o, expectations) for o in known], self.model)
+        return replace(self, observations=known, prior_expectations=expectations, model=model)
 
     def _expected_before(self, new_tables: Sequence[Observation]) -> dict[Clique, FloatArray]:
         """Of each marginal of several attributes what the model said of it before it was known, over its cells."""
         tables = {o.attributes for o in new_tables if len(o.attributes) > 1 and o.weights is None}
-        new = tables - set(self.before)
-        return {**self.before, **{clique: self._expected_table(clique) for clique in new}}
+        new = tables - set(self.prior_expectations)
+        return {**self.prior_expectations, **{clique: self._expected_table(clique) for clique in new}}
 
     def _expected_table(self, clique: Clique) -> FloatArray:
         if len(clique) <= 2 or self.model.tree.holder(clique) is not None:  # noqa: PLR2004
@@ -138,23 +140,23 @@ class Fit:
         return product
 
     def _with(self, new_tables: Iterable[Observation]) -> tuple[Observation, ...]:
-        observations = {_place(observation): observation for observation in self.observations}
+        observations = {_cells_of(observation): observation for observation in self.observations}
         for new in new_tables:
-            old = observations.get(_place(new))
-            observations[_place(new)] = new if old is None else pooled(old, new)
+            old = observations.get(_cells_of(new))
+            observations[_cells_of(new)] = new if old is None else pooled(old, new)
         return tuple(observations.values())
 
-    def _likely(self, observation: Observation, before: Mapping[Clique, FloatArray]) -> Observation:
+    def _likely(self, observation: Observation, expectations: Mapping[Clique, FloatArray]) -> Observation:
         """A table of several attributes with what its cells are likely to hold in place of their noisy counts."""
         if len(observation.attributes) < 2 or observation.weights is not None:  # noqa: PLR2004
             return observation
         deviation = np.sqrt(observation.variance)
-        places = [self.ordered.get(name, 0) for name in observation.attributes]
+        places = [self.ordered_groups.get(name, 0) for name in observation.attributes]
         if observation.runs is not None:
             starts = zip(observation.runs.starts, places, strict=True)
             places = [sum(start < place for start in axis_starts) for axis_starts, place in starts]
-        expected = observation.of(before[observation.attributes])
-        return replace(observation, counts=drawn_counts(observation.counts, expected, deviation, places))
+        expected = observation.predict(expectations[observation.attributes])
+        return replace(observation, counts=shrunken_counts(observation.counts, expected, deviation, places))
 
     def released(self, domain: Domain) -> Graphical:
         """The model as it is released."""
@@ -182,7 +184,7 @@ class OneWayMarginals:
     """
 
     share: Fraction | None = None
-    crowded: float = CROWDED
+    max_group_deviations: float = MAX_GROUP_DEVIATIONS
     importance: Sequence[float] | None = None
 
 
@@ -200,16 +202,16 @@ def measure_one_way(
     """
     domain = mechanisms.domain
     count = _count(mechanisms, split, total)
-    counted = tuple(Observation((), m.values.astype(np.float64).reshape(()), _variance(m)) for m in count)
-    rows = total.count if isinstance(total, PublicTotal) else max(1.0, float(counted[0].counts))
+    count_observations = tuple(Observation((), m.values.astype(np.float64).reshape(()), _variance(m)) for m in count)
+    rows = total.count if isinstance(total, PublicTotal) else max(1.0, float(count_observations[0].counts))
     parts = split.shares([n * size for n, size in zip(columns.importance or repeat(1), domain.shape, strict=False)])
     share = columns.share
     if share is None:
         share = max(fraction(one_way_share(split, domain, rows)), _LEAST_SHARE) * (1 - count_share(total))
     measurements = mechanisms.measure([Marginal((name,)) for name in domain.names], split.take(share), shares=parts)
     coarsenings = {
-        attribute.name: coarsening(
-            domain, attribute, measurement, kinds(attribute.name, zeros), crowded=columns.crowded
+        attribute.name: coarsen(
+            domain, attribute, measurement, kinds(attribute.name, zeros), max_deviations=columns.max_group_deviations
         )
         for attribute, measurement in zip(domain, measurements, strict=True)
     }
@@ -217,24 +219,29 @@ def measure_one_way(
         _merged(coarsenings[name], measurement, name)
         for name, measurement in zip(domain.names, measurements, strict=True)
     ]
-    sums = float(total.count) if isinstance(total, PublicTotal) else estimate_total([*counted, *observations])
+    sums = (
+        float(total.count) if isinstance(total, PublicTotal) else estimate_total([*count_observations, *observations])
+    )
     for index, (attribute, measurement) in enumerate(zip(domain, measurements, strict=True)):
         if isinstance(attribute, Integer | Real):
             coarsenings[attribute.name], observations[index] = _with_tails(
                 attribute, coarsenings[attribute.name], measurement, observations[index]
             )
     sizes = {name: groups.size for name, groups in coarsenings.items()}
-    model = barred(GraphicalModel.uniform(sizes, [(name,) for name in domain.names], sums), zeros, coarsenings)
+    model = apply_zeros(GraphicalModel.uniform(sizes, [(name,) for name in domain.names], sums), zeros, coarsenings)
     positions = _positions(mechanisms, split, measurements)
     measured = tuple(Measured((name,), m.standard_error) for name, m in zip(domain.names, measurements, strict=True))
-    kept = (*(_kept(m, [], fresh=True) for m in count), *(_kept(m, [-1], fresh=False) for m in measurements))
+    tables = (
+        *(_noisy_table(m, [], fresh=True) for m in count),
+        *(_noisy_table(m, [-1], fresh=False) for m in measurements),
+    )
     fitted = fit(observations, model)
-    ordered = {
+    ordered_groups = {
         attribute.name: int(coarsenings[attribute.name].groups[attribute.declared - 1]) + 1
         for attribute in domain
         if not isinstance(attribute, Categorical)
     }
-    return Fit(coarsenings, tuple(observations), fitted, measured, kept, positions, ordered=ordered)
+    return Fit(coarsenings, tuple(observations), fitted, measured, tables, positions, ordered_groups=ordered_groups)
 
 
 def _positions(
@@ -271,10 +278,10 @@ def refuse_undividable(domain: Domain, loss: Loss) -> None:
     Raises:
         LossError: the loss, or a part of it, is beyond what its noise can be drawn for.
     """
-    whole = loss.divisible
+    divisible = loss.divisible
     with dividing(loss, "the steps of a graphical method"):
-        _ = noises(domain, [Marginal(())], whole * _LEAST_PART, None)
-        _ = Exponential.for_loss(whole, sensitivity=1, monotone=False)
+        _ = noises(domain, [Marginal(())], divisible * _LEAST_PART, None)
+        _ = Exponential.for_loss(divisible, sensitivity=1, monotone=False)
 
 
 def count_share(total: RowTotal) -> Fraction:
@@ -294,12 +301,20 @@ def one_way_share(split: BudgetSplit, domain: Domain, rows: float) -> float:
     The error is the mean total variation that noise at the whole loss would cause in ``rows`` rows.
     """
     shares = split.shares(domain.shape)
-    errors = [size * split.absolute(float(part)) / (2 * rows) for size, part in zip(domain.shape, shares, strict=True)]
+    errors = [
+        size * split.mean_absolute_noise(float(part)) / (2 * rows)
+        for size, part in zip(domain.shape, shares, strict=True)
+    ]
     return min(_MOST_SHARE, _SHARE_SCALE * math.sqrt(sum(errors) / len(errors)))
 
 
-def coarsening(
-    domain: Domain, attribute: Attribute, measurement: Measurement, apart: NDArray[np.int64] | None, *, crowded: float
+def coarsen(
+    domain: Domain,
+    attribute: Attribute,
+    measurement: Measurement,
+    strata: NDArray[np.int64] | None,
+    *,
+    max_deviations: float,
 ) -> Coarsening:
     """Groups of the codes of an attribute: neighbours where its values have an order, rare ones where not.
 
@@ -307,17 +322,19 @@ def coarsening(
     """
     counts = measurement.values.astype(np.float64)
     if isinstance(attribute, Real) and attribute.points:
-        apart = _points_apart(attribute, apart)
+        strata = _points_apart(attribute, strata)
     if isinstance(attribute, Categorical):
         hierarchy = domain.hierarchy(attribute.name)
         levels = () if hierarchy is None else tuple(level.cells for level in hierarchy.levels[1:-1])
-        return merge_rare(counts, _variance(measurement), apart=apart, levels=levels)
-    return merge_neighbours(counts, _variance(measurement), attribute.declared, crowded=crowded, apart=apart)
+        return merge_rare(counts, _variance(measurement), strata=strata, levels=levels)
+    return merge_neighbours(
+        counts, _variance(measurement), attribute.declared, max_deviations=max_deviations, strata=strata
+    )
 
 
-def _points_apart(attribute: Real, apart: NDArray[np.int64] | None) -> NDArray[np.int64]:
+def _points_apart(attribute: Real, strata: NDArray[np.int64] | None) -> NDArray[np.int64]:
     """Return numbers of codes that are equal only where they were before, and differ at every point."""
-    before = np.zeros(attribute.size, dtype=np.int64) if apart is None else apart
+    before = np.zeros(attribute.size, dtype=np.int64) if strata is None else strata
     own = np.zeros(attribute.size, dtype=np.int64)
     points = [code for code in range(attribute.declared) if attribute.is_point(code)]
     own[points] = 1 + np.arange(len(points))
@@ -357,10 +374,12 @@ def _count(mechanisms: Mechanisms, split: BudgetSplit, total: RowTotal) -> tuple
     return mechanisms.measure([Marginal(())], split.take(count_share(total)))
 
 
-def _kept(measurement: Measurement, shape: Sequence[int], *, fresh: bool) -> NoisyTable:
+def _noisy_table(measurement: Measurement, shape: Sequence[int], *, fresh: bool) -> NoisyTable:
     """A measured marginal as a release keeps it."""
     assert isinstance(measurement.question, Marginal)
-    return NoisyTable.over(measurement.question, measurement.values.reshape(shape), measurement.noise, fresh=fresh)
+    return NoisyTable.from_cells(
+        measurement.question, measurement.values.reshape(shape), measurement.noise, fresh=fresh
+    )
 
 
 def _variance(measurement: Measurement) -> float:
@@ -372,7 +391,7 @@ def _attributes(measurement: Measurement) -> tuple[str, ...]:
     return measurement.question.attributes
 
 
-def _place(observation: Observation) -> tuple[Clique, Runs | None, bool]:
+def _cells_of(observation: Observation) -> tuple[Clique, Runs | None, bool]:
     """What makes two observations ones of the same cells."""
     return observation.attributes, observation.runs, observation.weights is not None
 
@@ -394,7 +413,7 @@ def _merged(groups: Coarsening, measurement: Measurement, name: str) -> Observat
 CLEAR = 2.0
 """Times the expected noise that a stored table must differ from independent attributes to shape the model at once."""
 
-ROOM = 0.15
+EARLY_CELL_SHARE = 0.15
 """Share of the cell cap that tables may take before anything was scored: they stand in the way of better ones."""
 
 
@@ -405,47 +424,47 @@ class PriorMarginals:
     observations: tuple[Observation, ...] = ()
     entries: tuple[int, ...] = ()
 
-    def early(self, state: Fit, cap: int) -> tuple[Observation, ...]:
+    def informative(self, fit: Fit, cap: int) -> tuple[Observation, ...]:
         """Tables of several attributes that tell clearly more than independence, as far as there is room for them."""
         joint = [each for each in self.observations if len(each.attributes) > 1]
-        gains = [_distance(state.model, each) - CLEAR * _expected_noise(each) for each in joint]
+        gains = [_distance(fit.model, each) - CLEAR * _expected_noise(each) for each in joint]
         chosen: list[Observation] = []
-        present = [factor.attributes for factor in state.model.factors]
+        present = [factor.attributes for factor in fit.model.factors]
         for gain, each in sorted(zip(gains, joint, strict=True), key=lambda pair: -pair[0]):
             cliques = [*present, *(other.attributes for other in chosen), each.attributes]
-            if gain > 0 and tree_cells(cliques, state.model.sizes) <= ROOM * cap:
+            if gain > 0 and tree_cells(cliques, fit.model.sizes) <= EARLY_CELL_SHARE * cap:
                 chosen.append(each)
         return tuple(chosen)
 
-    def late(self, state: Fit, used: Sequence[Observation]) -> tuple[Observation, ...]:
+    def within_model(self, fit: Fit, used: Sequence[Observation]) -> tuple[Observation, ...]:
         """The tables that the model has room for as it is, without those already used."""
         return tuple(
             each
             for each in self.observations
-            if each not in used and state.model.tree.holder(each.attributes) is not None
+            if each not in used and fit.model.tree.holder(each.attributes) is not None
         )
 
 
-def prior_marginals(domain: Domain, state: Fit, stored: Sequence[StoredMarginal], loss: Loss) -> PriorMarginals:
+def prior_marginals(domain: Domain, fit: Fit, stored: Sequence[StoredMarginal], loss: Loss) -> PriorMarginals:
     """What a release at ``loss`` uses of stored marginals: nothing where it costs more than they did."""
     stored = [each for each in stored if each.attributes]
     if loss.as_rho().value > sum(each.rho for each in stored):
         return PriorMarginals()
     observations: dict[tuple[str, ...], Observation] = {}
     for each in stored:
-        new = over_groups(domain, state, each)
+        new = merge_into_groups(domain, fit, each)
         old = observations.get(new.attributes)
         observations[new.attributes] = new if old is None else pooled(old, new)
     return PriorMarginals(tuple(observations.values()), tuple(sorted({each.entry for each in stored})))
 
 
-def over_groups(domain: Domain, state: Fit, stored: StoredMarginal) -> Observation:
+def merge_into_groups(domain: Domain, fit: Fit, stored: StoredMarginal) -> Observation:
     """A stored marginal with its cells summed into groups: a sum of m cells carries the noise of m cells."""
     names = tuple(name for name in domain.names if name in stored.attributes)
     counts = stored.values.astype(np.float64).transpose([stored.attributes.index(name) for name in names])
     cells = np.ones(counts.shape)
     for axis, name in enumerate(names):
-        merge = state.coarsenings[name].merge
+        merge = fit.coarsenings[name].merge
         counts, cells = (np.apply_along_axis(merge, axis, table) for table in (counts, cells))
     return Observation(names, counts, cells * max(stored.noise.variance, LEAST_VARIANCE))
 

@@ -48,7 +48,7 @@ SPARSE = 0.4
 """Share of filled cells, those of fewer people than a deviation of noise counting in part, up to which a table is
 measured again group by group."""
 
-_Asked = TypeVar("_Asked", Distance, Marginal)
+_Query = TypeVar("_Query", Distance, Marginal)
 
 
 LEADING = 4.0
@@ -65,11 +65,11 @@ class SizeLimits:
         candidates: marginals of each number of attributes that a round of ``aim`` scores, once it knows which of
             them are likely to matter; their scores share one loss.
         marginal: cells of one marginal over the codes, which is what the vault counts.
-        earlier: whether ``aim`` may use marginals that were released of the same data before.
-        bounds: whether ``aim`` also measures, for 3 % of the loss, how far every pair of its finished model is from the
-            table, which bounds the error of pairs that were not measured.
-        leading: attributes that much else rests on, such as how many children there are: of the loss for single columns
-            each gets as much as one of :data:`LEADING` times as many cells.
+        prior_marginals: True if ``aim`` may use earlier released marginals of the same data.
+        distance_bounds: True if ``aim`` also measures the distance of every pair of its final model from the table.
+            It takes 3 % of the loss, and bounds the error of pairs that were not measured.
+        leading: attributes that much else depends on, such as the number of children.  Each gets the loss of a column
+            of :data:`LEADING` times as many cells.
 
     Raises:
         InputError: no whole numbers, or marginals larger than the vault counts at once.
@@ -78,8 +78,8 @@ class SizeLimits:
     cells: int = 400_000
     candidates: int = 400
     marginal: int = 1 << 22
-    earlier: bool = True
-    bounds: bool = False
+    prior_marginals: bool = True
+    distance_bounds: bool = False
     leading: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -88,17 +88,21 @@ class SizeLimits:
             raise InputError(
                 f"limits are whole numbers from 1, and one marginal has at most {_MOST_MARGINAL:,} cells", culprit=self
             )
-        if type(self.earlier) is not bool or type(self.bounds) is not bool:
+        if type(self.prior_marginals) is not bool or type(self.distance_bounds) is not bool:
             raise InputError("whether earlier marginals are used, and pairs bounded, is True or False", culprit=self)
 
-    def described(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Return the parameters for the journal.
 
         Defaults of later options are left out, so that the keys of old releases stay equal.
         """
         parameters: dict[str, Any] = {"cells": self.cells, "candidates": self.candidates, "marginal": self.marginal}
         parameters |= {"leading": list(self.leading)} if self.leading else {}
-        return parameters | ({} if self.earlier else {"earlier": False}) | ({"bounds": True} if self.bounds else {})
+        return (
+            parameters
+            | ({} if self.prior_marginals else {"earlier": False})
+            | ({"bounds": True} if self.distance_bounds else {})
+        )
 
     def importance(self, names: Sequence[str]) -> tuple[float, ...]:
         """What the error of each column counts beside that of others, when the loss for single columns is divided."""
@@ -110,7 +114,7 @@ class SizeLimits:
         Raises:
             InputError: pairs are to be bounded, or earlier marginals left alone, which another method never uses.
         """
-        if self.bounds or not self.earlier:
+        if self.distance_bounds or not self.prior_marginals:
             raise InputError(f"{method} bounds no pairs and uses no earlier marginals: only aim does", culprit=self)
 
 
@@ -163,8 +167,8 @@ def workload_cliques(workload: Marginals, domain: Domain) -> list[Clique]:
     position = {name: index for index, name in enumerate(domain.names)}
     target = domain.in_role(Role.TARGET) if workload.ways is not None and len(domain) > 1 else None
     more = () if target is None else (target,)
-    ordered = (tuple(sorted({*clique, *more}, key=position.__getitem__)) for clique in workload.over(domain))
-    return list(dict.fromkeys(ordered))
+    sorted_cliques = (tuple(sorted({*clique, *more}, key=position.__getitem__)) for clique in workload.over(domain))
+    return list(dict.fromkeys(sorted_cliques))
 
 
 def relevant(cliques: Sequence[Clique], ways: int) -> dict[Clique, int]:
@@ -181,9 +185,9 @@ def relevant(cliques: Sequence[Clique], ways: int) -> dict[Clique, int]:
     return {part: sum(counts[name] for name in part) for part in parts}
 
 
-def affordable(candidates: Sequence[Clique], domain: Domain, state: Fit, limits: SizeLimits) -> list[Clique]:
+def affordable(candidates: Sequence[Clique], domain: Domain, fit: Fit, limits: SizeLimits) -> list[Clique]:
     """Candidates whose tables are small enough to count and to model."""
-    codes, sizes = dict(zip(domain.names, domain.shape, strict=True)), state.model.sizes
+    codes, sizes = dict(zip(domain.names, domain.shape, strict=True)), fit.model.sizes
     return [
         clique
         for clique in candidates
@@ -205,8 +209,8 @@ def comparable(candidates: Sequence[Clique], domain: Domain, most: int) -> list[
 
 def measure_marginals(
     mechanisms: Measures,
-    state: Fit,
-    asked: Mapping[Clique, Runs | None],
+    fit: Fit,
+    marginals: Mapping[Clique, Runs | None],
     *,
     loss: Epsilon | Rho,
     shares: Sequence[Fraction],
@@ -214,32 +218,32 @@ def measure_marginals(
     """The state after measuring marginals, over runs of groups or all groups, together at ``loss``, divided in
     proportion to ``shares``.
     """
-    questions = [state.question(clique, runs) for clique, runs in asked.items()]
-    whole = sum(shares, Fraction(0))
+    questions = [fit.question(clique, runs) for clique, runs in marginals.items()]
+    total = sum(shares, Fraction(0))
     measurements: list[Measurement] = []
     for chunk in _chunks(questions, mechanisms.domain):
         held = shares[len(measurements) : len(measurements) + len(chunk)]
         part = sum(held, Fraction(0))
-        measurements += mechanisms.measure(chunk, loss * (part / whole), shares=[share / part for share in held])
-    return state.learn(measurements, asked)
+        measurements += mechanisms.measure(chunk, loss * (part / total), shares=[share / part for share in held])
+    return fit.with_measurements(measurements, marginals)
 
 
-def remeasure(mechanisms: Measures, state: Fit, split: BudgetSplit, loss: Epsilon | Rho) -> Fit:
+def remeasure(mechanisms: Measures, fit: Fit, split: BudgetSplit, loss: Epsilon | Rho) -> Fit:
     """The state after measuring the one-way marginals again: what to do where nothing more is worth its noise."""
-    shares = split.shares([float(state.model.sizes[name]) for name in mechanisms.domain.names])
+    shares = split.shares([float(fit.model.sizes[name]) for name in mechanisms.domain.names])
     every = [(name,) for name in mechanisms.domain.names]
-    return measure_marginals(mechanisms, state, dict.fromkeys(every), loss=loss, shares=shares)
+    return measure_marginals(mechanisms, fit, dict.fromkeys(every), loss=loss, shares=shares)
 
 
-def score(mechanisms: Measures, state: Fit, tables: Sequence[Table], *, loss: Epsilon | Rho) -> Scored:
+def score(mechanisms: Measures, fit: Fit, tables: Sequence[Table], *, loss: Epsilon | Rho) -> Scored:
     """Noisy L1 distances of tables from the model, together at ``loss``: each has sensitivity one row."""
     wide = any(len(table.attributes) > 2 for table in tables)  # noqa: PLR2004
-    sampled = drawn(state.model, mechanisms.generator()) if wide else {}
+    sampled = sample_model(fit.model, mechanisms.generator()) if wide else {}
     questions = [
         Distance(
             table.attributes,
-            reference(state.model, table.attributes, sampled, table.runs),
-            state.groups(table.attributes, table.runs),
+            reference(fit.model, table.attributes, sampled, table.runs),
+            fit.groups(table.attributes, table.runs),
         )
         for table in tables
     ]
@@ -258,7 +262,7 @@ class MeasuredMarginal:
     size: float
     share: float
 
-    def again(self, expected: FloatArray, deviation: float) -> MeasuredMarginal:
+    def remeasured(self, expected: FloatArray, deviation: float) -> MeasuredMarginal:
         """The table to measure another time, given what the model now says of it, over groups.
 
         Over the same runs, so that both are pooled; group by group where the fit would follow little of the noise of
@@ -270,7 +274,7 @@ class MeasuredMarginal:
         finer = joined <= SPARSE or filled <= expected.sum() / (HELD * deviation)
         return replace(self, runs=self.runs.finest()) if finer else self
 
-    def after(self, before: MeasuredMarginal | None) -> MeasuredMarginal:
+    def added_to(self, before: MeasuredMarginal | None) -> MeasuredMarginal:
         """What it has had with what it had before."""
         return self if before is None else replace(self, share=self.share + before.share)
 
@@ -287,7 +291,7 @@ def select_marginals(
     """The tables to measure together at ``share`` of the loss, and what each takes of the loss.
 
     A candidate's gain is its weighted distance less what its noise adds to the error of all chosen, when
-    the loss is divided over them in the best way (:meth:`BudgetSplit.spread`).  ``cell_budget`` is what the
+    the loss is divided over them in the best way (:meth:`BudgetSplit.allocation_weight`).  ``cell_budget`` is what the
     junction tree has for the candidates chosen.  The pairs that form a spanning tree of largest weighted distances are
     chosen before others, as far as they have a gain: a tie tells of all pairs across it, which its own distance leaves
     out, and beside many tables its noise would seem to outweigh it.  What ``cell_budget`` says is tied is so already.
@@ -297,10 +301,10 @@ def select_marginals(
     """
     cliques = [table.attributes for table in scored.tables]
     sizes = weights * np.array([table.open for table in scored.tables])
-    whole = share + sum(table.share for table in taken.values())
-    before = sum(split.spread(table.size) for table in taken.values())
-    parts = np.array([split.spread(size) for size in sizes])
-    worth = _Worth(weights * scored.distances, parts, before, split=split, share=whole)
+    total_share = share + sum(table.share for table in taken.values())
+    before = sum(split.allocation_weight(table.size) for table in taken.values())
+    parts = np.array([split.allocation_weight(size) for size in sizes])
+    worth = _Worth(weights * scored.distances, parts, before, split=split, share=total_share)
     chosen = worth.picked(cliques, cell_budget, worth.ties(cliques, cell_budget.tied))
     return _divided(scored, sizes, chosen, split=split, share=share, taken=taken)
 
@@ -315,7 +319,7 @@ def select_child_marginals(
     """
     cliques = [table.attributes for table in scored.tables]
     sizes = np.array([table.cells for table in scored.tables], dtype=np.float64)
-    parts = np.array([split.spread(size) for size in sizes])
+    parts = np.array([split.allocation_weight(size) for size in sizes])
     worth = _Worth(scored.distances, parts, 0.0, split=split, share=share)
     wished, chosen = worth.picked(cliques, None, ()), worth.picked(cliques, cell_budget, ())
     if len(chosen) < len(wished):
@@ -336,14 +340,14 @@ def _divided(
     taken: Mapping[Clique, MeasuredMarginal],
 ) -> dict[Clique, MeasuredMarginal]:
     """What each of the tables found, and of those ``taken`` before, takes of ``share`` of the loss."""
-    tables = [(scored.tables[index], float(sizes[index])) for index in chosen]
-    asked = {table.attributes: MeasuredMarginal(table.runs, size, 0.0) for table, size in tables} | dict(taken)
-    if not asked:
+    chosen_tables = [(scored.tables[index], float(sizes[index])) for index in chosen]
+    tables = {table.attributes: MeasuredMarginal(table.runs, size, 0.0) for table, size in chosen_tables} | dict(taken)
+    if not tables:
         return {}
-    more = split.topped_up([table.size for table in asked.values()], [table.share for table in asked.values()], share)
+    more = split.top_up([table.size for table in tables.values()], [table.share for table in tables.values()], share)
     return {
         clique: replace(table, share=float(part))
-        for (clique, table), part in zip(asked.items(), more, strict=True)
+        for (clique, table), part in zip(tables.items(), more, strict=True)
         if part > _LEAST_AGAIN * share
     }
 
@@ -407,7 +411,7 @@ def spanning(pairs: Iterable[Clique]) -> Iterator[Clique]:
             yield pair
 
 
-def drawn(model: GraphicalModel, random: np.random.Generator) -> dict[str, CodeArray]:
+def sample_model(model: GraphicalModel, random: np.random.Generator) -> dict[str, CodeArray]:
     """Rows to count marginals on that no clique holds, where exact elimination could be very large."""
     return sample(model, int(np.clip(2 * model.total, _LEAST_SAMPLE, _MOST_SAMPLE)), random)
 
@@ -428,49 +432,49 @@ def reference(
     return rounded
 
 
-def coarsened_marginals(state: Fit, domain: Domain, cliques: Iterable[Clique], deviation: float) -> list[Table]:
+def coarsened_marginals(fit: Fit, domain: Domain, cliques: Iterable[Clique], deviation: float) -> list[Table]:
     """Each marginal over the finest runs of groups that noise of ``deviation`` allows: on average a cell holds at least
     ``HELD`` times that many people.
 
     Only neighbours of ordered attributes are joined.  Reads noisy counts only: those of the model.
     """
-    levels = {attribute.name: _levels(state, attribute) for attribute in domain}
-    most = state.model.total / (HELD * deviation)
+    levels = {attribute.name: _levels(fit, attribute) for attribute in domain}
+    most = fit.model.total / (HELD * deviation)
     return [Table(clique, runs_of_at_most(most, [levels[name] for name in clique])) for clique in cliques]
 
 
-def with_structural_zeros(state: Fit, zeros: Sequence[Zeros], tables: Iterable[Table]) -> list[Table]:
+def with_structural_zeros(fit: Fit, zeros: Sequence[Zeros], tables: Iterable[Table]) -> list[Table]:
     """The tables with the cells counted that zeros rule out by two attributes, as the model of ``state`` knows.
 
     No model has people there, whatever the noise, so they are no reason to leave a table out.
     """
     names = {name for zero in zeros for name in zero.attributes}
     empty: dict[Clique, NDArray[np.bool_]] = {}
-    counted = []
+    tables_with_zeros = []
     for table in tables:
         taken = np.zeros(table.runs.shape, dtype=np.bool_)
         ruled = [name for name in table.attributes if name in names]
         for pair in combinations(ruled, 2):
             if pair not in empty:
-                empty[pair] = state.model.expected(pair) == 0
+                empty[pair] = fit.model.expected(pair) == 0
             sides = [table.attributes.index(name) for name in pair]
             starts = tuple(table.runs.starts[side] for side in sides)
             runs = Runs(starts, tuple(table.runs.sizes[side] for side in sides))
             held = runs.sum((~empty[pair]).astype(np.int64)) == 0
             taken |= held.reshape([size if side in sides else 1 for side, size in enumerate(taken.shape)])
-        counted.append(replace(table, impossible=int(taken.sum())))
-    return counted
+        tables_with_zeros.append(replace(table, impossible=int(taken.sum())))
+    return tables_with_zeros
 
 
-def _levels(state: Fit, attribute: Attribute) -> FloatArray:
-    counts: FloatArray = state.model.expected((attribute.name,))
+def _levels(fit: Fit, attribute: Attribute) -> FloatArray:
+    counts: FloatArray = fit.model.expected((attribute.name,))
     if isinstance(attribute, Categorical):
         return np.full(len(counts), np.inf)
-    return join_levels(counts, int(state.coarsenings[attribute.name].groups[attribute.declared - 1]) + 1)
+    return join_levels(counts, int(fit.coarsenings[attribute.name].groups[attribute.declared - 1]) + 1)
 
 
-def _chunks(questions: Sequence[_Asked], domain: Domain) -> Iterator[list[_Asked]]:
-    chunk: list[_Asked] = []
+def _chunks(questions: Sequence[_Query], domain: Domain) -> Iterator[list[_Query]]:
+    chunk: list[_Query] = []
     held = 0
     for question in questions:
         size = domain.project(question.attributes).size

@@ -26,7 +26,7 @@ from sfumato.errors import InputError, QueryError, SizeError
 from sfumato.model.factor import Factor, FloatArray
 from sfumato.model.noisy_table import NoisyDistance, NoisyTable, restore_tables, tables_payload
 from sfumato.model.row_sampling import CodeArray
-from sfumato.synthesize.cell_positions import CellPosition, within
+from sfumato.synthesize.cell_positions import CellPosition, sample_within_cells
 from sfumato.workload.counting_queries import Workload
 
 
@@ -94,7 +94,9 @@ class Product:
     distances: tuple[NoisyDistance, ...] = ()  # none are measured
 
     @staticmethod
-    def over(domain: Domain, parts: tuple[Factor, ...], total: int, *, tables: tuple[NoisyTable, ...] = ()) -> Product:
+    def from_parts(
+        domain: Domain, parts: tuple[Factor, ...], total: int, *, tables: tuple[NoisyTable, ...] = ()
+    ) -> Product:
         """A model of those attributes of ``domain`` that the parts cover."""
         covered = {name for part in parts for name in part.attributes}
         return Product(domain.project(name for name in domain.names if name in covered), parts, total, tables)
@@ -109,9 +111,9 @@ class Product:
             raise QueryError(f"the release does not cover {', '.join(missing)}", culprit=missing)
         joined = Factor((), np.array(1.0))
         for index, part in enumerate(self.parts):
-            kept = part.project([name for name in part.attributes if name in attributes])
+            marginal = part.project([name for name in part.attributes if name in attributes])
             share = (1.0 if index else self.total) / max(part.total, np.finfo(float).tiny)
-            joined = joined * Factor(kept.attributes, kept.values * share)
+            joined = joined * Factor(marginal.attributes, marginal.values * share)
         return joined.project(attributes).values.ravel()
 
     def answers(self, workload: Workload) -> FloatArray:
@@ -148,7 +150,7 @@ class Product:
         parts = tuple(
             Factor(tuple(names), payload[f"part {index}"]) for index, names in enumerate(payload["attributes"])
         )
-        return Product.over(domain, parts, int(payload["total"]), tables=restore_tables(domain, payload))
+        return Product.from_parts(domain, parts, int(payload["total"]), tables=restore_tables(domain, payload))
 
 
 OTHER = "(other)"
@@ -275,7 +277,7 @@ def _column(
     if isinstance(attribute, Integer | Real) and attribute.typical is not None:
         return _opened(attribute, _column(replace(attribute, typical=None), codes, random, position), codes)
     if position is not None and any(position.cells) and isinstance(attribute, Integer | Real):
-        drawn = within(attribute, inside, position, random)
+        drawn = sample_within_cells(attribute, inside, position, random)
         if isinstance(attribute, Real):
             return _reals(attribute, inside, drawn, ~declared)
         return pa.array(drawn, pa.int64(), mask=~declared)
@@ -339,15 +341,17 @@ def codes_of(attribute: Attribute, column: pa.ChunkedArray) -> NDArray[np.int64]
     if isinstance(attribute, Categorical):
         declared = _categorical(attribute, np.arange(attribute.size, dtype=np.int32))
         text = other is not None and pa.types.is_string(declared.type)
-        kept = declared if text else declared.slice(0, attribute.declared)
-        numbers = np.arange(attribute.size)[: len(kept)]
+        declared_values = declared if text else declared.slice(0, attribute.declared)
+        numbers = np.arange(attribute.size)[: len(declared_values)]
         if values.type != declared.type:
             raise _odd(attribute)
-        places = np.asarray(pc.fill_null(pc.index_in(values, value_set=kept.drop_null()), -1), dtype=np.int64)
-        codes = numbers[np.asarray(kept.is_valid())][places]
+        places = np.asarray(
+            pc.fill_null(pc.index_in(values, value_set=declared_values.drop_null()), -1), dtype=np.int64
+        )
+        codes = numbers[np.asarray(declared_values.is_valid())][places]
         wrong = (places < 0) & ~empty
     else:
-        numbers, starts, (least, most) = _ordered(attribute, values)
+        numbers, starts, (least, most) = _in_order(attribute, values)
         codes = np.clip(np.searchsorted(starts, numbers, side="right") - 1, 0, attribute.declared - 1)
         wrong = ~((numbers >= least) & (numbers <= most)) & ~empty  # NaN is neither
     if wrong.any() or (empty.any() and nothing is None):
@@ -364,7 +368,7 @@ def read_back(attribute: Attribute, codes: NDArray[Any]) -> NDArray[Any]:
     return np.where(codes == other, missing, codes)
 
 
-def _ordered(attribute: Numeric | Dated, values: pa.Array) -> tuple[NDArray[Any], NDArray[Any], tuple[float, float]]:
+def _in_order(attribute: Numeric | Dated, values: pa.Array) -> tuple[NDArray[Any], NDArray[Any], tuple[float, float]]:
     """Numbers of a column, those that the cells of its attribute begin with, and the least and the greatest declared.
 
     Dates are numbers as the spans of cells have them, whatever parts of a second a file counts in.
@@ -379,10 +383,10 @@ def _ordered(attribute: Numeric | Dated, values: pa.Array) -> tuple[NDArray[Any]
     days = isinstance(attribute, Date)
     if not (pa.types.is_date32(values.type) if days else pa.types.is_timestamp(values.type)):
         raise _odd(attribute)
-    whole = values.cast(pa.int32() if days else pa.timestamp("s"), safe=False).cast(pa.int64())
+    integers = values.cast(pa.int32() if days else pa.timestamp("s"), safe=False).cast(pa.int64())
     since = date(1970, 1, 1).toordinal() * (1 if days else DAY)
     spans = np.array([attribute.span(code) for code in codes])
-    moments = np.asarray(pc.fill_null(whole, 0), dtype=np.int64) + since
+    moments = np.asarray(pc.fill_null(integers, 0), dtype=np.int64) + since
     return moments, spans[:, 0], (int(spans[0, 0]), int(spans[-1, 1]) - 1)
 
 

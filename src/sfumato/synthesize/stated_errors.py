@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from sfumato.bounded_cache import cached
 from sfumato.domain import Domain
 from sfumato.model.factor import FloatArray
-from sfumato.model.noisy_table import NoisyDistance, NoisyTable, digest_of, whole_counts
+from sfumato.model.noisy_table import NoisyDistance, NoisyTable, digest_of, integer_counts
 from sfumato.model.row_sampling import CodeArray
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.privacy.noise import Noise
@@ -66,17 +66,17 @@ class PooledMarginal:
         """Standard deviation of the noise on one count."""
         return math.sqrt(self.noise.variance * self.summed * self.left)
 
-    def reach(self, *, counts: int = 1, together: int = 1) -> float:
+    def noise_bound(self, *, counts: int = 1, simultaneous: int = 1) -> float:
         """How far the noise on a sum of so many counts reaches, with 95 %; of ``together`` such sums, all at once.
 
         Noise of several tables reaches no further than that of one, each in its own standard deviations; where its
         numbers are no longer whole, what ended at one ends half a step later.
         """
-        alone = _quantile(self.noise, self.summed * counts, together)
+        alone = _quantile(self.noise, self.summed * counts, simultaneous)
         return alone if self.left == 1 else (alone + 0.5) * math.sqrt(self.left)
 
 
-def margin(tables: Sequence[NoisyTable], attributes: Sequence[str], domain: Domain) -> PooledMarginal | None:
+def pooled_marginal(tables: Sequence[NoisyTable], attributes: Sequence[str], domain: Domain) -> PooledMarginal | None:
     """The noisy table that tells most of these attributes, summed over its others; None where none holds them.
 
     That with the finest groups is taken, of several one that was measured before the groups were made, as its noise
@@ -111,7 +111,7 @@ def _summed(table: NoisyTable, attributes: tuple[str, ...], domain: Domain) -> P
 
 
 @cached()
-def _quantile(noise: Noise, summed: int, together: int) -> int:
+def _quantile(noise: Noise, summed: int, simultaneous: int) -> int:
     """A k with P(|sum of noise| <= k) as large as stated: the smallest for one draw, nearly so for a sum.
 
     A sum of m is taken to reach root m times as far as one, to the half step past which that one is rounded: a sum of
@@ -119,7 +119,7 @@ def _quantile(noise: Noise, summed: int, together: int) -> int:
     noise have lighter tails than one has, each in its own standard deviations.  Where noise is so small that single
     integers count, its distribution is added up.
     """
-    missed = (1 - CONFIDENCE) / together
+    missed = (1 - CONFIDENCE) / simultaneous
     if summed == 1:
         return noise.quantile(1 - missed)
     if noise.variance >= _SMALL_VARIANCE:
@@ -129,12 +129,12 @@ def _quantile(noise: Noise, summed: int, together: int) -> int:
 
 def _tails(noise: Noise, summed: int) -> FloatArray:
     """P(sum >= k) for k from 0, of so many independent draws: their characteristic functions multiply."""
-    reach = 128 + math.ceil(64 * math.sqrt(noise.variance * summed))
-    probabilities = np.zeros(2 * reach)
-    for k in range(-reach + 1, reach):
+    support = 128 + math.ceil(64 * math.sqrt(noise.variance * summed))
+    probabilities = np.zeros(2 * support)
+    for k in range(-support + 1, support):
         if abs(k) <= 128:  # noqa: PLR2004  (beyond, noise of such a variance has no probability)
             probabilities[k] = noise.pmf(abs(k))
-    sums = np.maximum(np.fft.irfft(np.fft.rfft(probabilities) ** summed, 2 * reach)[:reach], 0.0)
+    sums = np.maximum(np.fft.irfft(np.fft.rfft(probabilities) ** summed, 2 * support)[:support], 0.0)
     tails: FloatArray = np.cumsum(sums[::-1])[::-1]
     return tails
 
@@ -170,11 +170,11 @@ def value_errors(measured: PooledMarginal, rows: FloatArray, runs: NDArray[np.in
     (run, group), inside = np.unique(np.stack([runs, groups]), axis=1, return_counts=True)
     complete = inside == np.bincount(groups)[group]
 
-    def end(chosen: NDArray[np.bool_], side: int, together: int) -> FloatArray:
+    def end(chosen: NDArray[np.bool_], side: int, simultaneous: int) -> FloatArray:
         sums = np.bincount(run[chosen], weights=measured.counts[group[chosen]], minlength=len(rows))
         number, place = np.unique(np.bincount(run[chosen], minlength=len(rows)), return_inverse=True)
-        reach = [measured.reach(counts=int(many), together=together) if many else 0 for many in number]
-        return np.maximum(sums + side * np.array(reach, dtype=np.float64)[place], 0.0)
+        bounds = [measured.noise_bound(counts=int(many), simultaneous=simultaneous) if many else 0 for many in number]
+        return np.maximum(sums + side * np.array(bounds, dtype=np.float64)[place], 0.0)
 
     every = np.ones(len(run), dtype=np.bool_)
     low, high = end(complete, -1, 1), end(every, 1, 1)
@@ -209,14 +209,14 @@ def pair_errors(measured: PooledMarginal, codes: tuple[CodeArray, CodeArray], sc
     """The errors of a measured pair in a file of these codes, each of which stands for ``scale`` rows of the table."""
     rows = (scale * tally(codes, measured.groups, measured.counts.shape)).astype(np.float64)
     cells = measured.counts.size
-    reach = measured.reach(together=cells)
-    most = np.maximum(measured.counts + reach, 0.0)
-    off_by = _farthest(rows, np.maximum(measured.counts - reach, 0.0), most)
+    bound = measured.noise_bound(simultaneous=cells)
+    most = np.maximum(measured.counts + bound, 0.0)
+    off_by = _farthest(rows, np.maximum(measured.counts - bound, 0.0), most)
     alone = np.logical_and.outer(*(np.bincount(groups) == 1 for groups in measured.groups))
     of_values = np.where(alone, off_by, np.maximum(most, rows))
     # the sizes of independent noise add up to their means, and past them by root as many times what one is past its
     mean = _MEAN * measured.deviation
-    noise = cells * mean + math.sqrt(cells) * max(measured.reach() - mean, 0.0)
+    noise = cells * mean + math.sqrt(cells) * max(measured.noise_bound() - mean, 0.0)
     misplaced = (np.abs(rows - measured.counts).sum() + noise) / (2 * max(float(rows.sum()), 1.0))
     return PairErrors(
         cells=cells,
@@ -243,8 +243,8 @@ def tally(
     sizes = (len(groups[0]), len(groups[1]))
     if math.prod(sizes) > len(codes[0]):
         one, other = (number[code] for number, code in zip(groups, codes, strict=True))
-        found: NDArray[np.int64] = np.bincount(one * shape[1] + other, minlength=math.prod(shape))
-        return found.reshape(shape)
+        cell_counts: NDArray[np.int64] = np.bincount(one * shape[1] + other, minlength=math.prod(shape))
+        return cell_counts.reshape(shape)
     cells, counts = np.min_scalar_type(math.prod(sizes)), np.zeros(math.prod(sizes), dtype=np.int64)
     for start in range(0, len(codes[0]), _COUNTED):
         flat = codes[0][start : start + _COUNTED].astype(cells)
@@ -294,7 +294,7 @@ def measure_pair_distances(mechanisms: Mechanisms, model: Graphical, loss: Epsil
     """
     domain = model.domain
     pairs = comparable(list(combinations(domain.names, 2)), domain, _MOST_CELLS)
-    questions = [Distance(pair, whole_counts(model.cells(pair), model.total)) for pair in pairs]
+    questions = [Distance(pair, integer_counts(model.cells(pair), model.total)) for pair in pairs]
     distances = []
     for pair, answer in zip(pairs, mechanisms.measure(questions, loss) if pairs else (), strict=True):
         distances.append(NoisyDistance((pair[0], pair[1]), int(answer.values[0]), answer.noise))
@@ -316,8 +316,8 @@ def distances_of_rows(model: Graphical, codes: CodeArray) -> tuple[NoisyDistance
         places = [read_back(attribute, column).astype(np.int64) for attribute, column in columns]
         rows = np.bincount(np.ravel_multi_index(places, shape), minlength=shape[0] * shape[1])
         scaled = rows * (model.total / max(1, len(codes)))
-        whole = whole_counts(model.cells(each.attributes), model.total)
-        beside = float(np.abs(whole - scaled).sum())
-        kept = whole.reshape(shape) if cells_so_far[each.attributes] <= _MOST_KEPT else None
-        distances.append(replace(each, beside=beside, rows=digest_of(rows), reference=kept))
+        model_counts = integer_counts(model.cells(each.attributes), model.total)
+        rows_distance = float(np.abs(model_counts - scaled).sum())
+        reference = model_counts.reshape(shape) if cells_so_far[each.attributes] <= _MOST_KEPT else None
+        distances.append(replace(each, rows_distance=rows_distance, rows=digest_of(rows), reference=reference))
     return tuple(distances)

@@ -144,8 +144,8 @@ def _refuse_many_cells(zeros: Sequence[Zeros], domain: Domain, cap: int) -> None
     many groups by its kinds, so that of any attribute it ties fewer than three groups a kind.
     """
     tied = [zero for zero in zeros if len(zero.attributes) > 1]
-    found = {name: kinds(name, tied) for zero in tied for name in zero.attributes}
-    different = {name: len(np.unique(codes)) for name, codes in found.items() if codes is not None}
+    kinds_of = {name: kinds(name, tied) for zero in tied for name in zero.attributes}
+    different = {name: len(np.unique(codes)) for name, codes in kinds_of.items() if codes is not None}
     sizes = {name: domain[name].size for name in different}
     held = {name: min(size, _FOLDED * different[name] - 1) for name, size in sizes.items()}
     links = sum(size * different[name] for name, size in sizes.items() if _FOLDED * different[name] <= size)
@@ -173,7 +173,7 @@ def kinds(name: str, zeros: Sequence[Zeros]) -> NDArray[np.int64] | None:
     return np.array([numbers[text] for text in texts], dtype=np.int64)
 
 
-def barred(model: GraphicalModel, zeros: Sequence[Zeros], coarsenings: Mapping[str, Coarsening]) -> GraphicalModel:
+def apply_zeros(model: GraphicalModel, zeros: Sequence[Zeros], coarsenings: Mapping[str, Coarsening]) -> GraphicalModel:
     """The model over groups in which the impossible cells have no probability.
 
     All codes of a group have the same impossible cells, so that the first of each says which.  An attribute of many
@@ -185,11 +185,17 @@ def barred(model: GraphicalModel, zeros: Sequence[Zeros], coarsenings: Mapping[s
         for name in dict.fromkeys(name for zero in zeros for name in zero.attributes)
     }
     tied = [zero for zero in zeros if len(zero.attributes) > 1]
-    kind_of = {name: found[codes] for name, codes in first.items() if (found := kinds(name, tied)) is not None}
-    folded = {name: found for name, found in kind_of.items() if _FOLDED * (found.max() + 1) <= len(found)}
-    for name, found in folded.items():
-        size = int(found.max()) + 1
-        link = Factor((name, KIND + name), np.where(found[:, None] == np.arange(size), 0.0, -np.inf))
+    kind_of = {
+        name: codes_kinds[codes] for name, codes in first.items() if (codes_kinds := kinds(name, tied)) is not None
+    }
+    folded = {
+        name: codes_kinds
+        for name, codes_kinds in kind_of.items()
+        if _FOLDED * (codes_kinds.max() + 1) <= len(codes_kinds)
+    }
+    for name, codes_kinds in folded.items():
+        size = int(codes_kinds.max()) + 1
+        link = Factor((name, KIND + name), np.where(codes_kinds[:, None] == np.arange(size), 0.0, -np.inf))
         model = replace(model, sizes={**model.sizes, KIND + name: size}).times(link)
     for zero in zeros:
         sides, names = [], []
@@ -237,8 +243,10 @@ def _blocked(rules: Sequence[Sequence[Zeros]], conditions: Sequence[Sequence[Zer
 def _possible(zeros: Sequence[Zeros]) -> bool:
     """Whether some cell is left, decided over kinds of codes."""
     names = dict.fromkeys(name for zero in zeros for name in zero.attributes)
-    apart = {name: kinds(name, zeros) for name in names}
-    folded = {name: Coarsening(found, np.ones(len(found))) for name, found in apart.items() if found is not None}
+    kinds_of = {name: kinds(name, zeros) for name in names}
+    folded = {
+        name: Coarsening(numbers, np.ones(len(numbers))) for name, numbers in kinds_of.items() if numbers is not None
+    }
     sizes = {name: coarsening.size for name, coarsening in folded.items()}
     cliques = [zero.attributes for zero in zeros]
     if (needed := tree_cells(cliques, sizes)) > _MOST_KINDS:
@@ -247,7 +255,7 @@ def _possible(zeros: Sequence[Zeros]) -> bool:
             "over fewer attributes together",
             culprit=zeros[0].name,
         )
-    model = barred(GraphicalModel.uniform(sizes, cliques, 1.0), zeros, folded)
+    model = apply_zeros(GraphicalModel.uniform(sizes, cliques, 1.0), zeros, folded)
     return calibrate(model.tree, model.factors, model.sizes) is not None
 
 
@@ -265,8 +273,8 @@ def _read(rule: Mapping[str, Any], domain: Domain, name: str) -> tuple[list[Zero
     return zeros, [Zeros((each,), ~cells, name) for each, cells in condition.items()]
 
 
-def _cells(said: Mapping[str, Any], domain: Domain) -> dict[str, NDArray[np.bool_]]:
-    return {name: _those(domain[name], cells) for name, cells in said.items()}
+def _cells(cells_of: Mapping[str, Any], domain: Domain) -> dict[str, NDArray[np.bool_]]:
+    return {name: _named_cells(domain[name], cells) for name, cells in cells_of.items()}
 
 
 def _box(sides: Mapping[str, NDArray[np.bool_]], domain: Domain, rule: str) -> Zeros:
@@ -284,7 +292,7 @@ def _listed(names: Sequence[str], combinations: Sequence[Sequence[Any]], domain:
     _refuse_large(tuple(names), domain, rule)
     impossible = np.zeros(projected.shape, dtype=np.bool_)
     for combination in combinations:
-        sides = [_those(attribute, part) for attribute, part in zip(projected, combination, strict=True)]
+        sides = [_named_cells(attribute, part) for attribute, part in zip(projected, combination, strict=True)]
         impossible[np.ix_(*sides)] = True
     return Zeros(tuple(names), impossible, rule)
 
@@ -297,18 +305,18 @@ def _refuse_large(names: tuple[str, ...], domain: Domain, rule: str) -> None:
         )
 
 
-def _those(attribute: Attribute, said: object) -> NDArray[np.bool_]:
+def _named_cells(attribute: Attribute, labels: object) -> NDArray[np.bool_]:
     """Which cells of an attribute a rule names: shape ``(codes,)``."""
-    if isinstance(said, Mapping) and set(said) == {"not"}:
-        return ~_those(attribute, said["not"])
-    items = said if isinstance(said, list | tuple) and said else [said]
-    found = np.zeros(attribute.size, dtype=np.bool_)
+    if isinstance(labels, Mapping) and set(labels) == {"not"}:
+        return ~_named_cells(attribute, labels["not"])
+    items = labels if isinstance(labels, list | tuple) and labels else [labels]
+    named = np.zeros(attribute.size, dtype=np.bool_)
     for item in items:
-        found[_stretch(attribute, item)] = True
-    return found
+        named[_label_cells(attribute, item)] = True
+    return named
 
 
-def _stretch(attribute: Attribute, item: object) -> slice | list[int]:
+def _label_cells(attribute: Attribute, item: object) -> slice | list[int]:
     """The codes of one label, or of a range."""
     labels = attribute.labels()
     point = isinstance(attribute, Real) and type(item) in (int, float) and item in attribute.points
@@ -348,7 +356,7 @@ def _number_range(attribute: Attribute, first: str, last: str) -> tuple[int, int
         high = Fraction(last) if last else Fraction(attribute.maximum)
     except ValueError:
         raise QueryError(f"a range of {attribute.name} has numbers at its ends", culprit=attribute.name) from None
-    whole = isinstance(attribute, Integer)
+    integer = isinstance(attribute, Integer)
     if isinstance(attribute, Integer):
         bounds: list[tuple[float, float]] = [attribute.bounds(code) for code in range(attribute.declared)]
     else:  # a cell of real numbers ends where the next begins
@@ -356,8 +364,8 @@ def _number_range(attribute: Attribute, first: str, last: str) -> tuple[int, int
             list(pairwise(attribute.edges)),
             high if high < attribute.maximum else Fraction(attribute.edges[-1]),
         )
-    beyond = [high < start if whole else high <= start for start, _ in bounds]
-    before = [end < low if whole else end <= low for _, end in bounds]
+    beyond = [high < start if integer else high <= start for start, _ in bounds]
+    before = [end < low if integer else end <= low for _, end in bounds]
     inside = [low <= high and not late and not early for late, early in zip(beyond, before, strict=True)]
     for (start, end), within in zip(bounds, inside, strict=True):
         if within and (max(low, attribute.minimum) > start or end > high):
@@ -379,8 +387,8 @@ def _words(rule: Mapping[str, Any]) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 4]} ..."
 
 
-def _sides(said: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {_side(cells)}" for name, cells in said.items())
+def _sides(cells_of: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {_side(cells)}" for name, cells in cells_of.items())
 
 
 def _side(cells: object) -> str:

@@ -140,12 +140,12 @@ def release_planned(
     refuse_no_vault(vault)
     refuse_wrong_total(vault.domain, loss, total)
     planned = plan(vault.domain)
-    settled = vault.release(planned.request, loss, lambda mechanisms: planned.run(mechanisms).payload())
-    model = planned.model.restore(vault.domain, settled.payload)
+    stored = vault.release(planned.request, loss, lambda mechanisms: planned.run(mechanisms).payload())
+    model = planned.model.restore(vault.domain, stored.payload)
     expected = planned.expected_error
     if expected is None:
         expected = expected_errors(model.measured) if isinstance(model, Graphical) else {}
-    return finish_release(settled, model, dict(expected), planned.provenance)
+    return finish_release(stored, model, dict(expected), planned.provenance)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +165,7 @@ class RankedMethod:
     synthesizer: SynthesisMethod
     task: Task
     error: float
-    needed: float
+    rows_needed: float
     reason: str
     left_out: str = ""
 
@@ -180,18 +180,19 @@ class RankedMethod:
         return assumed_rows(self.task.total)
 
     @property
-    def drowned(self) -> bool:
+    def hidden_by_noise(self) -> bool:
         """Whether noise drowns the method in a table of ``rows`` rows."""
-        return self.needed > self.rows
+        return self.rows_needed > self.rows
 
     def run(self, vault: VaultInterface) -> Synthetic:
         """Release with the method."""
         return self.synthesizer.release(vault, self.task)
 
     def __str__(self) -> str:
-        if self.drowned:
-            return f"{self.method}: noise drowns a table of fewer than {math.ceil(self.needed):,} rows ({self.reason})"
+        if self.hidden_by_noise:
+            rows = math.ceil(self.rows_needed)
+            return f"{self.method}: noise drowns a table of fewer than {rows:,} rows ({self.reason})"
         if math.isinf(self.error):
             return f"{self.method}: cannot be compared without data ({self.left_out})"
-        said = f"{self.method}: noise of about {self.error:.4g} rows in an answer ({self.reason})"
-        return f"{said}; not counted: {self.left_out}" if self.left_out else said
+        noise = f"{self.method}: noise of about {self.error:.4g} rows in an answer ({self.reason})"
+        return f"{noise}; not counted: {self.left_out}" if self.left_out else noise

@@ -130,24 +130,24 @@ class Synthetic(Release):
 
 
 def finish_release(
-    settled: Settled, model: Model, expected_error: dict[str, float], provenance: Mapping[str, object] | None = None
+    stored: Settled, model: Model, expected_error: dict[str, float], provenance: Mapping[str, object] | None = None
 ) -> Synthetic:
     """Return the release of what the vault settled and the model that its payload holds; ``provenance`` is added.
 
     What was made of earlier releases as well keeps its guarantee beyond these only: whoever is shown nothing else may
     learn what all of them cost together.
     """
-    guarantee = settled.guarantee
+    guarantee = stored.guarantee
     if isinstance(model, Graphical) and model.reused:
         entries = ", ".join(map(str, model.reused))
         guarantee += f", beyond what journal entries {entries} released, of which it was made as well"
     return Synthetic(
         guarantee=guarantee,
-        cost=settled.cost,
+        cost=stored.cost,
         expected_error=expected_error,
-        provenance={**settled.provenance, **(provenance or {})},
+        provenance={**stored.provenance, **(provenance or {})},
         model=model,
-        seed=int(settled.digest[:16], 16),
+        seed=int(stored.digest[:16], 16),
     )
 
 
@@ -219,7 +219,7 @@ def save(release: Synthetic, path: str | Path, *, overwrite: bool = False) -> No
     """
     expect(release, Synthetic, "what is saved is the release of a synthesizer")
     model = release.model
-    kind = next((name for name, kept in _KINDS.items() if isinstance(model, kept)), None)
+    kind = next((name for name, model_class in _KINDS.items() if isinstance(model, model_class)), None)
     if kind is None or not isinstance(model, Product | Graphical):
         raise InputError(f"a model of type {type(model).__name__} cannot be saved", culprit=model)
     refuse_occupied_path(path, overwrite=overwrite)
@@ -292,9 +292,9 @@ def metadata(book: Codebook, model: Model, codes: CodeArray) -> dict[bytes, byte
 
     Public: the tables were charged with the release, and their domain is that of its rows.
     """
-    found = book.metadata()
+    entries = book.metadata()
     if not model.tables:
-        return found
+        return entries
     distances = distances_payload(distances_of_rows(model, codes)) if isinstance(model, Graphical) else {}
     domain = model.domain
     columns = {
@@ -304,8 +304,8 @@ def metadata(book: Codebook, model: Model, codes: CodeArray) -> dict[bytes, byte
     payload = {"domain": dump(domain), "columns": columns, **tables_payload(model.tables), **distances}
     content = base64.b64encode(encode(payload))
     if len(content) + _TABLES_DIGEST > _MOST_BYTES:
-        return found
-    return found | {TABLES_KEY: _digest(found[KEY], content) + content}
+        return entries
+    return entries | {TABLES_KEY: _digest(entries[KEY], content) + content}
 
 
 @dataclass(frozen=True, eq=False)
@@ -337,8 +337,8 @@ class FileRows:
             )
         table = self.file.rows(attributes)
         codes = [codes_of(self.domain[name], table[name]) for name in attributes]
-        for name, found in zip(attributes, codes, strict=True):
-            if self.columns.get(name) not in (None, digest_of(_counts(self.domain, name, found))):
+        for name, column in zip(attributes, codes, strict=True):
+            if self.columns.get(name) not in (None, digest_of(_counts(self.domain, name, column))):
                 raise InputError(
                     f"{self.file.path}: its column {name} is not the one that it was written with: other values, or "
                     "other rows",

@@ -51,9 +51,9 @@ class WeightScale:
     steps: NDArray[np.int64]
 
     @staticmethod
-    def of(domain: Domain, state: Fit, weight: str) -> WeightScale:
+    def from_fit(domain: Domain, fit: Fit, weight: str) -> WeightScale:
         """By noisy counts and positions of the weight alone."""
-        released = state.released(domain)
+        released = fit.released(domain)
         attribute = numeric(domain, weight)
         position = released.positions.get(weight)
         values = _typical(attribute, 0.0 if position is None else np.array(position.cells))
@@ -64,7 +64,7 @@ class WeightScale:
         return WeightScale(weight, limit, np.rint(GRID * (2 * np.minimum(values, limit) / limit - 1)).astype(np.int64))
 
 
-def measure_totals(mechanisms: Mechanisms, state: Fit, weight: str, split: BudgetSplit) -> Fit:
+def measure_totals(mechanisms: Mechanisms, fit: Fit, weight: str, split: BudgetSplit) -> Fit:
     """The state after measuring the totals of the weight by all other attributes, at ``SHARE`` of the loss left.
 
     Neighbouring tables differ in one unit (added or removed).  A row is in one group of each attribute, and moves its
@@ -75,41 +75,41 @@ def measure_totals(mechanisms: Mechanisms, state: Fit, weight: str, split: Budge
     beside their noise: groups of few rows, and attributes that the weight does not go with, keep what they had.
     """
     domain = mechanisms.domain
-    scale, share = WeightScale.of(domain, state, weight), split.left * SHARE
+    scale, share = WeightScale.from_fit(domain, fit, weight), split.left * SHARE
     names = [name for name in domain.names if name != weight]
     tables = coarsened_marginals(
-        state, domain, [(name,) for name in names], split.deviation(float(share) / max(1, len(names)))
+        fit, domain, [(name,) for name in names], split.deviation(float(share) / max(1, len(names)))
     )
     weights = [table.cells * domain.project((*table.attributes, weight)).size for table in tables]
     tables = [table for table, many in zip(tables, weights, strict=True) if many <= _MOST_WEIGHTS]
     if not tables:
-        return state
+        return fit
     shares = split.shares([float(table.cells) for table in tables])
-    kept = _measured(mechanisms, state, tables, scale, loss=split.take(share), shares=shares)
-    state = replace(state, totals=kept)
-    classes, means = _classes(state, scale)
+    totals = _measured(mechanisms, fit, tables, scale, loss=split.take(share), shares=shares)
+    fit = replace(fit, totals=totals)
+    classes, means = _classes(fit, scale)
     name, size = KIND + KIND + weight, int(classes.max()) + 1
     link = Factor((weight, name), np.where(classes[:, None] == np.arange(size), 0.0, -np.inf))
-    held = replace(state, model=replace(state.model, sizes={**state.model.sizes, name: size}).times(link))
+    held = replace(fit, model=replace(fit.model, sizes={**fit.model.sizes, name: size}).times(link))
     seen = [
         observation
-        for table, total in zip(tables, kept, strict=True)
+        for table, total in zip(tables, totals, strict=True)
         if (observation := _likely(held, table, total, name, means)) is not None
     ]
-    return held.recall(seen) if seen else state
+    return held.with_observations(seen) if seen else fit
 
 
-def question(state: Fit, table: Table, scale: WeightScale) -> Weighted:
+def weighted_query(fit: Fit, table: Table, scale: WeightScale) -> Weighted:
     """The totals by runs of groups of one attribute, in steps."""
     (name,) = table.attributes
-    inside = table.runs.labels(0)[state.coarsenings[name].groups] == np.arange(table.cells)[:, None]
+    inside = table.runs.labels(0)[fit.coarsenings[name].groups] == np.arange(table.cells)[:, None]
     weights = inside[:, :, None] * scale.steps  # (totals, codes, codes of the weight)
     return Weighted((name, scale.weight), weights.reshape(table.cells, -1).astype(np.int64))
 
 
 def _measured(
     mechanisms: Mechanisms,
-    state: Fit,
+    fit: Fit,
     tables: Sequence[Table],
     scale: WeightScale,
     *,
@@ -118,24 +118,24 @@ def _measured(
 ) -> tuple[NoisyTotals, ...]:
     """The totals by each attribute, as many attributes at a time as have so many weights together."""
     totals: list[NoisyTotals] = []
-    whole = sum(shares, Fraction(0))
+    total = sum(shares, Fraction(0))
     while len(totals) < len(tables):
-        asked: list[Weighted] = []
+        batch: list[Weighted] = []
         for table in tables[len(totals) :]:
-            asked.append(question(state, table, scale))
-            if sum(each.weights.size for each in asked) > _MOST_WEIGHTS // 2:
+            batch.append(weighted_query(fit, table, scale))
+            if sum(each.weights.size for each in batch) > _MOST_WEIGHTS // 2:
                 break
-        held = shares[len(totals) : len(totals) + len(asked)]
+        held = shares[len(totals) : len(totals) + len(batch)]
         part = sum(held, Fraction(0))
-        answers = mechanisms.measure(asked, loss * (part / whole), shares=[share / part for share in held])
-        chosen = tables[len(totals) : len(totals) + len(asked)]
-        totals += [_kept(state, table, answer, scale) for table, answer in zip(chosen, answers, strict=True)]
+        answers = mechanisms.measure(batch, loss * (part / total), shares=[share / part for share in held])
+        chosen = tables[len(totals) : len(totals) + len(batch)]
+        totals += [_noisy_totals(fit, table, answer, scale) for table, answer in zip(chosen, answers, strict=True)]
     return tuple(totals)
 
 
-def _kept(state: Fit, table: Table, answer: Measurement, scale: WeightScale) -> NoisyTotals:
+def _noisy_totals(fit: Fit, table: Table, answer: Measurement, scale: WeightScale) -> NoisyTotals:
     (name,) = table.attributes
-    groups = state.coarsenings[name].labels_in(table.runs.labels(0))
+    groups = fit.coarsenings[name].labels_in(table.runs.labels(0))
     return NoisyTotals(
         weight=scale.weight,
         attribute=name,
@@ -147,11 +147,11 @@ def _kept(state: Fit, table: Table, answer: Measurement, scale: WeightScale) -> 
     )
 
 
-def _classes(state: Fit, scale: WeightScale) -> tuple[NDArray[np.int64], FloatArray]:
+def _classes(fit: Fit, scale: WeightScale) -> tuple[NDArray[np.int64], FloatArray]:
     """The class of each group of the weight, of about as many rows each, and the mean of a class, -1 to 1."""
-    groups = state.coarsenings[scale.weight]
+    groups = fit.coarsenings[scale.weight]
     values = groups.merge(groups.shares() * scale.steps / GRID)
-    rows = np.maximum(state.model.expected((scale.weight,)), np.finfo(float).tiny)
+    rows = np.maximum(fit.model.expected((scale.weight,)), np.finfo(float).tiny)
     order = np.argsort(values, kind="stable")
     middles = (np.cumsum(rows[order]) - rows[order] / 2) / rows.sum()
     classes = np.empty(len(rows), dtype=np.int64)
@@ -161,21 +161,21 @@ def _classes(state: Fit, scale: WeightScale) -> tuple[NDArray[np.int64], FloatAr
     return classes, means
 
 
-def _likely(state: Fit, table: Table, total: NoisyTotals, classes: str, means: FloatArray) -> Observation | None:
+def _likely(fit: Fit, table: Table, total: NoisyTotals, classes: str, means: FloatArray) -> Observation | None:
     """The totals as the model is fitted to them; None where they are as near as noise to what it says already."""
     every, size = tuple(range(len(means))), len(means)
     runs = replace(table.runs, starts=(*table.runs.starts, every), sizes=(*table.runs.sizes, size))
     variance = max(total.noise.variance / total.grid**2, LEAST_VARIANCE)
     counts = total.values.astype(np.float64)[:, None] / total.grid
     observation = Observation((*table.attributes, classes), counts, variance, runs, means)
-    cells = state.model.expected(observation.attributes)
-    expected, rows = observation.of(cells), runs.sum(cells).sum(axis=1, keepdims=True)
-    apart = counts - expected
+    cells = fit.model.expected(observation.attributes)
+    expected, rows = observation.predict(cells), runs.sum(cells).sum(axis=1, keepdims=True)
+    difference = counts - expected
     # a group's mean weight differs from what the model has by chance, with a variance that all groups tell together
-    squared = float((apart**2 - variance).sum() / (rows**2).sum())
+    squared = float((difference**2 - variance).sum() / (rows**2).sum())
     if not squared > 0:
         return None
-    return replace(observation, counts=expected + apart * rows**2 * squared / (rows**2 * squared + variance))
+    return replace(observation, counts=expected + difference * rows**2 * squared / (rows**2 * squared + variance))
 
 
 def _typical(attribute: Integer | Real, position: FloatArray | float) -> FloatArray:

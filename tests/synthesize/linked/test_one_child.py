@@ -32,7 +32,7 @@ def test_with_one_child_it_is_the_flat_method_on_the_joined_table_bit_for_bit(lo
         loss=loss,
         total=NoisyTotal(),
         workload=all_marginals(3),
-        limits=SizeLimits(cells=SIZES.head_cells, earlier=False),
+        limits=SizeLimits(cells=SIZES.head_cells, prior_marginals=False),
         zeros=first_row_zeros(tables),
     )
     one, other = release.head, flat.model

@@ -217,7 +217,7 @@ class SynthesizeRequest(StrictModel):
             loss=self.loss.loss(),
             total=self._total(),
             workload=self.workload(domain),
-            limits=SizeLimits(earlier=self.reuse, bounds=self.bound_pairs),
+            limits=SizeLimits(prior_marginals=self.reuse, distance_bounds=self.bound_pairs),
             zeros=rules if self.zeros is None else load_zeros(self.zeros, domain),
             rounds=self.rounds,
         )

@@ -141,8 +141,8 @@ class Codebook:
         try:
             value = read_json(text)
             known = isinstance(value, dict) and value.pop("codebook", None) == _VERSION and value["notice"] == NOTICE
-            counted = known and value["rows"] >= 0 and value["table_rows"] >= 0
-            return _read(Codebook, value if counted else None)
+            sound = known and value["rows"] >= 0 and value["table_rows"] >= 0
+            return _read(Codebook, value if sound else None)
         except (TypeError, KeyError, ValueError, RecursionError, InputError):
             raise InputError("its codebook is damaged, or of a later version") from None
 
@@ -215,9 +215,11 @@ def open_codebook(path: str | Path) -> CodebookFile:
     place = Path(path)
     kind = place.suffix.lower()
     if kind not in (".parquet", ".arrow"):
-        beside = codebook_path(place)
+        markdown = codebook_path(place)
         where = (
-            f"read {beside.name} beside it" if beside.is_file() else "that of a release stands in a .codebook.md file"
+            f"read {markdown.name} beside it"
+            if markdown.is_file()
+            else "that of a release stands in a .codebook.md file"
         )
         raise InputError(f"{place} is no Parquet or Arrow file, which carry a codebook; {where}", culprit=path)
     try:
@@ -230,11 +232,11 @@ def open_codebook(path: str | Path) -> CodebookFile:
         raise InputError(
             f"cannot read {place}: no such file, or no {kind[1:].capitalize()} file", culprit=path
         ) from error
-    found = schema.metadata or {}
-    if KEY not in found:
+    metadata = schema.metadata or {}
+    if KEY not in metadata:
         raise InputError(f"{place} carries no codebook: it is no release of sfumato synthesize", culprit=path)
     try:
-        return CodebookFile(place, Codebook.parse(found[KEY]), found, tuple(schema.names))
+        return CodebookFile(place, Codebook.parse(metadata[KEY]), metadata, tuple(schema.names))
     except InputError as error:
         raise InputError(f"{place}: {error}", culprit=path) from None
 
@@ -278,11 +280,11 @@ def _field(hint: Any, value: Any) -> Any:  # noqa: ANN401 -- types and JSON
 _NAMED = 8
 
 
-def listed(names: Iterable[str]) -> str:
+def join_words(names: Iterable[str]) -> str:
     """The first names, and how many more there are."""
     every = list(names)
-    shown = ", ".join(name[:MOST_TEXT] for name in every[:_NAMED])
-    return shown if len(every) <= _NAMED else f"{shown} and {len(every) - _NAMED} more"
+    text = ", ".join(name[:MOST_TEXT] for name in every[:_NAMED])
+    return text if len(every) <= _NAMED else f"{text} and {len(every) - _NAMED} more"
 
 
 def pair_title(entry: PairEntry | MeasuredTable) -> str:

@@ -23,7 +23,7 @@ from sfumato.synthesize.codebook.codebook import (
     Guarantee,
     MeasuredTable,
     PairEntry,
-    listed,
+    join_words,
     pair_title,
 )
 from sfumato.synthesize.codebook.codebook_lines import ColumnEntry, GroupEntry, ValueEntry, seen
@@ -33,9 +33,9 @@ from sfumato.synthesize.stated_errors import (
     CONFIDENCE,
     association,
     distances_of_rows,
-    margin,
     occurrences,
     pair_errors,
+    pooled_marginal,
     value_errors,
 )
 from sfumato.vault.release import Release
@@ -75,8 +75,8 @@ def codebook_of(release: Release, model: Model, codes: CodeArray) -> Codebook:
         measured=tables,
         pairs=pairs,
         pairs_left_out=left_out,
-        good_for=(*_totals(model), *_good_for(columns, pairs, model.total)),
-        not_for=(*_not_for(columns, pairs, tables), *_not_of_the_table(model.domain, provenance)),
+        good_for=(*_totals(model), *_supported_uses(columns, pairs, model.total)),
+        not_for=(*_unsupported_uses(columns, pairs, tables), *_uses_outside_the_table(model.domain, provenance)),
     )
 
 
@@ -86,7 +86,7 @@ def _column(domain: Domain, index: int, model: Model, codes: CodeArray, scale: f
     runs, labels = _runs(attribute, counts, max(20, min(_MOST_LISTED, _MOST_VALUES // len(domain))))
     rows = np.bincount(runs, weights=counts).astype(np.int64)
     name = attribute.name
-    measured = margin(model.tables, (name,), domain)
+    measured = pooled_marginal(model.tables, (name,), domain)
     errors = None if measured is None else value_errors(measured, (scale * rows).astype(np.float64), runs)
     cells = _cells(model, name)
     groups, places = _groups(attribute, cells, model, counts, scale)
@@ -118,7 +118,7 @@ def _column(domain: Domain, index: int, model: Model, codes: CodeArray, scale: f
 def _cells(model: Model, name: str) -> NDArray[np.int64]:
     """The group of each code in tables of several attributes: as measured last, else as modelled, else the code."""
     fresh = [table for table in model.tables if table.fresh and name in table.attributes]
-    measured = margin(fresh, (name,), model.domain)
+    measured = pooled_marginal(fresh, (name,), model.domain)
     if measured is not None:
         return measured.groups[0]
     return model.coarsenings[name].groups if isinstance(model, Graphical) else np.arange(model.domain[name].size)
@@ -130,19 +130,19 @@ def _groups(
     """The groups of several values with their errors, and the place of each by its number."""
     sizes, rows = np.bincount(cells), np.bincount(cells, weights=counts)
     fresh = [table for table in model.tables if table.fresh and attribute.name in table.attributes]
-    measured = margin(fresh, (attribute.name,), model.domain)
+    measured = pooled_marginal(fresh, (attribute.name,), model.domain)
     errors = None if measured is None else value_errors(measured, (scale * rows).astype(np.float64), cells)
     several = np.flatnonzero(sizes > 1)[:_MOST_LISTED]
     labels = attribute.labels() if len(several) else ()
-    ordered = not isinstance(attribute, Categorical)
+    in_order = not isinstance(attribute, Categorical)
     entries = []
     for group in several.tolist():
         inside = np.flatnonzero(cells == group)
         entries.append(
             GroupEntry(
                 label=f"{labels[inside[0]]} to {labels[inside[-1]]}"[:MOST_TEXT]
-                if ordered
-                else listed(seen(labels[code]) for code in inside),
+                if in_order
+                else join_words(seen(labels[code]) for code in inside),
                 values=len(inside),
                 rows=int(rows[group]),
                 off_by=None if errors is None else math.ceil(errors.off_by[group]),
@@ -160,17 +160,17 @@ def _runs(attribute: Attribute, counts: NDArray[np.int64], most: int) -> tuple[N
     if attribute.size <= most:
         return np.arange(attribute.size), list(labels)
     if isinstance(attribute, Categorical):
-        kept = np.sort(np.argsort(-counts, kind="stable")[: most - 1])
-        runs = np.full(attribute.size, len(kept))
-        runs[kept] = np.arange(len(kept))
-        return runs, [*(labels[code] for code in kept), f"({attribute.size - len(kept)} others)"]
-    beside = attribute.size - attribute.declared  # missing and unknown values
-    width = -(-attribute.declared // (most - beside))
+        listed_codes = np.sort(np.argsort(-counts, kind="stable")[: most - 1])
+        runs = np.full(attribute.size, len(listed_codes))
+        runs[listed_codes] = np.arange(len(listed_codes))
+        return runs, [*(labels[code] for code in listed_codes), f"({attribute.size - len(listed_codes)} others)"]
+    extra_cells = attribute.size - attribute.declared  # missing and unknown values
+    width = -(-attribute.declared // (most - extra_cells))
     runs = np.arange(attribute.declared) // width
     starts = range(0, attribute.declared, width)
     ends = [min(start + width, attribute.declared) - 1 for start in starts]
     named = [_run(attribute, start, end) for start, end in zip(starts, ends, strict=True)]
-    return np.append(runs, len(named) + np.arange(beside)), [*named, *labels[attribute.declared :]]
+    return np.append(runs, len(named) + np.arange(extra_cells)), [*named, *labels[attribute.declared :]]
 
 
 def _run(attribute: Attribute, first: int, last: int) -> str:
@@ -228,7 +228,7 @@ def _pairs(model: Model, codes: CodeArray, scale: float) -> tuple[tuple[PairEntr
 
 def _pair(model: Model, pair: tuple[str, str], codes: CodeArray, scale: float, *, measured: bool) -> PairEntry:
     drawn = codes[:, model.domain.index(pair[0])], codes[:, model.domain.index(pair[1])]
-    table = margin(model.tables, pair, model.domain)
+    table = pooled_marginal(model.tables, pair, model.domain)
     if table is None:
         groups = (_cells(model, pair[0]), _cells(model, pair[1]))
         strength = round(association(drawn, groups), 3)
@@ -250,28 +250,28 @@ def _bound(model: Model, pair: tuple[str, str], codes: CodeArray) -> float | Non
     chosen = tuple(each for each in model.distances if set(each.attributes) == set(pair))
     if not isinstance(model, Graphical) or not chosen:
         return None
-    (found,) = distances_of_rows(replace(model, distances=chosen), codes)
-    apart = found.value + found.noise.quantile(CONFIDENCE) + found.beside
-    return min(1.0, math.ceil(1e4 * max(0.0, apart) / (2 * max(1, model.total))) / 1e4)
+    (distance,) = distances_of_rows(replace(model, distances=chosen), codes)
+    most = distance.value + distance.noise.quantile(CONFIDENCE) + distance.rows_distance
+    return min(1.0, math.ceil(1e4 * max(0.0, most) / (2 * max(1, model.total))) / 1e4)
 
 
 _CLOSE = 0.05  # of the rows: counts that are nearer are called near
 
 
-def _good_for(columns: Sequence[ColumnEntry], pairs: Sequence[PairEntry], rows: int) -> Iterator[str]:
+def _supported_uses(columns: Sequence[ColumnEntry], pairs: Sequence[PairEntry], rows: int) -> Iterator[str]:
     near = [column for column in columns if column.worst is not None and column.worst <= _CLOSE * rows]
     if near:
         most = max(column.worst or 0 for column in near)
         yield (
-            f"Counts by single values of {listed([column.name for column in near])}: with 95 % no value of a column "
-            f"is off by more than {most:,} of {rows:,} rows."
+            f"Counts by single values of {join_words([column.name for column in near])}: with 95 % no value of a "
+            f"column is off by more than {most:,} of {rows:,} rows."
         )
     close = [pair for pair in pairs if pair.measured and pair.misplaced is not None and pair.misplaced <= _CLOSE]
     if close:
         most_misplaced = max(pair.misplaced or 0 for pair in close)
         yield (
-            f"Tables of two columns by the values or groups that were measured: {listed(map(pair_title, close))}: with "
-            f"95 % at most {100 * most_misplaced:.1f} % of the rows would have to move to another cell of one."
+            f"Tables of two columns by the values or groups that were measured: {join_words(map(pair_title, close))}: "
+            f"with 95 % at most {100 * most_misplaced:.1f} % of the rows would have to move to another cell of one."
         )
     yield "Writing and testing programs for the table, and teaching: columns, types and labels are its own."
 
@@ -280,37 +280,38 @@ def _totals(model: Model) -> Iterator[str]:
     if isinstance(model, Graphical) and model.totals:
         first, worst = model.totals[0], max(total.deviation for total in model.totals)
         yield (
-            f"Totals of {first.weight} by single columns: those by {listed(total.attribute for total in model.totals)} "
-            f"were measured by themselves, with weights cut at {first.limit:.6g}, and noise of a standard deviation of "
-            f"{worst:,.0f} at most, beside that of the number of rows."
+            f"Totals of {first.weight} by single columns: those by "
+            f"{join_words(total.attribute for total in model.totals)} were measured by themselves, with weights cut at "
+            f"{first.limit:.6g}, and noise of a standard deviation of {worst:,.0f} at most, beside that of the number "
+            "of rows."
         )
 
 
-def _not_for(
+def _unsupported_uses(
     columns: Sequence[ColumnEntry], pairs: Sequence[PairEntry], tables: Sequence[MeasuredTable]
 ) -> Iterator[str]:
     yield "Finding out about persons: no row is one, and rare combinations come and go by chance."
     if unmeasured := [column.name for column in columns if column.worst is None]:
-        yield f"Exact counts by {listed(unmeasured)}: no error of them is known."
+        yield f"Exact counts by {join_words(unmeasured)}: no error of them is known."
     modelled = [pair for pair in pairs if not pair.measured and pair.misplaced is None]
     if modelled:
         yield (
             "What goes with what in pairs that were not measured for this release, such as "
-            f"{listed(map(pair_title, modelled[:3]))}: the rows show what the model takes them to be, and how wrong "
-            "that is cannot be told from it."
+            f"{join_words(map(pair_title, modelled[:3]))}: the rows show what the model takes them to be, and how "
+            "wrong that is cannot be told from it."
         )
     wide = sorted(
         (p for p in pairs if p.misplaced is not None and p.misplaced > _CLOSE), key=lambda p: -(p.misplaced or 0)
     )
     if wide:
         yield (
-            f"Fine differences in {listed(map(pair_title, wide))}: up to {100 * (wide[0].misplaced or 0):.0f} % of the "
-            f"rows might have to move to another cell of {pair_title(wide[0])}."
+            f"Fine differences in {join_words(map(pair_title, wide))}: up to {100 * (wide[0].misplaced or 0):.0f} % of "
+            f"the rows might have to move to another cell of {pair_title(wide[0])}."
         )
     if grouped := [column.name for column in columns if column.groups]:
         yield (
-            f"Single values of {listed(grouped)} together with other columns: some were measured as groups, and inside "
-            "a group all values go with the same."
+            f"Single values of {join_words(grouped)} together with other columns: some were measured as groups, and "
+            "inside a group all values go with the same."
         )
     if any(len(table.attributes) > 1 for table in tables):
         several = median(table.deviation for table in tables if len(table.attributes) > 1)
@@ -321,7 +322,7 @@ def _not_for(
     yield "Standard errors and tests computed as if the rows were the data: they leave out the noise and the model."
 
 
-def _not_of_the_table(domain: Domain, provenance: Mapping[str, Any]) -> Iterator[str]:
+def _uses_outside_the_table(domain: Domain, provenance: Mapping[str, Any]) -> Iterator[str]:
     """What the domain or rules put into the rows, or kept out of them, without a look at the table."""
     for attribute in domain:
         if isinstance(attribute, Integer | Real) and attribute.typical is not None:
@@ -338,6 +339,6 @@ def _not_of_the_table(domain: Domain, provenance: Mapping[str, Any]) -> Iterator
     zeros = provenance.get("parameters", {}).get("zeros") or ()
     if ruled := [" x ".join(map(str, attributes)) for attributes, *_ in zeros]:
         yield (
-            f"Whether there are rows that rules over {listed(list(dict.fromkeys(ruled)))} call impossible: none is "
+            f"Whether there are rows that rules over {join_words(list(dict.fromkeys(ruled)))} call impossible: none is "
             "drawn, whatever the table has."
         )

@@ -116,8 +116,8 @@ def seen(label: str) -> str:
     >>> seen("a b"), seen(" a  b"), seen("")
     ('a b', '"␣a␣␣b"', '""')
     """
-    shown = _UNSEEN.sub(lambda blanks: "\N{OPEN BOX}" * len(blanks[0]), label)
-    return f'"{shown}"' if shown != label or not label else label
+    visible = _UNSEEN.sub(lambda blanks: "\N{OPEN BOX}" * len(blanks[0]), label)
+    return f'"{visible}"' if visible != label or not label else label
 
 
 def value_lines(column: ColumnEntry) -> tuple[ValueLine, ...]:
@@ -125,7 +125,7 @@ def value_lines(column: ColumnEntry) -> tuple[ValueLine, ...]:
     if len(column.values) <= MOST_LINES:
         return tuple(_line(column, [value]) for value in column.values)
     fold = _rarest if column.kind == "categorical" else _neighbours
-    return tuple(_line(column, together) for together in fold(column.values))
+    return tuple(_line(column, values) for values in fold(column.values))
 
 
 @dataclass(frozen=True)
@@ -155,8 +155,8 @@ def group_lines(column: ColumnEntry) -> tuple[GroupLine, ...]:
         return tuple(GroupLine(each.label, each.values, each.rows, each.off_by) for each in groups)
     if listed:
         by_rows = sorted(range(len(groups)), key=lambda place: -groups[place].rows)
-        kept = sorted(by_rows[: MOST_LINES - 1])
-        runs = [*([groups[place]] for place in kept), [groups[place] for place in sorted(by_rows[MOST_LINES - 1 :])]]
+        largest = sorted(by_rows[: MOST_LINES - 1])
+        runs = [*([groups[place]] for place in largest), [groups[place] for place in sorted(by_rows[MOST_LINES - 1 :])]]
     else:
         width = -(-len(groups) // MOST_LINES)
         runs = [list(groups[start : start + width]) for start in range(0, len(groups), width)]
@@ -175,38 +175,38 @@ def _group_line(run: Sequence[GroupEntry], *, listed: bool) -> GroupLine:
 
 def _neighbours(values: Sequence[ValueEntry]) -> Iterator[Sequence[ValueEntry]]:
     """Runs of one length, and missing and unknown values by themselves."""
-    beside = sum(value.label in EXTRA for value in values[-len(EXTRA) :])
-    ordered = len(values) - beside
-    width = -(-ordered // (MOST_LINES - beside))
-    for start, end in pairwise([*range(0, ordered, width), ordered]):
+    extra_cells = sum(value.label in EXTRA for value in values[-len(EXTRA) :])
+    declared = len(values) - extra_cells
+    width = -(-declared // (MOST_LINES - extra_cells))
+    for start, end in pairwise([*range(0, declared, width), declared]):
         yield values[start:end]
-    for value in values[ordered:]:
+    for value in values[declared:]:
         yield [value]
 
 
 def _rarest(values: Sequence[ValueEntry]) -> Iterator[Sequence[ValueEntry]]:
     """Those with most rows in the file each, in their order, and the others together."""
     by_rows = sorted(range(len(values)), key=lambda place: -values[place].rows)
-    kept = frozenset(by_rows[: MOST_LINES - 1])
-    yield from ([value] for place, value in enumerate(values) if place in kept)
-    yield [value for place, value in enumerate(values) if place not in kept]
+    largest = frozenset(by_rows[: MOST_LINES - 1])
+    yield from ([value] for place, value in enumerate(values) if place in largest)
+    yield [value for place, value in enumerate(values) if place not in largest]
 
 
-def _line(column: ColumnEntry, together: Sequence[ValueEntry]) -> ValueLine:
-    first, last, several = together[0], together[-1], len(together) > 1
+def _line(column: ColumnEntry, values: Sequence[ValueEntry]) -> ValueLine:
+    first, last, several = values[0], values[-1], len(values) > 1
     if not several:
         label = seen(first.label)
     elif column.kind == "categorical":
-        label = f"({sum(value.values for value in together):,} others)"
+        label = f"({sum(value.values for value in values):,} others)"
     else:
         label = f"{first.label} to {last.label}"
-    errors = [value.off_by for value in together]
+    errors = [value.off_by for value in values]
     known = [error for error in errors if error is not None]
-    groups = {value.group for value in together}
+    groups = {value.group for value in values}
     group = next(iter(groups)) if len(groups) == 1 else None
     return ValueLine(
         label=label,
-        rows=sum(value.rows for value in together),
+        rows=sum(value.rows for value in values),
         low=None if several else first.low,
         high=None if several else first.high,
         off_by=max(known) if known and len(known) == len(errors) else None,

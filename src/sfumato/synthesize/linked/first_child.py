@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domain.linked_domain import PLACES, ChildTable, DerivedTable, LinkedTables
-from sfumato.model.coarsening import CROWDED, Coarsening, identity
+from sfumato.model.coarsening import MAX_GROUP_DEVIATIONS, Coarsening, identity
 from sfumato.model.factor import Factor
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize.budget_allocation import BudgetSplit
 from sfumato.synthesize.graphical import Graphical
-from sfumato.synthesize.initial_marginals import Fit, coarsening
+from sfumato.synthesize.initial_marginals import Fit, coarsen
 from sfumato.synthesize.linked.child_measures import DerivedMeasures
 from sfumato.synthesize.linked.next_child import (
     ALONE,
@@ -169,7 +169,9 @@ def _coarsenings(
     for name in derived.domain.names:
         if name in measured:
             attribute = derived.domain[name]
-            coarsenings[name] = coarsening(derived.domain, attribute, measured[name], apart.get(name), crowded=CROWDED)
+            coarsenings[name] = coarsen(
+                derived.domain, attribute, measured[name], apart.get(name), max_deviations=MAX_GROUP_DEVIATIONS
+            )
         elif name not in coarsenings:
             size = derived.domain[name].size
             coarsenings[name] = one_group(size) if name == above.rows else identity(size)

@@ -28,7 +28,7 @@ from sfumato.synthesize.linked.child_dates import DAY, Codes, first_date_cells
 from sfumato.synthesize.linked.child_slots import Slot
 from sfumato.synthesize.linked.linked_labels import head_labels, opening_labels, tail_labels
 from sfumato.synthesize.linked.linked_rows import DrawnChildren
-from sfumato.synthesize.stated_errors import PooledMarginal, margin, value_errors
+from sfumato.synthesize.stated_errors import PooledMarginal, pooled_marginal, value_errors
 
 STATEMENT, CODEBOOK = "release.json", "codebook.md"
 """Files beside the tables of a release."""
@@ -316,7 +316,7 @@ class _Drawn:
     def _column(self, name: str) -> FamilyColumn:
         size = self.domain[name].size
         counts = self._counts((name,), (np.arange(size),))
-        measured = margin(list(self.tables), (name,), self.domain)
+        measured = pooled_marginal(list(self.tables), (name,), self.domain)
         errors = None if measured is None else value_errors(measured, counts, np.arange(size))
         shown = self.labels.get(name) or self.domain[name].labels()
         values = tuple(
@@ -342,12 +342,12 @@ class _Drawn:
         groups = tuple(table.group_numbers(name, self.domain) for name in table.attributes)
         counts, held = self._counts(table.attributes, groups), table.values.reshape(-1).astype(np.float64)
         noise = PooledMarginal(table.values, groups, table.noise, 1)
-        reach = noise.reach(together=len(held))
+        reach = noise.noise_bound(simultaneous=len(held))
         low, high = np.maximum(held - reach, 0.0), np.maximum(held + reach, 0.0)
         worst = float(np.maximum(counts - low, high - counts).max())
         # sizes of independent noise add up to their means, and past them by root as many times what one is past its
         mean = _MEAN * noise.deviation
-        added = len(held) * mean + math.sqrt(len(held)) * max(noise.reach() - mean, 0.0)
+        added = len(held) * mean + math.sqrt(len(held)) * max(noise.noise_bound() - mean, 0.0)
         misplaced = (np.abs(counts - held).sum() + added) / (2 * max(float(counts.sum()), 1.0))
         return FamilyTie(
             attributes=table.attributes,

@@ -152,13 +152,13 @@ def _measured(
     whole = loss.divisible
     shares = part_shares(described)
     numbers = tuple(child.number for child in described.direct if child.most > 1)  # which all children are counted by
-    limits = SizeLimits(cells=settings.head_cells, earlier=False, leading=numbers)
+    limits = SizeLimits(cells=settings.head_cells, prior_marginals=False, leading=numbers)
     own = whole * (1 - sum(shares.values(), Fraction(0)))
     workload = all_marginals(min(_WAYS, len(described.head)))  # of sequences a head has the number and the first alone
     head = run_aim(mechanisms, own, total, workload, limits=limits, zeros=first_row_zeros(described))
     payload: dict[str, Any] = {f"{HEAD} {name}": value for name, value in head.payload().items()}
     notes, place, heads = [], 0, {}
-    limits = SizeLimits(cells=settings.tail_cells, earlier=False)
+    limits = SizeLimits(cells=settings.tail_cells, prior_marginals=False)
     for child in described.children:
         above, name = described.above(child), child.table.name
         heads[name] = head

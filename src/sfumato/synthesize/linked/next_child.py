@@ -16,7 +16,7 @@ from itertools import combinations
 import numpy as np
 
 from sfumato.domain.linked_domain import PLACES, ChildTable, LinkedTables
-from sfumato.model.coarsening import CROWDED, Coarsening, identity
+from sfumato.model.coarsening import MAX_GROUP_DEVIATIONS, Coarsening, identity
 from sfumato.model.factor import Factor, FloatArray
 from sfumato.model.fitting import Observation, fit
 from sfumato.model.graphical_model import GraphicalModel
@@ -25,7 +25,7 @@ from sfumato.model.noisy_table import NoisyTable
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize.budget_allocation import BudgetSplit, fraction
 from sfumato.synthesize.graphical import Graphical, Measured
-from sfumato.synthesize.initial_marginals import LEAST_VARIANCE, Fit, coarsening
+from sfumato.synthesize.initial_marginals import LEAST_VARIANCE, Fit, coarsen
 from sfumato.synthesize.linked.child_dates import impossible, ranks
 from sfumato.synthesize.linked.child_measures import COUNTABLE, DerivedMeasures
 from sfumato.synthesize.marginal_selection import (
@@ -207,7 +207,7 @@ def started(
     factors = [*factors, *(Factor((name,), np.zeros(size)) for name, size in sizes.items() if (name,) not in held)]
     model = GraphicalModel(sizes, tuple(factors), max(total, 1.0))
     kept = tuple(
-        NoisyTable.over(Marginal((name,)), answer.values, answer.noise, fresh=False)
+        NoisyTable.from_cells(Marginal((name,)), answer.values, answer.noise, fresh=False)
         for name, answer in measured.items()
     )
     tables = tuple(Measured((name,), answer.standard_error) for name, answer in measured.items())
@@ -239,7 +239,7 @@ def _coarsenings(
         if child.final is not None and child.final[0] == each.name:
             apart = (np.arange(attribute.size) == child.final_code).astype(np.int64)
         of_child[each.name] = (
-            coarsening(derived.domain, attribute, measured[name], apart, crowded=CROWDED)
+            coarsen(derived.domain, attribute, measured[name], apart, max_deviations=MAX_GROUP_DEVIATIONS)
             if seen
             else without_last(head.coarsenings[child.named("first", each.name)], attribute.size)
         )

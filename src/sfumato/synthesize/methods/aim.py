@@ -9,7 +9,7 @@ attributes.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
@@ -120,7 +120,7 @@ def _estimate(domain: Domain, task: Task) -> RankedMethod | None:
         synthesizer=AIM,
         task=task,
         error=math.inf if noise is None else noise,
-        needed=least_rows(domain, task.loss, task.total),
+        rows_needed=least_rows(domain, task.loss, task.total),
         reason="noise on single columns, and on every marginal of the workload if it measures all of them",
         left_out="it measures marginals of at most three attributes, and its model answers the others"
         if noise is None
@@ -140,28 +140,28 @@ def run_aim(
     """The method itself, through ``mechanisms``: everything is asked for in exact shares of ``loss``."""
     split = BudgetSplit(loss.divisible, reach_of(mechanisms.domain).rows)
     # read before noise is drawn, so that a ledger that fails costs nothing
-    stored = mechanisms.stored_marginals() if limits.earlier else ()
-    kept = split.take(PAIR_SHARE) if limits.bounds else None
+    stored = mechanisms.stored_marginals() if limits.prior_marginals else ()
+    pair_loss = split.take(PAIR_SHARE) if limits.distance_bounds else None
     importance = limits.importance(mechanisms.domain.names)
-    state = measure_one_way(mechanisms, split, total, OneWayMarginals(importance=importance), zeros=zeros)
-    known = prior_marginals(mechanisms.domain, state, stored, loss)
-    early = known.early(state, limits.cells)
-    state = state.recall(early)
+    fit = measure_one_way(mechanisms, split, total, OneWayMarginals(importance=importance), zeros=zeros)
+    prior = prior_marginals(mechanisms.domain, fit, stored, loss)
+    used = prior.informative(fit, limits.cells)
+    fit = fit.with_observations(used)
     if (weight := mechanisms.domain.in_role(Role.WEIGHT)) is not None:
-        state = weighted_totals.measure_totals(mechanisms, state, weight, split)
-    state = _in_rounds(
-        mechanisms, state, workload_cliques(workload, mechanisms.domain), zeros, split=split, limits=limits
-    )
+        fit = weighted_totals.measure_totals(mechanisms, fit, weight, split)
+    fit = _in_rounds(mechanisms, fit, workload_cliques(workload, mechanisms.domain), zeros, split=split, limits=limits)
     if split.left > 0:
-        state = remeasure(mechanisms, state, split, split.take(split.left))
-    state = state.recall(known.late(state, early))
-    model = replace(state.released(mechanisms.domain), reused=known.entries)
-    return model if kept is None else replace(model, distances=measure_pair_distances(mechanisms, model, kept))
+        fit = remeasure(mechanisms, fit, split, split.take(split.left))
+    fit = fit.with_observations(prior.within_model(fit, used))
+    model = replace(fit.released(mechanisms.domain), reused=prior.entries)
+    return (
+        model if pair_loss is None else replace(model, distances=measure_pair_distances(mechanisms, model, pair_loss))
+    )
 
 
 def _in_rounds(
     mechanisms: Mechanisms,
-    state: Fit,
+    fit: Fit,
     cliques: Sequence[Clique],
     zeros: Sequence[Zeros],
     *,
@@ -173,20 +173,16 @@ def _in_rounds(
     taken: dict[Clique, MeasuredMarginal] = {}
     pairs_only = max(map(len, cliques)) <= ROUNDS[0][0]  # the second round has no larger tables: it repeats the first
     for ways, part, cell_share in ROUNDS:
-        candidates = _candidates(mechanisms, state, cliques, interest, ways=ways, limits=limits)
+        candidates = _candidates(mechanisms, fit, cliques, interest, ways=ways, limits=limits)
         share = split.left * part
         many = min(len(candidates) + (len(taken) if pairs_only else 0), 2 * len(mechanisms.domain))
         deviation = split.deviation(float(split.left if pairs_only else share) / max(1, many))
-        before = {clique: table.again(state.model.expected(clique), deviation) for clique, table in taken.items()}
-        if not pairs_only:  # beside larger tables a pair is worth it only where finer cells would tell more
-            before = {clique: table for clique, table in before.items() if table.runs != taken[clique].runs}
-        if not candidates and not before:
+        repeated = _repeated(fit, taken, deviation, pairs_only=pairs_only)
+        if not candidates and not repeated:
             continue
-        asked = with_structural_zeros(
-            state, zeros, coarsened_marginals(state, mechanisms.domain, candidates, deviation)
-        )
+        tables = with_structural_zeros(fit, zeros, coarsened_marginals(fit, mechanisms.domain, candidates, deviation))
         scores = share * SCORES if candidates else Fraction(0)
-        scored = score(mechanisms, state, asked, loss=split.take(scores)) if candidates else UNSCORED
+        scored = score(mechanisms, fit, tables, loss=split.take(scores)) if candidates else UNSCORED
         distances = zip(scored.tables, scored.distances.tolist(), strict=True)
         interest |= {table.attributes: distance for table, distance in distances}
         chosen = select_marginals(
@@ -194,15 +190,26 @@ def _in_rounds(
             np.array([candidates[table.attributes] for table in scored.tables]),
             split=split,
             share=float(share - scores),
-            cell_budget=_cell_budget(state, int(limits.cells * cell_share)),
-            taken=before,
+            cell_budget=_cell_budget(fit, int(limits.cells * cell_share)),
+            taken=repeated,
         )
         if chosen:
-            taken |= {clique: table.after(taken.get(clique)) for clique, table in chosen.items()}
+            taken |= {clique: table.added_to(taken.get(clique)) for clique, table in chosen.items()}
             shares = proportions([table.share for table in chosen.values()])
             runs = {clique: table.runs for clique, table in chosen.items()}
-            state = measure_marginals(mechanisms, state, runs, loss=split.take(share - scores), shares=shares)
-    return state
+            fit = measure_marginals(mechanisms, fit, runs, loss=split.take(share - scores), shares=shares)
+    return fit
+
+
+def _repeated(
+    fit: Fit, taken: Mapping[Clique, MeasuredMarginal], deviation: float, *, pairs_only: bool
+) -> dict[Clique, MeasuredMarginal]:
+    """Return the measured tables that may be measured again.
+
+    Next to larger tables a pair is measured again only over finer cells.
+    """
+    tables = {clique: table.remeasured(fit.model.expected(clique), deviation) for clique, table in taken.items()}
+    return {clique: table for clique, table in tables.items() if pairs_only or table.runs != taken[clique].runs}
 
 
 def expected_error(domain: Domain, loss: Loss, total: RowTotal, workload: Marginals) -> float | None:
@@ -220,11 +227,11 @@ def expected_error(domain: Domain, loss: Loss, total: RowTotal, workload: Margin
     cliques = workload_cliques(workload, domain)
     if max(map(len, cliques)) > most:
         return None
-    counted = float(1 - count_share(total))
+    after_count = float(1 - count_share(total))
     rows = total.count if isinstance(total, PublicTotal) else 1.0
     alone = max(map(len, cliques)) == 1  # they get what the others would have taken
-    one_way = counted * (1.0 if alone else one_way_share(split, domain, rows))
-    left = (counted - float(cell_positions.share(domain)) - one_way) * float(1 - SCORES)
+    one_way = after_count * (1.0 if alone else one_way_share(split, domain, rows))
+    left = (after_count - float(cell_positions.share(domain)) - one_way) * float(1 - SCORES)
     codes = dict(zip(domain.names, domain.shape, strict=True))
     squares, cells = 0.0, 0.0
     for share, group in ((one_way, [c for c in cliques if len(c) == 1]), (left, [c for c in cliques if len(c) > 1])):
@@ -238,7 +245,7 @@ def expected_error(domain: Domain, loss: Loss, total: RowTotal, workload: Margin
 
 def _candidates(
     mechanisms: Mechanisms,
-    state: Fit,
+    fit: Fit,
     cliques: Sequence[Clique],
     interest: dict[Clique, float],
     *,
@@ -254,26 +261,26 @@ def _candidates(
     its pairs'.
     """
     known = {frozenset(clique): distance for clique, distance in interest.items()}
-    measured = {table.attributes for table in state.measured}
+    measured = {table.attributes for table in fit.measured}
     candidates: dict[Clique, float] = {}
     for size in range(2, ways + 1):
         weights = relevant(cliques, size)
         fresh = [clique for clique in weights if clique not in measured]
-        small = affordable(fresh, mechanisms.domain, state, limits)
+        small = affordable(fresh, mechanisms.domain, fit, limits)
         small.sort(key=lambda clique: -sum(known.get(frozenset(pair), 0.0) for pair in combinations(clique, 2)))
-        kept = small[: limits.candidates] if known else small
+        largest = small[: limits.candidates] if known else small
         most = max(weights.values(), default=1)
-        candidates |= {clique: weights[clique] / most for clique in kept}
+        candidates |= {clique: weights[clique] / most for clique in largest}
     return candidates
 
 
-def _cell_budget(state: Fit, cap: int) -> CellBudget:
+def _cell_budget(fit: Fit, cap: int) -> CellBudget:
     """The room of a junction tree of at most ``cap`` cells, or those that it has.
 
     Attributes that only zeros bind are not tied: what is impossible tells little of how the others go together.
     """
-    present = Triangulation((factor.attributes for factor in state.model.factors), state.model.sizes)
-    tied = tuple(observation.attributes for observation in state.observations)
+    present = Triangulation((factor.attributes for factor in fit.model.factors), fit.model.sizes)
+    tied = tuple(observation.attributes for observation in fit.observations)
     return CellBudget(present, max(cap, present.cells), tied)
 
 
@@ -305,7 +312,7 @@ def models_whole_table(domain: Domain, task: Task) -> bool:
 
 def without_aim_limits(task: Task) -> Task:
     """Return the task for a method that neither uses earlier marginals nor bounds pairs, as only ``aim`` does."""
-    return replace(task, limits=replace(task.limits, earlier=True, bounds=False))
+    return replace(task, limits=replace(task.limits, prior_marginals=True, distance_bounds=False))
 
 
 def marginals_request(domain: Domain, method: str, task: Task) -> Request:
@@ -321,7 +328,7 @@ def marginals_request(domain: Domain, method: str, task: Task) -> Request:
     parameters = {
         "workload": {"ways": workload.ways, "cliques": [list(clique) for clique in workload.cliques]},
         "total": describe_total(task.total),
-        "limits": task.limits.described(),
+        "limits": task.limits.describe(),
         "zeros": describe_zeros(task.zeros),
     }
     return Request("synthesize", method, parameters, rows_for(domain, workload))
@@ -336,7 +343,8 @@ def least_rows(domain: Domain, loss: Loss, total: RowTotal) -> float:
     one_way = float(1 - count_share(total)) * one_way_share(split, domain, assumed_rows(total))
     shares = split.shares(domain.shape)
     made_up = [
-        size * split.absolute(one_way * float(part)) / 2 for size, part in zip(domain.shape, shares, strict=True)
+        size * split.mean_absolute_noise(one_way * float(part)) / 2
+        for size, part in zip(domain.shape, shares, strict=True)
     ]
     return sum(made_up) / len(made_up)
 

@@ -33,10 +33,10 @@ from sfumato.synthesize.marginal_selection import (
     SizeLimits,
     affordable,
     comparable,
-    drawn,
     reference,
     relevant,
     remeasure,
+    sample_model,
     size_limits,
     workload_cliques,
 )
@@ -93,7 +93,7 @@ def _estimate(domain: Domain, task: Task) -> RankedMethod | None:
         synthesizer=ANNEALED,
         task=without_aim_limits(task),
         error=math.inf,
-        needed=least_rows(domain, task.loss, task.total),
+        rows_needed=least_rows(domain, task.loss, task.total),
         reason="noise on single columns",
         left_out="it measures one marginal after another until its loss is used up",
     )
@@ -113,52 +113,52 @@ def run_annealed(
     rounds = _ROUNDS_AN_ATTRIBUTE * len(mechanisms.domain)
     one_way = Fraction(len(mechanisms.domain), rounds) * (1 - SELECTION) * (1 - count_share(total))
     halved = 2 if isinstance(split.loss, Epsilon) else 4  # times the loss that halves the noise
-    state = measure_one_way(mechanisms, split, total, OneWayMarginals(share=one_way), zeros=zeros)
-    candidates = closure(mechanisms, state, workload, limits)
+    fit = measure_one_way(mechanisms, split, total, OneWayMarginals(share=one_way), zeros=zeros)
+    candidates = closure(mechanisms, fit, workload, limits)
     random = mechanisms.generator()
     step = Fraction(1, rounds)
     while split.left > 0:
         if split.left < 2 * step:  # less than two rounds are left: one takes it all
             step = split.left
         measuring = step * (1 - SELECTION)
-        within = _within(state, candidates, int(limits.cells * (1 - split.left + step)))
+        within = _within(fit, candidates, int(limits.cells * (1 - split.left + step)))
         if not within:
-            return remeasure(mechanisms, state, split, split.take(split.left)).released(mechanisms.domain)
-        errors = selection_scores(state, within, split.absolute(float(measuring)), random)
+            return remeasure(mechanisms, fit, split, split.take(split.left)).released(mechanisms.domain)
+        errors = selection_scores(fit, within, split.mean_absolute_noise(float(measuring)), random)
         chosen = errors.distances[mechanisms.select(errors, split.take(step * SELECTION))].attributes
-        before = state.model.expected(chosen)
-        state = state.learn(mechanisms.measure([state.question(chosen)], split.take(measuring)))
-        moved = float(np.abs(state.model.expected(chosen) - before).sum())
-        if moved <= split.absolute(float(measuring)) * before.size:
+        before = fit.model.expected(chosen)
+        fit = fit.with_measurements(mechanisms.measure([fit.question(chosen)], split.take(measuring)))
+        moved = float(np.abs(fit.model.expected(chosen) - before).sum())
+        if moved <= split.mean_absolute_noise(float(measuring)) * before.size:
             step = halved * step  # the noise hid what was left to learn: halve it
-    return state.released(mechanisms.domain)
+    return fit.released(mechanisms.domain)
 
 
-def closure(mechanisms: Mechanisms, state: Fit, workload: Marginals, limits: SizeLimits) -> dict[Clique, int]:
+def closure(mechanisms: Mechanisms, fit: Fit, workload: Marginals, limits: SizeLimits) -> dict[Clique, int]:
     """Marginals of one to three attributes inside those of the workload, with their weights."""
     cliques = workload_cliques(workload, mechanisms.domain)
     weights = relevant(cliques, 1) | relevant(cliques, 2) | relevant(cliques, 3)
-    kept = comparable(affordable(list(weights), mechanisms.domain, state, limits), mechanisms.domain, _COMPARED)
-    return {clique: weights[clique] for clique in kept}
+    small = comparable(affordable(list(weights), mechanisms.domain, fit, limits), mechanisms.domain, _COMPARED)
+    return {clique: weights[clique] for clique in small}
 
 
-def _within(state: Fit, candidates: dict[Clique, int], most: int) -> dict[Clique, int]:
+def _within(fit: Fit, candidates: dict[Clique, int], most: int) -> dict[Clique, int]:
     """Candidates that the junction tree has room for; one-way marginals always have."""
-    present = Triangulation((factor.attributes for factor in state.model.factors), state.model.sizes)
+    present = Triangulation((factor.attributes for factor in fit.model.factors), fit.model.sizes)
     return {
         clique: weight
         for clique, weight in candidates.items()
-        if len(clique) == 1 or state.model.tree.holder(clique) is not None or present.fits(clique, most)
+        if len(clique) == 1 or fit.model.tree.holder(clique) is not None or present.fits(clique, most)
     }
 
 
 def selection_scores(
-    state: Fit, candidates: dict[Clique, int], noise: float, random: np.random.Generator
+    fit: Fit, candidates: dict[Clique, int], noise: float, random: np.random.Generator
 ) -> MarginalErrors:
     """Scores weight x (distance - expected noise), as the selection mechanism takes them."""
-    sampled = drawn(state.model, random) if any(len(clique) > 2 for clique in candidates) else {}  # noqa: PLR2004
+    sampled = sample_model(fit.model, random) if any(len(clique) > 2 for clique in candidates) else {}  # noqa: PLR2004
     distances = tuple(
-        Distance(clique, reference(state.model, clique, sampled), state.groups(clique)) for clique in candidates
+        Distance(clique, reference(fit.model, clique, sampled), fit.groups(clique)) for clique in candidates
     )
     return MarginalErrors(
         distances,

@@ -94,11 +94,11 @@ def tabulate(mechanisms: Mechanisms, loss: Loss, total: RowTotal, cliques: Seque
         Factor(clique, project_to_total(measurement.values, count).reshape(mechanisms.domain.project(clique).shape))
         for clique, measurement in zip(cliques, measured, strict=True)
     )
-    kept = tuple(
-        NoisyTable.over(asked, found.values.reshape(part.values.shape), found.noise, fresh=True)
-        for asked, found, part in zip(questions, measured, parts, strict=True)
+    noisy_tables = tuple(
+        NoisyTable.from_cells(marginal, measurement.values.reshape(part.values.shape), measurement.noise, fresh=True)
+        for marginal, measurement, part in zip(questions, measured, parts, strict=True)
     )
-    return Product.over(mechanisms.domain, parts, count, tables=kept)
+    return Product.from_parts(mechanisms.domain, parts, count, tables=noisy_tables)
 
 
 def expected_errors(
@@ -180,7 +180,7 @@ def estimate(mechanisms: Mechanisms, loss: Loss, total: RowTotal, chosen: Strate
     count = max(0, round(float(chosen.strategy.estimate(answers).sum()))) if separate is None else separate
     table = _nearest(weighted.weights.astype(np.float64), answers, count)
     table = table.reshape(mechanisms.domain.project(chosen.attributes).shape)
-    return Product.over(mechanisms.domain, (Factor(chosen.attributes, table),), count)
+    return Product.from_parts(mechanisms.domain, (Factor(chosen.attributes, table),), count)
 
 
 def _nearest(rows: FloatArray, answers: FloatArray, count: int) -> FloatArray:
@@ -233,7 +233,7 @@ def _estimate_histogram(domain: Domain, task: Task) -> RankedMethod | None:
         synthesizer=HISTOGRAM,
         task=replace(task, workload=Marginals(cliques=(names,))),
         error=_summed_error(task.workload.widths(domain), size, variance, task.total),
-        needed=_made_up(size, variance),
+        rows_needed=_made_up(size, variance),
         reason=f"noise on each of {size:,} cells, summed over the cells of a query",
     )
 
@@ -252,7 +252,7 @@ def _estimate_marginals(domain: Domain, task: Task) -> RankedMethod | None:
         synthesizer=MARGINALS,
         task=task,
         error=math.sqrt(sum(squares) / sum(sizes)),
-        needed=_made_up(max(sizes), variance),
+        rows_needed=_made_up(max(sizes), variance),
         reason=f"the loss divided over {len(cliques)} tables, noise on each of their cells",
     )
 
@@ -271,7 +271,7 @@ def _estimate_matrix(domain: Domain, task: Task) -> RankedMethod | None:
         synthesizer=MATRIX,
         task=task,
         error=chosen.error,
-        needed=_made_up(size, variance),
+        rows_needed=_made_up(size, variance),
         reason=f"noise on {len(chosen.weighted.weights)} sums optimised for the workload ({chosen.strategy.name})",
     )
 

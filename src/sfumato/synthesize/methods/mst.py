@@ -100,7 +100,7 @@ def _plan(domain: Domain, task: Task) -> PlannedRelease:
     refuse_undividable(domain, task.loss)
     refuse_fine(domain, limits.marginal)
     refuse_impossible(zeros, domain, limits.cells)
-    parameters = {"total": describe_total(task.total), "limits": limits.described(), "zeros": describe_zeros(zeros)}
+    parameters = {"total": describe_total(task.total), "limits": limits.describe(), "zeros": describe_zeros(zeros)}
     return PlannedRelease(
         request=Request("synthesize", "mst", parameters, rows_of(domain, domain.names)),
         run=lambda mechanisms: run_mst(mechanisms, task.loss, task.total, limits=limits, zeros=zeros),
@@ -115,7 +115,7 @@ def _estimate(domain: Domain, task: Task) -> RankedMethod | None:
         synthesizer=MST,
         task=without_aim_limits(task),
         error=math.inf,
-        needed=least_rows(domain, task.loss, task.total),
+        rows_needed=least_rows(domain, task.loss, task.total),
         reason="noise on single columns",
         left_out="it measures one pair fewer than there are attributes, and its tree answers all others",
     )
@@ -127,55 +127,57 @@ def run_mst(
     """The method itself, through ``mechanisms``: everything is asked for in exact shares of ``loss``."""
     split = BudgetSplit(loss.divisible, reach_of(mechanisms.domain).rows)
     rest = 1 - count_share(total)
-    state = measure_one_way(mechanisms, split, total, OneWayMarginals(rest * THIRD, crowded=UNBOUNDED), zeros=zeros)
-    edges = _spanning_tree(mechanisms, state, split, rest * THIRD, limits)
+    fit = measure_one_way(
+        mechanisms, split, total, OneWayMarginals(rest * THIRD, max_group_deviations=UNBOUNDED), zeros=zeros
+    )
+    edges = _spanning_tree(mechanisms, fit, split, rest * THIRD, limits)
     if edges:
-        shares = split.shares([float(_volume(state, edge)) for edge in edges])
-        state = measure_marginals(mechanisms, state, dict.fromkeys(edges), loss=split.take(split.left), shares=shares)
+        shares = split.shares([float(_volume(fit, edge)) for edge in edges])
+        fit = measure_marginals(mechanisms, fit, dict.fromkeys(edges), loss=split.take(split.left), shares=shares)
     else:
-        state = remeasure(mechanisms, state, split, split.take(split.left))
-    return state.released(mechanisms.domain)
+        fit = remeasure(mechanisms, fit, split, split.take(split.left))
+    return fit.released(mechanisms.domain)
 
 
 def _spanning_tree(
-    mechanisms: Mechanisms, state: Fit, split: BudgetSplit, share: Fraction, limits: SizeLimits
+    mechanisms: Mechanisms, fit: Fit, split: BudgetSplit, share: Fraction, limits: SizeLimits
 ) -> list[Clique]:
     """At most attributes - 1 pairs without a cycle, each chosen with nearly the largest distance from independence.
 
     Each choice takes its part of ``share``; of what cannot be chosen for want of room nothing is taken.
     """
     names = mechanisms.domain.names
-    held = [factor.attributes for factor in state.model.factors if len(factor.attributes) > 1]  # structural zeros
+    held = [factor.attributes for factor in fit.model.factors if len(factor.attributes) > 1]  # structural zeros
     component = {name: index for index, name in enumerate(names)}  # by the pairs chosen
-    linked = reduce(_joined, held, {name: index for index, name in enumerate(state.model.sizes)})  # and by the zeros
-    scores = _distances(state, _candidates(mechanisms, state, limits))
+    linked = reduce(_joined, held, {name: index for index, name in enumerate(fit.model.sizes)})  # and by the zeros
+    scores = _distances(fit, _candidates(mechanisms, fit, limits))
     edges: list[Clique] = []
-    while open_pairs := _with_room(
-        state, held, [pair for pair in scores if component[pair[0]] != component[pair[1]]], linked, limits.cells
+    while open_pairs := _pairs_that_fit(
+        fit, held, [pair for pair in scores if component[pair[0]] != component[pair[1]]], linked, limits.cells
     ):
         one = Fraction(1)
-        asked = MarginalErrors(
+        errors = MarginalErrors(
             tuple(scores[pair] for pair in open_pairs), (one,) * len(open_pairs), (Fraction(0),) * len(open_pairs)
         )
-        chosen = open_pairs[mechanisms.select(asked, split.take(share / (len(names) - 1)))]
+        chosen = open_pairs[mechanisms.select(errors, split.take(share / (len(names) - 1)))]
         edges.append(chosen)
         held.append(chosen)
         component, linked = _joined(component, chosen), _joined(linked, chosen)
     return edges
 
 
-def _with_room(
-    state: Fit, held: Sequence[Clique], pairs: Sequence[Clique], linked: dict[str, int], most: int
+def _pairs_that_fit(
+    fit: Fit, held: Sequence[Clique], pairs: Sequence[Clique], linked: dict[str, int], most: int
 ) -> list[Clique]:
     """The pairs with any one of which the junction tree stays within ``most`` cells.
 
     A pair that closes no cycle with what is held becomes a clique of its own; with any other the tree is built to see.
     """
-    used = _cells(state, held)
+    used = _cells(fit, held)
     return [
         pair
         for pair in pairs
-        if (used + _volume(state, pair) if linked[pair[0]] != linked[pair[1]] else _cells(state, [*held, pair])) <= most
+        if (used + _volume(fit, pair) if linked[pair[0]] != linked[pair[1]] else _cells(fit, [*held, pair])) <= most
     ]
 
 
@@ -184,21 +186,21 @@ def _joined(component: dict[str, int], clique: Clique) -> dict[str, int]:
     return {name: into if index in joined else index for name, index in component.items()}
 
 
-def _cells(state: Fit, cliques: Sequence[Clique]) -> int:
-    return tree_cells(cliques, {name: state.model.sizes[name] for clique in cliques for name in clique})
+def _cells(fit: Fit, cliques: Sequence[Clique]) -> int:
+    return tree_cells(cliques, {name: fit.model.sizes[name] for clique in cliques for name in clique})
 
 
-def _candidates(mechanisms: Mechanisms, state: Fit, limits: SizeLimits) -> list[Clique]:
-    pairs = affordable(list(combinations(mechanisms.domain.names, 2)), mechanisms.domain, state, limits)
+def _candidates(mechanisms: Mechanisms, fit: Fit, limits: SizeLimits) -> list[Clique]:
+    pairs = affordable(list(combinations(mechanisms.domain.names, 2)), mechanisms.domain, fit, limits)
     return comparable(pairs, mechanisms.domain, _COMPARED)
 
 
-def _distances(state: Fit, pairs: Sequence[Clique]) -> dict[Clique, Distance]:
-    return {pair: Distance(pair, reference(state.model, pair, {}), state.groups(pair)) for pair in pairs}
+def _distances(fit: Fit, pairs: Sequence[Clique]) -> dict[Clique, Distance]:
+    return {pair: Distance(pair, reference(fit.model, pair, {}), fit.groups(pair)) for pair in pairs}
 
 
-def _volume(state: Fit, clique: Sequence[str]) -> int:
-    return int(np.prod([state.model.sizes[name] for name in clique]))
+def _volume(fit: Fit, clique: Sequence[str]) -> int:
+    return int(np.prod([fit.model.sizes[name] for name in clique]))
 
 
 MST = SynthesisMethod(

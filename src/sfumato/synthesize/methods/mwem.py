@@ -111,7 +111,7 @@ def _planned(
         iterates = iterate(mechanisms, loss, total=total, queries=queries, schedule=schedule)
         weights = iterates.last if schedule.output is Output.LAST else iterates.average
         table = Factor(queries.attributes, weights.reshape(mechanisms.domain.project(queries.attributes).shape))
-        return Product.over(mechanisms.domain, (table,), iterates.count)
+        return Product.from_parts(mechanisms.domain, (table,), iterates.count)
 
     return PlannedRelease(
         request=Request("synthesize", "mwem", _describe(queries, total, schedule), rows_for(domain, workload)),
@@ -144,17 +144,17 @@ def _estimate(domain: Domain, task: Task) -> RankedMethod | None:
     schedule = Schedule(rounds=min(ROUNDS, length), repetitions=REPETITIONS)
     variance = query_variance(domain, task.loss, _separate(task.total), schedule)
     # a least-squares fit keeps, of the noise of T measurements, what lies in the space that they span
-    kept = min(1.0, max(size - 1, 1) / schedule.rounds)
-    noise = math.sqrt(variance * kept)
-    whole = schedule.rounds == length
+    retained = min(1.0, max(size - 1, 1) / schedule.rounds)
+    noise = math.sqrt(variance * retained)
+    measures_all = schedule.rounds == length
     left_out = f"noise of about {noise:.4g} rows on {schedule.rounds} of {length} queries; its table answers the others"
     return RankedMethod(
         synthesizer=MWEM,
         task=task,
-        error=noise if whole else math.inf,
-        needed=math.sqrt(variance),
+        error=noise if measures_all else math.inf,
+        rows_needed=math.sqrt(variance),
         reason=f"noise on {schedule.rounds} measured queries of {length}",
-        left_out="" if whole else left_out,
+        left_out="" if measures_all else left_out,
     )
 
 
@@ -204,8 +204,8 @@ def expected_errors(domain: Domain, loss: Loss, total: SeparateTotal, schedule: 
 
 def query_variance(domain: Domain, loss: Loss, total: SeparateTotal, schedule: Schedule) -> float:
     """Variance of the noise on one measured query."""
-    asked = Counting((), np.ones((1, 1), dtype=bool))
-    (noise,) = noises(domain, [asked], _part(loss, total, schedule), None)
+    query = Counting((), np.ones((1, 1), dtype=bool))
+    (noise,) = noises(domain, [query], _part(loss, total, schedule), None)
     return noise.variance
 
 
