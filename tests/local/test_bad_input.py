@@ -10,8 +10,8 @@ import pytest
 from sfumato.errors import InputError, LossError
 from sfumato.local import Client, Distribution, Frequency, HeavyHitters, Hiera, KeyValue, Mean, Range, Several, amplify
 from sfumato.local.randomizers.finite_field import ProjectiveGeometry
-from sfumato.local.randomizers.local_hashing import Hashed
-from sfumato.local.randomizers.two_valued import Direct, SubsetSelection
+from sfumato.local.randomizers.local_hashing import LocalHash
+from sfumato.local.randomizers.two_valued import DirectResponse, SubsetSelection
 from sfumato.local.randomizers.unary_encoding import HadamardSketch
 from sfumato.local.specs.frequency import Method
 from sfumato.local.specs.graded import Block, GradedMean, PublicLevels
@@ -85,14 +85,14 @@ def test_unknown_codes_are_refused(values: object) -> None:
         lambda: Frequency.design(1, epsilon=1),
         lambda: Frequency.design([], epsilon=1),
         lambda: Frequency.design("abc", epsilon=1),
-        lambda: Direct(1),
+        lambda: DirectResponse(1),
         lambda: SubsetSelection(4, 4),
         lambda: ProjectiveGeometry(8, 2, 3),
         lambda: ProjectiveGeometry(7, 6, 3),
         lambda: ProjectiveGeometry(7, 10**12, 3),
-        lambda: Hashed(9, 6),
-        lambda: Hashed(9, 10**12),
-        lambda: Hashed(1 << 60, 2),
+        lambda: LocalHash(9, 6),
+        lambda: LocalHash(9, 10**12),
+        lambda: LocalHash(1 << 60, 2),
         lambda: HadamardSketch(9, 6),
         lambda: Frequency.design(["a", "a"], epsilon=1),
         lambda: Frequency.design(["a", 1], epsilon=1),  # type: ignore[list-item]

@@ -116,7 +116,7 @@ def test_states_merge_in_any_order_and_grouping(spec: Spec) -> None:
     for other in (right, swapped, ServerState.from_bytes(left.to_bytes())):
         assert other.reports == left.reports == 3 * PEOPLE
         assert np.array_equal(other.tally, left.tally)
-        assert np.array_equal(other.kept, left.kept)
+        assert np.array_equal(other.raw_reports, left.raw_reports)
         assert other.to_bytes() == left.to_bytes()
 
 
@@ -166,7 +166,7 @@ def test_impossible_bytes_are_refused_or_possible_bytes(spec: Spec) -> None:
     damaged = reports.data.copy()
     damaged[:, -1] ^= 0x80
     server = Server(spec)
-    if spec.randomizer.possible(damaged):
+    if spec.randomizer.valid_reports(damaged):
         server.update(Reports(reports.spec, damaged))
     else:
         with pytest.raises(ReportError, match="corrupt"):
@@ -198,14 +198,17 @@ def test_states_that_no_reports_can_have_made_are_refused(spec: Spec) -> None:
     bad = [forged(state, reports=PEOPLE - 1), forged(state, reports=-PEOPLE), forged(state, refused=-1)]
     bad += [forged(state, reports=1 << 70), forged(state, reports=float(PEOPLE)), forged(state, refused=True)]
     if heavy:
-        bad += [forged(state, kept=state.kept | np.uint8(0xFF)), forged(state, kept=state.kept.astype(np.int64))]
+        bad += [
+            forged(state, raw_reports=state.raw_reports | np.uint8(0xFF)),
+            forged(state, raw_reports=state.raw_reports.astype(np.int64)),
+        ]
     else:
         for value in (-1, PEOPLE + 1):
             tally = state.tally.copy()
             tally[0] = value
             bad.append(forged(state, tally=tally))
         bad.append(forged(state, tally=state.tally.astype(np.float64)))
-        bad.append(forged(state, kept=np.zeros((PEOPLE, 1), dtype=np.uint8)))
+        bad.append(forged(state, raw_reports=np.zeros((PEOPLE, 1), dtype=np.uint8)))
     telling = heavy or state.tally.max() == PEOPLE or spec.kind in {"range", "several", "public_levels", "block"}
     for each in bad if telling else bad[1:]:  # fewer people, too, may have made a tally of single bits
         with pytest.raises(ReportError):

@@ -13,7 +13,7 @@ from sfumato.errors import InputError, LossError, SizeError
 from sfumato.local.guarantees import audit, enumerate_ratio
 from sfumato.local.randomizers.longitudinal import Loloha, Rappor
 from sfumato.local.randomizers.randomizer import DENOMINATOR, exp_below, proven
-from sfumato.local.randomizers.two_valued import Direct, TwoValued
+from sfumato.local.randomizers.two_valued import DirectResponse, TwoValued
 from sfumato.local.randomizers.unary_encoding import BitFlipProbabilities, CountMeanSketch, Unary, symmetric
 from sfumato.local.specs.distribution import Distribution, Range
 from sfumato.local.specs.frequency import Frequency, Method
@@ -133,7 +133,7 @@ def test_graded_tables_keep_the_smaller_budget_of_every_pair_and_twice_the_small
 def test_a_table_that_exceeds_its_claim_is_refused() -> None:
     honest = Frequency.design(4, epsilon=1, method=Method.GRR)
     assert isinstance(honest.randomizer, TwoValued)
-    generous = TwoValued(Direct(4), honest.randomizer.numerator + DENOMINATOR // 10**6)
+    generous = TwoValued(DirectResponse(4), honest.randomizer.numerator + DENOMINATOR // 10**6)
     with pytest.raises(InputError, match="does not keep"):
         Frequency(4, Fraction(1), Method.GRR, generous)
     with pytest.raises(InputError, match="does not keep"):

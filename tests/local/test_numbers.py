@@ -13,7 +13,7 @@ from sfumato.errors import InfeasibleError
 from sfumato.local.randomizers.finite_field import geometries
 from sfumato.local.randomizers.integer_table import smallest
 from sfumato.local.randomizers.local_hashing import hash_designs
-from sfumato.local.randomizers.two_valued import Direct, TwoValued
+from sfumato.local.randomizers.two_valued import DirectResponse, TwoValued
 from sfumato.local.specs.frequency import Frequency, Method
 from sfumato.local.specs.graded import GradedMean
 from sfumato.local.specs.hiera import DIVISIONS, Hiera, variance
@@ -157,8 +157,8 @@ def test_reuse_never_helps() -> None:
 
 
 def test_report_types_are_the_smallest() -> None:
-    assert Direct(256).layout.dtype == np.uint8
-    assert Direct(257).layout.dtype == np.uint16
+    assert DirectResponse(256).layout.dtype == np.uint8
+    assert DirectResponse(257).layout.dtype == np.uint16
     assert smallest(2) == np.uint8
 
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from sfumato.local.randomizers.composite import Joint, Sampled
 from sfumato.local.randomizers.finite_field import ProjectiveGeometry, finite_field, points, prime_of, prime_powers
 from sfumato.local.randomizers.integer_table import Sampler, below, column_counts
-from sfumato.local.randomizers.local_hashing import LARGEST_TALLY, Hashed
+from sfumato.local.randomizers.local_hashing import LARGEST_TALLY, LocalHash
 from sfumato.local.randomizers.two_valued import (
-    Design,
-    Direct,
+    DirectResponse,
     Hadamard,
     Subsets,
     SubsetSelection,
+    SupportDesign,
     TwoValued,
     transform,
 )
@@ -27,15 +27,15 @@ from sfumato.local.randomizers.unary_encoding import CountMeanSketch, HadamardSk
 from sfumato.local.specs.frequency import Frequency, Method
 from sfumato.privacy.entropy import SimulatedEntropy
 
-DESIGNS: list[Design] = [
-    Direct(7),
+DESIGNS: list[SupportDesign] = [
+    DirectResponse(7),
     SubsetSelection(6, 2),
     ProjectiveGeometry(7, 2, 3),
     ProjectiveGeometry(18, 4, 3),
     Hadamard(6),
-    Hashed(9, 2),
-    Hashed(9, 3),
-    Hashed(10, 4),
+    LocalHash(9, 2),
+    LocalHash(9, 3),
+    LocalHash(10, 4),
     HadamardSketch(5, 4),
 ]
 
@@ -61,7 +61,7 @@ def test_prime_powers_are_found() -> None:
 
 
 @pytest.mark.parametrize("design", DESIGNS, ids=lambda design: f"{type(design).__name__}-{design.inputs}")
-def test_designs_have_the_shares_that_they_state(design: Design) -> None:
+def test_designs_have_the_shares_that_they_state(design: SupportDesign) -> None:
     incidence = design.incidence()
     assert incidence.shape == (design.inputs, design.outputs)
     assert set(incidence.sum(axis=1)) == {int(design.share * design.outputs)}
@@ -76,14 +76,14 @@ def test_designs_have_the_shares_that_they_state(design: Design) -> None:
 @pytest.mark.parametrize(
     "design", [d for d in DESIGNS if not isinstance(d, SubsetSelection)], ids=lambda d: type(d).__name__
 )
-def test_support_counts_are_those_of_the_incidence(design: Design) -> None:
+def test_support_counts_are_those_of_the_incidence(design: SupportDesign) -> None:
     reports = np.random.default_rng(1).integers(0, design.outputs, 500).astype(design.layout.dtype)
     assert design.support(design.tally(reports)).tolist() == design.incidence()[:, reports].sum(axis=1).tolist()
-    assert design.possible(reports)
-    assert not design.possible(np.array([design.outputs]))
+    assert design.valid_reports(reports)
+    assert not design.valid_reports(np.array([design.outputs]))
 
 
-def one_by_one(design: Hashed, reports: np.ndarray) -> list[int]:
+def one_by_one(design: LocalHash, reports: np.ndarray) -> list[int]:
     """How many reports support each value, value by value and digit by digit."""
     function, bucket = np.divmod(reports.astype(np.int64), design.buckets)
     values = np.arange(design.inputs)
@@ -98,7 +98,7 @@ def one_by_one(design: Hashed, reports: np.ndarray) -> list[int]:
     [(2, 2), (9, 2), (20, 3), (64, 4), (70, 5), (50, 7), (100, 8), (700, 9), (300, 16), (630, 25), (60, 49)],
 )
 def test_the_transform_gives_the_integers_of_the_loop(size: int, buckets: int) -> None:
-    design = Hashed(size, buckets)
+    design = LocalHash(size, buckets)
     reports = np.random.default_rng(3).integers(0, design.outputs, 400).astype(design.layout.dtype)
     reports[:9] = 0  # the function that sends every value to zero
     assert design.support(design.tally(reports)).tolist() == one_by_one(design, reports)
@@ -106,7 +106,7 @@ def test_the_transform_gives_the_integers_of_the_loop(size: int, buckets: int) -
 
 @pytest.mark.parametrize(("size", "buckets"), [(3000, 53), (100_000, 49), (20_000, 128), (5000, 1021)])
 def test_reports_too_many_to_count_each_give_the_integers_of_the_loop(size: int, buckets: int) -> None:
-    design = Hashed(size, buckets)
+    design = LocalHash(size, buckets)
     assert design.outputs > LARGEST_TALLY
     reports = np.random.default_rng(4).integers(0, design.outputs, 60).astype(design.layout.dtype)
     reports[:2] = 0
@@ -115,7 +115,7 @@ def test_reports_too_many_to_count_each_give_the_integers_of_the_loop(size: int,
 
 @pytest.mark.parametrize("buckets", [3, 4, 49])
 def test_counts_beyond_floating_point_are_added_exactly(buckets: int) -> None:
-    design = Hashed(60, buckets)
+    design = LocalHash(60, buckets)
     tally = np.zeros(design.outputs, dtype=np.int64)
     places = np.random.default_rng(5).integers(0, design.outputs, 90)
     tally[places] = np.random.default_rng(6).integers(1 << 50, 1 << 54, 90)
@@ -127,7 +127,7 @@ def test_counts_beyond_floating_point_are_added_exactly(buckets: int) -> None:
 def test_sketches_support_what_their_tables_say(width: int) -> None:
     sketch = CountMeanSketch(40, width, symmetric(Fraction(1)))
     tally = np.random.default_rng(7).integers(0, 99, sketch.tally_size)
-    cells = Hashed(40, width).incidence()
+    cells = LocalHash(40, width).incidence()
     assert sketch.support(tally).tolist() == [int(tally[row].sum()) for row in cells]
     signs = HadamardSketch(40, width)
     counts = np.random.default_rng(8).integers(0, 99, signs.outputs)
@@ -214,7 +214,7 @@ def test_reports_of_subsets_support_the_values_as_stated(size: int, value: int) 
     people = 60_000
     randomizer = Frequency.design(size, epsilon=1, method=Method.SS).randomizer
     reports = randomizer.draw(np.full(people, value, dtype=np.uint8), SimulatedEntropy(size + value))
-    assert randomizer.possible(reports)
+    assert randomizer.valid_reports(reports)
     stated = np.full(size, randomizer.q)
     stated[value] = randomizer.p
     deviations = np.abs(randomizer.tally(reports) / people - stated) / np.sqrt(stated * (1 - stated) / people)
@@ -222,11 +222,11 @@ def test_reports_of_subsets_support_the_values_as_stated(size: int, value: int) 
 
 
 def test_hashes_of_digits_and_of_tables_agree(monkeypatch: pytest.MonkeyPatch) -> None:
-    design = Hashed(100, 5)
+    design = LocalHash(100, 5)
     codes, functions = np.arange(100)[:, None], np.arange(design.functions)[None, :]
     looked_up = design.hash(codes, functions)
     monkeypatch.setattr("sfumato.local.randomizers.local_hashing.LARGEST_LOOKUP", 0)
-    assert (looked_up == Hashed(100, 5).hash(codes, functions)).all()
+    assert (looked_up == LocalHash(100, 5).hash(codes, functions)).all()
 
 
 @pytest.mark.parametrize("width", [1, 7, 8, 9, 16, 63, 256, 257])
@@ -293,21 +293,26 @@ def test_each_number_that_is_drawn_is_another_subset(monkeypatch, inputs: int, s
     monkeypatch.setattr("sfumato.local.randomizers.two_valued.below", each)
     for value in range(inputs):
         picked = design.pick(np.full(number, value), np.full(number, inside), SimulatedEntropy(0))
-        assert design.possible(picked)
+        assert design.valid_reports(picked)
         members = np.unpackbits(picked.reshape(number, -1), axis=1, bitorder="little")
         assert (members[:, value] == inside).all()
         assert len(np.unique(members, axis=0)) == number
 
 
 @pytest.mark.parametrize(
-    "parts", [(Direct(7), SubsetSelection(20, 3)), (Direct(7), SubsetSelection(12, 3)), (Direct(3), Hadamard(300))]
+    "parts",
+    [
+        (DirectResponse(7), SubsetSelection(20, 3)),
+        (DirectResponse(7), SubsetSelection(12, 3)),
+        (DirectResponse(3), Hadamard(300)),
+    ],
 )
-def test_bytes_beyond_a_short_part_are_refused_and_others_counted(parts: tuple[Design, ...]) -> None:
+def test_bytes_beyond_a_short_part_are_refused_and_others_counted(parts: tuple[SupportDesign, ...]) -> None:
     """The longest part has three bytes, or two, or is a number of two bytes; the other one."""
     sampled = Sampled(tuple(TwoValued.within(part, Fraction(1)) for part in parts))
     codes = np.random.default_rng(1).integers(0, 3, (200, 2))
     reports = sampled.draw(codes, SimulatedEntropy(2))
-    assert sampled.possible(reports)
+    assert sampled.valid_reports(reports)
     first, second = reports[reports[:, 0] == 0], reports[reports[:, 0] == 1]
     pieces = sampled.split(sampled.tally(reports))
     assert [count for count, _ in pieces] == [len(first), len(second)]
@@ -315,7 +320,7 @@ def test_bytes_beyond_a_short_part_are_refused_and_others_counted(parts: tuple[D
     for place in range(2, reports.shape[1]):
         wrong = reports.copy()
         wrong[np.flatnonzero(reports[:, 0] == 0)[0], place] = 1
-        assert not sampled.possible(wrong)
+        assert not sampled.valid_reports(wrong)
 
 
 class Scripted:
@@ -380,10 +385,10 @@ def test_numbers_below_a_few_are_those_of_the_product_of_the_same_words(bound: i
 
 
 def test_people_of_parts_are_drawn_many_at_a_time_but_not_without_end() -> None:
-    part = TwoValued.within(Direct(4), Fraction(1))
-    assert part.at_once <= Sampled((part,) * 3).at_once == 3 * part.at_once
-    assert Joint((part,) * 3).at_once == part.at_once
-    assert Sampled((part,) * 256).at_once * 256 <= 1 << 23
+    part = TwoValued.within(DirectResponse(4), Fraction(1))
+    assert part.chunk_size <= Sampled((part,) * 3).chunk_size == 3 * part.chunk_size
+    assert Joint((part,) * 3).chunk_size == part.chunk_size
+    assert Sampled((part,) * 256).chunk_size * 256 <= 1 << 23
 
 
 @pytest.mark.parametrize(("inputs", "size"), [(17, 4), (40, 11), (64, 17)])
@@ -394,7 +399,7 @@ def test_the_value_is_a_member_as_the_coin_says_and_all_others_alike(inputs: int
     share = (size - inside) / others
     for value in {0, 1, inputs // 2, inputs - 1}:
         picked = design.pick(np.full(number, value), np.full(number, inside), SimulatedEntropy(value))
-        assert design.possible(picked)
+        assert design.valid_reports(picked)
         members = np.unpackbits(picked, axis=1, bitorder="little", count=inputs).mean(axis=0)
         assert members[value] == inside
         assert np.abs(np.delete(members, value) - share).max() < 9.3 * (share * (1 - share) / number) ** 0.5  # 1e-20

@@ -96,7 +96,7 @@ def test_frequencies_are_unbiased_with_the_stated_variance(method: Method, size:
     for seed in range(runs):
         data = simulate(spec, values, seed=seed).data
         assert spec.randomizer.layout.fits(data)
-        assert spec.randomizer.possible(data)
+        assert spec.randomizer.valid_reports(data)
         made.append(spec.estimate(spec.randomizer.tally(data), people, Post.NONE))
     average = np.mean([each.values for each in made], axis=0)
     stated = np.mean([each.variance for each in made], axis=0)

@@ -52,7 +52,7 @@ _SHOWN_DIGITS = 3
 
 BASELINES = "baseline"
 FLOOR, CEILING, RAW = "independent columns", "other people", "raw table"
-_SHOWN = 4  # releases in pictures that show one release a panel
+_MOST_PANELS = 4  # releases in pictures that show one release a panel
 
 
 @dataclass(frozen=True)
@@ -264,8 +264,8 @@ def selected(results: Sequence[EvaluationResult]) -> tuple[EvaluationResult, ...
         if best_so_far is None or result.marginals[1] > best_so_far.marginals[1]:
             best[result.family] = result
     if len(best) == 1:
-        return tuple(result for result in results if result.family != BASELINES)[:_SHOWN]
-    return tuple(best.values())[:_SHOWN] or tuple(results)[:1]
+        return tuple(result for result in results if result.family != BASELINES)[:_MOST_PANELS]
+    return tuple(best.values())[:_MOST_PANELS] or tuple(results)[:1]
 
 
 def released(results: Sequence[EvaluationResult]) -> tuple[EvaluationResult, ...]:

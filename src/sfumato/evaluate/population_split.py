@@ -17,7 +17,7 @@ from sfumato.domain import Domain
 from sfumato.engine.table_files import redacted_source
 from sfumato.errors import InputError, TableError
 from sfumato.evaluate.intervals import Proportion, newcombe
-from sfumato.evaluate.released import KeptMarginals, MarginalSource, Released, Rows, keys, open_rows
+from sfumato.evaluate.released import CachedMarginals, MarginalSource, Released, Rows, keys, open_rows
 from sfumato.model.row_sampling import generator, seeded
 
 FEWEST_ROWS = 80  # rows of each kind: a quarter of them, 20, is the smallest sample that gets an interval
@@ -43,9 +43,9 @@ class PopulationSplit:
         return self.members.domain
 
     @cached_property
-    def truth(self) -> KeptMarginals:
+    def truth(self) -> CachedMarginals:
         """Exact marginals of the members, which every release is compared with."""
-        return KeptMarginals(Released.raw(self.members))
+        return CachedMarginals(Released.raw(self.members))
 
 
 def split_population(members: Rows, holdout: Rows, *, seed: int) -> PopulationSplit:

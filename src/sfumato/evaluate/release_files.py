@@ -84,7 +84,7 @@ def _run(own: tuple[str, ...], text: str) -> Leaves | None:
 
 
 def _union(attribute: Attribute, inside: str, labels: Mapping[str, Leaves]) -> Leaves | None:
-    if (leaves := _beside(attribute.labels(), inside)) is not None:
+    if (leaves := _leaves_with_extra(attribute.labels(), inside)) is not None:
         return leaves
     if inside.lstrip().startswith("{"):  # sets of sets are none
         return None
@@ -93,7 +93,7 @@ def _union(attribute: Attribute, inside: str, labels: Mapping[str, Leaves]) -> L
     return frozenset().union(*known) if known and len(known) == len(members) else None
 
 
-def _beside(own: tuple[str, ...], inside: str) -> Leaves | None:
+def _leaves_with_extra(own: tuple[str, ...], inside: str) -> Leaves | None:
     """A value or a run of them, with missing or unknown ones, as our recodings write them; labels may have commas."""
     values, _, last = inside.rpartition(", ")
     further: Leaves = frozenset()

@@ -25,7 +25,7 @@ from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho
 
 _LARGEST_CLASS = 10**18  # rows of a class
 _DIGITS = 19
-_SHOWN = 60
+_LONGEST_TEXT = 60
 
 if TYPE_CHECKING:
     from sfumato.engine.port import Encoded
@@ -81,7 +81,7 @@ def parse_claim(text: str) -> Claim:
             return Claim(class_size=int(k))
         case _:
             raise InputError(
-                f"{text[:_SHOWN]!r} is no guarantee; say epsilon=1, epsilon=1,delta=1e-9, rho=0.5, k=5 or none",
+                f"{text[:_LONGEST_TEXT]!r} is no guarantee; say epsilon=1, epsilon=1,delta=1e-9, rho=0.5, k=5 or none",
                 culprit=text,
             )
 
@@ -313,12 +313,12 @@ _CELLS = 1 << 25  # cells kept in all (256 MiB); what comes after is computed ag
 
 
 @dataclass(eq=False)
-class KeptMarginals:
+class CachedMarginals:
     """A source that keeps its small marginals, and its answers to conditions."""
 
     source: MarginalSource
     _answers: dict[tuple[tuple[str, ...], bytes], float] = field(default_factory=dict, repr=False)
-    _kept: dict[tuple[str, ...], Shares] = field(default_factory=dict, repr=False)
+    _marginals: dict[tuple[str, ...], Shares] = field(default_factory=dict, repr=False)
     _cells: int = 0
 
     @property
@@ -328,13 +328,13 @@ class KeptMarginals:
 
     def marginal(self, attributes: tuple[str, ...]) -> Shares:
         """The marginal of the source, computed once where it is of two attributes, or of fewer cells than rows."""
-        if attributes in self._kept:
-            return self._kept[attributes]
+        if attributes in self._marginals:
+            return self._marginals[attributes]
         table = self.source.marginal(attributes)
         small = len(attributes) <= 2 or self._quicker(table)  # noqa: PLR2004
         if small and self._cells + table.size <= _CELLS:
             table.setflags(write=False)
-            self._kept[attributes] = table
+            self._marginals[attributes] = table
             self._cells += table.size
         return table
 
@@ -342,7 +342,7 @@ class KeptMarginals:
         """Return the share of the people who meet a condition on every attribute, as ``Released.share``; asked once."""
         key = (attributes, b"|".join(leaves.tobytes() for leaves in allowed))
         if key not in self._answers:
-            source, table = self.source, self._kept.get(attributes)
+            source, table = self.source, self._marginals.get(attributes)
             if table is not None and self._quicker(table):
                 self._answers[key] = within(table, allowed)
             elif isinstance(source, Released):

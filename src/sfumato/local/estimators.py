@@ -87,9 +87,9 @@ def simplex(values: RealArray) -> RealArray:
     >>> simplex(np.array([0.7, 0.5, -0.4])).round(12).tolist()
     [0.6, 0.4, 0.0]
     """
-    ordered = np.sort(values)[::-1]
-    excess = np.cumsum(ordered) - 1
-    last = np.flatnonzero(ordered - excess / np.arange(1, values.size + 1) > 0)[-1]
+    descending = np.sort(values)[::-1]
+    excess = np.cumsum(descending) - 1
+    last = np.flatnonzero(descending - excess / np.arange(1, values.size + 1) > 0)[-1]
     projected: RealArray = np.maximum(values - excess[last] / (last + 1), 0)
     return projected
 

@@ -124,7 +124,7 @@ def _rows(read: Mapping[str, RowsRead]) -> ShownTable:
             {
                 "table": name,
                 "rows": each.rows,
-                "judged": each.kept,
+                "judged": each.judged,
                 "cell not declared": each.undeclared,
                 "key repeated": each.repeated,
                 "without a parent": each.ownerless,

@@ -160,7 +160,7 @@ def lost(release: RelatedRelease, unit: Family) -> float:
     """The rho that a unit loses by the noisy tables of a release."""
     own = known([unit], once)
     return sum(
-        float((own[part].counted(table).astype(float) ** 2).sum()) / (2 * float(table.noise.sigma_squared))
+        float((own[part].count_cells(table).astype(float) ** 2).sum()) / (2 * float(table.noise.sigma_squared))
         for part, tables in published(release).items()
         for table in tables
     )
@@ -203,7 +203,7 @@ def test_counts_are_those_of_the_vault_where_there_is_no_noise_to_speak_of() -> 
     rows = known([*OTHERS, family], once)
     for part, each in tables.items():
         for table in each:
-            apart = np.abs(table.values - rows[part].counted(table))
+            apart = np.abs(table.values - rows[part].count_cells(table))
             assert apart.max() <= 8 * math.sqrt(table.noise.variance)
 
 

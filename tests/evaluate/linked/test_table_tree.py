@@ -56,7 +56,7 @@ def test_whatever_is_left_out_is_counted(folder: Path) -> None:
     assert families["patients"].read == RowsRead(6, undeclared=1, repeated=1, ownerless=1)
     assert families["visits"].read == RowsRead(10, undeclared=1, repeated=1, ownerless=2, beyond=1)
     assert families["drugs"].read == RowsRead(6, ownerless=2)  # of no visit, and of one beyond the most
-    assert families["visits"].read.kept == 5
+    assert families["visits"].read.judged == 5
 
 
 def test_parquet_is_read_as_csv_is(folder: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sfumato.domain import Domain, Integer, Unknown
-from sfumato.evaluate.released import AnsweredWorkload, KeptMarginals, Released
+from sfumato.evaluate.released import AnsweredWorkload, CachedMarginals, Released
 from sfumato.evaluate.utility.scorecard import draw_conjunctions, query_errors
 
 
@@ -27,14 +27,14 @@ def test_answers_that_are_kept_are_the_same_for_rows_and_for_marginals(everyone)
     rows = Released.raw(everyone.members)
     pair = everyone.domain.names[:2]
     for source in (rows, AnsweredWorkload(everyone.domain, {pair: rows.marginal(pair)})):
-        kept = KeptMarginals(source)
+        kept = CachedMarginals(source)
         for query in (*queries, *queries):
             assert query.answer(kept) == query.answer(source)
 
 
 def test_conditions_are_read_off_kept_marginals_as_off_the_rows(everyone):
     source = Released.raw(everyone.members)
-    kept, names = KeptMarginals(source), everyone.domain.names
+    kept, names = CachedMarginals(source), everyone.domain.names
     cliques = [*((name,) for name in names), *combinations(names, 2), *combinations(names, 3)]
     for clique in cliques:
         first = kept.marginal(clique)

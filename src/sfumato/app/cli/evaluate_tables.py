@@ -91,7 +91,7 @@ def _given(orders: Sequence[str]) -> dict[str, str]:
 def _remark_left_out(folder: Path, tables: Mapping[str, RowsRead]) -> None:
     """Say which rows of each table are not judged, and why."""
     for name, read in tables.items():
-        if read.kept < read.rows:
+        if read.judged < read.rows:
             print_message(
                 f"{folder.name}/{name}: of {pluralize(read.rows, 'row')} these are not judged: {_left_out(read)}."
             )

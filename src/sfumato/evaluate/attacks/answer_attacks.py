@@ -56,7 +56,7 @@ def homer_distance(
     return np.asarray(far.sum(axis=1), dtype=np.float64)
 
 
-Ask: TypeAlias = Callable[[NDArray[np.bool_]], NDArray[np.float64]]
+SubsetCounter: TypeAlias = Callable[[NDArray[np.bool_]], NDArray[np.float64]]
 """How many of the people in each subset have the secret: subsets ``(queries, people)``, answers ``(queries,)``."""
 
 
@@ -71,32 +71,34 @@ class Reconstruction:
         return Proportion(int((self.guesses == truth).sum()), len(truth))
 
 
-def averaging(ask: Ask, *, people: int, repeats: int) -> Reconstruction:
+def averaging(count_subsets: SubsetCounter, *, people: int, repeats: int) -> Reconstruction:
     """Ask about one person at a time, ``repeats`` times, and average: fresh noise on every answer cancels."""
     alone = np.eye(people, dtype=np.bool_)
-    answers = np.stack([ask(alone) for _ in range(repeats)])
+    answers = np.stack([count_subsets(alone) for _ in range(repeats)])
     return Reconstruction(answers.mean(axis=0) > 1 / 2)
 
 
-def differencing(ask: Ask, *, people: int, repeats: int) -> Reconstruction:
+def differencing(count_subsets: SubsetCounter, *, people: int, repeats: int) -> Reconstruction:
     """Ask about everybody, then about everybody but one: large subsets only, so no minimum size stops it."""
     everybody = np.ones((1, people), dtype=np.bool_)
     all_but_one = ~np.eye(people, dtype=np.bool_)
-    gaps = [ask(everybody) - ask(all_but_one) for _ in range(repeats)]
+    gaps = [count_subsets(everybody) - count_subsets(all_but_one) for _ in range(repeats)]
     return Reconstruction(np.mean(gaps, axis=0) > 1 / 2)
 
 
 MOST_PEOPLE = 200  # people; beyond that the program takes minutes
 
 
-def linear_reconstruction(ask: Ask, *, people: int, queries: int, generator: np.random.Generator) -> Reconstruction:
+def linear_reconstruction(
+    count_subsets: SubsetCounter, *, people: int, queries: int, generator: np.random.Generator
+) -> Reconstruction:
     """Return the fractional secrets with the least total error over random subsets, rounded (Dinur and Nissim 2003).
 
     The L1 decoder of Dwork, McSherry and Talwar 2007: minimize sum |A x - answers| over 0 <= x <= 1.  With
     noise far below sqrt(people) an answer, it recovers nearly every secret from a few times ``people`` queries.
 
     Args:
-        ask: the query interface, called once.
+        count_subsets: the query interface, called once.
         people: number of secrets, at most 200.
         queries: number of random subsets.
         generator: draws the subsets.
@@ -109,7 +111,7 @@ def linear_reconstruction(ask: Ask, *, people: int, queries: int, generator: np.
     from scipy.optimize import linprog
 
     subsets = generator.random((queries, people)) < 1 / 2
-    answers = np.asarray(ask(subsets), dtype=np.float64)
+    answers = np.asarray(count_subsets(subsets), dtype=np.float64)
     matrix, slack = subsets.astype(np.float64), np.eye(queries)
     lower = np.zeros(people + queries)
     upper = np.concatenate([np.ones(people), np.full(queries, np.inf)])

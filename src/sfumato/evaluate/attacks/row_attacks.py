@@ -31,7 +31,7 @@ Closeness: TypeAlias = Weights | NDArray[np.unsignedinteger]
 """Similarities of targets to rows: whole numbers of a narrow type where no cell is generalized."""
 
 _CHUNK = 1 << 19  # similarities held at once where the rows are few
-_TOGETHER = 8  # targets looked at together where the rows are many: every row is fetched once for all of them
+_TARGETS_PER_PASS = 8  # targets looked at together where the rows are many: every row is fetched once for all of them
 _BLOCK = 1 << 19  # similarities summed over the columns at once: few enough for a processor's cache
 
 
@@ -64,7 +64,7 @@ class Similarity:
 
     def chunks(self, people: int) -> Iterator[slice]:
         """Return slices of targets that are looked at together."""
-        step = max(_TOGETHER, _CHUNK // self.rows)
+        step = max(_TARGETS_PER_PASS, _CHUNK // self.rows)
         return (slice(start, min(start + step, people)) for start in range(0, people, step))
 
     def compare(self, targets: CodeMatrix, columns: Sequence[int]) -> Closeness:
@@ -370,7 +370,7 @@ def downcode(release: Released, truth: Rows, *, quasi: tuple[str, ...], generato
             if len(leaves) > 1:
                 real = truth.codes[members, column]
                 has_order = not isinstance(release.domain.attributes[column], Categorical)
-                certain = _certain(leaves, len(members), ordered=has_order)
+                certain = _certain(leaves, len(members), has_order=has_order)
                 filled = np.concatenate([certain, generator.choice(leaves, size=len(members) - len(certain))])
                 read += _overlap(filled, real)
                 guessed += _overlap(generator.choice(leaves, size=len(members)), real)
@@ -378,9 +378,9 @@ def downcode(release: Released, truth: Rows, *, quasi: tuple[str, ...], generato
     return Downcoding(Proportion(read, cells), Proportion(guessed, cells))
 
 
-def _certain(leaves: NDArray[np.intp], members: int, *, ordered: bool) -> NDArray[np.intp]:
+def _certain(leaves: NDArray[np.intp], members: int, *, has_order: bool) -> NDArray[np.intp]:
     """Return leaves that a minimal cell proves to be in the class."""
-    if ordered:
+    if has_order:
         return leaves[[0, -1]][:members]
     return leaves if len(leaves) <= members else leaves[:0]
 

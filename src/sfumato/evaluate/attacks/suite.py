@@ -137,7 +137,7 @@ _TRIALS = 100  # conditions tried of each width
 _SUBSETS = 20  # sets of columns tried of each width
 _GUESSES = 8  # rows looked at for each lone one that is wanted, before all are
 _LOW_BITS = 16
-_KEPT = 1 << 27  # bytes of rows in cells that are kept
+_CACHED_BYTES = 1 << 27  # bytes of rows in cells that are kept
 
 Conditions = tuple[NDArray[np.intp], NDArray[np.bool_]]  # released rows, and (conditions, columns) used of each
 
@@ -242,7 +242,7 @@ class RowsInCells:
 
     release: Released
     columns: tuple[NDArray[np.unsignedinteger], ...]  # codes of the table, (rows,) each, in narrow types
-    kept: dict[tuple[int, int], NDArray[np.uint64]] = field(default_factory=dict, repr=False)
+    packed_rows: dict[tuple[int, int], NDArray[np.uint64]] = field(default_factory=dict, repr=False)
 
     @staticmethod
     def from_tables(release: Released, table: Rows) -> RowsInCells:
@@ -253,15 +253,15 @@ class RowsInCells:
 
     def bits(self, column: int, cell: int) -> NDArray[np.uint64]:
         """A bit for each row, set where the row lies in this cell of the column: shape ``(rows / 64,)``, rounded up."""
-        rows = self.kept.get((column, cell))
+        rows = self.packed_rows.get((column, cell))
         if rows is None:
             inside = self._inside(self.columns[column], np.flatnonzero(self.release.cells[column][cell] > 0))
             packed = np.zeros(-(-len(inside) // 64) * 8, dtype=np.uint8)
             packed[: -(-len(inside) // 8)] = np.packbits(inside)
             rows = packed.view(np.uint64)
-            if (len(self.kept) + 1) * rows.nbytes > _KEPT:
-                self.kept.clear()
-            self.kept[column, cell] = rows
+            if (len(self.packed_rows) + 1) * rows.nbytes > _CACHED_BYTES:
+                self.packed_rows.clear()
+            self.packed_rows[column, cell] = rows
         return rows
 
     @staticmethod

@@ -163,7 +163,7 @@ class OutputEvent:
     threshold: float
     reverse: bool
 
-    def holds(self, drawn: Outputs) -> NDArray[np.bool_]:
+    def contains(self, drawn: Outputs) -> NDArray[np.bool_]:
         """Return which outputs are in the event."""
         return _compare(self.score(drawn), self.side, self.threshold)
 
@@ -237,7 +237,7 @@ def scores_for(first: Outputs, second: Outputs) -> dict[str, Score]:
     scores: dict[str, Score] = {}
     for place in coordinates:
         scores[f"coordinate {place}"] = lambda drawn, place=place: drawn[:, place]  # type: ignore[misc]
-        if not _whole(first[:, place], second[:, place]):
+        if not _integral(first[:, place], second[:, place]):
             scores[f"lowest bit of coordinate {place}"] = lambda drawn, place=place: (
                 lowest_bit(  # type: ignore[misc]
                     drawn[:, place]
@@ -284,7 +284,7 @@ def likelihood_ratio(first: Outputs, second: Outputs) -> Score:
     return score
 
 
-def _whole(first: ScoreTable, second: ScoreTable) -> bool:
+def _integral(first: ScoreTable, second: ScoreTable) -> bool:
     return bool((first == np.rint(first)).all() and (second == np.rint(second)).all())
 
 
@@ -334,7 +334,7 @@ def audit(subject: Subject, *, draws: int, error: float = FALSE_ALARMS) -> Findi
     half = draws // 2
     measure = measure_of(subject.claim, subject.mu)
     event, _ = _best_event(first[:half], second[:half], measure, error=error)
-    held = [np.array([np.count_nonzero(event.holds(side[half:]))]) for side in (first, second)]
+    held = [np.array([np.count_nonzero(event.contains(side[half:]))]) for side in (first, second)]
     more, less = reversed(held) if event.reverse else held
     proven = float(lower_bounds(measure, more, less, draws - half, error=error)[0])
     return Finding(subject.name, measure.name, measure.claimed, max(proven, 0.0), str(event), draws)

@@ -84,8 +84,12 @@ def _central(entropy: Entropy) -> Iterator[Subject]:
         yield Subject(name, Epsilon(1), _choice(mechanism, up, entropy), _choice(mechanism, level, entropy))
     threshold = StabilityThreshold(EpsilonDelta(1, "0.01"), keys_per_unit=1)
     claim = EpsilonDelta(1, "0.01")
-    yield Subject("stability-new-key", claim, _shown(threshold, [9, 1], entropy), _shown(threshold, [9], entropy))
-    yield Subject("stability-known-key", claim, _shown(threshold, [9, 6], entropy), _shown(threshold, [9, 5], entropy))
+    yield Subject(
+        "stability-new-key", claim, _noisy_keys(threshold, [9, 1], entropy), _noisy_keys(threshold, [9], entropy)
+    )
+    yield Subject(
+        "stability-known-key", claim, _noisy_keys(threshold, [9, 6], entropy), _noisy_keys(threshold, [9, 5], entropy)
+    )
 
 
 def _noise_subjects(kind: type[Noise], entropy: Entropy) -> Iterator[Subject]:
@@ -129,9 +133,11 @@ def _linked_tables(entropy: Entropy) -> Iterator[Subject]:
             },
         }
     )
-    kept = [ChildTable(table=schema[name], most=most) for name, most in (("children", _CHILDREN), ("grandchildren", 2))]
-    related = LinkedTables(schema=schema, children=tuple(kept))
-    tail, head = related.tail(kept[0]), related.opening(kept[1])
+    children = [
+        ChildTable(table=schema[name], most=most) for name, most in (("children", _CHILDREN), ("grandchildren", 2))
+    ]
+    related = LinkedTables(schema=schema, children=tuple(children))
+    tail, head = related.tail(children[0]), related.opening(children[1])
     assert tail is not None
     assert head is not None
     claim = Rho("0.5")
@@ -176,7 +182,7 @@ def _choice(mechanism: Exponential | PermuteAndFlip, scores: NDArray[np.int64], 
     return lambda count: np.array([mechanism.choose(scores, entropy) for _ in range(count)])
 
 
-def _shown(mechanism: StabilityThreshold, units: list[int], entropy: Entropy) -> Draw:
+def _noisy_keys(mechanism: StabilityThreshold, units: list[int], entropy: Entropy) -> Draw:
     """Return noisy numbers of two keys; -1 where a key is hidden, or not in the data at all."""
 
     def draw(count: int) -> NDArray[np.int64]:

@@ -31,12 +31,12 @@ from sfumato.privacy.loss import Loss, Rho
 _FINEST = 50  # standard deviation of noise in steps of one, from which mu is that of the continuous one to 1e-3
 _SLACK = 1.001  # of mu
 
-Counted = NDArray[np.int64]
-AddNoise = Callable[[Counted], NDArray[np.int64]]
+CellCounts = NDArray[np.int64]
+AddNoise = Callable[[CellCounts], NDArray[np.int64]]
 
 
 def unit_subject(
-    name: str, counts: tuple[Counted, Counted], *, add: AddNoise, claim: Rho, finest: float = math.inf
+    name: str, counts: tuple[CellCounts, CellCounts], *, add: AddNoise, claim: Rho, finest: float = math.inf
 ) -> Subject:
     """Return a noisy table without a unit and with it, as a subject of an audit.
 
@@ -57,7 +57,7 @@ def unit_subject(
     if not length:
         raise InputError("this unit adds nothing to the table, so nothing can be found of it", culprit=name)
 
-    def draw(exact: Counted) -> Draw:
+    def draw(exact: CellCounts) -> Draw:
         return lambda count: (add(np.tile(exact, (count, 1))) - without) @ (added / length)
 
     wide = _FINEST <= finest < math.inf
@@ -67,7 +67,7 @@ def unit_subject(
 
 
 def gaussian_unit_subject(
-    name: str, counts: tuple[Counted, Counted], *, squared_sensitivity: int, claim: Rho, entropy: Entropy
+    name: str, counts: tuple[CellCounts, CellCounts], *, squared_sensitivity: int, claim: Rho, entropy: Entropy
 ) -> Subject:
     """Return the same with discrete Gaussian noise for a claimed squared sensitivity."""
     noise = DiscreteGaussian.for_loss(claim, squared_sensitivity=squared_sensitivity)
@@ -87,10 +87,10 @@ class KnownRows:
     """
 
     attributes: tuple[str, ...]
-    codes: Counted
-    weights: Counted
+    codes: CellCounts
+    weights: CellCounts
 
-    def counted(self, table: NoisyTable) -> Counted:
+    def count_cells(self, table: NoisyTable) -> CellCounts:
         """Return what was measured, without its noise: shape of the noisy table."""
         cells = np.zeros(table.values.shape, dtype=np.int64)
         places = []
@@ -114,7 +114,7 @@ def log_likelihood(published: Mapping[str, Sequence[NoisyTable]], known: Mapping
     likelihood = 0.0
     for part, tables in published.items():
         for table in tables:
-            apart = (table.values - known[part].counted(table)).astype(np.float64)
+            apart = (table.values - known[part].count_cells(table)).astype(np.float64)
             likelihood += table.noise.log_likelihood(apart)
     return likelihood
 

@@ -224,7 +224,7 @@ class LinkedResult:
     @property
     def broken(self) -> int:
         """Rows of the release that break what the schema says."""
-        return sum(read.rows - read.kept for read in self.released.values())
+        return sum(read.rows - read.judged for read in self.released.values())
 
     def to_json(self, *, internal: bool = False) -> dict[str, Any]:
         """Return JSON values, with exact sizes and numbers of rows only if ``internal``."""
@@ -258,8 +258,8 @@ class LinkedResult:
             "claim": None if self.claim is None else str(self.claim),
             "units": {"release": self.units[1], **({"real": self.units[0]} if internal else {})},
             "edges": edges,
-            "released": {name: {**asdict(read), "kept": read.kept} for name, read in self.released.items()},
-            **({"real": {name: {**asdict(r), "kept": r.kept} for name, r in self.real.items()}} if internal else {}),
+            "released": {name: {**asdict(read), "kept": read.judged} for name, read in self.released.items()},
+            **({"real": {name: {**asdict(r), "kept": r.judged} for name, r in self.real.items()}} if internal else {}),
             "attacks": attacks,
         }
 

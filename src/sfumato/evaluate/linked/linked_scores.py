@@ -79,7 +79,7 @@ class LinkedPair:
     parents: Mapping[str, Places]
     children: Mapping[str, Places]
     owner: Places
-    ordered: bool
+    has_order: bool
 
     @staticmethod
     def from_tables(parent: LinkedTable, child: LinkedTable) -> LinkedPair:
@@ -237,7 +237,7 @@ def scores(
         chosen = recipes
         if len(recipes) > _MOST:
             chosen = [recipes[place] for place in np.sort(luck.choice(len(recipes), _MOST, replace=False))]
-        if measure in _OF_ORDER and not truth.ordered:
+        if measure in _OF_ORDER and not truth.has_order:
             chosen = []
         distances: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in others}
         for columns, take in chosen:

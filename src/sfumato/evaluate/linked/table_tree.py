@@ -56,7 +56,7 @@ class RowsRead:
     beyond: int = 0
 
     @property
-    def kept(self) -> int:
+    def judged(self) -> int:
         """The number of rows that are judged."""
         return self.rows - self.undeclared - self.repeated - self.ownerless - self.beyond
 

@@ -20,7 +20,7 @@ from sfumato.evaluate.population_split import (
     refuse_wrong_release,
     refuse_wrong_split,
 )
-from sfumato.evaluate.released import KeptMarginals, MarginalSource, Released, Shares, within
+from sfumato.evaluate.released import CachedMarginals, MarginalSource, Released, Shares, within
 from sfumato.evaluate.utility.learners import Learning, propensity, train_on_release
 from sfumato.model.row_sampling import generator
 
@@ -37,7 +37,7 @@ class Conjunction:
 
     def answer(self, source: MarginalSource) -> float:
         """Return the share of people that satisfy every condition."""
-        if isinstance(source, Released | KeptMarginals):
+        if isinstance(source, Released | CachedMarginals):
             return source.share(self.attributes, self.allowed)
         return within(source.marginal(self.attributes), self.allowed)
 
@@ -136,13 +136,13 @@ def scorecard(
     """
     refuse_wrong_split(split, target=target, seed=seed)
     refuse_wrong_release(release, split.domain)
-    real, seen = split.truth, KeptMarginals(release)
+    real, seen = split.truth, CachedMarginals(release)
     watch("all pairs of columns")
     distances = _pair_distances(real, seen)
     released, true = associations(seen), associations(real)
     watch("three-way marginals and queries")
     three = _triples(real, seen, distances, seed=seed)
-    queries = _asked(split.domain, seed)
+    queries = _random_queries(split.domain, seed)
     errors = query_errors(real, seen, queries)
     learned = distinguished = None
     if isinstance(release, Released):
@@ -165,7 +165,7 @@ def scorecard(
 
 
 @cached()
-def _asked(domain: Domain, seed: int) -> tuple[Conjunction, ...]:
+def _random_queries(domain: Domain, seed: int) -> tuple[Conjunction, ...]:
     """Return random queries, the same for all releases that are compared."""
     return draw_conjunctions(domain, count=_QUERIES, generator=generator(seed))
 

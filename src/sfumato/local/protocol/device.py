@@ -68,8 +68,8 @@ class FileMemo:
         Raises:
             InputError: the file is damaged; a fresh answer in its place would cost epsilon again.
         """
-        kept = self._read().get(key)
-        return None if kept is None else bytes.fromhex(kept)
+        answer = self._read().get(key)
+        return None if answer is None else bytes.fromhex(answer)
 
     def keep(self, key: str, fresh: bytes) -> bytes:
         """Keep it unless something is kept already; on disk before this returns.
@@ -79,11 +79,11 @@ class FileMemo:
         """
         try:
             with self._locked():
-                kept = self._read()
-                if key not in kept:
-                    self._write(kept | {key: fresh.hex()})
+                answers = self._read()
+                if key not in answers:
+                    self._write(answers | {key: fresh.hex()})
                     return fresh
-                return bytes.fromhex(kept[key])
+                return bytes.fromhex(answers[key])
         except OSError as error:
             raise InputError(f"cannot keep an answer in {self._path}: {error.strerror}", culprit=self._path) from None
 
@@ -119,9 +119,9 @@ class FileMemo:
         except (OSError, UnicodeDecodeError):
             text = ""
         with suppress(InputError, ValueError, TypeError):
-            kept = read_json(text)
-            if isinstance(kept, dict) and all(map(bytes.fromhex, kept.values())):
-                return kept
+            answers = read_json(text)
+            if isinstance(answers, dict) and all(map(bytes.fromhex, answers.values())):
+                return answers
         raise InputError(f"the memo {self._path} is damaged: restore it, or stop reporting", culprit=self._path)
 
 
@@ -167,13 +167,13 @@ class Client:
         randomizer = self._spec.randomizer
         assert isinstance(randomizer, TwoRounds)
         key = f"{fingerprint(self._spec)}/{int(codes[0])}"
-        kept = memo.get(key)
-        if kept is None:
-            kept = memo.keep(key, randomizer.permanent(codes, self._entropy).tobytes())
+        stored = memo.get(key)
+        if stored is None:
+            stored = memo.keep(key, randomizer.permanent(codes, self._entropy).tobytes())
         layout = self._spec.randomizer.layout
-        whole = len(kept) == layout.dtype.itemsize * layout.width
-        answer = np.frombuffer(kept, dtype=layout.dtype if whole else np.uint8)
-        if not whole or not self._spec.randomizer.possible(answer.reshape(layout.empty(1).shape)):
+        fits = len(stored) == layout.dtype.itemsize * layout.width
+        answer = np.frombuffer(stored, dtype=layout.dtype if fits else np.uint8)
+        if not fits or not self._spec.randomizer.valid_reports(answer.reshape(layout.empty(1).shape)):
             raise InputError("the memo is damaged: what it kept is no answer under this spec")
         return randomizer.instant(answer.reshape(layout.empty(1).shape), self._entropy)
 
@@ -189,7 +189,7 @@ def randomize(spec: Spec, values: Any, entropy: Entropy) -> Reports:  # noqa: AN
         codes = spec.encode(column, entropy)
         return Reports(fingerprint(spec), _drawn(spec, codes, entropy), simulated)
     data = spec.randomizer.layout.empty(len(column))
-    for piece in _chunks(len(column), spec.randomizer.at_once):
+    for piece in _chunks(len(column), spec.randomizer.chunk_size):
         data[piece] = spec.randomizer.draw(spec.encode(column[piece], entropy), entropy)
     return Reports(fingerprint(spec), data, simulated)
 
@@ -207,7 +207,7 @@ def simulate(spec: Spec, values: Any, *, seed: int) -> Reports:  # noqa: ANN401 
 
 def _drawn(spec: Spec, codes: InputCodes, entropy: Entropy) -> ReportArray:
     data = spec.randomizer.layout.empty(len(codes))
-    for piece in _chunks(len(codes), spec.randomizer.at_once):
+    for piece in _chunks(len(codes), spec.randomizer.chunk_size):
         data[piece] = spec.randomizer.draw(codes[piece], entropy)
     return data
 

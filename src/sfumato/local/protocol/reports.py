@@ -122,9 +122,9 @@ def from_arrow(table: Any, spec: Spec) -> Reports:  # noqa: ANN401 -- a pyarrow.
     if metadata[_SPEC].decode(errors="replace") != fingerprint(spec):
         raise ReportError("these reports were made under another spec")
     layout = spec.randomizer.layout
-    wanted = pa.from_numpy_dtype(layout.dtype) if layout.width == 1 else pa.binary(layout.width)
+    expected = pa.from_numpy_dtype(layout.dtype) if layout.width == 1 else pa.binary(layout.width)
     column = table.column(0).combine_chunks()
-    if column.type != wanted or column.null_count:
+    if column.type != expected or column.null_count:
         raise ReportError("the reports do not have the form that their spec asks for")
     if layout.width == 1:
         data = column.to_numpy(zero_copy_only=False)
@@ -251,12 +251,12 @@ class Folding:
         """
         server = Server(self._spec)
         for batch in batches:
-            found, simulated = self._reports(batch.column(0)), batch.schema.names[0] == _SIMULATED_COLUMN
-            if found is None:
+            data, simulated = self._reports(batch.column(0)), batch.schema.names[0] == _SIMULATED_COLUMN
+            if data is None:
                 server.refuse()
                 continue
             with suppress(ReportError):  # the server has counted the refusal
-                server.update(Reports(fingerprint(self._spec), found, simulated))
+                server.update(Reports(fingerprint(self._spec), data, simulated))
         return server.state().to_bytes()
 
     def merge(self, states: Sequence[bytes]) -> bytes:

@@ -31,8 +31,8 @@ class ServerState:
         spec: hash of the spec.
         reports: number of reports counted.
         refused: number of batches refused.
-        tally: their tally, adding up; empty where reports are kept.
-        kept: the reports themselves in canonical order, for heavy hitters; empty elsewhere.
+        tally: their tally, adding up; empty for heavy hitters.
+        raw_reports: the reports themselves in canonical order, for heavy hitters; empty elsewhere.
         simulated: whether the noise of any of the reports follows from a seed.
     """
 
@@ -40,7 +40,7 @@ class ServerState:
     reports: int
     refused: int
     tally: Tally
-    kept: NDArray[np.uint8]
+    raw_reports: NDArray[np.uint8]
     simulated: bool = False
 
     def merge(self, other: ServerState) -> ServerState:
@@ -53,22 +53,26 @@ class ServerState:
             raise ReportError("states of different specs cannot be merged", culprit=(self.spec, other.spec))
         if max(self.reports + other.reports, self.refused + other.refused) > _MOST:
             raise ReportError("the states together count more reports than a state can hold", culprit=(self, other))
-        held = [state.kept for state in (self, other) if state.kept.size]  # an empty one in bytes has no width
-        kept = np.concatenate(held) if held else self.kept
+        held = [
+            state.raw_reports for state in (self, other) if state.raw_reports.size
+        ]  # an empty one in bytes has no width
+        raw_reports = np.concatenate(held) if held else self.raw_reports
         return ServerState(
             self.spec,
             self.reports + other.reports,
             self.refused + other.refused,
             self.tally + other.tally,
-            kept[np.lexsort(kept.T[::-1])] if len(kept) else kept,
+            raw_reports[np.lexsort(raw_reports.T[::-1])] if len(raw_reports) else raw_reports,
             self.simulated or other.simulated,
         )
 
     def to_bytes(self) -> bytes:
         """A compact form with a checksum, for files and messages."""
         magic = _SIMULATED_MAGIC if self.simulated else _MAGIC
-        head = _HEAD.pack(magic, bytes.fromhex(self.spec), self.reports, self.refused, self.tally.size, self.kept.size)
-        body = head + self.tally.astype("<i8").tobytes() + self.kept.tobytes()
+        head = _HEAD.pack(
+            magic, bytes.fromhex(self.spec), self.reports, self.refused, self.tally.size, self.raw_reports.size
+        )
+        body = head + self.tally.astype("<i8").tobytes() + self.raw_reports.tobytes()
         return body + hashlib.sha256(body).digest()
 
     @classmethod
@@ -85,18 +89,18 @@ class ServerState:
             or hashlib.sha256(body).digest() != check
         ):
             raise ReportError("these bytes are no state, or are damaged")
-        _, spec, reports, refused, tally, kept = _HEAD.unpack_from(body)
-        whole = len(body) == _HEAD.size + 8 * tally + kept and not (kept % reports if reports else kept)
-        if not whole or max(reports, refused) > _MOST:
+        _, spec, reports, refused, tally, raw_bytes = _HEAD.unpack_from(body)
+        fits = len(body) == _HEAD.size + 8 * tally + raw_bytes and not (raw_bytes % reports if reports else raw_bytes)
+        if not fits or max(reports, refused) > _MOST:
             raise ReportError("these bytes are no state: its parts do not have the sizes that it names")
         numbers = np.frombuffer(body, dtype="<i8", count=tally, offset=_HEAD.size).astype(np.int64)
-        rest = np.frombuffer(body, dtype=np.uint8, count=kept, offset=_HEAD.size + 8 * tally)
+        rest = np.frombuffer(body, dtype=np.uint8, count=raw_bytes, offset=_HEAD.size + 8 * tally)
         return cls(
             spec.hex(),
             reports,
             refused,
             numbers,
-            rest.reshape(reports, -1) if kept else rest.reshape(0, 0),
+            rest.reshape(reports, -1) if raw_bytes else rest.reshape(0, 0),
             body.startswith(_SIMULATED_MAGIC),
         )
 
@@ -133,7 +137,7 @@ class Server:
     def refuse(self) -> None:
         """Count a batch that could not even be read."""
         nothing = empty(self._spec)
-        self._state = self._state.merge(ServerState(nothing.spec, 0, 1, nothing.tally, nothing.kept))
+        self._state = self._state.merge(ServerState(nothing.spec, 0, 1, nothing.tally, nothing.raw_reports))
 
     def merge(self, state: ServerState) -> None:
         """Add what another server counted.
@@ -142,7 +146,10 @@ class Server:
             ReportError: it counted reports of another spec, its size is wrong, or no reports can have made it.
         """
         expect(state, ServerState, "what is merged is the State of a server")
-        if state.tally.shape != self._state.tally.shape or state.kept.shape[1:] not in {(0,), *_kept_shape(self._spec)}:
+        if state.tally.shape != self._state.tally.shape or state.raw_reports.shape[1:] not in {
+            (0,),
+            *_raw_shape(self._spec),
+        }:
             raise ReportError("the state does not have the size that its spec asks for")
         if not _countable(self._spec, state):
             raise ReportError("no reports can have made this state: it is corrupt")
@@ -159,8 +166,8 @@ class Server:
             InputError: too few reports, a post-processing that the spec does not offer, or heavy hitters, which are
                 found by :meth:`find`.
         """
-        found = self._spec.estimate(self._state.tally, self._state.reports, post)
-        return replace(found, simulated=self._state.simulated)
+        result = self._spec.estimate(self._state.tally, self._state.reports, post)
+        return replace(result, simulated=self._state.simulated)
 
     def find(self, *, most: int) -> Estimate:
         """The most frequent values of an open domain.
@@ -170,7 +177,7 @@ class Server:
         """
         if not isinstance(self._spec, HeavyHitters):
             raise InputError("only a heavy-hitters spec finds values: use estimate")
-        return replace(self._spec.find(self._state.kept, most=most), simulated=self._state.simulated)
+        return replace(self._spec.find(self._state.raw_reports, most=most), simulated=self._state.simulated)
 
 
 def summary(spec: Spec, reports: Reports) -> ServerState:
@@ -185,20 +192,20 @@ def summary(spec: Spec, reports: Reports) -> ServerState:
         raise ReportError("these reports were made under another spec", culprit=reports.spec)
     if not spec.randomizer.layout.fits(data):
         raise ReportError(f"reports of this spec do not come as {data.dtype} of shape {data.shape}")
-    if not spec.randomizer.possible(data):
+    if not spec.randomizer.valid_reports(data):
         raise ReportError("some of these reports cannot have been made under the spec: they are corrupt")
     nothing = empty(spec)
     if isinstance(spec, HeavyHitters):
-        ordered = data[np.lexsort(data.T[::-1])].astype(np.uint8, copy=False)
-        return ServerState(nothing.spec, len(data), 0, nothing.tally, ordered, reports.simulated)
-    return ServerState(nothing.spec, len(data), 0, spec.randomizer.tally(data), nothing.kept, reports.simulated)
+        rows = data[np.lexsort(data.T[::-1])].astype(np.uint8, copy=False)
+        return ServerState(nothing.spec, len(data), 0, nothing.tally, rows, reports.simulated)
+    return ServerState(nothing.spec, len(data), 0, spec.randomizer.tally(data), nothing.raw_reports, reports.simulated)
 
 
 def empty(spec: Spec) -> ServerState:
     """The state before any report: the neutral element of merging."""
-    kept = np.zeros((0, spec.randomizer.layout.width if isinstance(spec, HeavyHitters) else 0), dtype=np.uint8)
+    raw_reports = np.zeros((0, spec.randomizer.layout.width if isinstance(spec, HeavyHitters) else 0), dtype=np.uint8)
     size = 0 if isinstance(spec, HeavyHitters) else spec.randomizer.tally_size
-    return ServerState(fingerprint(spec), 0, 0, np.zeros(size, dtype=np.int64), kept)
+    return ServerState(fingerprint(spec), 0, 0, np.zeros(size, dtype=np.int64), raw_reports)
 
 
 def _countable(spec: Spec, state: ServerState) -> bool:
@@ -207,14 +214,16 @@ def _countable(spec: Spec, state: ServerState) -> bool:
     if any(type(count) is not int or not 0 <= count <= _MOST for count in counts) or state.tally.dtype != np.int64:
         return False
     if isinstance(spec, HeavyHitters):
-        kept = state.kept
+        raw_reports = state.raw_reports
         return (
-            kept.dtype == np.uint8 and len(kept) == state.reports and (not len(kept) or spec.randomizer.possible(kept))
+            raw_reports.dtype == np.uint8
+            and len(raw_reports) == state.reports
+            and (not len(raw_reports) or spec.randomizer.valid_reports(raw_reports))
         )
-    if state.kept.size or np.any(state.tally < 0) or np.any(state.tally > state.reports):
+    if state.raw_reports.size or np.any(state.tally < 0) or np.any(state.tally > state.reports):
         return False
     return not isinstance(spec.randomizer, Composite) or spec.randomizer.fits(state.tally, state.reports)
 
 
-def _kept_shape(spec: Spec) -> set[tuple[int, ...]]:
+def _raw_shape(spec: Spec) -> set[tuple[int, ...]]:
     return {(spec.randomizer.layout.width,)} if isinstance(spec, HeavyHitters) else set()

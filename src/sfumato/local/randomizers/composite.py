@@ -62,10 +62,10 @@ class Composite(Randomizer):
         return 1 + max(part.layout.size for part in self.parts)
 
     @property
-    def at_once(self) -> int:
+    def chunk_size(self) -> int:
         """Reports to draw at a time: as many for each part as it would have alone, unless codes of all fill memory."""
-        wanted = min(sum(part.at_once for part in self.parts), _CODES_AT_ONCE // len(self.parts))
-        return max(super().at_once, wanted)
+        size = min(sum(part.chunk_size for part in self.parts), _CODES_AT_ONCE // len(self.parts))
+        return max(super().chunk_size, size)
 
     def address(self, chosen: InputCodes, codes: InputCodes, entropy: Entropy) -> ReportArray:
         """Reports of given parts; ``chosen`` travels in the open, so it must not depend on what is protected."""
@@ -73,7 +73,9 @@ class Composite(Randomizer):
         if longest in _WORDS:
             return self._address_words(chosen, codes, entropy)
         reports = np.zeros((len(codes), self.layout.width), dtype=np.uint8)
-        whole = reports.view(np.dtype((np.void, self.layout.width)))[:, 0]  # copied report by report, not byte by byte
+        records = reports.view(np.dtype((np.void, self.layout.width)))[
+            :, 0
+        ]  # copied report by report, not byte by byte
         for index, part in enumerate(self.parts):
             mine = np.flatnonzero(chosen == index)
             drawn = np.zeros((len(mine), self.layout.width), dtype=np.uint8)
@@ -81,7 +83,7 @@ class Composite(Randomizer):
             body = to_bytes(part.draw(codes[:, index].take(mine), entropy))
             for place in range(part.layout.size):
                 drawn[:, 1 + place] = body[:, place]
-            whole[mine] = drawn.view(whole.dtype)[:, 0]
+            records[mine] = drawn.view(records.dtype)[:, 0]
         return reports
 
     def _address_words(self, chosen: InputCodes, codes: InputCodes, entropy: Entropy) -> ReportArray:
@@ -97,12 +99,12 @@ class Composite(Randomizer):
         reports["body"] = bodies
         return reports.view(np.uint8).reshape(len(codes), self.layout.width)
 
-    def possible(self, reports: ReportArray) -> bool:
+    def valid_reports(self, reports: ReportArray) -> bool:
         """Whether every report can occur."""
         if len(reports) and int(reports[:, 0].max()) >= len(self.parts):
             return False
         return all(
-            not np.any(spare) and part.possible(mine)
+            not np.any(spare) and part.valid_reports(mine)
             for part, (mine, spare) in zip(self.parts, self._bodies(reports), strict=True)
         )
 
@@ -120,8 +122,8 @@ class Composite(Randomizer):
         longest = self.layout.width - 1
         word = np.dtype(f"<u{longest}") if longest in _WORDS else None
         fields = [("part", np.uint8), ("body", word or np.dtype((np.void, longest)))]
-        whole = np.ascontiguousarray(reports).view(fields)[:, 0]
-        chosen, held = np.ascontiguousarray(whole["part"]), np.ascontiguousarray(whole["body"])
+        records = np.ascontiguousarray(reports).view(fields)[:, 0]
+        chosen, held = np.ascontiguousarray(records["part"]), np.ascontiguousarray(records["body"])
         for index, part in enumerate(self.parts):
             size = part.layout.size
             mine = held.take(np.flatnonzero(chosen == index))
@@ -216,9 +218,9 @@ class Joint(Composite):
     kind: ClassVar[str] = "joint"
 
     @property
-    def at_once(self) -> int:
+    def chunk_size(self) -> int:
         """Reports to draw at a time: every part draws all."""
-        return min(part.at_once for part in self.parts)
+        return min(part.chunk_size for part in self.parts)
 
     def _width(self) -> int:
         return sum(part.layout.size for part in self.parts)
@@ -239,9 +241,9 @@ class Joint(Composite):
         reports = np.concatenate(drawn, axis=1)
         return reports[:, 0] if self.layout.width == 1 else reports
 
-    def possible(self, reports: ReportArray) -> bool:
+    def valid_reports(self, reports: ReportArray) -> bool:
         """Whether every report can occur."""
-        return all(part.possible(mine) for part, mine in self.select(reports))
+        return all(part.valid_reports(mine) for part, mine in self.select(reports))
 
     def select(self, reports: ReportArray) -> list[tuple[Randomizer, ReportArray]]:
         """The reports of each part, in the part's own layout."""

@@ -16,7 +16,7 @@ from sfumato.bounded_cache import cached
 from sfumato.errors import InputError
 from sfumato.local.randomizers.integer_table import below, smallest
 from sfumato.local.randomizers.randomizer import InputCodes, OracleMethod, ReportArray, Tally, check
-from sfumato.local.randomizers.two_valued import Design, TwoValued, least_variance
+from sfumato.local.randomizers.two_valued import SupportDesign, TwoValued, least_variance
 from sfumato.privacy.entropy import Entropy
 
 LARGEST = 1 << 10
@@ -31,7 +31,7 @@ LONGEST_VECTOR = 24
 
 
 @dataclass(frozen=True)
-class ProjectiveGeometry(Design):
+class ProjectiveGeometry(SupportDesign):
     """Values and reports are points of a projective space over GF(order); orthogonal ones support each other.
 
     Feldman, Nelson, Nguyen, Talwar 2022 ("Private frequency estimation via projective geometry").  Any two
@@ -59,7 +59,7 @@ class ProjectiveGeometry(Design):
         place = below(entropy, sides.take(which), codes.size).astype(np.uint32)
         place += codes.astype(np.uint32) * np.uint32(self.outputs)
         place += np.array([members, 0], dtype=np.uint32).take(which)
-        return self._ordered.take(place)
+        return self._supporters_first.take(place)
 
     def support(self, tally: Tally) -> Tally:
         """Number of reports that support each value."""
@@ -82,7 +82,7 @@ class ProjectiveGeometry(Design):
         return orthogonal
 
     @cached_property
-    def _ordered(self) -> ReportArray:
+    def _supporters_first(self) -> ReportArray:
         """Reports of every value, those that support it first; flat ``(inputs * outputs,)``."""
         order = np.argsort(~self._incidence, axis=1, kind="stable")
         return order.astype(self.layout.dtype).ravel()

@@ -110,10 +110,10 @@ def _compared(words: Unsigned, firsts: NDArray[np.uint16]) -> Unsigned:
 
 def _any_of(words: Unsigned, some: NDArray[np.uint16]) -> NDArray[np.bool_]:
     """Whether each word is one of some."""
-    found = np.zeros(words.size, dtype=np.bool_)
+    matches = np.zeros(words.size, dtype=np.bool_)
     for one in some:
-        found |= words == one
-    return found
+        matches |= words == one
+    return matches
 
 
 @cached()
@@ -126,11 +126,11 @@ def _words_of(bound: int) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
 
 
 def _multiply_and_reject(entropy: Entropy, limits: NDArray[np.uint32], size: int, *, narrow: bool) -> Unsigned:
-    part, whole, bits = (np.uint16, np.uint32, 16) if narrow else (np.uint32, np.uint64, 32)
-    product: Unsigned = leading(entropy, size, part).astype(whole)
+    part, wide, bits = (np.uint16, np.uint32, 16) if narrow else (np.uint32, np.uint64, 32)
+    product: Unsigned = leading(entropy, size, part).astype(wide)
     product *= limits
     low: Unsigned = product.astype(part)
-    drawn: Unsigned = (product >> whole(bits)).astype(part)
+    drawn: Unsigned = (product >> wide(bits)).astype(part)
     suspects = np.flatnonzero(low < limits)  # only these can lie in the part that is rejected
     while suspects.size:
         mine = limits if limits.size == 1 else limits[suspects]
@@ -138,9 +138,9 @@ def _multiply_and_reject(entropy: Entropy, limits: NDArray[np.uint32], size: int
         low = product[suspects].astype(part)
         again = suspects[low < uneven]
         product[again] = np.multiply(
-            leading(entropy, again.size, part), limits if limits.size == 1 else limits[again], dtype=whole
+            leading(entropy, again.size, part), limits if limits.size == 1 else limits[again], dtype=wide
         )
-        drawn[again] = product[again] >> whole(bits)
+        drawn[again] = product[again] >> wide(bits)
         suspects = again
     return drawn
 
@@ -199,8 +199,8 @@ class Sampler:
         place = np.searchsorted(self._keys, self._keyed(rows, words))
         while np.any(behind := self._ends[place] < words):  # the bits that the keys leave out decide
             place += behind
-        found: NDArray[np.int64] = place - rows.astype(np.int64) * self._outputs
-        return found
+        outputs: NDArray[np.int64] = place - rows.astype(np.int64) * self._outputs
+        return outputs
 
     def _keyed(self, rows: NDArray[np.uint64], words: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """The number of a row above the leading bits of a word: all rows are searched as one."""
@@ -287,7 +287,7 @@ class IntegerTable(Randomizer):
         """Randomise codes to reports."""
         return self._sampler.draw(codes, entropy).astype(self.layout.dtype, copy=False)
 
-    def possible(self, reports: ReportArray) -> bool:
+    def valid_reports(self, reports: ReportArray) -> bool:
         """Whether every report can occur."""
         return all_below(reports, self.outputs)
 
@@ -333,18 +333,18 @@ def column_counts(packed: NDArray[np.uint8]) -> NDArray[np.int64]:
     rows, width = packed.shape
     group = math.lcm(width, 8) // width  # so many reports fill whole words
     counts = np.zeros(8 * width, dtype=np.int64)
-    whole = rows - rows % group
-    words = np.ascontiguousarray(packed[:whole]).reshape(-1).view(np.uint64).reshape(-1, width * group // 8)
+    grouped = rows - rows % group
+    words = np.ascontiguousarray(packed[:grouped]).reshape(-1).view(np.uint64).reshape(-1, width * group // 8)
     step = max(1, _CHUNK_BYTES // (width * group))
     for start in range(0, len(words), step):
         columns = _added_bits(words[start : start + step])
         counts += columns.reshape(group, -1).sum(axis=0)
-    return counts + _bit_counts(packed[whole:])
+    return counts + _bit_counts(packed[grouped:])
 
 
 def _bit_counts(packed: NDArray[np.uint8]) -> NDArray[np.int64]:
-    counted: NDArray[np.int64] = np.unpackbits(packed, axis=1, bitorder="little").sum(axis=0, dtype=np.int64)
-    return counted
+    counts: NDArray[np.int64] = np.unpackbits(packed, axis=1, bitorder="little").sum(axis=0, dtype=np.int64)
+    return counts
 
 
 def _added_bits(words: NDArray[np.uint64]) -> NDArray[np.int64]:

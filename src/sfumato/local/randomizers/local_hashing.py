@@ -31,7 +31,7 @@ from sfumato.local.randomizers.randomizer import (
     derive,
     exp_below,
 )
-from sfumato.local.randomizers.two_valued import Design, TwoValued, least_variance
+from sfumato.local.randomizers.two_valued import SupportDesign, TwoValued, least_variance
 from sfumato.privacy.entropy import Entropy
 
 LARGEST_LOOKUP = 1 << 23
@@ -51,7 +51,7 @@ _BLOCK = 64  # digits are transformed together while their block of the matrix h
 
 
 @dataclass(frozen=True)
-class Hashed(Design):
+class LocalHash(SupportDesign):
     """Report ``coefficients * buckets + bucket``; it supports the values that the coefficients hash to the bucket."""
 
     inputs: int
@@ -192,17 +192,17 @@ def _transformed(arithmetic: GaloisField, counts: RealArray, always: int) -> Tal
         spectrum[places] = waves[first : first + len(places), factor]
     left = digits
     while left:
-        together = 1
-        while together < left and size ** (together + 1) <= _BLOCK:
-            together += 1
+        merged = 1
+        while merged < left and size ** (merged + 1) <= _BLOCK:
+            merged += 1
         block = arithmetic.characters
-        for _ in range(together - 1):
+        for _ in range(merged - 1):
             block = np.kron(block, arithmetic.characters)
         # the leading digits are transformed and become the last, so that in the end the order is the old one
         spectrum = (spectrum.reshape(len(block), -1).T @ block).ravel()
-        left -= together
-    found: Tally = np.rint((spectrum.real + counts.sum()) / size).astype(np.int64)
-    return found + always
+        left -= merged
+    totals: Tally = np.rint((spectrum.real + counts.sum()) / size).astype(np.int64)
+    return totals + always
 
 
 def _folded(arithmetic: GaloisField, digits: int, weights: Tally) -> RealArray:
@@ -265,16 +265,16 @@ def _leading(size: int, digits: int, place: int) -> tuple[Tally, Tally]:
     return np.concatenate(digit), np.concatenate(shift)
 
 
-def hash_designs(size: int, epsilon: Fraction) -> list[Hashed]:
+def hash_designs(size: int, epsilon: Fraction) -> list[LocalHash]:
     """Return local hashing with the prime powers next to e^epsilon + 1, the best number of buckets for rare values."""
     ideal = float(exp_below(epsilon)) + 1
     powers = prime_powers()
     smaller = max((power for power in powers if power <= ideal), default=powers[0])
     larger = min((power for power in powers if power >= ideal), default=powers[-1])
-    return [Hashed(size, buckets) for buckets in sorted({smaller, larger})]
+    return [LocalHash(size, buckets) for buckets in sorted({smaller, larger})]
 
 
-BLH = OracleMethod("blh", lambda size, epsilon: TwoValued.within(Hashed(size, 2), epsilon))
+BLH = OracleMethod("blh", lambda size, epsilon: TwoValued.within(LocalHash(size, 2), epsilon))
 OLH = OracleMethod(
     "olh", lambda size, epsilon: least_variance(hash_designs(size, epsilon), epsilon), automatic=lambda _: True
 )

@@ -16,7 +16,7 @@ import numpy as np
 from sfumato.errors import InputError
 from sfumato.local.randomizers.finite_field import prime_powers
 from sfumato.local.randomizers.integer_table import below, coins
-from sfumato.local.randomizers.local_hashing import Hashed
+from sfumato.local.randomizers.local_hashing import LocalHash
 from sfumato.local.randomizers.randomizer import (
     DENOMINATOR,
     FrequencyOracle,
@@ -42,7 +42,7 @@ class TwoRounds(Protocol):
         """The answer that is kept for each value; it alone has the claimed epsilon."""
         ...
 
-    def instant(self, kept: ReportArray, entropy: Entropy) -> ReportArray:
+    def instant(self, answers: ReportArray, entropy: Entropy) -> ReportArray:
         """Fresh reports from kept answers."""
         ...
 
@@ -79,24 +79,24 @@ class Rappor(FrequencyOracle):
         """The answer that is kept for each value."""
         return self._once.draw(codes, entropy)
 
-    def instant(self, kept: ReportArray, entropy: Entropy) -> ReportArray:
+    def instant(self, answers: ReportArray, entropy: Entropy) -> ReportArray:
         """Fresh reports from kept answers."""
-        bits = unpack(kept, self.inputs)
+        bits = unpack(answers, self.inputs)
         ones = coins(entropy, bits.size, self.second.one).reshape(bits.shape)
         zeros = coins(entropy, bits.size, self.second.zero).reshape(bits.shape)
         return pack(np.where(bits, ones, zeros))
 
-    def possible(self, reports: ReportArray) -> bool:
+    def valid_reports(self, reports: ReportArray) -> bool:
         """Whether every report can occur."""
-        return self._once.possible(reports)
+        return self._once.valid_reports(reports)
 
     def tally(self, reports: ReportArray) -> Tally:
         """Counts that add up over disjoint reports."""
         return self._once.tally(reports)
 
     def _chance(self, numerator: int) -> float:
-        kept = Fraction(numerator, DENOMINATOR)
-        return float((kept * self.second.one + (1 - kept) * self.second.zero) / DENOMINATOR)
+        permanent = Fraction(numerator, DENOMINATOR)
+        return float((permanent * self.second.one + (1 - permanent) * self.second.zero) / DENOMINATOR)
 
 
 @dataclass(frozen=True)
@@ -108,10 +108,10 @@ class Loloha(FrequencyOracle):
     bucket is the value's, ``second`` / 2^64 that a report repeats the kept bucket.
     """
 
-    hashed: Hashed = field(metadata={"name": "design"})
+    hashed: LocalHash = field(metadata={"name": "design"})
     first: Numerator = field(metadata={"name": "permanent"})
     second: Numerator = field(metadata={"name": "instant"})
-    _kept: TwoValued = field(init=False, repr=False, compare=False)
+    _first_round: TwoValued = field(init=False, repr=False, compare=False)
 
     kind: ClassVar[str] = "loloha"
 
@@ -120,17 +120,17 @@ class Loloha(FrequencyOracle):
         if not DENOMINATOR < self.second * buckets <= DENOMINATOR * buckets:
             raise InputError("the second round of a memoized randomizer says nothing or is no chance", culprit=self)
         first, second = Fraction(self.first, DENOMINATOR), Fraction(self.second, DENOMINATOR)
-        derive(self, _kept=TwoValued(hashed, self.first), inputs=hashed.inputs, layout=hashed.layout)
+        derive(self, _first_round=TwoValued(hashed, self.first), inputs=hashed.inputs, layout=hashed.layout)
         derive(self, tally_size=hashed.tally_size, q=1 / buckets)
         derive(self, p=float(first * second + (1 - first) * (1 - second) / (buckets - 1)))
 
     def ratio(self) -> Fraction:
         """The exact largest likelihood ratio of two inputs."""
-        return self._kept.ratio()
+        return self._first_round.ratio()
 
     def rows(self) -> list[list[Fraction]]:
         """The whole probability table."""
-        return self._kept.rows()
+        return self._first_round.rows()
 
     def draw(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
         """Randomise codes to reports."""
@@ -138,20 +138,20 @@ class Loloha(FrequencyOracle):
 
     def permanent(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
         """The answer that is kept for each value."""
-        return self._kept.draw(codes, entropy)
+        return self._first_round.draw(codes, entropy)
 
-    def instant(self, kept: ReportArray, entropy: Entropy) -> ReportArray:
+    def instant(self, answers: ReportArray, entropy: Entropy) -> ReportArray:
         """Fresh reports from kept answers."""
         buckets = self.hashed.buckets
-        bucket = kept % kept.dtype.type(buckets)
-        stay = coins(entropy, kept.size, self.second)
-        other = below(entropy, buckets - 1, kept.size).astype(kept.dtype)
+        bucket = answers % answers.dtype.type(buckets)
+        stay = coins(entropy, answers.size, self.second)
+        other = below(entropy, buckets - 1, answers.size).astype(answers.dtype)
         other += other >= bucket
-        return kept - bucket + np.where(stay, bucket, other)
+        return answers - bucket + np.where(stay, bucket, other)
 
-    def possible(self, reports: ReportArray) -> bool:
+    def valid_reports(self, reports: ReportArray) -> bool:
         """Whether every report can occur."""
-        return self.hashed.possible(reports)
+        return self.hashed.valid_reports(reports)
 
     def tally(self, reports: ReportArray) -> Tally:
         """Counts that add up over disjoint reports."""
@@ -173,15 +173,15 @@ def _rappor(size: int, epsilon: Fraction, instantaneous_epsilon: Fraction) -> Ra
 def _loloha(size: int, epsilon: Fraction, instantaneous_epsilon: Fraction) -> Loloha:
     """Return direct response over the buckets twice, which together has the odds of ``instantaneous_epsilon``."""
 
-    def made(hashed: Hashed) -> Loloha:
+    def made(hashed: LocalHash) -> Loloha:
         buckets = hashed.buckets
         permanent = TwoValued.within(hashed, epsilon).numerator
         both = Fraction(TwoValued.within(hashed, instantaneous_epsilon).numerator, DENOMINATOR)
-        kept = Fraction(permanent, DENOMINATOR)
-        stay = (both * (buckets - 1) - (1 - kept)) / (kept * buckets - 1)
+        chance = Fraction(permanent, DENOMINATOR)
+        stay = (both * (buckets - 1) - (1 - chance)) / (chance * buckets - 1)
         return Loloha(hashed, permanent, Numerator(int(DENOMINATOR * stay)))
 
-    candidates = [made(Hashed(size, buckets)) for buckets in prime_powers() if buckets <= _MOST_BUCKETS]
+    candidates = [made(LocalHash(size, buckets)) for buckets in prime_powers() if buckets <= _MOST_BUCKETS]
     return min(candidates, key=lambda candidate: candidate.variance(1 / size))
 
 

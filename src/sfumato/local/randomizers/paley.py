@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sfumato.errors import InputError
 from sfumato.local.randomizers.integer_table import below
 from sfumato.local.randomizers.randomizer import InputCodes, OracleMethod, ReportArray, Tally, check, derive
-from sfumato.local.randomizers.two_valued import Design, TwoValued
+from sfumato.local.randomizers.two_valued import SupportDesign, TwoValued
 from sfumato.privacy.entropy import Entropy
 
 LARGEST_PALEY = 1 << 13
@@ -22,7 +22,7 @@ LARGEST_PALEY = 1 << 13
 
 
 @dataclass(frozen=True)
-class Paley(Design):
+class Paley(SupportDesign):
     """Numbers below a prime: a report supports a value if report - value is a square modulo the prime.
 
     The prime is the least one of at least ``inputs`` that leaves 3 when divided by 4.  The nonzero squares are then a

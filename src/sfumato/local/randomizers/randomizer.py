@@ -35,7 +35,7 @@ _LONGEST_CHUNK = 1 << 15
 
 _BITS = 384
 _DECIMALS = 10**12
-_SHOWN = 20
+_DIGITS = 20
 
 
 def claimed(epsilon: Number) -> Fraction:
@@ -49,15 +49,15 @@ def claimed(epsilon: Number) -> Fraction:
     """
     value = exact(epsilon, name="epsilon")
     if value <= 0:
-        raise LossError(f"epsilon must be greater than zero, not {str(epsilon)[:_SHOWN]}", culprit=epsilon)
+        raise LossError(f"epsilon must be greater than zero, not {str(epsilon)[:_DIGITS]}", culprit=epsilon)
     if value < FLOOR:
         raise LossError(
-            f"epsilon must be at least {plain(FLOOR)}, not {str(epsilon)[:_SHOWN]}: below that a report says nothing",
+            f"epsilon must be at least {plain(FLOOR)}, not {str(epsilon)[:_DIGITS]}: below that a report says nothing",
             culprit=epsilon,
         )
     if value > CEILING:
         raise LossError(
-            f"epsilon must be at most {CEILING}, not {str(epsilon)[:_SHOWN]}: "
+            f"epsilon must be at most {CEILING}, not {str(epsilon)[:_DIGITS]}: "
             "above that a local report is the value itself",
             culprit=epsilon,
         )
@@ -145,7 +145,7 @@ class Randomizer(ABC):
     tally_size: int
 
     @property
-    def at_once(self) -> int:
+    def chunk_size(self) -> int:
         """Reports to draw at a time: enough that the calls cost little, and few enough for the caches."""
         return min(_LONGEST_CHUNK, max(1, _CHUNK_BITS // (8 * self.layout.width)))
 
@@ -166,7 +166,7 @@ class Randomizer(ABC):
         """Randomise valid codes ``(n,)`` to reports ``(n,)`` or ``(n, width)``."""
 
     @abstractmethod
-    def possible(self, reports: ReportArray) -> bool:
+    def valid_reports(self, reports: ReportArray) -> bool:
         """Whether every report can come out of this channel."""
 
     @abstractmethod

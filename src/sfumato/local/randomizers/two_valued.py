@@ -43,11 +43,11 @@ from sfumato.privacy.entropy import Entropy
 _BLOCK = 16  # positions of one block: its subsets are tabulated
 _WORD = 64
 _WORDS_AT_ONCE = 1 << 16
-_TOGETHER = 1 << 12  # subsets drawn at a time: their parts stay in the second-level cache
+_SUBSETS_PER_CHUNK = 1 << 12  # subsets drawn at a time: their parts stay in the second-level cache
 _BITS = np.left_shift(1, np.arange(_BLOCK)).astype(np.uint16)
 
 
-class Design(ABC):
+class SupportDesign(ABC):
     """Which reports support which values, and how to pick one of them uniformly.
 
     Attributes:
@@ -79,7 +79,7 @@ class Design(ABC):
     def incidence(self) -> NDArray[np.bool_]:
         """Which reports support which values, ``(inputs, outputs)``."""
 
-    def possible(self, reports: ReportArray) -> bool:
+    def valid_reports(self, reports: ReportArray) -> bool:
         """Whether every report belongs to the design."""
         return all_below(reports, self.outputs)
 
@@ -97,7 +97,7 @@ class Design(ABC):
 class TwoValued(FrequencyOracle):
     """A design and the chance that a report supports the true value, ``numerator`` / 2^64."""
 
-    design: Design
+    design: SupportDesign
     numerator: Numerator = field(metadata={"name": "truth"})
 
     kind: ClassVar[str] = "choice"
@@ -113,15 +113,15 @@ class TwoValued(FrequencyOracle):
         derive(self, p=self.numerator / DENOMINATOR, q=float(p * inside + (1 - p) * outside))
 
     @classmethod
-    def within(cls, design: Design, epsilon: Fraction) -> TwoValued:
+    def within(cls, design: SupportDesign, epsilon: Fraction) -> TwoValued:
         """The largest p that integers prove to be ``epsilon``-LDP."""
         odds = exp_below(epsilon) * design.share / (1 - design.share)
         return cls(design, Numerator(int(DENOMINATOR * odds / (1 + odds))))
 
     @property
-    def at_once(self) -> int:
+    def chunk_size(self) -> int:
         """Reports to draw at a time; of those in one word more than elsewhere, as few numbers make one."""
-        return _WORDS_AT_ONCE if self.layout.size <= _WORD // 8 else super().at_once
+        return _WORDS_AT_ONCE if self.layout.size <= _WORD // 8 else super().chunk_size
 
     def ratio(self) -> Fraction:
         """The exact largest likelihood ratio of two inputs."""
@@ -143,9 +143,9 @@ class TwoValued(FrequencyOracle):
         """Randomise codes to reports."""
         return self.design.pick(codes, coins(entropy, codes.size, self.numerator), entropy)
 
-    def possible(self, reports: ReportArray) -> bool:
+    def valid_reports(self, reports: ReportArray) -> bool:
         """Whether every report can occur."""
-        return self.design.possible(reports)
+        return self.design.valid_reports(reports)
 
     def tally(self, reports: ReportArray) -> Tally:
         """Counts that add up over disjoint reports."""
@@ -157,7 +157,7 @@ class TwoValued(FrequencyOracle):
 
 
 @dataclass(frozen=True)
-class Direct(Design):
+class DirectResponse(SupportDesign):
     """Report a value itself: generalised (k-ary) randomised response (Warner 1965, Kairouz et al. 2014)."""
 
     inputs: int
@@ -189,7 +189,7 @@ class Direct(Design):
 
 
 @dataclass(frozen=True)
-class Hadamard(Design):
+class Hadamard(SupportDesign):
     """Rows of a Hadamard matrix: a report supports a value where the parity of ``report & (value + 1)`` is even.
 
     Hadamard response for high privacy (Acharya, Sun, Zhang 2019).
@@ -227,7 +227,7 @@ class Hadamard(Design):
 
 
 @dataclass(frozen=True)
-class SubsetSelection(Design):
+class SubsetSelection(SupportDesign):
     """Subsets of ``size`` out of ``inputs`` values, as packed little-endian bits.
 
     Ye and Barg 2018; Wang et al. 2016: the least variance of all randomizers at every epsilon.
@@ -263,7 +263,7 @@ class SubsetSelection(Design):
         packed = word.astype("<u8", copy=False).view(np.uint8).reshape(-1, 8)
         return packed[:, 0] if self.layout.width == 1 else packed[:, : self.layout.width]
 
-    def possible(self, reports: ReportArray) -> bool:
+    def valid_reports(self, reports: ReportArray) -> bool:
         """Whether every report can occur."""
         packed = reports.reshape(-1, self.layout.width).astype(np.uint8, copy=False)
         word = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}.get(self.layout.width)
@@ -359,8 +359,8 @@ class Subsets:
         composition = self._compositions(which.view(np.uint8), entropy)
         parts = np.empty((which.size, _WORD // _BLOCK), dtype="<u2")
         uneven = np.empty(parts.shape, dtype=np.bool_)
-        for first in range(0, which.size, _TOGETHER):
-            piece = slice(first, first + _TOGETHER)
+        for first in range(0, which.size, _SUBSETS_PER_CHUNK):
+            piece = slice(first, first + _SUBSETS_PER_CHUNK)
             parts[piece], uneven[piece] = self._subsets(composition[piece], entropy)
         again = np.flatnonzero(uneven.view(np.uint32)[:, 0] != 0)
         while again.size:
@@ -399,9 +399,9 @@ def _dealt(lengths: list[int], split: list[tuple[int, ...]]) -> tuple[list[int],
     weights = [prod(map(comb, lengths, parts)) for parts in split]
     numerators = [DENOMINATOR // sum(weights) * weight for weight in weights]
     step = DENOMINATOR >> _BLOCK
-    whole = [numerator - numerator % step for numerator in numerators]
+    steps = [numerator - numerator % step for numerator in numerators]
     rest = [numerator % step for numerator in numerators]
-    return [*whole, *rest, DENOMINATOR - sum(numerators)], split
+    return [*steps, *rest, DENOMINATOR - sum(numerators)], split
 
 
 @cached()
@@ -437,7 +437,7 @@ def transform(vector: NDArray[np.int64]) -> NDArray[np.int64]:
     return result
 
 
-def least_variance(designs: Iterable[Design], epsilon: Fraction) -> TwoValued:
+def least_variance(designs: Iterable[SupportDesign], epsilon: Fraction) -> TwoValued:
     """Return the randomizer of the design with the least variance at a value of average frequency."""
     candidates = (TwoValued.within(design, epsilon) for design in designs)
     return min(candidates, key=lambda candidate: candidate.variance(1 / candidate.inputs))
@@ -449,7 +449,9 @@ def _subset_sizes(size: int, epsilon: Fraction) -> list[int]:
     return sorted({min(max(part, 1), size - 1) for part in (ideal, ideal + 1)})
 
 
-GRR = OracleMethod("grr", lambda size, epsilon: TwoValued.within(Direct(size), epsilon), automatic=lambda _: True)
+GRR = OracleMethod(
+    "grr", lambda size, epsilon: TwoValued.within(DirectResponse(size), epsilon), automatic=lambda _: True
+)
 SS = OracleMethod(
     "ss",
     lambda size, epsilon: least_variance(

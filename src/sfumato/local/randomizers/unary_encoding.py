@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from sfumato.errors import InputError
 from sfumato.local.randomizers.integer_table import below, coins, column_counts, leading, smallest
-from sfumato.local.randomizers.local_hashing import LARGEST_TALLY, Hashed
+from sfumato.local.randomizers.local_hashing import LARGEST_TALLY, LocalHash
 from sfumato.local.randomizers.randomizer import (
     DENOMINATOR,
     FrequencyOracle,
@@ -37,7 +37,7 @@ from sfumato.local.randomizers.randomizer import (
     exp_below,
     to_bytes,
 )
-from sfumato.local.randomizers.two_valued import Design, TwoValued, least_variance
+from sfumato.local.randomizers.two_valued import SupportDesign, TwoValued, least_variance
 from sfumato.privacy.entropy import Entropy
 
 _SHORT = 256  # bits of a row
@@ -115,7 +115,7 @@ class Unary(FrequencyOracle):
         drawn.reshape(-1)[places] = coins(entropy, codes.size, self.coins.one)
         return drawn
 
-    def possible(self, reports: ReportArray) -> bool:
+    def valid_reports(self, reports: ReportArray) -> bool:
         """Whether every report can occur."""
         spare = self.inputs % 8
         tail = reports.reshape(-1, self.layout.width)[:, -1]
@@ -137,14 +137,14 @@ class CountMeanSketch(FrequencyOracle):
     inputs: int
     width: int
     coins: BitFlipProbabilities
-    _hashed: Hashed = field(init=False, repr=False, compare=False)
+    _hashed: LocalHash = field(init=False, repr=False, compare=False)
     _cells: Unary = field(init=False, repr=False, compare=False)
     _head: np.dtype[np.unsignedinteger[Any]] = field(init=False, repr=False, compare=False)
 
     kind: ClassVar[str] = "sketch"
 
     def __post_init__(self) -> None:
-        hashed, cells = Hashed(self.inputs, self.width), Unary(self.width, self.coins)
+        hashed, cells = LocalHash(self.inputs, self.width), Unary(self.width, self.coins)
         head = smallest(hashed.functions)
         derive(self, _hashed=hashed, _cells=cells, _head=head, tally_size=hashed.functions * self.width)
         check(self.tally_size <= LARGEST_TALLY, self)
@@ -170,10 +170,10 @@ class CountMeanSketch(FrequencyOracle):
         cell = self._hashed.hash(codes, function)
         return headed(function.astype(self._head), self._cells.draw(cell, entropy))
 
-    def possible(self, reports: ReportArray) -> bool:
+    def valid_reports(self, reports: ReportArray) -> bool:
         """Whether every report can occur."""
         function, bits = split(reports, self._head)
-        return all_below(function, self._hashed.functions) and self._cells.possible(bits)
+        return all_below(function, self._hashed.functions) and self._cells.valid_reports(bits)
 
     def tally(self, reports: ReportArray) -> Tally:
         """Counts that add up over disjoint reports."""
@@ -242,7 +242,7 @@ class BucketRun(FrequencyOracle):
         bits[covered, offset[covered]] = coins(entropy, covered.size, self.coins.one)
         return headed(start, pack(bits))
 
-    def possible(self, reports: ReportArray) -> bool:
+    def valid_reports(self, reports: ReportArray) -> bool:
         """Whether every report can occur."""
         start, bits = split(reports, self._head)
         spare = self.run % 8
@@ -258,7 +258,7 @@ class BucketRun(FrequencyOracle):
 
 
 @dataclass(frozen=True)
-class HadamardSketch(Design):
+class HadamardSketch(SupportDesign):
     """HCMS (Apple Differential Privacy Team 2017): hash to ``width`` cells, report the sign of one coefficient.
 
     A report is ``(function * width + coefficient) * 2 + bit``.  The family is all linear maps over GF(width), in
@@ -267,13 +267,13 @@ class HadamardSketch(Design):
 
     inputs: int
     width: int
-    _hashed: Hashed = field(init=False, repr=False, compare=False)
+    _hashed: LocalHash = field(init=False, repr=False, compare=False)
 
     kind: ClassVar[str] = "hadamard_sketch"
 
     def __post_init__(self) -> None:
         check(self.width > 1 and self.width & (self.width - 1) == 0, self)
-        derive(self, _hashed=Hashed(self.inputs, self.width))
+        derive(self, _hashed=LocalHash(self.inputs, self.width))
         outputs = self._hashed.functions * self.width * 2
         check(outputs <= LARGEST_TALLY, self)
         agree = Fraction(self.width + 1, 2 * self.width)  # same cell, or an even parity by chance
@@ -388,14 +388,14 @@ def _thresholded(epsilon: Fraction, size: int) -> BitFlipProbabilities:
 
 def _sketch(size: int, epsilon: Fraction) -> CountMeanSketch:
     widths = [1 << bits for bits in range(1, 5)]  # wider gains below 3 %
-    fitting = [width for width in widths if width * Hashed(size, width).functions <= LARGEST_TALLY]
+    fitting = [width for width in widths if width * LocalHash(size, width).functions <= LARGEST_TALLY]
     sketches = [CountMeanSketch(size, width, symmetric(epsilon)) for width in fitting]
     return min(sketches, key=lambda sketch: sketch.variance(1 / size))
 
 
 def _hadamard_sketch(size: int, epsilon: Fraction) -> TwoValued:
     widths = [1 << bits for bits in range(1, 6)]  # wider gains below 2 %
-    fitting = [width for width in widths if 2 * width * Hashed(size, width).functions <= LARGEST_TALLY]
+    fitting = [width for width in widths if 2 * width * LocalHash(size, width).functions <= LARGEST_TALLY]
     return least_variance((HadamardSketch(size, width) for width in fitting), epsilon)
 
 

@@ -150,8 +150,8 @@ def codes_of(domain: tuple[str, ...] | tuple[int, ...] | int, values: NDArray[An
         bad = values.size > 0 and (int(values.min()) < 0 or int(values.max()) >= domain)
         if bad:
             raise _unknown((values < 0) | (values >= domain))
-        whole: InputCodes = values
-        return whole
+        positions: InputCodes = values
+        return positions
     known = np.array(domain)
     if known.dtype.kind == "U":
         values = values.astype(np.str_) if values.dtype.kind == "U" else _texts(values)

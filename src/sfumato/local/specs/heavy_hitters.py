@@ -15,7 +15,7 @@ from sfumato.arguments import parse_integer
 from sfumato.errors import InputError
 from sfumato.local.estimators import Estimate, Post, sampled
 from sfumato.local.randomizers.composite import Sampled
-from sfumato.local.randomizers.local_hashing import Hashed
+from sfumato.local.randomizers.local_hashing import LocalHash
 from sfumato.local.randomizers.randomizer import InputCodes, ReportArray, Tally, claimed
 from sfumato.local.randomizers.two_valued import TwoValued
 from sfumato.local.specs.spec import Spec
@@ -76,18 +76,18 @@ class HeavyHitters(Spec):
         """
         exact = claimed(epsilon)
         bits = parse_integer(bits, "bits are a whole number")
-        fields = [TwoValued.within(Hashed(1 << width, 1 << width), exact) for width in range(1, _BYTE + 1)]
+        fields = [TwoValued.within(LocalHash(1 << width, 1 << width), exact) for width in range(1, _BYTE + 1)]
         width = 1 + fields.index(min(fields, key=lambda each: each.variance(0)))
         step = width * max(1, round(_BYTE / width))
         lengths = range(step, step * -(-min(bits, LONGEST) // step) + 1, step)
-        parts = tuple(TwoValued.within(Hashed(1 << length, 1 << width), exact) for length in lengths)
+        parts = tuple(TwoValued.within(LocalHash(1 << length, 1 << width), exact) for length in lengths)
         return cls(bits, text, exact, Sampled(parts))
 
     @property
-    def designs(self) -> tuple[Hashed, ...]:
+    def designs(self) -> tuple[LocalHash, ...]:
         """The hash family of every prefix length."""
         designs = tuple(part.design for part in self.randomizer.parts if isinstance(part, TwoValued))
-        hashed = tuple(design for design in designs if isinstance(design, Hashed))
+        hashed = tuple(design for design in designs if isinstance(design, LocalHash))
         if not hashed or len(hashed) != len(self.randomizer.parts):
             raise InputError("heavy hitters are found by local hashing only", culprit=self)
         return hashed
@@ -98,9 +98,9 @@ class HeavyHitters(Spec):
         Raises:
             InputError: a value that is no text (or integer), or is too long.
         """
-        whole = self._texts(values) if self.text else self._integers(values)
+        codes = self._texts(values) if self.text else self._integers(values)
         lengths = [design.inputs.bit_length() - 1 for design in self.designs]
-        return np.stack([whole >> np.uint64(lengths[-1] - length) for length in lengths], axis=1)
+        return np.stack([codes >> np.uint64(lengths[-1] - length) for length in lengths], axis=1)
 
     def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:  # noqa: ARG002 -- see Spec
         """Refused: a tally of an open domain would be as long as the domain.
@@ -127,7 +127,7 @@ class HeavyHitters(Spec):
         """
         if not 1 <= most <= 1 << _BYTE:
             raise InputError(f"heavy hitters returns 1 to 256 values, not {most}", culprit=most)
-        kept = np.zeros(1, dtype=np.uint64)
+        prefixes = np.zeros(1, dtype=np.uint64)
         values = spread = np.zeros(0)
         limit = 0.0
         for design, (part, mine) in zip(self.designs, self.randomizer.select(reports), strict=True):
@@ -135,11 +135,11 @@ class HeavyHitters(Spec):
             if not mine.size:
                 raise InputError("heavy hitters need reports of every prefix length: there are too few")
             step = self.designs[0].inputs.bit_length() - 1
-            support = _extensions(design, mine.astype(np.uint64), kept, step)
+            support = _extensions(design, mine.astype(np.uint64), prefixes, step)
             values = (support / mine.size - part.q) / (part.p - part.q)
             best = np.argsort(-values, kind="stable")[:most]
-            kept, values = (
-                (kept[best >> step] << np.uint64(step)) | (best & ((1 << step) - 1)).astype(np.uint64),
+            prefixes, values = (
+                (prefixes[best >> step] << np.uint64(step)) | (best & ((1 << step) - 1)).astype(np.uint64),
                 values[best],
             )
             share = np.clip(values, 0, 1)
@@ -148,13 +148,13 @@ class HeavyHitters(Spec):
             noise = np.sqrt(part.q * (1 - part.q) / mine.size) / (part.p - part.q)
             limit = NormalDist(0, float(noise)).inv_cdf(1 - _FALSE_ALARMS / support.size)
         clear = values > limit
-        labels = tuple(self._label(int(value)) for value in kept[clear])
+        labels = tuple(self._label(int(value)) for value in prefixes[clear])
         return Estimate(labels, values[clear], spread[clear], len(reports))
 
     def _integers(self, values: NDArray[Any] | Sequence[Any]) -> NDArray[np.uint64]:
         column = np.asarray(values)
-        whole = column.ndim == 1 and column.dtype.kind in "iu"
-        if not whole or (column.size and (int(column.min()) < 0 or int(column.max()) >> self.bits)):
+        integral = column.ndim == 1 and column.dtype.kind in "iu"
+        if not integral or (column.size and (int(column.min()) < 0 or int(column.max()) >> self.bits)):
             raise InputError(f"values must be one column of whole numbers from 0 to 2^{self.bits} - 1")
         return column.astype(np.uint64)
 
@@ -177,7 +177,7 @@ class HeavyHitters(Spec):
         return value.to_bytes(-(-value.bit_length() // 8), "big").rstrip(b"\0").decode(errors="replace")
 
 
-def _extensions(design: Hashed, reports: NDArray[np.uint64], prefixes: NDArray[np.uint64], step: int) -> Tally:
+def _extensions(design: LocalHash, reports: NDArray[np.uint64], prefixes: NDArray[np.uint64], step: int) -> Tally:
     """Support of every ``step``-bit extension of every prefix, ``(prefixes << step,)``.
 
     The hash is linear, so that of an extended prefix is the sum (in a binary field: the exclusive or) of the prefix's
@@ -187,14 +187,14 @@ def _extensions(design: Hashed, reports: NDArray[np.uint64], prefixes: NDArray[n
     buckets = design.buckets
     function, bucket = np.divmod(reports, np.uint64(buckets))
     high, low = function >> np.uint64(step), function & np.uint64((1 << step) - 1)
-    last = Hashed(1 << step, buckets)
+    last = LocalHash(1 << step, buckets)
     places = np.arange(1 << step)
     cells = last.hash(places[:, None], places[None, :]).astype(np.int64) + places[None, :] * buckets
     counts = np.empty((prefixes.size, 1 << step), dtype=np.int64)
     for row, prefix in enumerate(prefixes):
         left = bucket
         if design.inputs > last.inputs:
-            left = bucket ^ Hashed(design.inputs >> step, buckets).hash(np.asarray(prefix), high).astype(np.uint64)
+            left = bucket ^ LocalHash(design.inputs >> step, buckets).hash(np.asarray(prefix), high).astype(np.uint64)
         seen = np.bincount((low * np.uint64(buckets) + left).astype(np.int64), minlength=buckets << step)
         counts[row] = seen[cells].sum(axis=1)
     return counts.ravel()

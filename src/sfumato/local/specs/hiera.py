@@ -167,8 +167,8 @@ def convert(
     if target > source:
         raise InputError("reports can be converted to a smaller budget only", culprit=(source, target))
     from_level, to_level = attenuation((source, target))
-    keep = (1 + to_level / from_level) / 2
-    kept_plus, kept_minus = int(generator.binomial(plus, keep)), int(generator.binomial(minus, keep))
+    chance = (1 + to_level / from_level) / 2
+    kept_plus, kept_minus = int(generator.binomial(plus, chance)), int(generator.binomial(minus, chance))
     return kept_plus + minus - kept_minus, kept_minus + plus - kept_plus
 
 

@@ -95,7 +95,7 @@ class SignedUnary(Randomizer):
         bits = [np.packbits(plane, axis=1, bitorder="little") for plane in (present, positive & present)]
         return np.concatenate(bits, axis=1)
 
-    def possible(self, reports: ReportArray) -> bool:
+    def valid_reports(self, reports: ReportArray) -> bool:
         """Whether every report can occur."""
         present, positive = self._planes(reports)
         spare = self.keys % 8

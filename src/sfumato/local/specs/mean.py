@@ -282,11 +282,11 @@ def laplace(epsilon: Fraction) -> Solution:
     per_side = max(1, round(1 / step))
     step = 1 / per_side
     decay = math.exp(-step / scale)
-    reach = math.ceil(_LAPLACE_REACH * scale / step)
-    if reach > _LAPLACE_LONGEST:
+    tail = math.ceil(_LAPLACE_REACH * scale / step)
+    if tail > _LAPLACE_LONGEST:
         raise InfeasibleError("noise for so small an epsilon reaches too far for a table: use pm or hm")
     grid = np.arange(-per_side, per_side + 1)
-    outputs = np.arange(-per_side - reach, per_side + reach + 1)
+    outputs = np.arange(-per_side - tail, per_side + tail + 1)
     rows = (1 - decay) / (1 + decay) * decay ** np.abs(outputs[None, :] - grid[:, None]).astype(np.float64)
     rows[:, [0, -1]] /= 1 - decay
     rows /= rows.sum(axis=1, keepdims=True)

@@ -30,7 +30,7 @@ GRID = 21
 """Inputs of a table; values between are rounded at random, which adds at most 0.0025 to the variance."""
 
 _OUTPUTS = 121
-_REACH = 1.1  # outputs reach a tenth beyond those of the piecewise mechanism; further out nothing is gained
+_RANGE = 1.1  # outputs reach a tenth beyond those of the piecewise mechanism; further out nothing is gained
 _UNUSED = 1e-9
 _SHIPPED = "optimal_tables.json"
 
@@ -64,15 +64,15 @@ def solve(grid: RealArray, levels: list[int], budgets: tuple[Fraction, ...]) -> 
     """
     limits = [exp_below(epsilon) for epsilon in budgets]
     half = math.exp(float(min(budgets)) / 2)
-    reach = _REACH * (half + 1) / (half - 1)
-    values = np.linspace(-reach, reach, _OUTPUTS)
+    half_range = _RANGE * (half + 1) / (half - 1)
+    values = np.linspace(-half_range, half_range, _OUTPUTS)
     probabilities = _programme(grid, values, np.array(levels), np.array([float(limit) for limit in limits]))
     probabilities = (probabilities + probabilities[::-1, ::-1]) / 2 if len(budgets) == 1 else probabilities
     used = probabilities.max(axis=0) > _UNUSED
-    kept = probabilities[:, used]
-    kept = np.maximum(kept, kept.max(axis=0) * 2.0**-50)
-    kept /= kept.sum(axis=1, keepdims=True)
-    table = _rounded(kept, levels, limits)
+    positive = probabilities[:, used]
+    positive = np.maximum(positive, positive.max(axis=0) * 2.0**-50)
+    positive /= positive.sum(axis=1, keepdims=True)
+    table = _rounded(positive, levels, limits)
     return Solution(table, unbiased(table, values[used], grid))
 
 

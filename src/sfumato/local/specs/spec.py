@@ -168,18 +168,18 @@ def from_json(kind: type[P], document: dict[str, Any]) -> P:
     Raises:
         WrongFormError: another set of fields, or a field that its type does not admit.
     """
-    wanted = _fields(kind)
+    declared = _fields(kind)
     named = {"kind"} if kind.kind else set[str]()
-    if set(document) != {key for _, key, _ in wanted} | named:
+    if set(document) != {key for _, key, _ in declared} | named:
         raise WrongFormError
-    return kind(*(_read(hint, document[key]) for _, key, hint in wanted))
+    return kind(*(_read(hint, document[key]) for _, key, hint in declared))
 
 
 def _read(hint: Any, document: Any) -> Any:  # noqa: ANN401 -- a type, and JSON
     for each in _choices(hint):
-        found = _read_as(each, document)
-        if _admits(each, found):
-            return found
+        value = _read_as(each, document)
+        if _admits(each, value):
+            return value
     raise WrongFormError
 
 
