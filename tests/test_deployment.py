@@ -31,7 +31,7 @@ def compose():
 def options(*command):
     found = get_command(app)
     for name in command:
-        found = found.commands[name]
+        found = found.get_command(None, name)
     return {option for parameter in found.params for option in (*parameter.opts, *parameter.secondary_opts)}
 
 

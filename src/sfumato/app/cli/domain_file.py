@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sfumato.app.cli.main import flat
 from sfumato.app.cli.options import (
     CsvOptions,
     JsonOption,
     OverwriteOption,
     TableArgument,
-    flat,
 )
 from sfumato.app.cli.output import (
     columns,

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sfumato.app.cli.main import flat
 from sfumato.app.cli.options import (
     CsvOptions,
     JsonOption,
     OverwriteOption,
-    flat,
 )
 from sfumato.app.cli.output import (
     columns,

@@ -9,12 +9,14 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from dataclasses import is_dataclass
+from functools import cache, wraps
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
+from inspect import Parameter, Signature, signature
 from types import FrameType
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, get_type_hints
 
 import typer
 import typer.main
@@ -65,33 +67,50 @@ _OTHER_PACKAGES = {"serve": "server", "key": "server", "lab": "labs"}  # the ext
 _PATIENCE = 200_000  # new objects between searches for circles of them: loading modules makes many objects, few circles
 
 
-class _Commands(Mapping[str, Any]):
-    """The commands by name, each made when it is looked at: typer takes as long for all as a command for its work."""
+def flat(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command take options in dataclasses: typer sees one option per field, in order."""
 
-    def __init__(self, made: Mapping[str, Any]) -> None:
-        self._made = dict(made)
+    @wraps(command)
+    def run(**values: Any) -> None:  # noqa: ANN401  (what typer read)
+        command(**_grouped(command, values))
 
-    def __getitem__(self, name: str) -> Any:  # noqa: ANN401  (a command of typer's own copy of click)
-        if name not in self._made:
-            from sfumato.app.cli.options import flat
+    options = list(_options(command))
+    run.__signature__ = Signature(options)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in options}
+    return run
 
-            (module, attribute), alone = place_of(name), typer.Typer(rich_markup_mode=None)
-            package = module.partition(".")[0]
-            if find_spec(package) is None:
-                settings = {"allow_extra_args": True, "ignore_unknown_options": True}
-                alone.command(name, context_settings=settings)(_refusal(name, package))
-            elif isinstance(command := getattr(import_module(module), attribute), typer.Typer):
-                alone.add_typer(command, name=name)
-            else:
-                alone.command(name)(flat(command))
-            self._made[name] = typer.main.get_group(alone).commands[name]
-        return self._made[name]
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys((*COMMANDS, *self._made)))
+def _options(taker: Callable[..., object]) -> Iterator[Parameter]:
+    kinds = get_type_hints(taker, include_extras=True)
+    for parameter in signature(taker).parameters.values():
+        kind = kinds[parameter.name]
+        if isinstance(kind, type) and is_dataclass(kind):
+            yield from _options(kind)
+        else:
+            yield parameter.replace(annotation=kind, kind=Parameter.KEYWORD_ONLY)
 
-    def __len__(self) -> int:
-        return len(COMMANDS.keys() | self._made.keys())
+
+def _grouped(taker: Callable[..., object], values: Mapping[str, object]) -> dict[str, Any]:
+    """Return the arguments of a command or dataclass, with its groups of options made."""
+    kinds = get_type_hints(taker, include_extras=True)
+    return {
+        name: kinds[name](**_grouped(kinds[name], values)) if is_dataclass(kinds[name]) else values[name]
+        for name in signature(taker).parameters
+    }
+
+
+def _load_command(name: str) -> Any:  # noqa: ANN401  (a command of typer's own copy of click)
+    """Import the module of a command, or make a command that says what to install."""
+    (module, attribute), alone = place_of(name), typer.Typer(rich_markup_mode=None)
+    package = module.partition(".")[0]
+    if find_spec(package) is None:
+        settings = {"allow_extra_args": True, "ignore_unknown_options": True}
+        alone.command(name, context_settings=settings)(_refusal(name, package))
+    elif isinstance(command := getattr(import_module(module), attribute), typer.Typer):
+        alone.add_typer(command, name=name)
+    else:
+        alone.command(name)(flat(command))
+    return typer.main.get_group(alone).commands[name]
 
 
 def place_of(name: str) -> tuple[str, str]:
@@ -126,11 +145,17 @@ def _refusal(name: str, package: str) -> Callable[[], None]:
 
 
 class _Group(TyperGroup):
-    """All commands of the command line."""
+    """The commands of the command line.  A command is loaded when it is looked up, because loading all is slow."""
 
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401  (typer's own)
         super().__init__(**settings)
-        self.commands: Any = _Commands(self.commands)
+        self.commands: dict[str, Any] = dict.fromkeys(COMMANDS) | dict(self.commands)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401  (typer's own)
+        """Return a command, or None for an unknown name."""
+        if cmd_name in COMMANDS and self.commands[cmd_name] is None:
+            self.commands[cmd_name] = _load_command(cmd_name)
+        return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  (typer's own)
         """Run a command; what typer's validator writes before the reason of a refusal is left out."""
@@ -284,35 +309,31 @@ def _charged_text() -> str:
     )
 
 
-class _End:
-    """Ends the process as soon as everything that has to be done at its end is done.
+def _end_process(exit_codes: list[int]) -> None:
+    """End the process at once with its exit code, after threads and all other functions for the exit of modules.
 
-    Taking all modules apart one by one, which Python does last, takes a quarter of a second and frees what the system
-    frees by itself.  Threads were waited for before, and what modules do at exit was done: this is asked last.
+    Python would then take all modules apart one by one.  That takes a quarter of a second, and frees only what the
+    system frees by itself.  Without an exit code, Python ends the process and shows its error.
     """
-
-    def __init__(self) -> None:
-        self.code: int | None = None
-
-    def leave(self) -> None:
-        if self.code is None:  # an error that Python itself will show
-            return
-        try:
-            for stream in (sys.stdout, sys.stderr):
-                if stream is not None:  # as where whoever started the program closed it
-                    stream.flush()
-        except (OSError, ValueError):  # whoever reads is gone, which Python says in its own way
-            return
-        os._exit(self.code)
+    if not exit_codes:
+        return
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:  # the caller of the program may have closed it
+                stream.flush()
+    except (OSError, ValueError):  # the reader is gone, which Python reports
+        return
+    os._exit(exit_codes[0])
 
 
 def program() -> None:
-    """The program ``sfumato``: :func:`run` as all that this process does."""
-    end = _End()
-    atexit.register(end.leave)  # before all others, so that it comes after them
+    """Run the command line as the program ``sfumato``, and end the process."""
+    exit_codes: list[int] = []
+    atexit.register(_end_process, exit_codes)  # registered first, so it runs last
     try:
         run()
-    except SystemExit as left:
-        end.code = left.code if isinstance(left.code, int) else 0 if left.code is None else None
+    except SystemExit as exit_:
+        if exit_.code is None or isinstance(exit_.code, int):
+            exit_codes.append(exit_.code or 0)
         raise
-    end.code = 0
+    exit_codes.append(0)

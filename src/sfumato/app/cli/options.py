@@ -6,12 +6,10 @@ A command over several tables takes :data:`SchemaOption`, :data:`ViewOption`, :d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass, replace
-from functools import wraps
-from inspect import Parameter, Signature, signature
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -89,38 +87,6 @@ TrimOption = Annotated[
     bool | None,
     typer.Option("--trim/--no-trim", help="Whether blanks around fields of CSV are left out; else found out."),
 ]
-
-
-def flat(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command take options in dataclasses: typer sees one option per field, in order."""
-
-    @wraps(command)
-    def run(**values: Any) -> None:  # noqa: ANN401  (what typer read)
-        command(**_grouped(command, values))
-
-    options = list(_options(command))
-    run.__signature__ = Signature(options)  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in options}
-    return run
-
-
-def _options(taker: Callable[..., object]) -> Iterator[Parameter]:
-    kinds = get_type_hints(taker, include_extras=True)
-    for parameter in signature(taker).parameters.values():
-        kind = kinds[parameter.name]
-        if isinstance(kind, type) and is_dataclass(kind):
-            yield from _options(kind)
-        else:
-            yield parameter.replace(annotation=kind, kind=Parameter.KEYWORD_ONLY)
-
-
-def _grouped(taker: Callable[..., object], values: Mapping[str, object]) -> dict[str, Any]:
-    """Return the arguments of a command or dataclass, with its groups of options made."""
-    kinds = get_type_hints(taker, include_extras=True)
-    return {
-        name: kinds[name](**_grouped(kinds[name], values)) if is_dataclass(kinds[name]) else values[name]
-        for name in signature(taker).parameters
-    }
 
 
 @dataclass(frozen=True, kw_only=True)
