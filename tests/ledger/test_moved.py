@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import secrets
 import shutil
 import sqlite3
@@ -230,6 +231,22 @@ def test_closing_leaves_nothing_in_the_log_and_time_moves_it_to_the_file(people,
         assert copy.verify() == head
     people.close()
     assert left_in_log(f"sqlite:///{file}") is None
+
+
+def test_a_ledger_that_is_dropped_without_closing_leaves_no_open_file(file):
+    ledger = open_ledger(f"sqlite:///{file}", dataset="people", limit=Epsilon(1), create=True)
+    ask(ledger)
+    names = {str(file), f"{file}-wal", f"{file}-shm"}
+    assert names <= open_files()
+    del ledger
+    gc.collect()
+    assert not names & open_files()
+
+
+def open_files() -> set[str]:
+    """The files that this process has open."""
+    links = Path("/proc/self/fd").iterdir()
+    return {str(link.readlink()) for link in links if link.is_symlink()}
 
 
 def test_a_copy_is_restored_where_nothing_lies_and_holds_what_was_kept(people, file):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import cached_property
@@ -59,7 +60,8 @@ class Store:
         with spoken_plainly(self.place):
             self._connections = connections(self.address, self.file)
         self._checkpointed = time.monotonic()
-        self._closed = False
+        self._give_back = weakref.finalize(self, self._connections.give_back)  # for a caller that never closes it
+        self._give_back.atexit = False  # the operating system closes what is left, also that of a parent process
 
     @cached_property
     def lock_place(self) -> str:
@@ -165,12 +167,11 @@ class Store:
 
     def close(self) -> None:
         """Give the connections back; the last store of an address closes them."""
-        if self._closed:
+        if not self._give_back.alive:
             return
-        self._closed = True
         if self._connections.identity is not None and identity(self.file) == self._connections.identity:
             self.checkpoint()
-        self._connections.give_back()
+        self._give_back()
 
     def _refuse_moved(self) -> None:
         """Refuse to go on with a file that is no longer the one at the address.
@@ -418,7 +419,7 @@ class Connections:
 
 _SHARED: dict[tuple[object, ...], Connections] = {}
 _OF_PARENTS: list[Any] = []  # kept: a child that forgot one would close its parent's connection
-_LOCK = threading.Lock()
+_LOCK = threading.RLock()  # a store that is collected in this block gives its connections back in it
 
 
 def connections(address: Address, file: Path | None) -> Connections:
@@ -445,7 +446,7 @@ def identity(file: Path | None) -> Identity | None:
 
 def _forget() -> None:
     global _LOCK  # noqa: PLW0603  (another thread of the parent may hold it)
-    _LOCK = threading.Lock()
+    _LOCK = threading.RLock()
     for found in _SHARED.values():
         _OF_PARENTS.extend(found.idle)
         found.forget()
