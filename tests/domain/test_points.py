@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sfumato.domain import Domain, Real, Unknown, dump, parse
 from sfumato.domain.document import schema
-from sfumato.domain.view_words import describe_condition
+from sfumato.domain.predicate import describe_condition
 from sfumato.errors import DomainError, QueryError
 from sfumato.query import count
 from sfumato.query.statements.three_valued_logic import Comparison, compare

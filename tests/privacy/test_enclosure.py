@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfumato.privacy.noise_table import COARSE_BITS, exp_enclosure, exp_enclosures, exp_sequence
+from sfumato.privacy.noise import exp_enclosure, exp_sequence
+from sfumato.privacy.noise_table import COARSE_BITS, exp_enclosures
 
 FINE = Context(prec=200)
 

@@ -10,7 +10,7 @@ from sfumato.errors import InputError, LossError
 from sfumato.privacy.entropy import OsEntropy, SimulatedEntropy
 from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon
-from sfumato.privacy.noise_table import exp_enclosure, first_number
+from sfumato.privacy.noise import exp_enclosure, first_number
 
 scales = st.fractions(Fraction(1, 50), 200, max_denominator=1000)
 NOTHING = Fraction(1, 1 << 150)

@@ -7,7 +7,8 @@ from scipy.stats import binomtest, chisquare
 
 from sfumato.errors import InputError
 from sfumato.privacy.entropy import SimulatedEntropy
-from sfumato.privacy.noise_table import decide, exp_enclosure, one_below, uniform_below
+from sfumato.privacy.noise import exp_enclosure
+from sfumato.privacy.noise_table import decide, one_below, uniform_below
 
 
 @pytest.mark.parametrize("bound", [1, 2, 3, 7, 64, 1000])

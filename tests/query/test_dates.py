@@ -12,8 +12,7 @@ import pytest
 
 from sfumato import query
 from sfumato.domain import Categorical, Date, Domain, Grain, GroupBound, Integer, Timestamp, Unit, Unknown
-from sfumato.domain.predicate import CodeRanges
-from sfumato.domain.view_words import describe_condition
+from sfumato.domain.predicate import CodeRanges, describe_condition
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
 from sfumato.errors import InputError, QueryError

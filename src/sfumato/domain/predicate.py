@@ -12,8 +12,8 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from itertools import chain, groupby
+from functools import partial, reduce
+from itertools import chain, groupby, islice
 from operator import index, itemgetter
 from typing import TYPE_CHECKING, Generic, TypeVar
 from typing import Any as Anything
@@ -21,6 +21,7 @@ from typing import Any as Anything
 import numpy as np
 from numpy.typing import NDArray
 
+from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Real, null_code
 from sfumato.errors import QueryError
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _FEW = 4  # ranges that are compared with one by one: a search, or a look-up, costs as much as so many comparisons
+_LISTED = 12  # cells, or stretches of cells, that a condition names in words
 _TABLE = 1 << 16  # cells of a table that is looked up: larger ones miss the caches
 
 
@@ -392,3 +394,53 @@ def holds_at_cells(predicate: Predicate, names: Sequence[str], domain: Domain) -
 
     mask: NDArray[np.bool_] = np.ones((1,) * len(names), dtype=np.bool_) & holds(predicate, domain, codes)
     return mask
+
+
+def describe_condition(where: Predicate, domain: Domain) -> str:
+    """Return a condition in words for readers of the journal: public names and declared values only."""
+    words: Fold[Callable[[], str]] = Fold(  # a condition of thousands of parts is worded by a few of them
+        among=lambda part: lambda: _among(domain[part.attribute], part.codes),
+        every=lambda parts: partial(_worded, " and ", list(parts), "()"),
+        some=lambda parts: partial(_worded, " or ", list(parts), "nothing holds"),
+        negated=lambda part: lambda: f"not {part()}",
+    )
+    return where.fold(words)()
+
+
+def _worded(word: str, parts: Sequence[Callable[[], str]], none: str) -> str:
+    more = f"{word}{len(parts) - _LISTED} more conditions" if parts[_LISTED:] else ""
+    return f"({word.join(part() for part in parts[:_LISTED])}{more})" if parts else none
+
+
+def _among(attribute: Attribute, codes: CodeRanges) -> str:
+    """Return the cells in words, or the other cells if they are fewer to name."""
+    others = CodeRanges.between(0, attribute.size - 1) - codes
+    named, left = (_phrases(attribute, each) for each in (codes, others))
+    word, codes_listed = ("in", codes) if named <= left else ("not in", others)
+    listed = islice(_stretches(attribute, codes_listed), _LISTED)
+    more = min(named, left) - _LISTED
+    return f"{attribute.name} {word} {', '.join(listed)}{f' and {more} more' if more > 0 else ''}"
+
+
+def _phrases(attribute: Attribute, codes: CodeRanges) -> int:
+    """Return the number of stretches that name some cells."""
+    declared = codes & CodeRanges.between(0, attribute.declared - 1)
+    stretches = len(declared) if isinstance(attribute, Categorical) else len(declared.bounds) // 2
+    return stretches + len(codes) - len(declared)
+
+
+def _stretches(attribute: Attribute, codes: CodeRanges) -> Iterator[str]:
+    """Yield neighbouring declared cells of numbers as one stretch, and every other cell by itself."""
+    declared = codes & CodeRanges.between(0, attribute.declared - 1)
+    if isinstance(attribute, Categorical):
+        yield from (str(attribute.values[code]) for code in declared)
+    else:
+        between = "to" if isinstance(attribute, Integer | Date) else "to below"
+        for start, end in declared.ranges:
+            if isinstance(attribute, Real) and attribute.points:
+                yield attribute.joined_label(start, end)
+                continue
+            low, high = attribute.bounds(start)[0], attribute.bounds(end)[1]
+            yield str(low) if low == high else f"{low} {between} {high}"
+    missing = null_code(attribute)
+    yield from ("missing" if code == missing else "other" for code in codes - declared)

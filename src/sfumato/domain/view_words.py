@@ -1,4 +1,4 @@
-"""Views and conditions in words, for whoever reads the journal or approves a release: nothing of them is left out.
+"""Views in words, for whoever reads the journal or approves a release: nothing of them is left out.
 
 What stands here is public: names of a schema, declared values, and numbers of a statement.  The text is like SQL, and
 not for an engine.
@@ -7,17 +7,15 @@ not for an engine.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
-from functools import partial
-from itertools import islice
 from typing import Any
 
-from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Real, Unknown, null_code
+from sfumato.domain.attribute import Attribute, Categorical, Integer, Real, Unknown
 from sfumato.domain.domain import Domain
 from sfumato.domain.expression import Arithmetic, Cases, Clamp, Constant, DaysBetween, Expression, Field, Labels
-from sfumato.domain.predicate import CodeRanges, Fold, Predicate
+from sfumato.domain.predicate import Predicate, describe_condition
 from sfumato.domain.unit import GroupBound, Unit
 from sfumato.domain.unit_views import AtMost, Declared, WithFacts, WithGap
 from sfumato.domain.view import (
@@ -39,7 +37,6 @@ from sfumato.domain.view import (
 )
 from sfumato.errors import pluralize
 
-_LISTED = 12  # cells, or stretches of cells, that a condition names in words
 _LONGEST = 1500  # characters of a view
 
 
@@ -224,53 +221,3 @@ def _clamped(view: PerUnit, unit: Unit) -> Iterator[str]:
             yield once if value.maximum == 1 else many
         elif isinstance(value, UnitSum) and view.source.domain[value.of].unknown is Unknown.CLAMP:
             yield f"values of {value.of} beyond the declared bounds count as the bounds"
-
-
-def describe_condition(where: Predicate, domain: Domain) -> str:
-    """A predicate in words, for whoever reads the journal: public names and declared values only."""
-    words: Fold[Callable[[], str]] = Fold(  # a condition of thousands of parts is worded by a few of them
-        among=lambda part: lambda: _among(domain[part.attribute], part.codes),
-        every=lambda parts: partial(_worded, " and ", list(parts), "()"),
-        some=lambda parts: partial(_worded, " or ", list(parts), "nothing holds"),
-        negated=lambda part: lambda: f"not {part()}",
-    )
-    return where.fold(words)()
-
-
-def _worded(word: str, parts: Sequence[Callable[[], str]], none: str) -> str:
-    more = f"{word}{len(parts) - _LISTED} more conditions" if parts[_LISTED:] else ""
-    return f"({word.join(part() for part in parts[:_LISTED])}{more})" if parts else none
-
-
-def _among(attribute: Attribute, codes: CodeRanges) -> str:
-    """The cells, or those that are left out, whichever are fewer to name."""
-    others = CodeRanges.between(0, attribute.size - 1) - codes
-    named, left = (_phrases(attribute, each) for each in (codes, others))
-    word, codes_listed = ("in", codes) if named <= left else ("not in", others)
-    listed = islice(_stretches(attribute, codes_listed), _LISTED)
-    more = min(named, left) - _LISTED
-    return f"{attribute.name} {word} {', '.join(listed)}{f' and {more} more' if more > 0 else ''}"
-
-
-def _phrases(attribute: Attribute, codes: CodeRanges) -> int:
-    """Return the number of stretches that name some cells."""
-    declared = codes & CodeRanges.between(0, attribute.declared - 1)
-    stretches = len(declared) if isinstance(attribute, Categorical) else len(declared.bounds) // 2
-    return stretches + len(codes) - len(declared)
-
-
-def _stretches(attribute: Attribute, codes: CodeRanges) -> Iterator[str]:
-    """Declared cells of numbers that follow each other as one, every other cell by itself."""
-    declared = codes & CodeRanges.between(0, attribute.declared - 1)
-    if isinstance(attribute, Categorical):
-        yield from (str(attribute.values[code]) for code in declared)
-    else:
-        between = "to" if isinstance(attribute, Integer | Date) else "to below"
-        for start, end in declared.ranges:
-            if isinstance(attribute, Real) and attribute.points:
-                yield attribute.joined_label(start, end)
-                continue
-            low, high = attribute.bounds(start)[0], attribute.bounds(end)[1]
-            yield str(low) if low == high else f"{low} {between} {high}"
-    missing = null_code(attribute)
-    yield from ("missing" if code == missing else "other" for code in codes - declared)

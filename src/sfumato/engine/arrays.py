@@ -123,16 +123,14 @@ class KeptColumns:
 
     def _codes(self, place: int) -> _Codes | None:
         kind = np.min_scalar_type(self._domain.attributes[place].size - 1)
-        codes: _Codes | None = self._column(f"c{place}", kind)
+        name = f"c{place}"
+        codes: _Codes | None = self._once(name, kind.itemsize * self._rows, partial(self._column, name, kind))
         return codes
 
-    def _column(self, name: str, kind: np.dtype[Any]) -> NDArray[Any] | None:
-        def make() -> NDArray[Any]:
-            column = np.empty(self._rows, dtype=kind)
-            self._read(name, column)
-            return column
-
-        return self._once(name, kind.itemsize * self._rows, make)
+    def _column(self, name: str, kind: np.dtype[Any]) -> NDArray[Any]:
+        column = np.empty(self._rows, dtype=kind)
+        self._read(name, column)
+        return column
 
     def _of(self, place: int, mask: NDArray[np.bool_] | None) -> _Codes:
         codes = self._codes(place)
@@ -161,7 +159,8 @@ class KeptColumns:
         """Clamped numbers, NaN where there is none."""
         attribute = self._domain.attributes[place]
         if not isinstance(attribute, Integer) or attribute.edges is not None:
-            return self._column(f"v{place}", np.dtype(np.float64))
+            name, kind = f"v{place}", np.dtype(np.float64)
+            return self._once(name, kind.itemsize * self._rows, partial(self._column, name, kind))
         codes = self._codes(place)
         if codes is None:
             return None

@@ -20,8 +20,8 @@ from sfumato.errors import SizeError
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.laplace import LaplaceDigits
 from sfumato.privacy.loss import Number, Rho
-from sfumato.privacy.noise import LARGEST_WIDTH, Noise, as_sensitivity, checked_width, shared_table
-from sfumato.privacy.noise_table import NoiseTable, decide, exp_enclosure, exp_sequence
+from sfumato.privacy.noise import LARGEST_WIDTH, Noise, as_sensitivity, checked_width, exp_enclosure, exp_sequence
+from sfumato.privacy.noise_table import NoiseTable, decide, shared_table
 
 _BITS = 192  # of enclosures of probabilities
 _SUMMED_VARIANCE = 1 << 24  # up to here probabilities are summed term by term

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from sfumato.bounded_cache import cached
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Epsilon, Number
-from sfumato.privacy.noise import LARGEST_WIDTH, Noise, as_sensitivity, checked_width, shared_table
-from sfumato.privacy.noise_table import WORD, EnclosureEnds, NoiseTable, decide, exp_enclosure
+from sfumato.privacy.noise import LARGEST_WIDTH, Noise, as_sensitivity, checked_width, exp_enclosure
+from sfumato.privacy.noise_table import WORD, EnclosureEnds, NoiseTable, decide, shared_table
 
 _BITS = 256  # of enclosures of probabilities
 _BEYOND = 45  # exp(-45) < 2^-64

@@ -1,19 +1,21 @@
-"""The contract of a mechanism that adds integer noise.  Each mechanism is one file: see :mod:`noise_kinds`."""
+"""The contract of a mechanism that adds integer noise, and the exact arithmetic of its probabilities.
+
+Each mechanism is one file: see :mod:`noise_kinds`.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.bounded_cache import cached
 from sfumato.errors import InputError, LossError
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Epsilon, Number, Rho, exact, plain
-from sfumato.privacy.noise_table import Exponent, NoiseTable, first_number
 
 SensitivityNorm: TypeAlias = Literal["l1", "l2_squared", "one_number"]
 """A sensitivity bounds the L1 distance of two vectors, their squared L2 distance, or the change of a single number."""
@@ -144,12 +146,6 @@ class Noise(ABC):
         """Return what few draws are made by."""
 
 
-@cached()  # keys are integers, which hash fast: a loop looks its table up for every draw
-def shared_table(linear: int, quadratic: int, denominator: int, width: int) -> NoiseTable:
-    """Return the table of exp(-(linear k + quadratic k^2) / denominator); many draws share it."""
-    return NoiseTable.build(Exponent(linear, quadratic, denominator), width)
-
-
 def as_sensitivity(value: int) -> Fraction:
     """Return a sensitivity of integers as a fraction.
 
@@ -172,3 +168,82 @@ def checked_width(most: int, value: Number, name: str) -> Fraction:
         power = f"2^{most.bit_length() - 1}"
         raise LossError(f"{name} must be greater than zero and at most {power}, not {value}", culprit=value)
     return number
+
+
+def exp_enclosure(exponent: Fraction, bits: int) -> tuple[int, int]:
+    """Integers around ``2^bits * exp(-exponent)``, at most a few apart.
+
+    The exponent is halved k times until it is below 2^-8.  The alternating series is summed in fixed point
+    with w bits: term i is at most 4 units too small (its two divisions and the rounded exponent lose 3,
+    the loss of term i-1 shrinks by 256), and what is left out is below one unit, so that the sum of
+    i terms is within 4i + 1 units.  Both ends are then squared k times, rounded outward.
+
+    Args:
+        exponent: at least zero.
+        bits: binary digits after the point, at least one.
+
+    >>> low, high = exp_enclosure(Fraction(1), 20)
+    >>> low / 2**20, high / 2**20
+    (0.36787891387939453, 0.36787986755371094)
+    """
+    numerator, denominator = exponent.numerator, exponent.denominator
+    if numerator == 0:
+        return 1 << bits, 1 << bits
+    if numerator >= bits * denominator:  # exp(-bits) < 2^-bits
+        return 0, 1
+    halvings = max(0, numerator.bit_length() - denominator.bit_length() + 1 + 8)
+    width = bits + halvings + bits.bit_length() + 8
+    reduced = (numerator << width) // (denominator << halvings)
+    term = total = 1 << width
+    terms = 0
+    while term:
+        terms += 1
+        term = ((term * reduced) >> width) // terms
+        total += -term if terms % 2 else term
+    low, high = total - 4 * terms - 1, total + 4 * terms + 1
+    for _ in range(halvings):
+        low = low * low >> width
+        high = -(-high * high >> width)
+    return low >> (width - bits), min(1 << bits, -(-high >> (width - bits)))
+
+
+def exp_sequence(
+    first: Fraction, *, step: Fraction, curvature: Fraction = Fraction(0), count: int, bits: int
+) -> list[tuple[int, int]]:
+    """Enclosures of ``2^bits * exp(-(first + i step + i (i - 1) / 2 curvature))`` for i = 0 .. count - 1.
+
+    Two interval products an entry in place of one series: the ratio of neighbours is itself geometric.
+    """
+    low, high = exp_enclosure(first, bits)
+    ratio_low, ratio_high = exp_enclosure(step, bits)
+    change_low, change_high = exp_enclosure(curvature, bits)
+    sequence = []
+    for _ in range(count):
+        sequence.append((low, high))
+        low = low * ratio_low >> bits
+        high = -(-high * ratio_high >> bits)
+        if curvature:
+            ratio_low = ratio_low * change_low >> bits
+            ratio_high = -(-ratio_high * change_high >> bits)
+    return sequence
+
+
+def first_number(holds: Callable[[int], bool], *, near: int = 1) -> int:
+    """The smallest n >= 1 for which a monotone condition holds.
+
+    It is sought at ever larger distances from ``near``: two looks are enough where that is it.
+    """
+    step, low, high = 1, 0, max(1, near)
+    if holds(high):
+        while high - step >= 1 and holds(high - step):
+            high, step = high - step, 2 * step
+        low = max(0, high - step)
+    else:
+        while True:
+            low, high, step = high, high + step, 2 * step
+            if holds(high):
+                break
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high

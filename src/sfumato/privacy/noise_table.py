@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sfumato.bounded_cache import cached
 from sfumato.errors import InputError
 from sfumato.privacy.entropy import Entropy
+from sfumato.privacy.noise import exp_enclosure, exp_sequence, first_number
 
 EnclosureEnds = NDArray[np.uint64]
 
@@ -28,64 +29,6 @@ _LOWEST = np.uint64((1 << _DIGIT) - 1)
 _NOTHING_LEFT = 22  # 2^31 exp(-22) is below one
 _WHOLE = 1 << 15  # multiples of which a table of all stays in the second-level cache
 _AGAIN = 4  # times that a unit is asked for before that table is worth its tenth of a millisecond
-
-
-def exp_enclosure(exponent: Fraction, bits: int) -> tuple[int, int]:
-    """Integers around ``2^bits * exp(-exponent)``, at most a few apart.
-
-    The exponent is halved k times until it is below 2^-8.  The alternating series is summed in fixed point
-    with w bits: term i is at most 4 units too small (its two divisions and the rounded exponent lose 3,
-    the loss of term i-1 shrinks by 256), and what is left out is below one unit, so that the sum of
-    i terms is within 4i + 1 units.  Both ends are then squared k times, rounded outward.
-
-    Args:
-        exponent: at least zero.
-        bits: binary digits after the point, at least one.
-
-    >>> low, high = exp_enclosure(Fraction(1), 20)
-    >>> low / 2**20, high / 2**20
-    (0.36787891387939453, 0.36787986755371094)
-    """
-    numerator, denominator = exponent.numerator, exponent.denominator
-    if numerator == 0:
-        return 1 << bits, 1 << bits
-    if numerator >= bits * denominator:  # exp(-bits) < 2^-bits
-        return 0, 1
-    halvings = max(0, numerator.bit_length() - denominator.bit_length() + 1 + 8)
-    width = bits + halvings + bits.bit_length() + 8
-    reduced = (numerator << width) // (denominator << halvings)
-    term = total = 1 << width
-    terms = 0
-    while term:
-        terms += 1
-        term = ((term * reduced) >> width) // terms
-        total += -term if terms % 2 else term
-    low, high = total - 4 * terms - 1, total + 4 * terms + 1
-    for _ in range(halvings):
-        low = low * low >> width
-        high = -(-high * high >> width)
-    return low >> (width - bits), min(1 << bits, -(-high >> (width - bits)))
-
-
-def exp_sequence(
-    first: Fraction, *, step: Fraction, curvature: Fraction = Fraction(0), count: int, bits: int
-) -> list[tuple[int, int]]:
-    """Enclosures of ``2^bits * exp(-(first + i step + i (i - 1) / 2 curvature))`` for i = 0 .. count - 1.
-
-    Two interval products an entry in place of one series: the ratio of neighbours is itself geometric.
-    """
-    low, high = exp_enclosure(first, bits)
-    ratio_low, ratio_high = exp_enclosure(step, bits)
-    change_low, change_high = exp_enclosure(curvature, bits)
-    sequence = []
-    for _ in range(count):
-        sequence.append((low, high))
-        low = low * ratio_low >> bits
-        high = -(-high * ratio_high >> bits)
-        if curvature:
-            ratio_low = ratio_low * change_low >> bits
-            ratio_high = -(-ratio_high * change_high >> bits)
-    return sequence
 
 
 def exp_enclosures(multiples: NDArray[np.int64], unit: Fraction) -> tuple[EnclosureEnds, EnclosureEnds]:
@@ -312,6 +255,12 @@ class NoiseTable:
         return decide(partial(exp_enclosure, Fraction(excess, below)), entropy, first=test)
 
 
+@cached()  # keys are integers, which hash fast: a loop looks its table up for every draw
+def shared_table(linear: int, quadratic: int, denominator: int, width: int) -> NoiseTable:
+    """Return the table of exp(-(linear k + quadratic k^2) / denominator); many draws share it."""
+    return NoiseTable.build(Exponent(linear, quadratic, denominator), width)
+
+
 def _nearest(cell: int, width: int) -> int:
     """Distance to zero of the integer of the cell that is nearest to zero."""
     return cell * width if cell >= 0 else -(cell + 1) * width + 1
@@ -347,27 +296,6 @@ def _keep(exponent: Exponent, width: int, half: int) -> NDArray[np.uint64]:
             left = below - exponent.scaled(near + width - 1) + exponent.scaled(near)
             keep[start + outward * cell] = min((1 << WORD) - 1, max(0, (left << WORD) // below))
     return keep
-
-
-def first_number(holds: Callable[[int], bool], *, near: int = 1) -> int:
-    """The smallest n >= 1 for which a monotone condition holds.
-
-    It is sought at ever larger distances from ``near``: two looks are enough where that is it.
-    """
-    step, low, high = 1, 0, max(1, near)
-    if holds(high):
-        while high - step >= 1 and holds(high - step):
-            high, step = high - step, 2 * step
-        low = max(0, high - step)
-    else:
-        while True:
-            low, high, step = high, high + step, 2 * step
-            if holds(high):
-                break
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
 
 
 def uniform_below(bound: int, count: int, entropy: Entropy) -> NDArray[np.int64]:

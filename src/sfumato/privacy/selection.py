@@ -16,15 +16,8 @@ from numpy.typing import NDArray
 from sfumato.errors import InputError, LossError
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Charge, Epsilon, Number, Rho, exact
-from sfumato.privacy.noise_table import (
-    COARSE_BITS,
-    EnclosureEnds,
-    decide,
-    exp_enclosure,
-    exp_enclosures,
-    one_below,
-    uniform_below,
-)
+from sfumato.privacy.noise import exp_enclosure
+from sfumato.privacy.noise_table import COARSE_BITS, EnclosureEnds, decide, exp_enclosures, one_below, uniform_below
 
 CandidateScores = NDArray[np.int64] | Sequence[int | Fraction]
 

@@ -14,8 +14,8 @@ from sfumato.errors import LossError
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, Number, exact
-from sfumato.privacy.noise import LARGEST_WIDTH, Noise, as_sensitivity, checked_width
-from sfumato.privacy.noise_table import decide, exp_enclosure, uniform_below
+from sfumato.privacy.noise import LARGEST_WIDTH, Noise, as_sensitivity, checked_width, exp_enclosure
+from sfumato.privacy.noise_table import decide, uniform_below
 
 _BITS = 256  # of enclosures of probabilities
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta
-from sfumato.privacy.noise_table import first_number
+from sfumato.privacy.noise import first_number
 
 
 @dataclass(frozen=True)

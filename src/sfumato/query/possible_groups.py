@@ -20,7 +20,6 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.bounded_cache import cached
 from sfumato.domain import Attribute, Domain, Integer, Real, Unknown
 from sfumato.domain.expression import Arithmetic, Clamp, Constant, Expression, Field, Labels
 from sfumato.domain.predicate import All, Among, Any, CodeRanges, Fold, Not, Predicate
@@ -52,7 +51,8 @@ def possible_groups(
     Raises:
         QueryError: it leaves no group.
     """
-    groups = _possible(by, where, domain) if view is None else _possible_of_view(by, where, domain, view.view)
+    met, attributes = (where, domain) if view is None else _with_view(where, domain, view.view)
+    groups = None if met is None else _Search(by, domain, attributes).left(normal(met, attributes))
     if groups is not None and not groups.any():
         raise QueryError(
             "no group can hold a row that meets the condition: change the condition, or group by something else",
@@ -92,16 +92,6 @@ def possible_span(
     declared = bisect_left(edges, attribute.declared)
     places = range(declared) if left is None else np.flatnonzero(left[:declared])
     return (edges[places[0]], edges[places[-1] + 1] - 1) if len(places) else None
-
-
-@cached(lambda key, groups: 1_000 + (key[1].held_bytes if key[1] else 0) + (0 if groups is None else groups.nbytes))
-def _possible(by: tuple[str, ...], where: Predicate | None, domain: Domain) -> _Mask | None:
-    return _Search(by, domain, domain).left(normal(where, domain))
-
-
-def _possible_of_view(by: tuple[str, ...], where: Predicate | None, domain: Domain, view: View) -> _Mask | None:
-    met, attributes = _with_view(where, domain, view)
-    return None if met is None else _Search(by, domain, attributes).left(normal(met, attributes))
 
 
 def _with_view(where: Predicate | None, domain: Domain, view: View) -> tuple[Predicate | None, Domain]:

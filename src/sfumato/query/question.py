@@ -12,11 +12,10 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from sfumato.bounded_cache import cached
 from sfumato.domain import Domain, Unknown
-from sfumato.domain.predicate import Among, Predicate
+from sfumato.domain.predicate import Among, Predicate, describe_condition
 from sfumato.domain.view import BoundedView
-from sfumato.domain.view_words import describe_condition, left_out, may_cut
+from sfumato.domain.view_words import left_out, may_cut
 from sfumato.errors import QueryError, pluralize
 from sfumato.query.aggregates import Aggregate, Average, Count, Distinct, Quantile, Total
 from sfumato.query.statements.three_valued_logic import normal
@@ -109,12 +108,25 @@ class Query:
             from sfumato.query.statements.sql_condition import read_condition
 
             return replace(self, where=read_condition(self.where, domain)).check(domain)
-        by = _checked_groups(self, domain)
-        return self if by == self.by else replace(self, by=by)
+        if self.truncation is not None and domain.unit.column is None:
+            raise QueryError("every row is a unit of its own here: no bound leaves any out, so there are none to count")
+        for leaf in _leaves(self.where):
+            if not leaf.codes.within(domain[leaf.attribute].size):
+                raise QueryError(f"a condition names a cell that {leaf.attribute!r} does not have", culprit=leaf)
+        by = _spelled_groups(self.by, domain)
+        for aggregate in self.aggregates:
+            aggregate.check(domain)
+        checked = self if by == self.by else replace(self, by=by)
+        checked.possible_groups(domain)  # refuses a condition that leaves none
+        return checked
 
     def condition(self, domain: Domain) -> Predicate | None:
-        """Return its condition in normal form; None if it holds for all rows."""
-        where = self.check(domain).where
+        """Return the condition of a checked query in normal form; None if it holds for all rows.
+
+        Raises:
+            QueryError: the condition is text that cannot be read.
+        """
+        where = self.check(domain).where if isinstance(self.where, str) else self.where
         assert not isinstance(where, str)
         return normal(where, domain)
 
@@ -131,6 +143,9 @@ class Query:
         assert not isinstance(self.where, str), "the query is checked"
         if not self.by or (self.where is None and view is None):
             return None
+        grouped = {axis.attribute for axis in domain.axes(self.by)}
+        if view is None and isinstance(self.where, Among) and self.where.codes and self.where.attribute not in grouped:
+            return None  # one comparison of another attribute leaves every group
         from sfumato.query.possible_groups import possible_groups  # other questions need none of it
 
         return possible_groups(self.by, self.where, domain, view)
@@ -143,7 +158,8 @@ class Query:
         >>> count("age BETWEEN 18 AND 65").describe(ages)
         'count(*) where age in 18 to 65'
         """
-        return words(self, self.condition(domain), domain)
+        checked = self.check(domain)
+        return words(checked, checked.condition(domain), domain)
 
     def population_notes(self, domain: Domain, view: BoundedView | None = None) -> tuple[str, ...]:
         """Say which exact answer an interval covers, if it is not that of the whole table or view."""
@@ -165,25 +181,21 @@ class Query:
         return tuple(dict.fromkeys((*notes, *(note for each in self.aggregates for note in each.notes(domain)))))
 
 
-@cached(lambda key, _: key[0].held_bytes)  # a query is checked wherever it is handed over
-def _checked_groups(query: Query, domain: Domain) -> tuple[str, ...]:
-    """Return the groups of a query as the domain spells them; refuses what does not fit it, see :meth:`Query.check`."""
-    if query.truncation is not None and domain.unit.column is None:
-        raise QueryError("every row is a unit of its own here: no bound leaves any out, so there are none to count")
-    for leaf in _leaves(query.where):
-        if not leaf.codes.within(domain[leaf.attribute].size):
-            raise QueryError(f"a condition names a cell that {leaf.attribute!r} does not have", culprit=leaf)
+def _spelled_groups(names: tuple[str, ...], domain: Domain) -> tuple[str, ...]:
+    """Return groups as the domain spells them.
+
+    Raises:
+        DomainError: the domain has no such group.
+        QueryError: a group stands twice, or there are too many cells.
+    """
     too_many = f"this groups into more than {MOST_GROUPS:,} cells; group by fewer attributes"
-    if any(domain[name].size > MOST_GROUPS for name in query.by if name in domain):
+    if any(domain[name].size > MOST_GROUPS for name in names if name in domain):
         raise QueryError(too_many)  # before its labels are listed
-    by = tuple(domain.grouping(name).name for name in query.by)
+    by = tuple(domain.grouping(name).name for name in names)
     if len(set(by)) != len(by):
-        raise QueryError("a group stands twice in the groups", culprit=query.by)
+        raise QueryError("a group stands twice in the groups", culprit=names)
     if math.prod(each.size for each in domain.axes(by)) > MOST_GROUPS:
         raise QueryError(too_many)
-    for aggregate in query.aggregates:
-        aggregate.check(domain)
-    replace(query, by=by).possible_groups(domain)  # refuses a condition that leaves none
     return by
 
 

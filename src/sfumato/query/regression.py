@@ -18,8 +18,7 @@ from typing import Any as Json
 import numpy as np
 
 from sfumato.domain import Date, Domain, Integer, Real, Timestamp
-from sfumato.domain.predicate import holds_at_cells, named
-from sfumato.domain.view_words import describe_condition
+from sfumato.domain.predicate import describe_condition, holds_at_cells, named
 from sfumato.errors import QueryError
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Loss, Number

@@ -25,8 +25,7 @@ import numpy as np
 
 from sfumato.domain import Domain, Role
 from sfumato.domain.domain import numeric
-from sfumato.domain.predicate import All, Predicate, named
-from sfumato.domain.view_words import describe_condition
+from sfumato.domain.predicate import All, Predicate, describe_condition, named
 from sfumato.errors import LossError, QueryError, SizeError
 from sfumato.model.factor import FloatArray
 from sfumato.model.noisy_table import NoisyDistance, NoisyTable, integer_counts

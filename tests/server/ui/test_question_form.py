@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sfumato.domain import Domain, Real, Unknown
-from sfumato.domain.view_words import describe_condition
+from sfumato.domain.predicate import describe_condition
 from sfumato.query import count
 from sfumato_server.ui.question_form import Controls, QuestionForm
 

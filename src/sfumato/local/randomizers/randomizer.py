@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sfumato.errors import InputError, LossError, SizeError
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import Number, exact, plain
-from sfumato.privacy.noise_table import exp_enclosure
+from sfumato.privacy.noise import exp_enclosure
 
 DENOMINATOR = 1 << 64
 """Every probability of a randomizer is an integer numerator over this."""

@@ -93,7 +93,13 @@ class Confidence:
         Raises:
             LossError: it is not a number above 0 and at most 1 - 10^-12; intervals of more would take for ever.
         """
-        return _confidence(exact(value, name="confidence"))
+        number = exact(value, name="confidence")
+        rounded = Fraction(math.ceil(number * _DIGITS), _DIGITS)
+        if not 0 < rounded < 1:
+            raise LossError(
+                f"a confidence lies strictly between 0 and 1, with twelve digits, not {plain(number)}", culprit=number
+            )
+        return Confidence(rounded)
 
     def half_width(self, noise: Noise, numbers: int = 1) -> int:
         """Return what noise exceeds on none of ``numbers`` cells, at the confidence (union bound)."""
@@ -240,15 +246,6 @@ class NumericAggregate(Aggregate):
         """Say that values are clamped, if they are."""
         clamps = domain[self.of].unknown is Unknown.CLAMP
         return (f"values of {self.of} beyond the declared bounds count as the bounds",) if clamps else ()
-
-
-@cached(2_000)  # most questions have one and the same
-def _confidence(value: Fraction) -> Confidence:
-    rounded = Fraction(math.ceil(value * _DIGITS), _DIGITS)
-    if not 0 < rounded < 1:
-        text = plain(value)
-        raise LossError(f"a confidence lies strictly between 0 and 1, with twelve digits, not {text}", culprit=value)
-    return Confidence(rounded)
 
 
 @cached(8_000)
