@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypedDict, cast
+from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, cast
 
 import httpx
 
@@ -166,16 +166,29 @@ class Call:
         return self.retry_key is not None or self.method == "GET" or self.path.endswith("/cost")
 
 
-Sent: TypeAlias = httpx.Response | httpx.TransportError | None
-"""What came of a request; nothing after a pause."""
+Outcome: TypeAlias = httpx.Response | httpx.TransportError | None
+"""The reply to a request or the failure to send it; None after a pause."""
+Result = TypeVar("Result")
 
 
-def attempts(call: Call, address: httpx.URL) -> Generator[Call | float, Sent, httpx.Response]:
-    """What to send, or for how many seconds to wait, until there is a reply: handed what came of it each time.
+def attempts(
+    exchange: Generator[Call, httpx.Response, Result], address: httpx.URL
+) -> Generator[Call | float, Outcome, Result]:
+    """Yield the requests of an exchange to send, and the seconds to wait before a repetition.  Return its result.
 
     Raises:
-        ServerError: the server refused it, or none answered.
+        ServerError: the server refused a request, or no server answered.
     """
+    try:
+        call = next(exchange)
+        while True:
+            call = exchange.send((yield from _attempts(call, address)))
+    except StopIteration as done:
+        result: Result = done.value
+        return result
+
+
+def _attempts(call: Call, address: httpx.URL) -> Generator[Call | float, Outcome, httpx.Response]:
     for attempt in range(_ATTEMPTS):
         last = not call.safe or attempt == _ATTEMPTS - 1
         reply = yield call
