@@ -118,7 +118,7 @@ def test_keys_of_two_types_are_named() -> None:
 def test_people_may_be_named_and_must_be_found() -> None:
     tables = {"a": {"who": [1, 1, 2], "x": [1, 2, 3]}, "b": {"who": [1, 2, 2], "y": [1, 2, 3]}}
     opened = {name: open_table(pa.table(held)) for name, held in tables.items()}
-    with pytest.raises(TableError, match="no column seems to name people; say by --unit"):
+    with pytest.raises(TableError, match="no column seems to name people; name one by the argument unit"):
         draft_schema("both", opened)
     found = draft_schema("both", opened, unit="who")
     assert found.document["unit"] == {"id": "who"}

@@ -125,7 +125,10 @@ def parse(document: object, *, folder: Path | None = None) -> Domain:
             culprit=document,
         )
     if document["sfumato"] == 2 and "tables" in document:  # noqa: PLR2004 - the version of schemas
-        raise DomainError("this describes several tables, a schema, and no domain of one; name it by --schema")
+        raise DomainError(
+            "this describes several tables, a schema, and no domain of one; give it by the argument schema "
+            "(sfumato.open_schema in Python)"
+        )
     from jsonschema import Draft202012Validator  # here, as it takes 50 ms to load and not all who import this parse
     from jsonschema.exceptions import best_match
 

@@ -107,7 +107,8 @@ def _carried(path: Path) -> Mapping[bytes, bytes]:
 def _agreed(where: str, stated: Loss, claim: Claim | None) -> Claim:
     if claim is not None and claim.loss != stated:
         raise InputError(
-            f"{where} says of itself {stated}, and --claim says {claim}: judge it by what it promises", culprit=where
+            f"{where} says of itself {stated}, and the argument claim says {claim}: judge it by what it promises",
+            culprit=where,
         )
     return claim or Claim(stated)
 

@@ -122,7 +122,7 @@ def default_ledger_url(domain: Domain | str | Path) -> str:
     if file != named and other.exists() and not (ledger.exists() and other.samefile(ledger)):
         raise LedgerError(
             f"{named} is a link to {file}, whose ledger is {ledger}, but there is a ledger beside the link as well; "
-            "name the right one by --ledger, or move it beside the file",
+            "name the right one by the argument ledger, or move it beside the file",
             culprit=domain,
         )
     return file_address(ledger)

@@ -166,10 +166,14 @@ class SynthesizeRequest(StrictModel):
         }
         refuse_options(method_named(self.method), [option for option, is_given in given.items() if is_given])
         if self.marginals and self.way is not None:
-            raise InputError("--marginals names the marginals and --way means all of a size; give one of them")
+            raise InputError(
+                "the argument marginals names the marginals, and the argument way means all of a size; give one of them"
+            )
         for clique in self.marginals:
             if not all(clique) or len(set(clique)) < len(clique):
-                raise InputError(f"--marginals takes different attributes, comma-separated, not {','.join(clique)!r}")
+                raise InputError(
+                    f"a marginal of the argument marginals has different attributes, not {','.join(clique)!r}"
+                )
 
     def workload(self, domain: Domain) -> Marginals:
         """The marginals named, or all of so many attributes: of a pair, where the domain has as many."""

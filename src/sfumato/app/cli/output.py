@@ -18,6 +18,8 @@ import typer
 from sfumato.app.api.methods import EXACT_FIGURES
 from sfumato.errors import InputError
 
+_OPTIONS = {"claims": "--claim"}  # options that are not named like the argument of the library
+
 
 def result(value: Mapping[str, Any] | Sequence[Any], text: str, *, as_json: bool) -> None:
     """Print a result: ``value`` as JSON, or ``text`` for people."""
@@ -35,12 +37,20 @@ def print_message(text: str) -> None:
 
 
 def _in_options(message: str) -> str:
-    """Return a message with options of the command line for amounts, which other callers state in their own way.
+    """Return a message of the library with the options of the command line instead of arguments and amounts.
 
     >>> _in_options("with a delta of 1e-09 it asks for less; begin a ledger with the limit 1,1e-9")
     'with --delta 1e-09 it asks for less; begin a ledger with --limit 1,1e-9'
+    >>> _in_options("name one by the argument unit_rows; give the argument claims for each release")
+    'name one by --unit-rows; give --claim for each release'
     """
-    return re.sub(r"\ba delta of (?=\d)", "--delta ", re.sub(r"\bwith the limit (?=\d)", "with --limit ", message))
+    message = re.sub(r"\bwith the limit (?=\d)", "with --limit ", message)
+    message = re.sub(r"\ba delta of (?=\d)", "--delta ", message)
+    return re.sub(r"\bthe argument (\w+)", lambda match: _option(match[1]), message)
+
+
+def _option(argument: str) -> str:
+    return _OPTIONS.get(argument, f"--{argument.replace('_', '-')}")
 
 
 def columns(rows: Sequence[Mapping[str, Any]]) -> str:

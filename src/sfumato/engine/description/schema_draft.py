@@ -187,7 +187,7 @@ class _Drafting:
         best = named or self._people(columns)
         if best is None:
             raise TableError(
-                "no column seems to name people; say by --unit which one does, or describe the tables by hand"
+                "no column seems to name people; name one by the argument unit, or describe the tables by hand"
             )
         self.id = best
         led = [to for links in self.links.values() for column, to in links if column == best]
