@@ -124,7 +124,7 @@ def duckdb(path: Path, arguments: argparse.Namespace, folder: Path):
     from sfumato.engine.duckdb.duck_adapter import file_source
     from sfumato.engine.duckdb.duck_table import DuckTable
 
-    table = DuckTable(file_source(path), memory=arguments.memory)
+    table = DuckTable.open(file_source(path), memory=arguments.memory)
     connection = duckdb.connect()
     connection.read_parquet(str(path)).to_table("t")
 

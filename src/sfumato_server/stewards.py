@@ -28,11 +28,11 @@ from sfumato.app.api.administration import (
 )
 from sfumato.app.api.methods import EXACT_FIGURES
 from sfumato.app.api.questions import limit_of
+from sfumato.description.domain_fit import draft_domain, risks
+from sfumato.description.schema_fit import draft_source, schema_risks
 from sfumato.domain.domain import Acceptance
 from sfumato.domain.table_schema import Schema
 from sfumato.engine.csv_file import how_written
-from sfumato.engine.description.domain_fit import draft_domain, risks
-from sfumato.engine.description.schema_fit import draft_source, schema_risks
 from sfumato.engine.open import adapter_of, open_table
 from sfumato.errors import DomainError, EngineError, InputError, LossError, TableError
 from sfumato.ledger import Entry

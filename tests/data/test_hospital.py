@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 from tests.app.test_cli import sfumato
 
 from sfumato import data
+from sfumato.description.schema_fit import schema_fit
 from sfumato.domain.table_schema import load_schema
-from sfumato.engine.description.schema_fit import schema_fit
 
 ROOT = Path(__file__).resolve().parents[2]
 

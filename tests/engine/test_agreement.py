@@ -50,7 +50,7 @@ def test_bounding_in_many_buckets_keeps_the_same_rows(monkeypatch):
 def test_what_does_not_fit_in_memory_is_spilled(tmp_path):
     size = 1_500_000
     raw = pa.table({"word": ["a"] * size, "raw": np.random.default_rng(1).random(size)})
-    table = DuckTable(Frame(raw, "the frame"), threads=1, memory="40MB")
+    table = DuckTable.open(Frame(raw, "the frame"), threads=1, memory="40MB")
     encoded = table.encode(Domain(DOMAIN.attributes[:1]))
     levels = (np.zeros(DOMAIN["word"].size, np.uint8),)
     recode = Recode(("word",), levels, np.zeros((1, 1), np.uint8), pa.table({"word": ["any"]}))

@@ -17,10 +17,9 @@ import pytest
 from sfumato.domain import Categorical, Domain, Integer, Real, Unit, Unknown
 from sfumato.domain.hierarchy import Hierarchy, draft
 from sfumato.domain.predicate import All, Among, Any, Not
-from sfumato.engine.description.profile import TILES
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
-from sfumato.engine.port import Recode
+from sfumato.engine.port import TILES, Recode
 from sfumato.errors import DomainError, InputError, QueryError, SfumatoError, SizeError, TableError
 from sfumato.vault.exact_tables import ExactTables
 from sfumato.vault.measurables import Marginal

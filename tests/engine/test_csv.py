@@ -8,9 +8,9 @@ from fractions import Fraction
 import pytest
 from tests.engine import cluster
 
+from sfumato.description.domain_fit import draft_domain
 from sfumato.domain import Categorical, CsvFormat, Domain, Integer, Real, Unknown
 from sfumato.engine.csv_file import how_written
-from sfumato.engine.description.domain_fit import draft_domain
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
 from sfumato.errors import DomainError, InputError, TableError

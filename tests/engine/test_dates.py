@@ -17,8 +17,8 @@ from tests.engine import cluster
 from tests.engine.conftest import _MADE
 from tests.services import require
 
+from sfumato.description.domain_fit import AttributeFit, domain_fit, draft_domain, risks
 from sfumato.domain import Date, Domain, Grain, Integer, Timestamp, Unit, Unknown
-from sfumato.engine.description.domain_fit import AttributeFit, domain_fit, draft_domain, risks
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
 from sfumato.errors import TableError

@@ -67,7 +67,7 @@ MEMORY = """
         return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
 
     def registered():
-        table = DuckTable(file_source(f"{folder}/people.parquet"), threads=None if shared else 2)
+        table = DuckTable.open(file_source(f"{folder}/people.parquet"), threads=None if shared else 2)
         encoded = table.encode(domain)
         encoded.version
         encoded.marginals([("sex", "age")])
@@ -163,7 +163,7 @@ def test_what_is_closed_is_forgotten_and_the_folder_goes_last():
     assert encoded_tables() == before
     assert _counts(kept)[1] == 30
 
-    alone = DuckTable(Frame(_rows(3, 30), "the frame"), threads=1)
+    alone = DuckTable.open(Frame(_rows(3, 30), "the frame"), threads=1)
     folder = alone.session.scratch
     assert folder.is_dir()
     assert folder.stat().st_mode & 0o077 == 0

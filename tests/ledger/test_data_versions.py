@@ -25,7 +25,7 @@ from tests.ledger.racing_processes import chance, declare_and_die, declare_and_r
 from tests.processes import processes
 
 from sfumato.domain import Unit
-from sfumato.engine.port import Content
+from sfumato.engine.table_files import Content
 from sfumato.errors import BudgetError, InputError, LedgerError, UnitError, VersionError
 from sfumato.ledger import DeferredLedger, Kind, Question, open_ledger
 from sfumato.privacy.loss import Epsilon

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from tests.query.conftest import DOMAIN
 
+from sfumato.description.domain_fit import dropped_rows
 from sfumato.domain import Categorical, Domain, GroupBound, Unit, Unknown
-from sfumato.engine.description.domain_fit import dropped_rows
 from sfumato.engine.open import open_table
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import Epsilon

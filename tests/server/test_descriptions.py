@@ -13,7 +13,7 @@ from tests.services import require
 
 from sfumato.app.cli.options import database
 from sfumato.app.http_client import ServerError
-from sfumato.engine.description.schema_fit import draft_source
+from sfumato.description.schema_fit import draft_source
 from sfumato.errors import TableError
 from sfumato_server.problems import RefusalError
 from sfumato_server.registry import Scope

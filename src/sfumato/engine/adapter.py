@@ -21,7 +21,8 @@ from sfumato.domain.view import BoundedView
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import RowEncoding
-from sfumato.engine.port import Column, Content, Profile, ProtectedTable, Recodable
+from sfumato.engine.port import Column, Profile, ProtectedTable, Recodable
+from sfumato.engine.table_files import Content
 from sfumato.engine.views.view_sql import ViewEncoding
 from sfumato.errors import InputError, TableError
 

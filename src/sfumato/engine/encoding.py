@@ -18,7 +18,6 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -425,20 +424,6 @@ def _mix(words: _Words, spare: _Words) -> None:
         np.multiply(words, np.uint64(factor), out=words)
     np.right_shift(words, np.uint64(31), out=spare)
     np.bitwise_xor(words, spare, out=words)
-
-
-def bytes_name(files: Iterable[str], form: str) -> str:
-    """Name the bytes of files, in whatever order and under whatever names.
-
-    Args:
-        files: their paths.
-        form: how the bytes are read.
-    """
-    digests = []
-    for file in files:
-        with Path(file).open("rb") as opened:
-            digests.append(hashlib.file_digest(opened, "sha256").hexdigest())
-    return _digest([form, sorted(digests)]) if digests else ""
 
 
 def content_statement(

@@ -9,11 +9,10 @@ a dropped value is in no tally.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -24,6 +23,7 @@ from sfumato.domain import Domain
 from sfumato.domain.predicate import Predicate
 from sfumato.domain.unit import SizeOf
 from sfumato.engine.exact import Exact
+from sfumato.engine.table_files import Content
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -153,31 +153,6 @@ class Recode:
         last = np.empty_like(taken)
         last[order] = taken - before
         return last - self.rows + 1, last
-
-
-class Content:
-    """What tables hold.
-
-    Reading the bytes of files takes a tenth of the time that their rows take.  So whoever knows both names of a content
-    compares those of the files first.
-
-    Attributes:
-        files: a name of the bytes of all files and of how they are read; empty if tables are not made of files.
-    """
-
-    def __init__(self, name: Callable[[], str], *, files: str = "") -> None:
-        """Note how rows and columns are named, which may take long, and happens when it is asked for."""
-        self._name = name
-        self.files = files
-
-    @cached_property
-    def name(self) -> str:
-        """A name of all rows and columns.
-
-        Raises:
-            EngineError: a table was written since it was read.
-        """
-        return self._name()
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sfumato.arguments import expect
 from sfumato.domain import Domain, load
 from sfumato.engine.open import open_table
-from sfumato.engine.port import Content
+from sfumato.engine.table_files import Content
 from sfumato.errors import LedgerError
 from sfumato.ledger.database import file_address
 from sfumato.privacy.loss import Loss

@@ -48,7 +48,7 @@ def draft(
     somebody has replaced what the data says by what is publicly known, and accepted it. It also says how a CSV file
     is written, and every command that is given the domain reads the file so.
     """
-    from sfumato.engine.description.domain_fit import draft_domain
+    from sfumato.description.domain_fit import draft_domain
     from sfumato.engine.open import open_table
     from sfumato.engine.table_files import redacted_source
     from sfumato.strict_documents import write_yaml
@@ -87,9 +87,9 @@ def accept(
     The file then says who accepted it and when, and so does the journal of every release. Whoever edits it later
     has to accept it again; until then releases refuse it.
     """
+    from sfumato.description.domain_fit import risks
     from sfumato.domain import load
     from sfumato.domain.document import accept as accepted
-    from sfumato.engine.description.domain_fit import risks
     from sfumato.engine.open import open_table
     from sfumato.vault.release import save_text
 
@@ -137,7 +137,7 @@ def check(
 
 def _fit(domain: Domain, table: str) -> tuple[dict[str, Any], str]:
     """Return how the values of a table fit its domain, and what its bounds cut, as JSON and as text."""
-    from sfumato.engine.description.domain_fit import domain_fit, dropped_rows
+    from sfumato.description.domain_fit import domain_fit, dropped_rows
     from sfumato.engine.open import open_table
     from sfumato.engine.table_files import redacted_source
 

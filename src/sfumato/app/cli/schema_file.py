@@ -24,8 +24,8 @@ from sfumato.errors import InputError, pluralize
 from sfumato.extras import require
 
 if TYPE_CHECKING:
+    from sfumato.description.schema_fit import CutRows
     from sfumato.domain.table_schema import Schema, SchemaTable
-    from sfumato.engine.description.schema_fit import CutRows
     from sfumato.engine.views.joined import JoinedTables
 
 app = typer.Typer(no_args_is_help=True, help="Describe several tables before anything is released from them.")
@@ -59,7 +59,7 @@ def draft_tables(
     says by what is publicly known, and accepted it.  How many rows of a person are kept is left open, and so is which
     tables are public: neither is for a program to read off the data.
     """
-    from sfumato.engine.description.schema_fit import draft_source
+    from sfumato.description.schema_fit import draft_source
     from sfumato.engine.table_files import redacted_source
     from sfumato.strict_documents import write_yaml
     from sfumato.vault.release import save_text
@@ -151,7 +151,7 @@ def check_schema(
 
 def _fit(schema: Schema, tables: str, views: list[Path]) -> tuple[dict[str, Any], str]:
     """Return how the values of tables fit their schema, and what its bounds cut, as JSON and as text."""
-    from sfumato.engine.description.schema_fit import schema_fit
+    from sfumato.description.schema_fit import schema_fit
     from sfumato.engine.table_files import redacted_source
     from sfumato.engine.views.joined import open_tables
 
@@ -175,7 +175,7 @@ def _fit(schema: Schema, tables: str, views: list[Path]) -> tuple[dict[str, Any]
 def _cut(schema: Schema, opened: JoinedTables, views: list[Path]) -> list[CutRows]:
     """What bounds cut of each private table, and of views; tables of a draft that say no bound are left out."""
     from sfumato.app.cli.options import view_text
-    from sfumato.engine.description.schema_fit import cut_rows
+    from sfumato.description.schema_fit import cut_rows
     from sfumato.query.statements.table_statement import parse_view
 
     bounded = [table.name for table in schema if table.attributes and not table.public and _bounded(schema, table)]
@@ -204,8 +204,8 @@ def accept_file(
     The file then says who accepted it and when.  Whoever changes what it says has to accept it again: until then
     releases refuse it.
     """
+    from sfumato.description.schema_fit import schema_risks
     from sfumato.domain.table_schema import accept_schema, load_schema
-    from sfumato.engine.description.schema_fit import schema_risks
     from sfumato.query.statements.derived_columns import check_derived
     from sfumato.vault.release import save_text
 

@@ -47,7 +47,9 @@ class DuckAdapter(EngineAdapter):
 
         if isinstance(source, str) and not source.strip():
             raise InputError("name a table: a file, a URL or a frame", culprit=source)
-        return DuckTable(file_source(source, csv) if isinstance(source, str) else frame_source(source), empty=empty)
+        return DuckTable.open(
+            file_source(source, csv) if isinstance(source, str) else frame_source(source), empty=empty
+        )
 
     def place(self, table: SchemaTable, source: str) -> Path:
         """Return the one file or folder of a table in a folder of several."""
@@ -84,7 +86,7 @@ class DuckAdapter(EngineAdapter):
         from sfumato.engine.duckdb.duck_table import DuckTable
 
         del title
-        return DuckTable(ParquetFiles(literal_path(place), csv), empty=empty)
+        return DuckTable.open(ParquetFiles(literal_path(place), csv), empty=empty)
 
 
 def _in_parts(name: str) -> bool:

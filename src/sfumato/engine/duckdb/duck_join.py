@@ -13,8 +13,8 @@ from sfumato.engine.duckdb.duck_session import DIALECT
 from sfumato.engine.duckdb.duck_table import DuckStore, DuckTable
 from sfumato.engine.encoded import EncodedRows, LaterStore
 from sfumato.engine.encoding import RowEncoding, content_of_tables
-from sfumato.engine.port import Column, Content
-from sfumato.engine.table_files import Stamps
+from sfumato.engine.port import Column
+from sfumato.engine.table_files import Content, Stamps
 from sfumato.errors import EngineError
 
 
@@ -82,7 +82,7 @@ class DuckJoin:
 
     def _stored(self, encoding: RowEncoding) -> DuckStore:
         self._refuse_written()
-        table = DuckTable.joined(self, self._session)
+        table = DuckTable(self, self._session)
         name = self._session.fresh_name()
         with table.reading() as cursor:
             table.store(cursor, encoding, name, ())

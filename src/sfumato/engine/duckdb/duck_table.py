@@ -21,14 +21,14 @@ from sfumato.engine.arrays import KeptColumns
 from sfumato.engine.bounding import beyond_bounds, bounded_keys, dropped, unit_sizes
 from sfumato.engine.contingency import COVER_CELLS, CoverCounts, CoverPlan, condition
 from sfumato.engine.csv_file import CsvFile
-from sfumato.engine.description.profile import Profiler
 from sfumato.engine.duckdb.duck_bounding import drop_beyond
 from sfumato.engine.duckdb.duck_session import DIALECT, DuckSession, column, shared_session
 from sfumato.engine.encoded import EncodedRows
-from sfumato.engine.encoding import Encoding, Fingerprint, RowEncoding, bytes_name, content_name, content_statement
-from sfumato.engine.port import Column, Content, Counts, Profile, Recodable, Recode
+from sfumato.engine.encoding import Encoding, Fingerprint, RowEncoding, content_name, content_statement
+from sfumato.engine.port import Column, Counts, Profile, Recodable, Recode
+from sfumato.engine.profile import Profiler
 from sfumato.engine.rewriting import relabelled
-from sfumato.engine.table_files import Stamps, complete, quoted, read_labels, write_batches
+from sfumato.engine.table_files import Content, Stamps, bytes_name, complete, quoted, read_labels, write_batches
 from sfumato.engine.views.view_sql import ViewEncoding
 from sfumato.errors import EngineError, TableError
 
@@ -67,10 +67,17 @@ class DuckSource(Protocol):
 class DuckTable:
     """Implements :class:`sfumato.engine.port.ProtectedTable` over tables of a DuckDB database in memory."""
 
-    def __init__(
-        self, source: DuckSource, *, threads: int | None = None, memory: str | None = None, empty: bool = False
-    ) -> None:
-        """Open a source, in the database that all tables of the process share; in one of its own where limits are set.
+    def __init__(self, source: DuckSource, session: DuckSession, columns: tuple[Column, ...] = ()) -> None:
+        """Take a source whose columns are known; a view has none of its own."""
+        self.source = source
+        self.session = session
+        self._columns = columns
+
+    @classmethod
+    def open(
+        cls, source: DuckSource, *, threads: int | None = None, memory: str | None = None, empty: bool = False
+    ) -> DuckTable:
+        """Open a source in the database that all tables of the process share, or in its own database if limits are set.
 
         Args:
             source: what to read.
@@ -81,17 +88,9 @@ class DuckTable:
         Raises:
             TableError: the source cannot be read, has no rows, or two columns of one name.
         """
-        self.source = source
         own = threads is not None or memory is not None
-        self.session = DuckSession(threads=threads, memory=memory) if own else shared_session()
-        self._columns = self._described(empty=empty)
-
-    @classmethod
-    def joined(cls, source: DuckSource, session: DuckSession) -> DuckTable:
-        """A table of which nothing is read but views of what was encoded before: it has no columns of its own."""
-        table = cls.__new__(cls)
-        table.source, table.session, table.__dict__["_columns"] = source, session, ()
-        return table
+        session = DuckSession(threads=threads, memory=memory) if own else shared_session()
+        return cls(source, session, cls(source, session).read_columns(empty=empty))
 
     def schema(self) -> tuple[Column, ...]:
         """Columns in order; reads no row."""
@@ -201,7 +200,12 @@ class DuckTable:
                 culprit=self.source.title,
             ) from None
 
-    def _described(self, *, empty: bool) -> tuple[Column, ...]:
+    def read_columns(self, *, empty: bool) -> tuple[Column, ...]:
+        """Return the columns of the source.
+
+        Raises:
+            TableError: the source cannot be read, has no rows, or two columns of one name.
+        """
         with self.reading() as cursor:
             relation = self.source.relation(cursor)
             described = cursor.sql(f"DESCRIBE SELECT * FROM {relation}").fetchall()

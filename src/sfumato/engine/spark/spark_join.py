@@ -13,9 +13,10 @@ from sfumato.engine.bounding import kept_rows
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.encoded import EncodedRows, LaterStore
 from sfumato.engine.encoding import RowEncoding, content_of_tables
-from sfumato.engine.port import Column, Content
+from sfumato.engine.port import Column
 from sfumato.engine.spark.spark_session import DIALECT, translating
 from sfumato.engine.spark.spark_table import SparkStore, SparkTable, drop_view
+from sfumato.engine.table_files import Content
 from sfumato.errors import EngineError, TableError
 
 _numbers = itertools.count()  # never again in this process, as views of a session share their names

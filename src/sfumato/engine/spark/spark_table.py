@@ -32,15 +32,16 @@ from sfumato.domain.unit import SizeOf
 from sfumato.engine.bounding import bounded_keys, dropped, kept_rows, unit_sizes
 from sfumato.engine.contingency import COVER_CELLS, CoverCounts, CoverPlan, condition
 from sfumato.engine.csv_file import BLANKS, delimiter, refuse_header
-from sfumato.engine.description.profile import Profiler
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import Encoding, Fingerprint, RowEncoding, content_name, content_statement
-from sfumato.engine.port import ROWS, Column, Content, Counts, Profile, Recodable, Recode
+from sfumato.engine.port import ROWS, Column, Counts, Profile, Recodable, Recode
+from sfumato.engine.profile import Profiler
 from sfumato.engine.spark.spark_rewriting import SparkRewriting
 from sfumato.engine.spark.spark_session import DIALECT, column, session, stopped, translating
 from sfumato.engine.table_files import (
     CSV_SUFFIXES,
     PARQUET_SUFFIXES,
+    Content,
     complete,
     read_labels,
     redacted_source,

@@ -15,9 +15,10 @@ from sfumato.engine.bounding import kept_rows, kept_rows_at_once
 from sfumato.engine.dialect import Dialect
 from sfumato.engine.encoded import EncodedRows, LaterStore
 from sfumato.engine.encoding import RowEncoding, content_of_tables
-from sfumato.engine.port import Column, Content
+from sfumato.engine.port import Column
 from sfumato.engine.sql.sql_session import DatabaseSession
 from sfumato.engine.sql.sql_table import SqlStore, SqlTable, in_one_state
+from sfumato.engine.table_files import Content
 from sfumato.errors import TableError
 
 

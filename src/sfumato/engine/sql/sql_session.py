@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from sfumato.engine.description.schema_draft import DeclaredKeys
 from sfumato.engine.port import Column, ColumnKind
+from sfumato.engine.profile import DeclaredKeys
 from sfumato.engine.sql.addresses import database_engine
 from sfumato.engine.sql.sql_dialects import MariaDialect, PostgresDialect
 from sfumato.engine.table_files import redacted_source

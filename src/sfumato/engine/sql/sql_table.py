@@ -29,15 +29,15 @@ from sfumato.domain.unit import SizeOf
 from sfumato.engine.adapter import FromTables
 from sfumato.engine.bounding import bounded_keys, dropped, kept_rows, kept_rows_at_once, unit_sizes
 from sfumato.engine.contingency import CellStatements, CoverPlan, condition
-from sfumato.engine.description.profile import Profiler
 from sfumato.engine.dialect import Dialect, as_double, number
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import Encoding, RowEncoding, content_name, content_statement
-from sfumato.engine.port import Column, ColumnKind, Content, Counts, Profile, Recodable, Recode
+from sfumato.engine.port import Column, ColumnKind, Counts, Profile, Recodable, Recode
+from sfumato.engine.profile import Profiler
 from sfumato.engine.sql.addresses import database_engine
 from sfumato.engine.sql.sql_dialects import MariaDialect
 from sfumato.engine.sql.sql_session import DatabaseSession
-from sfumato.engine.table_files import read_labels, redacted_source, write_batches
+from sfumato.engine.table_files import Content, read_labels, redacted_source, write_batches
 from sfumato.errors import EngineError, InputError, TableError
 
 

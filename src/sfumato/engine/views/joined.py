@@ -23,7 +23,8 @@ from sfumato.engine.adapter import JoinEngine
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import Encoding
 from sfumato.engine.open import ADAPTERS, adapter_of, open_table
-from sfumato.engine.port import ColumnKind, Content, ProtectedTable, Recodable
+from sfumato.engine.port import ColumnKind, ProtectedTable, Recodable
+from sfumato.engine.table_files import Content
 from sfumato.engine.views.linked_sql import DerivedEncoding
 from sfumato.engine.views.view_sql import ViewEncoding, found_owners, own_owners, own_rows, owned_rows
 from sfumato.errors import InputError, TableError

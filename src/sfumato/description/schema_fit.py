@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sfumato.description.domain_fit import AttributeFit, domain_fit, risks
+from sfumato.description.schema_draft import SchemaDraft, draft_schema
 from sfumato.domain import Domain
 from sfumato.domain.table_schema import Schema
 from sfumato.domain.view import BoundedView
 from sfumato.engine.csv_file import how_written
-from sfumato.engine.description.domain_fit import AttributeFit, domain_fit, risks
-from sfumato.engine.description.schema_draft import SchemaDraft, draft_schema
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table, require_engine
 from sfumato.engine.sql.sql_adapter import SqlAdapter

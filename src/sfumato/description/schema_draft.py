@@ -15,10 +15,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from sfumato.description.domain_fit import MOST_VALUES, draft_domain
 from sfumato.domain import CsvFormat
-from sfumato.engine.description.domain_fit import MOST_VALUES, draft_domain
-from sfumato.engine.description.profile import named_like_people
-from sfumato.engine.port import Column, ColumnKind, Content, Profile, ProtectedTable, Recodable
+from sfumato.engine.port import Column, ColumnKind, Profile, ProtectedTable, Recodable
+from sfumato.engine.profile import DeclaredKeys, named_like_people
+from sfumato.engine.table_files import Content
 from sfumato.errors import InputError, TableError
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
@@ -26,14 +27,6 @@ _KEY_WORDS = ("id", "key", "no", "nr", "nbr", "number", "code")
 _GENERIC = _KEY_WORDS[:-1]  # names of keys that say nothing of what they are keys of
 _REPEATED = 0.05  # share of the rows of a table that may repeat a key without being taken for no key
 _OF_PEOPLE = 2
-
-
-@dataclass(frozen=True)
-class DeclaredKeys:
-    """What the catalogue of a database says of a table: its key, and columns that hold keys of others."""
-
-    key: str | None
-    links: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

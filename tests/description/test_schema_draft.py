@@ -9,8 +9,8 @@ import pytest
 import sqlalchemy as sa
 from tests.engine.test_views_on_databases import url_of
 
+from sfumato.description.schema_draft import SchemaDraft, draft_schema
 from sfumato.domain.table_schema import parse_schema
-from sfumato.engine.description.schema_draft import SchemaDraft, draft_schema
 from sfumato.engine.open import open_table
 from sfumato.engine.sql.sql_session import declared_keys
 from sfumato.errors import DomainError, InputError, TableError

@@ -14,6 +14,15 @@ from sfumato.engine.port import TILES, Column, ColumnKind, DateProfile, Profile
 
 _Query = Callable[[str], Sequence[Sequence[Any]]]
 
+
+@dataclass(frozen=True)
+class DeclaredKeys:
+    """What the catalogue of a database says of a table: its key, and columns that hold keys of others."""
+
+    key: str | None
+    links: tuple[tuple[str, str], ...] = ()
+
+
 _WHOLE = "-?(0|[1-9][0-9]{0,17})"  # leading zeros are a code, not a number
 _WHOLE_REAL = "[+-]?(0|[1-9][0-9]{0,14})([.]0*)?"  # as programs write whole numbers beside missing values
 _CODE = "[+-]?0[0-9].*"

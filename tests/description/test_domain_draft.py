@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from sfumato.description.domain_fit import BINS, MOST_VALUES, draft_domain, risks
 from sfumato.domain import Categorical, Domain, Integer, Real, Unit, Unknown
-from sfumato.engine.description.domain_fit import BINS, MOST_VALUES, draft_domain, risks
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
 from sfumato.errors import DomainError, TableError

@@ -20,9 +20,9 @@ from itertools import pairwise
 from typing import Any
 
 from sfumato.domain import Attribute, Categorical, CsvFormat, Dated, Domain, Grain, Integer, Real, Unit, Unknown
-from sfumato.engine.description.profile import named_like_people
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import ColumnKind, Profile, ProtectedTable
+from sfumato.engine.profile import named_like_people
 from sfumato.errors import TableError
 
 MOST_VALUES = 200  # of a categorical attribute, and of an integer one without bins
