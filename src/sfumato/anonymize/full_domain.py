@@ -55,7 +55,7 @@ def optimal(
     keep: Sequence[str | Keep] = (),
     extent: Extent = EVERYWHERE,
 ) -> Anonymized:
-    """The full-domain recoding of least loss, with a certificate.  No differential privacy.
+    """Release the full-domain recoding of least loss, with a certificate.  No differential privacy.
 
     Args:
         vault: the table.
@@ -104,7 +104,7 @@ def samarati(
     keep: Sequence[str | Keep] = (),
     order: TieBreak = TieBreak.LEXICOGRAPHIC,
 ) -> Anonymized:
-    """A full-domain recoding of the lowest feasible height (Samarati 2001).  No differential privacy.
+    """Release a full-domain recoding of the lowest feasible height (Samarati 2001).  No differential privacy.
 
     The lowest height is not the least loss; ``optimal`` finds that.
 
@@ -148,7 +148,7 @@ def _refuse_wrong(vault: Vault, criteria: Sequence[Criterion]) -> None:
 
 
 def _share(vault: Vault, suppression: str | Fraction | RowLimit) -> str:
-    """The limit as the journal holds it."""
+    """Return the suppression limit as the journal states it."""
     if isinstance(suppression, RowLimit):
         return share_of_rows(cast(Recodable, vault.encoded), suppression)
     allowed_rows(suppression, 0)  # refuses what is no share
@@ -170,7 +170,7 @@ def _lattice(vault: Vault, request: AnonymizationRequest) -> Lattice:
 def _infeasible(
     lattice: Lattice, certificate: Certificate | None = None, extent: Extent = EVERYWHERE
 ) -> InfeasibleError:
-    """What is nearest; the optimal search brings a certificate, which may leave open whether there is a recoding."""
+    """Name the nearest limit; the certificate of an optimal search may leave open whether a recoding exists."""
     problem = lattice.problem
     criteria = " and ".join(map(str, problem.criteria))
     rows = problem.data.rows

@@ -39,7 +39,7 @@ from sfumato.vault.vault import Vault
 
 
 def mdav_partition(values: Reals, counts: Integers, *, k: int) -> Partition:
-    """Groups of k to 2k - 1 rows that are close in squared distance.
+    """Group rows that are close in squared distance, k to 2k - 1 a group.
 
     While 3k rows are left, the row farthest from their mean takes its k - 1 nearest, then the row farthest
     from that one does; of 2k or more, one more group is taken; the rest is the last group.
@@ -65,7 +65,7 @@ def mdav_partition(values: Reals, counts: Integers, *, k: int) -> Partition:
 
 
 def means(values: Reals, groups: Partition) -> Reals:
-    """Mean of every group: what its rows are published with, shape ``(groups, attributes)``."""
+    """Return the mean of every group, which its rows are published with: shape ``(groups, attributes)``."""
     weighted = values[groups.tuples] * groups.rows[:, None]
     starts = np.searchsorted(groups.classes, np.arange(groups.size))
     result: Reals = np.add.reduceat(weighted, starts, axis=0) / groups.counts()[:, None]
@@ -92,7 +92,7 @@ def _take(values: Reals, left: Integers, point: Reals, k: int) -> tuple[Integers
 
 
 def positions(space: Space) -> Reals:
-    """Numbers of the tuples: values of ordered attributes, ranks of others."""
+    """Return numbers for the tuples: values of ordered attributes, ranks of others."""
     columns = [
         (scale.positions if isinstance(scale, Intervals) else scale.ranks.astype(np.float64))[codes][points]
         for scale, codes, points in zip(space.scales, space.codes, space.points.T, strict=True)
@@ -101,7 +101,7 @@ def positions(space: Space) -> Reals:
 
 
 def standardised(values: Reals, counts: Integers) -> Reals:
-    """Every attribute divided by its standard deviation over the rows."""
+    """Divide every attribute by its standard deviation over the rows."""
     mean = counts @ values / counts.sum()
     deviation = np.sqrt(counts @ (values - mean) ** 2 / counts.sum())
     result: Reals = values / np.where(deviation > 0, deviation, 1.0)
@@ -160,7 +160,7 @@ def mondrian(
     keep: Sequence[str | Keep] = (),
     cut: Cut = Cut.GREEDY,
 ) -> Anonymized:
-    """Multidimensional recoding by cutting in two (LeFevre et al. 2006).  No row suppressed, no differential privacy.
+    """Recode by cutting the space in two (LeFevre et al. 2006).  No row suppressed, no differential privacy.
 
     Args:
         vault: the table.
@@ -227,7 +227,7 @@ def k_member(
     search: Search = UNTIL_DONE,
     watch: Callable[[str], None] | None = None,
 ) -> Anonymized:
-    """Local recoding of least loss that we know of: k-member with local search.  No differential privacy.
+    """Recode locally by k-member clustering and local search, with little loss.  No differential privacy.
 
     Args:
         vault: the table.
@@ -280,7 +280,7 @@ def k_member(
 def microaggregate(
     vault: Vault, *, quasi: Sequence[str], k: int | KAnonymity, keep: Sequence[str | Keep] = ()
 ) -> Anonymized:
-    """Groups of k to 2k - 1 rows close to each other (MDAV), published with their means.
+    """Group rows close to each other (MDAV), k to 2k - 1 a group, and publish their means.
 
     No differential privacy.  Distances are Euclidean after every attribute is divided by its standard deviation.
     Missing and unknown values have no mean: their rows are suppressed.
@@ -357,7 +357,7 @@ def _dealing(data: Microdata, request: AnonymizationRequest, divide: Divide) -> 
 
 
 def _blocks(data: Microdata, quasi: Sequence[Quasi]) -> list[Integers]:
-    """The tuples that may share a class: all, or those with equal cells of the quasi-identifiers that are kept."""
+    """Return the blocks of tuples that may share a class: those with equal cells of unchanged quasi-identifiers."""
     unchanged = [place for place, each in enumerate(quasi) if each.unchanged]
     codes = [data.codes[:, place] for place in unchanged] or [np.zeros(len(data.counts), dtype=np.int64)]
     classes = group(pack(codes, [int(column.max(initial=0)) + 1 for column in codes])).classes
@@ -390,7 +390,7 @@ def _indivisible(request: AnonymizationRequest) -> InfeasibleError:
 
 
 def _with_mean(quasi: Quasi, attribute: Attribute) -> Quasi:
-    """The quasi-identifier without rows that have no number."""
+    """Return the quasi-identifier; its rows without a number are to be suppressed."""
     return quasi if attribute.size == attribute.declared else replace(quasi, missing=Missing.SUPPRESS)
 
 

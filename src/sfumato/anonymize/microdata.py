@@ -49,7 +49,7 @@ class KeyClasses:
 
 
 def pack(columns: Sequence[NDArray[np.integer]], sizes: Sequence[int]) -> Keys:
-    """Mixed-radix keys of code columns, the first column most significant.
+    """Pack code columns into mixed-radix keys, the first column most significant.
 
     Where 62 bits do not hold a key, the columns packed so far are replaced by their rank, which needs no
     more bits than there are tuples.
@@ -73,7 +73,7 @@ def pack(columns: Sequence[NDArray[np.integer]], sizes: Sequence[int]) -> Keys:
 def _short_keys(
     columns: Sequence[NDArray[np.integer]], sizes: Sequence[int]
 ) -> Iterator[tuple[NDArray[np.integer], int]]:
-    """The same in as few columns as 31 bits allow: short integers are multiplied and added in a sixth of the time."""
+    """Yield the columns packed into as few as 31 bits allow: short integers take a sixth of the time."""
     place = 0
     while place < len(columns):
         keys, bound = columns[place], sizes[place]
@@ -110,7 +110,7 @@ def group(keys: Keys) -> KeyClasses:
 
 
 def _in_buckets(keys: Integers) -> KeyClasses | None:
-    """The same, where few keys are distinct, without sorting all of them; None where many are.
+    """Group few distinct keys without sorting all of them; return None if many are distinct.
 
     Each bucket of a hash stands for one of its keys; tuples of another key are sorted with these.
     """
@@ -200,17 +200,17 @@ class Microdata:
 
     @property
     def rows(self) -> int:
-        """Number of rows of the table, excluded ones included."""
+        """The number of rows of the table, excluded ones included."""
         return int(self.counts.sum()) + self.excluded
 
     @property
     def holders(self) -> int:
-        """What criteria count in a class of all tuples: the different units, or else the rows."""
+        """The number of different units, or else of rows, in a class of all tuples."""
         return int(self.counts.sum()) if self.units is None else len(np.unique(self.units.units))
 
     @property
     def why_excluded(self) -> str:
-        """Which rows count as suppressed whatever is done, as words behind others; none where all are counted."""
+        """The rows that count as suppressed from the start, as the end of a sentence; empty if there are none."""
         parts = [
             (self.over_bound, "over the rows that one unit may have"),
             (self.left_out, "left out by the domain"),
@@ -220,7 +220,7 @@ class Microdata:
         return f"; {self.excluded} count as suppressed from the start ({reasons})" if reasons else ""
 
     def with_population(self, population: SparseTable) -> Microdata:
-        """The same table within a population counted over the same quasi-identifiers.
+        """Return the table within a population that is counted over the same quasi-identifiers.
 
         Raises:
             InputError: other attributes, or a tuple with fewer people in the population than rows in the table.
@@ -256,7 +256,7 @@ class Microdata:
         )
 
     def without(self, cells: Sequence[Collection[int]]) -> Microdata:
-        """The same table with every row excluded that has one of ``cells[attribute]``: suppressed from the start."""
+        """Exclude the rows that have one of ``cells[attribute]``; they count as suppressed."""
         out = np.zeros(len(self.codes), dtype=bool)
         left_out = dict(zip(self.quasi, cells, strict=True))
         for column, codes in zip(self.codes.T, cells, strict=True):
@@ -276,7 +276,7 @@ class Microdata:
 def from_groups(
     groups: SparseTable, quasi: tuple[str, ...], *, sizes: Mapping[str, int], declared: Mapping[str, int] | None = None
 ) -> Microdata:
-    """Microdata from one contingency table over the quasi-identifiers and the sensitive attributes.
+    """Make microdata from one contingency table over the quasi-identifiers and the sensitive attributes.
 
     Args:
         groups: counts over ``quasi`` and any sensitive attributes.
@@ -315,14 +315,14 @@ def from_groups(
 
 
 def _among_people(units: TupleUnits, population: SparseTable, grouping: KeyClasses) -> TupleUnits:
-    """The same units over the tuples of table and population together, those of the table first in ``grouping``."""
+    """Number the units' tuples anew among those of table and population, the table's first in ``grouping``."""
     table = len(grouping.classes) - len(population.counts)
     people = None if population.units is None else (grouping.classes[table:], population.units)
     return replace(units, tuples=grouping.classes[:table][units.tuples], people=people)
 
 
 def _units_of_tuples(units: TupleUnits, selected: NDArray[np.bool_]) -> TupleUnits:
-    """The same units over some of the tuples."""
+    """Return the units of some of the tuples."""
     number, here = np.cumsum(selected) - 1, selected[units.tuples]
     people = units.people
     if people is not None:
@@ -333,6 +333,6 @@ def _units_of_tuples(units: TupleUnits, selected: NDArray[np.bool_]) -> TupleUni
 
 
 def _held(tuples: Integers, units: Integers, size: int) -> Integers:
-    """Different units of each tuple."""
+    """Count the different units of each tuple."""
     pairs = np.unique(np.stack([tuples, units], axis=1), axis=0)
     return np.bincount(pairs[:, 0], minlength=size)

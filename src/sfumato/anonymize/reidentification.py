@@ -55,7 +55,7 @@ class Uniques:
 
 
 def estimate(counts: Integers, population: int) -> Uniques:
-    """Both estimates, and which to believe.
+    """Estimate by both models, and say which to believe.
 
     The rule of Dankar, El Emam, Neisa and Roffey (2012), without its third model: Zayatz where no two rows of the
     sample share a class, as nothing is left to fit; else Pitman up to a sampling fraction of one tenth, and Zayatz
@@ -86,7 +86,7 @@ def estimate(counts: Integers, population: int) -> Uniques:
 
 
 def zayatz(counts: Integers, population: int) -> float:
-    """Estimated population uniques (Zayatz 1991).
+    """Estimate the population uniques (Zayatz 1991).
 
     Takes the distribution of class sizes in the sample for that of the population, and infers by Bayes'
     rule how probable it is that a class with one row in the sample has one person in the population.  The
@@ -113,7 +113,7 @@ def zayatz(counts: Integers, population: int) -> float:
 
 
 def pitman(counts: Integers, population: int) -> float:
-    """Estimated population uniques under Pitman's sampling formula (Hoshino 2001).
+    """Estimate the population uniques under Pitman's sampling formula (Hoshino 2001).
 
     The parameters alpha in (0, 1) and theta > -alpha maximise the likelihood of the class sizes of the
     sample; the estimate is the expected number of classes of one person,
@@ -136,7 +136,7 @@ def pitman(counts: Integers, population: int) -> float:
 
 
 def fit_pitman(counts: Integers) -> tuple[float, float]:
-    """Most likely (alpha, theta) of Pitman's sampling formula for class sizes ``counts``."""
+    """Fit (alpha, theta) of Pitman's sampling formula to class sizes by maximum likelihood."""
     from scipy.optimize import minimize
     from scipy.special import expit, gammaln
 
@@ -219,12 +219,12 @@ class Risk:
     left_out: int = 0
 
     def to_json(self) -> dict[str, object]:
-        """The figures as plain values."""
+        """Return the figures as plain values."""
         return asdict(self)
 
 
 def assess(counts: Integers, population: Integers | None = None, *, threshold: float) -> Risk:
-    """Risk of published classes, counted in rows.
+    """Assess the risk of published classes, counted in rows.
 
     Args:
         counts: rows of each class, shape ``(classes,)``; classes without rows are left out of account.
@@ -253,7 +253,7 @@ def assess(counts: Integers, population: Integers | None = None, *, threshold: f
 
 
 def assess_units(held: UnitsOfClasses, population: Integers | None = None, *, threshold: float) -> Risk:
-    """Risk of published classes, counted in units.
+    """Assess the risk of published classes, counted in units.
 
     A unit with rows in several classes is in each, and its risk is the highest of theirs: whoever knows any of its rows
     may look for that one.  The marketer matches each unit by the row that is matched best.
@@ -306,7 +306,7 @@ def assess_table(
     population: object | None = None,
     unit: str | None = None,
 ) -> Risk:
-    """Risk of a table as it stands, protected or released: its rows with equal quasi-identifiers are a class.
+    """Assess the risk of a table as it stands; its rows with equal quasi-identifiers are a class.
 
     For the owner of the table: the figures are exact.  Rows with a missing quasi-identifier are left out,
     and counted as such.
@@ -337,7 +337,7 @@ def assess_table(
 
 
 def _people(classes: pa.Table, people: pa.Table, quasi: Sequence[str]) -> Integers:
-    """People of each class in the population."""
+    """Return the number of people of each class in the population."""
     numbered = classes.select(list(quasi)).append_column("class", pa.array(np.arange(len(classes))))
     renamed = people.rename_columns([*quasi, "people"])
     both = numbered.join(renamed, keys=list(quasi), join_type="left outer").sort_by("class")
@@ -346,7 +346,7 @@ def _people(classes: pa.Table, people: pa.Table, quasi: Sequence[str]) -> Intege
 
 
 def _raw_people(population: ProtectedTable, quasi: Sequence[str], unit: str) -> pa.Table:
-    """Different units of each class of the population, or its rows where it has no column of units."""
+    """Count the units of each class of the population, or its rows if it has no column of units."""
     if all(column.name != unit for column in population.schema()):
         return raw_classes(population, quasi)
     classes, held = units_of_classes(population, quasi, unit)
@@ -354,7 +354,7 @@ def _raw_people(population: ProtectedTable, quasi: Sequence[str], unit: str) -> 
 
 
 def estimate_uniques(table: object, *, quasi: Sequence[str], population: int, unit: str | None = None) -> Uniques:
-    """Estimated population uniques of a table that is a random sample of so many people, and which model to believe.
+    """Estimate the population uniques of a table that is a random sample, and say which model to believe.
 
     Each row of the table is one of these people; with ``unit``, each different value of that column.  A unit with rows
     in several classes is taken for one in each.

@@ -32,7 +32,7 @@ class UnitCounts:
 
     @classmethod
     def from_pairs(cls, classes: Integers, units: Integers, size: int) -> UnitCounts:
-        """The sizes of ``size`` classes; ``units[i]`` has rows in ``classes[i]``, said once or more often."""
+        """Count the units of ``size`` classes: ``units[i]`` has rows in ``classes[i]``, and pairs may repeat."""
         return cls._count_unshared(np.zeros(size, dtype=np.int64), *_distinct(classes, units))
 
     @classmethod
@@ -44,22 +44,22 @@ class UnitCounts:
 
     @cached_property
     def counts(self) -> Integers:
-        """Different units of each class, shape ``(classes,)``."""
+        """The different units of each class, shape ``(classes,)``."""
         counts: Integers = self.alone + np.bincount(self.classes, minlength=len(self.alone))
         return counts
 
     @property
     def spread(self) -> bool:
-        """Whether a unit has rows in several classes."""
+        """True if a unit has rows in several classes."""
         return bool(len(self.units))
 
     def part(self, which: Integers) -> UnitCounts:
-        """Some of the classes."""
+        """Return some of the classes."""
         places, numbers = _runs(self.classes, which)
         return UnitCounts(self.alone[which], numbers, self.units[places])
 
     def merge(self, grouping: KeyClasses) -> UnitCounts:
-        """The classes that these become, one for each group of them."""
+        """Merge classes, one for each group of them."""
         pairs = _distinct(grouping.classes[self.classes], self.units)
         return UnitCounts._count_unshared(grouping.sums(self.alone), *pairs)
 
@@ -79,7 +79,7 @@ class UnitValues:
 
     @classmethod
     def from_entries(cls, classes: Integers, units: Integers, cells: Integers, shape: tuple[int, int]) -> UnitValues:
-        """The values of ``shape[0]`` classes; ``units[i]`` has ``cells[i]`` in ``classes[i]``, once or more often."""
+        """Count the values of ``shape[0]`` classes: ``units[i]`` has ``cells[i]`` in ``classes[i]``."""
         return cls._count_unshared(np.zeros(shape, dtype=np.int64), *_distinct(classes, units, cells))
 
     @classmethod
@@ -92,40 +92,40 @@ class UnitValues:
 
     @property
     def spread(self) -> bool:
-        """Whether a unit has rows in several classes, or several values."""
+        """True if a unit has rows in several classes, or several values."""
         return bool(len(self.units))
 
     def part(self, which: Integers) -> UnitValues:
-        """Some of the classes."""
+        """Return some of the classes."""
         places, numbers = _runs(self.classes, which)
         return UnitValues(self.single[which], numbers, self.units[places], self.cells[places])
 
     def merge(self, grouping: KeyClasses) -> UnitValues:
-        """The classes that these become, one for each group of them."""
+        """Merge classes, one for each group of them."""
         listed = _distinct(grouping.classes[self.classes], self.units, self.cells)
         return UnitValues._count_unshared(grouping.sums(self.single), *listed)
 
     def among(self, most: int) -> UnitValues:
-        """The same of the first ``most`` cells alone: units without such a value are left out."""
+        """Return the counts of the first ``most`` cells; units without such a value are left out."""
         declared = self.cells < most
         return UnitValues(self.single[:, :most], self.classes[declared], self.units[declared], self.cells[declared])
 
     @cached_property
     def having(self) -> Integers:
-        """Units that have each value; one with several values counts for each: shape ``(classes, cells)``."""
+        """The units that have each value; a unit counts for each of its values: shape ``(classes, cells)``."""
         result = self.single.copy()
         np.add.at(result, (self.classes, self.cells), 1)
         return result
 
     @cached_property
     def holders(self) -> Integers:
-        """Units that have any value, shape ``(classes,)``."""
+        """The units that have any value, shape ``(classes,)``."""
         first = self._first
         return np.asarray(self.single.sum(axis=1) + np.bincount(self.classes[first], minlength=len(self.single)))
 
     @cached_property
     def divided(self) -> Reals:
-        """Units by value, each divided equally over its values: shape ``(classes, cells)``."""
+        """The units by value, each divided equally over its values: shape ``(classes, cells)``."""
         first = self._first
         values = np.diff(np.append(np.flatnonzero(first), len(first)))  # of each unit in each class
         result = self.single.astype(np.float64)
@@ -134,7 +134,7 @@ class UnitValues:
 
     @cached_property
     def dealt(self) -> Integers:
-        """Units by value, each under one of its values: shape ``(classes, cells)``.
+        """The units by value, each under one of its values: shape ``(classes, cells)``.
 
         The value that most units of the class have takes them all, then the value that most of the rest have takes
         these, and so on; of equally frequent values the first takes its units first.
@@ -149,7 +149,7 @@ class UnitValues:
         return result
 
     def _without(self, classes: Integers, cells: Integers) -> UnitValues:
-        """The units that do not have these values, one for each of these classes."""
+        """Return the units that do not have these values, one for each of these classes."""
         single = self.single.copy()
         single[classes, cells] = 0
         taken = np.full(len(single), -1)
@@ -162,7 +162,7 @@ class UnitValues:
 
     @cached_property
     def _first(self) -> NDArray[np.bool_]:
-        """Whether an entry is the first of its unit in its class."""
+        """True if an entry is the first of its unit in its class."""
         first = np.ones(len(self.units), dtype=bool)
         first[1:] = (self.classes[1:] != self.classes[:-1]) | (self.units[1:] != self.units[:-1])
         return first
@@ -182,7 +182,7 @@ class UnitClasses:
     overall: Mapping[str, UnitValues] = field(default_factory=dict)
 
     def part(self, which: Integers) -> UnitClasses:
-        """Some of the classes."""
+        """Return some of the classes."""
         return replace(
             self,
             sizes=self.sizes.part(which),
@@ -191,7 +191,7 @@ class UnitClasses:
         )
 
     def merge(self, grouping: KeyClasses) -> UnitClasses:
-        """The classes that these become, one for each group of them."""
+        """Merge classes, one for each group of them."""
         return replace(
             self,
             sizes=self.sizes.merge(grouping),
@@ -200,13 +200,13 @@ class UnitClasses:
         )
 
     def spread(self, sensitive: str | None, *, population: bool) -> bool:
-        """Whether merged classes may not add up: for a criterion on a sensitive attribute, or on the population."""
+        """Return whether merged classes may not add up for a criterion."""
         people = population and self.people is not None and self.people.spread
         return people or (self.sizes.spread if sensitive is None else self.values[sensitive].spread)
 
 
 def _distinct(*columns: Integers) -> tuple[Integers, ...]:
-    """Different rows of columns, in lexicographic order."""
+    """Return the different rows of columns, in lexicographic order."""
     if not len(columns[0]):
         return columns
     sizes = [int(column.max()) + 1 for column in columns]
@@ -222,7 +222,7 @@ def _once(numbers: Integers) -> NDArray[np.bool_]:
 
 
 def _runs(classes: Integers, which: Integers) -> tuple[Integers, Integers]:
-    """Places of the entries of some classes, which are in order of their class, and the number of each in ``which``."""
+    """Return the places of the entries of some classes, and the number of each entry in ``which``."""
     start = np.searchsorted(classes, which)
     lengths = np.searchsorted(classes, which, side="right") - start
     before = np.cumsum(lengths) - lengths

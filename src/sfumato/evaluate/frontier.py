@@ -372,7 +372,7 @@ def answered_pairs(rows: Rows, *, loss: EpsilonDelta) -> AnsweredWorkload:
 
 
 def randomised(rows: Rows, *, epsilon: Fraction) -> Perturbed:
-    """One report a person and column by generalized randomized response, epsilon split evenly over the columns."""
+    """Report each cell by generalized randomized response, with epsilon split evenly over the columns."""
     from sfumato.local.specs.frequency import Method, oracle
 
     share, entropy = epsilon / len(rows.domain), OsEntropy()

@@ -28,7 +28,7 @@ class Proportion:
 
     @property
     def value(self) -> float:
-        """Observed share; 0 without trials."""
+        """The observed share; 0 without trials."""
         return self.successes / self.trials if self.trials else 0.0
 
 
@@ -117,7 +117,7 @@ class Advantage:
 
     @property
     def value(self) -> float:
-        """Success on members minus success on controls."""
+        """The success on members minus the success on controls."""
         return self.members.value - self.controls.value
 
 

@@ -44,7 +44,7 @@ class PopulationSplit:
 
     @cached_property
     def truth(self) -> CachedMarginals:
-        """Exact marginals of the members, which every release is compared with."""
+        """The exact marginals of the members, which every release is compared with."""
         return CachedMarginals(Released.raw(self.members))
 
 
@@ -118,7 +118,7 @@ def _people(path: str, domain: Domain) -> Rows:
 
 
 def _refuse_overlap(members: Rows, holdout: Rows) -> None:
-    """Two samples of one population agree by chance as often as the members agree among themselves.
+    """Refuse a holdout that repeats members more often than members repeat each other.
 
     Equal rows alone prove nothing, so the test is against that rate; a handful of shared people passes.
     """

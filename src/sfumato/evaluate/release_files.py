@@ -94,7 +94,7 @@ def _union(attribute: Attribute, inside: str, labels: Mapping[str, Leaves]) -> L
 
 
 def _leaves_with_extra(own: tuple[str, ...], inside: str) -> Leaves | None:
-    """A value or a run of them, with missing or unknown ones, as our recodings write them; labels may have commas."""
+    """Read a value or a run of values with missing or unknown ones; labels may have commas."""
     values, _, last = inside.rpartition(", ")
     further: Leaves = frozenset()
     while values and last in EXTRA and last in own:
@@ -171,7 +171,7 @@ def _between(attribute: Integer | Real, low: float, high: float, *, closed: tupl
 
 @cached()
 def _ends(attribute: Integer | Real) -> tuple[list[float], list[float]]:
-    """The first and the last number of every declared cell, both ascending; real ones end where the next begins."""
+    """Return the first and last numbers of all declared cells; a real cell ends where the next begins."""
     if isinstance(attribute, Real):
         return list(attribute.edges[:-1]), list(attribute.edges[1:])
     firsts, lasts = zip(*(attribute.bounds(code) for code in range(attribute.declared)), strict=True)

@@ -120,7 +120,7 @@ class Rows:
         return Rows(self.domain, self.codes[chosen])
 
     def sample(self, count: int, generator: np.random.Generator) -> Rows:
-        """``count`` rows (all, where there are fewer), without replacement, in random order."""
+        """Draw ``count`` rows (all, if there are fewer), without replacement, in random order."""
         return self.take(generator.permutation(len(self))[:count])
 
 
@@ -216,7 +216,7 @@ class Released:
 
     @cached_property
     def plain(self) -> tuple[bool, ...]:
-        """For each attribute, whether its cells are its leaves, so that codes are codes of the domain."""
+        """The flags of the attributes whose cells are their leaves, so that codes are codes of the domain."""
         return tuple(cells.shape[0] == cells.shape[1] and bool((np.diagonal(cells) == 1).all()) for cells in self.cells)
 
     def rounded(self, column: int) -> Weights:
@@ -327,7 +327,7 @@ class CachedMarginals:
         return self.source.domain
 
     def marginal(self, attributes: tuple[str, ...]) -> Shares:
-        """The marginal of the source, computed once where it is of two attributes, or of fewer cells than rows."""
+        """Return the marginal of the source, computed once if it has two attributes, or fewer cells than rows."""
         if attributes in self._marginals:
             return self._marginals[attributes]
         table = self.source.marginal(attributes)

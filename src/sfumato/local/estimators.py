@@ -46,7 +46,7 @@ class Estimate:
     simulated: bool = False
 
     def interval(self, confidence: float) -> tuple[RealArray, RealArray]:
-        """Normal confidence interval around every estimate, with the correction for errors of whole steps.
+        """Return the normal confidence interval of every estimate, corrected for errors of whole steps.
 
         Raises:
             InputError: the confidence is not between zero and one.
@@ -60,7 +60,7 @@ class Estimate:
 
 
 def frequencies(randomizer: FrequencyOracle, tally: Tally, reports: int) -> tuple[RealArray, RealArray]:
-    """Unbiased frequencies and their variance (Wang et al. 2017, equations 1 and 2)."""
+    """Estimate unbiased frequencies and their variance (Wang et al. 2017, equations 1 and 2)."""
     if reports == 0:
         raise InputError("there are no reports to estimate from")
     p, q = randomizer.p, randomizer.q
@@ -71,7 +71,7 @@ def frequencies(randomizer: FrequencyOracle, tally: Tally, reports: int) -> tupl
 
 
 def sampled(shares: RealArray, taken: int, people: int) -> RealArray:
-    """Variance of shares among ``taken`` people, drawn at random out of ``people`` whose shares are wanted.
+    """Return the variance of shares among ``taken`` people, drawn at random out of ``people``.
 
     f (1 - f) / m (1 - m / n): who happened to be drawn, on top of the noise of their reports (Cochran 1977,
     theorem 3.2, with n - 1 taken as n).
@@ -82,7 +82,7 @@ def sampled(shares: RealArray, taken: int, people: int) -> RealArray:
 
 
 def simplex(values: RealArray) -> RealArray:
-    """The Euclidean projection onto the probability simplex (Duchi, Shalev-Shwartz, Singer, Chandra 2008).
+    """Return the Euclidean projection onto the probability simplex (Duchi, Shalev-Shwartz, Singer, Chandra 2008).
 
     >>> simplex(np.array([0.7, 0.5, -0.4])).round(12).tolist()
     [0.6, 0.4, 0.0]
@@ -95,7 +95,7 @@ def simplex(values: RealArray) -> RealArray:
 
 
 def likeliest(channel: RealArray, counts: NDArray[np.int64], *, smooth: bool = False) -> RealArray:
-    """The maximum-likelihood distribution of the inputs of a channel, by expectation maximisation.
+    """Return the maximum-likelihood distribution of the inputs of a channel, by expectation maximisation.
 
     Args:
         channel: P(output | input), ``(inputs, outputs)``.

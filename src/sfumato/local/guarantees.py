@@ -51,7 +51,7 @@ class Audit:
 
     @property
     def holds(self) -> bool:
-        """Whether the claim is proven, and enumeration, where it was possible, does not contradict the proof."""
+        """True if the claim is proven, and enumeration, if it was possible, does not contradict the proof."""
         return self.proven <= self.claimed and (self.enumerated is None or self.enumerated <= self.proven)
 
 
@@ -74,7 +74,7 @@ def audit(spec: Spec) -> Audit:
 
 
 def enumerate_ratio(rows: list[list[Fraction]]) -> Fraction:
-    """The largest ratio of two probabilities of one report, ``rows`` being P(report | input).
+    """Return the largest ratio of two probabilities of one report, ``rows`` being P(report | input).
 
     Raises:
         InputError: a report that is impossible under some input, or rows that are no distributions: no finite ratio
@@ -104,7 +104,7 @@ class Amplified:
 
 
 def amplify(spec: Spec, reports: int, delta: Number) -> Amplified:
-    """The (epsilon, delta) of ``reports`` shuffled reports under a spec.
+    """Return the (epsilon, delta) of ``reports`` shuffled reports under a spec.
 
     Holds for the replacement of one person's value, if the shuffler removes order and origin, and if every other
     person reported honestly: ``reports`` is the number of *honest* reports.
@@ -143,7 +143,7 @@ def amplify(spec: Spec, reports: int, delta: Number) -> Amplified:
 
 
 def divergence(epsilon: float, local: float, reports: int) -> float:
-    """Upper bound on the smallest delta at ``epsilon``: the hockey-stick divergence of the pair, tails added.
+    """Bound the smallest delta at ``epsilon`` from above: the pair's hockey-stick divergence, tails added.
 
     For a given number of clones the likelihood ratio grows with the first count, so each term is a difference of two
     binomial tails.

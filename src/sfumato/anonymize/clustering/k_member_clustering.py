@@ -39,7 +39,7 @@ class Cluster:
 
     @property
     def loss(self) -> float:
-        """Loss of all rows."""
+        """The loss of all rows."""
         return self.size * self.cost
 
 
@@ -59,7 +59,7 @@ class Clusters:
         self._dropped: list[tuple[int, Cluster]] = []
 
     def cluster(self, parts: dict[int, int]) -> Cluster:
-        """The class of these rows, in the smallest box."""
+        """Return the class of these rows, in the smallest box."""
         points = self.space.points[list(parts)]
         low, high = points.min(axis=0), points.max(axis=0)
         return Cluster(low, high, float(self.space.cost(low, high)), parts, sum(parts.values()))
@@ -89,7 +89,7 @@ class Clusters:
                     self.need[tuple_] = 0
 
     def groups(self) -> list[Group]:
-        """Tuples and rows of every class, homes first."""
+        """Return the tuples and rows of every class, homes first."""
         homes = [(np.array([tuple_]), self.home[tuple_ : tuple_ + 1]) for tuple_ in np.flatnonzero(self.home)]
         parts = (cluster.parts for cluster in self.mixed.values())
         return homes + [(np.array(list(part)), np.array(list(part.values()))) for part in parts]
@@ -155,7 +155,7 @@ def initial_clusters(clusters: Clusters) -> None:
 
 
 def _level_losses(space: Space, scales: list[HierarchyCells]) -> list[list[float]]:
-    """Loss of each level of each attribute over all rows."""
+    """Return the loss of each level of each attribute over all rows."""
     return [
         [float(space.counts @ level.losses[level.cells[codes]][points]) for level in scale.hierarchy.levels]
         for scale, codes, points in zip(scales, space.codes, space.points.T, strict=True)
@@ -195,7 +195,7 @@ class ClusterGrowth:
         return True
 
     def _grow(self, seed: int, pending: list[int], noise: float) -> tuple[Cluster, float] | None:
-        """A new class around a seed, and its loss for each row that needed one; None if it stays below k."""
+        """Return a new class around a seed, and its loss for each row that needed one; None if it stays below k."""
         clusters, space, k = self.clusters, self.clusters.space, self.clusters.k
         waiting = [tuple_ for tuple_ in pending if clusters.need[tuple_]]
         around = np.union1d(self.near[seed], waiting if len(waiting) < CLOSE else [seed])
@@ -244,7 +244,7 @@ class ClusterGrowth:
         return grown, grown.loss / served
 
     def _best_join(self, seed: int) -> tuple[float, int | None, Cluster] | None:
-        """The cheapest class nearby that could take all rows of a seed: added loss, its number (None: a home), it."""
+        """Return the nearby class that takes a seed's rows for least: added loss, number (None: a home), class."""
         clusters = self.clusters
         near = self.near[seed]
         numbers: list[int | None] = list(set().union(*(clusters.holders[tuple_] for tuple_ in near.tolist())))
@@ -287,7 +287,7 @@ class ClusterGrowth:
 
 
 def _inside(lows: Integers, highs: Integers, points: Integers) -> NDArray[np.bool_]:
-    """Whether each box holds each point, shape ``(boxes, points)``; attribute by attribute in short integers."""
+    """Return whether each box holds each point, shape ``(boxes, points)``."""
     result = np.ones((len(lows), len(points)), dtype=bool)
     for low, high, place in zip(lows.T, highs.T, points.T, strict=True):
         here = place.astype(np.int16)
@@ -297,7 +297,7 @@ def _inside(lows: Integers, highs: Integers, points: Integers) -> NDArray[np.boo
 
 
 def nearest_tuples(space: Space, number: int) -> Integers:
-    """For every tuple the tuples (itself first) whose common box costs least, shape ``(tuples, number)``."""
+    """Return, for each tuple, the tuples whose common box costs least, itself first: shape ``(tuples, number)``."""
     points = space.points
     number = min(number, len(points))
     result = np.empty((len(points), number), dtype=np.int64)
@@ -336,7 +336,7 @@ def improve(growth: ClusterGrowth, *, trials: int, deadline: float = math.inf) -
 
 
 def _neighbours(clusters: Clusters, growth: ClusterGrowth, number: int) -> list[int]:
-    """A class drawn at random, and others that hold tuples close to one of its own."""
+    """Return a class drawn at random, and others that hold tuples close to one of its own."""
     first = list(clusters.mixed)[int(growth.rng.integers(len(clusters.mixed)))]
     tuples = list(clusters.mixed[first].parts)
     centre = tuples[int(growth.rng.integers(len(tuples)))]
@@ -362,7 +362,7 @@ def k_member_partition(
     seconds: float = math.inf,
     watch: Callable[[str], None] | None = None,
 ) -> Partition:
-    """Classes of at least k rows with little loss: k-member, then local search.
+    """Make classes of at least k rows with little loss: k-member, then local search.
 
     Args:
         space: the points; in tables of more than ``SMALL`` tuples classes begin as Mondrian's and many neighbourhoods
@@ -398,7 +398,7 @@ def k_member_partition(
 
 
 def _clustered(space: Space, *, k: int, trials: int, deadline: float, rng: np.random.Generator) -> SearchOutcome:
-    """All in one class where they cannot be placed otherwise."""
+    """Return k-member clusters after a local search, or one class if the rows cannot be placed."""
     clusters = Clusters(space, k)
     initial_clusters(clusters)
     growth = ClusterGrowth(clusters, rng)

@@ -30,11 +30,11 @@ class Region:
 
     @cached_property
     def size(self) -> int:
-        """Number of rows."""
+        """The number of rows."""
         return int(self.rows.sum())
 
     def divide(self, left: NDArray[np.bool_]) -> tuple[Region, Region]:
-        """The tuples where ``left`` holds, and the others."""
+        """Divide the region into the tuples marked by ``left``, and the others."""
         return Region(self.tuples[left], self.rows[left]), Region(self.tuples[~left], self.rows[~left])
 
 
@@ -49,7 +49,7 @@ class Rule:
     also: Callable[[Region], bool] | None = None
 
     def allows(self, region: Region) -> bool:
-        """Whether it may."""
+        """Return whether the region may be published."""
         return region.size >= self.least and (self.also is None or self.also(region))
 
 
@@ -68,7 +68,7 @@ def partition(space: Space, *, cutter: Cutter, rule: Rule) -> Partition:
 
 
 def regions(space: Space, *, cutter: Cutter, rule: Rule) -> list[Region]:
-    """The regions that are left when nothing can be cut, from low to high."""
+    """Return the regions that are left when nothing can be cut, from low to high."""
     pending = [Region(np.arange(len(space.counts)), space.counts)]
     done = []
     while pending:
@@ -82,7 +82,7 @@ def regions(space: Space, *, cutter: Cutter, rule: Rule) -> list[Region]:
 
 
 def in_order(space: Space, region: Region, rule: Rule) -> Halves | None:
-    """Strict: at the median (left: values up to it) of the first quasi-identifier that allows it."""
+    """Cut strictly at the median of the first quasi-identifier that allows it; values up to it go left."""
     for attribute in range(space.points.shape[1]):
         ranks, before = _cuts(space, region, attribute)
         cut = int(np.searchsorted(before, (region.size + 1) // 2))  # the value of the lower middle row
@@ -92,7 +92,7 @@ def in_order(space: Space, region: Region, rule: Rule) -> Halves | None:
 
 
 def strict(space: Space, region: Region, rule: Rule) -> Halves | None:
-    """Strict: at the median (left: values below it) of the widest quasi-identifier that allows it."""
+    """Cut strictly at the median of the widest quasi-identifier that allows it; values below it go left."""
     for attribute in _widest_first(space, region):
         ranks, before = _cuts(space, region, attribute)
         cut = int(np.searchsorted(before, region.size // 2, side="right"))  # the value of the upper middle row
@@ -102,7 +102,7 @@ def strict(space: Space, region: Region, rule: Rule) -> Halves | None:
 
 
 def balanced(space: Space, region: Region, rule: Rule) -> Halves | None:
-    """Strict: between two values as near to the median as is safe, of the widest quasi-identifier that allows it."""
+    """Cut strictly as near to the median as is safe, along the widest quasi-identifier that allows it."""
     for attribute in _widest_first(space, region):
         ranks, before = _large(_cuts(space, region, attribute), region, rule)
         near = np.argsort(np.abs(before - region.size / 2), kind="stable")
@@ -112,7 +112,7 @@ def balanced(space: Space, region: Region, rule: Rule) -> Halves | None:
 
 
 def relaxed(space: Space, region: Region, rule: Rule) -> Halves | None:
-    """Relaxed: rows in halves along the widest quasi-identifier; rows of one value may go to both sides.
+    """Cut the rows in halves along the widest quasi-identifier; rows of one value may go to both sides.
 
     Rows of the median value are split in the order of the other attributes, rising or falling, whichever
     loses less.
@@ -130,7 +130,7 @@ def relaxed(space: Space, region: Region, rule: Rule) -> Halves | None:
 
 
 def greedy(space: Space, region: Region, rule: Rule) -> Halves | None:
-    """Strict: the safe cut of any quasi-identifier that leaves the least loss (normalised certainty penalty)."""
+    """Cut strictly where the least loss is left (normalised certainty penalty), along any quasi-identifier."""
     cuts = [_large(_cuts(space, region, attribute), region, rule) for attribute in range(space.points.shape[1])]
     losses = np.concatenate([_losses(space, region, attribute, cut) for attribute, cut in enumerate(cuts)])
     attributes = np.repeat(np.arange(len(cuts)), [len(ranks) for ranks, _ in cuts])
@@ -143,7 +143,7 @@ def greedy(space: Space, region: Region, rule: Rule) -> Halves | None:
 
 
 def _divided(space: Space, region: Region, rule: Rule, *, attribute: int, ranks: Integers) -> Halves | None:
-    """The two sides of the first of these cuts that the rule allows."""
+    """Return the two sides of the first of these cuts that the rule allows."""
     for rank in ranks.tolist():
         halves = region.divide(space.points[region.tuples, attribute] <= rank)
         if rule.allows(halves[0]) and rule.allows(halves[1]):
@@ -152,7 +152,7 @@ def _divided(space: Space, region: Region, rule: Rule, *, attribute: int, ranks:
 
 
 def _split(region: Region, order: Integers) -> Halves:
-    """The first half of the rows in this order of the tuples, and the second."""
+    """Return the first and the second half of the rows, in this order of the tuples."""
     tuples, rows = region.tuples[order], region.rows[order]
     left = np.clip(region.size // 2 - (np.cumsum(rows) - rows), 0, rows)
     return _nonempty(tuples, left), _nonempty(tuples, rows - left)
@@ -171,7 +171,7 @@ def _widest_first(space: Space, region: Region) -> Sequence[int]:
 
 
 def _cuts(space: Space, region: Region, attribute: int) -> tuple[Integers, Integers]:
-    """Ranks after which the region may be cut, ascending, and the rows up to each."""
+    """Return the ranks after which the region may be cut, ascending, and the rows up to each."""
     held = np.bincount(space.points[region.tuples, attribute], weights=region.rows)
     ranks = held.nonzero()[0]
     before = held[ranks].cumsum().astype(np.int64)[:-1]
@@ -180,14 +180,14 @@ def _cuts(space: Space, region: Region, attribute: int) -> tuple[Integers, Integ
 
 
 def _large(cuts: tuple[Integers, Integers], region: Region, rule: Rule) -> tuple[Integers, Integers]:
-    """The cuts that leave enough rows on both sides."""
+    """Return the cuts that leave enough rows on both sides."""
     ranks, before = cuts
     large = (before >= rule.least) & (region.size - before >= rule.least)
     return ranks[large], before[large]
 
 
 def _losses(space: Space, region: Region, attribute: int, cuts: tuple[Integers, Integers]) -> Reals:
-    """Loss of both sides for each of these cuts."""
+    """Return the loss of both sides for each of these cuts."""
     ranks, before = cuts
     if not len(ranks):
         return np.zeros(0)
@@ -241,7 +241,7 @@ def greedy_partition(space: Space, *, least: int) -> Partition:
 def _cut(
     space: Space, levels: list[Integers], tuples: Integers, sizes: Integers, least: int
 ) -> tuple[Integers, Integers]:
-    """The tuples of these regions, each in two sides, and how many are on its low side; 0 where nothing cuts it."""
+    """Cut regions: return their tuples, low sides first, and the size of each low side (0: not cut)."""
     regions = len(sizes)
     region = np.repeat(np.arange(regions), sizes)
     points: Integers = np.stack([column[tuples] for column in space.points.T])  # (quasi, tuples), each in one piece
@@ -274,7 +274,7 @@ def _cut(
 
 
 def _allowed(ranks: Integers, region: Integers, sizes: Integers, cells: Integers) -> Integers:
-    """Places after which a region may be cut: between ranks, and between cells where the region first has several."""
+    """Return the places after which a region may be cut: between ranks, and between cells of its level."""
     ends = np.cumsum(sizes)
     first, last = ranks[ends - sizes], ranks[ends - 1]
     apart: NDArray[np.bool_] = cells[:, first] != cells[:, last]  # (levels, regions), from the top
@@ -284,7 +284,7 @@ def _allowed(ranks: Integers, region: Integers, sizes: Integers, cells: Integers
 
 
 def _costs(space: Space, points: Integers, region: Integers, after: Integers) -> Reals:
-    """Cost of a row on both sides of each cut, shape ``(2, cuts)``; ``points`` are in order within their regions."""
+    """Return the cost of a row on both sides of each cut, shape ``(2, cuts)``, for points in order."""
     lows: Integers = np.empty((2, len(after), len(points)), dtype=np.int64)
     highs = np.empty_like(lows)
     at = region[after]
@@ -302,5 +302,5 @@ def _costs(space: Space, points: Integers, region: Integers, after: Integers) ->
 
 
 def _numbered_runs(sizes: Integers) -> Integers:
-    """0, 1, 2, ... for each of these."""
+    """Return the numbers 0, 1, 2, ... up to each of the sizes, one run after the other."""
     return np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)

@@ -48,7 +48,7 @@ class JoinCosts:
                 self.values.append(space.points[:, attribute].astype(np.int64))
 
     def between(self, lows: Ends, highs: Ends) -> Singles:
-        """Cost of boxes by their ends."""
+        """Return the cost of boxes by their ends."""
         total: Singles | None = None
         for table, low, high in zip(self._tables, lows, highs, strict=True):
             cost = (high - low) if table is None else table[0].take(low * table[1] + high)
@@ -57,7 +57,7 @@ class JoinCosts:
         return total
 
     def joined(self, lows: Ends, highs: Ends, more_lows: Ends, more_highs: Ends) -> Singles:
-        """Cost of the boxes that hold two boxes each; shapes broadcast."""
+        """Return the cost of the boxes that hold two boxes each; shapes broadcast."""
         total: Singles | None = None
         for table, *ends in zip(self._tables, lows, highs, more_lows, more_highs, strict=True):
             least, most = np.minimum(ends[0], ends[2]), np.maximum(ends[1], ends[3])
@@ -69,7 +69,7 @@ class JoinCosts:
         return total
 
     def absent(self) -> list[tuple[float, float]]:
-        """Ends, attribute by attribute, that change no box which they are joined to."""
+        """Return the ends, attribute by attribute, that change no box which they are joined to."""
         return [(ABSENT, -ABSENT) if table is None else (table[1] - 1, 0) for table in self._tables]
 
 
@@ -157,7 +157,7 @@ class Regrowth:
         return Grown(self.rows, np.where(self.failed | (loss > self.bounds), np.inf, loss))
 
     def _start_classes(self, lines: Integers) -> None:
-        """The next class of each of these, around a tuple in need; where k rows cannot come together, rows join."""
+        """Start the next class of each line around a tuple in need; if fewer than k rows are left, they join others."""
         if not len(lines):
             return
         need = self.need[lines]
@@ -179,7 +179,7 @@ class Regrowth:
             low[lines] = high[lines] = value[lines, seed]
 
     def _join_one(self, lines: Integers) -> None:
-        """One tuple of each of these joins a class that is there."""
+        """Let one tuple of each line join an existing class."""
         if not len(lines):
             return
         item = (self.need[lines] > 0).argmax(axis=1)
@@ -194,7 +194,7 @@ class Regrowth:
         self._fail(lines[self.lost[lines] > self.most[lines]])
 
     def _best_join(self, lines: Integers, item: Integers, rows: RowCounts) -> tuple[Singles, Integers, Singles]:
-        """Least added loss of one item in a class of its neighbourhood, which class, and what a row costs there."""
+        """Return the least added loss of one item in a class of its line, that class, and the cost of a row in it."""
         place, each = self.place[lines], np.arange(len(lines))
         there = max(int(self.classes[place].max(initial=0)), 1)
         point = [value[lines, item][:, None] for value in self.values]
@@ -226,7 +226,7 @@ class Regrowth:
         self.low, self.high = [low[alive] for low in self.low], [high[alive] for high in self.high]
 
     def _step(self) -> None:
-        """Every growing class takes what is inside its box, then the tuple that adds least, or is closed."""
+        """Let every growing class take the rows inside its box, then the tuple that adds least, or close it."""
         growing: NDArray[np.bool_] = self.state == GROWING
         ends = [low[:, None] for low in self.low], [high[:, None] for high in self.high]
         costs = self.costs.joined(*ends, self.values, self.values)
@@ -240,7 +240,7 @@ class Regrowth:
             self._close(lines)
 
     def _take_inside(self, growing: NDArray[np.bool_], inside: NDArray[np.bool_]) -> None:
-        """Rows in need, all of them or in split ones as many as are wanted; then lent ones up to k."""
+        """Take the rows in need (only up to k if the line splits tuples), then lent rows up to k."""
         taken = self.need * inside
         rows = taken.sum(axis=1)
         missing = np.maximum(self.k - self.size, 0)
@@ -322,6 +322,6 @@ class Regrowth:
 
 
 def _first(rows: RowCounts, numbers: Integers) -> RowCounts:
-    """Rows from the left until so many are taken in each line."""
+    """Take rows from the left until each line has its number."""
     before = np.cumsum(rows, axis=1) - rows
     return np.clip(numbers[:, None] - before, 0, rows).astype(rows.dtype)

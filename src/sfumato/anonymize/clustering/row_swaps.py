@@ -50,7 +50,7 @@ class RowSwaps:
             self.highs.append(np.where(absent, high, here).astype(value.dtype))
 
     def run(self, swaps: Swaps) -> list[Group]:
-        """Swap; tuples and rows of the classes afterwards."""
+        """Swap rows, and return the tuples and rows of the classes."""
         if len(self.sizes) == 1:
             return self.groups()
         limit = swaps.threshold * float(self._losses().mean())
@@ -70,7 +70,7 @@ class RowSwaps:
         return self.groups()
 
     def groups(self) -> list[Group]:
-        """Tuples and rows of every class."""
+        """Return the tuples and rows of every class."""
         return [np.unique(line[line >= 0], return_counts=True) for line in self.tuples]
 
     def _losses(self) -> Singles:
@@ -83,7 +83,7 @@ class RowSwaps:
             held[:] = np.take_along_axis(held, order, axis=1)
 
     def _nearest(self) -> Integers:
-        """For each class those whose box takes one of its rows, drawn at random, for least."""
+        """Return, for each class, the classes whose boxes take one of its rows, drawn at random, for least."""
         there = self.tuples >= 0
         drawn = (self.rng.random(there.shape, dtype=np.float32) * there).argmax(axis=1)
         rows = self.tuples[np.arange(len(there)), drawn]
@@ -91,7 +91,7 @@ class RowSwaps:
         return NearestBoxes(self.costs, ends, self.rng).to(rows, number=NEAREST, own=np.arange(len(there)))
 
     def _pairs(self, near: Integers) -> tuple[Integers, Integers]:
-        """Disjoint pairs: a class and one of its nearest, where neither is in a pair drawn before."""
+        """Return disjoint pairs of a class and one of its nearest classes."""
         classes = np.arange(len(near))
         other = near[classes, self.rng.integers(near.shape[1], size=len(near))]
         luck = self.rng.random(len(near))
@@ -101,7 +101,7 @@ class RowSwaps:
         return classes[chosen], other[chosen]
 
     def _swap(self, one: Integers, other: Integers, limit: float) -> None:
-        """The best swap of each pair, if it lowers the loss, or raises it by less than luck times ``limit``."""
+        """Make the best swap of each pair if it lowers the loss, or raises it by less than luck times ``limit``."""
         width = min(int(max(self.sizes[one].max(), self.sizes[other].max())) + 1, self.tuples.shape[1])
         wide = width if (self.tuples[one, width:] < 0).all() and (self.tuples[other, width:] < 0).all() else None
         without_one, without_other = self._without(one, wide), self._without(other, wide)
@@ -136,7 +136,7 @@ class RowSwaps:
         return np.asarray(self.sizes[classes] * self.costs.between(*ends), dtype=np.float32)
 
     def _without(self, classes: Integers, width: int | None) -> tuple[list[Singles], list[Singles]]:
-        """Ends of each class without each of its rows."""
+        """Return the ends of each class without each of its rows."""
         lows, highs = [], []
         for low, high in zip(self.lows, self.highs, strict=True):
             two = np.partition(low[classes], 1, axis=1)[:, :2]
@@ -169,7 +169,7 @@ class NearestBoxes:
         self.each = costs.between(self.lows, self.highs)
 
     def to(self, rows: Integers, *, number: int, own: Integers) -> Integers:
-        """For each row, a tuple, the boxes that take it for least added cost, shape ``(rows, number)``, but its own."""
+        """Return, for each row, the boxes other than its own that take it for least: shape ``(rows, number)``."""
         number = min(number, len(self.boxes) - 1)
         result = np.empty((len(rows), number), dtype=np.int64)
         for start in range(0, len(rows), NEAREST_CHUNK):
@@ -183,7 +183,7 @@ class NearestBoxes:
 
 
 def least_columns(values: Singles, number: int) -> Integers:
-    """Columns of the least values of each line, in their order, shape ``(lines, number)``.
+    """Return the columns of the least values of each line, in their order, shape ``(lines, number)``.
 
     With a line laid in folds below each other, the least values stand in the columns of the least minima.
     """

@@ -41,17 +41,17 @@ class Clustering:
     mixed: Partition | None
 
     def loss(self, space: Space) -> float:
-        """Loss of all rows; those at home lose nothing."""
+        """Return the loss of all rows; rows at home lose nothing."""
         return 0.0 if self.mixed is None else self.mixed.loss(space)
 
     def groups(self) -> list[Group]:
-        """Tuples and rows of every class, homes first."""
+        """Return the tuples and rows of every class, homes first."""
         homes: list[Group] = [(np.array([each]), self.home[each : each + 1]) for each in np.flatnonzero(self.home)]
         return homes + mixed_groups(self)
 
 
 def mixed_groups(division: Clustering) -> list[Group]:
-    """Tuples and rows of every class of mixed tuples."""
+    """Return the tuples and rows of every class of mixed tuples."""
     mixed = division.mixed
     if mixed is None:
         return []
@@ -60,7 +60,7 @@ def mixed_groups(division: Clustering) -> list[Group]:
 
 
 def divided(home: Integers, tuples: Integers, classes: Integers, rows: Integers) -> Clustering:
-    """Classes numbered anew, in order; one of a single tuple goes home."""
+    """Number the classes in order; a class of a single tuple goes home."""
     order = np.argsort(classes, kind="stable")
     tuples, classes, rows = tuples[order], classes[order], rows[order]
     _, number, parts = np.unique(classes, return_inverse=True, return_counts=True)
@@ -74,7 +74,7 @@ def divided(home: Integers, tuples: Integers, classes: Integers, rows: Integers)
 
 
 def first_division(space: Space, k: int) -> Clustering:
-    """A home for each tuple of k rows and Mondrian's greedy cuts of the others, or of all where others are too few."""
+    """Give each tuple of k rows a home, and cut the other tuples (all, if they are too few) by greedy Mondrian."""
     home = np.where(space.counts >= k, space.counts, 0)
     others = np.flatnonzero(home == 0)
     if not len(others):
@@ -87,7 +87,7 @@ def first_division(space: Space, k: int) -> Clustering:
 
 
 def search(space: Space, *, k: int, effort: int, rng: np.random.Generator, deadline: float = math.inf) -> SearchOutcome:
-    """Classes of at least k rows, the best division found until the deadline.
+    """Search for the classes of at least k rows that lose least, until the deadline.
 
     Args:
         space: the points; at least k rows.
@@ -113,7 +113,7 @@ def search(space: Space, *, k: int, effort: int, rng: np.random.Generator, deadl
 
 
 def swapped(division: Clustering, costs: JoinCosts, *, k: int, swaps: Swaps, rng: np.random.Generator) -> Clustering:
-    """The division after rounds of swaps of single rows."""
+    """Swap single rows in rounds, and return the division afterwards."""
     if division.mixed is None or not swaps.rounds:
         return division
     groups = RowSwaps(costs, mixed_groups(division), k=k, rng=rng).run(swaps)
@@ -170,7 +170,7 @@ class Rounds:
         return self._replaced(division, dissolved, better, np.concatenate(new_parts, axis=1))
 
     def _replaced(self, division: Clustering, dissolved: Dissolved, better: Integers, new: Integers) -> Clustering:
-        """The division with the classes of better neighbourhoods in place of those dissolved."""
+        """Replace dissolved classes by those of the neighbourhoods that lose less."""
         mixed = division.mixed
         assert mixed is not None
         home = division.home.copy()
@@ -214,7 +214,7 @@ class Rounds:
         return Dissolved(where, place[some], tuples[some], need[some], spare[some], returned[some], loss)
 
     def _drawn(self, mixed: Partition, most: int) -> tuple[Integers, int]:
-        """The neighbourhood of each class, -1 for none, and how many there are: a class drawn and its nearest."""
+        """Draw neighbourhoods of a class and its nearest: the number of each class's (-1: none), and how many."""
         classes, rng = mixed.size, self.rng
         starts = np.searchsorted(mixed.classes, np.arange(classes + 1))
         ends = self._ends(mixed, starts[:-1])
@@ -242,7 +242,7 @@ class Rounds:
         return lows, [np.maximum.reduceat(value, starts) for value in values]
 
     def _nearest_homes(self) -> Integers:
-        """For each tuple the tuples of k rows or more that it would be closest to."""
+        """Return, for each tuple, the closest tuples that have k rows or more."""
         homes = np.flatnonzero(self.space.counts >= self.k)
         if not len(homes):
             return np.zeros((len(self.space.counts), 0), dtype=np.int64)

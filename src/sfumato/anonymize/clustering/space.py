@@ -26,32 +26,32 @@ class Scale(Protocol):
 
     @property
     def domain_size(self) -> int | None:
-        """Leaves of the hierarchy, or None for intervals."""
+        """The leaves of the hierarchy, or None for intervals."""
         ...
 
     @property
     def ranks(self) -> Integers:
-        """Rank of each code, shape ``(codes,)``; equal ranks are told apart nowhere."""
+        """The rank of each code, shape ``(codes,)``; equal ranks are told apart nowhere."""
         ...
 
     def losses(self, codes: Integers) -> Reals:
-        """Loss of the cell from ``codes[i]`` to ``codes[j]`` (ascending rank), shape ``(codes, codes)``."""
+        """Return the loss of the cell from ``codes[i]`` to ``codes[j]`` (ascending rank), shape ``(codes, codes)``."""
         ...
 
     def cuts(self, codes: Integers) -> NDArray[np.bool_]:
-        """Whether a class with these codes (ascending rank) may be cut after each but the last."""
+        """Return whether a class with these codes (ascending rank) may be cut after each but the last."""
         ...
 
     def levels_from_top(self, codes: Integers) -> Integers:
-        """Cells that ``cuts`` keep whole, level by level, the coarsest first: shape ``(levels, codes)``."""
+        """Return the cells that ``cuts`` never divides, coarsest level first: shape ``(levels, codes)``."""
         ...
 
     def label(self, low: int, high: int) -> str:
-        """Name of the cell from code ``low`` to code ``high``."""
+        """Return the name of the cell from code ``low`` to code ``high``."""
         ...
 
     def cover(self, low: int, high: int) -> tuple[int, int]:
-        """Least and greatest rank of the cell from code ``low`` to code ``high``."""
+        """Return the least and greatest rank of the cell from code ``low`` to code ``high``."""
         ...
 
 
@@ -73,11 +73,11 @@ class Intervals:
 
     @property
     def ranks(self) -> Integers:
-        """Codes are ranks."""
+        """The codes themselves, which are in order."""
         return np.arange(len(self.labels))
 
     def losses(self, codes: Integers) -> Reals:
-        """(greatest - least) / span; 1 where one of two codes is no value."""
+        """Return (greatest - least) / span; 1 if one of two codes is no value."""
         values = codes < len(self.positions)
         positions = self.positions[np.where(values, codes, 0)]
         widths = np.maximum(positions - positions[:, None], 0) / (self.span or 1.0)
@@ -85,15 +85,15 @@ class Intervals:
         return np.where(values & values[:, None], widths, joined.astype(np.float64))
 
     def cuts(self, codes: Integers) -> NDArray[np.bool_]:
-        """Anywhere."""
+        """Return True everywhere: an interval may be cut after each code."""
         return np.ones(len(codes) - 1, dtype=bool)
 
     def levels_from_top(self, codes: Integers) -> Integers:
-        """Each code is a cell."""
+        """Return a single level, on which each code is a cell."""
         return np.arange(len(codes))[None]
 
     def label(self, low: int, high: int) -> str:
-        """The value, or ``low..high``; with what is no value ``{low..high, (missing)}``, as that comes after no value.
+        """Return the value, ``low..high``, or ``{low..high, (missing)}`` if there are codes that are no values.
 
         >>> scale = Intervals(("a", "b", "c", "(missing)", "(other)"), np.arange(3.0), 2.0)
         >>> scale.label(0, 1), scale.label(1, 4), scale.label(2, 3), scale.label(3, 4)
@@ -108,7 +108,7 @@ class Intervals:
         return f"{{{', '.join([*run, *no_values])}}}" if no_values else run[0]
 
     def cover(self, low: int, high: int) -> tuple[int, int]:
-        """What lies between."""
+        """Return the two codes: an interval covers what lies between."""
         return low, high
 
 
@@ -120,19 +120,19 @@ class HierarchyCells:
 
     @property
     def domain_size(self) -> int:
-        """Leaves of the hierarchy, dropped ones included."""
+        """The leaves of the hierarchy, dropped ones included."""
         return self.hierarchy.domain_size
 
     @property
     def ranks(self) -> Integers:
-        """Depth-first order of the leaves."""
+        """The depth-first order of the leaves."""
         order = np.lexsort([level.cells for level in self.hierarchy.levels])
         ranks = np.empty(len(order), dtype=np.int64)
         ranks[order] = np.arange(len(order))
         return ranks
 
     def losses(self, codes: Integers) -> Reals:
-        """Loss of the lowest common cell."""
+        """Return the loss of the lowest common cell."""
         result = np.zeros((len(codes), len(codes)))
         apart = np.ones_like(result, dtype=bool)
         for level in self.hierarchy.levels:
@@ -143,7 +143,7 @@ class HierarchyCells:
         return result
 
     def cuts(self, codes: Integers) -> NDArray[np.bool_]:
-        """Between cells of the finest level at which the class has more than one cell, seen from the top."""
+        """Return True between cells of the first level, from the top, at which the class has several."""
         for level in reversed(self.hierarchy.levels):
             cells = level.cells[codes]
             if cells[0] != cells[-1]:
@@ -151,16 +151,16 @@ class HierarchyCells:
         return np.zeros(len(codes) - 1, dtype=bool)
 
     def levels_from_top(self, codes: Integers) -> Integers:
-        """Cells of the hierarchy."""
+        """Return the cells of the hierarchy, top level first."""
         return np.stack([level.cells[codes] for level in reversed(self.hierarchy.levels)])
 
     def label(self, low: int, high: int) -> str:
-        """Name of the lowest common cell."""
+        """Return the name of the lowest common cell."""
         level = self._common(low, high)
         return level.labels[int(level.cells[low])]
 
     def cover(self, low: int, high: int) -> tuple[int, int]:
-        """All of the cell."""
+        """Return the least and greatest rank of the lowest common cell."""
         level = self._common(low, high)
         ranks = self.ranks[level.cells == level.cells[low]]
         return int(ranks.min()), int(ranks.max())
@@ -187,7 +187,7 @@ class Space:
 
     @classmethod
     def embed(cls, data: Microdata, scales: Sequence[Scale], *, weights: Sequence[float]) -> Space:
-        """The space of a table.
+        """Place the tuples of a table in a space.
 
         Raises:
             InputError: not one scale and weight a quasi-identifier, or no rows.
@@ -217,29 +217,29 @@ class Space:
         )
 
     def part(self, tuples: Integers, rows: Integers) -> Space:
-        """The same space with some of the tuples, and so many rows of each."""
+        """Return the space of some tuples, with the given rows of each."""
         return replace(self, points=self.points[tuples], counts=rows)
 
     def cost(self, low: Integers, high: Integers) -> Reals:
-        """Weighted loss of one row in each box, summed over attributes: shape of ``low`` without its last axis."""
+        """Return the weighted loss of one row in each box: shape of ``low`` without its last axis."""
         return np.asarray(self.cells(low, high).sum(axis=-1))
 
     def cells(self, low: Integers, high: Integers) -> Reals:
-        """Weighted loss of each cell of each box: shape of ``low``."""
+        """Return the weighted loss of each cell of each box: shape of ``low``."""
         return np.asarray(self._table[low * self.sizes + high + self._offsets])
 
     def pairs(self, attribute: int) -> Reals:
-        """Weighted loss of the cell of each two ranks of one attribute, the lower first: shape ``(ranks, ranks)``."""
+        """Return the weighted loss of the cell of each two ranks, the lower first: shape ``(ranks, ranks)``."""
         size, offset = int(self.sizes[attribute]), int(self._offsets[attribute])
         return self._table[offset : offset + size**2].reshape(size, size)
 
     def losses(self, low: Integers, high: Integers) -> Reals:
-        """Loss of each cell of each box without weights, in 0..1: shape ``(boxes, quasi)``."""
+        """Return the loss of each cell of each box without weights, in 0..1: shape ``(boxes, quasi)``."""
         scales = zip(self.scales, self.codes, low.T, high.T, strict=True)
         return np.stack([scale.losses(codes)[first, last] for scale, codes, first, last in scales], axis=1)
 
     def describe(self, low: Integers, high: Integers) -> tuple[tuple[str, ...], Integers, Integers]:
-        """Labels of one box, and the least and greatest rank of its cells on the full scales, shape ``(quasi,)``."""
+        """Return the labels of one box, and the least and greatest ranks of its cells, shape ``(quasi,)``."""
         labels, covers = [], []
         for scale, codes, first, last in zip(self.scales, self.codes, low, high, strict=True):
             ends = int(codes[first]), int(codes[last])
@@ -267,7 +267,7 @@ class Partition:
 
     @classmethod
     def from_groups(cls, groups: list[Group]) -> Partition:
-        """From the tuples and rows of each class."""
+        """Make a partition from the tuples and rows of each class."""
         return cls(
             np.concatenate([tuples for tuples, _ in groups]),
             np.repeat(np.arange(len(groups)), [len(tuples) for tuples, _ in groups]),
@@ -276,7 +276,7 @@ class Partition:
 
     @property
     def size(self) -> int:
-        """Number of classes."""
+        """The number of classes."""
         return int(self.classes[-1]) + 1
 
     @property
@@ -284,14 +284,14 @@ class Partition:
         return np.searchsorted(self.classes, np.arange(self.size))
 
     def counts(self) -> Integers:
-        """Rows of each class."""
+        """Return the rows of each class."""
         return np.add.reduceat(self.rows, self._starts)
 
     def boxes(self, space: Space) -> tuple[Integers, Integers]:
-        """Least and greatest rank of each class, each of shape ``(classes, quasi)``."""
+        """Return the least and greatest rank of each class, each of shape ``(classes, quasi)``."""
         points = space.points[self.tuples]
         return np.minimum.reduceat(points, self._starts, axis=0), np.maximum.reduceat(points, self._starts, axis=0)
 
     def loss(self, space: Space) -> float:
-        """Weighted loss in cells: rows times the loss of their class's box, summed."""
+        """Return the weighted loss in cells: rows times the loss of their class's box, summed."""
         return float(self.counts() @ space.cost(*self.boxes(space)))

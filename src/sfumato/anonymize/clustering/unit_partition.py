@@ -34,7 +34,7 @@ class Homes:
 
     @classmethod
     def from_pairs(cls, tuples: Integers, units: Integers, counts: Integers, sole: Integers) -> Homes:
-        """The homes of units: each at the first of its tuples.
+        """Give each unit a home at the first of its tuples.
 
         Args:
             tuples: of each pair of a tuple and a unit that has rows of it.
@@ -51,7 +51,7 @@ class Homes:
 
 
 def partition_units(space: Space, homes: Homes, *, k: int, divide: Callable[[Space], Partition]) -> Partition:
-    """Classes of at least k different units.
+    """Make classes of at least k different units.
 
     Args:
         space: the points; at least k units have rows of them.
@@ -83,7 +83,7 @@ def _with_whole_tuples(
 def _with_the_homeless(
     space: Space, homes: Homes, tuples: Integers, classes: Integers, rows: Integers
 ) -> tuple[Integers, Integers, Integers]:
-    """The same with the tuples at which no unit is at home, each in the class whose box then costs least."""
+    """Add the tuples at which no unit is at home, each to the class that it costs least."""
     homeless = np.flatnonzero(homes.weights == 0)
     present, numbers = np.unique(classes, return_inverse=True)
     low, high = Partition.from_groups(_groups(tuples, classes, rows)).boxes(space)

@@ -40,36 +40,36 @@ class Classes:
 
     @property
     def sizes(self) -> Integers:
-        """Rows, or different units, of each class."""
+        """The number of rows, or of different units, of each class."""
         return self.counts if self.units is None else self.units.sizes.counts
 
     @property
     def people(self) -> Integers | None:
-        """The same of the population."""
+        """The number of people in the population of each class, or of its different units."""
         units = self.units
         return self.population if units is None or units.people is None else units.people.counts
 
     def or_empty(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """``mask``, or true for a class without rows: nothing of it is published."""
+        """Return ``mask``, with True for classes without rows: nothing of them is published."""
         result: NDArray[np.bool_] = mask | (self.counts == 0)
         return result
 
     def having(self, name: str) -> Integers:
-        """How many of each class have each value of a sensitive attribute, shape ``(classes, cells)``.
+        """Return how many of each class have each value of a sensitive attribute, shape ``(classes, cells)``.
 
         A unit with several values counts for each.
         """
         return self.sensitive[name] if self.units is None else self.units.values[name].having
 
     def declaring(self, name: str) -> Integers:
-        """How many of each class have a declared value of a sensitive attribute."""
+        """Return how many of each class have a declared value of a sensitive attribute."""
         most = self.values(name)
         if self.units is None:
             return np.asarray(self.sensitive[name][:, :most].sum(axis=1))
         return self.units.values[name].among(most).holders
 
     def dealt(self, name: str) -> tuple[Integers, Integers]:
-        """How many of each class count under each value, over all cells and over the declared values alone.
+        """Return how many of each class count under each value, over all cells and over the declared values alone.
 
         A unit with several values counts under one of them: see :attr:`UnitValues.dealt`.
         """
@@ -80,7 +80,7 @@ class Classes:
         return values.dealt, values.among(most).dealt
 
     def shares(self, name: str) -> tuple[Reals, Reals]:
-        """The share of each class that has each value, shape ``(classes, cells)``, and of all that count: ``(cells,)``.
+        """Return the share of each class that has each value, ``(classes, cells)``, and of the table, ``(cells,)``.
 
         Shares of units that have several values come to more than one.
         """
@@ -91,7 +91,7 @@ class Classes:
         return values.having / np.maximum(values.holders[:, None], 1), table_shares[0]
 
     def distributions(self, name: str) -> tuple[Reals, Reals]:
-        """The same where a unit is divided equally over its values, so that the shares of a class come to one."""
+        """Return ``shares`` with each unit divided equally over its values, so that they add up to one."""
         if self.units is None:
             return self.shares(name)
         return _shares(self.units.values[name].divided), _shares(self.units.overall[name].divided)[0]
@@ -103,11 +103,11 @@ class Classes:
         return int(self.units.overall[name].holders.sum())
 
     def values(self, name: str) -> int:
-        """The number of declared values of a sensitive attribute, the first of its cells."""
+        """Return the number of declared values of a sensitive attribute, the first of its cells."""
         return self.declared.get(name, self.sensitive[name].shape[1])
 
     def part(self, which: Integers) -> Classes:
-        """Some of the classes."""
+        """Return some of the classes."""
         return replace(
             self,
             members=self.members[which],
@@ -118,7 +118,7 @@ class Classes:
         )
 
     def merge(self, grouping: KeyClasses) -> Classes:
-        """The classes that these become, one for each group of them."""
+        """Merge classes, one for each group of them."""
         return replace(
             self,
             members=self.members[grouping.members],
@@ -130,7 +130,7 @@ class Classes:
 
 
 def finest(data: Microdata) -> Classes:
-    """Each tuple its own class: the table as it is."""
+    """Return the table as it is, each tuple a class of its own."""
     return Classes(
         members=np.arange(len(data.counts)),
         counts=data.counts,
@@ -160,6 +160,6 @@ def _finest_units(data: Microdata, held: TupleUnits) -> UnitClasses:
 
 
 def _shares(histogram: Integers | Reals) -> Reals:
-    """Shares of the cells of each row of a histogram; zeros where it is empty."""
+    """Return the shares of the cells of each row of a histogram; zeros where it is empty."""
     totals = histogram.sum(axis=1, keepdims=True)
     return np.asarray(histogram / np.where(totals > 0, totals, 1))

@@ -166,7 +166,7 @@ class EnhancedBetaLikeness(Criterion):
 
 
 def _moved_in_order(gap: Reals, declared: int) -> Reals:
-    """Earth mover's distance of each class, shape ``(classes,)``, where the first ``declared`` cells are in order.
+    """Return the earth mover's distance of each class, if the first ``declared`` cells are in order.
 
     A cell outside the order is at distance 1 from all, and no two cells are farther apart: its surplus goes to where
     there is none outside first, then to the declared values, wherever that leaves least to carry along the order.
@@ -193,7 +193,7 @@ def _moved_in_order(gap: Reals, declared: int) -> Reals:
 
 
 def _least_work(gaps: Sequence[Amount]) -> Amount:
-    """Steps in which gaps along an order are evened out, where what is left over in all may leave anywhere.
+    """Return the least steps that even out gaps along an order, if the surplus of all may leave anywhere.
 
     What has left by each value rises from nothing to all that is left over; the least sum of distances to such a
     sequence is an isotonic regression, solved with a heap.
@@ -213,7 +213,7 @@ def _least_work(gaps: Sequence[Amount]) -> Amount:
 
 
 def _pairs(tally: ClassTally, sensitive: str, *, divided: bool = False) -> tuple[list[tuple[Amount, Amount]], int]:
-    """Share in the class and in the table of each cell, both times the size of both; and that product.
+    """Return each cell's share in the class and in the table, both times the product of sizes, and the product.
 
     A unit of several values counts for each, or is ``divided`` over them.
     """
@@ -224,7 +224,7 @@ def _pairs(tally: ClassTally, sensitive: str, *, divided: bool = False) -> tuple
 
 
 def _gains_at_most(share: Reals, overall: Reals, limit: Reals) -> Mask:
-    """Whether (share - overall) / overall <= limit for each value."""
+    """Return whether (share - overall) / overall <= limit for each value."""
     within = share - overall <= limit * overall + ROUNDING
     return np.asarray(within.all(axis=1))
 

@@ -70,15 +70,15 @@ class Criterion(ABC):
 
         @property
         def sensitive(self) -> str | None:
-            """The sensitive attribute it looks at, or None."""
+            """The sensitive attribute that is protected, or None."""
 
         @property
         def population(self) -> SparseTable | None:
-            """The population it compares with, or None."""
+            """The population that classes are compared with, or None."""
 
         @property
         def least_rows(self) -> int:
-            """No class with rows, but fewer than these, can satisfy it."""
+            """The least rows that a class needs, if it has any, to satisfy the criterion."""
 
     else:  # a class whose field has one of these names says ``field()``, or this would be the field's default
         sensitive = population = None
@@ -111,7 +111,7 @@ class Criterion(ABC):
         return kinds[0](text)
 
     def spell(self) -> str:
-        """The criterion as text; a population is not spelled out.
+        """Return the criterion as text, without its population.
 
         >>> KAnonymity(10).spell()
         'k-anonymity:k=10'
@@ -143,7 +143,7 @@ class KAnonymity(Criterion):
 
     @property
     def least_rows(self) -> int:
-        """A class has at least k rows."""
+        """The value of k."""
         return self.k
 
     def _safe_classes(self, classes: Classes) -> Mask:

@@ -154,7 +154,7 @@ class AlphaK(Criterion):
 
     @property
     def least_rows(self) -> int:
-        """A class has at least k rows."""
+        """The value of k."""
         return self.k
 
     def _safe_classes(self, classes: Classes) -> Mask:
@@ -187,6 +187,6 @@ class AlphaK(Criterion):
 
 
 def dealt_both_ways(tally: ClassTally, sensitive: str) -> tuple[Sequence[int], Sequence[int]]:
-    """How many of a class count under each of its cells, and under each of its declared values alone."""
+    """Return how many count under each cell of a class, and under each of its declared values alone."""
     held = tally.values[sensitive]
     return held.dealt, held.among(tally.declared[sensitive]).dealt

@@ -22,18 +22,18 @@ class ValueTally:
 
     @property
     def total(self) -> int:
-        """How many there are in all."""
+        """The number of rows or units."""
         return sum(self.cells) + sum(self.several.values())
 
     @property
     def having(self) -> list[int]:
-        """How many have each value."""
+        """The numbers of rows or units with each value."""
         sets = self.several.items()
         return [alone + sum(many for held, many in sets if cell in held) for cell, alone in enumerate(self.cells)]
 
     @property
     def divided(self) -> list[Fraction | int]:
-        """How many have each value, where a unit is divided equally over its values."""
+        """The numbers of units with each value, a unit being divided equally over its values."""
         sets = self.several.items()
         return [
             alone + sum(Fraction(many, len(held)) for held, many in sets if cell in held)
@@ -41,7 +41,7 @@ class ValueTally:
         ]
 
     def among(self, most: int) -> ValueTally:
-        """The same of the first ``most`` cells alone."""
+        """Return the counts of the first ``most`` cells alone."""
         cells, several = list(self.cells[:most]), dict[frozenset[int], int]()
         for held, many in self.several.items():
             left = frozenset(cell for cell in held if cell < most)
@@ -53,7 +53,7 @@ class ValueTally:
 
     @property
     def dealt(self) -> list[int]:
-        """How many count under each value: the most frequent takes all units that have it, and so on."""
+        """The numbers that count under each value: the most frequent takes all units that have it, and so on."""
         result, rest = list(self.cells), self
         while rest.several:
             frequent = rest.having

@@ -77,7 +77,7 @@ class Anonymized(Release):
 def disclose(
     vault: Vault, request: AnonymizationRequest, unchanged: UnchangedColumns, decide: Callable[[], Decision]
 ) -> Anonymized:
-    """Decide, journal, and hand out.  What cannot be done is refused before the journal is touched.
+    """Decide, write to the journal, and hand out the rows; refuse what cannot be done before the journal is touched.
 
     The decision is a function of the table and of what is asked, so a repeated question gives the same classes;
     with other kept columns it is another release of the same classes, and has an entry of its own.
@@ -128,14 +128,14 @@ def disclose(
 
 
 def _published_unchecked(unchanged: UnchangedColumns) -> str:
-    """The columns that were not looked at before they were published."""
+    """Return a clause that names the columns published without a check."""
     if not unchanged.anyway:
         return ""
     return f" published whatever they hold, by the owner's decision (--keep-anyway): {', '.join(unchanged.anyway)};"
 
 
 def _stopped(facts: Mapping[str, Any]) -> str:
-    """That the clock ended the search, so that the loss is not what all its trials would reach."""
+    """Return a clause that says that the clock ended the search; empty otherwise."""
     search = facts.get("search")
     return f", where the search was stopped after {search['seconds']:g} s" if search and search["stopped"] else ""
 
@@ -143,7 +143,7 @@ def _stopped(facts: Mapping[str, Any]) -> str:
 def homogeneous_rows(
     source: Recodable, request: AnonymizationRequest, recode: Recode, unchanged: Sequence[str]
 ) -> dict[str, int]:
-    """For each kept column that the domain describes, the published rows in classes with at most one value of it.
+    """Count, for each unchanged column that the domain describes, the published rows in classes with one value.
 
     Who finds a person's class reads the value off, however large the class is.  Where a method deals equal rows to
     several classes, at least so many.  If units are counted, classes with one value that all their units have.
@@ -166,7 +166,7 @@ def _homogeneous(facts: Mapping[str, Any]) -> str:
 
 
 def rewritten(source: Recodable, recode: Recode, recount: Recount, unchanged: Sequence[str]) -> pa.Table:
-    """The rows, counted again.
+    """Return the rewritten rows after counting them again.
 
     Raises:
         InfeasibleError: they are not those that were verified.

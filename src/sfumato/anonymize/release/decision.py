@@ -30,7 +30,7 @@ from sfumato.engine.port import Recode
 
 
 def loss_metric(counts: Integers, cells: Reals, suppressed: int) -> tuple[float, ...]:
-    """LM of each attribute: mean loss of its cells over all rows (Iyengar 2002).
+    """Return the LM of each attribute: the mean loss of its cells over all rows (Iyengar 2002).
 
     The cell loss of a category is (leaves covered - 1) / (leaves - 1), of an interval (width - 1) / (domain
     width - 1) in integer units, 0 for a raw value, 1 for the top and for every cell of a suppressed row.
@@ -50,7 +50,7 @@ def loss_metric(counts: Integers, cells: Reals, suppressed: int) -> tuple[float,
 
 
 def interval_loss_metric(counts: Integers, widths: Integers, spans: Sequence[int]) -> tuple[float, ...]:
-    """LM of each attribute where cells are intervals of whole numbers and nothing is suppressed.
+    """Return the LM of each attribute if cells are intervals of whole numbers and no row is suppressed.
 
     ``widths`` are greatest minus least value, shape ``(classes, attributes)``, ``spans`` the same of the
     domain.  Sums stay whole numbers until the one division, so nothing is rounded twice.
@@ -60,7 +60,7 @@ def interval_loss_metric(counts: Integers, widths: Integers, spans: Sequence[int
 
 
 def weighted(losses: Sequence[float], weights: Sequence[float]) -> float:
-    """Weighted sum of the attributes' losses, divided by the mean weight, so that equal weights change nothing.
+    """Return the weighted sum of the attributes' losses, divided by the mean weight.
 
     >>> weighted((0.5, 0.25), (3.0, 1.0))
     0.875
@@ -70,7 +70,7 @@ def weighted(losses: Sequence[float], weights: Sequence[float]) -> float:
 
 
 def certainty_penalty(cells: Reals, domain_sizes: Sequence[int | None]) -> Reals:
-    """NCP of each cell (Xu et al. 2006): share of the domain that it covers, 0 for a raw value.
+    """Return the NCP of each cell (Xu et al. 2006): the share of the domain that it covers, 0 for a raw value.
 
     For categories that is leaves / all leaves, so a little more than the Loss Metric's (leaves - 1) / (all
     leaves - 1); for intervals (None in ``domain_sizes``) the two are the same.
@@ -84,14 +84,14 @@ def certainty_penalty(cells: Reals, domain_sizes: Sequence[int | None]) -> Reals
 
 
 def global_certainty_penalty(counts: Integers, penalties: Reals, suppressed: int) -> float:
-    """GCP (Ghinita et al. 2007): mean NCP over all rows and attributes, in 0..1."""
+    """Return the GCP (Ghinita et al. 2007): the mean NCP over all rows and attributes, in 0..1."""
     rows = int(counts.sum()) + suppressed
     attributes = penalties.shape[1]
     return float((counts @ penalties.sum(axis=1) + suppressed * attributes) / (rows * attributes))
 
 
 def discernibility(counts: Integers, suppressed: int) -> int:
-    """Each row costs the size of its class, a suppressed row the size of the table (Bayardo and Agrawal 2005).
+    """Sum the class sizes of all rows, a suppressed row counting as the table's size (Bayardo, Agrawal 2005).
 
     >>> discernibility(np.array([3, 1]), 1)
     15
@@ -101,12 +101,12 @@ def discernibility(counts: Integers, suppressed: int) -> int:
 
 
 def average_class_size(counts: Integers, k: int) -> float:
-    """Published rows a class, in units of k: 1 is the best possible (LeFevre et al. 2006)."""
+    """Return the published rows per class, in units of k: 1 is the best possible (LeFevre et al. 2006)."""
     return float(counts.sum() / max(len(counts), 1) / k)
 
 
 def precision(vector: Sequence[int], heights: Sequence[int], *, rows: int, suppressed: int) -> float:
-    """Prec of a full-domain recoding: 1 minus the mean share of its hierarchy that a cell climbs (Sweeney 2002).
+    """Return Prec: 1 minus the mean share of its hierarchy that a cell climbs (Sweeney 2002).
 
     >>> precision((1, 0), (4, 1), rows=10, suppressed=0)
     0.875
@@ -117,7 +117,7 @@ def precision(vector: Sequence[int], heights: Sequence[int], *, rows: int, suppr
 
 
 def non_uniform_entropy(leaf_counts: Integers, cell_counts: Integers, rows: Integers) -> float:
-    """Bits lost: sum of -log2(rows with the leaf / rows with any leaf of its cell) (De Waal, Willenborg 1999).
+    """Sum -log2(rows with the leaf / rows with any leaf of its cell), in bits (De Waal, Willenborg 1999).
 
     Args:
         leaf_counts: rows of the table with the original value.
@@ -142,14 +142,14 @@ class Decision:
     recount: Recount
 
     def payload(self) -> dict[str, Any]:
-        """What the journal keeps."""
+        """Return the payload for the journal."""
         return {"recoding": self.recoding.describe(), "facts": dict(self.facts)}
 
 
 def full_domain_decision(
     lattice: Lattice, vector: Vector, *, request: AnonymizationRequest, domain: Domain, certificate: Certificate | None
 ) -> Decision:
-    """The decision of a full-domain recoding.
+    """Decide on a full-domain recoding, and verify it.
 
     Raises:
         InfeasibleError: counted again, a class does not satisfy the criteria.
@@ -186,7 +186,7 @@ def full_domain_decision(
 def applied_decision(
     data: Microdata, recode: Recode, recoding: Recoding, losses: Reals, request: AnonymizationRequest
 ) -> Decision:
-    """The decision of a saved recoding on other rows: classes that are not safe among them are left out.
+    """Decide on a saved recoding of other rows, without the classes that are not safe among them.
 
     ``losses`` are those of each listed class of ``recode``, shape ``(classes, quasi)``.
     """
@@ -217,7 +217,7 @@ def local_decision(
     domain: Domain,
     names: Sequence[tuple[str, ...]] | None = None,
 ) -> Decision:
-    """The decision of a local recoding, its classes published with ``names``, or with the labels of their cells.
+    """Decide on a local recoding, whose classes get ``names``, or the labels of their cells.
 
     Raises:
         InfeasibleError: counted again, a class does not satisfy the criteria.
@@ -244,7 +244,7 @@ def local_decision(
 
 
 def _listed(data: Microdata, recode: Recode) -> Integers:
-    """For each tuple the listed class that its rows go to, -1 for none."""
+    """Return, for each tuple, the listed class that its rows go to; -1 for none."""
     here = [level[column] for level, column in zip(recode.levels, data.codes.T, strict=True)]
     both = [np.concatenate(columns).astype(np.int64) for columns in zip(here, recode.classes.T, strict=True)]
     keys = group(pack(both, [int(column.max(initial=0)) + 1 for column in both])).classes
@@ -255,14 +255,14 @@ def _listed(data: Microdata, recode: Recode) -> Integers:
 
 
 def _label_codes(labels: pa.Table) -> tuple[list[Integers], list[int]]:
-    """Each column as codes of its distinct labels, and how many there are."""
+    """Return each column as codes of its distinct labels, and the number of labels."""
     encoded = [column.combine_chunks().dictionary_encode() for column in labels.columns]
     codes = [column.indices.to_numpy(zero_copy_only=False).astype(np.int64) for column in encoded]
     return codes, [max(len(column.dictionary), 1) for column in encoded]
 
 
 def _entropy(data: Microdata, levels: Sequence[Level], published: NDArray[np.bool_]) -> float:
-    """Non-uniform entropy in bits; rows excluded for a missing value are left out of it."""
+    """Return the non-uniform entropy in bits, without rows that are excluded for a missing value."""
     bits = 0.0
     everybody = int(data.counts.sum())
     for level, codes in zip(levels, data.codes.T, strict=True):
@@ -275,14 +275,14 @@ def _entropy(data: Microdata, levels: Sequence[Level], published: NDArray[np.boo
 
 
 def _cells(level: Level, quasi: Quasi, domain: Domain) -> Integers:
-    """Cells of a level; codes that are suppressed by policy get a cell of their own, which no class keeps."""
+    """Return the cells of a level; codes suppressed by policy get a cell of their own, which no class has."""
     cells = level.cells.copy()
     cells[list(suppressed_codes(quasi, domain[quasi.name]))] = level.size
     return cells
 
 
 def _ranks(scale: Scale, quasi: Quasi, domain: Domain) -> Integers:
-    """Ranks of codes; those that are suppressed by policy get one that lies in no box."""
+    """Return the ranks of codes; those suppressed by policy get a rank that lies in no box."""
     ranks = scale.ranks.copy()
     ranks[list(suppressed_codes(quasi, domain[quasi.name]))] = NOWHERE
     return ranks

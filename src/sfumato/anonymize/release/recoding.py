@@ -40,7 +40,7 @@ class Recoding(ABC):
     @classmethod
     @abstractmethod
     def from_document(cls, document: Mapping[str, Any], common: Common) -> Recoding:
-        """The recoding that ``describe`` described.
+        """Read the recoding that ``describe`` described.
 
         Raises:
             ValueError, KeyError, TypeError, IndexError, OverflowError: it is damaged.
@@ -48,7 +48,7 @@ class Recoding(ABC):
 
     @abstractmethod
     def rewriting(self, data: Microdata, labels: Sequence[Sequence[str]]) -> tuple[Recode, Reals]:
-        """What the engine does with the rows of a table, and the losses of each listed class.
+        """Return how the engine rewrites the rows of a table, and the losses of each listed class.
 
         Args:
             data: the table, counted.
@@ -65,7 +65,7 @@ class Recoding(ABC):
     def _classes(self) -> dict[str, Any]: ...
 
     def describe(self) -> dict[str, Any]:
-        """The document that ``parse_recoding`` reads."""
+        """Return the document that ``parse_recoding`` reads."""
         attributes = [
             {"name": name, "leaves": list(self.leaves[place]), **self._attribute(place)}
             for place, name in enumerate(self.quasi)
@@ -74,11 +74,11 @@ class Recoding(ABC):
         return {**start, "attributes": attributes, **self._classes()}
 
     def dumps(self) -> str:
-        """The JSON text of the document."""
+        """Return the JSON text of the document."""
         return json.dumps(self.describe(), ensure_ascii=False, separators=(",", ":")) + "\n"
 
     def codes_as_saved(self, labels: Sequence[Sequence[str]]) -> tuple[Integers, ...]:
-        """For each attribute, the recoding's code of each code of a table whose codes have these labels.
+        """Return, for each attribute, the recoding's code of each label of a table.
 
         Raises:
             InputError: a label that the recoding does not know.
@@ -113,7 +113,7 @@ class FullDomainRecoding(Recoding):
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], common: Common) -> FullDomainRecoding:
-        """The recoding that ``describe`` described."""
+        """Read the recoding that ``describe`` described."""
         attributes = document["attributes"]
         recoding = cls(
             *common,
@@ -129,12 +129,12 @@ class FullDomainRecoding(Recoding):
         return recoding
 
     def rewriting(self, data: Microdata, labels: Sequence[Sequence[str]]) -> tuple[Recode, Reals]:  # noqa: ARG002
-        """Level maps and kept classes, whatever the table holds."""
+        """Return the level maps and published classes, whatever the table holds."""
         losses = [cells[published] for cells, published in zip(self.losses, self.published.T, strict=True)]
         return self.recode(labels), np.stack(losses, axis=1)
 
     def recode(self, labels: Sequence[Sequence[str]]) -> Recode:
-        """Level maps and kept classes, over a table whose codes have these labels.
+        """Return the level maps and published classes over a table whose codes have these labels.
 
         Raises:
             InputError: a label that the recoding does not know.
@@ -177,7 +177,7 @@ class LocalRecoding(Recoding):
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], common: Common) -> LocalRecoding:
-        """The recoding that ``describe`` described."""
+        """Read the recoding that ``describe`` described."""
         attributes = document["attributes"]
         recoding = cls(
             *common,
@@ -195,7 +195,7 @@ class LocalRecoding(Recoding):
         return recoding
 
     def rewriting(self, data: Microdata, labels: Sequence[Sequence[str]]) -> tuple[Recode, Reals]:
-        """Each tuple goes to the smallest class whose box holds it; others to none."""
+        """Send each tuple to the smallest class whose box holds it, or to none."""
         saved = self.codes_as_saved(labels)
         columns = zip(self.ranks, saved, data.codes.T, strict=True)
         points = np.stack([ranks[codes[column]] for ranks, codes, column in columns], axis=1)
@@ -240,7 +240,7 @@ def load_recoding(path: str | Path) -> Recoding:
 
 
 def parse_recoding(document: object) -> Recoding:
-    """The recoding of a document.
+    """Read the recoding of a document.
 
     Raises:
         InputError: the document is no recoding, or one of another version.
@@ -258,7 +258,7 @@ def parse_recoding(document: object) -> Recoding:
 
 
 def of_partition(data: Microdata, partition: Partition, names: Sequence[Sequence[str]], sizes: Sequence[int]) -> Recode:
-    """Every tuple as it is, with the classes that its rows are dealt to and how many go to each.
+    """Rewrite every tuple as it is, with the classes that its rows are dealt to.
 
     Args:
         data: the table.
@@ -285,7 +285,7 @@ def _texts(values: Any) -> tuple[str, ...]:  # noqa: ANN401  (parsed JSON)
 
 
 def _losses(values: Any) -> Reals:  # noqa: ANN401  (parsed JSON)
-    """Losses of cells, each from none to all: the loss of a release is stated by them."""
+    """Read the losses of cells, each between 0 and 1."""
     losses = np.array(values, dtype=np.float64)
     _check(bool(np.all((losses >= 0) & (losses <= 1 + _ROUNDING))))
     return losses

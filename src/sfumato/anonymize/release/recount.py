@@ -45,22 +45,22 @@ class Recount:
 
     @property
     def counts(self) -> Integers:
-        """Rows of each class."""
+        """The rows of each class."""
         counts: Integers = self.table[ROWS].to_numpy()
         return counts
 
     @property
     def sizes(self) -> Integers:
-        """What criteria count of each class: its units, or else its rows."""
+        """The number of units, or else of rows, of each class."""
         return self.counts if self.units is None else self.units
 
     @property
     def rows(self) -> int:
-        """Number of rows."""
+        """The number of rows."""
         return int(self.counts.sum())
 
     def tallies(self, declared: Mapping[str, int]) -> Iterator[ClassTally]:
-        """The classes one by one, those without a row last."""
+        """Yield the classes one by one, those without a row last."""
         everyone = self.everyone
         most = {name: declared.get(name, len(held.cells)) for name, held in everyone.items()}
         people = [None] * len(self.table) if self.people is None else self.people.tolist()
@@ -146,7 +146,7 @@ def refuse_unsafe(recount: Recount, criteria: Sequence[Criterion], declared: Map
 
 
 def homogeneous(table: SparseTable, recode: Recode, declared: int) -> int:
-    """Rows that would be published in classes with at most one declared value of the last attribute of ``table``.
+    """Count the rows to publish in classes with at most one declared value of the table's last attribute.
 
     If units are counted, rows of classes that have a declared value of all units which have any.  Where rows of a
     tuple are dealt to several classes, at least so many.
@@ -259,7 +259,7 @@ def _places(known: Integers, keys: Integers) -> Integers:
 
 
 def _any_of(groups: SparseTable, codes: Mapping[str, Collection[int]]) -> NDArray[np.bool_]:
-    """Whether a tuple has one of these codes."""
+    """Return whether a tuple has one of these codes."""
     matches = np.zeros(len(groups.codes), dtype=bool)
     for name, cells in codes.items():
         matches |= np.isin(groups.codes[:, groups.attributes.index(name)], list(cells))
@@ -272,7 +272,7 @@ def _part(groups: SparseTable, which: NDArray[np.bool_]) -> SparseTable:
 
 
 def _coarse(groups: SparseTable, recode: Recode) -> Integers:
-    """Coarser codes of the quasi-identifiers of each tuple, shape ``(tuples, quasi)``."""
+    """Return the coarser codes of the quasi-identifiers of each tuple, shape ``(tuples, quasi)``."""
     columns = [groups.codes[:, groups.attributes.index(name)] for name in recode.attributes]
     return np.stack([level[column] for level, column in zip(recode.levels, columns, strict=True)], axis=1).astype(
         np.int64
@@ -280,7 +280,7 @@ def _coarse(groups: SparseTable, recode: Recode) -> Integers:
 
 
 def _numbered(rows: Integers) -> tuple[Integers, Integers]:
-    """A number for each row, equal for equal rows, and one row of each number."""
+    """Number the rows, equal rows alike, and return one row of each number."""
     # short integers are sorted by radix, several times faster
     order = np.lexsort([column.astype(np.min_scalar_type(int(column.max(initial=0)))) for column in rows.T[::-1]])
     sorted_rows = rows[order]
@@ -292,13 +292,13 @@ def _numbered(rows: Integers) -> tuple[Integers, Integers]:
 
 
 def _dictionary_codes(table: pa.Table) -> Integers:
-    """Each text column as codes of its distinct values, shape ``(rows, columns)``."""
+    """Return each text column as codes of its distinct values, shape ``(rows, columns)``."""
     encoded = [column.combine_chunks().dictionary_encode() for column in table.columns]
     return np.stack([column.indices.to_numpy(zero_copy_only=False) for column in encoded], axis=1).astype(np.int64)
 
 
 def _tallied(table: SparseTable, name: str, place: Integers, classes: int) -> list[ValueTally]:
-    """How many have each value of an attribute in each class; place -1 is in none."""
+    """Count how many have each value of an attribute in each class; place -1 is in none."""
     codes = table.codes[:, table.attributes.index(name)].astype(np.int64)
     result = np.zeros((classes, int(codes.max(initial=-1)) + 1), dtype=np.int64)
     inside = place >= 0
@@ -320,7 +320,7 @@ def _tallied(table: SparseTable, name: str, place: Integers, classes: int) -> li
 
 
 def _different(place: Integers, units: Integers, classes: int) -> Integers:
-    """Different units of each class; place -1 is in none."""
+    """Count the different units of each class; place -1 is in none."""
     pairs = np.stack([place, units], axis=1)[place >= 0]
     if not len(pairs):
         return np.zeros(classes, dtype=np.int64)
@@ -329,14 +329,14 @@ def _different(place: Integers, units: Integers, classes: int) -> Integers:
 
 
 def _people(population: SparseTable, place: Integers, classes: int) -> Integers:
-    """People of each class: different units, or rows where the population names none; place -1 is in no class."""
+    """Count the people of each class: units, or rows if the population names none; place -1 is in no class."""
     if population.units is not None:
         return _different(place, population.units, classes)
     return _sums(place[place >= 0], population.counts[place >= 0], classes)
 
 
 def _dealt_units(table: SparseTable, recode: Recode, here: Integers, there: Integers, label: Integers) -> Integers:
-    """Different units of each class, where rows are dealt: at random, so only of tuples whose units have no other row.
+    """Count the units of each class if rows are dealt at random: only tuples of units with one row may be.
 
     ``here`` are the tuples of the groups of ``table``, ``there`` those of the listed classes, ``label`` their classes.
 
@@ -374,7 +374,7 @@ def _sums(place: Integers, rows: Integers, classes: int) -> Integers:
 
 
 def _sorted(names: pa.Table, counts: Integers) -> tuple[pa.Table, Integers]:
-    """The labels and rows of the classes that have rows, in order, and the place of each before."""
+    """Sort the classes that have rows by label; return their labels and rows, and the place of each before."""
     numbered = names.append_column(ROWS, pa.array(counts)).append_column("", pa.array(np.arange(len(counts))))
     keys = [(name, "ascending") for name in names.column_names]
     sorted_table = numbered.filter(pa.array(counts > 0)).sort_by(keys).combine_chunks()

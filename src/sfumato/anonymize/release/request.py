@@ -73,7 +73,7 @@ class Quasi:
             raise InputError(f"the weight of {self.name!r} must be finite and not negative", culprit=self.weight)
 
     def aligned(self, attribute: Attribute) -> Hierarchy:
-        """The hierarchy over the codes of the domain.
+        """Return the hierarchy over the codes of the domain.
 
         Raises:
             DomainError: it misses a declared value.
@@ -83,7 +83,7 @@ class Quasi:
         return (self.hierarchy or draft(attribute)).align(attribute.labels())
 
     def scale(self, attribute: Attribute) -> Scale:
-        """Hierarchy cells, or free intervals."""
+        """Return the scale of an attribute: hierarchy cells, or free intervals."""
         if self.hierarchy is not None and not self.unchanged:
             return HierarchyCells(self.hierarchy.align(attribute.labels()))
         if isinstance(attribute, Integer | Real):
@@ -94,7 +94,7 @@ class Quasi:
 
 
 def _only_leaves(attribute: Attribute) -> Hierarchy:
-    """The hierarchy of an attribute that nothing generalises: its cells, and no level above them."""
+    """Return the hierarchy of an attribute that nothing generalises: its cells alone."""
     labels = attribute.labels()
     leaves = Level(tuple(labels), np.arange(len(labels)), np.zeros(len(labels)))
     return Hierarchy(attribute.name, (leaves,), len(labels))
@@ -103,7 +103,7 @@ def _only_leaves(attribute: Attribute) -> Hierarchy:
 def read_quasi(
     quasi: Sequence[str | Quasi], domain: Domain, unchanged: UnchangedColumns = NONE_UNCHANGED
 ) -> tuple[Quasi, ...]:
-    """Quasi-identifiers as given, by name or with details; those that are kept are generalised by nothing.
+    """Read quasi-identifiers, given by name or with details; nothing generalises those that are unchanged.
 
     Raises:
         InputError: none, one twice, or none with a weight.
@@ -136,7 +136,7 @@ def _declared(quasi: Quasi, domain: Domain) -> Hierarchy | None:
 
 
 def suppressed_codes(quasi: Quasi, attribute: Attribute) -> tuple[int, ...]:
-    """Codes whose rows are suppressed from the start."""
+    """Return the codes whose rows are suppressed from the start."""
     if quasi.missing is Missing.CATEGORY:
         return ()
     return tuple(range(attribute.declared, attribute.size))
@@ -183,7 +183,7 @@ class AnonymizationRequest:
         )
 
     def statement(self, unit: Unit) -> str:
-        """What is promised instead of differential privacy."""
+        """State what is promised instead of differential privacy."""
         names = ", ".join(each.name for each in self.quasi)
         attackers = "; ".join(dict.fromkeys(criterion.attacker for criterion in self.criteria))
         # only full-domain searches are held to a limit; how many rows are suppressed is said with the rows
@@ -196,7 +196,7 @@ class AnonymizationRequest:
 
 
 def counting(criteria: Sequence[Criterion]) -> CountedIn:
-    """What all these criteria count.
+    """Return what all these criteria count.
 
     Raises:
         InputError: some count units and some count rows.
@@ -213,7 +213,7 @@ def counts_units(criteria: Sequence[Criterion], domain: Domain) -> bool:
 
 
 def _counted_in(count: CountedIn, unit: Unit) -> str:
-    """What classes are counted in, in words."""
+    """Return in words what classes are counted in."""
     if unit.column is None:
         return "counted in rows"
     several = f"one {unit.column} may have up to {unit.rows} rows{unit.by_groups}"
@@ -223,7 +223,7 @@ def _counted_in(count: CountedIn, unit: Unit) -> str:
 
 
 def parse_criterion(text: str) -> Criterion:
-    """The criterion that ``Criterion.spell`` wrote, or a person typed.
+    """Read the criterion that ``Criterion.spell`` wrote, or a person typed.
 
     Raises:
         InputError: an unknown name, a parameter that is missing, unknown or no number, or a criterion that
@@ -287,14 +287,14 @@ def microdata(encoded: Recodable, quasi: Sequence[Quasi], criteria: Sequence[Cri
 
 
 def counted_groups(encoded: Recodable, attributes: tuple[str, ...], criteria: Sequence[Criterion]) -> SparseTable:
-    """The table counted over attributes, its groups told apart by unit where the criteria count units."""
+    """Count the table over attributes, by unit if the criteria count units."""
     if counts_units(criteria, encoded.domain):
         return reveal(encoded.unit_groups(attributes))
     return reveal(encoded.groups(attributes))
 
 
 def share_of_rows(encoded: Recodable, limit: RowLimit) -> str:
-    """The share of the table that allows just so many rows to be suppressed.
+    """Return the share of the table that allows this number of rows to be suppressed.
 
     Raises:
         InputError: the table has fewer rows.
@@ -306,7 +306,7 @@ def share_of_rows(encoded: Recodable, limit: RowLimit) -> str:
 
 
 def _not_counted(encoded: Recodable, rows: int) -> tuple[int, int]:
-    """Rows that the domain drops, and rows over the bound of their unit or without an id."""
+    """Count the rows that the domain drops, and those over the bound of their unit or without an id."""
     bounded = rows
     if any(attribute.unknown is not Unknown.CATEGORY for attribute in encoded.domain):  # else the domain drops none
         bounded = max(reveal(encoded.whole()), rows)
@@ -329,7 +329,7 @@ def check_sensitive(sensitive: Sequence[str], quasi: Sequence[str], domain: Doma
 
 
 def raw_classes(table: ProtectedTable, quasi: Sequence[str]) -> pa.Table:
-    """Distinct values of columns as they stand, as text, with the number of their rows in the last column.
+    """Return the distinct values of columns as text, with the number of their rows in the last column.
 
     For the owner of the table: nothing is declared, so nothing is released.  Rows with a missing value are
     left out.
@@ -356,7 +356,7 @@ class UnitsOfClasses:
 
 
 def units_of_classes(table: ProtectedTable, quasi: Sequence[str], unit: str) -> tuple[pa.Table, UnitsOfClasses]:
-    """Distinct values of columns as they stand, as text, and the units of each, the different values of a column.
+    """Return the distinct values of columns as text, and the units of each: the values of another column.
 
     For the owner of the table, as :func:`raw_classes` is.  Rows with a missing value or unit are left out.
 
@@ -393,18 +393,18 @@ def cells_of_units(encoded: Recodable, quasi: Sequence[str]) -> pa.Table:
 
 
 def raw_rows(table: ProtectedTable) -> int:
-    """Rows of a table as it stands, those with missing values included; for its owner."""
+    """Count the rows of a table, those with missing values included; for its owner."""
     return reveal(cast(Recodable, _as_it_stands(table)).whole())
 
 
 def _as_it_stands(table: ProtectedTable) -> Encoded:
-    """A table of which nothing is declared."""
+    """Encode a table of which nothing is declared."""
     name = table.schema()[0].name
     return table.encode(Domain((Categorical(name=name, values=("",), unknown=Unknown.CATEGORY),)))
 
 
 def population(encoded: Recodable, quasi: Sequence[str]) -> SparseTable:
-    """A larger table counted over the quasi-identifiers, for k-map, delta-presence and the journalist's risk.
+    """Count a larger table over the quasi-identifiers, for k-map, delta-presence and the journalist's risk.
 
     It must be encoded with the same cells as the table.  Its people are told apart by the id that its domain names, and
     without one each of its rows is one of them.

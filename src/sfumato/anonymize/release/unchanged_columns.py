@@ -52,16 +52,16 @@ class UnchangedColumns:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of all columns."""
+        """The names of all columns."""
         return tuple(each.name for each in self.columns)
 
     @property
     def anyway(self) -> tuple[str, ...]:
-        """Names of the columns that are kept without a check of their content."""
+        """The names of the columns that are published without a check of their content."""
         return tuple(each.name for each in self.columns if each.anyway)
 
     def besides(self, quasi: Sequence[str]) -> UnchangedColumns:
-        """The columns that are no quasi-identifiers."""
+        """Return the columns that are no quasi-identifiers."""
         return UnchangedColumns(tuple(each for each in self.columns if each.name not in quasi))
 
     def refuse_telling(self, source: Recodable) -> None:

@@ -58,12 +58,12 @@ class Problem:
 
     @property
     def heights(self) -> Vector:
-        """Number of generalisation steps of each quasi-identifier."""
+        """The number of generalisation steps of each quasi-identifier."""
         return tuple(hierarchy.height for hierarchy in self.hierarchies)
 
     @cached_property
     def bottom(self) -> Classes:
-        """Each tuple its own class."""
+        """The finest classes: each tuple is one."""
         return finest(self.data)
 
     @cached_property
@@ -79,7 +79,7 @@ class Problem:
         return tuple(each for each in self.criteria if each.monotone_with_suppression and self._adds_up(each))
 
     def _adds_up(self, criterion: Criterion) -> bool:
-        """Whether what a criterion declares is true of these units: see :mod:`sfumato.anonymize.criteria.criterion`."""
+        """Return whether a criterion's declared properties hold for these units."""
         units = self.bottom.units
         return (
             units is None
@@ -89,7 +89,7 @@ class Problem:
 
     @property
     def monotone(self) -> bool:
-        """Whether every criterion may be pruned with."""
+        """True if a search may prune with every criterion."""
         return len(self.prunable) == len(self.criteria)
 
 
@@ -134,7 +134,7 @@ def _why_too_few(criteria: tuple[Criterion, ...], data: Microdata, allowed: int 
 
 
 def allowed_rows(suppression: str | Fraction, rows: int) -> int:
-    """Largest number of rows within a share of them; the share is read exactly, ``"0.02"`` is one fiftieth.
+    """Return the largest number of rows within a share; ``"0.02"`` is read exactly, as one fiftieth.
 
     Raises:
         InputError: no number, or outside [0, 1].
@@ -149,7 +149,7 @@ def allowed_rows(suppression: str | Fraction, rows: int) -> int:
 
 
 def sufficient_share(suppressed: int, rows: int) -> str:
-    """The least decimal share, rounded up, that allows so many rows to be suppressed; below 1 unless that is all rows.
+    """Return the least decimal share, rounded up, that allows so many rows to be suppressed.
 
     >>> sufficient_share(1, 3), sufficient_share(1, 4), sufficient_share(0, 4)
     ('0.333334', '0.25', '0')
@@ -196,16 +196,16 @@ class KnownClasses:
         self._spare_tuples = CACHED_TUPLES * max(len(classes), 1)
 
     def get(self, vector: Vector) -> Classes | None:
-        """The classes of a vector, if they are known."""
+        """Return the classes of a vector if they are known."""
         return self._classes.get(vector)
 
     def smallest_below(self, vector: Vector) -> Classes:
-        """The fewest classes of a vector that is nowhere above another."""
+        """Return the fewest known classes of a vector that is nowhere above this one."""
         place = int((self._levels <= np.array(vector, dtype=np.int32)).all(axis=1).argmax())
         return self._classes[self._by_size[place][1]]
 
     def add(self, vector: Vector, classes: Classes) -> None:
-        """Know one more."""
+        """Add the classes of a vector; drop the largest classes if there is no room."""
         place = bisect(self._by_size, (len(classes), vector))
         self._by_size.insert(place, (len(classes), vector))
         self._levels = np.insert(self._levels, place, vector, axis=0)
@@ -238,11 +238,11 @@ class Lattice:
 
     @property
     def evaluated(self) -> int:
-        """Number of level vectors counted so far."""
+        """The number of level vectors counted so far."""
         return len(self._nodes)
 
     def floor(self, vector: Vector) -> float:
-        """G(v): the loss of generalisation alone, as if no row were suppressed."""
+        """Return G(v), the loss of generalisation alone, as if no row were suppressed."""
         return float(sum(losses[level] for losses, level in zip(self.generalisation, vector, strict=True)))
 
     def evaluate(self, vector: Vector) -> Node:
@@ -252,7 +252,7 @@ class Lattice:
         return self._nodes[vector]
 
     def safe_classes(self, vector: Vector) -> tuple[Classes, NDArray[np.bool_]]:
-        """The classes of a level vector, and which of them may be published."""
+        """Return the classes of a level vector, and which of them may be published."""
         classes = self.classes(vector)
         return classes, safe(self.problem.criteria, classes)
 
@@ -277,17 +277,17 @@ class Lattice:
         )
 
     def hopeless(self, classes: Classes) -> bool:
-        """Whether the prunable criteria alone suppress too many rows of these classes, and so of all finer ones."""
+        """Return whether prunable criteria alone suppress too many rows of these classes, and so of finer ones."""
         return self._exceeds(classes, ~safe(self.problem.prunable, classes))
 
     def _exceeds(self, classes: Classes, failing: NDArray[np.bool_]) -> bool:
-        """Whether suppressing these classes takes too many rows, or cannot help because one has none."""
+        """Return whether suppressing these classes takes too many rows, or is impossible because one has none."""
         counts = classes.counts[failing]
         out = int(counts.sum()) + self.problem.data.excluded
         return out > self.problem.allowed or not counts.all()
 
     def classes(self, vector: Vector) -> Classes:
-        """The classes of a level vector, rolled up from the smallest known classes below."""
+        """Return the classes of a level vector, rolled up from the smallest known classes below."""
         if (known := self._known.get(vector)) is not None:
             return known
         classes = self.rolled_up(self._known.smallest_below(vector), vector)
@@ -295,7 +295,7 @@ class Lattice:
         return classes
 
     def rolled_up(self, source: Classes, vector: Vector) -> Classes:
-        """The classes of a level vector, from those of one below it."""
+        """Return the classes of a level vector, from those of one below it."""
         sizes = [h.levels[level].size for h, level in zip(self.problem.hierarchies, vector, strict=True)]
         # attributes at their top add nothing to a key; the bottom has its tuples in order
         levels = [(attribute, level) for attribute, level in enumerate(vector) if sizes[attribute] > 1]
@@ -306,7 +306,7 @@ class Lattice:
         return source.merge(group(keys))
 
     def _digits(self, attribute: int, level: int) -> NDArray[np.int32]:
-        """Cell of every tuple at one level of one attribute; short integers, as they are gathered again and again."""
+        """Return the cell of every tuple at one level of one attribute, as short integers."""
         cells = self.problem.hierarchies[attribute].levels[level].cells.astype(np.int32)
         return cells[self.problem.data.codes[:, attribute]]
 
@@ -321,7 +321,7 @@ class Lattice:
         return float(counts @ missing) + self._weight * self.problem.data.excluded
 
     def _attribute_losses(self, attribute: int) -> Reals:
-        """Weighted loss over all rows at each level of one attribute, in cells."""
+        """Return the weighted loss over all rows at each level of one attribute, in cells."""
         data, hierarchy = self.problem.data, self.problem.hierarchies[attribute]
         per_leaf = np.bincount(data.codes[:, attribute], weights=data.counts, minlength=len(hierarchy.leaves))
         weight = self.problem.weights[attribute]

@@ -52,7 +52,7 @@ class Certificate:
 
     @property
     def proven(self) -> bool:
-        """Whether nothing better can exist."""
+        """True if nothing better can exist."""
         return self.bound >= self.loss * (1 - ROUNDING)
 
 
@@ -65,7 +65,7 @@ class Optimum:
 
 
 def least_loss(lattice: Lattice, *, height: int | None = None, seconds: float = math.inf) -> Optimum:
-    """Least loss over the whole lattice, or over the vectors of one height.
+    """Find the least loss over the whole lattice, or over the vectors of one height.
 
     Args:
         lattice: the problem.
@@ -120,22 +120,22 @@ class LatticeBoxes:
 
     @property
     def loss(self) -> float:
-        """Loss of the best vector."""
+        """The loss of the best vector."""
         return math.inf if self.best is None else self.best.loss
 
     @property
     def bound(self) -> float:
-        """No vector loses less."""
+        """The least loss that any vector may have."""
         return min(self.heap[0][0], self.loss) if self.heap else self.loss
 
     @property
     def open(self) -> bool:
-        """Whether something better may be left."""
+        """True if something better may be left."""
         return self.bound < self.loss
 
     @property
     def nodes(self) -> int:
-        """Number of vectors in the lattice, or of its height."""
+        """The number of vectors in the lattice, or of its height."""
         ways = [1]  # ways[h]: vectors of the attributes so far whose levels sum to h
         for top in self.lattice.top:
             ways = [sum(ways[max(h - top, 0) : h + 1]) for h in range(len(ways) + top)]
@@ -162,7 +162,7 @@ class LatticeBoxes:
         self.push((*low[:attribute], middle + 1, *low[attribute + 1 :]), high)
 
     def dive(self) -> None:
-        """A first good vector: where the cheapest chain from bottom to top becomes feasible, by bisection."""
+        """Bisect the cheapest chain from bottom to top for its first feasible vector."""
         chain = _cheapest_chain(self.lattice)
         low, high = 0, len(chain) - 1
         while low <= high:
@@ -173,7 +173,7 @@ class LatticeBoxes:
                 low = middle + 1
 
     def improve(self, deadline: float) -> None:
-        """Local search from the best vector: descend, then raise one attribute and descend from there.
+        """Search from the best vector: descend, then raise one attribute and descend from there.
 
         It proves nothing, but a box is ruled out by the loss of the best vector, and time may be up before boxes lead
         to a good one.
@@ -210,7 +210,7 @@ class LatticeBoxes:
 
 
 def _lowered(vector: Vector, top: Vector) -> Iterator[Vector]:
-    """Vectors with one attribute a level lower, alone and with each other attribute a level higher."""
+    """Yield vectors with one attribute a level lower, alone and with each other attribute a level higher."""
     for attribute, level in enumerate(vector):
         if level:
             lower = (*vector[:attribute], level - 1, *vector[attribute + 1 :])
@@ -221,14 +221,14 @@ def _lowered(vector: Vector, top: Vector) -> Iterator[Vector]:
 
 
 def _raised(vector: Vector, top: Vector) -> Iterator[Vector]:
-    """Vectors with one attribute at each higher level."""
+    """Yield vectors with one attribute at each higher level."""
     for attribute, level in enumerate(vector):
         for higher in range(level + 1, top[attribute] + 1):
             yield (*vector[:attribute], higher, *vector[attribute + 1 :])
 
 
 def _cheapest_chain(lattice: Lattice) -> list[Vector]:
-    """Vectors from bottom to top, each step the one that adds the least loss of generalisation."""
+    """Return vectors from bottom to top, each step adding the least loss of generalisation."""
     vector = [0] * len(lattice.top)
     chain = [tuple(vector)]
     while chain[-1] != lattice.top:
@@ -276,7 +276,7 @@ def lowest_height(lattice: Lattice, *, order: TieBreak) -> Node | None:
 
 
 def best_at_height(lattice: Lattice, height: int, *, ranking: Callable[[Vector], int] | None) -> Node | None:
-    """The feasible vector of one height that ranks highest, or without a ranking has the least loss.
+    """Return the feasible vector of one height that ranks highest, or without a ranking has the least loss.
 
     Ties go to the first in ascending lexicographic order.
     """
@@ -289,7 +289,7 @@ def best_at_height(lattice: Lattice, height: int, *, ranking: Callable[[Vector],
 
 
 def heuristic(heights: Vector, vector: Vector) -> int:
-    """F: sum of level times hierarchy height.  A step in a tall hierarchy tends to cost little.
+    """Return F, the sum of level times hierarchy height.  A step in a tall hierarchy tends to cost little.
 
     F knows neither the data nor the losses: it prefers a tall hierarchy's top to the cheap first step of
     a low one, and ignores what suppression costs.
@@ -301,7 +301,7 @@ def heuristic(heights: Vector, vector: Vector) -> int:
 
 
 def vectors_of_height(heights: Vector, height: int) -> Iterator[Vector]:
-    """Level vectors whose levels sum to ``height``, in ascending lexicographic order.
+    """Yield level vectors whose levels sum to ``height``, in ascending lexicographic order.
 
     >>> list(vectors_of_height((2, 1), 2))
     [(1, 1), (2, 0)]
@@ -317,7 +317,7 @@ def vectors_of_height(heights: Vector, height: int) -> Iterator[Vector]:
 
 
 def _first(lattice: Lattice, height: int) -> Node | None:
-    """The first feasible vector of a height in ascending lexicographic order."""
+    """Return the first feasible vector of a height in ascending lexicographic order."""
     nodes = (lattice.evaluate(vector) for vector in vectors_of_height(lattice.top, height))
     return next((node for node in nodes if node.feasible), None)
 
@@ -333,7 +333,7 @@ class Nearest:
     proven: bool
 
     def limit(self, rows: int) -> str:
-        """The suppression limit in words; one that is named is enough when it is typed back."""
+        """Return the suppression limit in words; a limit that is named suffices when it is typed back."""
         if self.suppressed is None or self.suppressed >= rows:
             return "no limit below 1 would do" if self.proven else "no limit below 1 that would do was found"
         share = sufficient_share(self.suppressed, rows)

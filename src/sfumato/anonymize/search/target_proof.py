@@ -72,7 +72,7 @@ class BucketCounts:
             self._keys ^= leaves[level].take(column)
 
     def too_many(self, attribute: int, level: int) -> bool:
-        """Whether too many rows fail where one attribute is raised to a level."""
+        """Return whether too many rows fail where one attribute is raised to a level."""
         return self._too_many(self._raised(attribute, level))
 
     def move(self, attribute: int, level: int) -> None:
@@ -136,7 +136,7 @@ class RuledOut:
                 reaching[below] |= bit
 
     def least_levels(self, low: Sequence[int], high: Sequence[int]) -> list[int] | None:
-        """The lowest level of each attribute that is not ruled out with all others at ``high``; None: all are."""
+        """Return each attribute's lowest level that is not ruled out with all others at ``high``; None: all are."""
         after = [-1]  # vectors that reach the last attributes of ``high``
         for reaching, level in zip(reversed(self._reaching), reversed(high), strict=True):
             after.append(after[-1] & reaching[level])
@@ -163,7 +163,7 @@ class TargetProof:
 
     @staticmethod
     def applies(lattice: Lattice) -> bool:
-        """Whether a search may prune by any criterion."""
+        """Return whether a search may prune by any criterion."""
         return bool(lattice.problem.prunable)
 
     def prove(self, target: float, *, deadline: float) -> Proof:
@@ -188,7 +188,7 @@ class TargetProof:
         return Proof(target, None)
 
     def _narrowed(self, box: TargetBox, target: float) -> TargetBox | Node | None:
-        """What of a box may lose less than the target; or a vector that does."""
+        """Narrow a box to what may lose less than the target, or return a vector that does."""
         low, high, penalty = list(box.low), list(box.high), box.penalty
         while True:
             bound = self._floor(low) + penalty
@@ -212,7 +212,7 @@ class TargetProof:
             penalty = node.penalty
 
     def _halves(self, box: TargetBox) -> list[TargetBox]:
-        """The box cut at the middle level of the attribute that then loses most."""
+        """Cut the box at the middle level of the attribute that then loses most."""
         low, high = box.low, box.high
         middles = [(bottom + top) // 2 for bottom, top in zip(low, high, strict=True)]
         attribute = max(
@@ -230,7 +230,7 @@ class TargetProof:
         ]
 
     def _raised(self, vector: Vector) -> Vector:
-        """A vector that suppresses too many rows, raised as far as it does; first what has least to lose by it."""
+        """Raise a vector as far as it suppresses too many rows, first the attributes that lose least by it."""
         lattice, losses = self.lattice, self._losses
         counts = BucketCounts(self._hashes, vector, lattice.classes(vector))
         levels = list(vector)

@@ -59,7 +59,7 @@ class Similarity:
 
     @property
     def rows(self) -> int:
-        """Number of released rows."""
+        """The number of released rows."""
         return len(self.codes[0])
 
     def chunks(self, people: int) -> Iterator[slice]:
@@ -89,7 +89,7 @@ class Similarity:
         return close
 
     def _same(self, targets: CodeMatrix, column: int, rows: slice) -> NDArray[np.uint8]:
-        """1 where the cells of a column are the targets' own; compared in the narrow type, which holds both."""
+        """Return 1 if the cells of a column are the targets' own; the narrow type of the codes holds both."""
         codes = self.codes[column][rows]
         same: NDArray[np.bool_] = np.equal(codes, targets[:, [column]].astype(codes.dtype))
         return same.view(np.uint8)
@@ -130,7 +130,7 @@ class Targets:
 
     @property
     def stacked(self) -> CodeMatrix:
-        """Members, then controls."""
+        """The codes of members, then of controls."""
         return np.concatenate([self.members, self.controls])
 
     def __len__(self) -> int:
@@ -140,7 +140,7 @@ class Targets:
 def draw_targets(
     members: Rows, controls: Rows, *, count: int, generator: np.random.Generator
 ) -> tuple[Targets, Targets]:
-    """``count`` members and as many controls (fewer where there are fewer), as a fitting and a testing half.
+    """Draw ``count`` members and as many controls (fewer if there are fewer), as a fitting and a testing half.
 
     Raises:
         TableError: too few rows for an interval.

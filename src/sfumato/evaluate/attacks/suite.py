@@ -193,7 +193,7 @@ def _conditions(
 
 
 def lone_rows(values: NDArray[np.uint64], count: int, generator: np.random.Generator) -> NDArray[np.intp]:
-    """Rows whose value no other row has, drawn at random without replacement: ``count`` of them, or all if fewer.
+    """Draw ``count`` rows whose value no other row has, without replacement, or all if there are fewer.
 
     Some rows are drawn and looked for among all; only where too few of the drawn rows are alone, all are found.  Which
     rows are found depends on how many are alone, and not on which they are, so that each is as likely as any other.
@@ -252,7 +252,7 @@ class RowsInCells:
         return RowsInCells(release, columns)
 
     def bits(self, column: int, cell: int) -> NDArray[np.uint64]:
-        """A bit for each row, set where the row lies in this cell of the column: shape ``(rows / 64,)``, rounded up."""
+        """Return one bit per row, set if the row lies in this cell of the column: ``(rows / 64,)``, rounded up."""
         rows = self.packed_rows.get((column, cell))
         if rows is None:
             inside = self._inside(self.columns[column], np.flatnonzero(self.release.cells[column][cell] > 0))

@@ -88,7 +88,7 @@ def _repeat(function: Callable[[Input], object], value: Input, count: int) -> ND
 
 
 def outputs(draw: Draw, count: int) -> Outputs:
-    """``count`` outputs as numbers, shape ``(count, coordinates)``.
+    """Return ``count`` outputs as numbers, shape ``(count, coordinates)``.
 
     Raises:
         InputError: another number of outputs than asked for, or what are no numbers.
@@ -308,7 +308,7 @@ class Finding:
 
     @property
     def passed(self) -> bool:
-        """Whether the outputs are compatible with the claim."""
+        """True if the outputs are compatible with the claim."""
         return self.proven <= self.claimed
 
 

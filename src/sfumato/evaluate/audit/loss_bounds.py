@@ -135,7 +135,7 @@ class OneRun:
 
     @property
     def passed(self) -> bool:
-        """Whether the guesses are compatible with the claim."""
+        """True if the guesses are compatible with the claim."""
         return self.proven <= self.claimed
 
 

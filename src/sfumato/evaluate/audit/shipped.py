@@ -112,8 +112,9 @@ def _noise_subjects(kind: type[Noise], entropy: Entropy) -> Iterator[Subject]:
 
 
 def _linked_tables(entropy: Entropy) -> Iterator[Subject]:
-    """Weighted rows of a unit, all of them in one cell, which is the worst case: its further children, and the rows of
-    which each may have children of its own.
+    """Yield weighted rows of a unit, all in one cell, which is the worst case.
+
+    They are its further children, and rows that may have children of their own.
     """
     from sfumato.domain.linked_domain import ChildTable, LinkedTables
     from sfumato.domain.table_schema import parse_schema
@@ -207,7 +208,7 @@ def _reports(randomizer: FrequencyOracle, value: int, entropy: Entropy) -> Draw:
 
 
 def _supports(randomizer: FrequencyOracle, reports: ReportArray) -> NDArray[np.int64]:
-    """Which values each report supports, shape ``(reports, values)``: the part of it that estimates are made of."""
+    """Return which values each report supports, shape ``(reports, values)``; estimates are made of them."""
     if isinstance(randomizer, TwoValued) and isinstance(randomizer.design, HadamardSketch):  # too large to tally singly
         return randomizer.design.incidence()[:, reports].T.astype(np.int64)
     distinct, places = np.unique(reports, axis=0, return_inverse=True)

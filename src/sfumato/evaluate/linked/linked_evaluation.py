@@ -60,7 +60,7 @@ def lay_out(parent: LinkedTable, child: LinkedTable) -> LaidOut:
 
 
 def copied(released: LaidOut, other: LaidOut, *, fewest: int = 3) -> float | None:
-    """Share of the released families of at least so many children that equal a family of the other; None: no such."""
+    """Return the share of released families of at least ``fewest`` children that the other has; None: no such."""
     size = released.parents - 1
     large = released.rows[released.rows[:, size] >= fewest]
     if not len(large):
@@ -121,7 +121,7 @@ def _membership(released: NDArray[np.int16], targets: list[NDArray[np.int16]], l
 
 
 def _closeness(released: NDArray[np.int16], targets: NDArray[np.int16]) -> NDArray[np.float64]:
-    """For each target how many of its columns the nearest released family has, and as a fraction how many are so."""
+    """Return how many columns of each target the nearest family has, plus a fraction that rises with their number."""
     closeness = np.empty(len(targets))
     step = max(1, _CHUNK // max(1, len(released)))
     for start in range(0, len(targets), step):
@@ -147,7 +147,7 @@ def _inference(
     child: LinkedTable,
     luck: np.random.Generator,
 ) -> Advantage | None:
-    """A column of the second child guessed by the nearest released families, from the parent and the first child.
+    """Guess a column of the second child by the nearest released families, from the parent and the first child.
 
     The column is the last one of the children that has at least two cells.
     """
@@ -223,7 +223,7 @@ class LinkedResult:
 
     @property
     def broken(self) -> int:
-        """Rows of the release that break what the schema says."""
+        """The rows of the release that break what the schema says."""
         return sum(read.rows - read.judged for read in self.released.values())
 
     def to_json(self, *, internal: bool = False) -> dict[str, Any]:

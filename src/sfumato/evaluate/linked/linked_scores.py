@@ -129,8 +129,9 @@ class LinkedPair:
         return np.flatnonzero(self.owner[:last] == self.owner[length - 1 :][:last])
 
     def dealt(self, generator: np.random.Generator) -> LinkedPair:
-        """Both tables as they are, the children dealt to parents at random: all that a release of two tables, each by
-        itself and without any error, would know.
+        """Deal the children to parents at random, both tables as they are.
+
+        A release of two tables, each by itself and without any error, would know this much.
         """
         size = generator.permutation(self.parents[SIZE])
         shuffled = generator.permutation(len(self.owner))

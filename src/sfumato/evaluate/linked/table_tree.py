@@ -100,7 +100,7 @@ class TableTree:
 
     @property
     def units(self) -> int:
-        """Number of units."""
+        """The number of units."""
         return self.levels[0].length
 
     def edges(self) -> Iterator[tuple[LinkedTable, LinkedTable]]:
@@ -387,7 +387,7 @@ def _attribute(table: SchemaTable, name: str) -> Attribute | None:
 
 
 def _rank(raw: _RawTable, name: str) -> NDArray[np.float64]:
-    """A number for each row that rises with a column: of a date its day, of what is missing more than any other."""
+    """Return a number per row that rises with a column: a date's day; the largest for what is missing."""
     values, places = _distinct(raw.column(name))
     attribute = _attribute(raw.table, name)
     return np.array([_number(attribute, value, raw.table.csv) for value in values])[places]

@@ -51,7 +51,7 @@ class QueryErrors:
 
     @property
     def mean_absolute(self) -> float:
-        """Mean absolute error, as a share of the table."""
+        """The mean absolute error, as a share of the table."""
         return math.fsum(self.errors) / len(self.errors)
 
     @property
@@ -62,7 +62,7 @@ class QueryErrors:
 
     @property
     def mean_relative(self) -> float:
-        """Mean error relative to the true share, or to 0.1 % of the table where that is larger."""
+        """The mean error relative to the true share, or to 0.1 % of the table where that is larger."""
         pairs = zip(self.errors, self.truth, strict=True)
         return math.fsum(error / max(share, _SANITY) for error, share in pairs) / len(self.errors)
 
@@ -187,7 +187,7 @@ def _one_way(distances: NDArray[np.float64]) -> SampledMean:
 
 
 def _two_way(distances: NDArray[np.float64]) -> SampledMean:
-    """U_1 again where there is a single attribute."""
+    """Return U_2, or U_1 if there is a single attribute."""
     pairs = distances[np.triu_indices(len(distances), 1)]
     return (
         SampledMean(1 - mean_of(pairs.tolist(), of=len(pairs)).value, 0.0, len(pairs), len(pairs))
@@ -199,7 +199,7 @@ def _two_way(distances: NDArray[np.float64]) -> SampledMean:
 def _triples(
     real: MarginalSource, release: MarginalSource, distances: NDArray[np.float64], *, seed: int
 ) -> SampledMean:
-    """U_3, or the score of as many attributes as there are."""
+    """Return U_3, or the score of as many attributes as there are."""
     if len(distances) < 3:  # noqa: PLR2004
         return _two_way(distances)
     return sampled_score(real, release, ways=3, most=_TRIPLES, generator=generator(seed))
@@ -211,7 +211,7 @@ def marginal_distance(real: MarginalSource, release: MarginalSource, attributes:
 
 
 def marginal_score(real: MarginalSource, release: MarginalSource, *, ways: int) -> float:
-    """U_t = 1 - mean total variation over all marginals of ``ways`` attributes, over the domain's cells.
+    """Return U_t = 1 - mean total variation over all marginals of ``ways`` attributes.
 
     NIST's k-marginal score (Synthetic Data Challenge 2018, over a public binning) is 1000 U_3.
     """
@@ -222,7 +222,7 @@ def marginal_score(real: MarginalSource, release: MarginalSource, *, ways: int) 
 def sampled_score(
     real: MarginalSource, release: MarginalSource, *, ways: int, most: int, generator: np.random.Generator
 ) -> SampledMean:
-    """``marginal_score`` from at most ``most`` marginals, drawn where there are more."""
+    """Estimate ``marginal_score`` from at most ``most`` marginals, drawn if there are more."""
     cliques = list(combinations(real.domain.names, ways))
     drawn = np.sort(generator.permutation(len(cliques))[:most])
     distance = mean_of([marginal_distance(real, release, cliques[place]) for place in drawn], of=len(cliques))
@@ -267,7 +267,7 @@ def largest_gap(real: NDArray[np.float64], release: NDArray[np.float64], domain:
 def largest_correlation_gap(
     real: NDArray[np.float64], release: NDArray[np.float64], domain: Domain
 ) -> tuple[float, str, str] | None:
-    """Largest absolute difference of a correlation of two columns of numbers, and the pair; None for fewer than two."""
+    """Return the largest absolute difference of a correlation, and its two columns of numbers; None without two."""
     numbers = [place for place, attribute in enumerate(domain) if not isinstance(attribute, Categorical)]
     if len(numbers) < 2:  # noqa: PLR2004  (no pair)
         return None

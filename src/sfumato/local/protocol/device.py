@@ -44,7 +44,7 @@ class Memo(Protocol):
     """Where a client keeps its permanent answers; one store a person."""
 
     def get(self, key: str) -> bytes | None:
-        """What was kept under a key, or None."""
+        """Return the answer that was kept under a key, or None."""
         ...
 
     def keep(self, key: str, fresh: bytes) -> bytes:
@@ -63,7 +63,7 @@ class FileMemo:
         self._path = Path(path)
 
     def get(self, key: str) -> bytes | None:
-        """What was kept under a key, or None.
+        """Return the answer that was kept under a key, or None.
 
         Raises:
             InputError: the file is damaged; a fresh answer in its place would cost epsilon again.
@@ -142,7 +142,7 @@ class Client:
         self._entropy = OsEntropy()
 
     def randomize(self, value: Any) -> Reports:  # noqa: ANN401 -- each spec states its values
-        """One report about one value: a scalar, a dictionary of several, or the columns of one person.
+        """Randomize one value: a scalar, a dictionary of several, or the columns of one person.
 
         Raises:
             InputError: a value that the spec does not know.
@@ -153,7 +153,7 @@ class Client:
         return Reports(fingerprint(self._spec), self._remembered(codes, self._memo))
 
     def randomize_batch(self, values: Any) -> Reports:  # noqa: ANN401 -- each spec states its values
-        """One report for every value; values of different people, so no memo is used.
+        """Randomize the values of different people, one report each, without the memo.
 
         Args:
             values: a NumPy array or sequence, an Arrow array, or what else the spec's ``encode`` takes.
@@ -217,7 +217,7 @@ def _chunks(size: int, step: int) -> Iterator[slice]:
 
 
 def _alone(value: Any) -> Any:  # noqa: ANN401 -- each spec states its values
-    """One person's value as a batch: a tuple holds the columns of one person already."""
+    """Make a batch of one person's value; a tuple holds the columns of one person already."""
     match value:
         case dict():
             return {name: np.asarray([part]) for name, part in value.items()}
@@ -228,7 +228,7 @@ def _alone(value: Any) -> Any:  # noqa: ANN401 -- each spec states its values
 
 
 def _is_arrow(values: object) -> bool:
-    """Whether values are an Arrow array, without importing Arrow."""
+    """Return whether values are an Arrow array, without importing Arrow."""
     return type(values).__module__.startswith("pyarrow.")
 
 

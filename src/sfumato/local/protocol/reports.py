@@ -61,7 +61,7 @@ def loads(text: str) -> Spec:
 
 
 def restore(document: dict[str, Any]) -> Spec:
-    """The spec of a document, whatever the document states about it besides.
+    """Read the spec of a document, whatever else the document states.
 
     Raises:
         InputError: no spec, or a table that does not keep its claim.
@@ -85,7 +85,7 @@ _FORMATS = {".parquet", ".arrow"}
 
 
 def digest(reports: Reports) -> str:
-    """Names the reports, whatever file they are in, hexadecimal."""
+    """Return the hexadecimal SHA-256 of the reports, whatever file they are in."""
     return hashlib.sha256(to_bytes(reports.data).tobytes()).hexdigest()
 
 
@@ -109,7 +109,7 @@ def to_arrow(reports: Reports) -> Any:  # noqa: ANN401 -- a pyarrow.Table, impor
 
 
 def from_arrow(table: Any, spec: Spec) -> Reports:  # noqa: ANN401 -- a pyarrow.Table, imported lazily
-    """Reports of a table that :func:`to_arrow` made.
+    """Read the reports of a table that :func:`to_arrow` made.
 
     Raises:
         ReportError: the table has another form, belongs to another spec, or its content changed.
@@ -187,7 +187,7 @@ def _named(path: str | Path) -> Path:
 
 
 def read_column(path: str | Path, column: str) -> NDArray[Any]:
-    """A column of a CSV, Parquet or Arrow file, for a client to randomise.
+    """Read a column of a CSV, Parquet or Arrow file, for a client to randomise.
 
     Raises:
         InputError: no such file or column, or missing values: decide what they stand for first.
@@ -209,7 +209,7 @@ def read_column(path: str | Path, column: str) -> NDArray[Any]:
 
 
 def complete_column(values: Any, name: str) -> NDArray[Any]:  # noqa: ANN401 -- a pyarrow.ChunkedArray, imported lazily
-    """A column in memory, for a client to randomise.
+    """Return a column of Arrow as an array, for a client to randomise.
 
     Raises:
         InputError: missing values: decide what they stand for first.
@@ -245,7 +245,7 @@ class Folding:
         return loads(self.text)
 
     def absorb(self, batches: Iterable[Any]) -> bytes:
-        """The state of Arrow batches whose first column holds reports, integers or bytes, as files of reports have it.
+        """Count Arrow batches, whose first column holds reports as files of reports have them, into a state.
 
         A batch that cannot have been made under the spec is refused as a whole, and counted as refused.
         """
@@ -260,7 +260,7 @@ class Folding:
         return server.state().to_bytes()
 
     def merge(self, states: Sequence[bytes]) -> bytes:
-        """One state of several.
+        """Merge several states into one.
 
         Raises:
             ReportError: damaged bytes, or states of another spec.
@@ -268,7 +268,7 @@ class Folding:
         return reduce(ServerState.merge, map(ServerState.from_bytes, states), empty(self._spec)).to_bytes()
 
     def _reports(self, column: Any) -> ReportArray | None:  # noqa: ANN401 -- a pyarrow.Array, imported lazily
-        """The reports in the spec's layout; None where they cannot be."""
+        """Return the reports in the spec's layout; None if they cannot have it."""
         import pyarrow as pa
         import pyarrow.compute as pc
 

@@ -44,7 +44,7 @@ class ServerState:
     simulated: bool = False
 
     def merge(self, other: ServerState) -> ServerState:
-        """The state of both: associative and commutative.
+        """Add two states.  Merging is associative and commutative.
 
         Raises:
             ReportError: the states belong to different specs.
@@ -67,7 +67,7 @@ class ServerState:
         )
 
     def to_bytes(self) -> bytes:
-        """A compact form with a checksum, for files and messages."""
+        """Write the state in a compact form with a checksum, for files and messages."""
         magic = _SIMULATED_MAGIC if self.simulated else _MAGIC
         head = _HEAD.pack(
             magic, bytes.fromhex(self.spec), self.reports, self.refused, self.tally.size, self.raw_reports.size
@@ -119,7 +119,7 @@ class Server:
 
     @property
     def refused(self) -> int:
-        """Number of batches refused so far."""
+        """The number of batches refused so far."""
         return self._state.refused
 
     def update(self, reports: Reports) -> None:
@@ -156,11 +156,11 @@ class Server:
         self._state = self._state.merge(state)
 
     def state(self) -> ServerState:
-        """What has been counted."""
+        """Return the state: all that was counted so far."""
         return self._state
 
     def estimate(self, post: Post = Post.NONE) -> Estimate:
-        """Estimates with their variance; unbiased with ``Post.NONE``.
+        """Estimate, with variances; estimates are unbiased with ``Post.NONE``.
 
         Raises:
             InputError: too few reports, a post-processing that the spec does not offer, or heavy hitters, which are
@@ -170,7 +170,7 @@ class Server:
         return replace(result, simulated=self._state.simulated)
 
     def find(self, *, most: int) -> Estimate:
-        """The most frequent values of an open domain.
+        """Find the most frequent values of an open domain.
 
         Raises:
             InputError: the spec is not of heavy hitters, or there are too few reports.
@@ -181,7 +181,7 @@ class Server:
 
 
 def summary(spec: Spec, reports: Reports) -> ServerState:
-    """The state of one batch: what a worker of a distributed job computes.
+    """Count one batch into a state, as a worker of a distributed job does.
 
     Raises:
         ReportError: the reports were made under another spec, have the wrong form, or are impossible.
@@ -202,14 +202,14 @@ def summary(spec: Spec, reports: Reports) -> ServerState:
 
 
 def empty(spec: Spec) -> ServerState:
-    """The state before any report: the neutral element of merging."""
+    """Return the state before any report, the neutral element of merging."""
     raw_reports = np.zeros((0, spec.randomizer.layout.width if isinstance(spec, HeavyHitters) else 0), dtype=np.uint8)
     size = 0 if isinstance(spec, HeavyHitters) else spec.randomizer.tally_size
     return ServerState(fingerprint(spec), 0, 0, np.zeros(size, dtype=np.int64), raw_reports)
 
 
 def _countable(spec: Spec, state: ServerState) -> bool:
-    """Whether so many reports can have made the state."""
+    """Return whether so many reports can have made the state."""
     counts = (state.reports, state.refused)
     if any(type(count) is not int or not 0 <= count <= _MOST for count in counts) or state.tally.dtype != np.int64:
         return False

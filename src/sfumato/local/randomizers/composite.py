@@ -52,7 +52,7 @@ class Composite(Randomizer):
         derive(self, tally_size=sum(1 + part.tally_size for part in self.parts))
 
     def _width(self) -> int:
-        """Bytes of a report that is the number of the part, then its bytes, padded to the longest part.
+        """Return the bytes of a report: the number of the part, then its bytes, padded to the longest part.
 
         Raises:
             InputError: more parts than one byte can number.
@@ -63,12 +63,12 @@ class Composite(Randomizer):
 
     @property
     def chunk_size(self) -> int:
-        """Reports to draw at a time: as many for each part as it would have alone, unless codes of all fill memory."""
+        """The reports to draw at a time: as many for each part as alone, unless codes of all fill memory."""
         size = min(sum(part.chunk_size for part in self.parts), _CODES_AT_ONCE // len(self.parts))
         return max(super().chunk_size, size)
 
     def address(self, chosen: InputCodes, codes: InputCodes, entropy: Entropy) -> ReportArray:
-        """Reports of given parts; ``chosen`` travels in the open, so it must not depend on what is protected."""
+        """Draw reports of given parts; ``chosen`` travels in the open, so it must not depend on what is protected."""
         longest = self.layout.width - 1
         if longest in _WORDS:
             return self._address_words(chosen, codes, entropy)
@@ -87,7 +87,7 @@ class Composite(Randomizer):
         return reports
 
     def _address_words(self, chosen: InputCodes, codes: InputCodes, entropy: Entropy) -> ReportArray:
-        """The same where the longest part fills a word: each report is moved as one number."""
+        """Draw reports of given parts if the longest part fills a word: each report is moved as one number."""
         word = np.dtype(f"<u{self.layout.width - 1}")
         reports = np.empty(len(codes), dtype=[("part", np.uint8), ("body", word)])
         bodies = np.empty(len(codes), dtype=word)
@@ -100,7 +100,7 @@ class Composite(Randomizer):
         return reports.view(np.uint8).reshape(len(codes), self.layout.width)
 
     def valid_reports(self, reports: ReportArray) -> bool:
-        """Whether every report can occur."""
+        """Return whether every report can occur."""
         if len(reports) and int(reports[:, 0].max()) >= len(self.parts):
             return False
         return all(
@@ -109,16 +109,16 @@ class Composite(Randomizer):
         )
 
     def tally(self, reports: ReportArray) -> Tally:
-        """Counts that add up over disjoint reports."""
+        """Count reports; counts of disjoint reports add up."""
         pieces = [np.concatenate([[len(mine)], part.tally(mine)]) for part, mine in self.select(reports)]
         return np.concatenate(pieces)
 
     def select(self, reports: ReportArray) -> list[tuple[Randomizer, ReportArray]]:
-        """The reports of each part, in the part's own layout."""
+        """Return the reports of each part, in the part's own layout."""
         return [(part, mine) for part, (mine, _) in zip(self.parts, self._bodies(reports), strict=True)]
 
     def _bodies(self, reports: ReportArray) -> Iterator[tuple[ReportArray, NDArray[np.unsignedinteger[Any]]]]:
-        """The reports of each part in its own layout, and what stands beyond them in bytes that it does not use."""
+        """Yield the reports of each part in its own layout, and the bytes beyond them, which it does not use."""
         longest = self.layout.width - 1
         word = np.dtype(f"<u{longest}") if longest in _WORDS else None
         fields = [("part", np.uint8), ("body", word or np.dtype((np.void, longest)))]
@@ -142,12 +142,12 @@ class Composite(Randomizer):
         return [(int(piece[0]), piece[1:]) for piece in np.split(tally, ends[:-1])]
 
     def fits(self, tally: Tally, reports: int) -> bool:
-        """Whether the numbers of reports in a tally are those of so many people."""
+        """Return whether the numbers of reports in a tally are those of so many people."""
         return sum(count for count, _ in self.split(tally)) == reports
 
 
 def _as_words(packed: ReportArray, word: np.dtype[np.unsignedinteger[Any]]) -> ReportArray:
-    """Rows of at most so many little-endian bytes as words."""
+    """Read rows of at most so many little-endian bytes as words."""
     if packed.shape[1] < word.itemsize:
         filled = np.zeros((len(packed), word.itemsize), dtype=np.uint8)
         for place in range(packed.shape[1]):
@@ -166,18 +166,18 @@ class Sampled(Composite):
     kind: ClassVar[str] = "sampled"
 
     def ratio(self) -> Fraction:
-        """The exact largest likelihood ratio of two inputs."""
+        """Return the exact largest likelihood ratio of two inputs."""
         return max(part.ratio() for part in self.parts)
 
     def rows(self) -> list[list[Fraction]]:
-        """The whole probability table."""
+        """Return the whole probability table."""
         tables = [part.rows() for part in self.parts]
         check_enumerable(self.inputs, sum(len(table[0]) for table in tables))
         share = Fraction(1, len(tables))
         return [[share * chance for row in rows for chance in row] for rows in product(*tables)]
 
     def draw(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
-        """Randomise codes to reports."""
+        """Randomize codes to reports."""
         return self.address(below(entropy, len(self.parts), len(codes)).astype(np.uint8), codes, entropy)
 
 
@@ -195,15 +195,15 @@ class Labelled(Composite):
         derive(self, inputs=sum(part.inputs for part in self.parts))
 
     def ratio(self) -> Fraction:
-        """The largest ratio between inputs *of the same label*."""
+        """Return the largest ratio between inputs *of the same label*."""
         return max(part.ratio() for part in self.parts)
 
     def rows(self) -> list[list[Fraction]]:
-        """Refused: reports of one label are impossible under another, so the parts are enumerated one by one."""
+        """Refuse: reports of one label are impossible under another, so the parts are enumerated one by one."""
         raise SizeError("the labels of these reports are public: enumerate the table of each label")
 
     def draw(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
-        """Randomise codes to reports."""
+        """Randomize codes to reports."""
         own = np.repeat(codes[:, 1:], len(self.parts), axis=1)
         return self.address(codes[:, 0], own, entropy)
 
@@ -219,38 +219,38 @@ class Joint(Composite):
 
     @property
     def chunk_size(self) -> int:
-        """Reports to draw at a time: every part draws all."""
+        """The reports to draw at a time: every part draws all."""
         return min(part.chunk_size for part in self.parts)
 
     def _width(self) -> int:
         return sum(part.layout.size for part in self.parts)
 
     def ratio(self) -> Fraction:
-        """The exact largest likelihood ratio of two inputs."""
+        """Return the exact largest likelihood ratio of two inputs."""
         return prod((part.ratio() for part in self.parts), start=Fraction(1))
 
     def rows(self) -> list[list[Fraction]]:
-        """The whole probability table."""
+        """Return the whole probability table."""
         tables = [part.rows() for part in self.parts]
         check_enumerable(self.inputs, prod(len(table[0]) for table in tables))
         return [[prod(chances, start=Fraction(1)) for chances in product(*rows)] for rows in product(*tables)]
 
     def draw(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
-        """Randomise codes to reports."""
+        """Randomize codes to reports."""
         drawn = [to_bytes(part.draw(codes[:, index], entropy)) for index, part in enumerate(self.parts)]
         reports = np.concatenate(drawn, axis=1)
         return reports[:, 0] if self.layout.width == 1 else reports
 
     def valid_reports(self, reports: ReportArray) -> bool:
-        """Whether every report can occur."""
+        """Return whether every report can occur."""
         return all(part.valid_reports(mine) for part, mine in self.select(reports))
 
     def select(self, reports: ReportArray) -> list[tuple[Randomizer, ReportArray]]:
-        """The reports of each part, in the part's own layout."""
+        """Return the reports of each part, in the part's own layout."""
         ends = np.cumsum([part.layout.size for part in self.parts])
         pieces = np.split(reports.reshape(-1, self.layout.width).astype(np.uint8, copy=False), ends[:-1], axis=1)
         return [(part, from_bytes(piece, part.layout)) for part, piece in zip(self.parts, pieces, strict=True)]
 
     def fits(self, tally: Tally, reports: int) -> bool:
-        """Whether every part of a tally counts so many people."""
+        """Return whether every part of a tally counts so many people."""
         return all(count == reports for count, _ in self.split(tally))

@@ -52,7 +52,7 @@ class ProjectiveGeometry(SupportDesign):
         self._numbered(outputs, Fraction(inside, outputs), pair_support)
 
     def pick(self, codes: InputCodes, inside: NDArray[np.bool_], entropy: Entropy) -> ReportArray:
-        """A uniform report on the wanted side of each value."""
+        """Draw a uniform report on the chosen side of each value."""
         members = points(self.order, self.dimension - 1)
         which = inside.view(np.uint8)
         sides = np.array([self.outputs - members, members], dtype=smallest(self.outputs + 1))
@@ -67,7 +67,7 @@ class ProjectiveGeometry(SupportDesign):
         return counts
 
     def incidence(self) -> NDArray[np.bool_]:
-        """Which reports support which values, ``(inputs, outputs)``."""
+        """Return which reports support which values, ``(inputs, outputs)``."""
         return self._incidence
 
     @cached_property
@@ -83,7 +83,7 @@ class ProjectiveGeometry(SupportDesign):
 
     @cached_property
     def _supporters_first(self) -> ReportArray:
-        """Reports of every value, those that support it first; flat ``(inputs * outputs,)``."""
+        """The reports of every value, those that support it first; flat ``(inputs * outputs,)``."""
         order = np.argsort(~self._incidence, axis=1, kind="stable")
         return order.astype(self.layout.dtype).ravel()
 
@@ -98,19 +98,19 @@ class GaloisField:
 
     @cached_property
     def negative(self) -> NDArray[np.intp]:
-        """What each element gives zero with, ``(size,)``."""
+        """The negative of each element, ``(size,)``."""
         negative: NDArray[np.intp] = np.argmin(self.add, axis=1)
         return negative
 
     @cached_property
     def inverse(self) -> NDArray[np.intp]:
-        """What each element gives one with, ``(size,)``; zero for zero."""
+        """The inverse of each element, ``(size,)``; zero for zero."""
         inverse: NDArray[np.intp] = np.argmax(self.multiply == 1, axis=1)
         return inverse
 
     @cached_property
     def characters(self) -> NDArray[Any]:
-        """``psi(x y)`` for all pairs and one character psi of addition that is not constant, ``(size, size)``.
+        """The values ``psi(x y)`` of one additive character psi that is not constant, ``(size, size)``.
 
         The lowest digit of ``x y`` in base p as a root of unity; real where p is 2.  Every row and column but those of
         zero sum to zero.
@@ -121,7 +121,7 @@ class GaloisField:
 
 
 def prime_of(size: int) -> int | None:
-    """The prime whose power ``size`` is, or None.
+    """Return the prime whose power ``size`` is, or None.
 
     >>> prime_of(27), prime_of(12)
     (3, None)
@@ -135,13 +135,13 @@ def prime_of(size: int) -> int | None:
 
 @cache
 def prime_powers() -> tuple[int, ...]:
-    """All field sizes up to :data:`LARGEST`, increasing."""
+    """Return all field sizes up to :data:`LARGEST`, increasing."""
     return tuple(size for size in range(2, LARGEST + 1) if prime_of(size))
 
 
 @cached()
 def finite_field(size: int) -> GaloisField:
-    """GF(size) as polynomials over its prime modulo the first irreducible one.
+    """Make GF(size): polynomials over its prime modulo the first irreducible one.
 
     >>> int(finite_field(4).multiply[2, 3])
     1
@@ -160,7 +160,7 @@ def finite_field(size: int) -> GaloisField:
 
 
 def _irreducible(polynomial: Sequence[int], prime: int) -> bool:
-    """Whether no monic polynomial of at most half the degree divides this monic one; lowest coefficient first."""
+    """Return whether a monic polynomial is irreducible: none of at most half its degree divides it."""
     degree = len(polynomial) - 1
     return not any(
         _divides((*lower, 1), polynomial, prime)
@@ -179,7 +179,7 @@ def _divides(divisor: Sequence[int], polynomial: Sequence[int], prime: int) -> b
 
 
 def _products(digits: NDArray[np.int64], lower: NDArray[np.int64], prime: int) -> NDArray[np.int64]:
-    """All products modulo the monic polynomial with the given lower coefficients."""
+    """Return all products modulo the monic polynomial with the given lower coefficients."""
     degree, size = digits.shape
     wide = np.zeros((2 * degree - 1, size, size), dtype=np.int64)
     for i in range(degree):
@@ -203,7 +203,7 @@ def points(order: int, dimension: int) -> int:
 
 
 def _points(order: int, dimension: int) -> NDArray[np.int64]:
-    """Canonical representatives: vectors whose first nonzero coordinate is one."""
+    """Return canonical representatives: vectors whose first nonzero coordinate is one."""
     blocks = []
     for leading in range(dimension):
         free = dimension - leading - 1

@@ -44,7 +44,7 @@ _CHUNK_BYTES = 1 << 19  # the working set of one reduction of bits stays in the 
 
 
 def smallest(outcomes: int) -> np.dtype[np.unsignedinteger]:
-    """The smallest unsigned type that numbers so many outcomes.
+    """Return the smallest unsigned type that numbers so many outcomes.
 
     >>> smallest(256), smallest(257)
     (dtype('uint8'), dtype('uint16'))
@@ -53,13 +53,13 @@ def smallest(outcomes: int) -> np.dtype[np.unsignedinteger]:
 
 
 def leading(entropy: Entropy, size: int, dtype: type[np.unsignedinteger]) -> Unsigned:
-    """``size`` uniform integers of the given width, packed without waste out of 64-bit words."""
+    """Draw ``size`` uniform integers of the given width, packed without waste out of 64-bit words."""
     per_word = 8 // np.dtype(dtype).itemsize
     return entropy.words(-(-size // per_word)).view(dtype)[:size]
 
 
 def coins(entropy: Entropy, size: int, numerator: int) -> NDArray[np.bool_]:
-    """Independent coins, true with probability ``numerator`` / 2^64; shape ``(size,)``."""
+    """Toss independent coins, true with probability ``numerator`` / 2^64; shape ``(size,)``."""
     if numerator >= DENOMINATOR:
         return np.ones(size, dtype=np.bool_)
     first = numerator >> _LOW_BITS
@@ -72,7 +72,7 @@ def coins(entropy: Entropy, size: int, numerator: int) -> NDArray[np.bool_]:
 
 
 def below(entropy: Entropy, bounds: int | Unsigned, size: int) -> Unsigned:
-    """Uniform integers in ``[0, bounds)``; ``bounds`` is one number up to 2^63, or one a draw below 2^31.
+    """Draw uniform integers in ``[0, bounds)``; ``bounds`` is one number up to 2^63, or one a draw below 2^31.
 
     Multiply and reject (Lemire 2019, Algorithm 5), so that every integer is exactly as likely as every other.  Many
     bounds of at most 16 bits take 16 random bits a draw.
@@ -89,7 +89,7 @@ def below(entropy: Entropy, bounds: int | Unsigned, size: int) -> Unsigned:
 
 
 def _below_few(entropy: Entropy, bound: int, size: int) -> Unsigned:
-    """The same by comparing words with where each integer begins, which takes a third of the time."""
+    """Draw integers below a small bound by comparing words, which takes a third of the time."""
     firsts, rejected = _words_of(bound)
     words = leading(entropy, size, np.uint16)
     drawn, again = _compared(words, firsts), np.flatnonzero(_any_of(words, rejected))
@@ -101,7 +101,7 @@ def _below_few(entropy: Entropy, bound: int, size: int) -> Unsigned:
 
 
 def _compared(words: Unsigned, firsts: NDArray[np.uint16]) -> Unsigned:
-    """How many of ``firsts`` each word reaches."""
+    """Count how many of ``firsts`` each word reaches."""
     reached = np.zeros(words.size, dtype=np.uint8)
     for first in firsts:
         reached += (words >= first).view(np.uint8)
@@ -109,7 +109,7 @@ def _compared(words: Unsigned, firsts: NDArray[np.uint16]) -> Unsigned:
 
 
 def _any_of(words: Unsigned, some: NDArray[np.uint16]) -> NDArray[np.bool_]:
-    """Whether each word is one of some."""
+    """Return whether each word is among a few words."""
     matches = np.zeros(words.size, dtype=np.bool_)
     for one in some:
         matches |= words == one
@@ -118,7 +118,7 @@ def _any_of(words: Unsigned, some: NDArray[np.uint16]) -> NDArray[np.bool_]:
 
 @cached()
 def _words_of(bound: int) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
-    """The first word of 16 bits of each integer but zero, and the words that are rejected, by Lemire's product."""
+    """Return the first 16-bit word of each integer but zero, and the words that Lemire's product rejects."""
     products = np.arange(1 << 16, dtype=np.uint64) * np.uint64(bound)
     firsts = np.searchsorted(products >> np.uint64(16), np.arange(1, bound)).astype(np.uint16)
     low = products.astype(np.uint16)
@@ -146,7 +146,7 @@ def _multiply_and_reject(entropy: Entropy, limits: NDArray[np.uint32], size: int
 
 
 def _below_wide(entropy: Entropy, bound: int, size: int) -> Unsigned:
-    """Words cut to the bit length of ``bound`` and drawn again while they reach it."""
+    """Draw words cut to the bit length of ``bound``, again while they reach it."""
     shift = np.uint64(64 - (bound - 1).bit_length())
     drawn = entropy.words(size) >> shift
     again = np.flatnonzero(drawn >= np.uint64(bound))
@@ -182,7 +182,7 @@ class Sampler:
         self._guide = self._guided(ends)
 
     def draw(self, codes: NDArray[np.integer], entropy: Entropy) -> Unsigned:
-        """One output for every code; shape ``(len(codes),)``, the smallest type that holds an output."""
+        """Draw one output for every code; shape ``(len(codes),)``, the smallest type that holds an output."""
         word = leading(entropy, codes.size, np.uint16)
         place = codes.astype(np.uint32) << np.uint32(self._bits)
         place |= word >> np.uint16(16 - self._bits)
@@ -195,7 +195,7 @@ class Sampler:
         return drawn
 
     def _search(self, rows: NDArray[np.uint64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """First output of each row whose last word is not below ``words``."""
+        """Return the first output of each row whose last word is not below ``words``."""
         place = np.searchsorted(self._keys, self._keyed(rows, words))
         while np.any(behind := self._ends[place] < words):  # the bits that the keys leave out decide
             place += behind
@@ -203,11 +203,11 @@ class Sampler:
         return outputs
 
     def _keyed(self, rows: NDArray[np.uint64], words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """The number of a row above the leading bits of a word: all rows are searched as one."""
+        """Return the number of a row above the leading bits of a word: all rows are searched as one."""
         return (rows << (np.uint64(64) - self._row_bits)) | (words >> self._row_bits)
 
     def _guided(self, ends: NDArray[np.uint64]) -> Unsigned:
-        """For every row and leading bits the one possible output, or a mark that more bits must decide."""
+        """Return, for every row and leading bits, the one possible output, or a mark that more bits must decide."""
         cells = np.arange(1 << self._bits, dtype=np.uint64) << np.uint64(64 - self._bits)
         last = cells + np.uint64((1 << (64 - self._bits)) - 1)
         guide = np.empty((len(ends), cells.size), dtype=smallest(self._outputs + 1))
@@ -239,7 +239,7 @@ class IntegerTable(Randomizer):
 
     @classmethod
     def rounded(cls, probabilities: NDArray[np.float64], limit: Fraction) -> IntegerTable:
-        """Integers near ``probabilities`` whose likelihood ratios integers show to be at most ``limit``.
+        """Round ``probabilities`` to integers whose likelihood ratios are at most ``limit``.
 
         The floating-point table is drawn towards the mean of its rows just as far as needed, which shrinks every
         ratio.  Entries of a column must be all positive.
@@ -257,12 +257,12 @@ class IntegerTable(Randomizer):
 
     @classmethod
     def nearest(cls, probabilities: NDArray[np.float64]) -> IntegerTable:
-        """The integers next to positive rows that sum to one, whatever their likelihood ratios."""
+        """Round positive rows that sum to one to integers, whatever their likelihood ratios."""
         return cls(tuple(_integers(row) for row in probabilities))
 
     @classmethod
     def windows(cls, inputs: int, outputs: int, epsilon: Fraction) -> IntegerTable:
-        """Input ``i`` favours the outputs ``i .. i + outputs - inputs`` by ``e^epsilon`` over all others."""
+        """Let input ``i`` favour the outputs ``i .. i + outputs - inputs`` by ``e^epsilon`` over all others."""
         return cls(tuple(_window(i, outputs - inputs + 1, outputs, exp_below(epsilon)) for i in range(inputs)))
 
     @cached_property
@@ -271,7 +271,7 @@ class IntegerTable(Randomizer):
         return np.array([[float(Fraction(n, DENOMINATOR)) for n in row] for row in self.numerators])
 
     def ratio(self) -> Fraction:
-        """The exact largest likelihood ratio of two inputs."""
+        """Return the exact largest likelihood ratio of two inputs."""
         worst = (1, 1)
         for column in zip(*self.numerators, strict=True):
             high, low = max(column), min(column)
@@ -280,19 +280,19 @@ class IntegerTable(Randomizer):
         return Fraction(*worst)
 
     def rows(self) -> list[list[Fraction]]:
-        """The whole probability table."""
+        """Return the whole probability table."""
         return [[Fraction(numerator, DENOMINATOR) for numerator in row] for row in self.numerators]
 
     def draw(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
-        """Randomise codes to reports."""
+        """Randomize codes to reports."""
         return self._sampler.draw(codes, entropy).astype(self.layout.dtype, copy=False)
 
     def valid_reports(self, reports: ReportArray) -> bool:
-        """Whether every report can occur."""
+        """Return whether every report can occur."""
         return all_below(reports, self.outputs)
 
     def tally(self, reports: ReportArray) -> Tally:
-        """Counts that add up over disjoint reports."""
+        """Count reports; counts of disjoint reports add up."""
         return count_outputs(reports, self.outputs)
 
     @cached_property
@@ -307,7 +307,7 @@ def _integers(row: NDArray[np.float64]) -> tuple[Numerator, ...]:
 
 
 def _window(start: int, length: int, outputs: int, limit: Fraction) -> tuple[Numerator, ...]:
-    """The integer row nearest to the window whose largest entry is at most ``limit`` times its smallest."""
+    """Return the integer row nearest to the window whose largest entry is at most ``limit`` times its smallest."""
     low = int(DENOMINATOR / (length * limit + outputs - length))
     while True:
         high, spare = divmod(DENOMINATOR - (outputs - length) * low, length)
@@ -321,7 +321,7 @@ def _window(start: int, length: int, outputs: int, limit: Fraction) -> tuple[Num
 
 
 def column_counts(packed: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """How many rows of ``packed`` ``(rows, bytes)`` have each bit set; shape ``(8 * bytes,)``.
+    """Count the rows of ``packed`` ``(rows, bytes)`` that have each bit set; shape ``(8 * bytes,)``.
 
     Bits are little-endian within a byte, as ``numpy.packbits(..., bitorder="little")`` leaves them.  Rows are
     added bitwise, 64 columns a word, by a tree of full adders (Harley and Seal), so a word costs five logical
@@ -348,7 +348,7 @@ def _bit_counts(packed: NDArray[np.uint8]) -> NDArray[np.int64]:
 
 
 def _added_bits(words: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Column counts of ``(rows, words)``: three rows of one weight become a sum and a carry of the next weight."""
+    """Count the columns of ``(rows, words)``: three rows become a sum and a carry of the next weight."""
     counts = np.zeros(64 * words.shape[1], dtype=np.int64)
     weight = 1
     rows = words

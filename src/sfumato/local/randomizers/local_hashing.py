@@ -75,7 +75,7 @@ class LocalHash(SupportDesign):
         derive(self, tally_size=outputs if outputs <= LARGEST_TALLY else self.inputs)
 
     def pick(self, codes: InputCodes, inside: NDArray[np.bool_], entropy: Entropy) -> ReportArray:
-        """A uniform report on the wanted side of each value."""
+        """Draw a uniform report on the chosen side of each value."""
         function = below(entropy, self.functions, codes.size)
         shift = below(entropy, self.buckets - 1, codes.size).astype(np.uint16) + np.uint16(1)
         shift[inside] = 0
@@ -86,13 +86,13 @@ class LocalHash(SupportDesign):
         return report
 
     def hash(self, codes: InputCodes, function: InputCodes) -> NDArray[np.uint16]:
-        """Buckets of values under hash functions, broadcast against each other."""
+        """Return the buckets of values under hash functions, broadcast against each other."""
         if self._lookup is not None:
             return self._lookup.take(codes.astype(np.intp) * self.functions + function.astype(np.intp))
         return self._digitwise(codes, function)
 
     def tally(self, reports: ReportArray) -> Tally:
-        """Counts that add up over disjoint reports."""
+        """Count reports; counts of disjoint reports add up."""
         if self.outputs <= LARGEST_TALLY:
             return count_outputs(reports, self.outputs)
         function, bucket = np.divmod(reports.astype(np.int64), self.buckets)
@@ -103,7 +103,7 @@ class LocalHash(SupportDesign):
         return tally if self.outputs > LARGEST_TALLY else self.total(tally.reshape(self.functions, self.buckets))
 
     def total(self, weights: Tally) -> Tally:
-        """Total weight of the functions and buckets that support each value; ``(functions, buckets)`` to ``(inputs,)``.
+        """Add up the weights of functions and buckets that support each value: from ``(functions, buckets)``.
 
         The same integers as adding up, for every value, what supports it, in time near that of reading the weights.
         """
@@ -113,7 +113,7 @@ class LocalHash(SupportDesign):
         return _transformed(self._field, _folded(self._field, self.digits, weights), int(weights[0, 0]))[: self.inputs]
 
     def incidence(self) -> NDArray[np.bool_]:
-        """Which reports support which values, ``(inputs, outputs)``."""
+        """Return which reports support which values, ``(inputs, outputs)``."""
         if self.outputs > LARGEST_TALLY:
             raise SizeError(f"{self.outputs} reports are too many to enumerate")
         function, bucket = np.divmod(np.arange(self.outputs), self.buckets)
@@ -146,7 +146,7 @@ class LocalHash(SupportDesign):
 
 
 def _counted_pairs(arithmetic: GaloisField, values: tuple[int, int], function: Tally, bucket: Tally) -> Tally:
-    """How many of the pairs of function and bucket support each value, where a table of all pairs would be too large.
+    """Count the pairs of function and bucket that support each value, without a table of all pairs.
 
     ``values`` are the digits of a number, and how many numbers are asked for.
     """
@@ -168,7 +168,7 @@ def _counted_pairs(arithmetic: GaloisField, values: tuple[int, int], function: T
 
 
 def _transformed(arithmetic: GaloisField, counts: RealArray, always: int) -> Tally:
-    """Total weight that supports each number, by a Fourier transform over its digits.
+    """Add up the weight that supports each number, by a Fourier transform over its digits.
 
     With a character psi of GF(size), pairs (a, b) of weight w support the value v by
 
@@ -206,7 +206,7 @@ def _transformed(arithmetic: GaloisField, counts: RealArray, always: int) -> Tal
 
 
 def _folded(arithmetic: GaloisField, digits: int, weights: Tally) -> RealArray:
-    """A table of weights, ``(functions, size)``, added up by direction."""
+    """Add up a table of weights, ``(functions, size)``, by direction."""
     counts = np.zeros(((arithmetic.size**digits - 1) // (arithmetic.size - 1), arithmetic.size))
     for first, factor, places in _multiples_of_directions(arithmetic, digits):
         counts[first : first + len(places)] += weights[places][:, arithmetic.multiply[factor]]
@@ -216,7 +216,7 @@ def _folded(arithmetic: GaloisField, digits: int, weights: Tally) -> RealArray:
 def _sorted_into_directions(
     arithmetic: GaloisField, digits: int, function: Tally, bucket: Tally
 ) -> tuple[RealArray, int]:
-    """Pairs counted by direction, and how many are zero."""
+    """Count pairs by direction, and those that are zero."""
     size = arithmetic.size
     lower = (digits + 1) // 2  # tables of half the digits serve for all
     multiples = _multiples(arithmetic, lower)
@@ -235,7 +235,7 @@ def _sorted_into_directions(
 
 
 def _multiples_of_directions(arithmetic: GaloisField, digits: int) -> Iterator[tuple[int, int, Tally]]:
-    """The first of some consecutive directions, a factor, and the numbers that so many times those directions are."""
+    """Yield the first of some consecutive directions, a factor, and the numbers of their multiples by it."""
     multiples = _multiples(arithmetic, digits - 1)
     for position in range(digits):
         start = arithmetic.size**position
@@ -244,7 +244,7 @@ def _multiples_of_directions(arithmetic: GaloisField, digits: int) -> Iterator[t
 
 
 def _multiples(arithmetic: GaloisField, digits: int) -> Tally:
-    """Every factor times every number of so many digits, digit by digit in GF(size); ``(size, size**digits)``."""
+    """Multiply every factor by every number of so many digits in GF(size): ``(size, size**digits)``."""
     size, factors = arithmetic.size, arithmetic.multiply.astype(np.int64)
     table = np.zeros((size, 1), dtype=np.int64)
     for place in range(digits):
@@ -253,7 +253,7 @@ def _multiples(arithmetic: GaloisField, digits: int) -> Tally:
 
 
 def _leading(size: int, digits: int, place: int) -> tuple[Tally, Tally]:
-    """The leading digit of every number of so many digits, and what its direction's number has less than itself.
+    """Return the leading digit of every number of so many digits, and the distance to its direction's number.
 
     The digits stand ``place`` places above the lowest.
     """

@@ -39,11 +39,11 @@ class TwoRounds(Protocol):
     """A randomizer whose first round is meant to be kept."""
 
     def permanent(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
-        """The answer that is kept for each value; it alone has the claimed epsilon."""
+        """Draw the answer that is kept for each value; it alone has the claimed epsilon."""
         ...
 
     def instant(self, answers: ReportArray, entropy: Entropy) -> ReportArray:
-        """Fresh reports from kept answers."""
+        """Draw fresh reports from kept answers."""
         ...
 
 
@@ -64,34 +64,34 @@ class Rappor(FrequencyOracle):
         derive(self, p=self._chance(self.first.one), q=self._chance(self.first.zero))
 
     def ratio(self) -> Fraction:
-        """The exact largest likelihood ratio of two inputs."""
+        """Return the exact largest likelihood ratio of two inputs."""
         return self.first.ratio
 
     def rows(self) -> list[list[Fraction]]:
-        """The whole probability table."""
+        """Return the whole probability table."""
         return self._once.rows()
 
     def draw(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
-        """Randomise codes to reports."""
+        """Randomize codes to reports."""
         return self.instant(self.permanent(codes, entropy), entropy)
 
     def permanent(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
-        """The answer that is kept for each value."""
+        """Draw the answer that is kept for each value."""
         return self._once.draw(codes, entropy)
 
     def instant(self, answers: ReportArray, entropy: Entropy) -> ReportArray:
-        """Fresh reports from kept answers."""
+        """Draw fresh reports from kept answers."""
         bits = unpack(answers, self.inputs)
         ones = coins(entropy, bits.size, self.second.one).reshape(bits.shape)
         zeros = coins(entropy, bits.size, self.second.zero).reshape(bits.shape)
         return pack(np.where(bits, ones, zeros))
 
     def valid_reports(self, reports: ReportArray) -> bool:
-        """Whether every report can occur."""
+        """Return whether every report can occur."""
         return self._once.valid_reports(reports)
 
     def tally(self, reports: ReportArray) -> Tally:
-        """Counts that add up over disjoint reports."""
+        """Count reports; counts of disjoint reports add up."""
         return self._once.tally(reports)
 
     def _chance(self, numerator: int) -> float:
@@ -125,23 +125,23 @@ class Loloha(FrequencyOracle):
         derive(self, p=float(first * second + (1 - first) * (1 - second) / (buckets - 1)))
 
     def ratio(self) -> Fraction:
-        """The exact largest likelihood ratio of two inputs."""
+        """Return the exact largest likelihood ratio of two inputs."""
         return self._first_round.ratio()
 
     def rows(self) -> list[list[Fraction]]:
-        """The whole probability table."""
+        """Return the whole probability table."""
         return self._first_round.rows()
 
     def draw(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
-        """Randomise codes to reports."""
+        """Randomize codes to reports."""
         return self.instant(self.permanent(codes, entropy), entropy)
 
     def permanent(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
-        """The answer that is kept for each value."""
+        """Draw the answer that is kept for each value."""
         return self._first_round.draw(codes, entropy)
 
     def instant(self, answers: ReportArray, entropy: Entropy) -> ReportArray:
-        """Fresh reports from kept answers."""
+        """Draw fresh reports from kept answers."""
         buckets = self.hashed.buckets
         bucket = answers % answers.dtype.type(buckets)
         stay = coins(entropy, answers.size, self.second)
@@ -150,11 +150,11 @@ class Loloha(FrequencyOracle):
         return answers - bucket + np.where(stay, bucket, other)
 
     def valid_reports(self, reports: ReportArray) -> bool:
-        """Whether every report can occur."""
+        """Return whether every report can occur."""
         return self.hashed.valid_reports(reports)
 
     def tally(self, reports: ReportArray) -> Tally:
-        """Counts that add up over disjoint reports."""
+        """Count reports; counts of disjoint reports add up."""
         return self.hashed.tally(reports)
 
     def support(self, tally: Tally) -> Tally:

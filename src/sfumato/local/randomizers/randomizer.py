@@ -65,7 +65,7 @@ def claimed(epsilon: Number) -> Fraction:
 
 
 def exp_below(epsilon: Fraction) -> Fraction:
-    """A rational lower bound on ``e^epsilon``, correct to about 100 digits.
+    """Bound ``e^epsilon`` from below by a fraction, correct to about 100 digits.
 
     >>> float(exp_below(Fraction(1)))
     2.718281828459045
@@ -75,7 +75,7 @@ def exp_below(epsilon: Fraction) -> Fraction:
 
 
 def proven(ratio: Fraction) -> Fraction:
-    """The least epsilon of twelve decimals for which integers show ``ratio <= e^epsilon``.
+    """Return the least epsilon of twelve decimals for which integers show ``ratio <= e^epsilon``.
 
     >>> proven(Fraction(3)), proven(Fraction(1))
     (Fraction(1098612288669, 1000000000000), Fraction(0, 1))
@@ -110,15 +110,15 @@ class Layout:
 
     @property
     def size(self) -> int:
-        """Bytes of one report."""
+        """The bytes of one report."""
         return self.dtype.itemsize * self.width
 
     def empty(self, size: int) -> ReportArray:
-        """An array for so many reports: ``(size,)``, or ``(size, width)`` bytes."""
+        """Return an array for so many reports: ``(size,)``, or ``(size, width)`` bytes."""
         return np.empty(size if self.width == 1 else (size, self.width), dtype=self.dtype)
 
     def fits(self, reports: NDArray[Any]) -> bool:
-        """Whether an array has the type and shape of reports."""
+        """Return whether an array has the type and shape of reports."""
         shape = () if self.width == 1 else (self.width,)
         return reports.dtype == self.dtype and reports.shape[1:] == shape and reports.ndim == len(shape) + 1
 
@@ -146,16 +146,16 @@ class Randomizer(ABC):
 
     @property
     def chunk_size(self) -> int:
-        """Reports to draw at a time: enough that the calls cost little, and few enough for the caches."""
+        """The reports to draw at a time: enough that the calls cost little, and few enough for the caches."""
         return min(_LONGEST_CHUNK, max(1, _CHUNK_BITS // (8 * self.layout.width)))
 
     @abstractmethod
     def ratio(self) -> Fraction:
-        """The exact largest P(report | one input) / P(report | another): ``e^epsilon``."""
+        """Return the exact largest P(report | one input) / P(report | another): ``e^epsilon``."""
 
     @abstractmethod
     def rows(self) -> list[list[Fraction]]:
-        """P(report | input) written out, ``inputs`` rows; every row sums to one.
+        """Write out P(report | input) in ``inputs`` rows; every row sums to one.
 
         Raises:
             SizeError: the table would have more than :data:`LARGEST_TABLE` entries.
@@ -163,15 +163,15 @@ class Randomizer(ABC):
 
     @abstractmethod
     def draw(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
-        """Randomise valid codes ``(n,)`` to reports ``(n,)`` or ``(n, width)``."""
+        """Randomize valid codes ``(n,)`` to reports ``(n,)`` or ``(n, width)``."""
 
     @abstractmethod
     def valid_reports(self, reports: ReportArray) -> bool:
-        """Whether every report can come out of this channel."""
+        """Return whether every report can come out of this channel."""
 
     @abstractmethod
     def tally(self, reports: ReportArray) -> Tally:
-        """The statistic that estimates are made of; tallies of disjoint reports add up."""
+        """Return the statistic that estimates are made of; tallies of disjoint reports add up."""
 
 
 class FrequencyOracle(Randomizer):
@@ -190,7 +190,7 @@ class FrequencyOracle(Randomizer):
         return tally
 
     def variance(self, frequency: float) -> float:
-        """Exact variance of one report's estimate of a value with this share of the population.
+        """Return the exact variance of one report's estimate of a value with this share of the population.
 
         The estimate from n reports has this divided by n (Wang et al. 2017, equation 2).
         """
@@ -239,17 +239,17 @@ def check_enumerable(inputs: int, outputs: int) -> None:
 
 
 def count_outputs(reports: ReportArray, outputs: int) -> Tally:
-    """How often each output occurs; shape ``(outputs,)``."""
+    """Count how often each output occurs; shape ``(outputs,)``."""
     return np.bincount(reports, minlength=outputs).astype(np.int64, copy=False)
 
 
 def all_below(reports: ReportArray, bound: int) -> bool:
-    """Whether every report is a number below a bound."""
+    """Return whether every report is a number below a bound."""
     return reports.size == 0 or int(reports.max()) < bound
 
 
 def to_bytes(reports: ReportArray) -> ReportArray:
-    """Reports as little-endian bytes, ``(n, bytes)``."""
+    """Return reports as little-endian bytes, ``(n, bytes)``."""
     packed = np.ascontiguousarray(reports).astype(reports.dtype.newbyteorder("<"), copy=False).view(np.uint8)
     return packed.reshape(len(reports), reports.dtype.itemsize * (reports.shape[1] if reports.ndim > 1 else 1))
 

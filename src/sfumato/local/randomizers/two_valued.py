@@ -69,7 +69,7 @@ class SupportDesign(ABC):
 
     @abstractmethod
     def pick(self, codes: InputCodes, inside: NDArray[np.bool_], entropy: Entropy) -> ReportArray:
-        """A uniform report among those that support ``codes`` where ``inside``, otherwise among the rest."""
+        """Draw a uniform report among those that support ``codes`` if ``inside``, otherwise among the rest."""
 
     @abstractmethod
     def support(self, tally: Tally) -> Tally:
@@ -77,18 +77,18 @@ class SupportDesign(ABC):
 
     @abstractmethod
     def incidence(self) -> NDArray[np.bool_]:
-        """Which reports support which values, ``(inputs, outputs)``."""
+        """Return which reports support which values, ``(inputs, outputs)``."""
 
     def valid_reports(self, reports: ReportArray) -> bool:
-        """Whether every report belongs to the design."""
+        """Return whether every report belongs to the design."""
         return all_below(reports, self.outputs)
 
     def tally(self, reports: ReportArray) -> Tally:
-        """Counts that add up over disjoint reports."""
+        """Count reports; counts of disjoint reports add up."""
         return count_outputs(reports, self.outputs)
 
     def _numbered(self, outputs: int, share: Fraction, pair_support: tuple[Fraction, Fraction]) -> None:
-        """Attributes of a design whose reports are the numbers below ``outputs``, each counted."""
+        """Set the attributes of a design whose reports are the numbers below ``outputs``, each counted."""
         derive(self, outputs=outputs, share=share, pair_support=pair_support)
         derive(self, layout=Layout(smallest(outputs)), tally_size=outputs)
 
@@ -114,24 +114,24 @@ class TwoValued(FrequencyOracle):
 
     @classmethod
     def within(cls, design: SupportDesign, epsilon: Fraction) -> TwoValued:
-        """The largest p that integers prove to be ``epsilon``-LDP."""
+        """Return the largest p that integers prove to be ``epsilon``-LDP."""
         odds = exp_below(epsilon) * design.share / (1 - design.share)
         return cls(design, Numerator(int(DENOMINATOR * odds / (1 + odds))))
 
     @property
     def chunk_size(self) -> int:
-        """Reports to draw at a time; of those in one word more than elsewhere, as few numbers make one."""
+        """The reports to draw at a time: more than elsewhere if a report fits one word."""
         return _WORDS_AT_ONCE if self.layout.size <= _WORD // 8 else super().chunk_size
 
     def ratio(self) -> Fraction:
-        """The exact largest likelihood ratio of two inputs."""
+        """Return the exact largest likelihood ratio of two inputs."""
         share = self.design.share
         inside = Fraction(self.numerator, DENOMINATOR) / share
         outside = Fraction(DENOMINATOR - self.numerator, DENOMINATOR) / (1 - share)
         return max(inside / outside, outside / inside)
 
     def rows(self) -> list[list[Fraction]]:
-        """The whole probability table."""
+        """Return the whole probability table."""
         check_enumerable(self.inputs, self.design.outputs)
         incidence = self.design.incidence()
         members = int(self.design.share * self.design.outputs)
@@ -140,15 +140,15 @@ class TwoValued(FrequencyOracle):
         return [[inside if member else outside for member in row] for row in incidence.tolist()]
 
     def draw(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
-        """Randomise codes to reports."""
+        """Randomize codes to reports."""
         return self.design.pick(codes, coins(entropy, codes.size, self.numerator), entropy)
 
     def valid_reports(self, reports: ReportArray) -> bool:
-        """Whether every report can occur."""
+        """Return whether every report can occur."""
         return self.design.valid_reports(reports)
 
     def tally(self, reports: ReportArray) -> Tally:
-        """Counts that add up over disjoint reports."""
+        """Count reports; counts of disjoint reports add up."""
         return self.design.tally(reports)
 
     def support(self, tally: Tally) -> Tally:
@@ -169,7 +169,7 @@ class DirectResponse(SupportDesign):
         self._numbered(self.inputs, Fraction(1, self.inputs), (Fraction(0), Fraction(1, self.inputs - 1)))
 
     def pick(self, codes: InputCodes, inside: NDArray[np.bool_], entropy: Entropy) -> ReportArray:
-        """A uniform report on the wanted side of each value."""
+        """Draw a uniform report on the chosen side of each value."""
         dtype = self.layout.dtype
         true = codes.astype(dtype, copy=False)
         other = below(entropy, self.inputs - 1, codes.size).astype(dtype, copy=False)
@@ -184,7 +184,7 @@ class DirectResponse(SupportDesign):
         return tally
 
     def incidence(self) -> NDArray[np.bool_]:
-        """Which reports support which values, ``(inputs, outputs)``."""
+        """Return which reports support which values, ``(inputs, outputs)``."""
         return np.eye(self.inputs, dtype=np.bool_)
 
 
@@ -205,7 +205,7 @@ class Hadamard(SupportDesign):
         self._numbered(1 << self.inputs.bit_length(), half, (half, half))
 
     def pick(self, codes: InputCodes, inside: NDArray[np.bool_], entropy: Entropy) -> ReportArray:
-        """A uniform report on the wanted side of each value."""
+        """Draw a uniform report on the chosen side of each value."""
         dtype = self.layout.dtype
         report = below(entropy, self.outputs, codes.size).astype(dtype)
         row = (codes.astype(np.uint64) + np.uint64(1)).astype(dtype)
@@ -220,7 +220,7 @@ class Hadamard(SupportDesign):
         return counts
 
     def incidence(self) -> NDArray[np.bool_]:
-        """Which reports support which values, ``(inputs, outputs)``."""
+        """Return which reports support which values, ``(inputs, outputs)``."""
         rows = np.arange(1, self.inputs + 1)[:, None]
         even: NDArray[np.bool_] = (np.bitwise_count(rows & np.arange(self.outputs)[None, :]) & 1) == 0
         return even
@@ -246,7 +246,7 @@ class SubsetSelection(SupportDesign):
         derive(self, layout=Layout(np.dtype(np.uint8), -(-self.inputs // 8)), tally_size=self.inputs)
 
     def pick(self, codes: InputCodes, inside: NDArray[np.bool_], entropy: Entropy) -> ReportArray:
-        """A uniform report on the wanted side of each value."""
+        """Draw a uniform report on the chosen side of each value."""
         if self.inputs > _WORD:
             return self._pick_sequentially(codes, inside, entropy)
         if self.inputs <= _BLOCK:
@@ -264,7 +264,7 @@ class SubsetSelection(SupportDesign):
         return packed[:, 0] if self.layout.width == 1 else packed[:, : self.layout.width]
 
     def valid_reports(self, reports: ReportArray) -> bool:
-        """Whether every report can occur."""
+        """Return whether every report can occur."""
         packed = reports.reshape(-1, self.layout.width).astype(np.uint8, copy=False)
         word = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}.get(self.layout.width)
         sizes = np.bitwise_count(packed if word is None else np.ascontiguousarray(packed).view(word))
@@ -274,7 +274,7 @@ class SubsetSelection(SupportDesign):
         return bool(np.all(sizes == self.size)) and (spare == 0 or not np.any(packed[:, -1] >> np.uint8(spare)))
 
     def tally(self, reports: ReportArray) -> Tally:
-        """Counts that add up over disjoint reports."""
+        """Count reports; counts of disjoint reports add up."""
         return column_counts(reports.reshape(-1, self.layout.width).astype(np.uint8, copy=False))[: self.inputs]
 
     def support(self, tally: Tally) -> Tally:
@@ -282,7 +282,7 @@ class SubsetSelection(SupportDesign):
         return tally
 
     def incidence(self) -> NDArray[np.bool_]:
-        """Which reports support which values, ``(inputs, outputs)``."""
+        """Return which reports support which values, ``(inputs, outputs)``."""
         check_enumerable(self.inputs, self.outputs)
         incidence = np.zeros((self.inputs, self.outputs), dtype=np.bool_)
         for output, members in enumerate(combinations(range(self.inputs), self.size)):
@@ -291,19 +291,19 @@ class SubsetSelection(SupportDesign):
 
     @cached_property
     def _others(self) -> Subsets:
-        """Subsets of the other values: of full size, or of one less beside the true value."""
+        """The subsets of the other values: of full size, or of one less beside the true value."""
         return Subsets(self.inputs - 1, (self.size, self.size - 1))
 
     @cached_property
     def _short_others(self) -> tuple[NDArray[np.uint16], NDArray[np.uint16], NDArray[np.uint16]]:
-        """All subsets of the other values by their size, where those of either size begin, and how many there are."""
+        """The subsets of the other values by size, where those of both sizes begin, and their numbers."""
         others = self.inputs - 1
         sizes = (self.size, self.size - 1)
         starts = np.array([sum(comb(others, less) for less in range(size)) for size in sizes], dtype=np.uint16)
         return _by_size(others), starts, np.array([comb(others, size) for size in sizes], dtype=np.uint16)
 
     def _pick_short(self, codes: InputCodes, inside: NDArray[np.bool_], entropy: Entropy) -> ReportArray:
-        """One number says which of all subsets of the other values; words of 16 bits hold any."""
+        """Draw the number of a subset of the other values; words of 16 bits hold any."""
         subsets, starts, counts = self._short_others
         which = inside.view(np.uint8)
         place = starts.take(which)
@@ -316,7 +316,7 @@ class SubsetSelection(SupportDesign):
         return packed[:, 0] if self.layout.width == 1 else packed
 
     def _pick_sequentially(self, codes: InputCodes, inside: NDArray[np.bool_], entropy: Entropy) -> ReportArray:
-        """Selection sampling (Fan, Muller, Rezucha 1962): position by position, all reports at once."""
+        """Draw by selection sampling (Fan, Muller, Rezucha 1962), position by position."""
         missing = self.size - inside.astype(np.int64)
         bits = np.zeros((codes.size, self.inputs), dtype=np.bool_)
         for position in range(self.inputs):
@@ -355,7 +355,7 @@ class Subsets:
         self._table = _by_size(_BLOCK).astype("<u2", copy=False)
 
     def draw(self, which: NDArray[np.bool_], entropy: Entropy) -> NDArray[np.uint64]:
-        """One subset each, of the second size where ``which``."""
+        """Draw one subset each, of the second size if ``which``."""
         composition = self._compositions(which.view(np.uint8), entropy)
         parts = np.empty((which.size, _WORD // _BLOCK), dtype="<u2")
         uneven = np.empty(parts.shape, dtype=np.bool_)
@@ -369,7 +369,7 @@ class Subsets:
         return parts.view("<u8").ravel().astype(np.uint64, copy=False)
 
     def _compositions(self, rows: NDArray[np.uint8], entropy: Entropy) -> NDArray[np.intp]:
-        """How each subset is dealt to the blocks, by number."""
+        """Draw how each subset is dealt to the blocks, by number."""
         rejected = self._width - np.uint16(1)
         drawn = self._composition.draw(rows, entropy).astype(np.uint16, copy=False)
         again = np.flatnonzero(drawn == rejected)
@@ -379,7 +379,7 @@ class Subsets:
         return (drawn + rows * self._width).astype(np.intp)
 
     def _subsets(self, composition: NDArray[np.intp], entropy: Entropy) -> tuple[NDArray[np.uint16], NDArray[np.bool_]]:
-        """A subset of each block, and which must be drawn again for all to be equally likely, as in ``below``."""
+        """Draw a subset of each block, and mark those to draw again for all to be equally likely, as in ``below``."""
         blocks = _WORD // _BLOCK
         place = leading(entropy, composition.size * blocks, np.uint16).astype(np.uint32).reshape(-1, blocks)
         place *= self._counts.take(composition, axis=0)
@@ -390,7 +390,7 @@ class Subsets:
 
 
 def _dealt(lengths: list[int], split: list[tuple[int, ...]]) -> tuple[list[int], list[tuple[int, ...]]]:
-    """A row of a sampler for the ways to split a size, and these ways in the order of that row, where each comes twice.
+    """Return a sampler's row for the ways to split a size, and the ways in its order; each comes twice.
 
     Whole steps of 2^-16 come first, then what is left of every share, so that 16 bits decide most draws, and last what
     no way takes.
@@ -406,13 +406,13 @@ def _dealt(lengths: list[int], split: list[tuple[int, ...]]) -> tuple[list[int],
 
 @cached()
 def _by_size(length: int) -> NDArray[np.uint16]:
-    """The subsets of so many positions as words: small ones first, and those of the first positions before others."""
+    """Return the subsets of so many positions as words: small ones first, then by their first positions."""
     masks = np.arange(1 << length, dtype=np.uint32)
     return masks[np.argsort(np.bitwise_count(masks), kind="stable")].astype(np.uint16)
 
 
 def _compositions(lengths: list[int], size: int) -> list[tuple[int, ...]]:
-    """All ways to split ``size`` over blocks of the given lengths."""
+    """Return all ways to split ``size`` over blocks of the given lengths."""
     if not lengths:
         return [()] if size == 0 else []
     return [
@@ -423,7 +423,7 @@ def _compositions(lengths: list[int], size: int) -> list[tuple[int, ...]]:
 
 
 def transform(vector: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Fast Walsh-Hadamard transform of a vector whose length is a power of two.
+    """Compute the fast Walsh-Hadamard transform of a vector whose length is a power of two.
 
     >>> transform(np.array([1, 2, 3, 4])).tolist()
     [10, -2, -4, 0]
@@ -444,7 +444,7 @@ def least_variance(designs: Iterable[SupportDesign], epsilon: Fraction) -> TwoVa
 
 
 def _subset_sizes(size: int, epsilon: Fraction) -> list[int]:
-    """The two sizes around size / (e^epsilon + 1), between which the best lies (Ye and Barg 2018)."""
+    """Return the two sizes around size / (e^epsilon + 1), between which the best lies (Ye and Barg 2018)."""
     ideal = int(size / (1 + exp_below(epsilon)))
     return sorted({min(max(part, 1), size - 1) for part in (ideal, ideal + 1)})
 

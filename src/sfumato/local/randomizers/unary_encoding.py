@@ -60,11 +60,11 @@ class BitFlipProbabilities:
 
     @property
     def ratio(self) -> Fraction:
-        """Odds ratio of the coins: the likelihood ratio when the value moves from one bit to another."""
+        """The odds ratio of the coins: the likelihood ratio when the value moves from one bit to another."""
         return Fraction(self.one * (DENOMINATOR - self.zero), self.zero * (DENOMINATOR - self.one))
 
     def then(self, second: BitFlipProbabilities) -> BitFlipProbabilities:
-        """The coins of ``second`` applied to the bits of this one, rounded away from each other's odds."""
+        """Apply the coins of ``second`` to the bits of these, rounded towards smaller odds."""
         one = self.one * second.one + (DENOMINATOR - self.one) * second.zero
         zero = self.zero * second.one + (DENOMINATOR - self.zero) * second.zero
         return BitFlipProbabilities(Numerator(one // DENOMINATOR), Numerator(-(-zero // DENOMINATOR)))
@@ -85,11 +85,11 @@ class Unary(FrequencyOracle):
         derive(self, p=self.coins.one / DENOMINATOR, q=self.coins.zero / DENOMINATOR)
 
     def ratio(self) -> Fraction:
-        """The exact largest likelihood ratio of two inputs."""
+        """Return the exact largest likelihood ratio of two inputs."""
         return self.coins.ratio
 
     def rows(self) -> list[list[Fraction]]:
-        """The whole probability table."""
+        """Return the whole probability table."""
         check_enumerable(self.inputs, 1 << self.inputs)
         one, zero = Fraction(self.coins.one, DENOMINATOR), Fraction(self.coins.zero, DENOMINATOR)
         chances = [
@@ -104,11 +104,11 @@ class Unary(FrequencyOracle):
         ]
 
     def draw(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
-        """Randomise codes to reports."""
+        """Randomize codes to reports."""
         return pack(self.bits(codes, entropy))
 
     def bits(self, codes: InputCodes, entropy: Entropy) -> NDArray[np.bool_]:
-        """The bits before packing, ``(n, inputs)``."""
+        """Draw the bits before packing, ``(n, inputs)``."""
         drawn = flips(entropy, (codes.size, self.inputs), self.coins.zero)
         places = np.arange(0, drawn.size, self.inputs)
         places += codes
@@ -116,13 +116,13 @@ class Unary(FrequencyOracle):
         return drawn
 
     def valid_reports(self, reports: ReportArray) -> bool:
-        """Whether every report can occur."""
+        """Return whether every report can occur."""
         spare = self.inputs % 8
         tail = reports.reshape(-1, self.layout.width)[:, -1]
         return spare == 0 or not np.any(tail >> np.uint8(spare))
 
     def tally(self, reports: ReportArray) -> Tally:
-        """Counts that add up over disjoint reports."""
+        """Count reports; counts of disjoint reports add up."""
         return column_counts(reports.reshape(-1, self.layout.width).astype(np.uint8, copy=False))[: self.inputs]
 
 
@@ -153,11 +153,11 @@ class CountMeanSketch(FrequencyOracle):
         derive(self, p=cells.p, q=(one + (self.width - 1) * zero) / (self.width * DENOMINATOR))
 
     def ratio(self) -> Fraction:
-        """The exact largest likelihood ratio of two inputs."""
+        """Return the exact largest likelihood ratio of two inputs."""
         return self.coins.ratio
 
     def rows(self) -> list[list[Fraction]]:
-        """The whole probability table."""
+        """Return the whole probability table."""
         functions = self._hashed.functions
         check_enumerable(self.inputs, functions << self.width)
         cells = [[share / functions for share in row] for row in self._cells.rows()]
@@ -165,18 +165,18 @@ class CountMeanSketch(FrequencyOracle):
         return [[share for cell in row for share in cells[cell]] for row in hashed.tolist()]
 
     def draw(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
-        """Randomise codes to reports."""
+        """Randomize codes to reports."""
         function = below(entropy, self._hashed.functions, codes.size)
         cell = self._hashed.hash(codes, function)
         return headed(function.astype(self._head), self._cells.draw(cell, entropy))
 
     def valid_reports(self, reports: ReportArray) -> bool:
-        """Whether every report can occur."""
+        """Return whether every report can occur."""
         function, bits = split(reports, self._head)
         return all_below(function, self._hashed.functions) and self._cells.valid_reports(bits)
 
     def tally(self, reports: ReportArray) -> Tally:
-        """Counts that add up over disjoint reports."""
+        """Count reports; counts of disjoint reports add up."""
         function, bits = split(reports, self._head)
         cells = [
             np.bincount(function[column], minlength=self._hashed.functions) for column in unpack(bits, self.width).T
@@ -210,13 +210,13 @@ class BucketRun(FrequencyOracle):
         derive(self, tally_size=self.inputs, p=self.coins.one * covered, q=self.coins.zero * covered)
 
     def ratio(self) -> Fraction:
-        """The exact largest likelihood ratio of two inputs."""
+        """Return the exact largest likelihood ratio of two inputs."""
         one, zero = self.coins.one, self.coins.zero
         moved = max(Fraction(one, zero), Fraction(DENOMINATOR - zero, DENOMINATOR - one))
         return self.coins.ratio if self.run > 1 else moved
 
     def rows(self) -> list[list[Fraction]]:
-        """The whole probability table."""
+        """Return the whole probability table."""
         check_enumerable(self.inputs, self.inputs << self.run)
         one, zero = Fraction(self.coins.one, DENOMINATOR), Fraction(self.coins.zero, DENOMINATOR)
         table = []
@@ -234,7 +234,7 @@ class BucketRun(FrequencyOracle):
         return table
 
     def draw(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
-        """Randomise codes to reports."""
+        """Randomize codes to reports."""
         start = below(entropy, self.inputs, codes.size).astype(self._head)
         offset = (codes.astype(np.int64) - start) % self.inputs
         bits = flips(entropy, (codes.size, self.run), self.coins.zero)
@@ -243,13 +243,13 @@ class BucketRun(FrequencyOracle):
         return headed(start, pack(bits))
 
     def valid_reports(self, reports: ReportArray) -> bool:
-        """Whether every report can occur."""
+        """Return whether every report can occur."""
         start, bits = split(reports, self._head)
         spare = self.run % 8
         return all_below(start, self.inputs) and (spare == 0 or not np.any(bits[:, -1] >> np.uint8(spare)))
 
     def tally(self, reports: ReportArray) -> Tally:
-        """Counts that add up over disjoint reports."""
+        """Count reports; counts of disjoint reports add up."""
         start, bits = split(reports, self._head)
         counts = np.zeros(self.inputs, dtype=np.int64)
         for place, column in enumerate(unpack(bits, self.run).T):
@@ -280,7 +280,7 @@ class HadamardSketch(SupportDesign):
         self._numbered(outputs, Fraction(1, 2), (agree, 1 - agree))
 
     def pick(self, codes: InputCodes, inside: NDArray[np.bool_], entropy: Entropy) -> ReportArray:
-        """A uniform report on the wanted side of each value."""
+        """Draw a uniform report on the chosen side of each value."""
         place = below(entropy, self.outputs // 2, codes.size)
         function, coefficient = np.divmod(place, place.dtype.type(self.width))
         cell = self._hashed.hash(codes, function)
@@ -298,7 +298,7 @@ class HadamardSketch(SupportDesign):
         return self._hashed.total(even @ (1 - parity) + odd @ parity)
 
     def incidence(self) -> NDArray[np.bool_]:
-        """Which reports support which values, ``(inputs, outputs)``."""
+        """Return which reports support which values, ``(inputs, outputs)``."""
         return self._supports(np.arange(self.inputs)[:, None])
 
     def _supports(self, values: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -310,7 +310,7 @@ class HadamardSketch(SupportDesign):
 
 
 def flips(entropy: Entropy, shape: tuple[int, int], numerator: int) -> NDArray[np.bool_]:
-    """Independent coins, true with probability ``numerator`` / 2^64: one random byte each, more where that ties."""
+    """Toss independent coins, true with probability ``numerator`` / 2^64: one random byte each, more on a tie."""
     size = shape[0] * shape[1]
     first = np.uint8(numerator >> 56)
     byte = leading(entropy, size, np.uint8)
@@ -322,13 +322,13 @@ def flips(entropy: Entropy, shape: tuple[int, int], numerator: int) -> NDArray[n
 
 
 def pack(bits: NDArray[np.bool_]) -> ReportArray:
-    """Bits ``(n, m)`` as little-endian bytes, ``(n,)`` where they fit one byte and ``(n, bytes)`` otherwise."""
+    """Pack bits ``(n, m)`` into little-endian bytes: ``(n,)`` if they fit one byte, else ``(n, bytes)``."""
     packed = _packed_rows(bits)
     return packed[:, 0] if packed.shape[1] == 1 else packed
 
 
 def _packed_rows(bits: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    """Short rows are packed all at once, filled up to whole bytes: row by row takes forty times as long."""
+    """Pack short rows all at once, filled up to whole bytes: row by row takes forty times as long."""
     rows, width = bits.shape
     spare = -width % 8
     if width > _SHORT:
@@ -341,13 +341,13 @@ def _packed_rows(bits: NDArray[np.bool_]) -> NDArray[np.uint8]:
 
 
 def unpack(reports: ReportArray, width: int) -> NDArray[np.bool_]:
-    """The first ``width`` bits of packed reports, ``(n, width)``."""
+    """Unpack the first ``width`` bits of reports, ``(n, width)``."""
     packed = np.atleast_2d(reports.T).T.astype(np.uint8, copy=False)
     return np.unpackbits(packed, axis=1, count=width, bitorder="little").astype(np.bool_)
 
 
 def headed(head: NDArray[Any], body: ReportArray) -> ReportArray:
-    """Bytes of ``head``, little-endian, followed by those of ``body``; ``(n, bytes)``."""
+    """Join the little-endian bytes of ``head`` and those of ``body``; ``(n, bytes)``."""
     return np.concatenate([to_bytes(head), to_bytes(body)], axis=1)
 
 

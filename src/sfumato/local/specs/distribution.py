@@ -56,7 +56,7 @@ class Distribution(Spec):
 
     @classmethod
     def design(cls, low: float, high: float, *, bins: int, epsilon: Number) -> Distribution:
-        """Square wave (Li, Wang, Lopuhaa-Zwakenberg, Li, Skoric 2020) on ``bins`` bins.
+        """Design a square wave (Li, Wang, Lopuhaa-Zwakenberg, Li, Skoric 2020) on ``bins`` bins.
 
         Raises:
             LossError: an epsilon outside [1e-9, 32].
@@ -72,17 +72,17 @@ class Distribution(Spec):
 
     @property
     def edges(self) -> NDArray[np.float64]:
-        """Edges of the bins, ``(bins + 1,)``."""
+        """The edges of the bins, ``(bins + 1,)``."""
         return np.linspace(float(self.low), float(self.high), self.randomizer.inputs + 1)
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """One interval a bin."""
+        """The intervals of the bins."""
         edges = self.edges
         return tuple(f"[{low:.6g}, {high:.6g})" for low, high in pairwise(edges.tolist()))
 
     def encode(self, values: NDArray[Any] | Sequence[Any], entropy: Entropy) -> InputCodes:  # noqa: ARG002 -- see Spec
-        """Bins of values ``(n,)``.
+        """Return the bins of values ``(n,)``.
 
         Raises:
             InputError: a value outside the bounds, NaN, or no number.
@@ -91,7 +91,7 @@ class Distribution(Spec):
         return np.minimum(scaled.astype(np.uint16), np.uint16(self.randomizer.inputs - 1))
 
     def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:
-        """Shares of the bins.
+        """Estimate the shares of the bins.
 
         Unbiased (``Post.NONE``) shares solve least squares and vary widely; the published estimator is
         ``Post.SMOOTH``, expectation maximisation with smoothing, whose bias the stated variance does not include.
@@ -149,7 +149,7 @@ class Range(Spec):
 
     @classmethod
     def design(cls, size: int, *, epsilon: Number, fanout: int = 4) -> Range:
-        """A spec for ``size`` ordered cells; a fanout of 4 or 5 is best in theory.
+        """Design a spec for ``size`` ordered cells; a fanout of 4 or 5 is best in theory.
 
         Raises:
             LossError: an epsilon outside [1e-9, 32].
@@ -164,16 +164,16 @@ class Range(Spec):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Cells in an interval of each level."""
+        """The number of cells in an interval of each level."""
         return _widths(self.size, self.fanout)
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """One a cell."""
+        """The numbers of the cells."""
         return tuple(map(str, range(self.size)))
 
     def encode(self, values: NDArray[Any] | Sequence[Any], entropy: Entropy) -> InputCodes:  # noqa: ARG002 -- see Spec
-        """The interval of every level that holds each value, ``(n, levels)``.
+        """Return the interval of every level that holds each value, ``(n, levels)``.
 
         Raises:
             InputError: a value outside the domain.
@@ -188,7 +188,7 @@ class Range(Spec):
         return codes.T  # a level's intervals lie side by side
 
     def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:
-        """Shares of single cells, consistent over all levels.
+        """Estimate the shares of single cells, consistent over all levels.
 
         Raises:
             InputError: a level without reports, or a post-processing other than none and simplex.
@@ -196,7 +196,7 @@ class Range(Spec):
         return self.answer([(cell, cell) for cell in range(self.size)], tally=tally, reports=reports, post=post)
 
     def answer(self, ranges: Sequence[tuple[int, int]], *, tally: Tally, reports: int, post: Post) -> Estimate:
-        """Shares of inclusive ranges of cells.
+        """Estimate the shares of inclusive ranges of cells.
 
         Least squares over the estimates of all levels with their variances, given that all cells sum to one (Hay,
         Rastogi, Miklau, Suciu 2010, with weights).  The stated variance is that of the noise, taking different
@@ -222,7 +222,7 @@ class Range(Spec):
         return Estimate(labels, members @ cells, np.maximum(variance, 0), reports)
 
     def _consistent(self, tally: Tally, reports: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Cells and their covariance: of the noise, and of who happened to report about which level."""
+        """Estimate cells and their covariance, by noise and by who happened to report about which level."""
         levels = []
         precision = np.zeros((self.size, self.size))
         weighted = np.zeros(self.size)
@@ -250,13 +250,13 @@ class Range(Spec):
 
 
 def _multinomial(shares: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Covariance of which value one person drawn at random has."""
+    """Return the covariance of the indicators of one random person's value."""
     spread: NDArray[np.float64] = np.diag(shares) - np.outer(shares, shares)
     return spread
 
 
 def half_width(epsilon: float) -> float:
-    """Half the width of the square wave that carries most information (Li et al. 2020, equation 6).
+    """Return half the width of the square wave that carries most information (Li et al. 2020, equation 6).
 
     >>> round(half_width(1.0), 4)
     0.2561

@@ -80,7 +80,7 @@ class Frequency(Spec):
         method: Method = Method.AUTO,
         instantaneous_epsilon: Number | None = None,
     ) -> Frequency:
-        """A spec for a domain.
+        """Design a spec for a domain.
 
         Args:
             values: the public list of values, or their number where they are 0 .. n-1; at least two.
@@ -105,11 +105,11 @@ class Frequency(Spec):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """One label a value."""
+        """The values as text."""
         return tuple(map(str, range(self.values) if isinstance(self.values, int) else self.values))
 
     def encode(self, values: NDArray[Any] | Sequence[Any], entropy: Entropy) -> InputCodes:  # noqa: ARG002 -- see Spec
-        """Codes of values ``(n,)``.
+        """Return the codes of values ``(n,)``.
 
         Raises:
             InputError: a value outside the domain, or missing.
@@ -117,7 +117,7 @@ class Frequency(Spec):
         return codes_of(self.values, np.asarray(values))
 
     def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:
-        """Frequencies from a tally of ``reports`` reports; unbiased with ``Post.NONE``.
+        """Estimate frequencies from a tally of ``reports`` reports; unbiased with ``Post.NONE``.
 
         Raises:
             InputError: no reports, or a post-processing that this method does not offer.
@@ -137,7 +137,7 @@ class Frequency(Spec):
 
 
 def codes_of(domain: tuple[str, ...] | tuple[int, ...] | int, values: NDArray[Any]) -> InputCodes:
-    """Positions of ``values`` in a domain.
+    """Return the positions of ``values`` in a domain.
 
     Raises:
         InputError: a value that is not in the domain; the message names its position only.

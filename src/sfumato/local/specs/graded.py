@@ -71,7 +71,7 @@ class GradedMean(Spec):
 
     @classmethod
     def design(cls, low: float, high: float, *, divisions: Sequence[float], budgets: Sequence[Number]) -> GradedMean:
-        """The table of least average variance over the grid, by linear programming (about a second).
+        """Design the table of least average variance over the grid, by linear programming (about a second).
 
         Raises:
             InputError: divisions that do not run from ``low`` to ``high`` in increasing order.
@@ -89,7 +89,7 @@ class GradedMean(Spec):
         return cls(tuple(map(float, divisions)), exact, solution.table, solution.values)
 
     def encode(self, values: NDArray[Any] | Sequence[Any], entropy: Entropy) -> InputCodes:
-        """Grid points of values, rounded at random within their level.
+        """Return the grid points of values, rounded at random within their level.
 
         Raises:
             InputError: a value outside the bounds, NaN, or no number.
@@ -101,7 +101,7 @@ class GradedMean(Spec):
         return np.uint16(_POINTS) * level + grid_codes(inside, entropy, low=0, high=1, inputs=_POINTS)
 
     def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:
-        """The mean; unbiased.
+        """Estimate the mean without bias.
 
         Raises:
             InputError: fewer than two reports, or a post-processing other than none.
@@ -137,7 +137,7 @@ class PublicLevels(Spec):
 
     @classmethod
     def design(cls, low: float, high: float, *, budgets: Sequence[Number], independent: bool) -> PublicLevels:
-        """One optimal mean a level.
+        """Design one optimal mean per level.
 
         Raises:
             LossError: a budget outside [1e-9, 32].
@@ -146,7 +146,7 @@ class PublicLevels(Spec):
         return cls(tuple(Mean.design(low, high, epsilon=budget) for budget in budgets), independent)
 
     def encode(self, values: tuple[NDArray[Any], NDArray[Any]], entropy: Entropy) -> InputCodes:
-        """Codes of values and their public levels ``0 .. levels - 1``, both ``(n,)``; the result is ``(n, 2)``.
+        """Return public levels ``0 .. levels - 1`` and codes of values, ``(n, 2)``.
 
         Raises:
             InputError: a value outside the bounds, an unknown level, or columns of different lengths.
@@ -157,7 +157,7 @@ class PublicLevels(Spec):
         return _labelled(self.parts, scaled, level, entropy)
 
     def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:
-        """The mean of everybody.
+        """Estimate the mean of all people.
 
         Raises:
             InputError: fewer than two reports of a level that has any, or a post-processing other than none.
@@ -194,7 +194,7 @@ class Block(Spec):
 
     @classmethod
     def design(cls, divisions: Sequence[float], *, budgets: Sequence[Number]) -> Block:
-        """One optimal mean within every level.
+        """Design one optimal mean within every level.
 
         Raises:
             LossError: a budget outside [1e-9, 32].
@@ -205,7 +205,7 @@ class Block(Spec):
         return cls(tuple(Mean.design(a, b, epsilon=budget) for (a, b), budget in zip(ends, budgets, strict=True)))
 
     def encode(self, values: NDArray[Any] | Sequence[Any], entropy: Entropy) -> InputCodes:
-        """Level and code of each value, ``(n, 2)``.
+        """Return the level and code of each value, ``(n, 2)``.
 
         Raises:
             InputError: a value outside the bounds, NaN, or no number.
@@ -215,7 +215,7 @@ class Block(Spec):
         return _labelled(self.parts, column, levels_of(column, edges), entropy)
 
     def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:
-        """The mean; unbiased, as the share of every level is known exactly.
+        """Estimate the mean without bias: the share of every level is known exactly.
 
         Raises:
             InputError: a level with a single report, or a post-processing other than none.
@@ -225,7 +225,7 @@ class Block(Spec):
 
 
 def _derive_levels(spec: PublicLevels | Block, parts: tuple[Mean, ...]) -> None:
-    """The channel, with the level in the open, and the epsilon of the weakest level, within it.
+    """Set the channel, whose level is public, and the epsilon of the weakest level.
 
     Raises:
         InputError: no level.
@@ -235,7 +235,7 @@ def _derive_levels(spec: PublicLevels | Block, parts: tuple[Mean, ...]) -> None:
 
 
 def level_rows(levels: int) -> list[int]:
-    """The level of each row of a graded table."""
+    """Return the level of each row of a graded table."""
     return [level for level in range(levels) for _ in range(_POINTS)]
 
 

@@ -68,7 +68,7 @@ class HeavyHitters(Spec):
 
     @classmethod
     def design(cls, *, bits: int, text: bool, epsilon: Number) -> HeavyHitters:
-        """A spec for values of ``bits`` bits.
+        """Design a spec for values of ``bits`` bits.
 
         Raises:
             LossError: an epsilon outside [1e-9, 32].
@@ -93,7 +93,7 @@ class HeavyHitters(Spec):
         return hashed
 
     def encode(self, values: NDArray[Any] | Sequence[Any], entropy: Entropy) -> InputCodes:  # noqa: ARG002 -- see Spec
-        """Prefixes of all lengths, ``(n, lengths)``.
+        """Return the prefixes of all lengths, ``(n, lengths)``.
 
         Raises:
             InputError: a value that is no text (or integer), or is too long.
@@ -103,7 +103,7 @@ class HeavyHitters(Spec):
         return np.stack([codes >> np.uint64(lengths[-1] - length) for length in lengths], axis=1)
 
     def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:  # noqa: ARG002 -- see Spec
-        """Refused: a tally of an open domain would be as long as the domain.
+        """Refuse: a tally of an open domain would be as long as the domain.
 
         Raises:
             InputError: always.
@@ -111,7 +111,7 @@ class HeavyHitters(Spec):
         raise InputError("heavy hitters are found, not estimated: use find")
 
     def find(self, reports: ReportArray, *, most: int) -> Estimate:
-        """The most frequent values, at most ``most`` of them, with their frequencies.
+        """Find the most frequent values, at most ``most`` of them, with their frequencies.
 
         Frequencies come from the people who reported whole values only, and their variance says so.  Values that
         noise alone could have raised that high are left out (nominally one false one in 10 000 runs, by the normal
@@ -178,7 +178,7 @@ class HeavyHitters(Spec):
 
 
 def _extensions(design: LocalHash, reports: NDArray[np.uint64], prefixes: NDArray[np.uint64], step: int) -> Tally:
-    """Support of every ``step``-bit extension of every prefix, ``(prefixes << step,)``.
+    """Return the support of every ``step``-bit extension of every prefix, ``(prefixes << step,)``.
 
     The hash is linear, so that of an extended prefix is the sum (in a binary field: the exclusive or) of the prefix's
     and the extension's.  One histogram a prefix, over the extension's coefficients and the bucket that remains for

@@ -70,7 +70,7 @@ class Hiera(Spec):
 
     @classmethod
     def design(cls, low: float, high: float, *, divisions: Sequence[float], budgets: Sequence[Number]) -> Hiera:
-        """A spec for levels and their budgets, the first level being the least sensitive.
+        """Design a spec for levels and their budgets, the first level being the least sensitive.
 
         Raises:
             InputError: divisions that do not run from ``low`` to ``high``, do not increase or do not fit the budgets,
@@ -86,17 +86,17 @@ class Hiera(Spec):
 
     @property
     def low(self) -> float:
-        """Least value."""
+        """The least value."""
         return self.divisions[0]
 
     @property
     def high(self) -> float:
-        """Largest value."""
+        """The largest value."""
         return self.divisions[-1]
 
     @cached_property
     def level_epsilon(self) -> Fraction:
-        """What the reported level alone gives away."""
+        """The epsilon of the reported level alone."""
         levels = [
             [plus + minus for plus, minus in zip(row[::2], row[1::2], strict=True)]
             for row in self.randomizer.numerators
@@ -104,7 +104,7 @@ class Hiera(Spec):
         return proven(max(Fraction(max(column), min(column)) for column in zip(*levels, strict=True)))
 
     def encode(self, values: NDArray[Any] | Sequence[Any], entropy: Entropy) -> InputCodes:
-        """Level of each value, and one of its ends by random rounding: ``2 level + end``.
+        """Return the level of each value, and one of its ends by random rounding: ``2 level + end``.
 
         The sign's probability is linear in the value, so rounding within the level leaves LHP as published.
 
@@ -118,7 +118,7 @@ class Hiera(Spec):
         return np.uint16(2) * level + grid_codes(within, entropy, low=0, high=1, inputs=2)
 
     def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:
-        """The mean, without reuse (mu = 1), which is best; unbiased, with the variance of drawing people included.
+        """Estimate the mean without reuse (mu = 1), which is best, and without bias.
 
         Raises:
             InputError: fewer than two reports, or a post-processing other than none.
@@ -134,7 +134,7 @@ class Hiera(Spec):
 
 
 def lhp(divisions: Sequence[float], budgets: Sequence[Fraction]) -> RealArray:
-    """P(level, sign | value) of the local hierarchical perturbation, at both ends of every level.
+    """Return P(level, sign | value) of the local hierarchical perturbation, at both ends of every level.
 
     Rows are the low and the high end of each level in turn; columns are each level with sign +1, then with -1.
     """
@@ -156,7 +156,7 @@ def lhp(divisions: Sequence[float], budgets: Sequence[Fraction]) -> RealArray:
 def convert(
     plus: int, minus: int, *, source: Fraction, target: Fraction, generator: np.random.Generator
 ) -> tuple[int, int]:
-    """PLC: re-randomise a level's sign counts to the smaller budget of another level.
+    """Randomize a level's sign counts again, to the smaller budget of another level (PLC).
 
     A sign is kept with probability (p_i + p_j - 1) / (2 p_i - 1), where p = e^epsilon / (e^epsilon + 1), and flipped
     otherwise; counts are flipped by two binomial draws.  This is post-processing of reports.
@@ -175,7 +175,7 @@ def convert(
 def aggregate(
     tally: Tally, budgets: Sequence[Fraction], *, mu: int, clamp: bool, generator: np.random.Generator
 ) -> float:
-    """The published aggregator: every report is used ``mu`` times, in its own level and the stricter ones below.
+    """Aggregate as published: every report is used ``mu`` times, in its own level and the stricter ones below.
 
     Level j takes its own reports mu - k + j times where j + mu - 1 > k (once otherwise), and the conversions from
     levels j - 1 down to j - mu + 1; its sum is (n1 - n2) / (2 p - 1), or, with ``clamp``, from counts of the true
@@ -212,7 +212,7 @@ def aggregate(
 
 
 def variance(values: RealArray, spec: Hiera, *, mu: int) -> float:
-    """Exact variance of the unclamped mean of these people's values (``[-1, 1]`` units), given the values.
+    """Return the exact variance of the unclamped mean of these values, in ``[-1, 1]`` units.
 
     A report of level i has 1/a_i^2 - v^2 + mu^-2 sum_j (1/a_j^2 - 1/a_i^2) over the levels j that it is converted to,
     a = tanh(budget / 2); reuse only adds to it, so mu = 1 is best.
@@ -231,12 +231,12 @@ def variance(values: RealArray, spec: Hiera, *, mu: int) -> float:
 
 
 def attenuation(budgets: Sequence[Fraction]) -> RealArray:
-    """2 p - 1 = tanh(epsilon / 2) of each budget: what randomised response leaves of a sign's mean."""
+    """Return 2 p - 1 = tanh(epsilon / 2) of each budget, to which randomised response shrinks a sign's mean."""
     return np.tanh([float(budget) / 2 for budget in budgets])
 
 
 def levels_of(values: RealArray, divisions: RealArray) -> NDArray[np.uint16]:
-    """The level of each value; a value on an inner end belongs to the level that starts there."""
+    """Return the level of each value; a value on an inner end belongs to the level that starts there."""
     level = np.zeros(values.shape, dtype=np.uint16)
     for end in divisions[1:-1].tolist():  # a few comparisons are faster than a search
         level += values >= end

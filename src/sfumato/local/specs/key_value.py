@@ -64,7 +64,7 @@ class SignedUnary(Randomizer):
         derive(self, tally_size=2 * self.keys)
 
     def ratio(self) -> Fraction:
-        """The exact largest likelihood ratio of two inputs."""
+        """Return the exact largest likelihood ratio of two inputs."""
         own, other = self._cell(own=True), self._cell(own=False)
         up = max(a / b for a, b in zip(own, other, strict=True))
         down = max(b / a for a, b in zip(own, other, strict=True))
@@ -72,7 +72,7 @@ class SignedUnary(Randomizer):
         return max(up * down if self.keys > 1 else max(up, down), flipped)
 
     def rows(self) -> list[list[Fraction]]:
-        """The whole probability table."""
+        """Return the whole probability table."""
         check_enumerable(self.inputs, 3**self.keys)
         plus, minus, absent = self._cell(own=True)
         other = self._cell(own=False)
@@ -85,7 +85,7 @@ class SignedUnary(Randomizer):
         return table
 
     def draw(self, codes: InputCodes, entropy: Entropy) -> ReportArray:
-        """Randomise codes to reports."""
+        """Randomize codes to reports."""
         present = flips(entropy, (codes.size, self.keys), self.zero)
         positive = flips(entropy, (codes.size, self.keys), _HALF)
         key, sign = np.divmod(codes, 2)
@@ -96,14 +96,14 @@ class SignedUnary(Randomizer):
         return np.concatenate(bits, axis=1)
 
     def valid_reports(self, reports: ReportArray) -> bool:
-        """Whether every report can occur."""
+        """Return whether every report can occur."""
         present, positive = self._planes(reports)
         spare = self.keys % 8
         tail = spare != 0 and bool(np.any(present[:, -1] >> np.uint8(spare)))
         return not tail and not np.any(positive & ~present)
 
     def tally(self, reports: ReportArray) -> Tally:
-        """Counts that add up over disjoint reports."""
+        """Count reports; counts of disjoint reports add up."""
         present, positive = self._planes(reports)
         return np.concatenate([column_counts(plane)[: self.keys] for plane in (present, positive)])
 
@@ -112,7 +112,7 @@ class SignedUnary(Randomizer):
         return present, positive
 
     def _cell(self, *, own: bool) -> tuple[Fraction, Fraction, Fraction]:
-        """Chances that a key is reported with the true sign, the other sign, and as absent."""
+        """Return the chances that a key is reported with the true sign, the other sign, and as absent."""
         present, sign = (self.one, self.sign) if own else (self.zero, _HALF)
         there = Fraction(present, DENOMINATOR)
         true = there * Fraction(sign, DENOMINATOR)
@@ -154,7 +154,7 @@ class KeyValue(Spec):
     def design(
         cls, keys: tuple[str, ...] | tuple[int, ...] | int, low: float, high: float, *, pairs: int, epsilon: Number
     ) -> KeyValue:
-        """PCKV-UE with its optimised budgets (Gu, Li, Cheng, Xiong, Cao 2020).
+        """Design PCKV-UE with its optimised budgets (Gu, Li, Cheng, Xiong, Cao 2020).
 
         Raises:
             LossError: an epsilon outside [1e-9, 32].
@@ -181,12 +181,12 @@ class KeyValue(Spec):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Share of every key, then mean of every key."""
+        """The labels of the shares, then of the means, of every key."""
         names = [str(key) for key in (range(self.keys) if isinstance(self.keys, int) else self.keys)]
         return (*(f"{name}: share" for name in names), *(f"{name}: mean" for name in names))
 
     def encode(self, values: tuple[NDArray[Any], NDArray[Any], NDArray[Any]], entropy: Entropy) -> InputCodes:
-        """One sampled pair a person.
+        """Draw one pair per person.
 
         Args:
             values: keys and numbers of all pairs, person after person, and the number of pairs of each person.
@@ -214,7 +214,7 @@ class KeyValue(Spec):
         return chosen
 
     def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:
-        """Shares, and means, which are ratios: asymptotically unbiased, with variance by the delta method.
+        """Estimate shares and means; means are ratios: asymptotically unbiased, with variance by the delta method.
 
         Shares are unbiased where nobody has more than ``pairs`` pairs; those of people who have more come out too
         small, as one pair of theirs stands for ``pairs``.

@@ -87,7 +87,7 @@ class Mean(Spec):
 
     @classmethod
     def design(cls, low: float, high: float, *, epsilon: Number, method: MeanMethod = MeanMethod.AUTO) -> Mean:
-        """A spec for numbers between public bounds.
+        """Design a spec for numbers between public bounds.
 
         Args:
             low: the least value.
@@ -112,7 +112,7 @@ class Mean(Spec):
         return min(specs, key=worst_variance)
 
     def encode(self, values: NDArray[Any] | Sequence[Any], entropy: Entropy) -> InputCodes:
-        """Grid inputs of values ``(n,)``, rounded at random between neighbours.
+        """Return the grid inputs of values ``(n,)``, rounded at random between neighbours.
 
         Raises:
             InputError: a value outside the bounds, NaN, or no number.
@@ -121,7 +121,7 @@ class Mean(Spec):
         return grid_codes(column, entropy, low=self.low, high=self.high, inputs=self.randomizer.inputs)
 
     def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:
-        """The mean from a tally, in the units of the data; its variance is that of the reports themselves.
+        """Estimate the mean from a tally, in the units of the data, with the variance of the reports.
 
         Raises:
             InputError: fewer than two reports, or a post-processing other than none.
@@ -132,7 +132,7 @@ class Mean(Spec):
 def average(
     tally: Tally, reports: int, *, bounds: tuple[float, float], outputs: Sequence[float], post: Post
 ) -> Estimate:
-    """The mean of outputs in [-1, 1] units, in the units of ``bounds``.
+    """Average outputs in [-1, 1] units, and return the mean in the units of ``bounds``.
 
     Raises:
         InputError: fewer than two reports, or a post-processing other than none.
@@ -149,7 +149,7 @@ def average(
 
 
 def worst_variance(spec: Mean) -> float:
-    """Exact largest variance of one report over all values, in [-1, 1] units, rounding to the grid included.
+    """Return the exact largest variance of one report in [-1, 1] units, rounding to the grid included.
 
     Between two grid inputs the second moment is linear, so the variance is a parabola there.
     """
@@ -189,7 +189,7 @@ def check_bounds(low: float, high: float) -> None:
 
 
 def numbers(values: NDArray[Any] | Sequence[Any], low: float, high: float) -> RealArray:
-    """Values as floats between the bounds.
+    """Return values as floats between the bounds.
 
     Raises:
         InputError: a value outside the bounds, NaN, or no number; the message names positions only.
@@ -208,7 +208,7 @@ def numbers(values: NDArray[Any] | Sequence[Any], low: float, high: float) -> Re
 
 
 def grid_codes(values: RealArray, entropy: Entropy, *, low: float, high: float, inputs: int) -> InputCodes:
-    """Random rounding of numbers to ``inputs`` grid points, keeping the mean."""
+    """Round numbers at random to ``inputs`` grid points, keeping the mean."""
     scaled = (values - low) * ((inputs - 1) / (high - low))
     scaled += entropy.words(values.size) * 2.0**-64
     return np.minimum(scaled, inputs - 1).astype(np.uint16)
@@ -231,13 +231,13 @@ def _mechanism(method: MeanMethod, epsilon: Fraction) -> tuple[IntegerTable, tup
 
 
 def duchi(epsilon: Fraction) -> Solution:
-    """The sign of the value, randomly rounded to -1 or 1, under randomised response."""
+    """Make the table of Duchi's bit: the value rounded at random to -1 or 1, under randomised response."""
     table = IntegerTable.windows(2, 2, epsilon)
     return Solution(table, unbiased(table, np.zeros(2), np.array([-1.0, 1.0])))
 
 
 def piecewise(epsilon: Fraction) -> Solution:
-    """The piecewise mechanism on 129 outputs: each input favours a window of outputs around it.
+    """Make the piecewise mechanism on 129 outputs: each input favours a window of outputs around it.
 
     Windows move by one output from input to input, so means are evenly spaced exactly; the length of the window is
     the one of least worst-case variance.
@@ -259,7 +259,7 @@ def piecewise(epsilon: Fraction) -> Solution:
 
 
 def hybrid(epsilon: Fraction) -> Solution:
-    """Piecewise with probability 1 - e^(-epsilon/2), otherwise Duchi's bit; Duchi's alone up to epsilon 0.61."""
+    """Mix piecewise, with probability 1 - e^(-epsilon/2), and Duchi's bit, which serves alone up to epsilon 0.61."""
     if epsilon <= Fraction(_HYBRID_FROM):
         return duchi(epsilon)
     share = 1 - math.exp(-float(epsilon) / 2)
@@ -273,7 +273,7 @@ def hybrid(epsilon: Fraction) -> Solution:
 
 
 def laplace(epsilon: Fraction) -> Solution:
-    """Two-sided geometric noise of scale 2 / epsilon on a grid; far tails fold into the last outputs.
+    """Make two-sided geometric noise of scale 2 / epsilon on a grid; far tails fold into the last outputs.
 
     An output at either end stands for the mean of all that folds into it, which keeps the estimate unbiased.
     """

@@ -79,7 +79,7 @@ class Several(Spec):
         epsilon: Number,
         sharing: Sharing,
     ) -> Several:
-        """A spec for attributes by name: a list or number of values for frequencies, bounds for a mean.
+        """Design a spec for attributes by name: a list or number of values for frequencies, bounds for a mean.
 
         Raises:
             LossError: an epsilon outside [1e-9, 32].
@@ -102,13 +102,13 @@ class Several(Spec):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Attribute and value, one a frequency or mean."""
+        """The attribute, with the value, of every frequency and mean."""
         return tuple(
             f"{name}: {label}" for name, part in zip(self.names, self.parts, strict=True) for label in part.labels
         )
 
     def encode(self, values: Mapping[str, NDArray[Any] | Sequence[Any]], entropy: Entropy) -> InputCodes:
-        """Codes of columns by name, ``(n, attributes)``.
+        """Return the codes of columns by name, ``(n, attributes)``.
 
         Raises:
             InputError: a column is missing or of another length, or a value outside its domain.
@@ -121,7 +121,7 @@ class Several(Spec):
         return np.stack([column.astype(np.int64) for column in columns], axis=1)
 
     def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:
-        """Estimates of all parts, one after another; post-processing applies to frequencies only.
+        """Estimate all parts, one after another; post-processing applies to frequencies only.
 
         Raises:
             InputError: too few reports of a part.
@@ -137,7 +137,7 @@ class Several(Spec):
         return Estimate(self.labels, values, variance, reports, step)
 
     def _of(self, part: AttributeSpec, tally: Tally, taken: int, people: int, post: Post) -> Estimate:
-        """One part's estimates; those of a mean state already that its people might have been others."""
+        """Estimate one part, and add the variance of which people were drawn, which a mean has already."""
         if isinstance(part, Mean):
             return part.estimate(tally, taken, Post.NONE)
         made = part.estimate(tally, taken, post)

@@ -45,7 +45,7 @@ class Solution:
 
 @cached()
 def optimal(epsilon: Fraction) -> Solution:
-    """The optimal table for one epsilon: shipped for 0.5, 1, 2, 3, 4 and 5, otherwise solved in about a second.
+    """Return the optimal table for one epsilon: shipped for 0.5, 1, 2, 3, 4 and 5, else solved in about a second.
 
     Raises:
         InfeasibleError: the solver found no table; only beyond any useful epsilon.
@@ -55,7 +55,7 @@ def optimal(epsilon: Fraction) -> Solution:
 
 
 def solve(grid: RealArray, levels: list[int], budgets: tuple[Fraction, ...]) -> Solution:
-    """The table of least worst-case variance, or of least average variance where budgets differ.
+    """Solve for the table of least worst-case variance, or of least average variance if budgets differ.
 
     Args:
         grid: inputs in [-1, 1], ``(inputs,)``.
@@ -77,19 +77,19 @@ def solve(grid: RealArray, levels: list[int], budgets: tuple[Fraction, ...]) -> 
 
 
 def unbiased(table: IntegerTable, values: RealArray, grid: RealArray) -> tuple[float, ...]:
-    """The output values nearest to ``values`` under which every row of the table has its input as mean."""
+    """Return the output values nearest to ``values`` under which every row of the table has its input as mean."""
     correction, *_ = np.linalg.lstsq(table.probabilities, grid - table.probabilities @ values)
     return tuple((values + correction).tolist())
 
 
 def variances(solution: Solution, grid: RealArray) -> RealArray:
-    """Variance of one report's value at each grid input."""
+    """Return the variance of one report's value at each grid input."""
     second: RealArray = solution.table.probabilities @ np.square(solution.values)
     return second - grid**2
 
 
 def within(table: IntegerTable, levels: list[int], limits: list[Fraction]) -> bool:
-    """Whether every pair of inputs keeps the smaller limit of their levels, by integers."""
+    """Return whether every pair of inputs keeps the smaller limit of their levels, by integers."""
     groups = [
         [row for row, level in zip(table.numerators, levels, strict=True) if level == each]
         for each in range(len(limits))
@@ -105,7 +105,7 @@ def within(table: IntegerTable, levels: list[int], limits: list[Fraction]) -> bo
 
 
 def _rounded(probabilities: RealArray, levels: list[int], limits: list[Fraction]) -> IntegerTable:
-    """Integers near the solution, drawn towards the mean of its rows until they keep every limit."""
+    """Round the solution to integers, drawn towards the mean of its rows until they keep every limit."""
     centre = probabilities.mean(axis=0)
     for exponent in range(52, 6, -1):
         blend = 2.0**-exponent

@@ -88,16 +88,16 @@ class Spec(ABC):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What is estimated, one label a quantity."""
+        """The labels of the estimated quantities."""
         return ("mean",)
 
     @abstractmethod
     def encode(self, values: Any, entropy: Entropy) -> InputCodes:  # noqa: ANN401 -- each spec states its values
-        """Codes of values, refusing any that the spec does not know; some specs round at random."""
+        """Encode values, refusing any that the spec does not know; some specs round at random."""
 
     @abstractmethod
     def estimate(self, tally: Tally, reports: int, post: Post) -> Estimate:
-        """Estimates from the tally of so many reports.
+        """Estimate from the tally of so many reports.
 
         Raises:
             InputError: too few reports, or a post-processing that the spec does not offer.
@@ -105,7 +105,7 @@ class Spec(ABC):
 
 
 def describe(spec: Spec) -> dict[str, Any]:
-    """A spec as plain JSON."""
+    """Return a spec as plain JSON."""
     return {
         "sfumato_local": VERSION,
         "epsilon": plain(spec.epsilon),
@@ -116,19 +116,19 @@ def describe(spec: Spec) -> dict[str, Any]:
 
 
 def canonical(document: object) -> str:
-    """The one JSON text of a document that its hash is made of."""
+    """Return the canonical JSON text of a document, which its hash is made of."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def dumps(spec: Spec) -> str:
-    """The canonical JSON text of a spec; :func:`sfumato.local.loads` reads it back to an equal spec."""
+    """Write a spec as canonical JSON; :func:`sfumato.local.loads` reads it back to an equal spec."""
     expect(spec, Spec, "a spec is what a design returns, such as Frequency.design(...)")
     return canonical(describe(spec))
 
 
 @cached()
 def fingerprint(spec: Spec) -> str:
-    """SHA-256 of the canonical text, hexadecimal: what reports and states carry."""
+    """Return the hexadecimal SHA-256 of the canonical text, which reports and states carry."""
     return hashlib.sha256(dumps(spec).encode()).hexdigest()
 
 
@@ -163,7 +163,7 @@ def _written(hint: Any, value: Any) -> Any:  # noqa: ANN401 -- a type, and JSON
 
 
 def from_json(kind: type[P], document: dict[str, Any]) -> P:
-    """A dataclass from a document that has its fields, no more and no less.
+    """Read a dataclass from a document that has its fields, no more and no less.
 
     Raises:
         WrongFormError: another set of fields, or a field that its type does not admit.
@@ -184,7 +184,7 @@ def _read(hint: Any, document: Any) -> Any:  # noqa: ANN401 -- a type, and JSON
 
 
 def _read_as(hint: Any, document: Any) -> Any:  # noqa: ANN401 -- a type, and JSON
-    """A value that may be of the type, or whatever is certainly not."""
+    """Read a value that may be of the type; anything else is certainly not."""
     if get_origin(hint) is tuple and isinstance(document, list):
         inner = get_args(hint)[0]
         # _admits looks at each plain value
@@ -219,7 +219,7 @@ def _choices(hint: Any) -> tuple[Any, ...]:  # noqa: ANN401 -- a type
 
 
 def _kinds(base: type[Any]) -> Iterator[type[SpecPart]]:
-    """The dataclasses that a type stands for: itself, or those derived from it."""
+    """Yield the dataclasses that a type stands for: itself, or those derived from it."""
     if is_dataclass(base) and not isabstract(base):
         yield cast("type[SpecPart]", base)
     for each in base.__subclasses__():
@@ -230,7 +230,7 @@ _KNOWN: dict[type[Any], tuple[tuple[str, str, Any], ...]] = {}
 
 
 def _fields(kind: type[Any]) -> tuple[tuple[str, str, Any], ...]:
-    """Name, name in documents and type of the fields of a dataclass that are handed over, not derived."""
+    """Return name, name in documents and type of the fields of a dataclass that are not derived."""
     if kind not in _KNOWN:
         hints = get_type_hints(kind)
         given = (each for each in fields(kind) if each.init)
