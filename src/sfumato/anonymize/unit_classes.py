@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +41,7 @@ class UnitCounts:
         alone = alone + np.bincount(classes[unshared], minlength=len(alone))
         return cls(alone, classes[~unshared], units[~unshared])
 
-    @cached_property
+    @property
     def counts(self) -> Integers:
         """The different units of each class, shape ``(classes,)``."""
         counts: Integers = self.alone + np.bincount(self.classes, minlength=len(self.alone))
@@ -110,20 +109,20 @@ class UnitValues:
         declared = self.cells < most
         return UnitValues(self.single[:, :most], self.classes[declared], self.units[declared], self.cells[declared])
 
-    @cached_property
+    @property
     def having(self) -> Integers:
         """The units that have each value; a unit counts for each of its values: shape ``(classes, cells)``."""
         result = self.single.copy()
         np.add.at(result, (self.classes, self.cells), 1)
         return result
 
-    @cached_property
+    @property
     def holders(self) -> Integers:
         """The units that have any value, shape ``(classes,)``."""
         first = self._first
         return np.asarray(self.single.sum(axis=1) + np.bincount(self.classes[first], minlength=len(self.single)))
 
-    @cached_property
+    @property
     def divided(self) -> Reals:
         """The units by value, each divided equally over its values: shape ``(classes, cells)``."""
         first = self._first
@@ -132,7 +131,7 @@ class UnitValues:
         np.add.at(result, (self.classes, self.cells), 1 / np.repeat(values, values))
         return result
 
-    @cached_property
+    @property
     def dealt(self) -> Integers:
         """The units by value, each under one of its values: shape ``(classes, cells)``.
 
@@ -160,7 +159,7 @@ class UnitValues:
         remaining = ~gone[unit]
         return UnitValues(single, self.classes[remaining], self.units[remaining], self.cells[remaining])
 
-    @cached_property
+    @property
     def _first(self) -> NDArray[np.bool_]:
         """True if an entry is the first of its unit in its class."""
         first = np.ones(len(self.units), dtype=bool)

@@ -9,7 +9,6 @@ import math
 from bisect import bisect
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,12 +60,12 @@ class Problem:
         """The number of generalisation steps of each quasi-identifier."""
         return tuple(hierarchy.height for hierarchy in self.hierarchies)
 
-    @cached_property
+    @property
     def bottom(self) -> Classes:
         """The finest classes: each tuple is one."""
         return finest(self.data)
 
-    @cached_property
+    @property
     def prunable(self) -> tuple[Criterion, ...]:
         """The criteria that a search may prune with: declared monotone, under suppression where some is allowed."""
         if self.allowed == self.data.excluded:
@@ -229,12 +228,12 @@ class Lattice:
         data = problem.data
         self._bottom = problem.bottom
         self._known = KnownClasses((0,) * len(data.quasi), self._bottom)
-        self._digit = cache(self._digits)
         self._weight = float(sum(problem.weights))
         self.generalisation: tuple[Reals, ...] = tuple(
             self._attribute_losses(attribute) for attribute in range(len(data.quasi))
         )
-        self._prunes_all = problem.monotone
+        self.prunable = problem.prunable
+        self._prunes_all = len(self.prunable) == len(problem.criteria)
 
     @property
     def evaluated(self) -> int:
@@ -259,7 +258,7 @@ class Lattice:
     def _judge(self, vector: Vector) -> Node:
         problem = self.problem
         classes = self.classes(vector)
-        failing = ~safe(problem.prunable, classes)
+        failing = ~safe(self.prunable, classes)
         hopeless = self._exceeds(classes, failing)
         unsafe = failing if self._prunes_all else ~safe(problem.criteria, classes)
         penalty = full_penalty = math.inf
@@ -278,7 +277,7 @@ class Lattice:
 
     def hopeless(self, classes: Classes) -> bool:
         """Return whether prunable criteria alone suppress too many rows of these classes, and so of finer ones."""
-        return self._exceeds(classes, ~safe(self.problem.prunable, classes))
+        return self._exceeds(classes, ~safe(self.prunable, classes))
 
     def _exceeds(self, classes: Classes, failing: NDArray[np.bool_]) -> bool:
         """Return whether suppressing these classes takes too many rows, or is impossible because one has none."""
@@ -299,7 +298,7 @@ class Lattice:
         sizes = [h.levels[level].size for h, level in zip(self.problem.hierarchies, vector, strict=True)]
         # attributes at their top add nothing to a key; the bottom has its tuples in order
         levels = [(attribute, level) for attribute, level in enumerate(vector) if sizes[attribute] > 1]
-        columns = [self._digit(attribute, level) for attribute, level in levels]
+        columns = [self._digits(attribute, level) for attribute, level in levels]
         if source is not self._bottom:
             columns = [column[source.members] for column in columns]
         keys = pack(columns or [np.zeros(len(source), dtype=np.int64)], [size for size in sizes if size > 1] or [1])
@@ -317,7 +316,7 @@ class Lattice:
         for attribute, level in enumerate(vector):
             losses = self.problem.hierarchies[attribute].levels[level].losses
             if level:
-                missing -= self.problem.weights[attribute] * losses[self._digit(attribute, level)[members]]
+                missing -= self.problem.weights[attribute] * losses[self._digits(attribute, level)[members]]
         return float(counts @ missing) + self._weight * self.problem.data.excluded
 
     def _attribute_losses(self, attribute: int) -> Reals:

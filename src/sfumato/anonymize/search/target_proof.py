@@ -40,8 +40,8 @@ class BucketHashes:
     def __init__(self, lattice: Lattice) -> None:
         self.lattice = lattice
         problem = lattice.problem
-        sizes_alone = all(isinstance(each, KAnonymity) for each in problem.prunable)
-        self.least = max(each.least_rows for each in problem.prunable) if sizes_alone else None  # in a class
+        sizes_alone = all(isinstance(each, KAnonymity) for each in lattice.prunable)
+        self.least = max(each.least_rows for each in lattice.prunable) if sizes_alone else None  # in a class
         rng = np.random.default_rng(0)  # any numbers are right: they decide which classes share a bucket
         self.leaves: list[list[Integers]] = [
             [rng.integers(0, 1 << MOST_BITS, size=level.size)[level.cells] for level in hierarchy.levels]
@@ -164,7 +164,7 @@ class TargetProof:
     @staticmethod
     def applies(lattice: Lattice) -> bool:
         """Return whether a search may prune by any criterion."""
-        return bool(lattice.problem.prunable)
+        return bool(lattice.prunable)
 
     def prove(self, target: float, *, deadline: float) -> Proof:
         """Look for a vector that loses less than ``target``, until none is left or it is ``deadline``.

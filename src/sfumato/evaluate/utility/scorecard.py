@@ -10,7 +10,6 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.bounded_cache import cached
 from sfumato.domain import Attribute, Categorical, Domain, Integer, Real
 from sfumato.evaluate.intervals import SampledMean, mean_of
 from sfumato.evaluate.population_split import (
@@ -164,7 +163,6 @@ def scorecard(
     )
 
 
-@cached()
 def _random_queries(domain: Domain, seed: int) -> tuple[Conjunction, ...]:
     """Return random queries, the same for all releases that are compared."""
     return draw_conjunctions(domain, count=_QUERIES, generator=generator(seed))

@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -240,23 +240,20 @@ class Folding:
         """Refuse here what every executor would trip over."""
         loads(self.text)
 
-    @cached_property
-    def _spec(self) -> Spec:
-        return loads(self.text)
-
     def absorb(self, batches: Iterable[Any]) -> bytes:
         """Count Arrow batches, whose first column holds reports as files of reports have them, into a state.
 
         A batch that cannot have been made under the spec is refused as a whole, and counted as refused.
         """
-        server = Server(self._spec)
+        spec = loads(self.text)
+        server = Server(spec)
         for batch in batches:
-            data, simulated = self._reports(batch.column(0)), batch.schema.names[0] == _SIMULATED_COLUMN
+            data, simulated = _reports_of(batch.column(0), spec), batch.schema.names[0] == _SIMULATED_COLUMN
             if data is None:
                 server.refuse()
                 continue
             with suppress(ReportError):  # the server has counted the refusal
-                server.update(Reports(fingerprint(self._spec), data, simulated))
+                server.update(Reports(fingerprint(spec), data, simulated))
         return server.state().to_bytes()
 
     def merge(self, states: Sequence[bytes]) -> bytes:
@@ -265,26 +262,27 @@ class Folding:
         Raises:
             ReportError: damaged bytes, or states of another spec.
         """
-        return reduce(ServerState.merge, map(ServerState.from_bytes, states), empty(self._spec)).to_bytes()
+        return reduce(ServerState.merge, map(ServerState.from_bytes, states), empty(loads(self.text))).to_bytes()
 
-    def _reports(self, column: Any) -> ReportArray | None:  # noqa: ANN401 -- a pyarrow.Array, imported lazily
-        """Return the reports in the spec's layout; None if they cannot have it."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
 
-        layout = self._spec.randomizer.layout
-        if column.null_count:
-            return None
-        # a cluster may have no unsigned integers and no bytes of a fixed size, so reports come back in wider types
-        kind = pa.from_numpy_dtype(layout.dtype) if layout.width == 1 else pa.large_binary()
-        try:
-            packed = column.cast(kind)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            return None
-        if layout.width == 1:
-            numbers: ReportArray = packed.to_numpy(zero_copy_only=False)
-            return numbers
-        if not pc.all(pc.equal(pc.binary_length(packed), layout.width)).as_py():
-            return None
-        content = np.frombuffer(b"".join(packed.to_pylist()), dtype=np.uint8)
-        return from_bytes(content.reshape(len(column), layout.width), layout)
+def _reports_of(column: Any, spec: Spec) -> ReportArray | None:  # noqa: ANN401 -- a pyarrow.Array, imported lazily
+    """Return the reports in the spec's layout; None if they cannot have it."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    layout = spec.randomizer.layout
+    if column.null_count:
+        return None
+    # a cluster may have no unsigned integers and no bytes of a fixed size, so reports come back in wider types
+    kind = pa.from_numpy_dtype(layout.dtype) if layout.width == 1 else pa.large_binary()
+    try:
+        packed = column.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+    if layout.width == 1:
+        numbers: ReportArray = packed.to_numpy(zero_copy_only=False)
+        return numbers
+    if not pc.all(pc.equal(pc.binary_length(packed), layout.width)).as_py():
+        return None
+    content = np.frombuffer(b"".join(packed.to_pylist()), dtype=np.uint8)
+    return from_bytes(content.reshape(len(column), layout.width), layout)

@@ -63,15 +63,11 @@ class ProjectiveGeometry(SupportDesign):
 
     def support(self, tally: Tally) -> Tally:
         """Number of reports that support each value."""
-        counts: Tally = self._incidence @ tally
+        counts: Tally = self.incidence() @ tally
         return counts
 
     def incidence(self) -> NDArray[np.bool_]:
         """Return which reports support which values, ``(inputs, outputs)``."""
-        return self._incidence
-
-    @cached_property
-    def _incidence(self) -> NDArray[np.bool_]:
         arithmetic = finite_field(self.order)
         vectors = _points(self.order, self.dimension)  # (outputs, dimension)
         products = np.zeros((self.inputs, self.outputs), dtype=np.uint16)
@@ -84,7 +80,7 @@ class ProjectiveGeometry(SupportDesign):
     @cached_property
     def _supporters_first(self) -> ReportArray:
         """The reports of every value, those that support it first; flat ``(inputs * outputs,)``."""
-        order = np.argsort(~self._incidence, axis=1, kind="stable")
+        order = np.argsort(~self.incidence(), axis=1, kind="stable")
         return order.astype(self.layout.dtype).ravel()
 
 
@@ -96,19 +92,19 @@ class GaloisField:
     add: NDArray[np.uint16]
     multiply: NDArray[np.uint16]
 
-    @cached_property
+    @property
     def negative(self) -> NDArray[np.intp]:
         """The negative of each element, ``(size,)``."""
         negative: NDArray[np.intp] = np.argmin(self.add, axis=1)
         return negative
 
-    @cached_property
+    @property
     def inverse(self) -> NDArray[np.intp]:
         """The inverse of each element, ``(size,)``; zero for zero."""
         inverse: NDArray[np.intp] = np.argmax(self.multiply == 1, axis=1)
         return inverse
 
-    @cached_property
+    @property
     def characters(self) -> NDArray[Any]:
         """The values ``psi(x y)`` of one additive character psi that is not constant, ``(size, size)``.
 

@@ -79,7 +79,7 @@ class LocalHash(SupportDesign):
         function = below(entropy, self.functions, codes.size)
         shift = below(entropy, self.buckets - 1, codes.size).astype(np.uint16) + np.uint16(1)
         shift[inside] = 0
-        bucket = self._sum.take(self.hash(codes, function).astype(np.uint32) * np.uint32(self.buckets) + shift)
+        bucket = self._field.add.take(self.hash(codes, function).astype(np.uint32) * np.uint32(self.buckets) + shift)
         dtype = self.layout.dtype
         report: ReportArray = function.astype(dtype, copy=False) * dtype.type(self.buckets)
         report += bucket.astype(dtype, copy=False)
@@ -123,10 +123,6 @@ class LocalHash(SupportDesign):
     @property
     def _field(self) -> GaloisField:
         return finite_field(self.buckets)
-
-    @cached_property
-    def _sum(self) -> NDArray[np.uint16]:
-        return self._field.add.ravel()
 
     @cached_property
     def _lookup(self) -> NDArray[np.uint16] | None:
@@ -186,7 +182,8 @@ def _transformed(arithmetic: GaloisField, counts: RealArray, always: int) -> Tal
     digits = 1
     while (size**digits - 1) // (size - 1) < len(counts):
         digits += 1
-    waves = counts @ arithmetic.characters.conj()
+    characters = arithmetic.characters
+    waves = counts @ characters.conj()
     spectrum = np.zeros(size**digits, dtype=waves.dtype)
     for first, factor, places in _multiples_of_directions(arithmetic, digits):
         spectrum[places] = waves[first : first + len(places), factor]
@@ -195,9 +192,9 @@ def _transformed(arithmetic: GaloisField, counts: RealArray, always: int) -> Tal
         merged = 1
         while merged < left and size ** (merged + 1) <= _BLOCK:
             merged += 1
-        block = arithmetic.characters
+        block = characters
         for _ in range(merged - 1):
-            block = np.kron(block, arithmetic.characters)
+            block = np.kron(block, characters)
         # the leading digits are transformed and become the last, so that in the end the order is the old one
         spectrum = (spectrum.reshape(len(block), -1).T @ block).ravel()
         left -= merged
@@ -225,9 +222,10 @@ def _sorted_into_directions(
         np.where(high > 0, above.take(high), beneath.take(low))
         for above, beneath in zip(_leading(size, digits - lower, lower), _leading(size, lower, 0), strict=True)
     )
-    row = arithmetic.inverse.take(leading) * multiples.shape[1]
+    inverse = arithmetic.inverse
+    row = inverse.take(leading) * multiples.shape[1]
     direction = multiples.take(row + high) * size**lower + multiples.take(row + low) + shift
-    turned = arithmetic.multiply[arithmetic.inverse].take(leading * size + bucket)
+    turned = arithmetic.multiply[inverse].take(leading * size + bucket)
     inside = function > 0
     cells = (size**digits - 1) // (size - 1) * size
     counts = np.bincount(direction[inside] * size + turned[inside], minlength=cells).astype(np.float64)

@@ -19,7 +19,6 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.bounded_cache import cached
 from sfumato.errors import InputError
 from sfumato.local.randomizers.integer_table import Sampler, below, coins, column_counts, leading, smallest
 from sfumato.local.randomizers.randomizer import (
@@ -294,7 +293,7 @@ class SubsetSelection(SupportDesign):
         """The subsets of the other values: of full size, or of one less beside the true value."""
         return Subsets(self.inputs - 1, (self.size, self.size - 1))
 
-    @cached_property
+    @property
     def _short_others(self) -> tuple[NDArray[np.uint16], NDArray[np.uint16], NDArray[np.uint16]]:
         """The subsets of the other values by size, where those of both sizes begin, and their numbers."""
         others = self.inputs - 1
@@ -404,7 +403,6 @@ def _dealt(lengths: list[int], split: list[tuple[int, ...]]) -> tuple[list[int],
     return [*steps, *rest, DENOMINATOR - sum(numerators)], split
 
 
-@cached()
 def _by_size(length: int) -> NDArray[np.uint16]:
     """Return the subsets of so many positions as words: small ones first, then by their first positions."""
     masks = np.arange(1 << length, dtype=np.uint32)

@@ -16,7 +16,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -94,7 +93,7 @@ class Hiera(Spec):
         """The largest value."""
         return self.divisions[-1]
 
-    @cached_property
+    @property
     def level_epsilon(self) -> Fraction:
         """The epsilon of the reported level alone."""
         levels = [

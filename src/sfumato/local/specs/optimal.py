@@ -11,14 +11,12 @@ import json
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.bounded_cache import cached
 from sfumato.errors import InfeasibleError
 from sfumato.local.randomizers.integer_table import IntegerTable
 from sfumato.local.randomizers.randomizer import Numerator, RealArray, exp_below
@@ -43,15 +41,13 @@ class Solution:
     values: tuple[float, ...]
 
 
-@cached()
 def optimal(epsilon: Fraction) -> Solution:
     """Return the optimal table for one epsilon: shipped for 0.5, 1, 2, 3, 4 and 5, else solved in about a second.
 
     Raises:
         InfeasibleError: the solver found no table; only beyond any useful epsilon.
     """
-    shipped = _shipped().get(epsilon)
-    return shipped or solve(np.linspace(-1, 1, GRID), [0] * GRID, (epsilon,))
+    return _shipped(epsilon) or solve(np.linspace(-1, 1, GRID), [0] * GRID, (epsilon,))
 
 
 def solve(grid: RealArray, levels: list[int], budgets: tuple[Fraction, ...]) -> Solution:
@@ -171,13 +167,11 @@ def _ratio_rows(limits: RealArray, size: int, outputs: int) -> list[coo_array]:
     return rows
 
 
-@cache
-def _shipped() -> dict[Fraction, Solution]:
+def _shipped(epsilon: Fraction) -> Solution | None:
+    """Read the table that is shipped for an epsilon; None if there is none."""
     text = resources.files("sfumato.local").joinpath(_SHIPPED).read_text(encoding="utf-8")
-    return {
-        Fraction(epsilon): Solution(
-            IntegerTable(tuple(tuple(Numerator(int(entry)) for entry in row) for row in body["rows"])),
-            tuple(map(float, body["values"])),
-        )
-        for epsilon, body in json.loads(text).items()
-    }
+    body = next((body for key, body in json.loads(text).items() if Fraction(key) == epsilon), None)
+    if body is None:
+        return None
+    rows = tuple(tuple(Numerator(int(entry)) for entry in row) for row in body["rows"])
+    return Solution(IntegerTable(rows), tuple(map(float, body["values"])))
