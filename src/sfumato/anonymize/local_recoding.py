@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from time import monotonic
 from typing import TypeAlias, cast
 
@@ -189,30 +190,7 @@ def mondrian(
         data = microdata(cast(Recodable, vault.encoded), request.quasi, request.criteria)
         check_criteria(request.criteria, data)
         space = _space(vault, data, request.quasi)
-
-        every = finest(data)
-
-        def publishable(tuples: Integers, rows: Integers) -> bool:
-            one_class = KeyClasses(np.zeros(len(tuples), dtype=np.int64), np.zeros(1, dtype=np.int64))
-            one = replace(every.part(tuples).merge(one_class), counts=rows.sum(keepdims=True))
-            return bool(safe(request.criteria, one)[0])
-
-        least = max(each.least_rows for each in request.criteria)
-        sizes_alone = all(isinstance(each, KAnonymity) for each in request.criteria)
-
-        def divide(tuples: Integers, part: Space) -> Partition:
-            if cut is Cut.RELAXED:
-                return mondrian_cuts.partition(part, cutter=mondrian_cuts.relaxed, rule=Rule(least))
-            rule = Rule(least, lambda region: publishable(tuples[region.tuples], region.rows))
-            if not rule.allows(Region(np.arange(len(tuples)), part.counts)):
-                raise _indivisible(request)
-            if cut is Cut.GREEDY and sizes_alone and data.units is None:
-                return greedy_partition(part, least=least)  # the same classes, many at once
-            return mondrian_cuts.partition(part, cutter=_CUTTERS[cut], rule=rule)
-
-        # the relaxed cut deals rows, and takes no other criterion than k-anonymity
-        made = _dealing(data, request, divide) if cut is Cut.RELAXED else divide
-        partition = _divided(space, _blocks(data, request.quasi), made)
+        partition = _divided(space, _blocks(data, request.quasi), _cutting(data, request, cut))
         return local_decision(data, space, partition, request=request, domain=vault.domain)
 
     return disclose(vault, request, unchanged, decide)
@@ -326,6 +304,31 @@ def microaggregate(
 
 Divide: TypeAlias = Callable[[Integers, Space], Partition]
 """Makes classes of some tuples, of which there is a space."""
+
+
+def _cutting(data: Microdata, request: AnonymizationRequest, cut: Cut) -> Divide:
+    """Return the division by Mondrian's cuts, whose classes all satisfy the criteria."""
+    least = max(each.least_rows for each in request.criteria)
+    if cut is Cut.RELAXED:  # deals rows, and takes no other criterion than k-anonymity
+        relaxed = partial(mondrian_cuts.partition, cutter=mondrian_cuts.relaxed, rule=Rule(least))
+        return _dealing(data, request, lambda _, part: relaxed(part))
+    every = finest(data)
+    sizes_alone = all(isinstance(each, KAnonymity) for each in request.criteria)
+
+    def publishable(tuples: Integers, rows: Integers) -> bool:
+        one_class = KeyClasses(np.zeros(len(tuples), dtype=np.int64), np.zeros(1, dtype=np.int64))
+        one = replace(every.part(tuples).merge(one_class), counts=rows.sum(keepdims=True))
+        return bool(safe(request.criteria, one)[0])
+
+    def divide(tuples: Integers, part: Space) -> Partition:
+        rule = Rule(least, lambda region: publishable(tuples[region.tuples], region.rows))
+        if not rule.allows(Region(np.arange(len(tuples)), part.counts)):
+            raise _indivisible(request)
+        if cut is Cut.GREEDY and sizes_alone and data.units is None:
+            return greedy_partition(part, least=least)  # the same classes, many at once
+        return mondrian_cuts.partition(part, cutter=_CUTTERS[cut], rule=rule)
+
+    return divide
 
 
 def _dealing(data: Microdata, request: AnonymizationRequest, divide: Divide) -> Divide:

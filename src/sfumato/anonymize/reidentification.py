@@ -68,21 +68,22 @@ def estimate(counts: Integers, population: int) -> Uniques:
     Raises:
         InputError: a population smaller than the sample.
     """
-    by_zayatz = zayatz(counts, population)
-    fraction = _checked(counts, population) / population
+    by_zayatz, fraction = zayatz(counts, population), _checked(counts, population) / population
+    model = UniquesModel.ZAYATZ
     if not np.any(counts == 1):
         why = "no row of the table is unique, so neither model sees a unique in the population"
-        return Uniques(population, by_zayatz, 0.0, by_zayatz, UniquesModel.ZAYATZ, why)
+        return Uniques(population, by_zayatz, 0.0, by_zayatz, model, why)
     by_pitman = pitman(counts, population)
     share_text = f"the table is {fraction:.3g} of the population"
     if not np.any(counts == PAIR):
         why = "no class of the table has two rows, so Pitman's model has nothing to be fitted to"
-        return Uniques(population, by_zayatz, by_pitman, by_zayatz, UniquesModel.ZAYATZ, why)
-    if fraction <= SMALL_SAMPLE:
+    elif fraction <= SMALL_SAMPLE:
+        model = UniquesModel.PITMAN
         why = f"{share_text}, at most {SMALL_SAMPLE}, where Zayatz overstates uniques many times over"
-        return Uniques(population, by_zayatz, by_pitman, by_pitman, UniquesModel.PITMAN, why)
-    why = f"{share_text}, more than {SMALL_SAMPLE}, where its class sizes are close to the population's"
-    return Uniques(population, by_zayatz, by_pitman, by_zayatz, UniquesModel.ZAYATZ, why)
+    else:
+        why = f"{share_text}, more than {SMALL_SAMPLE}, where its class sizes are close to the population's"
+    believed = by_pitman if model is UniquesModel.PITMAN else by_zayatz
+    return Uniques(population, by_zayatz, by_pitman, believed, model, why)
 
 
 def zayatz(counts: Integers, population: int) -> float:

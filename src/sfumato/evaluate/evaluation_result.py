@@ -136,6 +136,12 @@ def judge(
     scored = scorecard(release, split, target=target, seed=seed, watch=watch)
     watch("attacks")
     attacked = attack(release, split.members, split.controls, claim=entry.claim, seed=seed)
+    return _result(release, split, entry, scored, attacked)
+
+
+def _result(
+    release: MarginalSource, split: PopulationSplit, entry: ClaimedRelease, scored: Scorecard, attacked: Attacks
+) -> EvaluationResult:
     names = split.domain.names
     columns, real_columns = ({each: _shares(source, each) for each in names} for source in (release, split.truth))
     learned = scored.learning

@@ -21,6 +21,7 @@ from sfumato.arguments import expect, parse_integer
 from sfumato.domain import Domain
 from sfumato.engine.exact import reveal
 from sfumato.errors import InputError, SizeError, TableError
+from sfumato.local.estimators import simplex
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho
 
 _LARGEST_CLASS = 10**18  # rows of a class
@@ -446,7 +447,4 @@ def onto_simplex(values: NDArray[np.float64]) -> Shares:
     """
     total = float(values.sum())
     scaled = values / total if total > 0 else np.full(values.shape, 1 / math.prod(values.shape))
-    descending = np.sort(scaled)[::-1]
-    excess = np.cumsum(descending) - 1
-    last = np.nonzero(descending - excess / np.arange(1, len(scaled) + 1) > 0)[0][-1]
-    return np.asarray(np.maximum(scaled - excess[last] / (last + 1), 0.0), dtype=np.float64)
+    return simplex(scaled)

@@ -224,22 +224,13 @@ class ClusterGrowth:
             if not rows[best]:
                 return None
             low, high, cost = lows[best], highs[best], float(costs[best])
-            for index in np.flatnonzero(inside[best] & (need > 0)).tolist():
-                taken = min(int(need[index]), k - size) if splits else int(need[index])
-                if taken > 0:
-                    parts[int(around[index])] = parts.get(int(around[index]), 0) + taken
-                    size += taken
-                    served += taken
-                    need[index] -= taken
+            needy = np.flatnonzero(inside[best] & (need > 0))
+            taken, size_taken = _take_rows(need, needy, k - size if splits else int(need.sum()))
             lenders = np.flatnonzero(inside[best] & (spare > 0))
-            for index in lenders[np.argsort(-spare[lenders])].tolist():
-                lent = min(int(spare[index]), k - size)
-                if lent <= 0:
-                    break
-                tuple_ = int(around[index])
-                parts[tuple_] = parts.get(tuple_, 0) + lent
-                spare[index] -= lent
-                size += lent
+            lent, size_lent = _take_rows(spare, lenders[np.argsort(-spare[lenders])], k - size - size_taken)
+            for index, number in (*taken, *lent):
+                parts[int(around[index])] = parts.get(int(around[index]), 0) + number
+            size, served = size + size_taken + size_lent, served + size_taken
         grown = clusters.cluster(parts)
         return grown, grown.loss / served
 
@@ -284,6 +275,19 @@ class ClusterGrowth:
             clusters.need[tuple_] -= needed
             clusters.home[tuple_] -= rows - needed
         clusters.add(cluster)
+
+
+def _take_rows(available: Integers, places: Integers, most: int) -> tuple[list[tuple[int, int]], int]:
+    """Remove up to ``most`` rows from places, in their order; return the rows of each place, and of all."""
+    taken, left = [], most
+    for place in places.tolist():
+        rows = min(int(available[place]), left)
+        if rows <= 0:
+            break
+        available[place] -= rows
+        taken.append((place, rows))
+        left -= rows
+    return taken, sum(rows for _, rows in taken)
 
 
 def _inside(lows: Integers, highs: Integers, points: Integers) -> NDArray[np.bool_]:

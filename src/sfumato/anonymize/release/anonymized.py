@@ -24,6 +24,7 @@ from sfumato.anonymize.release.request import (
 )
 from sfumato.anonymize.release.unchanged_columns import Keep, UnchangedColumns
 from sfumato.arguments import expect
+from sfumato.domain import Unit
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import ROWS, Recodable, Recode
 from sfumato.engine.table_files import discard
@@ -88,7 +89,6 @@ def disclose(
     """
     names = [each.name for each in request.quasi]
     raw = unchanged.besides(names)
-    published = request.published_as_they_are(raw)
     if vault.domain.unit.column in unchanged.names:
         raise InputError(f"{vault.domain.unit.column!r} tells people apart and cannot be kept", culprit=unchanged)
     if ROWS in (*names, *raw.names):
@@ -102,12 +102,7 @@ def disclose(
         "homogeneous": homogeneous_rows(source, request, decision.recode, raw.names),
     }
     decision = replace(decision, facts={**decision.facts, **more})
-    facts = decision.facts
-    statement = (
-        f"{request.statement(vault.domain.unit)}; {facts['suppressed']} of {facts['rows']} rows are suppressed"
-        f"{_not_counted(facts)}, the Loss Metric is {facts['loss_metric_sum']:.6g} of {len(names)}{_stopped(facts)};"
-        f"{_homogeneous(facts)}{_published_unchecked(raw)} published as they are: {', '.join(published) or 'none'}"
-    )
+    facts, statement = decision.facts, _statement(request, vault.domain.unit, decision.facts, raw)
     released = vault.disclose(request.question(raw), lambda _: decision.payload(), statement=statement)
     if released.payload["recoding"] != decision.recoding.describe():
         raise InputError(
@@ -124,6 +119,15 @@ def disclose(
         unchanged=raw.names,
         source=source,
         decision=decision,
+    )
+
+
+def _statement(request: AnonymizationRequest, unit: Unit, facts: Mapping[str, Any], raw: UnchangedColumns) -> str:
+    published = request.published_as_they_are(raw)
+    return (
+        f"{request.statement(unit)}; {facts['suppressed']} of {facts['rows']} rows are suppressed{_not_counted(facts)},"
+        f" the Loss Metric is {facts['loss_metric_sum']:.6g} of {len(request.quasi)}{_stopped(facts)};"
+        f"{_homogeneous(facts)}{_published_unchecked(raw)} published as they are: {', '.join(published) or 'none'}"
     )
 
 

@@ -7,9 +7,9 @@ families of the same population that are not in the table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -178,6 +178,9 @@ def _inference(
     return advantage(f"inference of a sibling's {name} ({child.name})", _SIBLING, *guesses)
 
 
+Edge: TypeAlias = tuple[LinkedTable, LinkedTable]
+"""A table of parents, and that of their children."""
+
 RELEASE = "release"
 RESAMPLED, DEALT, INDEPENDENT = "the same units drawn again", "children dealt at random", "independent columns"
 
@@ -293,37 +296,41 @@ def judge_linked_tables(
     drawn = real.taken(luck.integers(0, real.units, real.units))
     half = luck.permutation(real.units) < real.units // 2
     halves = real.taken(np.flatnonzero(half)), real.taken(np.flatnonzero(~half))
-    edges = []
-    for (parent, child), *others in zip(*(each.edges() for each in (real, release, drawn, *halves)), strict=True):
-        truth = LinkedPair.from_tables(parent, child)
-        compared = {
-            RELEASE: LinkedPair.from_tables(*others[0]),
-            RESAMPLED: LinkedPair.from_tables(*others[1]),
-            DEALT: truth.dealt(luck),
-            INDEPENDENT: truth.independent(luck),
-        }
-        judged, one, other = (lay_out(*each) for each in (others[0], others[2], others[3]))
-        copies, chance = copied(judged, one), copied(other, one)
-        edges.append(
-            EdgeResult(
-                parents=parent.name,
-                children=child.name,
-                compared=scores((parent, child), compared, seed=seed),
-                real_sizes=_sizes(truth.parents[SIZE], child),
-                sizes=_sizes(compared[RELEASE].parents[SIZE], child),
-                copies=None if copies is None or chance is None else (copies, chance),
-            )
-        )
+    edges = zip(*(each.edges() for each in (real, release, drawn, *halves)), strict=True)
+    results = tuple(_judge_edge(edge, others, luck, seed=seed) for edge, *others in edges)
     attacks: tuple[Advantage, ...] = ()
     if controls is not None:
         attacks = _attack_linked_tables(release, real, controls, claim=claim or Claim(), seed=seed)
     return LinkedResult(
-        edges=tuple(edges),
+        edges=results,
         units=(real.units, release.units),
         real={level.name: level.read for level in real.levels},
         released={level.name: level.read for level in release.levels},
         claim=claim,
         attacks=attacks,
+    )
+
+
+def _judge_edge(edge: Edge, others: Sequence[Edge], luck: np.random.Generator, *, seed: int) -> EdgeResult:
+    """Compare parents and children with those of the release, of units drawn again, and of both halves."""
+    parent, child = edge
+    release, drawn, one_half, other_half = others
+    truth = LinkedPair.from_tables(parent, child)
+    compared = {
+        RELEASE: LinkedPair.from_tables(*release),
+        RESAMPLED: LinkedPair.from_tables(*drawn),
+        DEALT: truth.dealt(luck),
+        INDEPENDENT: truth.independent(luck),
+    }
+    judged, one, other = (lay_out(*each) for each in (release, one_half, other_half))
+    copies, chance = copied(judged, one), copied(other, one)
+    return EdgeResult(
+        parents=parent.name,
+        children=child.name,
+        compared=scores(edge, compared, seed=seed),
+        real_sizes=_sizes(truth.parents[SIZE], child),
+        sizes=_sizes(compared[RELEASE].parents[SIZE], child),
+        copies=None if copies is None or chance is None else (copies, chance),
     )
 
 
