@@ -86,12 +86,12 @@ class Families(ArrayTable):
 
     def __init__(self, families: Sequence[Family], tables: LinkedTables) -> None:
         head, tail = derived_rows(families, tables)
-        super().__init__(tables.head, np.array(head, dtype=np.int64).reshape(-1, len(tables.head)))
+        super().__init__(tables.unit_domain, np.array(head, dtype=np.int64).reshape(-1, len(tables.unit_domain)))
         self._tails = {
             table.name: ArrayTable(
                 table.counted, np.array(tail, dtype=np.int64).reshape(-1, len(table.counted.attributes))
             )
-            for table in tables.tails
+            for table in tables.derived
         }
 
     def derived(self, name: str) -> ArrayTable:

@@ -124,7 +124,7 @@ def derived_rows(houses: Sequence[Row], tables: LinkedTables) -> dict[str, list[
                     own = [each for each in rows if each.key.rpartition(".")[0] == row.key]
                     number = len(higher) - 1
                     if table == "tasks":
-                        number = class_of(tables.opening(child).rows, len(higher))
+                        number = class_of(tables.first_child(child).rows, len(higher))
                     first = own[0].codes if own else tuple(sizes[table])
                     known = row.known + row.codes
                     found[f"{table}.head"].append((*known, number, min(row.place, 5) - 1, len(own), *first))
@@ -134,7 +134,7 @@ def derived_rows(houses: Sequence[Row], tables: LinkedTables) -> dict[str, list[
                 nothing = tuple(sizes[table])
                 before = (family[at - 2] if at > 1 else nothing) if child.memory > 1 else ()
                 own = (row.number - 2, min(row.place, 5) - 2, int(row.place == row.number), *family[at - 1])
-                weigh = () if table == "persons" else (class_of(tables.tail(child).rows, len(further)),)
+                weigh = () if table == "persons" else (class_of(tables.next_child(child).rows, len(further)),)
                 found[f"{table}.tail"].append((*row.known, *own, *before, *row.codes, *weigh))
     return found
 
@@ -149,7 +149,9 @@ class NestedFamilies(ArrayTable):
 
     def __init__(self, houses: Sequence[Row], tables: LinkedTables) -> None:
         rows = derived_rows(houses, tables)
-        super().__init__(tables.head, np.array(rows["head"], dtype=np.int64).reshape(-1, len(tables.head)))
+        super().__init__(
+            tables.unit_domain, np.array(rows["head"], dtype=np.int64).reshape(-1, len(tables.unit_domain))
+        )
         self._derived = {
             table.name: ArrayTable(
                 table.counted,

@@ -49,7 +49,7 @@ def release(name: str, form: SynthesisFields, key: Anyone, service: CurrentServi
 
     The reply's ``advice`` says how much less noise a delta would leave at the same epsilon.
     """
-    from sfumato.synthesize import related_without_delta
+    from sfumato.synthesize import linked_without_delta
 
     loss = form.loss.loss()
     loaded = service.admit(name, key, loss)
@@ -58,7 +58,7 @@ def release(name: str, form: SynthesisFields, key: Anyone, service: CurrentServi
     asked = {"synthesize": form.model_dump()}
     if form.method == "related":
         tables = form.linked(loaded.schema)
-        advice = related_without_delta(tables.schema, loss=loss, children=tables.children)
+        advice = linked_without_delta(tables.schema, loss=loss, children=tables.children)
         order = Ordered(loaded, key, loss, asked | {"advice": advice}, tables)
         return _start(service, order, partial(linked, tables=tables, loss=loss))
     wanted = form.read(loaded.domain)
@@ -207,9 +207,9 @@ def linked(vault: Vault, tables: LinkedTables, loss: Loss) -> Made:
     """Related tables, in one file with their codebook, which stands with the statement as well."""
     from sfumato.synthesize import NoisyTotal
     from sfumato.synthesize.linked import ModelSizes
-    from sfumato.synthesize.linked.linked_synthesis import synthesized as related
+    from sfumato.synthesize.linked.linked_synthesis import release_units
 
-    made = related(vault, tables, loss=loss, total=NoisyTotal(), settings=ModelSizes())
+    made = release_units(vault, tables, loss=loss, total=NoisyTotal(), settings=ModelSizes())
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "tables"
         made.write(place)

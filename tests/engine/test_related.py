@@ -41,7 +41,7 @@ def same_rows(opened, tables, families) -> None:
     encoded = opened.derive(tables)
     head, tail = derived_rows(families, tables)
     assert rows_of(encoded) == Counter(head)
-    for table in tables.tails:
+    for table in tables.derived:
         assert rows_of(encoded.derived(table.name)) == Counter(tail)
         assert encoded.derived(table.name).domain == table.counted
 
@@ -85,7 +85,7 @@ def test_a_table_that_was_not_derived_is_none() -> None:
 
 def test_later_places_are_one() -> None:
     assert PLACES == 4
-    assert related(8).tail(related(8).children[0]).domain["persons.place"].labels() == ("2", "3", "4", "5")
+    assert related(8).next_child(related(8).children[0]).domain["persons.place"].labels() == ("2", "3", "4", "5")
 
 
 SERVERS = ["SFUMATO_TEST_POSTGRES", "SFUMATO_TEST_MARIADB"]

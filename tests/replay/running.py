@@ -37,7 +37,7 @@ from sfumato.errors import SfumatoError
 from sfumato.privacy.loss import Loss
 from sfumato.query.row_bound import suggest_bound
 from sfumato.query.statements.select_statement import parse as read_statement
-from sfumato.synthesize import NoisyTotal, PublicTotal, Schedule, all_marginals, histogram, mst, mwem, related
+from sfumato.synthesize import NoisyTotal, PublicTotal, Schedule, all_marginals, histogram, mst, mwem, synthesize_linked
 from sfumato.synthesize.linked import ModelSizes
 from sfumato.vault.interface import Mechanisms, Payload, Request
 from sfumato.vault.measurables import Marginal
@@ -195,7 +195,7 @@ def _rows(vault: Any, given: Mapping[str, Any], loss: Loss) -> str:
 
 
 def _tables(vault: Any, _: Mapping[str, Any], loss: Loss) -> str:
-    release = related(vault, loss=loss, settings=_SMALL)
+    release = synthesize_linked(vault, loss=loss, settings=_SMALL)
     rows = {name: table.to_pydict() for name, table in release.tables.items()}
     return f"{release.statement()} {rows}"
 

@@ -153,7 +153,7 @@ def test_linked_tables_keep_points(tmp_path):
     }
     ledger = f"sqlite:///{tmp_path}/shop.ledger"
     vault = sf.open_schema(tables, schema=schema, ledger=ledger, limit=EpsilonDelta(9, "1e-6"), create=True)
-    made = sf.synthesize.related(vault, loss=EpsilonDelta(5, "1e-9"))
+    made = sf.synthesize.synthesize_linked(vault, loss=EpsilonDelta(5, "1e-9"))
     drawn = made.tables["orders"]["paid"].to_numpy()
     assert (drawn == 0).mean() == pytest.approx(1 / 3, abs=0.05)
     assert (drawn > 0).any()

@@ -22,7 +22,7 @@ from sfumato.vault.simulated import SimulatedVault
 from sfumato.vault.unit_measurables import DerivedDistance, DerivedMarginal
 
 TABLES = related(3)
-(TAIL,) = TABLES.tails
+(TAIL,) = TABLES.derived
 AGES = ("persons.previous.age", "persons.this.age")
 COARSE = ((0, 0, 1, 1, 1), None)
 DERIVED = [
@@ -39,7 +39,7 @@ LIKELY = UNITS[:: len(UNITS) // 5]
 def moved(question, tables, before, unit) -> list[int]:
     """By how much each number of the exact answer moves when a unit is added to others."""
     left, right = (Families(families, tables) for families in (before, [*before, unit]))
-    exact = [question.finish(tables.head, reveal(question.table().count(each))) for each in (left, right)]
+    exact = [question.finish(tables.unit_domain, reveal(question.table().count(each))) for each in (left, right)]
     return [int(value) for value in exact[1] - exact[0]]
 
 
@@ -51,15 +51,15 @@ def test_a_unit_moves_an_answer_by_no_more_than_is_said_and_some_by_all_of_it(pl
         for before in ([], [unit], [LIKELY[-1]]):
             change = moved(question, TABLES, before, unit)
             most = [max(most[0], sum(map(abs, change))), max(most[1], sum(value**2 for value in change))]
-    assert (most[0], most[1]) == question.sensitivity(TABLES.head) == (WHOLE, WHOLE**2)
+    assert (most[0], most[1]) == question.sensitivity(TABLES.unit_domain) == (WHOLE, WHOLE**2)
 
 
 @pytest.mark.parametrize("shape", [related(4, tau=1), related(4, tau=3), related(3, memory=2), related(2)], ids=str)
 def test_other_bounds_weights_and_memories_hold_as_well(shape) -> None:
-    (tail,) = shape.tails
+    (tail,) = shape.derived
     this = DerivedMarginal(tail, ("persons.this.work",))
     most = max(sum(map(abs, moved(this, shape, [], unit))) for unit in every_family(4))
-    assert max(tail.weights) <= most <= WHOLE == this.sensitivity(shape.head)[0]
+    assert max(tail.weights) <= most <= WHOLE == this.sensitivity(shape.unit_domain)[0]
 
 
 @pytest.mark.parametrize("loss", [Epsilon(1), Rho(1)], ids=str)
@@ -85,7 +85,7 @@ def test_noise_is_scaled_to_it_so_that_30_percent_less_would_lose_more(place, lo
 
 
 def test_weights_are_the_largest_that_the_bound_allows() -> None:
-    (tail,) = related(20, tau=2).tails
+    (tail,) = related(20, tau=2).derived
     assert tail.weights[:3] == (WHOLE // 2, WHOLE // 2, WHOLE // 3)
     assert all(
         rows * weight <= WHOLE < rows * (weight + 1)
@@ -123,7 +123,10 @@ def test_tables_of_other_units_are_refused_before_anything_is_spent() -> None:
     [
         replace(TAIL, rows=(1, 1), weights=(WHOLE, WHOLE)),  # whose second unit has two rows of that weight
         replace(TAIL, name="persons.other"),
-        *(shape.tails[0] for shape in (related(3, order=None, falling=False), related(3, memory=2), related(3, tau=1))),
+        *(
+            shape.derived[0]
+            for shape in (related(3, order=None, falling=False), related(3, memory=2), related(3, tau=1))
+        ),
     ],
     ids=["weights", "name", "order", "memory", "tau"],
 )
@@ -143,7 +146,7 @@ def test_tables_described_otherwise_than_what_was_derived_cost_nothing(table) ->
 def test_heads_of_other_tables_are_other_domains() -> None:
     shapes = [related(3), related(3, falling=False), related(3, memory=2), related(3, tau=1)]
     shapes += [related(1), related(1, falling=False)]
-    assert len({shape.head.hash for shape in shapes}) == len(shapes)
+    assert len({shape.unit_domain.hash for shape in shapes}) == len(shapes)
 
 
 def test_weights_come_out_in_the_answer() -> None:
@@ -160,7 +163,7 @@ def test_what_is_derived_is_named_in_the_journal() -> None:
     assert said["of"]["whole"] == WHOLE
     for word in ('"most": 3', '"by": "age"', '"falling": true', '"tau": 2', '"memory": 1'):
         assert word in said["of"]["of"]
-    assert DERIVED[0].canonical() != DerivedMarginal(related(3, tau=1).tails[0], AGES).canonical()
+    assert DERIVED[0].canonical() != DerivedMarginal(related(3, tau=1).derived[0], AGES).canonical()
 
 
 @pytest.mark.parametrize(

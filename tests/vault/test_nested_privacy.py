@@ -38,7 +38,7 @@ OTHERS = some_houses(4, 1)
 def moved(question, tables, before, house) -> list[int]:
     """By how much each number of the exact answer moves when a house is added to others."""
     left, right = (NestedFamilies(houses, tables) for houses in (before, [*before, house]))
-    exact = [question.finish(tables.head, reveal(question.table().count(each))) for each in (left, right)]
+    exact = [question.finish(tables.unit_domain, reveal(question.table().count(each))) for each in (left, right)]
     return [int(value) for value in exact[1] - exact[0]]
 
 
@@ -48,7 +48,7 @@ def test_a_unit_moves_an_answer_by_no_more_than_is_said_and_some_by_all_of_it(pl
     changes = [moved(question, TABLES, [], house) for house in HOUSES]
     changes += [moved(question, TABLES, [*OTHERS, house], house) for house in HOUSES[::10]]
     most = [max(sum(abs(value) ** power for value in change) for change in changes) for power in (1, 2)]
-    assert tuple(most) == question.sensitivity(TABLES.head) == (WHOLE, WHOLE**2)
+    assert tuple(most) == question.sensitivity(TABLES.unit_domain) == (WHOLE, WHOLE**2)
 
 
 @pytest.mark.slow
@@ -69,7 +69,7 @@ def test_other_bounds_weights_and_memories_hold_as_well(tables) -> None:
         if table.name.startswith("jobs"):
             question = DerivedMarginal(table, ("persons.this.age", "persons.this.work"))
             most = max(sum(map(abs, moved(question, tables, [], house))) for house in (*HOUSES[::4], LARGE))
-            assert max(table.weights) <= most <= WHOLE == question.sensitivity(tables.head)[0]
+            assert max(table.weights) <= most <= WHOLE == question.sensitivity(tables.unit_domain)[0]
 
 
 def test_rows_of_the_fourth_generation_hold_as_well() -> None:
@@ -104,7 +104,7 @@ def test_classes_of_weights_are_sound_and_lose_a_quarter_at_most() -> None:
         assert rows[-1] == most
         assert list(rows) == sorted(set(rows))
         assert all(after <= before + max(1, before // 4) for before, after in pairwise(rows))
-    table = nested(4, 5).tail(nested(4, 5).children[1])
+    table = nested(4, 5).next_child(nested(4, 5).children[1])
     assert table.rows == (1, 2, 3, 4)
     assert table.weights == (WHOLE // 2, WHOLE // 2, WHOLE // 3, WHOLE // 4)
 

@@ -41,7 +41,7 @@ ALLOWED_PARTS = {
     "anonymize/clustering/k_member_clustering.py": {"_grow", "_best_join", "_join"},  # a row that a cluster starts at
     "local/protocol/device.py": {"randomize", "simulate", "_drawn"},  # whose reports say that they are simulated
     "model/row_sampling.py": {"generator", "seeded"},  # rows of public models
-    "synthesize/linked/linked_release.py": {"RelatedRelease"},  # made of a released payload
+    "synthesize/linked/linked_release.py": {"LinkedRelease"},  # made of a released payload
     "synthesize/synthetic.py": {"Synthetic"},  # made of a released payload
     "vault/mechanisms.py": {"__init__"},  # TableMechanisms and PreparedQueries, which journal nothing
     "vault/scores.py": {"choose"},

@@ -86,7 +86,7 @@ QUESTIONS: dict[str, Callable[[SchemaVault], object]] = {
         sf.query.view(vault, "SELECT * FROM visits JOIN patients USING (patient_id)"), "cost", ["kind"], loss=LOSS
     ),
     "synthesis": lambda vault: sf.synthesize.mst(view(vault), loss=LOSS, total=sf.synthesize.PublicTotal(50)),
-    "linked tables": lambda vault: sf.synthesize.related(vault, loss=LOSS),
+    "linked tables": lambda vault: sf.synthesize.synthesize_linked(vault, loss=LOSS),
 }
 
 

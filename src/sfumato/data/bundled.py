@@ -71,7 +71,7 @@ def census_release() -> dict[str, Any]:
 
 
 def hospital() -> dict[str, pa.Table]:
-    """Patients and their visits of a hospital that never was, a release made by ``synthesize.related``.
+    """Patients and their visits of a hospital that never was, a release made by ``synthesize.synthesize_linked``.
 
     :func:`hospital_release` says what it promises, and :func:`hospital_schema` describes the tables.
 

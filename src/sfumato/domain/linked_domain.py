@@ -58,11 +58,11 @@ class DerivedTable:
 
     Attributes:
         name: as the journal calls it.
-        domain: of its rows; its unit has ``whole`` rows, as a row of weight w counts as w equal rows.
+        domain: of its rows; its unit has ``unit_weight`` rows, as a row of weight w counts as w equal rows.
         number: the attribute that says how many rows the unit of a row has in the table.
         rows: of a unit, at most, by the code of that attribute.
         weights: of each of these rows, by the same code.
-        whole: what the rows of a unit weigh together, at most.
+        unit_weight: the largest total weight of the rows of a unit.
         described: as JSON values, what makes its rows: order, bounds, weights.
     """
 
@@ -71,20 +71,22 @@ class DerivedTable:
     number: str
     rows: tuple[int, ...]
     weights: tuple[int, ...]
-    whole: int
+    unit_weight: int
     described: str
 
     def __post_init__(self) -> None:
         fitting = len(self.rows) == len(self.weights) == self.domain[self.number].size
-        if not fitting or min(self.weights) < 0 or self.domain.unit.rows != self.whole:
+        if not fitting or min(self.weights) < 0 or self.domain.unit.rows != self.unit_weight:
             raise DomainError("a derived table has a weight for each number of rows of its unit", culprit=self.name)
-        if any(rows * weight > self.whole for rows, weight in zip(self.rows, self.weights, strict=True)):
-            raise DomainError(f"the rows of a unit would weigh more than {self.whole} together", culprit=self.name)
+        if any(rows * weight > self.unit_weight for rows, weight in zip(self.rows, self.weights, strict=True)):
+            raise DomainError(
+                f"the rows of a unit would weigh more than {self.unit_weight} together", culprit=self.name
+            )
 
     @cached_property
     def hash(self) -> str:
         """SHA-256 of all that it says, hexadecimal: what the domain of the head names it by."""
-        identity = [self.name, self.domain.hash, self.number, self.rows, self.weights, self.whole, self.described]
+        identity = [self.name, self.domain.hash, self.number, self.rows, self.weights, self.unit_weight, self.described]
         return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
 
     @property
@@ -251,21 +253,21 @@ class LinkedTables:
                     culprit=table.name,
                 )
 
-    def above(self, child: ChildTable) -> ChildTable | None:
-        """The child table to whose rows those of this one belong; None where they are children of the unit."""
+    def parent_of(self, child: ChildTable) -> ChildTable | None:
+        """Return the child table that the rows of this one belong to; None for children of units."""
         name = row_above(self.schema, child.table)
         return None if name is None else next(each for each in self.children if each.table.name == name)
 
-    def below(self, child: ChildTable) -> tuple[ChildTable, ...]:
-        """The child tables whose rows belong to rows of this one."""
+    def children_of(self, child: ChildTable) -> tuple[ChildTable, ...]:
+        """Return the child tables whose rows belong to rows of this one."""
         return tuple(each for each in self.children if row_above(self.schema, each.table) == child.table.name)
 
     def most_rows(self, child: ChildTable) -> int:
         """Rows of one unit that are kept, at most."""
-        above = self.above(child)
-        if above is None:
+        parent = self.parent_of(child)
+        if parent is None:
             return child.most
-        return min(self.schema.bounds(child.table.name).rows, self.most_rows(above) * child.most)
+        return min(self.schema.bounds(child.table.name).rows, self.most_rows(parent) * child.most)
 
     @property
     def parent(self) -> SchemaTable | None:
@@ -286,18 +288,19 @@ class LinkedTables:
     @property
     def unit(self) -> Unit:
         """Of a head: one row, behind which stand so many rows of each child table."""
-        kept = [(child.table.name, self.most_rows(child)) for child in self.children]
-        return Unit(self.schema.id, rows=1, schema=self.schema.name, kept=kept)
+        rows_kept = [(child.table.name, self.most_rows(child)) for child in self.children]
+        return Unit(self.schema.id, rows=1, schema=self.schema.name, kept=rows_kept)
 
-    def least(self, child: ChildTable | None = None) -> int:
-        """The least number of children that a unit can have, or of a child table the row that they belong to."""
-        return 1 if self.parent is None and (child is None or self.above(child) is None) else 0
+    def least_children(self, child: ChildTable | None = None) -> int:
+        """Return the least number of children of a unit, or of a parent row of a child table."""
+        return 1 if self.parent is None and (child is None or self.parent_of(child) is None) else 0
 
     @cached_property
-    def head(self) -> Domain:
-        """Of the table with one row a unit: the first child has one more code where there may be none, the last.
+    def unit_domain(self) -> Domain:
+        """Return the domain of the *head*, the table with one row for each unit.
 
-        It names the related tables, and the tables that are derived with it: no others are counted beside its rows.
+        A first child has one more code, the last, if a unit may have no child.  The domain names the linked tables and
+        all derived tables, because no other tables are counted with its rows.
         """
         attributes = list(self._parents)
         for child in self.direct:
@@ -306,7 +309,7 @@ class LinkedTables:
 
     def _first(self, child: ChildTable) -> list[Attribute]:
         """How many children, and the first one."""
-        least = self.least(child)
+        least = self.least_children(child)
         attributes: list[Attribute] = [
             Integer(name=child.number, minimum=least, maximum=child.most, unknown=Unknown.CLAMP),
         ]
@@ -319,23 +322,25 @@ class LinkedTables:
                 attributes.append(coded(each, name, none=least == 0))
         return attributes
 
-    def apart(self, child: ChildTable) -> int | None:
-        """How many periods after those of the row above the dates of a child table begin; None where either has no
-        date that orders it, or one of another grain: then first dates are counted by themselves.
+    def periods_between(self, child: ChildTable) -> int | None:
+        """Return how many periods after the dates of its parent the dates of a child table begin.
+
+        None if a table has no date that orders it, or the grains differ: then first dates are counted without the
+        parent's.
         """
-        above = self.above(child)
-        if above is None or not above.dated or not child.dated:
+        parent = self.parent_of(child)
+        if parent is None or not parent.dated or not child.dated:
             return None
-        assert above.order is not None
+        assert parent.order is not None
         assert child.order is not None
-        one, other = above.attribute(above.order), child.attribute(child.order)
+        one, other = parent.attribute(parent.order), child.attribute(child.order)
         assert isinstance(one, Date | Timestamp)
         assert isinstance(other, Date | Timestamp)
         return other.periods[0] - one.periods[0] if one.by == other.by else None
 
     def distances(self, child: ChildTable) -> tuple[int, ...]:
         """Where the cells of the distance of a first date from that of the row above begin, the least one first."""
-        above, apart = self.above(child), self.apart(child)
+        above, apart = self.parent_of(child), self.periods_between(child)
         assert above is not None
         assert apart is not None
         least = apart + 1 - above.attribute(above.order or "").declared
@@ -344,44 +349,45 @@ class LinkedTables:
 
     def first_cells(self, child: ChildTable) -> tuple[int, int]:
         """Cells of a first date, and further ones: missing and other dates, and those below a row without a date."""
-        above, date = self.above(child), child.attribute(child.order or "")
-        if above is None or self.apart(child) is None:
+        above, date = self.parent_of(child), child.attribute(child.order or "")
+        if above is None or self.periods_between(child) is None:
             return len(child.first_dates), date.size - date.declared
         return len(self.distances(child)), date.size - date.declared + above.undated
 
-    def evidence(self, child: ChildTable) -> tuple[Attribute, ...]:
-        """What is known of the row that the rows of a child table belong to: of the unit, and of each row between."""
-        above = self.above(child)
+    def known_attributes(self, child: ChildTable) -> tuple[Attribute, ...]:
+        """Return the attributes of the unit and of all parent rows of the rows of a child table."""
+        above = self.parent_of(child)
         if above is None:
             return self._parents
         own = (coded(each, above.named("this", each.name), none=False) for each in above.plain)
-        return (*self.evidence(above), *own)
+        return (*self.known_attributes(above), *own)
 
-    def opening(self, child: ChildTable) -> DerivedTable | None:
-        """Of the table with one row for each row of the table above: what is known of it, how many children it has,
-        and the first; None for children of a unit, of whom the head says this.
+    def first_child(self, child: ChildTable) -> DerivedTable | None:
+        """Return the *head* of a nested child table, or None for children of units, which are in the unit's head.
+
+        It has one row for each parent row: the known attributes, the number of children, and the first child.
         """
-        above = self.above(child)
+        above = self.parent_of(child)
         if above is None:
             return None
         most = self.most_rows(above)
         number, rows = above.rows, weight_classes(most)
         row_count = cells(number, len(rows), 0)
-        if self.above(above) is None:  # then its number is that of all rows of the unit, and tells something of each
+        if self.parent_of(above) is None:  # then its number is that of all rows of the unit
             number, rows = above.number, tuple(range(1, most + 1))
             row_count = Integer(name=number, minimum=1, maximum=most, unknown=Unknown.CLAMP)
         last = min(above.most, PLACES + 1)
         place = Integer(name=above.place, minimum=1, maximum=last, unknown=Unknown.CLAMP)
-        attributes = (*self.evidence(child), row_count, place, *self._first(child))
+        attributes = (*self.known_attributes(child), row_count, place, *self._first(child))
         return self._derived(f"{child.table.name}.head", attributes, number, rows)
 
-    def tail(self, child: ChildTable) -> DerivedTable | None:
-        """Of the table with one row for each child after the first; None where a row has one child at most."""
+    def next_child(self, child: ChildTable) -> DerivedTable | None:
+        """Return the *tail* of a child table: one row for each child after the first; None with at most one child."""
         if child.most == 1:
             return None
         last = min(child.most, PLACES + 1)
         attributes = [
-            *self.evidence(child),
+            *self.known_attributes(child),
             Integer(name=child.number, minimum=2, maximum=child.most, unknown=Unknown.CLAMP),
             Integer(name=child.place, minimum=2, maximum=last, unknown=Unknown.CLAMP),
             Integer(name=f"{child.table.name}.last", minimum=0, maximum=1, unknown=Unknown.CLAMP),
@@ -394,7 +400,7 @@ class LinkedTables:
             attributes.append(cells(child.named("previous", child.order), len(child.gaps), absent + 1))
             attributes.append(cells(child.named("this", child.order), len(child.gaps), absent))
         number, rows = child.number, tuple(range(1, child.most))
-        if self.above(child) is not None:
+        if self.parent_of(child) is not None:
             number, rows = child.rows, weight_classes(max(self.most_rows(child) - 1, 1))
             attributes.append(cells(number, len(rows), 0))
         return self._derived(f"{child.table.name}.tail", tuple(attributes), number, rows)
@@ -408,19 +414,14 @@ class LinkedTables:
             number=number,
             rows=rows,
             weights=tuple(WHOLE // max(self.tau, further) for further in rows),
-            whole=WHOLE,
+            unit_weight=WHOLE,
             described=json.dumps(self.describe(), sort_keys=True),
         )
 
     @property
-    def tails(self) -> tuple[DerivedTable, ...]:
-        """Of all child tables of which there may be more than one row."""
-        return tuple(tail for child in self.children if (tail := self.tail(child)) is not None)
-
-    @property
     def derived(self) -> tuple[DerivedTable, ...]:
         """All that is derived beside the head: of each child table its own head, where it has one, and its tail."""
-        both = (table for child in self.children for table in (self.opening(child), self.tail(child)))
+        both = (table for child in self.children for table in (self.first_child(child), self.next_child(child)))
         return tuple(table for table in both if table is not None)
 
     def describe(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from sfumato.synthesize.auto import Synthesizer, auto, options, without_delta
 from sfumato.synthesize.binning import private_edges
 from sfumato.synthesize.budget_allocation import BudgetShare, NoisyTotal, PublicTotal, drowned_totals
 from sfumato.synthesize.codebook.codebook import Codebook, read_codebook
-from sfumato.synthesize.linked import RelatedRelease, load_related, related, related_without_delta, save_related
+from sfumato.synthesize.linked import LinkedRelease, linked_without_delta, load_linked, save_linked, synthesize_linked
 from sfumato.synthesize.marginal_selection import SizeLimits
 from sfumato.synthesize.methods import SYNTHESIZERS
 from sfumato.synthesize.methods.aim import aim
@@ -24,10 +24,10 @@ __all__ = [
     "ChildTable",
     "Codebook",
     "Explicit",
+    "LinkedRelease",
     "NoisyTotal",
     "Output",
     "PublicTotal",
-    "RelatedRelease",
     "Schedule",
     "SizeLimits",
     "Synthesizer",
@@ -43,8 +43,9 @@ __all__ = [
     "drowned_totals",
     "histogram",
     "independent",
+    "linked_without_delta",
     "load",
-    "load_related",
+    "load_linked",
     "load_zeros",
     "marginals",
     "matrix",
@@ -58,9 +59,8 @@ __all__ = [
     "read_release",
     "read_zeros",
     "rectangles",
-    "related",
-    "related_without_delta",
     "save",
-    "save_related",
+    "save_linked",
+    "synthesize_linked",
     "without_delta",
 ]

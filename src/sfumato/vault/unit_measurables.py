@@ -1,12 +1,12 @@
 """Questions about whole units: dropped rows, sizes of units, and tables derived from units.
 
 A derived table is the union over all units of rows that are made of one unit at a time.  Adding a unit adds its rows,
-each with a public non-negative integer weight, and changes no other row.  The rows of a unit weigh at most ``whole``
-together, W.  A unit whose rows have the code k in the attribute ``number`` has at most ``rows[k]`` of them, of weight
-``weights[k]`` each.  :class:`sfumato.domain.linked_domain.DerivedTable` checks ``rows[k] weights[k] <= W`` for every
-k.  The engine holds the bound: it counts at most the greatest of ``rows`` per unit, and gives all rows of a unit one
-number.  The domain of the protected table names the description of its derived tables.  A question about any other
-table is refused before it is charged.
+each with a public non-negative integer weight, and changes no other row.  The rows of a unit weigh at most
+``unit_weight`` together, W.  A unit whose rows have the code k in the attribute ``number`` has at most ``rows[k]`` of
+them, of weight ``weights[k]`` each.  :class:`sfumato.domain.linked_domain.DerivedTable` checks
+``rows[k] weights[k] <= W`` for every k.  The engine holds the bound: it counts at most the greatest of ``rows`` per
+unit, and gives all rows of a unit one number.  The domain of the protected table names the description of its derived
+tables.  A question about any other table is refused before it is charged.
 
 A unit adds c >= 0 with sum at most W to the weighted cells of a marginal.  So L1 is at most W, and squared L2 at most
 W^2, because L2 is at most L1.  Both are reached if all rows are in one cell, and hold for every coarsening.
@@ -160,8 +160,8 @@ _LARGEST = 1 << 62
 class DerivedMarginal(ExactTable):
     """Weights of the rows of a derived table by the cells of some of its attributes, flat in C order.
 
-    Neighbours: one unit more or less, in all tables.  L1 sensitivity is ``of.whole``, squared L2 its square, as the
-    module says.
+    Neighbours: one unit more or less, in all tables.  The L1 sensitivity is ``of.unit_weight``, the squared L2
+    sensitivity its square, as the module says.
     """
 
     of: DerivedTable
@@ -182,7 +182,7 @@ class DerivedMarginal(ExactTable):
 
     def _moves(self, domain: Domain) -> tuple[int, int]:
         del domain
-        return self.of.whole, self.of.whole**2
+        return self.of.unit_weight, self.of.unit_weight**2
 
     def canonical(self) -> dict[str, Any]:
         """See :class:`sfumato.vault.measurables.Measurable`."""
@@ -236,7 +236,7 @@ class DerivedMarginal(ExactTable):
 class DerivedDistance(Measurable):
     """L1 distance between such weights and a public integer table ``reference``, shape ``(cells,)``.
 
-    By the triangle inequality it moves by at most what a unit adds in L1: sensitivity ``of.whole``.
+    By the triangle inequality it moves by at most what a unit adds in L1: sensitivity ``of.unit_weight``.
     """
 
     of: DerivedTable
@@ -255,7 +255,7 @@ class DerivedDistance(Measurable):
 
     def _moves(self, domain: Domain) -> tuple[int, int]:
         del domain
-        return self.of.whole, self.of.whole**2
+        return self.of.unit_weight, self.of.unit_weight**2
 
     def canonical(self) -> dict[str, Any]:
         """See :class:`sfumato.vault.measurables.Measurable`."""
@@ -276,7 +276,7 @@ class DerivedDistance(Measurable):
 
 def derived_json(table: DerivedTable) -> dict[str, Any]:
     """A derived table as JSON values: what its rows are made of, and their weights."""
-    weights = {"whole": table.whole, "weights": list(table.weights), "rows": list(table.rows)}
+    weights = {"whole": table.unit_weight, "weights": list(table.weights), "rows": list(table.rows)}
     return {"name": table.name, "of": table.described, **weights}
 
 

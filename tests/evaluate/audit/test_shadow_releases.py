@@ -29,9 +29,9 @@ from sfumato.model.noisy_table import NoisyTable
 from sfumato.privacy.loss import Epsilon, Loss, Rho
 from sfumato.synthesize.budget_allocation import NoisyTotal
 from sfumato.synthesize.linked import ModelSizes
-from sfumato.synthesize.linked.linked_release import HEAD, RelatedRelease
-from sfumato.synthesize.linked.linked_synthesis import synthesized
-from sfumato.synthesize.linked.saved_linked import load_related, save_related
+from sfumato.synthesize.linked.linked_release import HEAD, LinkedRelease
+from sfumato.synthesize.linked.linked_synthesis import release_units
+from sfumato.synthesize.linked.saved_linked import load_linked, save_linked
 from sfumato.vault.simulated import SimulatedVault
 
 MOST = 16
@@ -39,7 +39,7 @@ SCHEMA = parse_schema(
     {**DOCUMENT, "tables": {**DOCUMENT["tables"], "persons": {**DOCUMENT["tables"]["persons"], "rows": MOST}}}
 )
 TABLES = link_tables(SCHEMA, [ChildTable(table=SCHEMA["persons"], order="age", falling=True, most=MOST)])
-(TAIL,) = TABLES.tails
+(TAIL,) = TABLES.derived
 SIZES = ModelSizes(head_cells=40, tail_cells=40, calibration=1)  # a release takes a tenth of a second
 NUMBER = 1  # the column of the number of children
 SIBLINGS = [(age, work) for age in range(3) for work in range(WORKS)]  # younger than the one that is known
@@ -116,19 +116,19 @@ def known(families: Sequence[Family], count: Count) -> dict[str, KnownRows]:
     head, tail = (np.array(rows, dtype=np.int64) for rows in derived_rows(families, TABLES))
     weights = np.array([WHOLE // max(2, number + 1) for number in tail[:, NUMBER]]) * times(families, count)
     return {
-        HEAD: KnownRows(TABLES.head.names, head, np.ones(len(head), dtype=np.int64)),
+        HEAD: KnownRows(TABLES.unit_domain.names, head, np.ones(len(head), dtype=np.int64)),
         TAIL.name: KnownRows(TAIL.domain.names, tail, weights),
     }
 
 
-def published(release: RelatedRelease) -> dict[str, Sequence[NoisyTable]]:
+def published(release: LinkedRelease) -> dict[str, Sequence[NoisyTable]]:
     """The noisy tables that travel with a release."""
-    return {HEAD: release.head.tables, **{name: tail.tables for name, tail in release.tails.items()}}
+    return {HEAD: release.unit_model.tables, **{name: tail.tables for name, tail in release.child_models.items()}}
 
 
-def released(families: Families, loss: Loss, seed: int) -> RelatedRelease:
+def released(families: Families, loss: Loss, seed: int) -> LinkedRelease:
     vault = SimulatedVault(families, seed=seed)
-    return synthesized(vault, TABLES, loss=loss, total=NoisyTotal(), settings=SIZES)
+    return release_units(vault, TABLES, loss=loss, total=NoisyTotal(), settings=SIZES)
 
 
 class Shadows(NamedTuple):
@@ -156,7 +156,7 @@ def shadows(unit: str, loss: Loss, number: int, count: Count = once) -> Shadows:
     return Shadows(*found)
 
 
-def lost(release: RelatedRelease, unit: Family) -> float:
+def lost(release: LinkedRelease, unit: Family) -> float:
     """The rho that a unit loses by the noisy tables of a release."""
     own = known([unit], once)
     return sum(
@@ -191,9 +191,9 @@ def test_of_the_loss_most_but_not_all_is_published_of_the_largest_unit(unit: str
 
 def test_a_saved_release_tells_as_much(tmp_path: Path) -> None:
     release = released(Counted(OTHERS, once), CLAIM, 6)
-    save_related(release, tmp_path / "model")
+    save_linked(release, tmp_path / "model")
     assumed = known(OTHERS, once)
-    read = published(load_related(tmp_path / "model"))
+    read = published(load_linked(tmp_path / "model"))
     assert log_likelihood(read, assumed) == log_likelihood(published(release), assumed) < 0
 
 

@@ -24,7 +24,7 @@ from sfumato.vault.unit_measurables import DerivedMarginal
 
 MOST = 5
 TABLES = related(MOST)
-(TAIL,) = TABLES.tails
+(TAIL,) = TABLES.derived
 CELLS = ("persons.this.age", "persons.this.work")
 OTHERS = [Family(0, ((3, 0), (2, 1), (1, 1))), Family(1, ()), Family(1, ((0, 0),))]
 UNITS = {

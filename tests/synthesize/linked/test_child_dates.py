@@ -18,7 +18,7 @@ from sfumato.engine.exact import reveal
 from sfumato.engine.views.joined import open_tables
 from sfumato.errors import DomainError
 from sfumato.privacy.loss import Rho
-from sfumato.synthesize import related
+from sfumato.synthesize import synthesize_linked
 from sfumato.synthesize.linked import ModelSizes
 from sfumato.synthesize.linked.child_dates import Dates
 from sfumato.vault.schema_vault import open_schema
@@ -151,7 +151,7 @@ def test_dates_rise_within_the_declared_days_and_nothing_follows_what_is_final(m
     vault = open_schema(frames(patients(1500, 2)), schema=CLINIC, ledger=ledger, limit=Rho(1), create=True)
     child = ChildTable(table=VISITS, order="day", most=most, final=("end", "dead"))
     settings = ModelSizes(head_cells=50_000, tail_cells=50_000, calibration=2)
-    release = related(vault, loss=Rho(1), children=[child], settings=settings)
+    release = synthesize_linked(vault, loss=Rho(1), children=[child], settings=settings)
     visits: dict[int, list[tuple[date | None, str]]] = {}
     for row in release.tables["visits"].to_pylist():
         visits.setdefault(row["patient"], []).append((row["day"], row["end"]))
@@ -174,8 +174,8 @@ def test_no_gap_leads_past_the_last_day() -> None:
     (child,) = tables(5).children
     dates = Dates(child, np.repeat([0, 350, 360, 364], 500))
     rows, random = np.arange(2000), np.random.default_rng(0)
-    widest = next(codes for name, codes in dates.evidence(rows).items() if name not in child.named("previous", "day"))
-    dates.go_on(rows, widest - 1, random)
+    widest = next(codes for name, codes in dates.known(rows).items() if name not in child.named("previous", "day"))
+    dates.move_on(rows, widest - 1, random)
     assert (dates.days < DAYS).all()
     assert (dates.days >= np.repeat([180, 357, 362, 364], 500)).all()
 

@@ -12,7 +12,7 @@ from tests.families import Families, related, some_families
 from sfumato.domain.table_schema import parse_schema
 from sfumato.errors import SizeError
 from sfumato.privacy.loss import Rho
-from sfumato.synthesize import related as synthesize
+from sfumato.synthesize import synthesize_linked as synthesize
 from sfumato.synthesize.linked import ModelSizes, child_measures
 from sfumato.synthesize.linked.child_measures import COUNTABLE, DerivedMeasures
 from sfumato.vault.interface import Request
@@ -62,7 +62,7 @@ def test_a_column_that_could_not_be_counted_is_refused_and_costs_nothing(tmp_pat
 @pytest.mark.parametrize("shares", [None, (Fraction(1, 2), Fraction(1, 4), Fraction(1, 4))], ids=["equal", "given"])
 def test_parts_cost_together_what_all_at_once_would(shares, monkeypatch) -> None:
     """The same noise on each answer, and the same sum of losses, whether counted at once or one by one."""
-    (tail,) = TABLES.tails
+    (tail,) = TABLES.derived
     questions = [Marginal((name,)) for name in ("persons.this.age", "persons.this.work", "persons.number")]
     found = []
     for at_once in (1 << 24, 1):

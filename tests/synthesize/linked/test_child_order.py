@@ -7,7 +7,7 @@ import pytest
 from tests.families import Family, related, sorted_children
 
 from sfumato.model.coarsening import Coarsening
-from sfumato.synthesize.linked.child_dates import impossible, ordered_codes, ranks
+from sfumato.synthesize.linked.child_dates import ordered_codes, out_of_order_groups, ranks
 
 
 @pytest.mark.parametrize("falling", [True, False])
@@ -25,7 +25,7 @@ def test_children_in_no_order_have_no_ranks() -> None:
 def test_pairs_of_groups_are_barred_where_no_codes_are_in_order() -> None:
     rank = np.array([3, 2, 1, 0, 4])
     groups = Coarsening(np.array([0, 0, 1, 2, 3]), np.ones(5))
-    found = impossible(rank, groups)
+    found = out_of_order_groups(rank, groups)
     for one in range(4):
         for other in range(4):
             pairs = [
@@ -39,7 +39,7 @@ def test_codes_within_a_group_are_in_order_and_shared_out_as_the_group_is() -> N
     rank = np.array([4, 3, 2, 1, 0, 5])
     groups = Coarsening(np.array([0, 0, 0, 1, 1, 2]), np.array([1.0, 2.0, 1.0, 1.0, 0.0, 1.0]))
     before = random.integers(6, size=30_000)
-    barred = impossible(rank, groups)
+    barred = out_of_order_groups(rank, groups)
     wanted = np.array([random.choice(np.flatnonzero(~barred[groups.groups[code]])) for code in before])
     codes = ordered_codes(rank, groups, wanted, before, random)
     assert (rank[codes] >= rank[before]).all()

@@ -17,7 +17,7 @@ from sfumato.engine.exact import reveal
 from sfumato.engine.views.joined import open_tables
 from sfumato.errors import InputError
 from sfumato.privacy.loss import Rho
-from sfumato.synthesize import related as synthesize
+from sfumato.synthesize import synthesize_linked as synthesize
 from sfumato.synthesize.linked.linked_codebook import read_family_codebook
 from sfumato.vault.schema_vault import open_schema
 from sfumato.vault.unit_measurables import DerivedMarginal
@@ -39,9 +39,9 @@ def test_rows_of_the_parts_are_those_of_the_tables(made) -> None:
     number = next(column for column in head.columns if column.name == "persons.number")
     sizes = Counter(persons.get(house, 0) for house in release.tables["houses"]["house"].to_pylist())
     assert [value.units for value in number.values] == [sizes[size] for size in range(5)]
-    (shape,) = TABLES.tails
+    (shape,) = TABLES.derived
     weighed = sum(shape.weights[size - 2] * (size - 1) * count for size, count in sizes.items() if size > 1)
-    assert tail.units == pytest.approx(weighed / shape.whole)
+    assert tail.units == pytest.approx(weighed / shape.unit_weight)
     works: Counter[str] = Counter()
     by_house: dict[int, list[str]] = {}
     for row in release.tables["persons"].to_pylist():
@@ -50,22 +50,24 @@ def test_rows_of_the_parts_are_those_of_the_tables(made) -> None:
         for work in held[1:]:
             works[work] += shape.weights[len(held) - 2]
     this = next(column for column in tail.columns if column.name == "persons.this.work")
-    assert [value.units for value in this.values[:2]] == [pytest.approx(works[w] / shape.whole) for w in ("no", "yes")]
+    assert [value.units for value in this.values[:2]] == [
+        pytest.approx(works[w] / shape.unit_weight) for w in ("no", "yes")
+    ]
     before = next(column for column in tail.columns if column.name == "persons.before.work")
     assert before.values[-1].label == "none"
     second = sum(shape.weights[len(held) - 2] for held in by_house.values() if len(held) > 1)
-    assert before.values[-1].units == pytest.approx(second / shape.whole)
+    assert before.values[-1].units == pytest.approx(second / shape.unit_weight)
 
 
 def test_stated_errors_hold_of_the_protected_tables(made) -> None:
     """Of these fixed seeds: nothing depends on luck."""
     families, release = made
-    (shape,) = TABLES.tails
+    (shape,) = TABLES.derived
     rows, further = derived_rows(families, TABLES)
-    parts = zip(release.codebook.parts, (TABLES.head, shape.domain), (rows, further), strict=True)
+    parts = zip(release.codebook.parts, (TABLES.unit_domain, shape.domain), (rows, further), strict=True)
     stated, missed = 0, 0
     for part, domain, held in parts:
-        weights = [1.0 if part.name == "head" else shape.weights[row[1]] / shape.whole for row in held]
+        weights = [1.0 if part.name == "head" else shape.weights[row[1]] / shape.unit_weight for row in held]
         for column in part.columns:
             place = domain.names.index(column.name)
             true = Counter()
@@ -86,10 +88,12 @@ def test_stated_errors_hold_of_the_protected_tables(made) -> None:
 
 def test_ties_are_as_far_off_as_is_said(made) -> None:
     families, release = made
-    (shape,) = TABLES.tails
+    (shape,) = TABLES.derived
     rows, further = derived_rows(families, TABLES)
     names = {each.name for part in release.codebook.parts for each in part.columns}
-    for part, domain, held in zip(release.codebook.parts, (TABLES.head, shape.domain), (rows, further), strict=True):
+    for part, domain, held in zip(
+        release.codebook.parts, (TABLES.unit_domain, shape.domain), (rows, further), strict=True
+    ):
         assert part.ties
         for tie in part.ties:
             assert set(tie.attributes) <= names
@@ -137,7 +141,7 @@ def test_dates_of_the_parts_are_what_an_engine_counts_of_the_tables(tmp_path: Pa
         frames(patients(400, 3)), schema=CLINIC, ledger=f"sqlite:///{tmp_path / 'ledger'}", limit=Rho(100), create=True
     )
     release = synthesize(vault, loss=Rho(100), children=described.children)
-    (shape,) = described.tails
+    (shape,) = described.derived
     counted = open_tables(CLINIC, release.tables).derive(described)
     head, tail = release.codebook.parts
     for part, name in ((head, "visits.number"), (head, "visits.first.day")):
@@ -147,7 +151,7 @@ def test_dates_of_the_parts_are_what_an_engine_counts_of_the_tables(tmp_path: Pa
     for name in ("visits.this.day", "visits.previous.day", "visits.place", "visits.last", "visits.number"):
         exact = reveal(DerivedMarginal(shape, (name,)).count(counted))
         column = next(each for each in tail.columns if each.name == name)
-        assert [value.units for value in column.values] == pytest.approx((exact / shape.whole).tolist()), name
+        assert [value.units for value in column.values] == pytest.approx((exact / shape.unit_weight).tolist()), name
     first, gaps = (
         next(each for each in part.columns if each.name == name).values
         for part, name in ((head, "visits.first.day"), (tail, "visits.previous.day"))

@@ -12,7 +12,7 @@ from sfumato.domain.linked_domain import LinkedTables
 from sfumato.privacy.loss import Rho
 from sfumato.synthesize.budget_allocation import PublicTotal
 from sfumato.synthesize.linked import ModelSizes
-from sfumato.synthesize.linked.linked_synthesis import synthesized
+from sfumato.synthesize.linked.linked_synthesis import release_units
 from sfumato.vault.simulated import SimulatedVault
 
 UNITS = 320_000
@@ -24,7 +24,7 @@ def test_nothing_is_broken_in_a_million_rows() -> None:
     persons, jobs = shape.children
     tables = LinkedTables(schema=shape.schema, children=(replace(persons, final=("work", "yes")), jobs))
     vault = SimulatedVault(NestedFamilies(some_houses(1500, 1), tables), seed=3)
-    release = synthesized(vault, tables, loss=Rho(1), total=PublicTotal(UNITS), settings=ModelSizes(calibration=2))
+    release = release_units(vault, tables, loss=Rho(1), total=PublicTotal(UNITS), settings=ModelSizes(calibration=2))
     rows = {
         name: {column: table[column].to_numpy() for column in table.column_names}
         for name, table in release.tables.items()

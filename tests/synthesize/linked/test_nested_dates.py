@@ -17,7 +17,7 @@ from sfumato.domain.table_schema import Schema, parse_schema
 from sfumato.engine.exact import reveal
 from sfumato.engine.views.joined import open_tables
 from sfumato.privacy.loss import Rho
-from sfumato.synthesize import related
+from sfumato.synthesize import synthesize_linked
 from sfumato.synthesize.linked import ModelSizes
 from sfumato.vault.schema_vault import open_schema
 from sfumato.vault.unit_measurables import DerivedMarginal
@@ -87,7 +87,7 @@ def distance_cell(tables: LinkedTables, came: date | None, taken: date | None) -
 
 def test_distances_are_counted_from_the_visit() -> None:
     tables = link_tables(clinic())
-    assert tables.apart(tables.children[1]) == -31
+    assert tables.periods_between(tables.children[1]) == -31
     assert tables.distances(tables.children[1])[:8] == (-395, -365, -90, -30, -7, -1, 0, 1)
     assert tables.first_cells(tables.children[1]) == (len(tables.distances(tables.children[1])), 2)
     given = tables_of(60, 1)
@@ -106,7 +106,7 @@ def test_distances_are_counted_from_the_visit() -> None:
 
 def test_dates_of_another_grain_are_counted_by_themselves() -> None:
     tables = link_tables(clinic("month"))
-    assert tables.apart(tables.children[1]) is None
+    assert tables.periods_between(tables.children[1]) is None
     assert tables.first_cells(tables.children[1]) == (12, 1)
 
 
@@ -115,7 +115,9 @@ def test_tests_are_near_their_visits_and_on_declared_days(tmp_path: Path, grain:
     schema = clinic(grain)
     ledger = f"sqlite:///{tmp_path / 'clinic.ledger'}"
     vault = open_schema(tables_of(2000, 2), schema=schema, ledger=ledger, limit=Rho(20), create=True)
-    release = related(vault, loss=Rho(20), settings=ModelSizes(head_cells=20_000, tail_cells=20_000, calibration=2))
+    release = synthesize_linked(
+        vault, loss=Rho(20), settings=ModelSizes(head_cells=20_000, tail_cells=20_000, calibration=2)
+    )
     came = dict(zip(*(release.tables["visits"][name].to_pylist() for name in ("visit", "came")), strict=True))
     assert len(came) == release.tables["visits"].num_rows
     rows = release.tables["tests"].to_pylist()

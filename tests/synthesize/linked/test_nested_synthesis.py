@@ -12,7 +12,7 @@ from sfumato.domain.linked_domain import LinkedTables
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize.budget_allocation import NoisyTotal
 from sfumato.synthesize.linked import ModelSizes
-from sfumato.synthesize.linked.linked_synthesis import part_shares, synthesized
+from sfumato.synthesize.linked.linked_synthesis import part_shares, release_units
 from sfumato.vault.simulated import SimulatedVault
 
 SMALL = ModelSizes(head_cells=20_000, tail_cells=20_000, calibration=3)
@@ -20,7 +20,7 @@ SMALL = ModelSizes(head_cells=20_000, tail_cells=20_000, calibration=3)
 
 def simulated(houses: list[Row], tables: LinkedTables, *, loss=None, seed: int = 0, settings=SMALL):
     vault = SimulatedVault(NestedFamilies(houses, tables), seed=seed)
-    return synthesized(vault, tables, loss=loss or Rho(10), total=NoisyTotal(), settings=settings), vault
+    return release_units(vault, tables, loss=loss or Rho(10), total=NoisyTotal(), settings=settings), vault
 
 
 LEVELS = (("persons", "houses", "house"), ("jobs", "persons", "holder"), ("tasks", "jobs", "job"))

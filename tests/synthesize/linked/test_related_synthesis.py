@@ -16,10 +16,10 @@ from sfumato.domain.table_schema import parse_schema
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import BudgetError, DomainError, InputError, QueryError
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
-from sfumato.synthesize import related as synthesize
+from sfumato.synthesize import synthesize_linked as synthesize
 from sfumato.synthesize.budget_allocation import NoisyTotal
 from sfumato.synthesize.linked import ModelSizes
-from sfumato.synthesize.linked.linked_synthesis import synthesized
+from sfumato.synthesize.linked.linked_synthesis import release_units
 from sfumato.vault.schema_vault import open_schema
 from sfumato.vault.simulated import SimulatedVault
 
@@ -43,7 +43,7 @@ def chained(units: int, seed: int) -> list[Family]:
 
 def simulated(families: list[Family], tables: LinkedTables, *, loss=RHO, seed: int = 0, settings=SMALL):
     vault = SimulatedVault(Families(families, tables), seed=seed)
-    return synthesized(vault, tables, loss=loss, total=NoisyTotal(), settings=settings), vault
+    return release_units(vault, tables, loss=loss, total=NoisyTotal(), settings=settings), vault
 
 
 def children_of(release) -> dict[int, list[tuple]]:
@@ -84,7 +84,9 @@ def test_numbers_of_children_are_those_of_the_table() -> None:
 def test_the_number_of_children_has_less_noise_than_another_column() -> None:
     """As all children are counted by it: the loss is divided as if it had four times its five cells."""
     release, _ = simulated(some_families(2000, 6), related(4))
-    first = {table.attributes: table.deviation for table in release.head.measured[: len(release.head.domain)]}
+    first = {
+        table.attributes: table.deviation for table in release.unit_model.measured[: len(release.unit_model.domain)]
+    }
     of_number, of_age = first["persons.number",], first["persons.first.age",]
     assert of_number / of_age == pytest.approx((4 * 5 / 6) ** (-1 / 3), rel=0.01)
 
@@ -186,7 +188,7 @@ def test_units_that_were_derived_otherwise_are_refused_and_cost_nothing(tmp_path
     ledger = f"sqlite:///{tmp_path / 'village.ledger'}"
     vault = open_schema(frames(some_families(50, 4)), schema=VILLAGE, ledger=ledger, limit=Epsilon(1), create=True)
     with pytest.raises(QueryError, match="not of the units of these related tables"):
-        synthesized(vault.of_units(related(3)), other, loss=Epsilon(1), total=NoisyTotal(), settings=SMALL)
+        release_units(vault.of_units(related(3)), other, loss=Epsilon(1), total=NoisyTotal(), settings=SMALL)
     assert vault.remaining.spent.epsilon == 0
 
 

@@ -12,7 +12,7 @@ from tests.hospital import database, frames, schema
 from sfumato.domain.linked_domain import link_tables
 from sfumato.domain.unit import GroupBound
 from sfumato.privacy.loss import Rho
-from sfumato.synthesize import related
+from sfumato.synthesize import synthesize_linked
 from sfumato.synthesize.linked import ModelSizes
 from sfumato.synthesize.linked.linked_rows import _stand, rows_within_group_bounds
 from sfumato.vault.schema_vault import open_schema
@@ -24,7 +24,7 @@ def test_bounds_by_groups_hold_in_every_row_and_what_was_left_out_is_said(tmp_pa
     ledger = f"sqlite:///{tmp_path / 'hospital.ledger'}"
     vault = open_schema(frames(database(0)), schema=HOSPITAL, ledger=ledger, limit=Rho(10**7), create=True)
     settings = ModelSizes(head_cells=8_000, tail_cells=8_000, calibration=1)
-    release = related(vault, loss=Rho(10**7), settings=settings)
+    release = synthesize_linked(vault, loss=Rho(10**7), settings=settings)
     visits = release.tables["visits"].to_pylist()
     months: dict[int, Counter[str]] = defaultdict(Counter)
     for row in visits:

@@ -16,18 +16,18 @@ from sfumato.domain.linked_domain import ChildTable
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import InputError
 from sfumato.privacy.loss import Rho
-from sfumato.synthesize import NoisyTotal, RelatedRelease, histogram, load_related, save, save_related
+from sfumato.synthesize import LinkedRelease, NoisyTotal, histogram, load_linked, save, save_linked
 from sfumato.synthesize.linked import ModelSizes, is_of_linked_tables
-from sfumato.synthesize.linked.linked_synthesis import synthesized
+from sfumato.synthesize.linked.linked_synthesis import release_units
 from sfumato.vault.interface import decode, encode
 from sfumato.vault.simulated import SimulatedVault
 
 
-def made(tables=None) -> RelatedRelease:
+def made(tables=None) -> LinkedRelease:
     tables = tables or related(3)
     vault = SimulatedVault(Families(some_families(400, 3), tables), seed=1)
     settings = ModelSizes(head_cells=10_000, tail_cells=10_000, calibration=2)
-    return synthesized(vault, tables, loss=Rho(1), total=NoisyTotal(), settings=settings)
+    return release_units(vault, tables, loss=Rho(1), total=NoisyTotal(), settings=settings)
 
 
 @pytest.mark.parametrize(
@@ -37,22 +37,22 @@ def made(tables=None) -> RelatedRelease:
 )
 def test_a_saved_release_is_the_same_release(tmp_path: Path, tables) -> None:
     release = made(tables)
-    save_related(release, tmp_path / "model")
-    again = load_related(tmp_path / "model")
-    assert again.related == tables
+    save_linked(release, tmp_path / "model")
+    again = load_linked(tmp_path / "model")
+    assert again.linked == tables
     assert again.tables == release.tables
     assert again.codebook == release.codebook
     assert again.statement() == release.statement()
     assert again.measured == release.measured
     with pytest.raises(InputError, match="exists"):
-        save_related(release, tmp_path / "model")
+        save_linked(release, tmp_path / "model")
 
 
 def test_the_end_of_a_family_is_kept(tmp_path: Path) -> None:
     child = ChildTable(table=VILLAGE["persons"], order="age", most=3, final=("work", "yes"))
     tables = replace(related(3), children=(child,))
-    save_related(made(tables), tmp_path / "model")
-    assert load_related(tmp_path / "model").related == tables
+    save_linked(made(tables), tmp_path / "model")
+    assert load_linked(tmp_path / "model").linked == tables
 
 
 def test_other_rows_of_the_same_models_cost_nothing(monkeypatch) -> None:
@@ -72,7 +72,7 @@ def test_other_rows_of_the_same_models_cost_nothing(monkeypatch) -> None:
 
 def test_what_is_no_such_file_is_refused_in_one_sentence(tmp_path: Path) -> None:
     release = made()
-    save_related(release, tmp_path / "model")
+    save_linked(release, tmp_path / "model")
     content = (tmp_path / "model").read_bytes()
     stored = decode(content[32:])
 
@@ -101,7 +101,7 @@ def test_what_is_no_such_file_is_refused_in_one_sentence(tmp_path: Path) -> None
         written("most", children=[{**stored["release"]["children"][0], "most": 900}]),
     ):
         with pytest.raises(InputError, match="cannot read a saved release of linked tables"):
-            load_related(path)
+            load_linked(path)
     assert is_of_linked_tables(tmp_path / "model")
     assert not is_of_linked_tables(tmp_path / "flat")
     assert not is_of_linked_tables(tmp_path / "nothing")
@@ -124,19 +124,19 @@ MADE_UP = [
 
 
 def test_models_that_somebody_made_up_are_refused_or_can_be_drawn(tmp_path: Path) -> None:
-    save_related(made(), tmp_path / "model")
+    save_linked(made(), tmp_path / "model")
     stored = decode((tmp_path / "model").read_bytes()[32:])
     for changed in MADE_UP:
         assert changed.keys() <= stored.keys()
         bytes_of = encode({**stored, **changed})
         (tmp_path / "other").write_bytes(hashlib.sha256(bytes_of).digest() + bytes_of)
         with contextlib.suppress(InputError):
-            assert load_related(tmp_path / "other").redrawn().tables.keys() == {"houses", "persons"}
+            assert load_linked(tmp_path / "other").redrawn().tables.keys() == {"houses", "persons"}
 
 
 def test_a_model_of_which_nothing_can_be_drawn_is_damaged(tmp_path: Path, monkeypatch) -> None:
-    save_related(made(), tmp_path / "model")
-    release = load_related(tmp_path / "model").redrawn()
+    save_linked(made(), tmp_path / "model")
+    release = load_linked(tmp_path / "model").redrawn()
 
     def broken(*_: object, **__: object) -> None:
         raise KeyError("what nobody foresaw")

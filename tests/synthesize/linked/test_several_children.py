@@ -11,7 +11,7 @@ from tests.hospital import database, frames, schema
 from sfumato.domain.linked_domain import WHOLE, link_tables
 from sfumato.errors import DomainError
 from sfumato.privacy.loss import Rho
-from sfumato.synthesize import related
+from sfumato.synthesize import synthesize_linked
 from sfumato.synthesize.linked import ModelSizes
 from sfumato.vault.schema_vault import open_schema
 
@@ -22,10 +22,12 @@ def test_all_children_of_a_unit_and_theirs_are_made(tmp_path: Path) -> None:
     described = link_tables(HOSPITAL)
     assert [child.table.name for child in described.children] == ["visits", "drug_era", "drugs", "diagnoses"]
     assert described.left_out == ()
-    assert {table.whole for table in described.derived} == {WHOLE}
+    assert {table.unit_weight for table in described.derived} == {WHOLE}
     ledger = f"sqlite:///{tmp_path / 'hospital.ledger'}"
     vault = open_schema(frames(database(0)), schema=HOSPITAL, ledger=ledger, limit=Rho(2), create=True)
-    release = related(vault, loss=Rho(1), settings=ModelSizes(head_cells=50_000, tail_cells=50_000, calibration=1))
+    release = synthesize_linked(
+        vault, loss=Rho(1), settings=ModelSizes(head_cells=50_000, tail_cells=50_000, calibration=1)
+    )
     assert vault.remaining.spent.rho <= 1
     kept = (
         "all rows of one patient_id of hospital, in all its tables (at most 6 of visits, 4 of drug_era, 8 of drugs, "

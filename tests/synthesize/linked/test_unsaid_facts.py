@@ -23,11 +23,11 @@ from sfumato.domain.linked_domain import ChildTable, LinkedTables, link_tables
 from sfumato.domain.table_schema import Schema
 from sfumato.engine.views.joined import open_tables
 from sfumato.privacy.loss import Rho
-from sfumato.synthesize import related as synthesize
+from sfumato.synthesize import synthesize_linked as synthesize
 from sfumato.synthesize.budget_allocation import NoisyTotal
 from sfumato.synthesize.linked import ModelSizes
-from sfumato.synthesize.linked.linked_release import RelatedRelease
-from sfumato.synthesize.linked.linked_synthesis import synthesized
+from sfumato.synthesize.linked.linked_release import LinkedRelease
+from sfumato.synthesize.linked.linked_synthesis import release_units
 from sfumato.vault.schema_vault import open_schema
 from sfumato.vault.simulated import SimulatedVault
 
@@ -52,10 +52,10 @@ FAMILIES = distinct(150)
 CLEAN = frames(FAMILIES)
 
 
-def made(given: Tables, tables: LinkedTables = TABLES, schema: Schema = VILLAGE) -> RelatedRelease:
+def made(given: Tables, tables: LinkedTables = TABLES, schema: Schema = VILLAGE) -> LinkedRelease:
     encoded = open_tables(schema, given).derive(tables)
     vault = SimulatedVault(encoded, seed=3)  # type: ignore[arg-type]
-    return synthesized(vault, tables, loss=Rho("0.5"), total=NoisyTotal(), settings=SIZES)
+    return release_units(vault, tables, loss=Rho("0.5"), total=NoisyTotal(), settings=SIZES)
 
 
 def more(given: Tables, name: str, rows: Sequence[dict[str, object]]) -> Tables:
@@ -107,7 +107,7 @@ WAYS: list[Callable[[Tables], Tables]] = [
 ]
 
 
-def said(release: RelatedRelease) -> tuple[object, ...]:
+def said(release: LinkedRelease) -> tuple[object, ...]:
     """All that is published beside the noisy tables and models, of which the seed is a digest."""
     return (
         release.seed,
@@ -120,18 +120,18 @@ def said(release: RelatedRelease) -> tuple[object, ...]:
 
 
 @pytest.fixture(scope="module")
-def clean() -> RelatedRelease:
+def clean() -> LinkedRelease:
     return made(CLEAN)
 
 
 @pytest.mark.parametrize("otherwise", WAYS, ids=lambda way: way.__name__)
-def test_what_is_not_counted_changes_nothing(otherwise: Callable[[Tables], Tables], clean: RelatedRelease) -> None:
+def test_what_is_not_counted_changes_nothing(otherwise: Callable[[Tables], Tables], clean: LinkedRelease) -> None:
     other = made(otherwise(CLEAN))
     assert said(other) == said(clean)
     assert all(other.tables[name].equals(table) for name, table in clean.tables.items())
 
 
-def test_one_more_person_who_is_counted_changes_it(clean: RelatedRelease) -> None:
+def test_one_more_person_who_is_counted_changes_it(clean: LinkedRelease) -> None:
     """So that to be the same says something."""
     place = next(place for place, family in enumerate(FAMILIES) if len(family.children) == 1)
     other = made(more(CLEAN, "persons", [{"house": f"h{place}", "age": 0, "work": "no"}] * 2))
@@ -155,8 +155,8 @@ def test_how_many_rows_a_unit_has_says_the_schema_and_not_the_table() -> None:
     assert link_tables(VILLAGE).children[0].most == VILLAGE["persons"].rows == 6
     for families in ([*FAMILIES, crowd], [Family(0, ())] * 20):
         release = made(frames(families))
-        assert release.related.head.hash == TABLES.head.hash
-        assert release.head.tables[2].values.shape == (MOST + 1,)  # the number of persons
+        assert release.linked.unit_domain.hash == TABLES.unit_domain.hash
+        assert release.unit_model.tables[2].values.shape == (MOST + 1,)  # the number of persons
         houses = release.tables["persons"]["house"].to_pylist()
         assert max(map(houses.count, houses), default=0) <= MOST
 
@@ -167,7 +167,7 @@ def test_no_text_has_a_true_number_of_rows_and_no_table_as_many(tmp_path: Path) 
     given = of_nobody(frames(families))
     tables = related(MOST)
     vault = SimulatedVault(open_tables(VILLAGE, given).derive(tables), seed=4)  # type: ignore[arg-type]
-    release = synthesized(vault, tables, loss=Rho("0.0001"), total=NoisyTotal(), settings=SIZES)
+    release = release_units(vault, tables, loss=Rho("0.0001"), total=NoisyTotal(), settings=SIZES)
     true = {given["houses"].num_rows, given["persons"].num_rows, given["persons"].num_rows - 40}
     true.add(sum(bool(family.children) for family in families))
     assert min(true) > 1000
@@ -188,7 +188,7 @@ def test_no_id_of_the_table_is_in_what_is_written(tmp_path: Path) -> None:
     texts = [path.read_text() for path in (tmp_path / "release").iterdir()]
     assert len(texts) > 3
     assert not any("Rosenweg" in text for text in texts)
-    assert release.tables["houses"]["house"].to_pylist() == list(range(1, release.head.total + 1))
+    assert release.tables["houses"]["house"].to_pylist() == list(range(1, release.unit_model.total + 1))
 
 
 def test_days_within_a_cell_of_a_first_date_are_not_told_apart() -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sfumato.domain.linked_domain import ChildTable, LinkedTables
     from sfumato.domain.table_schema import Schema
     from sfumato.privacy.loss import Loss
-    from sfumato.synthesize import RelatedRelease
+    from sfumato.synthesize import LinkedRelease
     from sfumato.synthesize.codebook.codebook import Codebook
 
 
@@ -111,7 +111,7 @@ def synthesize_tables(source: Source, given: TablesToMake, loss: Loss, *, as_jso
     """Release synthetic tables into a new folder."""
     from sfumato.app.cli.options import read_schema
     from sfumato.domain.linked_domain import link_tables
-    from sfumato.synthesize import NoisyTotal, PublicTotal, related, related_without_delta
+    from sfumato.synthesize import NoisyTotal, PublicTotal, linked_without_delta, synthesize_linked
     from sfumato.synthesize.linked.linked_release import free_folder
 
     if given.html is not None:
@@ -130,11 +130,11 @@ def synthesize_tables(source: Source, given: TablesToMake, loss: Loss, *, as_jso
     for note in link_tables(schema, children).left_out:
         print_message(f"{note} is not synthesized: it has no attributes, or its rows belong to a table that has none.")
     total = NoisyTotal() if given.units is None else PublicTotal(given.units)
-    for advice in related_without_delta(schema, loss=loss, children=children, total=total):
+    for advice in linked_without_delta(schema, loss=loss, children=children, total=total):
         print_message(f"Before it is charged: {advice}.")
     vault = source.schema(schema, first=loss)
     with working("Measuring and fitting"):
-        release = related(vault, loss=loss, children=children, total=total)
+        release = synthesize_linked(vault, loss=loss, children=children, total=total)
         del vault
         tables = release.tables
     rows = {name: table.num_rows for name, table in tables.items()}
@@ -145,11 +145,9 @@ def synthesize_tables(source: Source, given: TablesToMake, loss: Loss, *, as_jso
     result(value, _text(release), as_json=as_json)
 
 
-def _write_tables(
-    release: RelatedRelease, rows: Mapping[str, int], target: Path, given: TablesToMake
-) -> Sequence[Path]:
+def _write_tables(release: LinkedRelease, rows: Mapping[str, int], target: Path, given: TablesToMake) -> Sequence[Path]:
     """Write the released tables, their model and their page, and return the files of the tables."""
-    from sfumato.synthesize import save_related
+    from sfumato.synthesize import save_linked
     from sfumato.synthesize.linked.linked_codebook import read_family_codebook
 
     files = release.write(given.out, file_format=given.file_format)
@@ -157,7 +155,7 @@ def _write_tables(
         print_message(f"Wrote {pluralize(number, 'row')} of {name}.")
     print_message(f"They are in {given.out}, with what they are in {given.out / 'release.json'}.")
     if given.model is not None:
-        save_related(release, given.model, overwrite=given.overwrite)
+        save_linked(release, given.model, overwrite=given.overwrite)
         print_message(f"Wrote the model {given.model}.")
     if given.html is not None:
         write_page(target, read_family_codebook(target), given.html, overwrite=given.overwrite)
@@ -166,7 +164,7 @@ def _write_tables(
 
 def sample_tables(model: Path, out: Path, *, copies: int | None, file_format: str, as_json: bool) -> None:
     """Draw linked tables again from a saved model into a new folder, or several."""
-    from sfumato.synthesize import load_related
+    from sfumato.synthesize import load_linked
     from sfumato.synthesize.codebook.codebook import printable
     from sfumato.synthesize.linked.linked_release import free_folder
     from sfumato.synthesize.synthetic import STATED_BY_A_FILE
@@ -177,7 +175,7 @@ def sample_tables(model: Path, out: Path, *, copies: int | None, file_format: st
     for folder in folders:
         free_folder(folder, file_format)
     refuse_clashes(folders, inputs=[model], overwrite=True)
-    release = load_related(model)
+    release = load_linked(model)
     rows = []
     for folder in folders:
         with working("Sampling"):
@@ -259,20 +257,20 @@ def _by_table(texts: Sequence[str], option: str, known: Mapping[str, ChildTable]
 
 def _owner(related: LinkedTables, child: ChildTable) -> str:
     """What the rows of a child table are counted for."""
-    above = related.above(child)
+    above = related.parent_of(child)
     if above is None:
         return "a unit"
     return f"a row of {above.table.name} and {related.most_rows(child)} of a unit"
 
 
-def _text(release: RelatedRelease) -> str:
+def _text(release: LinkedRelease) -> str:
     errors = "".join(f"\n  {name}: {value:.4g}" for name, value in release.expected_error.items())
     children = "".join(
         f"\n  {child.table.name}: {'the first' if child.order else 'at most'} {child.most} of "
-        f"{_owner(release.related, child)}, "
+        f"{_owner(release.linked, child)}, "
         + (f"by {child.order}{', falling' if child.falling else ''}" if child.order else "in no order")
         + (f", none after {child.final[0]} = {child.final[1]}" if child.final else "")
-        for child in release.related.children
+        for child in release.linked.children
     )
     return f"Method: related{children}\nGuarantee: {release.guarantee}\nCost: {release.cost}\nExpected error:{errors}"
 

@@ -123,7 +123,7 @@ class JoinedTables:
         derived = {
             table.name: self._engine.encoded(encode(child, opening=opening))
             for child in related.children
-            for table, opening in ((related.opening(child), True), (related.tail(child), False))
+            for table, opening in ((related.first_child(child), True), (related.next_child(child), False))
             if table is not None
         }
         return self._engine.encoded(encode(None, opening=False)).deriving(derived)

@@ -41,8 +41,8 @@ class DerivedEncoding:
     def domain(self) -> Domain:
         """Of the rows, with the most that a unit has of them."""
         if self.child is None:
-            return self.related.head
-        table = self.related.opening(self.child) if self.opening else self.related.tail(self.child)
+            return self.related.unit_domain
+        table = self.related.first_child(self.child) if self.opening else self.related.next_child(self.child)
         assert table is not None
         return table.counted
 
@@ -90,31 +90,35 @@ class DerivedEncoding:
 
     def _first(self, child: ChildTable, at: str, day: str = "") -> list[str]:
         """How many children, and the first one, of rows that may have none; ``day`` is the date of the row above."""
-        values = [f"COALESCE({at}.n, 0) - {self.related.least(child)}"]
+        values = [f"COALESCE({at}.n, 0) - {self.related.least_children(child)}"]
         for place, attribute in enumerate(child.table.attributes):
             code, none = f"{at}.c{place}", attribute.size
             if child.dated and attribute.name == child.order:
                 none = sum(self.related.first_cells(child))
-                apart = self.related.apart(child)
+                apart = self.related.periods_between(child)
                 code = self._first_date(child, code) if apart is None else self._distance(child, code, day, apart)
             values.append(f"COALESCE({code}, {none})")
         return values
 
     def _opening(self, child: ChildTable) -> tuple[list[str], str, str]:
-        above, table = self.related.above(child), self.related.opening(child)
+        above, table = self.related.parent_of(child), self.related.first_child(child)
         assert above is not None
         assert table is not None
-        row_count = "d.n - 1" if self.related.above(above) is None else _class_of("d.w", table.rows)
-        values = [*(f"d.e{place}" for place in range(len(self.related.evidence(child)))), row_count]
+        row_count = "d.n - 1" if self.related.parent_of(above) is None else _class_of("d.w", table.rows)
+        values = [*(f"d.e{place}" for place in range(len(self.related.known_attributes(child)))), row_count]
         values += [_placed("d.t", above, first=1), *self._first(child, "f", "d.day")]
         joined = f"({self._with_evidence(above)}) AS d LEFT JOIN ({self._kept(child)}) AS f"
         return values, "d.u", f"{joined} ON f.u = d.u AND f.a = d.r AND f.t = 1"
 
     def _tail(self, child: ChildTable) -> tuple[list[str], str, str]:
         plain = [(child.table.attributes.index(each), each) for each in child.plain]
-        nested = self.related.above(child) is not None
+        nested = self.related.parent_of(child) is not None
         values = [
-            *([f"x.e{place}" for place in range(len(self.related.evidence(child)))] if nested else self._parents()),
+            *(
+                [f"x.e{place}" for place in range(len(self.related.known_attributes(child)))]
+                if nested
+                else self._parents()
+            ),
             "x.n - 2",
             _placed("x.t", child, first=2),
             "CASE WHEN x.t = x.n THEN 1 ELSE 0 END",
@@ -133,7 +137,7 @@ class DerivedEncoding:
             gap = self._gap(child, f"x.c{at}", f"x.z{at}")
             values.append(f"CASE WHEN x.c{at} >= {date.declared} THEN {absent} ELSE {gap} END")
         if nested:
-            table = self.related.tail(child)
+            table = self.related.next_child(child)
             assert table is not None
             further = f"SELECT *, COUNT(*) OVER (PARTITION BY u) AS f FROM ({self._kept(child)}) AS kept_rows"
             return [*values, _class_of("x.f", table.rows)], "x.u", f"({further} WHERE t > 1) AS x"
@@ -155,7 +159,7 @@ class DerivedEncoding:
         """The cell of the distance of a first date from that of the row above; dates that are none have cells of their
         own, and so have those of rows without.
         """
-        above = self.related.above(child)
+        above = self.related.parent_of(child)
         assert above is not None
         declared, starts = child.attribute(child.order or "").declared, self.related.distances(child)
         cells, further = self.related.first_cells(child)
@@ -181,13 +185,13 @@ class DerivedEncoding:
         of another table also ``a``, the place of that row in its unit, ``e``, what is known of it, and ``w``, how many
         there are of the unit.
         """
-        above, codes = self.related.above(child), [f"c{place}" for place in range(len(child.table.attributes))]
-        keyed = bool(self.related.below(child))
+        above, codes = self.related.parent_of(child), [f"c{place}" for place in range(len(child.table.attributes))]
+        keyed = bool(self.related.children_of(child))
         relation, family, known = self.relations[child.table.name], "u", []
         if above is not None:
             link = child.table.through
             assert link is not None
-            known = [f"e{place}" for place in range(len(self.related.evidence(child)))]
+            known = [f"e{place}" for place in range(len(self.related.known_attributes(child)))]
             inside = [
                 "g.u AS u",
                 "d.r AS a",
@@ -237,9 +241,9 @@ class DerivedEncoding:
         own = [f"d.c{child.table.attributes.index(each)}" for each in child.plain]
         listed, source = ["d.u AS u", "d.k AS k", "d.r AS r", "d.t AS t", "d.n AS n"], f"({self._kept(child)}) AS d"
         known = self._parents()
-        if self.related.above(child) is not None:
+        if self.related.parent_of(child) is not None:
             listed.append("d.w AS w")
-            known = [f"d.e{place}" for place in range(len(self.related.evidence(child)))]
+            known = [f"d.e{place}" for place in range(len(self.related.known_attributes(child)))]
         elif self.related.parent is not None:
             source += f" JOIN {self.relations[self.related.parent.name]} AS p ON p.u = d.u"
         listed += [f"{code} AS e{place}" for place, code in enumerate([*known, *own])]

@@ -138,7 +138,7 @@ def _linked_tables(entropy: Entropy) -> Iterator[Subject]:
         ChildTable(table=schema[name], most=most) for name, most in (("children", _CHILDREN), ("grandchildren", 2))
     ]
     related = LinkedTables(schema=schema, children=tuple(children))
-    tail, head = related.tail(children[0]), related.opening(children[1])
+    tail, head = related.next_child(children[0]), related.first_child(children[1])
     assert tail is not None
     assert head is not None
     claim = Rho("0.5")
@@ -149,7 +149,7 @@ def _linked_tables(entropy: Entropy) -> Iterator[Subject]:
         cells = table.domain[attribute].size
         added = np.zeros(cells, dtype=np.int64)
         added[0] = rows * table.weights[-1]
-        squared = DerivedMarginal(table, (attribute,)).sensitivity(related.head)[1]
+        squared = DerivedMarginal(table, (attribute,)).sensitivity(related.unit_domain)[1]
         yield gaussian_unit_subject(
             name, (np.zeros_like(added), added), squared_sensitivity=squared, claim=claim, entropy=entropy
         )

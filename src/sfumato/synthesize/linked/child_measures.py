@@ -1,4 +1,4 @@
-"""The mechanisms of a vault as a method sees them that works on one derived table as if it were the protected one."""
+"""Measurements of one derived table, for methods that treat it like a protected table."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from sfumato.vault.measurables import Distance, Marginal, Measurable, Measuremen
 from sfumato.vault.unit_measurables import DerivedDistance, DerivedMarginal
 
 COUNTABLE = 1 << 24
-"""Cells of one marginal as it is counted, at most, and of several that are counted at once: 128 MiB."""
+"""Most cells of one marginal as the vault counts it, and of several that are counted at once: 128 MiB."""
 
 
 def refuse_uncountable(table: DerivedTable) -> None:
-    """Refuse attributes that could not be counted one by one, before anything is charged.
+    """Refuse attributes that are too large to be counted one by one, before anything is charged.
 
     Raises:
-        SizeError: there is one.
+        SizeError: an attribute is too large.
     """
     for attribute in table.domain:
-        if (cells := _counted(table, (attribute.name,))) > COUNTABLE:
+        if (cells := _counted_cells(table, (attribute.name,))) > COUNTABLE:
             raise SizeError(
                 f"{attribute.name} has {attribute.size:,} cells, which are counted by the number of rows of a unit: "
                 f"{cells:,} are more than {COUNTABLE:,}; group them by edges, or keep fewer rows",
@@ -35,7 +35,7 @@ def refuse_uncountable(table: DerivedTable) -> None:
             )
 
 
-def _counted(table: DerivedTable, attributes: tuple[str, ...]) -> int:
+def _counted_cells(table: DerivedTable, attributes: tuple[str, ...]) -> int:
     return DerivedMarginal(table, attributes).size(table.domain)
 
 
@@ -43,8 +43,8 @@ def _counted(table: DerivedTable, attributes: tuple[str, ...]) -> int:
 class DerivedMeasures:
     """Implements :class:`sfumato.vault.interface.Measures` for marginals of a derived table and distances to them.
 
-    A row of weight w counts as w equal rows, of which a unit of the table's domain has at most ``whole``.  Noise is
-    scaled by the vault to what it says of the derived table, whatever this domain says.
+    A row of weight w counts as w equal rows, of which a unit has at most ``unit_weight``.  The vault scales the noise
+    to its own description of the derived table, not to this domain.
     """
 
     mechanisms: Measures
@@ -52,38 +52,39 @@ class DerivedMeasures:
 
     @property
     def domain(self) -> Domain:
-        """Of the derived table."""
+        """Return the domain of the derived table."""
         return self.table.domain
 
     def measure(
         self, questions: Sequence[Measurable], loss: Loss, *, shares: Sequence[Fraction] | None = None
     ) -> tuple[Measurement, ...]:
-        """See :meth:`sfumato.vault.interface.Measures.measure`; noisy weights in place of counts.
+        """Measure noisy weights; see :meth:`sfumato.vault.interface.Measures.measure`.
 
-        So many questions are put at a time as the vault can count at once, each with its part of the loss.
+        Batches have at most as many cells as the vault counts at once, each at its part of the loss.
         """
         if not questions:
             return ()
         parts = [Fraction(1, len(questions))] * len(questions) if shares is None else shares
         measured: list[Measurement] = []
         for batch in self._batches(questions):
-            asked = [self._of_the_table(each) for each in batch]
+            derived = [self._of_the_table(each) for each in batch]
             held = parts[len(measured) : len(measured) + len(batch)]
             part = sum(held, Fraction(0))
-            whole = len(batch) == len(questions)
-            own = shares if whole else [each / part for each in held]
-            measured += self.mechanisms.measure(asked, loss if whole else loss.divisible * part, shares=own)
-        return tuple(replace(answer, question=asked) for asked, answer in zip(questions, measured, strict=True))
+            one_batch = len(batch) == len(questions)
+            own_shares = shares if one_batch else [each / part for each in held]
+            own_loss = loss if one_batch else loss.divisible * part
+            measured += self.mechanisms.measure(derived, own_loss, shares=own_shares)
+        return tuple(replace(answer, question=each) for each, answer in zip(questions, measured, strict=True))
 
-    def counted(self, attributes: tuple[str, ...]) -> int:
-        """Cells of a marginal as the vault counts it: by how many rows a unit has as well."""
-        return _counted(self.table, attributes)
+    def counted_cells(self, attributes: tuple[str, ...]) -> int:
+        """Return the cells of a marginal as the vault counts it: also by the number of rows of the unit."""
+        return _counted_cells(self.table, attributes)
 
     def _batches(self, questions: Sequence[Measurable]) -> Iterator[list[Measurable]]:
         batch: list[Measurable] = []
         cells = 0
         for question in questions:
-            size = self.counted(self._of_the_table(question).attributes)
+            size = self.counted_cells(self._of_the_table(question).attributes)
             if batch and cells + size > COUNTABLE:
                 yield batch
                 batch, cells = [], 0
@@ -99,5 +100,5 @@ class DerivedMeasures:
         raise QueryError("of a derived table only marginals and distances from them are measured", culprit=question)
 
     def generator(self) -> np.random.Generator:
-        """See :meth:`sfumato.vault.interface.Measures.generator`."""
+        """Return the generator of :meth:`sfumato.vault.interface.Measures.generator`."""
         return self.mechanisms.generator()

@@ -1,8 +1,8 @@
-"""Children slot by slot: all second children, all third ones, .., each given the parent and the child before it.
+"""Draw children slot by slot: all second children, all third ones, and so on, given the parent and the child before.
 
-What the children of the rows drawn say of a marginal differs from what the fitted model says, as the child before is
-one that was drawn.  So the potentials are corrected before the rows are made: the tails of the rows are drawn several
-times, and each potential of a measured marginal is moved by what it lacks.  This reads nothing but the public model.
+Marginals of the drawn children differ from those of the fitted model, because the child before is itself drawn.  So
+the potentials are calibrated first: children are drawn several times, and the potential of each measured marginal is
+corrected by the log ratio of the model to the draw.  This reads only the public model.
 """
 
 from __future__ import annotations
@@ -22,68 +22,68 @@ from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.linked.child_dates import DAY, Codes, Dates, dates_after, first_dates, ordered_codes, ranks
 from sfumato.synthesize.linked.conditional_sampling import ConditionalSampler
 
-_STEADY = 2.0  # rows that stand beside both counts when they are compared
+_STEADY = 2.0  # rows that are added to both counts when they are compared
 _MOST_MOVED = 1.0
 _FALL = 0.25
-_EARLY = 4  # of the units a part is drawn as long as the moves are large
+_EARLY = 4  # the first rounds draw only this part of the units, because corrections are large
 
 Slot = tuple[Codes, dict[str, Codes]]
-"""Rows of the head that have a child there, and codes of these children by attribute."""
+"""The first rows that have a child in the slot, and the codes of these children by attribute."""
 
 
 @dataclass(frozen=True)
 class ChildSlots:
-    """The children of rows of a head, to be drawn from the model of their tail.
+    """The children of units or parent rows, to be drawn from the model of next children.
 
     Attributes:
-        related: the tables.
-        child: whose rows are drawn.
-        tail: the model.
-        head: codes of the rows of the head, by attribute: of that of the units, or of the own head of the child table,
-            and then of the attribute that says what further children weigh.
+        linked: the tables.
+        child: the table whose rows are drawn.
+        fitted: the model of next children.
+        first_rows: codes by attribute, one row for each unit or parent row: what is known of it, the number of
+            children, the first child, and for nested tables the class of weights.
     """
 
-    related: LinkedTables
+    linked: LinkedTables
     child: ChildTable
-    tail: Graphical
-    head: Mapping[str, Codes]
+    fitted: Graphical
+    first_rows: Mapping[str, Codes]
 
     @staticmethod
     def alone(
-        related: LinkedTables, child: ChildTable, head: Mapping[str, Codes], random: np.random.Generator
+        linked: LinkedTables, child: ChildTable, first_rows: Mapping[str, Codes], random: np.random.Generator
     ) -> list[Slot]:
-        """The first children, where a unit has no others."""
-        rows = np.flatnonzero(head[child.number] + related.least(child) >= 1)
-        first_codes = {each.name: head[child.named("first", each.name)][rows] for each in child.table.attributes}
+        """Return the first children as the only slot, if there are no next children."""
+        rows = np.flatnonzero(first_rows[child.number] + linked.least_children(child) >= 1)
+        first_codes = {each.name: first_rows[child.named("first", each.name)][rows] for each in child.table.attributes}
         if child.dated and child.order is not None:
-            days = head[DAY][rows] if DAY in head else None
-            first_codes[child.order] = _dated(related, child, first_codes[child.order], days, random)
+            days = first_rows[DAY][rows] if DAY in first_rows else None
+            first_codes[child.order] = _dated(linked, child, first_codes[child.order], days, random)
         return [(rows, first_codes)]
 
     @property
     def numbers(self) -> Codes:
-        """Children of each row of the head."""
-        return self.head[self.child.number] + self.related.least(self.child)
+        """Return the number of children of each first row."""
+        return self.first_rows[self.child.number] + self.linked.least_children(self.child)
 
     @property
     def drawn(self) -> frozenset[str]:
-        """The attributes of a child."""
+        """Return the attributes of a child."""
         return frozenset(self.child.named("this", each.name) for each in self.child.table.attributes)
 
     @property
     def weights(self) -> FloatArray:
-        """What a further child of each row of the head weighs, in units."""
-        table = self.related.tail(self.child)
+        """Return the weight of a next child of each first row, in units."""
+        table = self.linked.next_child(self.child)
         assert table is not None
-        codes = self.head[table.number] if table.number == self.child.rows else np.maximum(self.numbers - 2, 0)
-        return np.array(table.weights)[codes] / table.whole
+        codes = self.first_rows[table.number] if table.number == self.child.rows else np.maximum(self.numbers - 2, 0)
+        return np.array(table.weights)[codes] / table.unit_weight
 
     def first_units(self, many: int) -> ChildSlots:
-        """The same of the first rows of the head alone."""
-        return replace(self, head={name: codes[:many] for name, codes in self.head.items()})
+        """Return the same with only the first ``many`` rows."""
+        return replace(self, first_rows={name: codes[:many] for name, codes in self.first_rows.items()})
 
     def groups(self, model: GraphicalModel, random: np.random.Generator) -> Iterator[Slot]:
-        """Slot by slot from the second: the rows of the head that have a child there, and groups of its tail."""
+        """Yield slots from the second on: the first rows that have a child there, and groups of all attributes."""
         child, numbers = self.child, self.numbers
         names = [each.name for each in child.plain]
         this = [child.named("this", name) for name in names]
@@ -92,11 +92,13 @@ class ChildSlots:
         sizes = {**model.sizes, **({} if dates is None else dates.sizes)}
         sampler = ConditionalSampler([*model.factors, *([] if dates is None else dates.factors)], sizes, free)
         parents = self._parents()
-        number = self.tail.coarsenings[child.number].groups
+        number = self.fitted.coarsenings[child.number].groups
         before: dict[str, Codes] = {}
-        previous = {name: self.tail.coarsenings[child.named("this", name)].groups[self._first(name)] for name in names}
+        previous = {
+            name: self.fitted.coarsenings[child.named("this", name)].groups[self._first(name)] for name in names
+        }
         if child.memory > 1:
-            none = {name: self.tail.coarsenings[child.named("before", name)].size - 1 for name in names}
+            none = {name: self.fitted.coarsenings[child.named("before", name)].size - 1 for name in names}
             before = {name: np.full(len(numbers), none[name]) for name in names}
         last = min(child.most, PLACES + 1)
         for slot in range(2, int(numbers.max(initial=1)) + 1):
@@ -108,10 +110,10 @@ class ChildSlots:
             known |= {child.named("previous", name): previous[name][rows] for name in names}
             known |= {child.named("before", name): before[name][rows] for name in before}
             if dates is not None:
-                known |= dates.evidence(rows)
+                known |= dates.known(rows)
             drawn = sampler.draw(known, len(rows), random)
             if dates is not None:
-                dates.go_on(rows, drawn[dates.this], random)
+                dates.move_on(rows, drawn[dates.this], random)
                 known[DAY] = dates.days[rows]
             yield rows, {**known, **drawn}
             for name, of in zip(names, this, strict=True):
@@ -120,7 +122,7 @@ class ChildSlots:
                 previous[name][rows] = drawn[of]
 
     def codes(self, model: GraphicalModel, random: np.random.Generator) -> Iterator[Slot]:
-        """Slot by slot from the first: the rows of the head that have a child there, and codes of the child."""
+        """Yield slots from the first on: the first rows that have a child there, and codes of the child."""
         child = self.child
         rows = np.flatnonzero(self.numbers >= 1)
         names = [each.name for each in child.table.attributes]
@@ -137,7 +139,7 @@ class ChildSlots:
                     codes_of[name] = groups[DAY]
                     continue
                 of = child.named("this", name)
-                held = self.tail.coarsenings[of]
+                held = self.fitted.coarsenings[of]
                 if name == child.order and rank is not None:
                     codes_of[name] = ordered_codes(rank, held, groups[of], previous[name][slot], random)
                 else:
@@ -147,65 +149,65 @@ class ChildSlots:
                 previous[name][slot] = codes_of[name]
 
     def _first(self, name: str) -> Codes:
-        """Codes of the first child; of rows without any, any code."""
-        codes = self.head[self.child.named("first", name)].copy()
+        """Return codes of the first child; rows without a child have any code."""
+        codes = self.first_rows[self.child.named("first", name)].copy()
         codes[self.numbers < 1] = 0
         return codes
 
     def _first_dates(self, random: np.random.Generator) -> Codes:
-        """Codes of the date of the first child, drawn within its cell; of rows without any child, any."""
-        return _dated(self.related, self.child, self._first(self.child.order or ""), self.head.get(DAY), random)
+        """Draw codes of the date of the first child within its cell; rows without a child have any code."""
+        return _dated(self.linked, self.child, self._first(self.child.order or ""), self.first_rows.get(DAY), random)
 
     def _parents(self) -> dict[str, Codes]:
-        named = [each.name for each in self.related.evidence(self.child)]
-        return {name: self.tail.coarsenings[name].groups[self.head[name]] for name in named}
+        named = [each.name for each in self.linked.known_attributes(self.child)]
+        return {name: self.fitted.coarsenings[name].groups[self.first_rows[name]] for name in named}
 
 
 def _dated(
-    related: LinkedTables, child: ChildTable, cells: Codes, days: Codes | None, random: np.random.Generator
+    linked: LinkedTables, child: ChildTable, cells: Codes, days: Codes | None, random: np.random.Generator
 ) -> Codes:
-    """Codes of first dates, within their cells, or within those of their distance from the dates of the rows above."""
-    if days is None or related.apart(child) is None:
+    """Draw codes of first dates within their cells, or within cells of the distance from the parent's date."""
+    if days is None or linked.periods_between(child) is None:
         return first_dates(child, cells, random)
-    return dates_after(related, child, cells, days, random)
+    return dates_after(linked, child, cells, days, random)
 
 
 class Drawable(Protocol):
-    """Rows that are drawn from a model given others, in groups of their codes."""
+    """A model from which rows are drawn given other rows, in groups of codes."""
 
     @property
-    def tail(self) -> Graphical:
-        """The model."""
+    def fitted(self) -> Graphical:
+        """Return the fitted model."""
         ...
 
     @property
     def drawn(self) -> frozenset[str]:
-        """The attributes that are drawn."""
+        """Return the attributes that are drawn."""
         ...
 
     @property
     def weights(self) -> FloatArray:
-        """What is drawn for each given row weighs, in units."""
+        """Return the weight of the rows that are drawn for each given row, in units."""
         ...
 
     def first_units(self, many: int) -> Drawable:
-        """The same of some of the given rows alone."""
+        """Return the same with only the first ``many`` given rows."""
         ...
 
     def groups(self, model: GraphicalModel, random: np.random.Generator) -> Iterator[Slot]:
-        """Given rows, and groups of what is drawn for each, with those that it is drawn by."""
+        """Yield given rows with the groups of all attributes, drawn and given."""
         ...
 
 
 def calibrated(slots: Drawable, random: np.random.Generator, *, times: int, units: int) -> GraphicalModel:
-    """The tail's model with potentials under which the children that are drawn hold what was measured of them.
+    """Return the model with potentials under which drawn children reproduce the fitted marginals.
 
-    Each measured marginal S of the children drawn is compared with that of the fitted model, rescaled within each cell
-    of its evidence to S, and its potential is moved by the logarithm of the ratio, less with every time and the more
-    marginals share an attribute.  The first half of the times draws fewer units.
+    Each measured marginal of the drawn children is compared with the fitted one, which is rescaled within each cell of
+    the given attributes.  The potential is corrected by the logarithm of the ratio.  Corrections fall with every round,
+    and with the number of marginals that share an attribute.  The first half of the rounds draws fewer units.
     """
-    model, this = slots.tail.model, slots.drawn
-    cliques = list(dict.fromkeys(each.attributes for each in slots.tail.measured))
+    model, this = slots.fitted.model, slots.drawn
+    cliques = list(dict.fromkeys(each.attributes for each in slots.fitted.measured))
     cliques = [clique for clique in cliques if this & set(clique)]
     shared = {clique: max(sum(name in other for other in cliques) for name in this & set(clique)) for clique in cliques}
     fitted = {clique: model.probabilities(clique).values for clique in cliques}
@@ -218,16 +220,18 @@ def calibrated(slots: Drawable, random: np.random.Generator, *, times: int, unit
         weight = np.concatenate([each for each, _ in drawn])
         columns = {name: np.concatenate([groups[name] for _, groups in drawn]) for name in drawn[0][1]}
         step = 1 / (1 + _FALL * time)
-        moves = {
-            clique: _move(clique, fitted[clique], _counted(clique, columns, weight, model.sizes), this)
+        corrections = {
+            clique: _correction(clique, fitted[clique], _weighted_counts(clique, columns, weight, model.sizes), this)
             * (step / shared[clique])
             for clique in cliques
         }
-        model = _moved(model, moves)
+        model = _corrected(model, corrections)
     return model
 
 
-def _counted(clique: Clique, columns: Mapping[str, Codes], weight: FloatArray, sizes: Mapping[str, int]) -> FloatArray:
+def _weighted_counts(
+    clique: Clique, columns: Mapping[str, Codes], weight: FloatArray, sizes: Mapping[str, int]
+) -> FloatArray:
     shape = [sizes[name] for name in clique]
     cells = np.zeros(len(weight), dtype=np.int64)
     for name, size in zip(clique, shape, strict=True):
@@ -237,29 +241,29 @@ def _counted(clique: Clique, columns: Mapping[str, Codes], weight: FloatArray, s
     return counts.reshape(shape)
 
 
-def _move(clique: Clique, fitted: FloatArray, counts: FloatArray, this: frozenset[str]) -> FloatArray:
+def _correction(clique: Clique, fitted: FloatArray, counts: FloatArray, this: frozenset[str]) -> FloatArray:
     axes = tuple(axis for axis, name in enumerate(clique) if name in this)
-    wanted = fitted.sum(axis=axes, keepdims=True)
+    expected = fitted.sum(axis=axes, keepdims=True)
     target = fitted * np.divide(
-        counts.sum(axis=axes, keepdims=True), wanted, out=np.zeros_like(wanted), where=wanted > 0
+        counts.sum(axis=axes, keepdims=True), expected, out=np.zeros_like(expected), where=expected > 0
     )
     moved: FloatArray = np.clip(np.log((target + _STEADY) / (counts + _STEADY)), -_MOST_MOVED, _MOST_MOVED)
     return moved
 
 
-def _moved(model: GraphicalModel, moves: Mapping[Clique, FloatArray]) -> GraphicalModel:
+def _corrected(model: GraphicalModel, corrections: Mapping[Clique, FloatArray]) -> GraphicalModel:
     places = {factor.attributes: place for place, factor in enumerate(model.factors)}
     factors: list[Factor] = list(model.factors)
-    for clique, move in moves.items():
+    for clique, correction in corrections.items():
         if clique in places:
-            factors[places[clique]] = Factor(clique, factors[places[clique]].values + move)
+            factors[places[clique]] = Factor(clique, factors[places[clique]].values + correction)
         else:
-            factors.append(Factor(clique, move))
+            factors.append(Factor(clique, correction))
     return replace(model, factors=tuple(factors))
 
 
 def stacked(slots: Sequence[Slot], names: Sequence[str]) -> tuple[Codes, dict[str, Codes]]:
-    """Slots as rows of one table, unit by unit and in order within each: rows of the head, and codes by attribute."""
+    """Stack slots as rows of one table, unit by unit and in order: numbers of first rows, and codes by attribute."""
     units = np.concatenate([rows for rows, _ in slots])
     order = np.argsort(units, kind="stable")
     return units[order], {name: np.concatenate([codes[name] for _, codes in slots])[order] for name in names}

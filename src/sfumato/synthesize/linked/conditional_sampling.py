@@ -1,13 +1,13 @@
-"""Codes of some attributes of a graphical model, given the codes of all others, row by row and exactly.
+"""Draw codes of some attributes of a graphical model, given the codes of all others, row by row and exactly.
 
-Potentials are looked at where a row's evidence says, so that only the attributes to be drawn are left.  These are
-eliminated one by one, and drawn in the opposite order.  Rows that agree in what a table depends on share it: the first
-attributes to be eliminated depend on few others, and only the last on all.
+Potentials are sliced at the evidence of a row, so that only the attributes to be drawn are left.  These are eliminated
+one by one, and drawn in the opposite order.  Rows with the same evidence for a table share it: the first eliminated
+attributes depend on little evidence, and only the last depend on all of it.
 
-Tables are products of numbers up to one.  Where these come to little, as potentials that were fitted to noise cancel
-one another far beyond what a number holds, the rows are drawn once more by sums of logarithms.
+Tables are products of numbers up to one.  If they underflow, because potentials that were fitted to noise cancel, the
+rows are drawn again by sums of logarithms.
 
-All randomness here is of post-processing of a public model; no guarantee rests on it.
+The randomness here is for post-processing of a public model; no guarantee depends on it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from sfumato.model.factor import Factor, FloatArray
 from sfumato.model.junction_tree import Clique
 from sfumato.model.row_sampling import CodeArray
 
-_CELLS = 1 << 21  # of the tables that are summed at a time: 16 MiB
-_HELD = 1 << 23  # of the largest table of the rows that are drawn at a time
-_MERGED = 1 << 14  # cells of a table that several are added up to
-_LEAST = 1e-300  # beside the likeliest cells, below which all of a row's evidence contradicts itself
-_SURE = 1e-30  # of a product of numbers up to one, above which what no number held is nothing beside it
+_CELLS = 1 << 21  # cells of the tables that are summed at a time: 16 MiB
+_HELD = 1 << 23  # cells of the largest table of the rows that are drawn at a time
+_MERGED = 1 << 14  # most cells of a table into which several factors are merged
+_LEAST = 1e-300  # relative to the likeliest cells; below it the evidence of a row is contradictory
+_SURE = 1e-30  # a product of numbers up to one above which underflow does not matter
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 RowIndices = NDArray[np.int64]
@@ -35,7 +35,7 @@ RowIndices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class _Table:
-    """Potentials over ``free`` attributes, one table for each of several combinations of evidence.
+    """The potentials over ``free`` attributes, one table for each combination of evidence.
 
     ``values`` has shape ``(combinations, cells of each of free ...)``, with a largest cell of one for each combination;
     ``place`` is the combination of each row.
@@ -47,12 +47,12 @@ class _Table:
 
     @property
     def many(self) -> int:
-        """Combinations."""
+        """Return the number of combinations."""
         return len(self.values)
 
 
 class ConditionalSampler:
-    """Draws the attributes ``drawn``, given codes of all others that share a potential with one of them."""
+    """A sampler of the attributes ``drawn``, given codes of all others that share a potential with one of them."""
 
     def __init__(self, factors: Sequence[Factor], sizes: Mapping[str, int], drawn: Sequence[str]) -> None:
         self._sizes = sizes
@@ -63,7 +63,7 @@ class ConditionalSampler:
             if free:
                 held.setdefault(free, []).append(factor)
         self._potentials = [
-            (given, free, _over((*given, *free), sizes, group))
+            (given, free, _sum_factors((*given, *free), sizes, group))
             for free, mine in held.items()
             for given, group in _alike(mine, free, sizes)
         ]
@@ -72,9 +72,9 @@ class ConditionalSampler:
     def draw(
         self, evidence: Mapping[str, CodeArray], rows: int, random: np.random.Generator
     ) -> dict[str, NDArray[np.int64]]:
-        """A code of each attribute to be drawn for each row: arrays of shape ``(rows,)``.
+        """Draw a code of each attribute for each row: arrays of shape ``(rows,)``.
 
-        Rows of the same conditional distribution are spread over it evenly.
+        Rows with the same conditional distribution are spread over it evenly.
         """
         columns = {name: np.empty(rows, dtype=np.int64) for name in self._drawn}
         for part in _parts(rows, self._cells, _HELD):
@@ -86,25 +86,25 @@ class ConditionalSampler:
     def _of_some(
         self, evidence: Mapping[str, CodeArray], rows: int, random: np.random.Generator
     ) -> dict[str, NDArray[np.int64]]:
-        """Of rows few enough for all tables that are summed."""
+        """Draw codes of rows that are few enough for all tables that are summed."""
         unsure = np.zeros(rows, dtype=np.bool_)
-        found = self._by_products(evidence, unsure, random)
+        codes_of = self._by_products(evidence, unsure, random)
         again = np.flatnonzero(unsure)
         for part in _parts(len(again), self._cells):
             given = {name: codes[again[part]] for name, codes in evidence.items()}
             for name, codes in self._by_logarithms(given, len(again[part]), random).items():
-                found[name][again[part]] = codes
-        return found
+                codes_of[name][again[part]] = codes
+        return codes_of
 
     def _by_products(
         self, evidence: Mapping[str, CodeArray], unsure: NDArray[np.bool_], random: np.random.Generator
     ) -> dict[str, NDArray[np.int64]]:
-        """Codes of each row; rows of which numbers may have held too little are marked in ``unsure``."""
+        """Draw codes of each row; rows whose products may have underflowed are marked in ``unsure``."""
         rows = len(unsure)
         tables = [self._looked_up(given, free, values, evidence, rows) for given, free, values in self._potentials]
         waiting, steps = list(self._drawn), []
         while waiting:
-            name = min(waiting, key=lambda each: self._work(each, tables, rows))
+            name = min(waiting, key=lambda each: self._cost(each, tables, rows))
             waiting.remove(name)
             mine = [table for table in tables if name in table.free]
             tables = [table for table in tables if name not in table.free]
@@ -119,7 +119,7 @@ class ConditionalSampler:
     def _by_logarithms(
         self, evidence: Mapping[str, CodeArray], rows: int, random: np.random.Generator
     ) -> dict[str, NDArray[np.int64]]:
-        """Codes of each row, with tables of its own, whose cells are logarithms."""
+        """Draw codes of each row from its own tables of logarithms."""
         tables = [(free, _values_at(given, values, evidence, rows)) for given, free, values in self._potentials]
         waiting, steps = list(self._drawn), []
         while waiting:
@@ -147,7 +147,7 @@ class ConditionalSampler:
         return codes_of
 
     def _widest(self) -> int:
-        """Cells of the largest table that is summed for a row, where no two rows share one."""
+        """Return the cells of the largest table that is summed for a row if no rows share one."""
         tables, waiting, most = [free for _, free, _ in self._potentials], list(self._drawn), 1
         while waiting:
             name = min(waiting, key=lambda each: self._cells_of(each, tables))
@@ -158,7 +158,7 @@ class ConditionalSampler:
         return most
 
     def _cells_of(self, name: str, tables: Sequence[Sequence[str]]) -> int:
-        """Cells of the table that eliminating an attribute sums for a row."""
+        """Return the cells of the table that the elimination of an attribute sums for a row."""
         return math.prod(self._sizes[each] for each in {name}.union(*(free for free in tables if name in free)))
 
     def _looked_up(
@@ -175,18 +175,18 @@ class ConditionalSampler:
         most = held.max(axis=tuple(range(1, held.ndim)), keepdims=True)
         return _Table(free, np.exp(held - np.where(np.isfinite(most), most, 0.0)), place)
 
-    def _work(self, name: str, tables: Sequence[_Table], rows: int) -> float:
-        """Cells of the table that eliminating an attribute sums."""
+    def _cost(self, name: str, tables: Sequence[_Table], rows: int) -> float:
+        """Return the cells of the table that the elimination of an attribute sums."""
         mine = [table for table in tables if name in table.free]
         others = {each for table in mine for each in table.free}
         combinations = min(float(rows), math.prod(float(table.many) for table in mine))
         return combinations * math.prod(self._sizes[each] for each in others)
 
     def _summed(self, name: str, mine: Sequence[_Table], unsure: NDArray[np.bool_]) -> _Table | None:
-        """What is left of the tables of an attribute once it is summed out; None where no other attribute is.
+        """Sum an attribute out of its tables; return None if they have no other attribute.
 
-        The tables are multiplied in two groups that share no other attribute, and these as matrices.  What is less than
-        a number holds beside the likeliest cell of the same evidence is impossible from there on.
+        The tables are multiplied in two groups that share no other attribute, and the groups as matrices.  A cell that
+        underflows relative to the likeliest cell of the same evidence becomes impossible.
         """
         free = tuple(each for each in self._drawn if any(each in table.free for table in mine))
         rest = tuple(each for each in free if each != name)
@@ -202,12 +202,12 @@ class ConditionalSampler:
             product = _product(one, other, columns[0][part], columns[1][part])
             little[part] = _scaled(product.reshape(-1, sums.shape[1]), out=sums[part])
         unsure |= little[place]
-        over = tuple(each for each in (*left.free, *right.free) if each != name)
-        turned = np.transpose(sums.reshape(-1, *shape), [0, *(1 + over.index(each) for each in rest)])
+        axes = tuple(each for each in (*left.free, *right.free) if each != name)
+        turned = np.transpose(sums.reshape(-1, *shape), [0, *(1 + axes.index(each) for each in rest)])
         return _Table(rest, np.ascontiguousarray(turned), place)
 
     def _joined(self, tables: Sequence[_Table], name: str, unsure: NDArray[np.bool_]) -> _Table:
-        """The product of tables as one, whose last free attribute is ``name``."""
+        """Multiply tables into one whose last free attribute is ``name``."""
         others = (each for each in self._drawn if each != name and any(each in table.free for table in tables))
         free = (*others, name)
         columns, place = _combined(tables)
@@ -225,11 +225,11 @@ class ConditionalSampler:
         self,
         name: str,
         mine: Sequence[_Table],
-        earlier: Mapping[str, NDArray[np.int64]],
+        drawn_codes: Mapping[str, NDArray[np.int64]],
         unsure: NDArray[np.bool_],
         random: np.random.Generator,
     ) -> NDArray[np.int64]:
-        """Codes of an attribute, given those of the attributes eliminated after it."""
+        """Draw codes of an attribute, given the codes of the attributes eliminated after it."""
         size, rows = self._sizes[name], len(unsure)
         if not mine:
             return random.integers(size, size=rows)
@@ -242,7 +242,7 @@ class ConditionalSampler:
             for each in table.free:
                 if each != name:
                     place *= self._sizes[each]
-                    place += earlier[each]
+                    place += drawn_codes[each]
             pieces.append((flat, place))
             seen, keys = _numbered(keys * len(flat) + place, cells * len(flat))
             cells = len(seen)
@@ -254,17 +254,17 @@ class ConditionalSampler:
             for flat, place in pieces:
                 total *= flat[place[first[part]]]
             np.cumsum(total, axis=1, out=below[part])
-        if all(len(table.free) == 1 for table in mine):  # nothing was drawn yet
+        if all(len(table.free) == 1 for table in mine):  # no attribute was drawn yet
             unsure |= (below[:, -1] <= _SURE)[keys]
         elif ((below[:, -1] <= _LEAST)[keys] & ~unsure).any():
-            unsure[:] = True  # all: to draw only these rows again would favour what others got
+            unsure[:] = True  # all rows: to repeat only these rows would bias the draw
         return _spread(below, keys, random)
 
 
 def _alike(factors: Sequence[Factor], free: Clique, sizes: Mapping[str, int]) -> Iterator[tuple[Clique, list[Factor]]]:
-    """Factors over the same free attributes in groups that are one table each, with what is given in each.
+    """Group factors over the same free attributes into tables; yield the given attributes and factors of each.
 
-    A group is looked at once for each row, so that factors share one as long as it stays small.
+    A table is looked up once for each row, so that factors share one as long as it stays small.
     """
     groups: list[tuple[list[str], list[Factor]]] = []
     for factor in sorted(factors, key=lambda each: -each.values.size):
@@ -284,7 +284,7 @@ def _alike(factors: Sequence[Factor], free: Clique, sizes: Mapping[str, int]) ->
 def _flat(
     given: Sequence[str], values: FloatArray, evidence: Mapping[str, CodeArray], rows: int
 ) -> tuple[FloatArray, RowIndices]:
-    """A table with one first axis for all that is given, and where each row stands along it."""
+    """Flatten the given attributes of a table into its first axis, and return the place of each row along it."""
     sizes = values.shape[: len(given)]
     place = np.zeros(rows, dtype=np.int64)
     for name, size in zip(given, sizes, strict=True):
@@ -294,13 +294,13 @@ def _flat(
 
 
 def _values_at(given: Sequence[str], values: FloatArray, evidence: Mapping[str, CodeArray], rows: int) -> FloatArray:
-    """The potentials of each row, of shape ``(rows, cells of each attribute that is not given ...)``."""
+    """Return the potentials of each row, of shape ``(rows, cells of each attribute that is not given ...)``."""
     flat, place = _flat(given, values, evidence, rows)
     return flat[place]
 
 
-def _over(attributes: Clique, sizes: Mapping[str, int], factors: Sequence[Factor]) -> FloatArray:
-    """The sum of factors over some of the attributes, as one table."""
+def _sum_factors(attributes: Clique, sizes: Mapping[str, int], factors: Sequence[Factor]) -> FloatArray:
+    """Sum factors over some of the attributes into one table."""
     total = np.zeros([sizes[name] for name in attributes])
     for factor in factors:
         total += factor.expand(attributes)
@@ -308,9 +308,9 @@ def _over(attributes: Clique, sizes: Mapping[str, int], factors: Sequence[Factor
 
 
 def _apart(tables: Sequence[_Table], name: str) -> tuple[list[_Table], list[_Table]]:
-    """Two groups of tables that share no free attribute but ``name``, as equal in what they hold as possible.
+    """Split tables into two groups of similar size that share no free attribute but ``name``.
 
-    Tables of that attribute alone are with the group of more combinations.
+    Tables of that attribute alone join the group with more combinations.
     """
     groups: list[tuple[set[str], list[_Table]]] = []
     alone = [table for table in tables if len(table.free) == 1]
@@ -326,7 +326,7 @@ def _apart(tables: Sequence[_Table], name: str) -> tuple[list[_Table], list[_Tab
     groups.sort(key=lambda group: max(table.many for table in group[1]))
     if len(groups) == 1 and alone:
         return groups[0][1], alone
-    if len(groups) == 1:  # of many combinations one by one, or of few all at once: a product with ones
+    if len(groups) == 1:  # the other group is a table of ones
         size = tables[0].values.shape[1 + tables[0].free.index(name)]
         return groups[0][1], [_Table((name,), np.ones((1, size)), np.zeros_like(tables[0].place))]
     *some, last = [held for _, held in groups]
@@ -334,7 +334,7 @@ def _apart(tables: Sequence[_Table], name: str) -> tuple[list[_Table], list[_Tab
 
 
 def _combined(tables: Sequence[_Table]) -> tuple[list[RowIndices], RowIndices]:
-    """The combinations of several tables that occur, as one of each, and which of them is each row's."""
+    """Return the combinations of several tables that occur, and the combination of each row."""
     place, columns = tables[0].place, [np.arange(tables[0].many)]
     for table in tables[1:]:
         seen, place = _numbered(place * table.many + table.place, len(columns[0]) * table.many)
@@ -343,7 +343,7 @@ def _combined(tables: Sequence[_Table]) -> tuple[list[RowIndices], RowIndices]:
 
 
 def _scaled(values: FloatArray, *, out: FloatArray) -> NDArray[np.bool_]:
-    """Rows of numbers divided by the largest of each, but for rows without any; returns of which that is too small."""
+    """Divide rows of numbers by the largest of each row; return True for rows whose largest number is too small."""
     most = values.max(axis=1, keepdims=True)
     np.multiply(values, np.divide(1.0, most, out=np.zeros_like(most), where=most > _LEAST), out=out)
     little: NDArray[np.bool_] = most[:, 0] <= _SURE
@@ -351,33 +351,33 @@ def _scaled(values: FloatArray, *, out: FloatArray) -> NDArray[np.bool_]:
 
 
 def _product(one: FloatArray, other: FloatArray, left: RowIndices, right: RowIndices) -> FloatArray:
-    """Products of tables of two groups, summed over their last axis."""
+    """Multiply the tables of two groups, and sum over their last axis."""
     if len(other) == 1:
         held = one[left]
-        found: FloatArray = held.reshape(-1, held.shape[-1]) @ other[0].T
-        return found.reshape(len(held), held.shape[1], -1)
+        products: FloatArray = held.reshape(-1, held.shape[-1]) @ other[0].T
+        return products.reshape(len(held), held.shape[1], -1)
     product: FloatArray = np.matmul(one[left], np.swapaxes(other[right], 1, 2))
     return product
 
 
 def _spread(below: FloatArray, keys: RowIndices, random: np.random.Generator) -> NDArray[np.int64]:
-    """Of each row a cell of its distribution, given running sums: evenly over the rows of one distribution."""
+    """Draw a cell for each row by running sums, spread evenly over the rows of one distribution."""
     rows = len(keys)
     order = random.permutation(rows)
     order = order[np.argsort(keys[order], kind="stable")]
     uniform = np.empty(rows)
     uniform[order] = (random.random() + np.arange(rows) * _GOLDEN) % 1.0
-    found = np.empty(rows, dtype=np.int64)
+    cells = np.empty(rows, dtype=np.int64)
     for part in _parts(rows, below.shape[1]):
         held = below[keys[part]]
         upto = uniform[part] * held[:, -1]
-        found[part] = (held <= upto[:, None]).sum(axis=1)
-    np.minimum(found, below.shape[1] - 1, out=found)
-    return found
+        cells[part] = (held <= upto[:, None]).sum(axis=1)
+    np.minimum(cells, below.shape[1] - 1, out=cells)
+    return cells
 
 
 def _numbered(keys: RowIndices, cells: int) -> tuple[RowIndices, RowIndices]:
-    """The different keys in order, and the number of each row's."""
+    """Return the distinct keys in order, and for each row the number of its key."""
     if cells <= 4 * len(keys):
         held = np.zeros(cells, dtype=np.bool_)
         held[keys] = True

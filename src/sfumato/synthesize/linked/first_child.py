@@ -1,8 +1,8 @@
-"""The model of the own head of a child table: how many children a row has, and the first, given what is known of it.
+"""The model of a nested child table's head: the number of children of a parent row, and the first child.
 
-It begins with what the model of the rows above says of them, and with what everybody knows.  Then the number and the
-attributes of the first child are measured, and in rounds marginals with at least one of them, in weights of which a
-unit has at most ``whole``, as :mod:`sfumato.synthesize.linked.next_child` does for further children.
+It begins with the model of the parent rows and with public rules.  Then the number and the attributes of the first
+child are measured, and in rounds marginals with at least one of them.  Measurements are of weights, as in
+:mod:`sfumato.synthesize.linked.next_child`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from sfumato.synthesize.linked.next_child import (
     ALONE,
     SEEN,
     Drawn,
-    from_head,
+    factors_from_source,
+    given_children,
     in_rounds,
     logarithm,
     observed,
@@ -34,7 +35,6 @@ from sfumato.synthesize.linked.next_child import (
     regrouped,
     renumbered,
     started,
-    with_rows,
     without_last,
 )
 from sfumato.synthesize.marginal_selection import SizeLimits
@@ -44,125 +44,126 @@ from sfumato.vault.measurables import Marginal, Measurement
 
 @dataclass(frozen=True)
 class FirstChildModel:
-    """The own head of a child table, and the model that the first of the rows above is an attribute of.
+    """The head of a nested child table, and the model that the parent rows come from.
 
     Attributes:
-        related: the tables.
-        child: whose rows belong to those of another child table.
-        source: the head of the units, or the own head of the table above.
+        linked: the tables.
+        child: the nested child table.
+        source: the model of the units, or of the head of the parent table.
     """
 
-    related: LinkedTables
+    linked: LinkedTables
     child: ChildTable
     source: Graphical
 
     @property
-    def above(self) -> ChildTable:
-        """The table of the rows that have the children."""
-        above = self.related.above(self.child)
-        assert above is not None
-        return above
+    def parent(self) -> ChildTable:
+        """Return the table of the parent rows."""
+        parent = self.linked.parent_of(self.child)
+        assert parent is not None
+        return parent
 
     @property
     def table(self) -> DerivedTable:
-        """What is counted."""
-        table = self.related.opening(self.child)
+        """Return the derived table that is counted."""
+        table = self.linked.first_child(self.child)
         assert table is not None
         return table
 
     @property
     def drawn(self) -> tuple[str, ...]:
-        """How many children, and the attributes of the first."""
+        """Return the attributes that are drawn: the number of children, and the first child."""
         return first_names(self.child)
 
     def in_source(self) -> dict[str, str]:
-        """The source's attribute of each attribute that is known of a row."""
-        above = self.above
-        attributes = {each.name: each.name for each in self.related.evidence(above)}
-        attributes |= {above.named("this", each.name): above.named("first", each.name) for each in above.plain}
-        return attributes | ({above.number: above.number} if self.table.number == above.number else {})
+        """Return the source's attribute of each known attribute of a row."""
+        parent = self.parent
+        attributes = {each.name: each.name for each in self.linked.known_attributes(parent)}
+        attributes |= {parent.named("this", each.name): parent.named("first", each.name) for each in parent.plain}
+        return attributes | ({parent.number: parent.number} if self.table.number == parent.number else {})
 
     def impossible(self) -> dict[tuple[str, str], NDArray[np.bool_]]:
-        """Cells of the number and an attribute of the first child that no row is in: see :func:`barred_firsts`."""
-        return barred_firsts(self.related, self.child)
+        """Return the structural zeros of the number and an attribute of the first child."""
+        return impossible_firsts(self.linked, self.child)
 
 
 def first_names(child: ChildTable) -> tuple[str, ...]:
-    """The attributes of a head that say how many children there are, and what the first is."""
+    """Return the attributes of a head for the number of children and the first child."""
     return child.number, *(child.named("first", each.name) for each in child.table.attributes)
 
 
-def barred_firsts(related: LinkedTables, child: ChildTable) -> dict[tuple[str, str], NDArray[np.bool_]]:
-    """Cells of the number of children and an attribute of the first that nobody is in: a first child where there is
-    none, none where there is one, or further ones after what is final.
+def impossible_firsts(linked: LinkedTables, child: ChildTable) -> dict[tuple[str, str], NDArray[np.bool_]]:
+    """Return the structural zeros of the number of children and each attribute of the first child.
+
+    There is a first child if and only if the number is positive, and no further child after a final value.
     """
-    barred, least = {}, related.least(child)
+    impossible, least = {}, linked.least_children(child)
     for each in child.table.attributes:
         dated = child.dated and each.name == child.order
-        size = (sum(related.first_cells(child)) if dated else each.size) + (least == 0)
+        size = (sum(linked.first_cells(child)) if dated else each.size) + (least == 0)
         cells = np.zeros((child.most + 1 - least, size), dtype=np.bool_)
         if least == 0:
             cells[0, :-1] = cells[1:, -1] = True
         if child.final is not None and child.final[0] == each.name:
             cells[2 - least :, child.final_code] = True
         if cells.any():
-            barred[child.number, child.named("first", each.name)] = cells
-    return barred
+            impossible[child.number, child.named("first", each.name)] = cells
+    return impossible
 
 
 def fit_first_child(
-    mechanisms: Mechanisms, loss: Epsilon | Rho, opening: FirstChildModel, *, limits: SizeLimits
+    mechanisms: Mechanisms, loss: Epsilon | Rho, first: FirstChildModel, *, limits: SizeLimits
 ) -> tuple[Graphical, bool]:
-    """The model of the own head of a child table, at ``loss``, and whether anything could be told of it.
+    """Fit the model of a nested child table's head at ``loss``; return it, and False if noise hides all rows.
 
-    Neighbours, sensitivity and noise are those of :mod:`sfumato.vault.unit_measurables`.
+    Neighbors, sensitivity and noise are those of :mod:`sfumato.vault.unit_measurables`.
     """
-    derived = DerivedMeasures(mechanisms, opening.table)
-    split = BudgetSplit(loss, opening.table.whole)
-    state, seen = _begin(derived, split, opening)
+    derived = DerivedMeasures(mechanisms, first.table)
+    split = BudgetSplit(loss, first.table.unit_weight)
+    fit, seen = _measure_alone(derived, split, first)
     if not seen:
-        return state.released(opening.table.domain), False
-    drawn = Drawn(frozenset(opening.drawn), frozenset(), opening.drawn)
-    return in_rounds(derived, split, state, drawn=drawn, limits=limits), True
+        return fit.released(first.table.domain), False
+    drawn = Drawn(frozenset(first.drawn), frozenset(), first.drawn)
+    return in_rounds(derived, split, fit, drawn=drawn, limits=limits), True
 
 
-def _begin(derived: DerivedMeasures, split: BudgetSplit, opening: FirstChildModel) -> tuple[Fit, bool]:
-    """What is known before anything of a child is measured with others, and its single attributes."""
-    parts = split.shares([derived.domain[name].size for name in opening.drawn])
-    asked = [Marginal((name,)) for name in opening.drawn]
-    answers = derived.measure(asked, split.take(ALONE), shares=parts)
-    measured = dict(zip(opening.drawn, answers, strict=True))
-    total = float(measured[opening.child.number].values.sum())
+def _measure_alone(derived: DerivedMeasures, split: BudgetSplit, first: FirstChildModel) -> tuple[Fit, bool]:
+    """Measure the drawn attributes one by one, and return the first fit, and False if noise hides all rows."""
+    parts = split.shares([derived.domain[name].size for name in first.drawn])
+    marginals = [Marginal((name,)) for name in first.drawn]
+    answers = derived.measure(marginals, split.take(ALONE), shares=parts)
+    measured = dict(zip(first.drawn, answers, strict=True))
+    total = float(measured[first.child.number].values.sum())
     seen = total > SEEN * max(each.standard_error for each in answers)
-    coarsenings = _coarsenings(derived, opening, measured)
-    above, source = opening.above, opening.source
-    given = with_rows(opening.related, above, source, 1)
+    coarsenings = _coarsenings(derived, first, measured)
+    parent, source = first.parent, first.source
+    given = given_children(first.linked, parent, source, 1)
     factors = [
-        *_places(opening, coarsenings),
-        *from_head(given, opening.in_source(), partial(regrouped, source, coarsenings)),
-        *_barred(opening, coarsenings),
+        *_place_factors(first, coarsenings),
+        *factors_from_source(given, first.in_source(), partial(regrouped, source, coarsenings)),
+        *_structural_zeros(first, coarsenings),
     ]
-    if not seen:  # nobody has any
-        none = np.arange(coarsenings[opening.child.number].size) != coarsenings[opening.child.number].groups[0]
-        factors.append(Factor((opening.child.number,), np.where(none, -np.inf, 0.0)))
+    if not seen:  # the model has no child
+        none = np.arange(coarsenings[first.child.number].size) != coarsenings[first.child.number].groups[0]
+        factors.append(Factor((first.child.number,), np.where(none, -np.inf, 0.0)))
     observations = tuple(observed(name, coarsenings[name], answer) for name, answer in measured.items())
     return started(coarsenings, factors, measured, observations if seen else (), total), seen
 
 
 def _coarsenings(
-    derived: DerivedMeasures, opening: FirstChildModel, measured: Mapping[str, Measurement]
+    derived: DerivedMeasures, first: FirstChildModel, measured: Mapping[str, Measurement]
 ) -> dict[str, Coarsening]:
-    above, source = opening.above, opening.source
-    apart: dict[str, NDArray[np.int64]] = {}
-    for names, cells in opening.impossible().items():
+    parent, source = first.parent, first.source
+    strata: dict[str, NDArray[np.int64]] = {}
+    for names, cells in first.impossible().items():
         for axis, name in enumerate(names):
             rows = np.unique(np.moveaxis(cells, axis, 0), axis=0, return_inverse=True)[1].reshape(-1)
-            apart[name] = apart.get(name, 0) * (int(rows.max()) + 1) + rows
+            strata[name] = strata.get(name, 0) * (int(rows.max()) + 1) + rows
     coarsenings: dict[str, Coarsening] = {}
-    for name, of in opening.in_source().items():
+    for name, of in first.in_source().items():
         groups = source.coarsenings[of]
-        if name == above.number:
-            counts = source.cells((name,))[1 - opening.related.least(above) :]
+        if name == parent.number:
+            counts = source.cells((name,))[1 - first.linked.least_children(parent) :]
             coarsenings[name] = renumbered(groups.groups[-len(counts) :], counts)
         else:
             coarsenings[name] = groups if name == of else without_last(groups, derived.domain[name].size)
@@ -170,35 +171,35 @@ def _coarsenings(
         if name in measured:
             attribute = derived.domain[name]
             coarsenings[name] = coarsen(
-                derived.domain, attribute, measured[name], apart.get(name), max_deviations=MAX_GROUP_DEVIATIONS
+                derived.domain, attribute, measured[name], strata.get(name), max_deviations=MAX_GROUP_DEVIATIONS
             )
         elif name not in coarsenings:
             size = derived.domain[name].size
-            coarsenings[name] = one_group(size) if name == above.rows else identity(size)
+            coarsenings[name] = one_group(size) if name == parent.rows else identity(size)
     return {name: coarsenings[name] for name in derived.domain.names}
 
 
-def _places(opening: FirstChildModel, coarsenings: Mapping[str, Coarsening]) -> list[Factor]:
-    """What everybody knows: which places there are among so many rows, and what these weigh."""
-    above, table = opening.above, opening.table
-    last = min(above.most, PLACES + 1)
-    if table.number != above.number:
-        numbers = opening.source.cells((above.number,))[1 - opening.related.least(above) :]
-        reached = np.cumsum(numbers[::-1])[::-1]  # rows that have so many siblings at least
+def _place_factors(first: FirstChildModel, coarsenings: Mapping[str, Coarsening]) -> list[Factor]:
+    """Return public factors: the places of a row among the rows of its unit, and their weights."""
+    parent, table = first.parent, first.table
+    last = min(parent.most, PLACES + 1)
+    if table.number != parent.number:
+        numbers = first.source.cells((parent.number,))[1 - first.linked.least_children(parent) :]
+        reached = np.cumsum(numbers[::-1])[::-1]  # rows with at least this many siblings
         counts = np.zeros(last)
         np.add.at(counts, np.minimum(np.arange(len(reached)), last - 1), reached)
-        return [Factor((above.place,), logarithm(counts))]
-    groups, shares = coarsenings[above.number].groups, coarsenings[above.number].shares()
-    weights = np.zeros((coarsenings[above.number].size, last))
+        return [Factor((parent.place,), logarithm(counts))]
+    groups, shares = coarsenings[parent.number].groups, coarsenings[parent.number].shares()
+    weights = np.zeros((coarsenings[parent.number].size, last))
     for code, (rows, weight) in enumerate(zip(table.rows, table.weights, strict=True)):
         for at in range(rows):
-            weights[groups[code], min(at, last - 1)] += shares[code] * weight / table.whole
-    return [Factor((above.number, above.place), logarithm(weights, none=True))]
+            weights[groups[code], min(at, last - 1)] += shares[code] * weight / table.unit_weight
+    return [Factor((parent.number, parent.place), logarithm(weights, none=True))]
 
 
-def _barred(opening: FirstChildModel, coarsenings: Mapping[str, Coarsening]) -> list[Factor]:
+def _structural_zeros(first: FirstChildModel, coarsenings: Mapping[str, Coarsening]) -> list[Factor]:
     factors = []
-    for (number, name), cells in opening.impossible().items():
+    for (number, name), cells in first.impossible().items():
         out = np.zeros((coarsenings[number].size, coarsenings[name].size), dtype=np.bool_)
         rows, columns = np.nonzero(cells)
         out[coarsenings[number].groups[rows], coarsenings[name].groups[columns]] = True

@@ -1,8 +1,8 @@
-"""The codebook of linked synthetic tables: what they hold, what was measured of whole units, and how far off rows are.
+"""The codebook of linked synthetic tables: their contents, what was measured of units, and the errors of the rows.
 
-Everything is read off the noisy tables that the release keeps and the rows that were drawn: the protected tables are
-not looked at again.  The *head* has one row a unit: the parent, how many children, the first child.  A *tail* has one
-row for each further child; those of one unit weigh one together at most, so that numbers are of units, not of rows.
+It is derived from the noisy tables of the release and the drawn rows; the protected tables are not read.  The *head*
+has one row for each unit: the parent, the number of children, the first child.  A *tail* has one row for each further
+child.  The rows of a unit weigh at most one together, so that numbers count units, not rows.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from sfumato.strict_documents import read_json
 from sfumato.synthesize.codebook.codebook import NOTICE, Guarantee, printable
 from sfumato.synthesize.linked.child_dates import DAY, Codes, first_date_cells
 from sfumato.synthesize.linked.child_slots import Slot
-from sfumato.synthesize.linked.linked_labels import head_labels, opening_labels, tail_labels
+from sfumato.synthesize.linked.linked_labels import first_child_labels, next_child_labels, unit_labels
 from sfumato.synthesize.linked.linked_rows import DrawnChildren
 from sfumato.synthesize.stated_errors import PooledMarginal, pooled_marginal, value_errors
 
 STATEMENT, CODEBOOK = "release.json", "codebook.md"
-"""Files beside the tables of a release."""
+"""The names of the files of a release that are not tables."""
 
 _MOST_BYTES = 64 << 20
-_MOST_VALUES = 200  # of a column that are listed
-_MEAN = 0.8  # of the size of noise, in standard deviations, at most
+_MOST_VALUES = 200  # values of a column that are listed
+_MEAN = 0.8  # upper bound of the mean size of noise, in standard deviations
 _PERCENT = 100
 
 
@@ -44,10 +44,10 @@ class FamilyValue:
     """A cell of a column.
 
     Attributes:
-        label: of the cell.
-        units: of the release that have it, by weight.
-        low, high: between these lies the number of the protected tables, with 95 %; None: not measured.
-        off_by: how far the release is from it at most, with 95 %.
+        label: label of the cell.
+        units: weight of the release's rows in the cell, in units.
+        low, high: 95 % interval of the number in the protected tables; None: not measured.
+        off_by: largest difference between the release and the protected tables, with 95 %.
     """
 
     label: str
@@ -59,7 +59,7 @@ class FamilyValue:
 
 @dataclass(frozen=True)
 class FamilyColumn:
-    """A column of a head or a tail; no cell of it is further off than ``worst``, with 95 % for all at once."""
+    """A column of a head or a tail; no cell is off by more than ``worst``, with 95 % for all cells at once."""
 
     name: str
     cells: int
@@ -74,10 +74,10 @@ class FamilyTie:
 
     Attributes:
         attributes: its columns.
-        cells: of the table, which may be groups of values.
-        deviation: standard deviation of the noise on one of them, in units.
-        worst: no cell is further off, in units, with 95 % for all at once.
-        misplaced: at most this share would have to move to another cell, with 95 %.
+        cells: number of cells, which may be groups of values.
+        deviation: standard deviation of the noise on a cell, in units.
+        worst: no cell is off by more, in units, with 95 % for all cells at once.
+        misplaced: largest share that would have to move to another cell, with 95 %.
     """
 
     attributes: tuple[str, ...]
@@ -100,7 +100,7 @@ class FamilyPart:
 
 @dataclass(frozen=True)
 class FamilyFile:
-    """A table of the release: its columns, how many rows, and how the children of a unit follow each other."""
+    """A table of the release: its columns, number of rows, and the order of the children of a unit."""
 
     name: str
     rows: int
@@ -111,17 +111,17 @@ class FamilyFile:
 
 @dataclass(frozen=True)
 class FamilyCodebook:
-    """What a reader has to know of linked synthetic tables; public, like them.
+    """The public description of linked synthetic tables for their readers.
 
     Attributes:
-        notice: that the rows are synthetic.
-        guarantee: the promise, for all rows of a unit in all tables.
-        method, version: that made them.
+        notice: statement that the rows are synthetic.
+        guarantee: guarantee for all rows of a unit in all tables.
+        method, version: method and version that made the tables.
         journal_entry: number of the release in the ledger's journal.
-        units: of the release.
+        units: number of units.
         files: the tables.
-        parts: what was measured, and how far off the rows are.
-        notes: what could not be told at this loss.
+        parts: what was measured, and the errors of the rows.
+        notes: what noise hides at this loss.
     """
 
     notice: str
@@ -135,17 +135,17 @@ class FamilyCodebook:
     notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Return the codebook as JSON values."""
         return asdict(self)
 
     def to_markdown(self) -> str:
-        """As Markdown, in which no text of the tables means more than itself."""
+        """Return the codebook as Markdown, in which text of the tables is escaped."""
         return "\n".join(family_lines(self.to_json())) + "\n"
 
 
 @dataclass(frozen=True)
 class FamilyFacts:
-    """What a release says of itself: its promise, its provenance, its files, and what could not be told."""
+    """The guarantee, provenance, files and notes of a release."""
 
     guarantee: Guarantee
     provenance: Mapping[str, Any]
@@ -154,56 +154,58 @@ class FamilyFacts:
 
 
 def _child_parts(
-    related: LinkedTables, models: Mapping[str, Sequence[NoisyTable]], children: DrawnChildren
+    linked: LinkedTables, models: Mapping[str, Sequence[NoisyTable]], children: DrawnChildren
 ) -> Iterator[FamilyPart]:
     """Yield a part for the first rows and a part for the next rows of each child table."""
-    for child in related.children:
-        above, opening, tail = related.above(child), related.opening(child), related.tail(child)
-        own, table = children.heads[child.table.name], child.table.name
-        if above is not None and opening is not None:
-            weighed: list[Weighed] = [_opening_rows(related, child, own, children.slots[table])]
-            labels = opening_labels(related, child)
-            drawn = _Drawn(opening.domain, models[opening.name], weighed, opening.whole, labels)
+    for child in linked.children:
+        parent, first, further = linked.parent_of(child), linked.first_child(child), linked.next_child(child)
+        own, table = children.first_rows[child.table.name], child.table.name
+        if parent is not None and first is not None:
+            weighed: list[Weighed] = [_first_child_rows(linked, child, own, children.child_slots[table])]
+            labels = first_child_labels(linked, child)
+            drawn = _Drawn(first.domain, models[first.name], weighed, first.unit_weight, labels)
             says = (
-                f"one row for each of {above.table.name}: what is known of it, how many of {table}, the first of them; "
-                "those of one unit weigh one together at most"
+                f"one row for each of {parent.table.name}: what is known of it, how many of {table}, the first of them;"
+                " those of one unit weigh one together at most"
             )
-            yield drawn.part(opening.name, says)
-        if tail is None:
+            yield drawn.part(first.name, says)
+        if further is None:
             continue
-        weighed = list(_tail_rows(related, child, own, children.slots[table]))
-        drawn = _Drawn(tail.domain, models[tail.name], weighed, tail.whole, tail_labels(related, child))
-        of = "the parent" if above is None else f"the row of {above.table.name}"
+        weighed = list(_next_child_rows(linked, child, own, children.child_slots[table]))
+        drawn = _Drawn(
+            further.domain, models[further.name], weighed, further.unit_weight, next_child_labels(linked, child)
+        )
+        of = "the parent" if parent is None else f"the row of {parent.table.name}"
         says = (
             f"one row for each of {table} after the first: {of}, the one before it and itself; those of one unit weigh "
             "one together at most"
         )
-        yield drawn.part(tail.name, says)
+        yield drawn.part(further.name, says)
 
 
 def family_codebook(
-    related: LinkedTables,
+    linked: LinkedTables,
     models: Mapping[str, Sequence[NoisyTable]],
     rows: tuple[Mapping[str, Codes], DrawnChildren],
     facts: FamilyFacts,
 ) -> FamilyCodebook:
-    """The codebook of rows that were drawn.
+    """Return the codebook of drawn rows.
 
     Args:
-        related: the tables.
-        models: noisy tables of ``head`` and of all that is derived, by name.
-        rows: codes of the units by attribute of the head, and what was drawn of each child table.
-        facts: of the release.
+        linked: the tables.
+        models: noisy tables of ``head`` and of all derived tables, by name.
+        rows: codes of the units by attribute of the head, and the drawn rows of each child table.
+        facts: facts of the release.
     """
-    head, children = rows
-    direct = ((child.number, children.heads[child.table.name][child.number]) for child in related.direct)
-    head = {**head, **dict(direct)}  # of which some were left out
-    units = len(next(iter(head.values()), ()))
-    weighed: list[Weighed] = [(head, np.ones(units))]
-    listed = " and ".join(child.table.name for child in related.direct)
+    unit_rows, children = rows
+    direct = ((child.number, children.first_rows[child.table.name][child.number]) for child in linked.direct)
+    unit_rows = {**unit_rows, **dict(direct)}  # of which some were left out
+    units = len(next(iter(unit_rows.values()), ()))
+    weighed: list[Weighed] = [(unit_rows, np.ones(units))]
+    listed = " and ".join(child.table.name for child in linked.direct)
     says = f"one row a unit: the parent, how many of {listed}, the first of each"
-    parts = [_Drawn(related.head, models["head"], weighed, 1, head_labels(related)).part("head", says)]
-    parts += _child_parts(related, models, children)
+    parts = [_Drawn(linked.unit_domain, models["head"], weighed, 1, unit_labels(linked)).part("head", says)]
+    parts += _child_parts(linked, models, children)
     entry = facts.provenance.get("journal_entry")
     return FamilyCodebook(
         notice=NOTICE,
@@ -219,42 +221,48 @@ def family_codebook(
 
 
 Weighed = tuple[Mapping[str, Codes], FloatArray]
-"""Codes of some rows by attribute, and what each row weighs."""
+"""Codes of some rows by attribute, and the weight of each row."""
 
 
-def _opening_rows(
-    related: LinkedTables, child: ChildTable, head: Mapping[str, Codes], slots: Sequence[Slot]
+def _first_child_rows(
+    linked: LinkedTables, child: ChildTable, first_rows: Mapping[str, Codes], child_slots: Sequence[Slot]
 ) -> Weighed:
-    """The rows of the own head of a child table, with their weights: the first child is the one that was kept."""
-    opening = related.opening(child)
-    assert opening is not None
-    weights = np.array(opening.weights, dtype=np.float64)[head[opening.number]]
-    held, (rows, codes) = {name: head[name] for name in opening.domain.names}, slots[0]
+    """Return the first rows of a nested child table with their weights, given the children within group bounds."""
+    first = linked.first_child(child)
+    assert first is not None
+    weights = np.array(first.weights, dtype=np.float64)[first_rows[first.number]]
+    held, (rows, codes) = {name: first_rows[name] for name in first.domain.names}, child_slots[0]
     for each in child.table.attributes:
         name, own = child.named("first", each.name), codes[each.name]
         if child.dated and each.name == child.order:  # the day may have been moved to one that is declared
-            own = first_date_cells(related, child, own, head[DAY][rows] if DAY in head else None)
-        held[name] = np.full(len(weights), opening.domain[name].size - 1)
+            own = first_date_cells(linked, child, own, first_rows[DAY][rows] if DAY in first_rows else None)
+        held[name] = np.full(len(weights), first.domain[name].size - 1)
         held[name][rows] = own
     return held, weights
 
 
-def _tail_rows(
-    related: LinkedTables, child: ChildTable, head: Mapping[str, Codes], slots: Sequence[Slot]
+def _next_child_rows(
+    linked: LinkedTables, child: ChildTable, first_rows: Mapping[str, Codes], child_slots: Sequence[Slot]
 ) -> Iterator[Weighed]:
-    """The rows of a tail, slot by slot, with their weights."""
-    tail = related.tail(child)
-    assert tail is not None
+    """Yield the next rows of a child table, slot by slot, with their weights."""
+    further = linked.next_child(child)
+    assert further is not None
     plain, every = [each.name for each in child.plain], [each.name for each in child.table.attributes]
-    numbers = head[child.number] + related.least(child)
-    nested = tail.number == child.rows
-    weights = np.array(tail.weights, dtype=np.float64)[head[tail.number] if nested else np.maximum(numbers - 2, 0)]
-    places = tail.domain[f"{child.table.name}.place"].size
+    numbers = first_rows[child.number] + linked.least_children(child)
+    nested = further.number == child.rows
+    weights = np.array(further.weights, dtype=np.float64)[
+        first_rows[further.number] if nested else np.maximum(numbers - 2, 0)
+    ]
+    places = further.domain[f"{child.table.name}.place"].size
     held = {name: np.zeros(len(numbers), dtype=np.int64) for name in every}
     older = {name: np.full(len(numbers), child.attribute(name).size) for name in every}
-    for slot, (units, codes) in enumerate(slots, start=1):
+    for slot, (units, codes) in enumerate(child_slots, start=1):
         if slot > 1 and len(units):
-            columns = {name: head[name][units] for name in tail.domain.names if name in head and name != child.number}
+            columns = {
+                name: first_rows[name][units]
+                for name in further.domain.names
+                if name in first_rows and name != child.number
+            }
             columns[child.number] = numbers[units] - 2
             columns[f"{child.table.name}.place"] = np.full(len(units), min(slot - 2, places - 1))
             columns[f"{child.table.name}.last"] = (numbers[units] == slot).astype(np.int64)
@@ -277,33 +285,35 @@ def _tail_rows(
             older = {name: np.full(len(numbers), child.attribute(name).size) for name in every}
 
 
-def _gaps(child: ChildTable, later: Codes, earlier: Codes, instead: Codes | None) -> Codes:
-    """Cells of the distance between two dates; ``instead`` of them where there is no earlier one."""
+def _gaps(child: ChildTable, later: Codes, before: Codes, replacement: Codes | None) -> Codes:
+    """Return the cells of the distance between two dates; ``replacement`` if there is no earlier date."""
     declared = child.attribute(child.order or "").declared
-    cell = np.searchsorted(np.array(child.gaps), later - earlier, side="right") - 1 if instead is None else instead
+    cell = (
+        np.searchsorted(np.array(child.gaps), later - before, side="right") - 1 if replacement is None else replacement
+    )
     gap_cells: Codes = np.where(later >= declared, len(child.gaps), cell)
     return gap_cells
 
 
 @dataclass(frozen=True, eq=False)
 class _Drawn:
-    """A head or a tail: its noisy tables, and the rows that were drawn, with what they weigh of ``whole``."""
+    """A head or a tail: its noisy tables, and the drawn rows with their weights, relative to ``unit_weight``."""
 
     domain: Domain
     tables: Sequence[NoisyTable]
     rows: Sequence[Weighed]
-    whole: int
+    unit_weight: int
     labels: Mapping[str, Sequence[str]]
 
     def part(self, name: str, says: str) -> FamilyPart:
-        """Its columns and ties, with their errors."""
-        units = float(sum(weights.sum() for _, weights in self.rows)) / self.whole
+        """Return its columns and measured tables, with their errors."""
+        units = float(sum(weights.sum() for _, weights in self.rows)) / self.unit_weight
         columns = tuple(self._column(each) for each in self.domain.names)
         ties = tuple(self._tie(table) for table in self.tables if len(table.attributes) > 1)
         return FamilyPart(name, says, units, columns, ties)
 
     def _counts(self, names: Sequence[str], groups: Sequence[NDArray[np.int64]]) -> FloatArray:
-        """What rows weigh by groups of the codes of some attributes, flat."""
+        """Sum the weights of rows by groups of the codes of some attributes, flat."""
         sizes = [int(of.max()) + 1 for of in groups]
         counts = np.zeros(math.prod(sizes))
         for codes, weights in self.rows:
@@ -318,48 +328,48 @@ class _Drawn:
         counts = self._counts((name,), (np.arange(size),))
         measured = pooled_marginal(list(self.tables), (name,), self.domain)
         errors = None if measured is None else value_errors(measured, counts, np.arange(size))
-        shown = self.labels.get(name) or self.domain[name].labels()
+        labels = self.labels.get(name) or self.domain[name].labels()
         values = tuple(
             FamilyValue(
-                label=str(shown[code]),
-                units=float(counts[code]) / self.whole,
-                low=None if errors is None else float(errors.low[code]) / self.whole,
-                high=None if errors is None else float(errors.high[code]) / self.whole,
-                off_by=None if errors is None else float(errors.off_by[code]) / self.whole,
+                label=str(labels[code]),
+                units=float(counts[code]) / self.unit_weight,
+                low=None if errors is None else float(errors.low[code]) / self.unit_weight,
+                high=None if errors is None else float(errors.high[code]) / self.unit_weight,
+                off_by=None if errors is None else float(errors.off_by[code]) / self.unit_weight,
             )
             for code in range(min(size, _MOST_VALUES))
         )
         return FamilyColumn(
             name=name,
             cells=size,
-            deviation=None if measured is None else measured.deviation / self.whole,
-            worst=None if errors is None else errors.worst / self.whole,
+            deviation=None if measured is None else measured.deviation / self.unit_weight,
+            worst=None if errors is None else errors.worst / self.unit_weight,
             values=values,
         )
 
     def _tie(self, table: NoisyTable) -> FamilyTie:
-        """A measured table beside the same of the rows, as for pairs of a flat file."""
+        """Compare a measured table with the same table of the drawn rows."""
         groups = tuple(table.group_numbers(name, self.domain) for name in table.attributes)
         counts, held = self._counts(table.attributes, groups), table.values.reshape(-1).astype(np.float64)
         noise = PooledMarginal(table.values, groups, table.noise, 1)
-        reach = noise.noise_bound(simultaneous=len(held))
-        low, high = np.maximum(held - reach, 0.0), np.maximum(held + reach, 0.0)
+        bound = noise.noise_bound(simultaneous=len(held))
+        low, high = np.maximum(held - bound, 0.0), np.maximum(held + bound, 0.0)
         worst = float(np.maximum(counts - low, high - counts).max())
-        # sizes of independent noise add up to their means, and past them by root as many times what one is past its
+        # the sum of sizes of n independent noises exceeds n means by root n times the excess of one
         mean = _MEAN * noise.deviation
         added = len(held) * mean + math.sqrt(len(held)) * max(noise.noise_bound() - mean, 0.0)
         misplaced = (np.abs(counts - held).sum() + added) / (2 * max(float(counts.sum()), 1.0))
         return FamilyTie(
             attributes=table.attributes,
             cells=len(held),
-            deviation=noise.deviation / self.whole,
-            worst=worst / self.whole,
+            deviation=noise.deviation / self.unit_weight,
+            worst=worst / self.unit_weight,
             misplaced=min(float(misplaced), 1.0),
         )
 
 
 def family_facts(book: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What stands at the head of every form of it, given as JSON values."""
+    """Return the facts at the top of a codebook, given as JSON values."""
     guarantee = book["guarantee"]
     loss = ", ".join(f"{name} = {value}" for name, value in guarantee["loss"].items())
     entry = book["journal_entry"]
@@ -376,7 +386,7 @@ def family_facts(book: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def family_column_rows(part: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The columns of a part as rows to be shown, given as JSON values."""
+    """Return the columns of a part as rows of a table, given as JSON values."""
     return [
         {"column": each["name"], "cells": each["cells"], "noise": each["deviation"], "off by at most": each["worst"]}
         for each in part["columns"]
@@ -384,7 +394,7 @@ def family_column_rows(part: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def family_tie_rows(part: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The measured tables of a part as rows to be shown, given as JSON values."""
+    """Return the measured tables of a part as rows of a table, given as JSON values."""
     return [
         {
             "measured": " x ".join(each["attributes"]),
@@ -398,16 +408,16 @@ def family_tie_rows(part: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def released_text(statement: Mapping[str, Any], book: FamilyCodebook) -> str:
-    """What stands beside the tables as JSON: that they are synthetic, the statement and the codebook."""
-    said = {"notice": NOTICE, **statement, "codebook": book.to_json()}
-    return json.dumps(said, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    """Return the JSON text of a release: the notice, the statement and the codebook."""
+    statement_and_codebook = {"notice": NOTICE, **statement, "codebook": book.to_json()}
+    return json.dumps(statement_and_codebook, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def read_family_codebook(folder: str | Path) -> dict[str, Any]:
-    """The codebook of a folder of tables as JSON values; anybody may have written it, and nothing in it is executed.
+    """Read the codebook of a folder of tables as JSON values; nothing in it is executed.
 
     Raises:
-        InputError: there is none, or it is damaged.
+        InputError: the folder has no codebook, or it is damaged.
     """
     place = Path(folder) / STATEMENT
     try:
@@ -420,8 +430,8 @@ def read_family_codebook(folder: str | Path) -> dict[str, Any]:
         ) from None
     try:
         book = read_json(text)["codebook"]
-        whole = list(family_lines(book))  # whatever is read later is there
-        whole += [str(value[name]) for value in _values(book) for name in ("label", "units", "low", "high", "off_by")]
+        texts = list(family_lines(book))  # fails if a field is missing
+        texts += [str(value[name]) for value in _values(book) for name in ("label", "units", "low", "high", "off_by")]
         if book["notice"] != NOTICE:
             raise KeyError("notice")  # noqa: TRY301
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError, InputError):
@@ -442,7 +452,7 @@ UNITS_TEXT = (
 
 
 def family_lines(book: Mapping[str, Any]) -> Iterator[str]:
-    """Markdown of a codebook given as JSON values."""
+    """Yield the Markdown of a codebook given as JSON values."""
     yield "# Synthetic tables"
     yield ""
     yield f"**{printable(str(book['notice']))}**"

@@ -1,19 +1,17 @@
-"""What ``synthesize.related`` returns: synthetic tables whose rows belong together, and all that is known of them.
+"""The release of linked synthetic tables, which ``synthesize.synthesize_linked`` returns.
 
-For whoever judges, documents or shows a release:
-
-* ``release.tables`` are Arrow tables by name, with fresh keys: the parent's (``release.related.parent``) and one for
-  each child (``release.related.children``), ordered by unit and, within a unit, as the child table declares.  Their
-  columns are the key, the column of the unit, and the attributes as the schema declares them.
-* ``release.related`` (:class:`sfumato.domain.linked_domain.LinkedTables`) has the schema, the order, the bound and
-  the memory of every child table, and the weights: ``release.related.head`` and ``.tail(child)`` are what was counted.
-* ``release.settings`` are the method's parameters; none of them is read off the data.
-* ``release.measured`` are the noisy tables: of the ``head`` or of ``persons.tail``, over which attributes, with which
-  deviation of noise on a cell, in units for the head and in units of weight one for a tail.
-* ``release.notes`` are sentences for the reader: what could not be told at this loss.
-* ``release.redrawn()`` is another draw of the same models, at no cost, for which
-  :mod:`sfumato.synthesize.linked.saved_linked` keeps a release in a file.
-* ``release.write(folder)`` writes the tables and, as ``release.json``, the statement with all of this.
+* ``release.tables`` are Arrow tables by name with fresh keys: the parent's (``release.linked.parent``) and one for each
+  child (``release.linked.children``).  Rows are ordered by unit and, within a unit, as the child table declares.  The
+  columns are the key, the column of the unit, and the attributes of the schema.
+* ``release.linked`` (:class:`sfumato.domain.linked_domain.LinkedTables`) has the schema, and the order, bound, memory
+  and weights of every child table.
+* ``release.settings`` are the method's parameters; none depends on the data.
+* ``release.measured`` are the noisy tables: the part (``head`` or ``persons.tail``), the attributes, and the standard
+  deviation of the noise on a cell, in units.
+* ``release.notes`` are sentences about what noise hides at this loss.
+* ``release.redrawn()`` draws again from the same models at no cost.  :mod:`sfumato.synthesize.linked.saved_linked`
+  stores a release in a file for it.
+* ``release.write(folder)`` writes the tables and, as ``release.json``, the statement and the codebook.
 * ``release.guarantee``, ``cost``, ``expected_error`` and ``provenance`` are those of every release; the guarantee holds
   for all rows of one unit in all tables.
 """
@@ -56,13 +54,13 @@ FORMATS = ("parquet", "csv")
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSizes:
-    """How large models may get and how long rows are corrected, whatever the data.
+    """The sizes of models and the number of calibration rounds; they do not depend on the data.
 
     Attributes:
-        head_cells: of the junction tree of the head.
-        tail_cells: of that of each tail.
-        calibration: how often the children drawn are compared with what was measured.
-        calibrated_units: units whose children are drawn for it, at most.
+        head_cells: most cells of the junction tree of the head.
+        tail_cells: most cells of the junction tree of each tail.
+        calibration: rounds in which drawn children are compared with the fitted marginals.
+        calibrated_units: most units whose children are drawn for the calibration.
     """
 
     head_cells: int = 400_000
@@ -76,7 +74,7 @@ class ModelSizes:
             raise InputError("settings are whole numbers from 1, calibration from 0", culprit=self)
 
     def describe(self) -> dict[str, int]:
-        """As JSON values for the journal."""
+        """Return the sizes as JSON values for the journal."""
         return {
             "head_cells": self.head_cells,
             "tail_cells": self.tail_cells,
@@ -87,9 +85,9 @@ class ModelSizes:
 
 @dataclass(frozen=True)
 class MeasuredPart:
-    """A noisy table of a related release: of the ``head`` or of a tail, over which attributes.
+    """A noisy table of a linked release: its part (the ``head`` or a tail), its attributes, and its noise.
 
-    ``deviation`` is that of the noise on one of its cells, in units; in a tail, in rows that weigh one unit.
+    ``deviation`` is the standard deviation of the noise on a cell, in units; in a tail, in rows that weigh one unit.
     """
 
     part: str
@@ -98,13 +96,13 @@ class MeasuredPart:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class RelatedRelease(Release):
-    """Synthetic tables that belong together; see the top of this module."""
+class LinkedRelease(Release):
+    """The release of linked synthetic tables; see the top of this module."""
 
-    related: LinkedTables
+    linked: LinkedTables
     settings: ModelSizes
-    head: Graphical
-    tails: Mapping[str, Graphical]
+    unit_model: Graphical
+    child_models: Mapping[str, Graphical]
     notes: tuple[str, ...]
     payload: Mapping[str, Any]
     seed: int
@@ -112,35 +110,37 @@ class RelatedRelease(Release):
 
     @property
     def headline(self) -> str:
-        """How many units with what."""
-        children = ", ".join(child.table.name for child in self.related.children)
-        return f"{self.head.total:,} synthetic units with {children}"
+        """Return the number of units and the names of the child tables."""
+        children = ", ".join(child.table.name for child in self.linked.children)
+        return f"{self.unit_model.total:,} synthetic units with {children}"
 
     @property
     def measured(self) -> tuple[MeasuredPart, ...]:
-        """All noisy tables that the models were fitted to."""
-        whole = {table.name: table.whole for table in self.related.derived}
-        parts = [MeasuredPart(HEAD, each.attributes, each.deviation) for each in self.head.measured]
-        for name, tail in self.tails.items():
-            parts += [MeasuredPart(name, each.attributes, each.deviation / whole[name]) for each in tail.measured]
+        """Return all noisy tables that the models were fitted to."""
+        unit_weights = {table.name: table.unit_weight for table in self.linked.derived}
+        parts = [MeasuredPart(HEAD, each.attributes, each.deviation) for each in self.unit_model.measured]
+        for name, model in self.child_models.items():
+            parts += [
+                MeasuredPart(name, each.attributes, each.deviation / unit_weights[name]) for each in model.measured
+            ]
         return tuple(parts)
 
     @property
     def tables(self) -> dict[str, pa.Table]:
-        """The synthetic tables by name: the same whenever this release is asked for again, by one version of NumPy.
+        """Return the synthetic tables by name; a release has the same tables with one version of NumPy.
 
         Raises:
             SizeError: noise at a tiny loss made the number of units larger than is sampled at once.
         """
         return self._drawn[0]
 
-    def redrawn(self) -> RelatedRelease:
-        """The same release with other rows, drawn of the same models; it costs nothing, and says nothing more."""
+    def redrawn(self) -> LinkedRelease:
+        """Return the same release with other rows, drawn from the same models at no cost."""
         return replace(self, seed=int(generator().integers(1 << 62)), cost="nothing: drawn of what was released")
 
     @property
     def codebook(self) -> FamilyCodebook:
-        """What whoever is handed ``tables`` has to know of them: guarantee, what was measured, and the errors.
+        """Return the codebook of ``tables``: the guarantee, what was measured, and the errors.
 
         Raises:
             SizeError: as ``tables``.
@@ -150,16 +150,16 @@ class RelatedRelease(Release):
     @cached_property
     def _drawn(self) -> tuple[dict[str, pa.Table], FamilyCodebook]:
         random = generator(self.seed)
-        refuse_large(self.head.total, len(self.head.domain))
-        codes = self.head.sample(random)
-        rows = {name: codes[:, place].astype("int64") for place, name in enumerate(self.head.domain.names)}
+        refuse_large(self.unit_model.total, len(self.unit_model.domain))
+        codes = self.unit_model.sample(random)
+        rows = {name: codes[:, place].astype("int64") for place, name in enumerate(self.unit_model.domain.names)}
         del codes
         times, some = self.settings.calibration, self.settings.calibrated_units
-        drawn = drawn_children(self.related, rows, self.tails, random, times=times, some=some)
-        tables = linked_rows(self.related, rows, drawn.slots, random)
+        drawn = drawn_children(self.linked, rows, self.child_models, random, times=times, some=some)
+        tables = linked_rows(self.linked, rows, drawn.child_slots, random)
         book = family_codebook(
-            self.related,
-            {HEAD: self.head.tables, **{name: tail.tables for name, tail in self.tails.items()}},
+            self.linked,
+            {HEAD: self.unit_model.tables, **{name: model.tables for name, model in self.child_models.items()}},
             (rows, drawn),
             FamilyFacts(self._promise(), self.provenance, self._files(tables), (*self.notes, *drawn.notes)),
         )
@@ -167,17 +167,17 @@ class RelatedRelease(Release):
 
     def _promise(self) -> Guarantee:
         loss = self.provenance.get("parameters", {}).get("loss", {})
-        most = ((self.related.most_rows(child), child.table.name) for child in self.related.children)
-        kept = ", ".join(f"at most {rows} of {name}" for rows, name in most)
+        most = ((self.linked.most_rows(child), child.table.name) for child in self.linked.children)
+        bounds = ", ".join(f"at most {rows} of {name}" for rows, name in most)
         return Guarantee(
             text=self.guarantee,
-            neighbours=str(self.related.unit),
-            unit=f"all rows of one {self.related.schema.id}: {kept}",
+            neighbours=str(self.linked.unit),
+            unit=f"all rows of one {self.linked.schema.id}: {bounds}",
             loss={name: str(value) for name, value in loss.items() if value is not None},
         )
 
     def _files(self, tables: Mapping[str, pa.Table]) -> tuple[FamilyFile, ...]:
-        children = {child.table.name: child for child in self.related.children}
+        children = {child.table.name: child for child in self.linked.children}
         written = []
         for name, table in tables.items():
             child = children.get(name)
@@ -185,12 +185,12 @@ class RelatedRelease(Release):
             if child is not None:
                 rising = "falling" if child.falling else "rising"
                 way = "in no order" if child.order is None else f"by {rising} {child.order}"
-                above, most = self.related.above(child), self.related.most_rows(child)
-                whole = f"{most}, {way}"
-                order = f"of a unit at most {whole}"
-                if above is not None:
-                    order = f"of a row of {above.table.name} at most {child.most}, and of a unit {whole}"
-            most = 1 if child is None else self.related.most_rows(child)
+                parent, most = self.linked.parent_of(child), self.linked.most_rows(child)
+                bound = f"{most}, {way}"
+                order = f"of a unit at most {bound}"
+                if parent is not None:
+                    order = f"of a row of {parent.table.name} at most {child.most}, and of a unit {bound}"
+            most = 1 if child is None else self.linked.most_rows(child)
             written.append(FamilyFile(name, table.num_rows, tuple(table.column_names), order, most))
         return tuple(written)
 
@@ -202,7 +202,7 @@ class RelatedRelease(Release):
             file_format: ``parquet`` or ``csv``.
 
         Raises:
-            InputError: another format, or a folder that cannot be made or holds something.
+            InputError: another format, or a folder that cannot be made or is not empty.
         """
         target = free_folder(folder, file_format)
         partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
@@ -214,7 +214,7 @@ class RelatedRelease(Release):
             (partial / STATEMENT).write_text(released_text(self.statement(), self.codebook), encoding="utf-8")
             (partial / CODEBOOK).write_text(self.codebook.to_markdown(), encoding="utf-8")
             if target.is_dir():
-                target.rmdir()  # empty: a folder takes no other's place everywhere
+                target.rmdir()  # empty; some systems cannot rename over a folder
             partial.rename(target)
         except OSError as error:
             raise SfumatoError(
@@ -225,10 +225,10 @@ class RelatedRelease(Release):
         return tuple(target / f"{name}.{file_format}" for name in self.tables)
 
     def statement(self) -> dict[str, Any]:
-        """The statement as plain JSON values, with the description of the tables and the settings."""
+        """Return the statement as JSON values, with the description of the tables and the settings."""
         more: dict[str, Any] = {
             "loss": dict(self.loss),
-            "related": self.related.describe(),
+            "related": self.linked.describe(),
             "settings": self.settings.describe(),
         }
         more |= {"notes": list(self.notes)}
@@ -236,10 +236,10 @@ class RelatedRelease(Release):
 
 
 def free_folder(folder: str | Path, file_format: str) -> Path:
-    """Refuse a folder that cannot be made, before anything is charged.
+    """Refuse a folder that cannot be made, before anything is charged; return its path.
 
     Raises:
-        InputError: another format, no folder above it, or it holds something.
+        InputError: another format, no parent folder, or the folder is not empty.
     """
     if file_format not in FORMATS:
         raise InputError(f"tables are written as {' or '.join(FORMATS)}, not {file_format}", culprit=file_format)

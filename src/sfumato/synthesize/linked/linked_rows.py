@@ -1,9 +1,7 @@
-"""The children of units, drawn table by table, and all of them as tables with fresh keys, in the types of the schema.
+"""Draw the children of units table by table, and write all tables with fresh keys in the types of the schema.
 
-Each table is drawn after the table that its rows belong to.
-
-Bounds by groups that the schema declares keep the first rows of a unit in each cell.  The rows are synthetic, so this
-is post-processing.
+Each table is drawn after the table that its rows belong to.  Bounds by groups that the schema declares keep the first
+rows of a unit in each cell.  The rows are synthetic, so this is post-processing.
 """
 
 from __future__ import annotations
@@ -34,35 +32,35 @@ if TYPE_CHECKING:
 
 
 def linked_rows(
-    related: LinkedTables,
-    head: Mapping[str, Codes],
+    linked: LinkedTables,
+    unit_rows: Mapping[str, Codes],
     children: Mapping[str, Sequence[Slot]],
     random: np.random.Generator,
 ) -> dict[str, pa.Table]:
-    """The tables by name.  Units are numbered from 1, in the random order in which they were drawn.
+    """Return Arrow tables by name.  Units are numbered from 1, in the random order in which they were drawn.
 
     Args:
-        related: the tables.
-        head: codes of the units, by attribute of the head.
-        children: of each child table, slot by slot, the rows above that have a child there and its codes.
-        random: what values within a cell are drawn with.
+        linked: the tables.
+        unit_rows: codes of the units, by attribute of the head.
+        children: for each child table its slots: the parent rows that have a child there, and its codes.
+        random: generator for values within a cell.
     """
     import pyarrow as pa
 
     tables: dict[str, pa.Table] = {}
-    parent = related.parent
+    parent = linked.parent
     if parent is not None:
-        units = len(next(iter(head.values())))
-        keys = pa.table({parent.key or related.schema.id: np.arange(1, units + 1)})
-        codes = {each.name: head[f"{parent.name}.{each.name}"] for each in parent.attributes}
-        tables[parent.name] = _beside(keys, _typed(parent, codes, random))
-    for child in related.children:
+        units = len(next(iter(unit_rows.values())))
+        keys = pa.table({parent.key or linked.schema.id: np.arange(1, units + 1)})
+        codes = {each.name: unit_rows[f"{parent.name}.{each.name}"] for each in parent.attributes}
+        tables[parent.name] = _with_keys(keys, _typed(parent, codes, random))
+    for child in linked.children:
         table = child.table
         rows, codes = stacked(children[table.name], [each.name for each in table.attributes])
-        of_unit = table.unit if table.unit is not None else table.through.column if table.through else related.schema.id
+        of_unit = table.unit if table.unit is not None else table.through.column if table.through else linked.schema.id
         keys = {} if table.key is None else {table.key: np.arange(1, len(rows) + 1)}
         typed = _in_order(child, rows, codes, _typed(table, codes, random))
-        tables[table.name] = _beside(pa.table({**keys, of_unit: rows + 1}), typed)
+        tables[table.name] = _with_keys(pa.table({**keys, of_unit: rows + 1}), typed)
     return tables
 
 
@@ -76,14 +74,14 @@ def _typed(table: SchemaTable, codes: Mapping[str, Codes], random: np.random.Gen
     return to_arrow(domain, np.column_stack([codes[name].astype(kind) for name in domain.names]), random)
 
 
-def _beside(keys: pa.Table, attributes: pa.Table) -> pa.Table:
+def _with_keys(keys: pa.Table, attributes: pa.Table) -> pa.Table:
     for name in attributes.column_names:
         keys = keys.append_column(name, attributes.column(name))
     return keys
 
 
 def _in_order(child: ChildTable, rows: Codes, codes: Mapping[str, Codes], typed: pa.Table) -> pa.Table:
-    """The same rows with the values of the ordering attribute in order, where several of a unit share a cell."""
+    """Sort the values of the ordering attribute among the rows of a unit that share a cell."""
     import pyarrow as pa
 
     if child.order is None or child.dated or not len(rows):  # a date is the first day of its cell
@@ -101,21 +99,21 @@ def _in_order(child: ChildTable, rows: Codes, codes: Mapping[str, Codes], typed:
 
 @dataclass(frozen=True)
 class DrawnChildren:
-    """What was drawn of every child table, by its name.
+    """The drawn rows of every child table, by its name.
 
     Attributes:
-        slots: slot by slot the rows of its head that have a child there, and codes of the child.
-        heads: codes of the rows of its head, by attribute: of the head of the units, or of its own.
-        notes: what a reader has to know of them.
+        child_slots: for each slot the first rows that have a child there, and codes of the child.
+        first_rows: codes by attribute, one row for each unit or parent row.
+        notes: sentences for the reader.
     """
 
-    slots: Mapping[str, Sequence[Slot]]
-    heads: Mapping[str, Mapping[str, Codes]]
+    child_slots: Mapping[str, Sequence[Slot]]
+    first_rows: Mapping[str, Mapping[str, Codes]]
     notes: tuple[str, ...] = ()
 
 
 def drawn_children(
-    related: LinkedTables,
+    linked: LinkedTables,
     units: Mapping[str, Codes],
     models: Mapping[str, Graphical],
     random: np.random.Generator,
@@ -123,56 +121,56 @@ def drawn_children(
     times: int,
     some: int,
 ) -> DrawnChildren:
-    """Draw the children of units from the models of what is derived.
+    """Draw the children of units from the models of the derived tables.
 
     Args:
-        related: the tables.
+        linked: the tables.
         units: codes of the head of the units, by attribute.
-        models: by the name of what is derived.
-        random: what they are drawn with.
-        times: how often what is drawn is compared with what was measured.
-        some: rows for which it is drawn then, at most.
+        models: models by the name of the derived table.
+        random: generator of the rows.
+        times: rounds of calibration.
+        some: most rows for which children are drawn in a round.
     """
-    slots: dict[str, list[Slot]] = {}
-    heads: dict[str, Mapping[str, Codes]] = {}
+    child_slots: dict[str, list[Slot]] = {}
+    first_rows_of: dict[str, Mapping[str, Codes]] = {}
     notes: list[str] = []
-    drawn: dict[str, RowsAbove] = {}
-    for child in related.children:
-        above, name = related.above(child), child.table.name
-        head, unit = units, np.arange(len(next(iter(units.values()))))
-        if above is not None:
-            rows = drawn[above.table.name]
-            first = FirstRows.of(related, child, models[f"{name}.head"], rows)
+    drawn: dict[str, ParentRows] = {}
+    for child in linked.children:
+        parent, name = linked.parent_of(child), child.table.name
+        first_rows, unit = units, np.arange(len(next(iter(units.values()))))
+        if parent is not None:
+            rows = drawn[parent.table.name]
+            first = FirstRows.from_drawn(linked, child, models[f"{name}.head"], rows)
             unit = rows.unit
-            head = first.codes(calibrated(first, random, times=times, units=some), unit, random)
-        tail = models.get(f"{name}.tail")
-        if tail is None:
-            slots[name] = ChildSlots.alone(related, child, head, random)
+            first_rows = first.codes(calibrated(first, random, times=times, units=some), unit, random)
+        model = models.get(f"{name}.tail")
+        if model is None:
+            child_slots[name] = ChildSlots.alone(linked, child, first_rows, random)
         else:
-            further = ChildSlots(related, child, tail, head)
-            slots[name] = list(further.codes(calibrated(further, random, times=times, units=some), random))
-        slots[name], numbers, left = rows_within_group_bounds(child, slots[name], unit)
+            further = ChildSlots(linked, child, model, first_rows)
+            child_slots[name] = list(further.codes(calibrated(further, random, times=times, units=some), random))
+        child_slots[name], numbers, left = rows_within_group_bounds(child, child_slots[name], unit)
         notes += [f"{not_held} does not bound the rows of {name} that were drawn" for not_held in not_kept(child)]
         if left:
             notes.append(f"{left:,} rows of {name} were drawn beyond what the schema bounds by groups, and left out")
         if numbers is not None:
-            head = {**head, child.number: np.maximum(numbers - related.least(child), 0)}
-            head |= weight_classes_of(related, child, numbers, unit)
-        heads[name] = head
-        if related.below(child):
-            drawn[name] = RowsAbove.of(related, child, slots[name], head, unit)
-    return DrawnChildren(slots, heads, tuple(notes))
+            first_rows = {**first_rows, child.number: np.maximum(numbers - linked.least_children(child), 0)}
+            first_rows |= weight_classes_of(linked, child, numbers, unit)
+        first_rows_of[name] = first_rows
+        if linked.children_of(child):
+            drawn[name] = ParentRows.from_drawn(linked, child, child_slots[name], first_rows, unit)
+    return DrawnChildren(child_slots, first_rows_of, tuple(notes))
 
 
 @dataclass(frozen=True)
-class RowsAbove:
-    """The rows of a child table that were drawn, unit by unit, and in each in the order that is counted.
+class ParentRows:
+    """The drawn rows of a child table that have children themselves, unit by unit and in order.
 
     Attributes:
-        unit: of each row.
-        place: among its siblings, from 1.
-        siblings: how many they are, itself among them.
-        known: codes of what is known of it: of its unit, of the rows between, and of itself, with its date.
+        unit: the unit of each row.
+        place: the place of each row among its siblings, from 1.
+        siblings: the number of siblings, the row included.
+        known: codes of the known attributes: of the unit, of the rows between, and of the row with its date.
     """
 
     unit: Codes
@@ -181,98 +179,100 @@ class RowsAbove:
     known: Mapping[str, Codes]
 
     @staticmethod
-    def of(
-        related: LinkedTables, child: ChildTable, slots: Sequence[Slot], head: Mapping[str, Codes], unit: Codes
-    ) -> RowsAbove:
-        """The rows that were drawn for those of a head, of each of which ``unit`` says whose it is."""
+    def from_drawn(
+        linked: LinkedTables, child: ChildTable, slots: Sequence[Slot], first_rows: Mapping[str, Codes], unit: Codes
+    ) -> ParentRows:
+        """Return the rows of slots, given the unit of each first row."""
         owner, codes = stacked(slots, [each.name for each in child.table.attributes])
         count = np.bincount(owner, minlength=len(unit))
         first = np.cumsum(count) - count
-        known = {each.name: head[each.name][owner] for each in related.evidence(child)}
+        known = {each.name: first_rows[each.name][owner] for each in linked.known_attributes(child)}
         known |= {child.named("this", each.name): codes[each.name] for each in child.plain}
         known |= {DAY: codes[child.order]} if child.dated and child.order is not None else {}
-        return RowsAbove(unit[owner], np.arange(len(owner)) - first[owner] + 1, count[owner], known)
+        return ParentRows(unit[owner], np.arange(len(owner)) - first[owner] + 1, count[owner], known)
 
     def number(self) -> Codes:
-        """How many rows the unit of each has."""
+        """Return the number of rows of each row's unit."""
         counts: Codes = np.bincount(self.unit)[self.unit] if len(self.unit) else self.unit
         return counts
 
 
 @dataclass(frozen=True)
 class FirstRows:
-    """The numbers and first children of rows, to be drawn from the own head of a child table.
+    """The numbers of children and first children of parent rows, to be drawn from the model of a nested head.
 
     Attributes:
-        related: the tables.
-        child: whose rows are drawn.
-        tail: the model of its own head.
-        head: codes of what is known of the rows that they belong to.
+        linked: the tables.
+        child: the nested child table.
+        fitted: the model of its head.
+        known: codes of the known attributes of the parent rows.
     """
 
-    related: LinkedTables
+    linked: LinkedTables
     child: ChildTable
-    tail: Graphical
-    head: Mapping[str, Codes]
+    fitted: Graphical
+    known: Mapping[str, Codes]
 
     @staticmethod
-    def of(related: LinkedTables, child: ChildTable, model: Graphical, rows: RowsAbove) -> FirstRows:
-        """Those of rows that were drawn."""
-        above, table = related.above(child), related.opening(child)
-        assert above is not None
+    def from_drawn(linked: LinkedTables, child: ChildTable, model: Graphical, rows: ParentRows) -> FirstRows:
+        """Return the first rows of drawn parent rows."""
+        parent, table = linked.parent_of(child), linked.first_child(child)
+        assert parent is not None
         assert table is not None
         number = rows.number()
-        counted = number - 1 if table.number == above.number else np.searchsorted(np.array(table.rows), number)
-        place = np.minimum(rows.place, min(above.most, PLACES + 1)) - 1
-        return FirstRows(related, child, model, {**rows.known, table.number: counted, above.place: place})
+        row_class = number - 1 if table.number == parent.number else np.searchsorted(np.array(table.rows), number)
+        place = np.minimum(rows.place, min(parent.most, PLACES + 1)) - 1
+        return FirstRows(linked, child, model, {**rows.known, table.number: row_class, parent.place: place})
 
     @property
     def drawn(self) -> frozenset[str]:
-        """How many children, and the attributes of the first."""
+        """Return the attributes that are drawn: the number of children, and the first child."""
         return frozenset(first_names(self.child))
 
     @property
     def weights(self) -> FloatArray:
-        """What each row weighs, in units."""
-        table = self.related.opening(self.child)
+        """Return the weight of each row, in units."""
+        table = self.linked.first_child(self.child)
         assert table is not None
-        return np.array(table.weights)[self.head[table.number]] / table.whole
+        return np.array(table.weights)[self.known[table.number]] / table.unit_weight
 
     def first_units(self, many: int) -> FirstRows:
-        """The same of the first rows alone."""
-        return replace(self, head={name: codes[:many] for name, codes in self.head.items()})
+        """Return the same with only the first ``many`` rows."""
+        return replace(self, known={name: codes[:many] for name, codes in self.known.items()})
 
     def groups(self, model: GraphicalModel, random: np.random.Generator) -> Iterator[Slot]:
-        """All rows, and groups of what is drawn and of what it is drawn by."""
+        """Yield all rows with the groups of all attributes, drawn and known."""
         rows = np.arange(len(self.weights))
         if not len(rows):
             return
-        known = {name: codes for name, codes in self.head.items() if name in self.tail.coarsenings}
-        found = {name: self.tail.coarsenings[name].groups[codes] for name, codes in known.items()}
+        known = {name: codes for name, codes in self.known.items() if name in self.fitted.coarsenings}
+        group_of = {name: self.fitted.coarsenings[name].groups[codes] for name, codes in known.items()}
         sampler = ConditionalSampler(model.factors, model.sizes, first_names(self.child))
-        yield rows, {**found, **sampler.draw(found, len(rows), random)}
+        yield rows, {**group_of, **sampler.draw(group_of, len(rows), random)}
 
     def codes(self, model: GraphicalModel, unit: Codes, random: np.random.Generator) -> dict[str, Codes]:
-        """Codes of the own head of the child table, of which each unit has no more rows than the schema bounds.
+        """Draw codes of the child table's head; the children of a unit stay within the bound of the schema.
 
         Args:
-            model: under which they are drawn.
-            unit: of each row.
-            random: what they are drawn with.
+            model: calibrated model.
+            unit: the unit of each row.
+            random: generator of the rows.
         """
-        related, child = self.related, self.child
-        found = {name: codes.astype(np.int64) for name, codes in self.head.items()}
-        found |= {name: np.zeros(0, dtype=np.int64) for name in first_names(child)}
+        linked, child = self.linked, self.child
+        drawn_codes = {name: codes.astype(np.int64) for name, codes in self.known.items()}
+        drawn_codes |= {name: np.zeros(0, dtype=np.int64) for name in first_names(child)}
         for _, groups in self.groups(model, random):
             for name in first_names(child):
-                found[name] = np.asarray(self.tail.coarsenings[name].expand(groups[name], random), dtype=np.int64)
-        found[child.number] = within(found[child.number], unit, related.most_rows(child))
-        return found | weight_classes_of(related, child, found[child.number], unit)
+                drawn_codes[name] = np.asarray(
+                    self.fitted.coarsenings[name].expand(groups[name], random), dtype=np.int64
+                )
+        drawn_codes[child.number] = within(drawn_codes[child.number], unit, linked.most_rows(child))
+        return drawn_codes | weight_classes_of(linked, child, drawn_codes[child.number], unit)
 
 
-def weight_classes_of(related: LinkedTables, child: ChildTable, numbers: Codes, unit: Codes) -> dict[str, Codes]:
-    """The class of all further rows of the unit of each row, given how many rows each has; nothing where none weigh."""
-    table = related.tail(child)
+def weight_classes_of(linked: LinkedTables, child: ChildTable, numbers: Codes, unit: Codes) -> dict[str, Codes]:
+    """Return the weight class of the next rows of each row's unit; nothing for tables without such classes."""
+    table = linked.next_child(child)
     if table is None or table.number != child.rows:
         return {}
     further = np.maximum(numbers - 1, 0)
@@ -281,7 +281,7 @@ def weight_classes_of(related: LinkedTables, child: ChildTable, numbers: Codes, 
 
 
 def within(numbers: Codes, unit: Codes, most: int) -> Codes:
-    """Numbers of children of rows of units, together no more than ``most`` a unit: the last have fewer.
+    """Reduce numbers of children so that a unit has at most ``most`` in all; its last rows have fewer.
 
     >>> within(np.array([2, 2, 2, 1]), np.array([0, 0, 0, 1]), 3).tolist()
     [2, 1, 0, 1]
@@ -289,51 +289,51 @@ def within(numbers: Codes, unit: Codes, most: int) -> Codes:
     upto = np.cumsum(numbers)
     start = np.searchsorted(unit, unit)  # where each unit begins
     before = upto - numbers - (upto - numbers)[start]
-    kept: Codes = np.clip(most - before, 0, numbers)
-    return kept
+    bounded: Codes = np.clip(most - before, 0, numbers)
+    return bounded
 
 
 def rows_within_group_bounds(
     child: ChildTable, slots: Sequence[Slot], unit: Codes
 ) -> tuple[list[Slot], NDArray[np.int64] | None, int]:
-    """The rows of a child table that stand under its bounds by groups, slot by slot.
+    """Drop the rows of a child table that exceed its bounds by groups.
 
     Args:
-        child: of which they are.
-        slots: that were drawn.
-        unit: of each row of the head.
+        child: the child table.
+        slots: drawn slots.
+        unit: the unit of each first row.
 
     Returns:
-        The slots, how many rows each row of the head keeps (None: nothing is bounded by groups), how many were left
-        out.
+        The slots, the number of children of each first row (None without bounds by groups), and how many rows were
+        dropped.
     """
     names = [each.name for each in child.table.attributes]
     if not child.table.per:
         return list(slots), None, 0
     owner, codes = stacked(slots, names)
-    kept = np.arange(len(owner))
+    rows_kept = np.arange(len(owner))
     for bound in child.table.per:
-        cells = _cells(child, bound, {name: column[kept] for name, column in codes.items()})
-        kept = kept[_stand(unit[owner[kept]], cells, bound)] if cells is not None else kept
-    left = len(owner) - len(kept)
-    owner, codes = owner[kept], {name: column[kept] for name, column in codes.items()}
+        cells = _cells(child, bound, {name: column[rows_kept] for name, column in codes.items()})
+        rows_kept = rows_kept[_stand(unit[owner[rows_kept]], cells, bound)] if cells is not None else rows_kept
+    left = len(owner) - len(rows_kept)
+    owner, codes = owner[rows_kept], {name: column[rows_kept] for name, column in codes.items()}
     numbers = np.bincount(owner, minlength=len(unit)).astype(np.int64)
     place = np.arange(len(owner)) - (np.cumsum(numbers) - numbers)[owner]
     bounded: list[Slot] = []
     for slot in range(int(numbers.max(initial=1))):
-        rows = np.flatnonzero(place == slot)
-        bounded.append((owner[rows], {name: column[rows] for name, column in codes.items()}))
+        slot_rows = np.flatnonzero(place == slot)
+        bounded.append((owner[slot_rows], {name: column[slot_rows] for name, column in codes.items()}))
     return bounded, numbers, left
 
 
 def not_kept(child: ChildTable) -> list[str]:
-    """The bounds by groups that are not of attributes of the table alone, by name: rows do not stand under these."""
+    """Return the names of bounds by groups of other tables' attributes, which do not bound the drawn rows."""
     none: Mapping[str, Codes] = {each.name: np.zeros(0, dtype=np.int64) for each in child.table.attributes}
     return [bound.name for bound in child.table.per if _cells(child, bound, none) is None]
 
 
 def _cells(child: ChildTable, bound: GroupBound, codes: Mapping[str, Codes]) -> Codes | None:
-    """The cell of each row; None where a grouping is not of attributes of the table."""
+    """Return the cell of each row; None if a grouping is of attributes of another table."""
     domain = Domain(child.table.attributes, hierarchies=child.table.hierarchies)
     cell_numbers: Codes = np.zeros(len(next(iter(codes.values()))), dtype=np.int64)
     for name in bound.by:
@@ -348,7 +348,7 @@ def _cells(child: ChildTable, bound: GroupBound, codes: Mapping[str, Codes]) -> 
 
 
 def _stand(unit: Codes, cells: Codes, bound: GroupBound) -> NDArray[np.bool_]:
-    """Whether each row of units, in order, is among the first of its cell, and its cell among the first of its unit."""
+    """Return True for rows within a bound: among the first of their cell, in one of the first cells of their unit."""
     if not len(unit):
         return np.zeros(0, dtype=np.bool_)
     keys = unit * (int(cells.max()) + 1) + cells
@@ -362,7 +362,7 @@ def _stand(unit: Codes, cells: Codes, bound: GroupBound) -> NDArray[np.bool_]:
 
 
 def _ordinal(keys: Codes) -> Codes:
-    """How many equal ones stand before each."""
+    """Return the number of equal keys before each key."""
     order = np.argsort(keys, kind="stable")
     held = keys[order]
     start = np.flatnonzero(np.concatenate([[True], held[1:] != held[:-1]]))

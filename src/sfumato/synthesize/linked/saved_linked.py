@@ -1,7 +1,7 @@
-"""A release of linked tables in one file, to draw such tables again without the protected ones and without a ledger.
+"""A release of linked tables in one file, to draw tables again without the protected tables and without a ledger.
 
-The file holds what was published anyway: the schema, how the rows of each table follow each other, and the noisy
-tables and models that were fitted to them.  Drawing again costs nothing, and says nothing that these do not.
+The file contains only what was released: the schema, the order of the rows of each table, the noisy tables, and the
+models fitted to them.  Drawing again costs nothing.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from sfumato.domain.table_schema import Schema, dump_schema, parse_schema
 from sfumato.errors import InputError, SfumatoError, SizeError
 from sfumato.strict_documents import read_yaml
 from sfumato.synthesize.linked.linked_codebook import FamilyCodebook
-from sfumato.synthesize.linked.linked_release import ModelSizes, RelatedRelease
-from sfumato.synthesize.linked.linked_synthesis import restored
+from sfumato.synthesize.linked.linked_release import LinkedRelease, ModelSizes
+from sfumato.synthesize.linked.linked_synthesis import restore_models
 from sfumato.vault.interface import decode, encode
 from sfumato.vault.release import refuse_occupied_path, write_atomically
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 KIND = "related"
-"""How the file says that it holds linked tables: a model of one table has another kind."""
+"""The kind of a saved model of linked tables."""
 
-_RELEASE = "release"  # what a saved model keeps beside its arrays
+_RELEASE = "release"  # key of the description in a saved model
 _DIGEST = 32  # bytes of SHA-256 before the content
 _DAMAGED = (
     *(OSError, SfumatoError, RecursionError),
@@ -38,24 +38,24 @@ _DAMAGED = (
 )
 
 
-def save_related(release: RelatedRelease, path: str | Path, *, overwrite: bool = False) -> None:
-    """Write a release to one file that :func:`load_related` reads without the tables and without the ledger.
+def save_linked(release: LinkedRelease, path: str | Path, *, overwrite: bool = False) -> None:
+    """Write a release to one file that :func:`load_linked` reads without the tables and without the ledger.
 
     Raises:
         InputError: the file cannot be written, or exists and nobody asked to replace it.
     """
-    expect(release, RelatedRelease, "what is saved is a release of synthesize.related")
+    expect(release, LinkedRelease, "what is saved is a release of synthesize.synthesize_linked")
     refuse_occupied_path(path, overwrite=overwrite)
-    related = release.related
+    linked = release.linked
     stored = encode(
         {
             **release.payload,
             _RELEASE: {
                 "kind": KIND,
                 "numpy": np.__version__,  # for the reader who finds other rows
-                "schema": dump_schema(related.schema),
-                "children": [child.describe() for child in related.children],
-                "tau": related.tau,
+                "schema": dump_schema(linked.schema),
+                "children": [child.describe() for child in linked.children],
+                "tau": linked.tau,
                 "settings": release.settings.describe(),
                 "seed": release.seed,
                 "loss": dict(release.loss),
@@ -76,7 +76,7 @@ def save_related(release: RelatedRelease, path: str | Path, *, overwrite: bool =
     write_atomically(path, write)
 
 
-def load_related(path: str | Path) -> RelatedRelease:
+def load_linked(path: str | Path) -> LinkedRelease:
     """Read a release that was saved; nothing in the file is executed.
 
     Raises:
@@ -95,15 +95,15 @@ def load_related(path: str | Path) -> RelatedRelease:
 
 
 def is_of_linked_tables(path: str | Path) -> bool:
-    """Whether a saved model is of linked tables; of what cannot be read it is not."""
+    """Return True if a saved model is of linked tables; False also if it cannot be read."""
     try:
         return bool(decode(Path(path).read_bytes()[_DIGEST:])[_RELEASE]["kind"] == KIND)
     except _DAMAGED:
         return False
 
 
-class _FromFile(RelatedRelease):
-    """A release of which somebody may have made up the models: where nothing can be drawn of them, it is damaged."""
+class _FromFile(LinkedRelease):
+    """A release from a file; if no rows can be drawn from its models, the file is damaged."""
 
     @cached_property
     def _drawn(self) -> tuple[dict[str, pa.Table], FamilyCodebook]:
@@ -111,46 +111,46 @@ class _FromFile(RelatedRelease):
             with np.errstate(all="ignore"):
                 return super()._drawn
         except SizeError:
-            raise  # nothing is wrong but the number of units
+            raise  # only the number of units is too large
         except _DAMAGED as error:
             raise InputError("nothing can be drawn of the saved release: it is damaged", culprit=error) from error
 
 
-def _loaded(payload: dict[str, Any]) -> RelatedRelease:
-    said = payload.pop(_RELEASE)
-    if said["kind"] != KIND:
+def _loaded(payload: dict[str, Any]) -> LinkedRelease:
+    saved = payload.pop(_RELEASE)
+    if saved["kind"] != KIND:
         raise InputError("a model of one table")
-    schema = parse_schema(read_yaml(said["schema"]))
-    children = [_child(schema, each) for each in said["children"]]
-    related = link_tables(schema, children, tau=said["tau"])
-    statement, seed = said["statement"], said["seed"]
+    schema = parse_schema(read_yaml(saved["schema"]))
+    children = [_child(schema, each) for each in saved["children"]]
+    linked = link_tables(schema, children, tau=saved["tau"])
+    statement, seed = saved["statement"], saved["seed"]
     texts = isinstance(statement["guarantee"], str) and isinstance(statement["cost"], str)
     tables = isinstance(statement["provenance"], dict) and isinstance(statement["expected_error"], dict)
     if not texts or not tables or type(seed) is not int or seed < 0:
         raise InputError("a statement of texts, errors and provenance, and a seed are missing")
-    head, tails, notes = restored(related, payload)
-    if not 0 <= head.model.total < np.inf:
+    unit_model, child_models, notes = restore_models(linked, payload)
+    if not 0 <= unit_model.model.total < np.inf:
         raise InputError("no number of units")
     return _FromFile(
         **statement,
-        related=related,
-        settings=ModelSizes(**said["settings"]),
-        head=head,
-        tails=tails,
+        linked=linked,
+        settings=ModelSizes(**saved["settings"]),
+        unit_model=unit_model,
+        child_models=child_models,
         notes=notes,
         payload=payload,
         seed=seed,
-        loss=said["loss"],
+        loss=saved["loss"],
     )
 
 
-def _child(schema: Schema, said: dict[str, Any]) -> ChildTable:
-    order = said["order"]
+def _child(schema: Schema, saved: dict[str, Any]) -> ChildTable:
+    order = saved["order"]
     return ChildTable(
-        table=schema[said["table"]],
+        table=schema[saved["table"]],
         order=None if order is None else order["by"],
         falling=order is not None and order["falling"],
-        most=said["most"],
-        memory=said["memory"],
-        final=None if "final" not in said else (said["final"][0], said["final"][1]),
+        most=saved["most"],
+        memory=saved["memory"],
+        final=None if "final" not in saved else (saved["final"][0], saved["final"][1]),
     )
