@@ -31,6 +31,7 @@ def session():
     options = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        "spark.ui.liveUpdate.period": "0",  # the status of tasks is the one of this moment, not of 100 ms ago
         "spark.executor.memory": "1g",
         "spark.driver.memory": "1g",
         "spark.log.level": "OFF",

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -306,22 +307,44 @@ def test_files_that_change_are_noticed_before_a_charge_and_a_new_opening_reads_t
 
 
 def killed_in_the_middle(spark, call):
-    """The result of a call during which an executor was killed."""
-    found = []
-    asking = threading.Thread(target=lambda: found.append(call()))
-    asking.start()
-    tracker = spark.sparkContext.statusTracker()
+    """Return the result of a call during which an executor was killed.
+
+    Both executors are halted at a moment when tasks run, so that the call cannot end before one of them is killed.
+    """
     deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and not any(
-        (tracker.getStageInfo(stage) or object).numActiveTasks for stage in tracker.getActiveStageIds()
-    ):
-        time.sleep(0.01)
     while len(executors(spark)) < 2 and time.monotonic() < deadline:  # another test may have killed one just now
         time.sleep(0.05)
-    os.kill(executors(spark)[0], signal.SIGKILL)
-    assert asking.is_alive(), "the job was still running"
-    asking.join()
-    return found[0]
+    first, second = executors(spark)
+    with ThreadPoolExecutor(1) as pool:
+        result = pool.submit(call)
+        while not halted_at_work(spark, (first, second)):
+            assert not result.done(), "the call ended before its tasks were seen"
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        os.kill(first, signal.SIGKILL)
+        os.kill(second, signal.SIGCONT)
+        return result.result()
+
+
+def halted_at_work(spark, processes):
+    """Halt the executors, of one core each; unless both have a task, let them go on and return False."""
+    if active_tasks(spark) < len(processes):
+        return False
+    for process in processes:
+        os.kill(process, signal.SIGSTOP)
+    time.sleep(0.2)  # the driver hears of tasks that ended just before
+    if active_tasks(spark) >= len(processes):
+        return True
+    for process in processes:
+        os.kill(process, signal.SIGCONT)
+    return False
+
+
+def active_tasks(spark):
+    """Return how many tasks run now; a stage that has just ended may have no entry any more."""
+    tracker = spark.sparkContext.statusTracker()
+    stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    return sum(stage.numActiveTasks for stage in stages if stage is not None)
 
 
 @pytest.mark.slow
