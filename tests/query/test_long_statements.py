@@ -87,10 +87,11 @@ def test_two_hundred_aggregates_are_answered_and_no_more(vault):
 
 
 def test_a_condition_is_journaled_once_however_many_aggregates_share_it():
-    listed = f" FROM t WHERE x IN ({', '.join(map(str, LISTED))})"
+    listed = f" FROM t WHERE x IN ({', '.join(map(str, LISTED[:1_000]))})"
     one = len(json.dumps(plan(parse(f"SELECT COUNT(*){listed}", DOMAIN), DOMAIN).parameters))
     many = len(json.dumps(plan(parse(f"SELECT {aggregates(200)}{listed}", DOMAIN), DOMAIN).parameters))
     without = len(json.dumps(plan(parse(f"SELECT {aggregates(200)} FROM t", DOMAIN), DOMAIN).parameters))
+    assert one > 5_000
     assert many - without < one + 1_000
 
 
