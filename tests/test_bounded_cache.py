@@ -33,7 +33,7 @@ class Wide(Shared):
 @pytest.fixture
 def room(monkeypatch):
     """Room of its own, for 100,000 bytes."""
-    monkeypatch.setattr(bounded_cache, "_ROOM", bounded_cache._Room())  # noqa: SLF001
+    monkeypatch.setattr(bounded_cache, "_ALL_ENTRIES", bounded_cache._Entries())  # noqa: SLF001
     monkeypatch.setattr(bounded_cache, "MOST_BYTES", 100_000)
     monkeypatch.setattr(bounded_cache, "LARGEST_BYTES", 50_000)
 
@@ -41,7 +41,7 @@ def room(monkeypatch):
 @given(asked=st.lists(st.tuples(st.integers(0, 40), st.booleans()), max_size=200))
 def test_a_function_returns_the_same_whatever_is_dropped_and_no_more_is_held(asked):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bounded_cache, "_ROOM", bounded_cache._Room())  # noqa: SLF001
+        patch.setattr(bounded_cache, "_ALL_ENTRIES", bounded_cache._Entries())  # noqa: SLF001
         patch.setattr(bounded_cache, "MOST_BYTES", 20_000)
         patch.setattr(bounded_cache, "LARGEST_BYTES", 9_000)
         repeated = cached()(lambda number: "a" * (number * 250))

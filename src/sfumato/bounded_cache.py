@@ -54,7 +54,7 @@ class _Entry:
         self.used = False
 
 
-class _Room:
+class _Entries:
     """The entries of all caches of this process, kept longest first."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class _Room:
         self._entries: deque[_Entry] = deque()
         self._referring: dict[int, int] = {}  # entries that refer to a shared object, by its id
 
-    def keep(self, entry: _Entry) -> None:
+    def add(self, entry: _Entry) -> None:
         """Keep an entry.  Drop others in turn, but for those that were used since their last turn."""
         with self.lock:
             earlier = entry.within.get(entry.key)
@@ -95,11 +95,11 @@ class _Room:
                 self.held -= each.held_bytes
 
 
-_ROOM = _Room()
+_ALL_ENTRIES = _Entries()
 
 
 def _unlock() -> None:
-    _ROOM.lock = threading.RLock()  # another thread of the parent may have held it
+    _ALL_ENTRIES.lock = threading.RLock()  # another thread of the parent may have held it
 
 
 if sys.platform != "win32":
@@ -108,7 +108,7 @@ if sys.platform != "win32":
 
 def held_bytes() -> int:
     """Return how many bytes all instances of :class:`BoundedCache` hold together, at most ``MOST_BYTES``."""
-    return _ROOM.held
+    return _ALL_ENTRIES.held
 
 
 class BoundedCache(Generic[K, V]):
@@ -125,11 +125,11 @@ class BoundedCache(Generic[K, V]):
 
     def get(self, key: K, default: V) -> V:
         """Return the value that is kept for a key."""
-        found = self._entries.get(key)
-        if found is None:
+        value = self._entries.get(key)
+        if value is None:
             return default
-        found.used = True
-        return cast(V, found.value)
+        value.used = True
+        return cast(V, value.value)
 
     def put(self, key: K, value: V) -> None:
         """Keep a value, unless it is very large."""
@@ -141,7 +141,7 @@ class BoundedCache(Generic[K, V]):
             entry.shared = tuple(each for each in key if isinstance(each, Shared)) if isinstance(key, tuple) else ()
         entry.weight += own
         if own <= LARGEST_BYTES:
-            _ROOM.keep(entry)
+            _ALL_ENTRIES.add(entry)
 
 
 def cached(weight: int | Callable[..., int] | None = None) -> Callable[[Callable[P, V]], Callable[P, V]]:
@@ -166,11 +166,11 @@ def cached(weight: int | Callable[..., int] | None = None) -> Callable[[Callable
         @wraps(function)
         def remembered(*args: P.args, **kwargs: P.kwargs) -> V:
             key = (*args, *sorted(kwargs.items())) if kwargs else args
-            found = cache.get(key, nothing)
-            if found is nothing:
-                found = function(*args, **kwargs)
-                cache.put(key, found)
-            return cast(V, found)
+            value = cache.get(key, nothing)
+            if value is nothing:
+                value = function(*args, **kwargs)
+                cache.put(key, value)
+            return cast(V, value)
 
         return remembered
 

@@ -31,14 +31,14 @@ def read_json(text: str | bytes, *, name: str = "this") -> Any:  # noqa: ANN401 
     """
     try:
         decoded = text.decode(json.detect_encoding(text)) if isinstance(text, bytes) else text
-        found = _DECODER.decode(decoded)
+        document = _DECODER.decode(decoded)
     except _RepeatedKeyError:
         raise InputError(f"{name} says a key twice, so what it means is open", culprit=text) from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"{name} is no JSON", culprit=text) from error
     if "\\u" in decoded:
-        _refuse_odd(found, name)
-    return found
+        _refuse_odd(document, name)
+    return document
 
 
 def read_yaml(text: str, *, name: str = "this") -> Any:  # noqa: ANN401 -- YAML
@@ -74,7 +74,7 @@ def canonical(value: JSON) -> str:
     >>> canonical({"b": (1.0, 0.5), "a": None})
     '{"a":null,"b":[1,0.5]}'
     """
-    return _quoted(value) if type(value) is str else _ENCODER.encode(_spelled(value))
+    return _quoted(value) if type(value) is str else _ENCODER.encode(_plain_numbers(value))
 
 
 _quoted = json.encoder.encode_basestring_ascii  # what the encoder writes a text by
@@ -83,25 +83,25 @@ _ATOMS = frozenset((str, int, bool, type(None)))  # what JSON has one spelling f
 _TEXT = frozenset((str,))
 
 
-def _spelled(value: JSON) -> JSON:
+def _plain_numbers(value: JSON) -> JSON:
     kind = type(value)
     if kind in _ATOMS:  # most are, and matching below takes longer
         return value
     if kind is list or kind is tuple:
         if _ATOMS.issuperset(map(type, value)):  # type: ignore[arg-type]  # the cells of a condition
             return value
-        return [item if type(item) in _ATOMS else _spelled(item) for item in value]  # type: ignore[union-attr]
+        return [item if type(item) in _ATOMS else _plain_numbers(item) for item in value]  # type: ignore[union-attr]
     if kind is dict and _TEXT.issuperset(map(type, value)):  # type: ignore[arg-type]
-        return {key: item if type(item) in _ATOMS else _spelled(item) for key, item in value.items()}  # type: ignore[union-attr]
+        return {key: item if type(item) in _ATOMS else _plain_numbers(item) for key, item in value.items()}  # type: ignore[union-attr]
     match value:
         case bool() | int() | str():
             return value
         case float() if math.isfinite(value):
             return int(value) if value.is_integer() else value
         case Mapping() if all(isinstance(key, str) for key in value):
-            return {key: _spelled(item) for key, item in value.items()}
+            return {key: _plain_numbers(item) for key, item in value.items()}
         case Sequence() if not isinstance(value, bytes | bytearray):
-            return [_spelled(item) for item in value]
+            return [_plain_numbers(item) for item in value]
         case _:
             raise InputError(f"a question is made of JSON values, and {type(value).__name__} is none", culprit=value)
 
@@ -119,8 +119,8 @@ def write_yaml(document: object) -> str:
     import yaml
 
     def dumped(*, as_they_are: bool) -> str:
-        kept: dict[str, Any] = {"sort_keys": False, "default_flow_style": None, "width": 100}
-        text: str = yaml.dump(document, Dumper=_writer(), allow_unicode=as_they_are, **kept)
+        options: dict[str, Any] = {"sort_keys": False, "default_flow_style": None, "width": 100}
+        text: str = yaml.dump(document, Dumper=_writer(), allow_unicode=as_they_are, **options)
         return text
 
     text = dumped(as_they_are=True)
@@ -138,12 +138,12 @@ def _writer() -> type[Any]:
     class Writer(yaml.SafeDumper):
         pass
 
-    def text(writer: yaml.SafeDumper, said: str) -> yaml.ScalarNode:
-        quoted = "'" if _NUMBER_ELSEWHERE.fullmatch(said) else None
-        return writer.represent_scalar("tag:yaml.org,2002:str", said, style=quoted)
+    def text(writer: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+        quoted = "'" if _NUMBER_ELSEWHERE.fullmatch(value) else None
+        return writer.represent_scalar("tag:yaml.org,2002:str", value, style=quoted)
 
-    def sequence(writer: yaml.SafeDumper, said: Sequence[Any]) -> yaml.SequenceNode:
-        node = writer.represent_sequence("tag:yaml.org,2002:seq", said)
+    def sequence(writer: yaml.SafeDumper, value: Sequence[Any]) -> yaml.SequenceNode:
+        node = writer.represent_sequence("tag:yaml.org,2002:seq", value)
         parts = node.value
         node.flow_style = all(isinstance(part, yaml.ScalarNode) for part in parts)
         texts = [part for part in parts if part.tag == "tag:yaml.org,2002:str"]
@@ -186,13 +186,13 @@ _HALF = re.compile("[\ud800-\udfff]")  # of a letter that UTF-16 writes in two; 
 _MOST_REPEATED = 1_000_000
 
 
-def _refuse_odd(found: object, name: str, *, most: float = math.inf) -> None:
+def _refuse_odd(document: object, name: str, *, most: float = math.inf) -> None:
     """Refuse half letters, which only escapes write, and more than ``most`` values, as references in YAML make of few.
 
     Raises:
         InputError: there is one, or there are more.
     """
-    waiting = [found]
+    waiting = [document]
     while waiting:
         each, most = waiting.pop(), most - 1
         if most < 0:
@@ -266,7 +266,7 @@ def _loaded(text: str, name: str, *, as_texts: bool) -> Any:  # noqa: ANN401 -- 
 
     reader = _readers()[as_texts]
     try:
-        found = yaml.load(text, Loader=reader)  # noqa: S506  (safe loaders, made stricter)
+        document = yaml.load(text, Loader=reader)  # noqa: S506  (safe loaders, made stricter)
     except _RepeatedKeyError as error:
         raise InputError(f"{name} says a key twice, at line {error}", culprit=text) from None
     except _NoDayError as error:
@@ -280,5 +280,5 @@ def _loaded(text: str, name: str, *, as_texts: bool) -> Any:  # noqa: ANN401 -- 
             f"{name} holds what no document does: a number of thousands of digits, or too deep a nesting", culprit=text
         ) from error
     if "*" in text or "\\" in text:
-        _refuse_odd(found, name, most=_MOST_REPEATED if "*" in text else math.inf)
-    return found
+        _refuse_odd(document, name, most=_MOST_REPEATED if "*" in text else math.inf)
+    return document

@@ -263,7 +263,7 @@ def test_the_whole_table_has_the_rows_that_its_domain_drops(table, adapter, rows
     strict = Categorical(name="word", values=("nobody says this",), unknown=Unknown.DROP)
     encoded = table.encode(Domain((strict, FLAG)))
     assert reveal(encoded.marginals([()])[0]).sum() == 0
-    assert reveal(encoded.whole()) == every
+    assert reveal(encoded.rows_before_drop()) == every
     assert reveal(encoded.unbounded()) == every
 
 
@@ -271,7 +271,7 @@ def test_the_unbounded_table_has_the_rows_that_its_unit_drops(table, adapter, ro
     """Those over its bound, and those without an id."""
     every = len(adapter.seen(rows))
     encoded = table.encode(replace(DOMAIN, unit=Unit("person", rows=1)))
-    assert reveal(encoded.marginals([()])[0]).sum() <= reveal(encoded.whole()) < every
+    assert reveal(encoded.marginals([()])[0]).sum() <= reveal(encoded.rows_before_drop()) < every
     assert reveal(encoded.unbounded()) == every
 
 

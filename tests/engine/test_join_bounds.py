@@ -175,7 +175,7 @@ def test_a_join_that_could_make_too_many_rows_is_refused_before_it_is_made(monke
     """3^9 rows of one unit are refused also where nobody has three: the refusal looks at no row."""
     described = clinic()
     tables = open_tables(described, people(1))
-    for call in ("rows", "keep", "keep_joined", "encoded"):
+    for call in ("rows", "materialize", "materialize_joined", "encoded"):
         monkeypatch.setattr(f"sfumato.engine.duckdb.duck_join.DuckJoin.{call}", lambda *_: 1 / 0)
     with pytest.raises(QueryError, match="= 19,683 rows of one patient_id, more than 10,000"):
         tables.encode(BoundedView(joined(described, 9), PEOPLE))

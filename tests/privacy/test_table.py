@@ -52,7 +52,7 @@ def test_every_word_of_a_trial_adds_up_to_the_target(tools, name):
             cells = set()
 
             def run(entropy, word=word, cells=cells):
-                cell = table.settle(word, entropy)
+                cell = table.resolve_word(word, entropy)
                 cells.add(cell)
                 return cell is not None
 
@@ -66,7 +66,7 @@ def test_every_word_of_a_trial_adds_up_to_the_target(tools, name):
         exact = table.multiplier * math.exp(-exponent(nearest(cell, width)))
         # the parts of a cell are resolved to 2^-53 of the words it owns, those of a tail to 2^-64 of a word
         assert words == pytest.approx(exact, rel=1e-14, abs=1e-17 * 2**16)
-    assert table.settle(spare - 1, SimulatedEntropy(1)) is None or spare == 4 * table.half + 4 * table.stride
+    assert table.resolve_word(spare - 1, SimulatedEntropy(1)) is None or spare == 4 * table.half + 4 * table.stride
 
 
 @pytest.mark.parametrize("name", [name for name in TARGETS if "coarse" not in name])

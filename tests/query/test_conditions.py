@@ -422,8 +422,8 @@ def test_ranges_of_codes_are_the_sets_that_they_stand_for(one, other, third):
         assert CodeRanges.where(mask) == ranges
         assert (ranges.mask(41) == mask).all()
         for kind in (np.uint8, np.uint32):
-            assert (ranges.holds(np.arange(41, dtype=kind), 41) == mask).all()
-            assert (ranges.holds(np.arange(41, dtype=kind), 1 << 20) == mask).all()  # of a wide column
+            assert (ranges.contains(np.arange(41, dtype=kind), 41) == mask).all()
+            assert (ranges.contains(np.arange(41, dtype=kind), 1 << 20) == mask).all()  # of a wide column
     assert CodeRanges.union([left, right, CodeRanges.of(third)]) == CodeRanges.of(one | other | third)
     assert CodeRanges.intersection([left, right, CodeRanges.of(third)]) == CodeRanges.of(one & other & third)
 

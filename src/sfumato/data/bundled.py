@@ -80,11 +80,11 @@ def hospital() -> dict[str, pa.Table]:
     """
     import pyarrow.parquet as pq
 
-    found = {}
+    tables = {}
     for name in ("patients", "visits"):
         with resources.as_file(resources.files("sfumato.data").joinpath(f"hospital_{name}.parquet")) as path:
-            found[name] = pq.read_table(path)
-    return found
+            tables[name] = pq.read_table(path)
+    return tables
 
 
 def hospital_schema() -> str:

@@ -29,7 +29,7 @@ MOST_VALUES = 200  # of a categorical attribute, and of an integer one without b
 BINS = 32
 _UNIQUE = 0.9  # share of rows with a number of their own
 _FEW_ROWS = 20  # that anybody may have, however small the table is
-_SHOWN = 4  # points that a hint names
+_MOST_POINTS = 4  # points that a hint names
 _LARGEST = 1e307  # from which on edges around the numbers are no numbers any more
 
 Tiles = tuple[int | float, ...]
@@ -272,7 +272,9 @@ def _hint(profile: Profile) -> str | None:
     ):
         return "nearly every row has a number of its own, as of an identifier, which belongs into no release"
     if profile.column.kind is ColumnKind.REAL and (frequent := sorted(_frequent(profile.tiles))):
-        examples = ", ".join(f"{value}" for value in frequent[:_SHOWN]) + (", ..." if len(frequent) > _SHOWN else "")
+        examples = ", ".join(f"{value}" for value in frequent[:_MOST_POINTS]) + (
+            ", ..." if len(frequent) > _MOST_POINTS else ""
+        )
         return (
             f"many rows share a number ({examples}), which the draft declares as a point: keep those that "
             "everybody knows to be common"
@@ -373,12 +375,12 @@ def dropped_rows(table: ProtectedTable, domain: Domain) -> DroppedRows | None:
     if domain.unit.column is None:
         return None
     encoded = table.encode(domain)
-    kept, dropped, units = (
+    remaining, dropped, units = (
         int(reveal(exact)[0]) for exact in (encoded.marginals([()])[0], encoded.dropped(_ALL), encoded.dropped(1))
     )
     loose = table.encode(_loose(domain))
     owned = int(reveal(loose.marginals([()])[0])[0]) + int(reveal(loose.dropped(_ALL))[0])
-    return DroppedRows(kept + dropped, dropped, units, int(reveal(loose.unbounded())) - owned)
+    return DroppedRows(remaining + dropped, dropped, units, int(reveal(loose.unbounded())) - owned)
 
 
 def domain_fit(table: ProtectedTable, domain: Domain) -> tuple[AttributeFit, ...]:

@@ -100,7 +100,7 @@ class _Drafting:
             key = known.key if known is not None and known.key is not None else self._key(table, profiles)
             if key is not None:
                 self.keys[table] = key
-        self._settle()
+        self._choose_unit_table()
         for table, key in self.keys.items():
             self._say_repeats(table, key)
         for table, profiles in self.profiles.items():
@@ -124,7 +124,7 @@ class _Drafting:
             )
         return max(scored)[-1] if scored else None
 
-    def _settle(self) -> None:
+    def _choose_unit_table(self) -> None:
         """Of tables with a key of one name take that which lists the most; the others refer to it."""
         named: dict[str, list[str]] = {}
         for table, key in self.keys.items():

@@ -43,10 +43,10 @@ def cut_rows(tables: JoinedTables, view: BoundedView, name: str) -> CutRows:
         EngineError: the tables can no longer be read.
     """
     encoded = tables.encode(view)
-    kept, cut, units = (
+    remaining, cut, units = (
         int(reveal(exact)[0]) for exact in (encoded.marginals([()])[0], encoded.dropped(_ALL), encoded.dropped(1))
     )
-    return CutRows(name, kept + cut, cut, units)
+    return CutRows(name, remaining + cut, cut, units)
 
 
 def schema_fit(schema: Schema, source: object) -> dict[str, tuple[AttributeFit, ...]]:

@@ -28,12 +28,12 @@ class Interval:
 
     low: Fraction
     high: Fraction
-    whole: bool
+    integer: bool
     nullable: bool
 
     def __post_init__(self) -> None:
         largest = max(abs(self.low), abs(self.high))
-        if self.whole and largest >= _LARGEST_WHOLE:
+        if self.integer and largest >= _LARGEST_WHOLE:
             raise QueryError("this whole number could reach 2^53 or more; clamp its parts by LEAST and GREATEST")
         if largest > _LARGEST_REAL:
             raise QueryError("this number could exceed 10^100; clamp its parts by LEAST and GREATEST")
@@ -99,15 +99,15 @@ class Arithmetic(Expression):
     def interval(self, domain: Domain) -> Interval:
         """By interval arithmetic."""
         a, b = self.left.interval(domain), self.right.interval(domain)
-        whole, nullable = a.whole and b.whole, a.nullable or b.nullable
+        integer, nullable = a.integer and b.integer, a.nullable or b.nullable
         match self.how:
             case Operator.PLUS:
-                return Interval(a.low + b.low, a.high + b.high, whole, nullable)
+                return Interval(a.low + b.low, a.high + b.high, integer, nullable)
             case Operator.MINUS:
-                return Interval(a.low - b.high, a.high - b.low, whole, nullable)
+                return Interval(a.low - b.high, a.high - b.low, integer, nullable)
             case _:
                 ends = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
-                return Interval(min(ends), max(ends), whole, nullable)
+                return Interval(min(ends), max(ends), integer, nullable)
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class DaysBetween(Expression):
         return Interval(
             Fraction(later.first.toordinal() - earlier.last.toordinal()),
             Fraction(later.last.toordinal() - earlier.first.toordinal()),
-            whole=True,
+            integer=True,
             nullable=_gaps(later) or _gaps(earlier),
         )
 
@@ -148,8 +148,8 @@ class Clamp(Expression):
         """What its bounds are moved to."""
         inner = self.value.interval(domain)
         ends = [end for end in (self.low, self.high) if end is not None]
-        whole = inner.whole and all(end.denominator == 1 for end in ends)
-        return Interval(self._moved(inner.low), self._moved(inner.high), whole, inner.nullable)
+        integer = inner.integer and all(end.denominator == 1 for end in ends)
+        return Interval(self._moved(inner.low), self._moved(inner.high), integer, inner.nullable)
 
     def _moved(self, number: Fraction) -> Fraction:
         number = number if self.low is None else max(number, self.low)
@@ -173,7 +173,7 @@ class Cases(Expression):
         return Interval(
             min(part.low for part in parts),
             max(part.high for part in parts),
-            all(part.whole for part in parts),
+            all(part.integer for part in parts),
             self.otherwise is None or any(part.nullable for part in parts),
         )
 
@@ -209,7 +209,7 @@ def computed(name: str, value: Expression, domain: Domain) -> Attribute:
                 domain.index(each)
         return Categorical(name=name, values=value.values, unknown=Unknown.DROP, nullable=value.otherwise is None)
     interval = value.interval(domain)
-    if interval.whole:
+    if interval.integer:
         return whole_number(name, int(interval.low), int(interval.high), nullable=interval.nullable)
     return real_number(name, float(interval.low), float(interval.high), nullable=interval.nullable)
 

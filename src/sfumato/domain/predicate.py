@@ -150,7 +150,7 @@ class CodeRanges:
                     runs[-1] = [*latest[:2], latest[2] or step, latest[3] + 1]
                     continue
             runs.append([first, last, 0, 1])
-        return [each for run in runs for each in _spelled(*run)]
+        return [each for run in runs for each in _run_json(*run)]
 
     def within(self, size: int) -> bool:
         """Return whether all codes are from 0 to below ``size``."""
@@ -163,7 +163,7 @@ class CodeRanges:
             mask[first : last + 1] = True
         return mask
 
-    def holds(self, codes: NDArray[np.integer[Anything]], size: int) -> NDArray[np.bool_]:
+    def contains(self, codes: NDArray[np.integer[Anything]], size: int) -> NDArray[np.bool_]:
         """Return where codes are in the set, in the shape of ``codes``.
 
         Args:
@@ -181,7 +181,7 @@ class CodeRanges:
         return inside
 
 
-def _spelled(first: int, last: int, step: int, number: int) -> list[list[int]]:
+def _run_json(first: int, last: int, step: int, number: int) -> list[list[int]]:
     if number > 2:  # noqa: PLR2004  (two are spelled one by one)
         return [[first, last, step, number]]
     return [[first + place * step, last + place * step] for place in range(number)]
@@ -355,7 +355,7 @@ def named(predicate: Predicate | None) -> frozenset[str]:
     return frozenset() if predicate is None else predicate.attributes
 
 
-def holds(
+def condition_mask(
     predicate: Predicate, domain: Domain, codes: Callable[[str], NDArray[np.integer[Anything]]]
 ) -> NDArray[np.bool_]:
     """Where a condition is true.
@@ -370,7 +370,7 @@ def holds(
     """
 
     def true(part: Among) -> NDArray[np.bool_]:
-        return part.codes.holds(codes(part.attribute), domain[part.attribute].size)
+        return part.codes.contains(codes(part.attribute), domain[part.attribute].size)
 
     return predicate.fold(
         Fold(
@@ -392,7 +392,7 @@ def holds_at_cells(predicate: Predicate, names: Sequence[str], domain: Domain) -
     def codes(name: str) -> NDArray[np.intp]:
         return np.arange(domain[name].size).reshape([-1 if each == name else 1 for each in names])
 
-    mask: NDArray[np.bool_] = np.ones((1,) * len(names), dtype=np.bool_) & holds(predicate, domain, codes)
+    mask: NDArray[np.bool_] = np.ones((1,) * len(names), dtype=np.bool_) & condition_mask(predicate, domain, codes)
     return mask
 
 

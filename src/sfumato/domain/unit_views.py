@@ -214,7 +214,7 @@ class _Side:
         """The tables whose rows are listed."""
         return " and ".join(dict.fromkeys(factor.of for factor in self.factors))
 
-    def kept(self) -> _Side:
+    def within_bounds(self) -> _Side:
         """Return the side with at most the declared rows of a unit."""
         if self.most is not None and self.most <= self.declared:
             return self
@@ -252,7 +252,7 @@ class _Joins:
             case PerUnit():
                 return self._per_unit(view)
             case OverSource():
-                return self._over(view)
+                return self._over_source(view)
         raise TypeError(view)  # the tree is closed
 
     def _scan(self, view: Scan) -> _Side:
@@ -262,7 +262,7 @@ class _Joins:
         rows, most = (1, 1) if lists_units else (table.rows, None)
         return _Side(view, most, (_Factor(rows, table.name),), own)
 
-    def _over(self, view: OverSource) -> _Side:
+    def _over_source(self, view: OverSource) -> _Side:
         side = self.bounded(view.source)
         rebuilt = replace(view, source=side.view)
         match rebuilt:
@@ -292,7 +292,7 @@ class _Joins:
         left_once = left.most == 1 or any(one in left.unique for one, _ in view.on)
         right_once = right.most == 1 or any(other in right.unique for _, other in view.on)
         if not left_once and not right_once:
-            return self._multiplied(view, left.kept(), right.kept())
+            return self._multiplied(view, left.within_bounds(), right.within_bounds())
         rebuilt = replace(view, left=left.view, right=right.view)
         if right_once:
             return replace(left, view=rebuilt, unique=left.unique | (shifted if left_once else frozenset()))
@@ -311,7 +311,7 @@ class _Joins:
         met = min(self.repeats[scan.table.name, view.right.keys[other].column] for _, other in view.on)
         if met <= 1:
             return replace(left, view=replace(view, left=left.view, right=right.view))
-        return self._multiplied(view, left.kept(), _Side(right.view, met, (_Factor(met, scan.table.name),)))
+        return self._multiplied(view, left.within_bounds(), _Side(right.view, met, (_Factor(met, scan.table.name),)))
 
     def _multiplied(self, view: Join, left: _Side, right: _Side) -> _Side:
         made = _Side(replace(view, left=left.view, right=right.view), None, (*left.factors, *right.factors))

@@ -324,7 +324,7 @@ class UnitSum(UnitAggregate):
         if not isinstance(added, Real):
             raise QueryError(f"{self.of!r} has no numbers to add up", culprit=self)
         Field(self.of).interval(source.domain)  # refuses what could exceed a double when many rows are added
-        Interval(self.low, self.high, whole=False, nullable=False)
+        Interval(self.low, self.high, integer=False, nullable=False)
         return real_number(name, float(self.low), float(self.high), nullable=False)
 
     def step(self, source: View) -> float:
@@ -351,10 +351,10 @@ class Taken(UnitAggregate):
     def attribute(self, name: str, source: View) -> Attribute:
         """As it was, and it may be missing."""
         taken = source.domain[self.of]
-        ordered = self.which in (Pick.FIRST, Pick.LAST)
-        if isinstance(taken, Categorical) and not ordered:
+        by_date = self.which in (Pick.FIRST, Pick.LAST)
+        if isinstance(taken, Categorical) and not by_date:
             raise QueryError(f"{self.of!r} has no order, so no least or greatest value", culprit=self)
-        if ordered and not isinstance(source.domain[self.by or ""], Date | Timestamp):
+        if by_date and not isinstance(source.domain[self.by or ""], Date | Timestamp):
             raise QueryError("rows are first or last by a date", culprit=self)
         unknown = Unknown.DROP if taken.unknown is Unknown.CATEGORY else taken.unknown
         return replace(taken, name=name, nullable=True, unknown=unknown)

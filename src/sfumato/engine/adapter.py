@@ -58,7 +58,7 @@ class EngineAdapter(ABC):
     libraries: ClassVar[tuple[str, ...]] = ()
     extras: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     folder: ClassVar[str] = ""
-    together: ClassVar[str] = ""
+    joinable_sources: ClassVar[str] = ""
 
     def claims(self, source: object) -> bool:
         """Return whether a source is for this engine: an address of its schemes or a frame of its libraries."""
@@ -128,7 +128,7 @@ class JoinEngine(Protocol):
         """The columns of a raw table, by name."""
         ...
 
-    def keep(self, select: Callable[[str], str], name: str, keys: Sequence[str]) -> str:
+    def materialize(self, select: Callable[[str], str], name: str, keys: Sequence[str]) -> str:
         """Keep the rows of a query over the raw table ``name``, which are looked up by some columns of text.
 
         Returns:
@@ -136,7 +136,7 @@ class JoinEngine(Protocol):
         """
         ...
 
-    def keep_joined(self, select: str, keys: Sequence[str]) -> str:
+    def materialize_joined(self, select: str, keys: Sequence[str]) -> str:
         """Keep the rows of a query over what is kept."""
         ...
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from sfumato.domain import Domain, Integer, Real
 from sfumato.domain import predicate as p
 from sfumato.domain.domain import numeric
-from sfumato.domain.predicate import Predicate, holds, named
+from sfumato.domain.predicate import Predicate, condition_mask, named
 from sfumato.domain.unit import SizeOf
 from sfumato.engine.contingency import CoverCounts, CoverPlan, even_width, fixed_bounds, totals
 from sfumato.engine.exact import Exact
@@ -53,7 +53,7 @@ class KeptColumns:
         self._domain = domain
         self._rows = rows
         self._read = read
-        self._kept: dict[object, Any] = {}
+        self._arrays: dict[object, Any] = {}
         self._bytes = 0
         self._lock = threading.RLock()  # two threads that need one column read it once
         _ALL.add(self)
@@ -140,7 +140,7 @@ class KeptColumns:
     def _where(self, where: Predicate | None) -> NDArray[np.bool_] | None:
         if where is None:
             return None
-        mask = holds(where, self._domain, lambda name: self._of(self._domain.index(name), None))
+        mask = condition_mask(where, self._domain, lambda name: self._of(self._domain.index(name), None))
         return np.broadcast_to(mask, (self._rows,))
 
     def _cells(self, by: tuple[str, ...], mask: NDArray[np.bool_] | None) -> tuple[NDArray[np.integer[Any]], int]:
@@ -185,8 +185,8 @@ class KeptColumns:
         kind = np.min_scalar_type(last)
 
         key = ("bins", place, edges)
-        if key in self._kept:
-            bin_numbers: NDArray[np.integer[Any]] | None = self._kept[key]
+        if key in self._arrays:
+            bin_numbers: NDArray[np.integer[Any]] | None = self._arrays[key]
             return bin_numbers
         numbers, bounds = self._numbers(place), numeric(self._domain, value)
         if numbers is None:
@@ -200,15 +200,15 @@ class KeptColumns:
 
     def _once(self, key: object, size: int, make: Callable[[], _Array | None]) -> _Array | None:
         """What is kept under ``key``, made on first use; None where ``size`` bytes more would not fit."""
-        array: _Array | None = self._kept.get(key)
+        array: _Array | None = self._arrays.get(key)
         if array is not None:
             return array
         with self._lock:
-            array = self._kept.get(key)
+            array = self._arrays.get(key)
             if array is None and self._bytes + size <= KEPT_BYTES:
                 array = make()
                 if array is not None:
-                    self._kept[key] = array
+                    self._arrays[key] = array
                     self._bytes += size
             return array
 
@@ -353,17 +353,17 @@ class ArrayTable:
         self, cliques: Sequence[tuple[str, ...]], where: p.Predicate | None = None
     ) -> tuple[Exact[Counts], ...]:
         """See :meth:`sfumato.engine.port.Encoded.marginals`."""
-        weights = self._kept(where)
+        weights = self._arrays(where)
         return tuple(Exact(self._count(clique, weights)) for clique in cliques)
 
     def groups(self, attributes: tuple[str, ...], where: p.Predicate | None = None) -> Exact[SparseTable]:
         """See :meth:`sfumato.engine.port.Encoded.groups`."""
-        return Exact(self._groups(attributes, self._kept(where)))
+        return Exact(self._groups(attributes, self._arrays(where)))
 
     def sums(self, value: str, by: tuple[str, ...], unit: Fraction, where: p.Predicate | None = None) -> Exact[Counts]:
         """See :meth:`sfumato.engine.port.Encoded.sums`."""
         steps, present = self._fixed(value, unit)
-        return Exact(self._count(by, self._kept(where) * present * steps))
+        return Exact(self._count(by, self._arrays(where) * present * steps))
 
     def moments(
         self, value: str, by: tuple[str, ...], *, unit: Fraction, degree: int, where: p.Predicate | None = None
@@ -371,13 +371,13 @@ class ArrayTable:
         """See :meth:`sfumato.engine.port.Encoded.moments`."""
         steps, present = self._fixed(value, unit)
         steps = steps - fixed_bounds(self._domain, value, unit)[0]
-        weights = self._kept(where) * present
+        weights = self._arrays(where) * present
         return Exact(np.stack([self._count(by, weights * steps**power) for power in range(degree + 1)], -1).reshape(-1))
 
     def units(self, by: tuple[str, ...], where: p.Predicate | None = None) -> Exact[Counts]:
         """See :meth:`sfumato.engine.port.Encoded.units`; every row is a unit of its own here."""
         self._refuse_ids()
-        return Exact(self._count(by, self._kept(where)))
+        return Exact(self._count(by, self._arrays(where)))
 
     def bins(
         self, value: str, edges: Sequence[float], by: tuple[str, ...], where: p.Predicate | None = None
@@ -387,7 +387,7 @@ class ArrayTable:
         inside = (numbers >= edges[0]) & (numbers <= edges[-1])
         bins = np.minimum(np.searchsorted(edges, numbers, side="right") - 1, len(edges) - 2)
         cell = self._cells(by) * (len(edges) - 1) + bins
-        return Exact(totals(cell[inside], self._size(by) * (len(edges) - 1), self._kept(where)[inside]))
+        return Exact(totals(cell[inside], self._size(by) * (len(edges) - 1), self._arrays(where)[inside]))
 
     def dropped(self, most: int, where: p.Predicate | None = None) -> Exact[Counts]:  # noqa: ARG002
         """See :meth:`sfumato.engine.port.Encoded.dropped`; whoever bounded the rows left the others out before."""
@@ -470,7 +470,7 @@ class ArrayTable:
         if self._domain.unit.column is not None:
             raise TableError("rows in memory carry no ids, so their units cannot be counted", culprit=self._domain.unit)
 
-    def _kept(self, where: p.Predicate | None) -> Counts:
+    def _arrays(self, where: p.Predicate | None) -> Counts:
         if where is None:
             return self._weights
-        return self._weights * holds(where, self._domain, lambda name: self.codes[:, self._domain.index(name)])
+        return self._weights * condition_mask(where, self._domain, lambda name: self.codes[:, self._domain.index(name)])

@@ -55,7 +55,7 @@ class Dialect(Protocol):
         """Something to shuffle rows of ``columns`` by, another for another salt; not for privacy."""
         ...
 
-    def kept(self, relation: str, condition: str) -> str:
+    def filtered(self, relation: str, condition: str) -> str:
         """What stands after FROM for the rows of a relation that meet a condition on columns computed there."""
         ...
 
@@ -296,13 +296,13 @@ _PLACES = ((1, 4), (6, 2), (9, 2))
 def _days(packed: str) -> str:
     """The day as Python counts days.  Years and months are counted from March on, so that leap days come last."""
 
-    def whole(divisor: int) -> str:
+    def quotient(divisor: int) -> str:
         return f"FLOOR({packed} / {divisor}e0)"
 
-    months = f"({whole(32)} - 12 * {whole(384)})"
+    months = f"({quotient(32)} - 12 * {quotient(384)})"
     return (
-        f"365 * {whole(384)} + {whole(4 * 384)} - {whole(100 * 384)} + {whole(400 * 384)} "
-        f"+ FLOOR((153 * {months} + 2) / 5e0) + {packed} - 32 * {whole(32)} - 306"
+        f"365 * {quotient(384)} + {quotient(4 * 384)} - {quotient(100 * 384)} + {quotient(400 * 384)} "
+        f"+ FLOOR((153 * {months} + 2) / 5e0) + {packed} - 32 * {quotient(32)} - 306"
     )
 
 

@@ -230,7 +230,7 @@ class EncodedRows:
         _refuse_repeats(attributes)
         if not attributes:
             raise QueryError("groups need at least one attribute", culprit=attributes)
-        groups = self.store.query(self._over(attributes, where).groups(by_unit=by_unit))
+        groups = self.store.query(self._statements(attributes, where).groups(by_unit=by_unit))
         widest = np.min_scalar_type(max(self.domain[name].size for name in attributes) - 1)
         codes = np.column_stack([groups.column(place).to_numpy().astype(widest) for place in range(len(attributes))])
         units = _numbers(groups.column("u")) if by_unit else None
@@ -246,7 +246,7 @@ class EncodedRows:
         )
         if held is not None:
             return Exact(held @ np.array([bounds[0], 1]))
-        return self._dense(self._over(by, where).sums(value, unit), cells)
+        return self._dense(self._statements(by, where).sums(value, unit), cells)
 
     def moments(
         self, value: str, by: tuple[str, ...], *, unit: Fraction, degree: int, where: Predicate | None = None
@@ -260,7 +260,7 @@ class EncodedRows:
         )
         if held is not None:
             return Exact(held.reshape(-1))
-        rows = self.store.query(self._over(by, where).moments(value, unit, degree))
+        rows = self.store.query(self._statements(by, where).moments(value, unit, degree))
         sums = np.zeros((size, degree + 1), dtype=np.int64)
         cells = _integers(rows.column("cell"))
         for power in range(degree + 1) if len(rows) else ():
@@ -269,7 +269,7 @@ class EncodedRows:
 
     def units(self, by: tuple[str, ...], where: Predicate | None = None) -> Exact[Counts]:
         """Number of distinct units with a row in each cell of ``by``."""
-        return self._dense(self._over(by, where).units(), self._cells(by))
+        return self._dense(self._statements(by, where).units(), self._cells(by))
 
     def bins(
         self, value: str, edges: Sequence[float], by: tuple[str, ...], where: Predicate | None = None
@@ -280,7 +280,7 @@ class EncodedRows:
         held = None if self._columns is None else self._columns.bins(value, numbers, by, where)
         if held is not None:
             return Exact(held)
-        return self._dense(self._over(by, where).bins(value, numbers), cells * (len(edges) - 1))
+        return self._dense(self._statements(by, where).bins(value, numbers), cells * (len(edges) - 1))
 
     def dropped(self, most: int, where: Predicate | None = None) -> Exact[Counts]:
         """Number of rows that the bound on rows of a unit leaves out, at most ``most`` of one unit."""
@@ -323,7 +323,7 @@ class EncodedRows:
         scanned = self.store.scan([self.domain.index(name) for name in attributes])
         return Exact(batch.rename_columns(list(attributes)) for batch in scanned)
 
-    def whole(self) -> Exact[int]:
+    def rows_before_drop(self) -> Exact[int]:
         """Number of rows before the domain drops any."""
         unit = self.domain.unit
         if not unit.per:
@@ -378,7 +378,7 @@ class EncodedRows:
             raise QueryError("this recoding was made for another domain", culprit=recode)
         return recode
 
-    def _over(self, by: tuple[str, ...], where: Predicate | None) -> CellStatements:
+    def _statements(self, by: tuple[str, ...], where: Predicate | None) -> CellStatements:
         return CellStatements(self.store.relation, self.domain, self.store.dialect, by, where)
 
     def _cells(self, by: tuple[str, ...]) -> int:

@@ -140,7 +140,7 @@ class Encoding:
         if self._numbered():
             inner = self.dialect.computed_once(inner)
         middle = f"SELECT {_listed(coded + rest)} FROM ({inner}) AS raw_rows"
-        rows = self.dialect.kept(f"({middle}) AS coded_rows", " AND ".join(conditions))
+        rows = self.dialect.filtered(f"({middle}) AS coded_rows", " AND ".join(conditions))
         return f"SELECT {_listed(final)} FROM {rows}"
 
     def _numbered(self) -> list[list[tuple[str, str]]]:
@@ -193,10 +193,10 @@ class Encoding:
         if place not in self.values:
             return [(code, f"c{place}")]
         clamped = f" WHEN {value} < {low} THEN {low} WHEN {value} > {high} THEN {high}" if clamps else ""
-        kept = f"CASE WHEN {inside} THEN {value}{clamped} END"
+        stored = f"CASE WHEN {inside} THEN {value}{clamped} END"
         return [
             (code, f"c{place}"),
-            (self.dialect.integer(kept) if isinstance(attribute, Integer) else kept, f"v{place}"),
+            (self.dialect.integer(stored) if isinstance(attribute, Integer) else stored, f"v{place}"),
         ]
 
     def _ends(self, attribute: Numeric | Date | Timestamp) -> tuple[str, str]:
@@ -335,7 +335,7 @@ _FIXED = {ColumnKind.BOOLEAN, ColumnKind.INTEGER, ColumnKind.REAL, ColumnKind.DA
 _Words = NDArray[np.uint64]
 _LANES = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)  # odd constants without structure, one a 64-bit lane
 _WORD = 1 << 63
-_AT_ONCE = 1 << 14  # rows mixed at a time: what is mixed stays in the fast caches
+_MIXED_ROWS = 1 << 14  # rows mixed at a time: what is mixed stays in the fast caches
 
 
 class Fingerprint:
@@ -354,8 +354,8 @@ class Fingerprint:
         """Take in a batch: one array of codes an attribute, then any further words that tell rows apart."""
         rows = len(codes[0])
         self._rows += rows
-        for start in range(0, rows, _AT_ONCE):
-            part = slice(start, start + _AT_ONCE)
+        for start in range(0, rows, _MIXED_ROWS):
+            part = slice(start, start + _MIXED_ROWS)
             words = [*self._packed([code[part] for code in codes]), *(value[part] for value in values)]
             for lane, seed in enumerate(_LANES):
                 mixed = words[0] ^ np.uint64(seed)

@@ -337,7 +337,7 @@ class Recodable(Encoded, Protocol):
     For ``anonymize`` alone: rewritten rows carry no differential privacy.
     """
 
-    def whole(self) -> Exact[int]:
+    def rows_before_drop(self) -> Exact[int]:
         """Number of rows before the domain drops any, at most ``domain.unit.rows`` a unit.  Reads the table again."""
         ...
 

@@ -23,7 +23,7 @@ class DeclaredKeys:
     links: tuple[tuple[str, str], ...] = ()
 
 
-_WHOLE = "-?(0|[1-9][0-9]{0,17})"  # leading zeros are a code, not a number
+_INTEGER = "-?(0|[1-9][0-9]{0,17})"  # leading zeros are a code, not a number
 _WHOLE_REAL = "[+-]?(0|[1-9][0-9]{0,14})([.]0*)?"  # as programs write whole numbers beside missing values
 _CODE = "[+-]?0[0-9].*"
 _DAYS_ONLY = f"{DAYS}([T ]00:00(:00([.]0{{1,9}})?)?)?"  # some programs write days as time stamps
@@ -96,7 +96,7 @@ class Profiler:
         ((held, others, distinct, low, high, fractions),) = self.query(
             f"SELECT COUNT({value}), COUNT(DISTINCT CASE WHEN NOT ({condition}) THEN {text} END), "
             f"COUNT(DISTINCT {value}), MIN({value}), MAX({value}), "
-            f"COUNT(CASE WHEN NOT ({_whole(value)}) THEN 1 END) FROM {self.relation}"
+            f"COUNT(CASE WHEN NOT ({_is_integer(value)}) THEN 1 END) FROM {self.relation}"
         )
         if others > _FEW_CODES or not distinct:
             return None
@@ -123,29 +123,31 @@ class Profiler:
         match column.kind:
             case ColumnKind.REAL:
                 value = number(self.dialect, column)
-                integer = self._holds({(ColumnKind.INTEGER, self.dialect.integer(value)): (value, _whole(value))})
+                integer = self._first_reading(
+                    {(ColumnKind.INTEGER, self.dialect.integer(value)): (value, _is_integer(value))}
+                )
                 return integer or (ColumnKind.REAL, value)
             case ColumnKind.BOOLEAN:
                 return ColumnKind.BOOLEAN, _boolean(name, name)
             case ColumnKind.TIMESTAMP:
                 return ColumnKind.TIMESTAMP, self.dialect.timestamp(column)
             case ColumnKind.TEXT:
-                return self._holds(self._readings(column)) or (ColumnKind.TEXT, text)
+                return self._first_reading(self._readings(column)) or (ColumnKind.TEXT, text)
             case _:
                 return column.kind, name if column.kind is ColumnKind.INTEGER else text
 
     def _readings(self, column: Column) -> dict[tuple[ColumnKind, str], tuple[str, str]]:
         """What text may hold, and the value as that; what is tested, and the test."""
         name = self.dialect.name(column.name)
-        text, value, spelled = self.dialect.text(name), number(self.dialect, column), plain(self.dialect, column)
-        known = f"{value} IS NOT NULL AND " if spelled != text else ""
+        text, value, plain_text = self.dialect.text(name), number(self.dialect, column), plain(self.dialect, column)
+        known = f"{value} IS NOT NULL AND " if plain_text != text else ""
 
         def matches(pattern: str) -> str:
-            return known + self.dialect.matches(spelled, pattern)
+            return known + self.dialect.matches(plain_text, pattern)
 
         true, boolean = self.dialect.matches(text, _TRUE), self.dialect.matches(text, _BOOLEAN)
         return {
-            (ColumnKind.INTEGER, self.dialect.integer(spelled)): (text, matches(_WHOLE)),
+            (ColumnKind.INTEGER, self.dialect.integer(plain_text)): (text, matches(_INTEGER)),
             (ColumnKind.INTEGER, self.dialect.integer(value)): (text, matches(_WHOLE_REAL)),
             (ColumnKind.BOOLEAN, _boolean(true, name)): (text, boolean),
             (ColumnKind.REAL, value): (text, f"{matches(NUMBER)} AND NOT {self.dialect.matches(text, _CODE)}"),
@@ -153,7 +155,9 @@ class Profiler:
             (ColumnKind.TIMESTAMP, text): (text, self.dialect.matches(text, MOMENTS)),
         }
 
-    def _holds(self, readings: Mapping[tuple[ColumnKind, str], tuple[str, str]]) -> tuple[ColumnKind, str] | None:
+    def _first_reading(
+        self, readings: Mapping[tuple[ColumnKind, str], tuple[str, str]]
+    ) -> tuple[ColumnKind, str] | None:
         """The first reading whose test holds for every value that is not missing; None where there is none."""
         cases = (
             f"MIN(CASE WHEN {value} IS NULL THEN NULL WHEN {test} THEN 1 ELSE 0 END)"
@@ -197,7 +201,7 @@ def _boolean(true: str, name: str) -> str:
     return f"CASE WHEN {true} THEN 1 WHEN {name} IS NOT NULL THEN 0 END"  # booleans have no MIN everywhere
 
 
-def _whole(value: str) -> str:
+def _is_integer(value: str) -> str:
     return f"ABS({value}) < 9007199254740992 AND FLOOR({value}) = {value}"
 
 

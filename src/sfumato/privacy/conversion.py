@@ -70,12 +70,12 @@ def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction | None:
     0.0149730576735
     """
     target = _log(1 / delta)
-    wanted = _float(epsilon)
+    target_epsilon = _float(epsilon)
 
     def shortfall(log_x: float) -> float:
         # With rho = ln(1 / ((1 + x) delta)) / x^2 the formula is (1 + 2x) rho + ln(x / (1 + x)).
         x = math.exp(log_x)
-        return (1 + 2 * x) / x * ((target - _softplus(log_x)) / x) - _softplus(-log_x) - wanted
+        return (1 + 2 * x) / x * ((target - _softplus(log_x)) / x) - _softplus(-log_x) - target_epsilon
 
     x = _x_of_log(_root(shortfall, target))
     alpha_up = _UP.add(1, x)

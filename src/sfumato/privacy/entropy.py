@@ -91,7 +91,7 @@ class DrawnEntropy:
         self._source = source
         self._generation = _forks.generation
         self._lock = threading.Lock()
-        self._over = False
+        self._ended = False
         self.drawn = False
 
     def words(self, count: int) -> Words:
@@ -103,7 +103,7 @@ class DrawnEntropy:
         if self._generation is not _forks.generation:
             raise InputError("a forked child draws no noise of its parent's release: open the vault in the child")
         with self._lock:
-            if self._over:
+            if self._ended:
                 raise InputError("this release is over: its mechanisms answer within its run only")
             if not self.drawn:
                 self.renew()
@@ -121,7 +121,7 @@ class DrawnEntropy:
     def __exit__(self, *_: object) -> None:
         """End the release: there are no more words."""
         with self._lock:
-            self._over = True
+            self._ended = True
 
 
 class SimulatedEntropy:

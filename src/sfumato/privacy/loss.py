@@ -39,7 +39,7 @@ Number: TypeAlias = int | float | str | Decimal | Fraction
 
 _PLAIN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")  # no "1_0", no digits of other scripts
 _DIGITS = 1000
-_SHOWN = 40
+_QUOTED = 40
 _DECIMALS = 6
 _SHORT = 20  # characters of a fraction that a sentence may hold
 _SMALL = -6  # exponent from which on numbers are written as 1e-7
@@ -65,7 +65,7 @@ def exact(value: Number, *, name: str = "number") -> Fraction:
             case str() if value.isascii() and value.isdigit() and len(value) <= _DIGITS:
                 number = Fraction(int(value))
             case str():
-                number = _spelled(value)
+                number = _parse_text(value)
             case Decimal():
                 number = Fraction(value) if _short(value) else None
             case Fraction():
@@ -82,13 +82,13 @@ def exact(value: Number, *, name: str = "number") -> Fraction:
 def _brief(value: object) -> str:
     """The beginning of what was handed over; Python does not spell integers of thousands of digits."""
     try:
-        return str(value)[:_SHOWN]
+        return str(value)[:_QUOTED]
     except ValueError:
         return "a number of thousands of digits"
 
 
 @cached(lambda key, _: 500 + 2 * len(key[0]))  # a server reads the same losses and edges again and again
-def _spelled(text: str) -> Fraction | None:
+def _parse_text(text: str) -> Fraction | None:
     if "/" in text:
         return Fraction(text.strip()) if len(text) <= _DIGITS else None
     if not _PLAIN.fullmatch(text.strip()):
@@ -134,13 +134,13 @@ def decimals(number: Fraction, *, up: bool) -> str:
     >>> decimals(Fraction(1, 8), up=True), decimals(Fraction(311, 75), up=False), decimals(Fraction(1, 3), up=True)
     ('0.125', '4.14666 (311/75)', '0.333334 (1/3)')
     """
-    spelled = plain(number)
-    if "/" not in spelled:
-        return spelled
+    exact_text = plain(number)
+    if "/" not in exact_text:
+        return exact_text
     digits = Context(prec=_DECIMALS, rounding=ROUND_CEILING if up else ROUND_FLOOR)
     rounded = digits.divide(Decimal(number.numerator), Decimal(number.denominator))
     text = f"{rounded:e}" if rounded.adjusted() < _SMALL else f"{rounded:f}"
-    return f"{text} ({spelled})" if len(spelled) <= _SHORT else text
+    return f"{text} ({exact_text})" if len(exact_text) <= _SHORT else text
 
 
 @dataclass(frozen=True)
@@ -479,9 +479,9 @@ class EpsilonDelta(Loss):
         if not charge.epsilon or charge.delta:
             return ""
         cheaper = EpsilonDelta(charge.epsilon, self.delta).as_rho()
-        said = f"Epsilon = {decimals(charge.epsilon, up=True)} without a delta counts as {self.in_words(charge)}; "
-        said += f"with a delta of {plain(self.delta)} it asks for rho = {_six_digits(cheaper.value)}"
-        return said if cheaper.value < charge.rho else ""
+        sentence = f"Epsilon = {decimals(charge.epsilon, up=True)} without a delta counts as {self.in_words(charge)}; "
+        sentence += f"with a delta of {plain(self.delta)} it asks for rho = {_six_digits(cheaper.value)}"
+        return sentence if cheaper.value < charge.rho else ""
 
     @property
     def promise(self) -> str:

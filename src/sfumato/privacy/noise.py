@@ -228,22 +228,22 @@ def exp_sequence(
     return sequence
 
 
-def first_number(holds: Callable[[int], bool], *, near: int = 1) -> int:
+def first_number(condition: Callable[[int], bool], *, near: int = 1) -> int:
     """The smallest n >= 1 for which a monotone condition holds.
 
     It is sought at ever larger distances from ``near``: two looks are enough where that is it.
     """
     step, low, high = 1, 0, max(1, near)
-    if holds(high):
-        while high - step >= 1 and holds(high - step):
+    if condition(high):
+        while high - step >= 1 and condition(high - step):
             high, step = high - step, 2 * step
         low = max(0, high - step)
     else:
         while True:
             low, high, step = high, high + step, 2 * step
-            if holds(high):
+            if condition(high):
                 break
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
+        low, high = (low, middle) if condition(middle) else (middle, high)
     return high

@@ -27,7 +27,7 @@ COARSE_BITS = 31  # two factors of at most 2^31 multiply within 64 bits
 _DIGIT = 8
 _LOWEST = np.uint64((1 << _DIGIT) - 1)
 _NOTHING_LEFT = 22  # 2^31 exp(-22) is below one
-_WHOLE = 1 << 15  # multiples of which a table of all stays in the second-level cache
+_FULL_TABLE = 1 << 15  # multiples of which a table of all stays in the second-level cache
 _AGAIN = 4  # times that a unit is asked for before that table is worth its tenth of a millisecond
 
 
@@ -53,18 +53,18 @@ class _Multiples:
         self.last = min(-(-_NOTHING_LEFT * unit.denominator // unit.numerator), (1 << 63) - 1)
         digits = -(-self.last.bit_length() // _DIGIT)
         self._tables = tuple(_digit_table(unit * (1 << _DIGIT * place)) for place in range(digits))
-        self._asked = 0
-        self._whole: tuple[EnclosureEnds, EnclosureEnds] | None = None
+        self._calls = 0
+        self._full_table: tuple[EnclosureEnds, EnclosureEnds] | None = None
 
     def enclosures(self, multiples: NDArray[np.int64]) -> tuple[EnclosureEnds, EnclosureEnds]:
         """See :func:`exp_enclosures`."""
-        if self._whole is None and self.last < _WHOLE:
-            self._asked += 1
-            if self._asked == _AGAIN:
-                self._whole = self._products(np.arange(self.last + 1))
-        if self._whole is None:
+        if self._full_table is None and self.last < _FULL_TABLE:
+            self._calls += 1
+            if self._calls == _AGAIN:
+                self._full_table = self._products(np.arange(self.last + 1))
+        if self._full_table is None:
             return self._products(np.minimum(multiples, self.last))
-        low, high = self._whole
+        low, high = self._full_table
         return low.take(multiples, mode="clip"), high.take(multiples, mode="clip")
 
     def _products(self, multiples: NDArray[np.int64]) -> tuple[EnclosureEnds, EnclosureEnds]:
@@ -80,7 +80,7 @@ class _Multiples:
         return low, high
 
 
-@cached(lambda _, made: 20_000 + 16 * (made.last if made.last < _WHOLE else 0))
+@cached(lambda _, made: 20_000 + 16 * (made.last if made.last < _FULL_TABLE else 0))
 def _multiples(unit: Fraction) -> _Multiples:
     return _Multiples(unit)
 
@@ -131,7 +131,7 @@ class NoiseTable:
     multiplier: int  # M
     edges: NDArray[np.uint64]  # (2C + 1,): first word of each cell, and the first word that no cell owns outright
     guide: NDArray[np.int32]  # cell index by the leading bits of the word; -1 where these do not decide
-    keep: NDArray[np.uint64]  # (2C + 1,): a test word below this keeps any integer of the cell
+    accept_below: NDArray[np.uint64]  # (2C + 1,): a test word below this keeps any integer of the cell
 
     @classmethod
     def build(cls, exponent: Exponent, scale: int, *, word_bits: int = WORD) -> NoiseTable:
@@ -163,7 +163,7 @@ class NoiseTable:
             multiplier=multiplier,
             edges=edges,
             guide=_guide(edges, word_bits),
-            keep=_keep(exponent, width, half) if shift else np.zeros(0, dtype=np.uint64),
+            accept_below=_accept_below(exponent, width, half) if shift else np.zeros(0, dtype=np.uint64),
         )
 
     def draw(self, count: int, entropy: Entropy) -> NDArray[np.int64]:
@@ -188,7 +188,7 @@ class NoiseTable:
         cells -= self.half
         failed: set[int] = set()
         for position in unsure[index[unsure] == 2 * self.half].tolist():
-            cell = self.settle(int(words[position]) - int(self.edges[-1]), entropy)
+            cell = self.resolve_word(int(words[position]) - int(self.edges[-1]), entropy)
             if cell is None:
                 failed.add(position)
             else:
@@ -197,7 +197,7 @@ class NoiseTable:
             failed.update(self._spread(cells, index, entropy))
         return cells, np.fromiter(failed, dtype=np.intp, count=len(failed))
 
-    def settle(self, spare: int, entropy: Entropy) -> int | None:
+    def resolve_word(self, spare: int, entropy: Entropy) -> int | None:
         """The cell of a word that no cell owns outright (a tie or a tail), or None: the trial failed."""
         if spare < 4 * self.half:
             index = spare // 2
@@ -232,7 +232,7 @@ class NoiseTable:
         """Turn cells into integers in place; returns the positions that were not kept."""
         offsets = (entropy.words(cells.size) >> np.uint64(WORD - self.shift)).view(np.int64)
         tests = entropy.words(cells.size)
-        slow = (tests >= self.keep[index]).nonzero()[0]
+        slow = (tests >= self.accept_below[index]).nonzero()[0]
         near = [_nearest(cell, 1 << self.shift) for cell in cells[slow].tolist()]
         cells <<= self.shift
         cells += offsets
@@ -241,10 +241,10 @@ class NoiseTable:
         return [
             position
             for position, outer, inner, test in zip(slow.tolist(), far, near, drawn, strict=True)
-            if not self._kept(outer, inner, test, entropy)
+            if not self._accepts(outer, inner, test, entropy)
         ]
 
-    def _kept(self, far: int, near: int, test: int, entropy: Entropy) -> bool:
+    def _accepts(self, far: int, near: int, test: int, entropy: Entropy) -> bool:
         """True with probability exp(-x), x = g(far) - g(near), by way of 1 - x <= exp(-x) <= 1 - x + x^2 / 2."""
         below, excess = self.exponent.denominator, self.exponent.scaled(far) - self.exponent.scaled(near)
         line = ((below - excess) << WORD) // below
@@ -283,19 +283,19 @@ def _guide(edges: NDArray[np.uint64], word_bits: int) -> NDArray[np.int32]:
     return np.where(decided, low, -1).astype(np.int32)
 
 
-def _keep(exponent: Exponent, width: int, half: int) -> NDArray[np.uint64]:
+def _accept_below(exponent: Exponent, width: int, half: int) -> NDArray[np.uint64]:
     """2^64 (1 - x), rounded down, with x the largest excess g(far end) - g(near end) of a cell; 1 - x < exp(-x).
 
     Zero beyond the table.
     """
-    keep = np.zeros(2 * half + 1, dtype=np.uint64)
+    accept_below = np.zeros(2 * half + 1, dtype=np.uint64)
     below = exponent.denominator
     for nearest, start, outward in ((0, half, 1), (1, half - 1, -1)):
         for cell in range(half):
             near = cell * width + nearest
             left = below - exponent.scaled(near + width - 1) + exponent.scaled(near)
-            keep[start + outward * cell] = min((1 << WORD) - 1, max(0, (left << WORD) // below))
-    return keep
+            accept_below[start + outward * cell] = min((1 << WORD) - 1, max(0, (left << WORD) // below))
+    return accept_below
 
 
 def uniform_below(bound: int, count: int, entropy: Entropy) -> NDArray[np.int64]:

@@ -166,8 +166,8 @@ class PermuteAndFlip(ScoreMechanism):
         shows = places < gaps.low
         for tie in np.flatnonzero(~shows & (places < gaps.high)):
             shows[tie] = decide(partial(gaps.probability, int(tie)), entropy, first=int(words[tie]))
-        shown = np.flatnonzero(shows)
-        return int(shown[uniform_below(shown.size, 1, entropy)[0]])
+        candidates = np.flatnonzero(shows)
+        return int(candidates[uniform_below(candidates.size, 1, entropy)[0]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,9 +211,9 @@ def gaps_below(scores: CandidateScores, rate: Fraction) -> _Gaps:
         if not all(isinstance(score, int | Fraction) for score in scores):
             raise InputError("scores are integers or fractions: a float would not be exact")
         common = math.lcm(*(score.denominator for score in scores))
-        whole = [int(score * common) for score in scores]
+        integers = [int(score * common) for score in scores]
         rate /= common
-        distances = [max(whole) - score for score in whole]
+        distances = [max(integers) - score for score in integers]
         # The upper end of a nearer candidate's enclosure holds for one beyond 2^62 too; the lower is set to zero.
         clipped = np.array([min(distance, _LARGEST) for distance in distances], dtype=np.int64)
     low, high = exp_enclosures(clipped, rate)

@@ -73,5 +73,5 @@ class StabilityThreshold:
             A mask of shape ``(keys,)`` and the noisy numbers of the keys it shows.
         """
         noisy = self.noise.add(units, entropy)
-        shown = (units > 0) & (noisy >= self.threshold)
-        return shown, noisy[shown]
+        released = (units > 0) & (noisy >= self.threshold)
+        return released, noisy[released]

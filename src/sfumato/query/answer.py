@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 NUMBERS = ("estimate", "standard_error", "low", "high")
 """The fields of an estimate in JSON."""
 _BLOCK = 1 << 18  # groups in an Arrow table
-_SHOWN = 3  # values that an answer is shown with
+_HEADLINE_VALUES = 3  # values that an answer is shown with
 JSON: Final = "application/json"
 ARROW: Final = "application/vnd.apache.arrow.stream"
 PARQUET: Final = "application/vnd.apache.parquet"
@@ -144,14 +144,14 @@ class Answer(Release):
     @property
     def headline(self) -> str:
         """The first values."""
-        first = self.slice_groups(slice(_SHOWN))
+        first = self.slice_groups(slice(_HEADLINE_VALUES))
         texts = [
             f"{' '.join(key)}{' ' if key else ''}{name} {value}"
             for key, values in zip(first.keys, first.values, strict=True)
             for name, value in zip(self.columns, values, strict=True)
         ]
-        more = len(self) * len(self.columns) - _SHOWN
-        return ", ".join(texts[:_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
+        more = len(self) * len(self.columns) - _HEADLINE_VALUES
+        return ", ".join(texts[:_HEADLINE_VALUES]) + (f" and {more:,} more" if more > 0 else "")
 
     @property
     def value(self) -> NoisyValue:

@@ -104,7 +104,7 @@ def read_ordering(text: str, select: Any, *, called: tuple[str, ...] = ()) -> Or
         most = number(text, limit.expression) if isinstance(limit.expression, exp.Literal) else None
         if most is None or most.denominator != 1:
             raise refuse(text, limit, "LIMIT takes a whole number")
-    having, order = tuple(_having(text, select)), tuple(_ordered(text, select, called))
+    having, order = tuple(_having(text, select)), tuple(_sort_keys(text, select, called))
     return Ordering(having, order, None if most is None else int(most), called)
 
 
@@ -121,7 +121,7 @@ def _having(text: str, select: Any) -> Iterator[HavingCondition]:  # noqa: ANN40
         yield HavingCondition(place, signs[type(part)], number(text, part.expression))
 
 
-def _ordered(text: str, select: Any, called: tuple[str, ...]) -> Iterator[SortKey]:  # noqa: ANN401
+def _sort_keys(text: str, select: Any, called: tuple[str, ...]) -> Iterator[SortKey]:  # noqa: ANN401
     order, group = select.args.get("order"), select.args.get("group")
     keys = [] if group is None else group.expressions
     for each in [] if order is None else order.expressions:

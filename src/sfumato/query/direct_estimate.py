@@ -281,8 +281,8 @@ def _answer(views: Sequence[ProjectedCounts], weights: Sequence[TermWeights]) ->
 
 def term_weights(view: ProjectedCounts, term: Term, names: tuple[str, ...], domain: Domain) -> TermWeights | None:
     """Return the term on the groups of a view; None if it is not constant on them."""
-    above = _on_groups(_holds(term.where, names, domain), view)
-    below = _on_groups(_holds(term.among, names, domain), view) if term.ratio else None
+    above = _on_groups(_condition_mask(term.where, names, domain), view)
+    below = _on_groups(_condition_mask(term.among, names, domain), view) if term.ratio else None
     if above is None or (term.ratio and below is None):
         return None
     if term.of is None:
@@ -295,7 +295,7 @@ def term_weights(view: ProjectedCounts, term: Term, names: tuple[str, ...], doma
     return TermWeights(middle, below, middle - low, high - middle)
 
 
-def _holds(where: Predicate | None, names: tuple[str, ...], domain: Domain) -> NDArray[np.bool_]:
+def _condition_mask(where: Predicate | None, names: tuple[str, ...], domain: Domain) -> NDArray[np.bool_]:
     return holds_at_cells(All(()) if where is None else where, names, domain)
 
 

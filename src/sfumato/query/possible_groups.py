@@ -111,7 +111,7 @@ class _Search:
         self._domain = attributes
         self._sizes: dict[str, int] = {}  # cells of each attribute grouped by, in order
         self._cells: dict[str, NDArray[np.int32]] = {}  # the cell of each code, if codes are no cells
-        self._work = 0
+        self._cells_compared = 0
         if all(name in domain for name in by):  # labels of a million cells take longer than all the rest
             self._sizes = {name: domain[name].size for name in by}
             return
@@ -138,7 +138,7 @@ class _Search:
             case Any():
                 return reduce(np.logical_or, map(self.groups, where.parts), ~self.groups(None))
             case _:
-                return reduce(np.logical_and, map(self._together, self._apart(where.inner)))
+                return reduce(np.logical_and, map(self._jointly_possible, self._apart(where.inner)))
 
     def _leaf(self, leaf: Among) -> _Mask:
         shape = [1] * len(self._sizes)
@@ -168,7 +168,7 @@ class _Search:
             lists = [*others, (names, sharing)]
         return [sharing for _, sharing in lists]
 
-    def _together(self, parts: list[Predicate]) -> _Mask:
+    def _jointly_possible(self, parts: list[Predicate]) -> _Mask:
         """Return where all parts can be true of one row, case by case."""
         if len(parts) == 1:
             return self.groups(parts[0])
@@ -176,8 +176,8 @@ class _Search:
         for case in self._cases(parts):
             if case is not None:
                 sizes = (self._sizes[name] for name in case.attributes if name in self._sizes)
-                self._work += _leaves(case) * (_LEAF + math.prod(sizes))
-            if self._work > _MOST_WORK:
+                self._cells_compared += _leaves(case) * (_LEAF + math.prod(sizes))
+            if self._cells_compared > _MOST_WORK:
                 return reduce(np.logical_and, map(self.groups, parts))
             mask = mask | self.groups(case)
             if mask.all():
@@ -368,7 +368,7 @@ def _computed_of(attribute: Integer | Real, made: Computed) -> Predicate | None:
         return None
     spans: list[tuple[_Number, _Number]] = [one.bounds(code) for code in range(one.declared)]
     if not isinstance(value, Field):
-        if not isinstance(one, Integer) or not value.interval(made.source.domain).whole:
+        if not isinstance(one, Integer) or not value.interval(made.source.domain).integer:
             return None  # doubles are rounded
         within = (
             Integer(name=one.name, minimum=int(low), maximum=int(high), unknown=Unknown.CLAMP) for low, high in spans

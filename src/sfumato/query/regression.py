@@ -156,7 +156,7 @@ def linear_regression(
         outcome=variables[-1].words,
         coefficients=coefficients,
         confidence=level.probability,
-        remarks=_remarks(domain, variables, coefficients),
+        remarks=_notes(domain, variables, coefficients),
     )
 
 
@@ -305,7 +305,7 @@ def _value(estimate: float, error: float, deviations: float) -> NoisyValue:
     return NoisyValue(estimate, error, estimate - deviations * error, estimate + deviations * error)
 
 
-def _remarks(domain: Domain, variables: Sequence[_Variable], coefficients: Sequence[Coefficient]) -> tuple[str, ...]:
+def _notes(domain: Domain, variables: Sequence[_Variable], coefficients: Sequence[Coefficient]) -> tuple[str, ...]:
     notes = [
         f"values of {each.words} are taken at {each.binned}; coefficients and their intervals are of these values"
         for each in variables

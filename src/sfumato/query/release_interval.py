@@ -81,7 +81,7 @@ class Share:
     among: Predicate | str | None = None
 
 
-Asked: TypeAlias = Query | Share | str
+ReleaseQuestion: TypeAlias = Query | Share | str
 
 
 @dataclass(frozen=True)
@@ -129,9 +129,9 @@ class ReleaseInterval:
 
 def interval(
     release: KeptRelease,
-    asked: Asked,
+    asked: ReleaseQuestion,
     *,
-    minus: Asked | None = None,
+    minus: ReleaseQuestion | None = None,
     half_width: Number | None = None,
     confidence: Number = CONFIDENCE,
 ) -> ReleaseInterval:
@@ -204,7 +204,7 @@ def _attributes(terms: Sequence[Term], domain: Domain) -> tuple[str, ...]:
     return names
 
 
-def _term(question: Asked, sign: int, domain: Domain) -> Term:
+def _term(question: ReleaseQuestion, sign: int, domain: Domain) -> Term:
     """Read a question as one term.
 
     Raises:

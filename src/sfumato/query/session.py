@@ -63,13 +63,13 @@ class Session:
         _refuse_beyond(vault, _times(self.loss.charge, queries))
         self.queries = queries
         self._vault = vault
-        self._asked: set[str] = set()
+        self._answered_keys: set[str] = set()
         self._lock = threading.Lock()
 
     @property
     def left(self) -> int:
         """The number of different queries that can still be asked."""
-        return self.queries - len(self._asked)
+        return self.queries - len(self._answered_keys)
 
     def ask(self, query: Query) -> Answer:
         """Answer a query at its part of the budget.
@@ -79,17 +79,17 @@ class Session:
         """
         key = _key(query, self._vault.domain, self.loss)
         with self._lock:  # one after the other, so that what is refused is not counted
-            new = key not in self._asked
+            new = key not in self._answered_keys
             if new and not self.left:
                 raise BudgetError(
                     f"this session has answered its {self.queries} queries; nothing was spent", culprit=query
                 )
-            self._asked.add(key)
+            self._answered_keys.add(key)
             try:
                 return ask(self._vault, query, loss=self.loss)
             except REFUSALS:
                 if new:
-                    self._asked.discard(key)
+                    self._answered_keys.discard(key)
                 raise
 
 
@@ -112,7 +112,7 @@ class Adaptive:
         self.budget = budget
         self.spent = NOTHING
         self._vault = vault
-        self._asked: set[str] = set()
+        self._answered_keys: set[str] = set()
         self._lock = threading.Lock()
 
     @property
@@ -138,17 +138,17 @@ class Adaptive:
                 query.data_dependent_groups
             )  # what the table lacks is found out before it is booked
         with self._lock:
-            new, before = key not in self._asked, self.spent
+            new, before = key not in self._answered_keys, self.spent
             if new:
                 if not self.budget.admits(self.spent, charge):
                     raise BudgetError("this session's budget does not admit the loss; nothing was spent", culprit=loss)
                 self.spent += charge
-                self._asked.add(key)
+                self._answered_keys.add(key)
             try:
                 return ask(self._vault, query, loss=loss)
             except REFUSALS:
                 if new:
-                    self._asked.discard(key)
+                    self._answered_keys.discard(key)
                     self.spent = before
                 raise
 

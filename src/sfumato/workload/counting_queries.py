@@ -306,9 +306,9 @@ def as_cliques(cliques: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
 
 
 def _marginal(table: FloatArray, names: tuple[str, ...], clique: tuple[str, ...]) -> FloatArray:
-    kept = [name for name in names if name in clique]
+    remaining = [name for name in names if name in clique]
     summed: FloatArray = table.sum(axis=tuple(axis for axis, name in enumerate(names) if name not in clique))
-    return summed.transpose([kept.index(name) for name in clique])
+    return summed.transpose([remaining.index(name) for name in clique])
 
 
 def _from_one(number: object) -> bool:
@@ -322,14 +322,14 @@ def _bounds(codes: ArrayLike) -> NDArray[np.int64]:
         QueryError: they are not.
     """
     try:
-        found = np.asarray(codes)
+        bounds = np.asarray(codes)
     except ValueError:
-        found = np.asarray(None)
-    if found.ndim != _PLANE or not np.issubdtype(found.dtype, np.integer):
+        bounds = np.asarray(None)
+    if bounds.ndim != _PLANE or not np.issubdtype(bounds.dtype, np.integer):
         raise QueryError(
             "bounds are codes of cells, whole numbers from 0, such as [(0, 4), (2, 7)] for two ranges", culprit=codes
         )
-    return found.astype(np.int64)
+    return bounds.astype(np.int64)
 
 
 def _refuse_large(queries: int, cells: int) -> None:

@@ -300,5 +300,5 @@ def _integers(extra: FloatArray) -> NDArray[np.int64]:
     sums = 1 + extra.sum(axis=0)
     cells = np.diag(np.maximum(one / sums, 1.0))  # without any weight on a cell nothing could be inverted
     rows = np.floor(np.concatenate([cells, extra / sums * one])).astype(np.int64)
-    kept: NDArray[np.int64] = rows[rows.any(axis=1)]
-    return kept
+    nonzero_rows: NDArray[np.int64] = rows[rows.any(axis=1)]
+    return nonzero_rows

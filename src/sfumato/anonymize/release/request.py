@@ -309,7 +309,7 @@ def _not_counted(encoded: Recodable, rows: int) -> tuple[int, int]:
     """Count the rows that the domain drops, and those over the bound of their unit or without an id."""
     bounded = rows
     if any(attribute.unknown is not Unknown.CATEGORY for attribute in encoded.domain):  # else the domain drops none
-        bounded = max(reveal(encoded.whole()), rows)
+        bounded = max(reveal(encoded.rows_before_drop()), rows)
     if encoded.domain.unit.column is None:
         return bounded - rows, 0
     return bounded - rows, max(reveal(encoded.unbounded()) - bounded, 0)
@@ -394,7 +394,7 @@ def cells_of_units(encoded: Recodable, quasi: Sequence[str]) -> pa.Table:
 
 def raw_rows(table: ProtectedTable) -> int:
     """Count the rows of a table, those with missing values included; for its owner."""
-    return reveal(cast(Recodable, _as_it_stands(table)).whole())
+    return reveal(cast(Recodable, _as_it_stands(table)).rows_before_drop())
 
 
 def _as_it_stands(table: ProtectedTable) -> Encoded:

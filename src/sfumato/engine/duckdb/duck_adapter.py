@@ -35,7 +35,7 @@ class DuckAdapter(EngineAdapter):
     """DuckDB: files, and frames in memory.  It claims what no other engine does."""
 
     folder = "a folder"
-    together = "from files and frames"
+    joinable_sources = "from files and frames"
 
     def claims(self, source: object) -> bool:
         """Return whether a source is no URL."""

@@ -152,7 +152,7 @@ class _Bucket:
             self.cursor.unregister("asked")
         order = np.empty(len(requests), dtype=np.int64)
         order[words.column(0).to_numpy()] = np.arange(len(requests))
-        return [_spelled(column, len(requests))[order] for column in words.columns[1:]]
+        return [_digest_words(column, len(requests))[order] for column in words.columns[1:]]
 
 
 class _Draws:
@@ -227,7 +227,7 @@ def _order(groups: _Rows, words: _Words) -> _Rows:
     return order
 
 
-def _spelled(column: pa.ChunkedArray, rows: int) -> _Words:
+def _digest_words(column: pa.ChunkedArray, rows: int) -> _Words:
     """Digests of 32 hexadecimal digits as two words a row, that compare as the text does."""
     text = column.combine_chunks().cast(pa.large_binary())
     offset = np.frombuffer(text.buffers()[1], dtype=np.int64)[text.offset]

@@ -37,14 +37,14 @@ class DuckJoin:
         """As its table describes them."""
         return {column.name: column for column in self._tables[name].schema()}
 
-    def keep(self, select: Callable[[str], str], name: str, keys: Sequence[str]) -> str:
+    def materialize(self, select: Callable[[str], str], name: str, keys: Sequence[str]) -> str:
         """A table of the database, dropped with this; joins are by hash."""
         del keys
         table = self._tables[name]
         with table.reading() as cursor:
             return self._made(cursor, select(table.source.relation(cursor)))
 
-    def keep_joined(self, select: str, keys: Sequence[str]) -> str:
+    def materialize_joined(self, select: str, keys: Sequence[str]) -> str:
         """A table of the database, dropped with this; joins are by hash."""
         del keys
         with self._session.cursor(self.title) as cursor:

@@ -274,7 +274,7 @@ class DuckDialect:
         """SHA-256."""
         return f"sha256({expression})"
 
-    def kept(self, relation: str, condition: str) -> str:
+    def filtered(self, relation: str, condition: str) -> str:
         """A condition with a part that is another one for each row: DuckDB computes what any other is about twice, as
         it moves the condition to below the columns.
         """

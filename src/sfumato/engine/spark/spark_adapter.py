@@ -27,7 +27,7 @@ class SparkAdapter(EngineAdapter):
     libraries = ("pyspark",)
     extras = {"spark": ("pyspark",)}  # noqa: RUF012 - declared as a ClassVar by the contract
     folder = "spark:FOLDER"
-    together = "on Spark"
+    joinable_sources = "on Spark"
 
     def open(self, source: object, csv: CsvFormat | None, *, empty: bool) -> ProtectedTable:
         """See :class:`EngineAdapter`."""

@@ -43,11 +43,11 @@ class SparkJoin:
         """As its table describes them."""
         return {column.name: column for column in self._tables[name].schema()}
 
-    def keep(self, select: Callable[[str], str], name: str, keys: Sequence[str]) -> str:
+    def materialize(self, select: Callable[[str], str], name: str, keys: Sequence[str]) -> str:
         """A cached frame under a name of its own."""
-        return self.keep_joined(select(self._tables[name].relation), keys)
+        return self.materialize_joined(select(self._tables[name].relation), keys)
 
-    def keep_joined(self, select: str, keys: Sequence[str]) -> str:
+    def materialize_joined(self, select: str, keys: Sequence[str]) -> str:
         """A cached frame under a name of its own; joins are by hash."""
         del keys
         name = f"sfumato_table_{next(_numbers)}"

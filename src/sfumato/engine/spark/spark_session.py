@@ -297,7 +297,7 @@ class SparkDialect:
         branches = " ".join(f"WHEN {self.string(text)} THEN {code}" for text, code in codes.items())
         return f"CASE {expression} {branches} END"
 
-    def kept(self, relation: str, condition: str) -> str:
+    def filtered(self, relation: str, condition: str) -> str:
         """A condition with a part that is another one for each row: Spark writes out in full what any other is about,
         as it moves the condition to below the columns.
         """

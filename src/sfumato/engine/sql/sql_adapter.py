@@ -22,7 +22,7 @@ class SqlAdapter(EngineAdapter):
     schemes = ("postgresql", "postgres", "mysql", "mariadb")
     extras = {"postgres": ("psycopg",), "mysql": ("pymysql",)}  # noqa: RUF012 - declared as a ClassVar by the contract
     folder = "a database URL"
-    together = "from one database"
+    joinable_sources = "from one database"
 
     def extra_for(self, source: object) -> str:
         """Return the extra with the driver of the database."""

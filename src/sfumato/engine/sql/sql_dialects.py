@@ -143,7 +143,7 @@ class PostgresDialect:
         """A CASE."""
         return cases(expression, codes, self)
 
-    def kept(self, relation: str, condition: str) -> str:
+    def filtered(self, relation: str, condition: str) -> str:
         """As it stands."""
         return f"{relation} WHERE {condition}"
 
@@ -292,7 +292,7 @@ class MariaDialect:
         """A CASE."""
         return cases(expression, codes, self)
 
-    def kept(self, relation: str, condition: str) -> str:
+    def filtered(self, relation: str, condition: str) -> str:
         """As it stands."""
         return f"{relation} WHERE {condition}"
 

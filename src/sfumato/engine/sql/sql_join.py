@@ -48,11 +48,11 @@ class SqlJoin:
         """As its table describes them."""
         return {column.name: column for column in self._tables[name].schema()}
 
-    def keep(self, select: Callable[[str], str], name: str, keys: Sequence[str]) -> str:
+    def materialize(self, select: Callable[[str], str], name: str, keys: Sequence[str]) -> str:
         """A temporary table."""
         return self._made(select(self._tables[name].relation), keys)
 
-    def keep_joined(self, select: str, keys: Sequence[str]) -> str:
+    def materialize_joined(self, select: str, keys: Sequence[str]) -> str:
         """A temporary table."""
         return self._made(select, keys)
 

@@ -49,7 +49,7 @@ class DatabaseSession:
         self._title = title
         self._lock = threading.Lock()
         self._lost = False
-        self._holds = False  # a transaction of several statements is under way
+        self._in_transaction = False  # a transaction of several statements is under way
         self._connection = _connected(engine, title)
         self.dialect = _dialect(self._connection)
         with self._translating():
@@ -76,15 +76,15 @@ class DatabaseSession:
             return
         with self._lock, self._translating():
             self.run(*self.dialect.read_write)  # before the transaction whose first statement takes the snapshot
-        self._holds = True
+        self._in_transaction = True
         try:
             yield True
         except BaseException:
-            self._holds = False
+            self._in_transaction = False
             if not self._lost:
                 self._connection.rollback()
             raise
-        self._holds = False
+        self._in_transaction = False
         with self._lock, self._translating():
             self.run(*self.dialect.read_only)
 
@@ -188,7 +188,7 @@ class DatabaseSession:
             self._commit()
 
     def _commit(self) -> None:
-        if not self._holds:
+        if not self._in_transaction:
             self._connection.commit()
 
     @contextmanager

@@ -46,14 +46,14 @@ class JoinedTables:
         self._engine = engine
         for table in schema:
             self._check_columns(table)
-        integer = self._whole()
+        integer = self._has_integer_keys()
         self._owners: dict[str, str] = {}
         above = {table.through.table.casefold() for table in schema if table.through is not None}
         relations = {}
         for table in schema:
             columns, unit = engine.columns(table.name), schema.unit_column(table.name)
             encode = partial(own_rows, table, unit, columns, engine.dialect, integer=integer)
-            relations[table.name] = engine.keep(
+            relations[table.name] = engine.materialize(
                 encode, table.name, [*self._keys(table), *(["u"] if unit is not None else [])]
             )
             if table.name.casefold() in above:  # rows that a description drops own the parts that belong to them
@@ -61,7 +61,7 @@ class JoinedTables:
                 assert owner is not None
                 assert table.key is not None
                 ties = partial(own_owners, table.key, owner, columns, engine.dialect, integer=integer)
-                self._owners[table.name] = engine.keep(ties, table.name, ["k"])
+                self._owners[table.name] = engine.materialize(ties, table.name, ["k"])
                 self._check_key(table, "k", self._owners[table.name])
             elif table.key is not None and not table.public:
                 self._check_key(table, f"k{table.columns.index(table.key)}", relations[table.name])
@@ -70,7 +70,7 @@ class JoinedTables:
         for table in schema:
             if table.through is not None:
                 owned = owned_rows(table, relations[table.name], self._owners_of(table.through.table))
-                relations[table.name] = engine.keep_joined(owned, [*self._keys(table), "u"])
+                relations[table.name] = engine.materialize_joined(owned, [*self._keys(table), "u"])
         self._relations = relations
         self._repeats = {
             (table.name, column): self._repeated(relations[table.name], f"k{place}")
@@ -86,7 +86,7 @@ class JoinedTables:
         pairs = ((table.name, self.schema.unit_column(table.name)) for table in self.schema)
         return [(name, column) for name, column in pairs if column is not None]
 
-    def _whole(self) -> bool:
+    def _has_integer_keys(self) -> bool:
         """Whether all keys and ids that are whole numbers are of types that the engine takes as they are."""
         named = [(table.name, column) for table in self.schema for column in table.columns] + self._unit_columns()
         columns = (self._engine.columns(name)[column] for name, column in named)
@@ -134,7 +134,7 @@ class JoinedTables:
         own = self._owners[table.name]
         if table.through is None:
             return own
-        return self._engine.keep_joined(found_owners(own, self._owners_of(table.through.table)), ["k"])
+        return self._engine.materialize_joined(found_owners(own, self._owners_of(table.through.table)), ["k"])
 
     def _repeated(self, relation: str, key: str) -> int:
         """The most rows of a public table that have one key."""
@@ -225,7 +225,7 @@ class JoinedTables:
     def _distinct(self, table: SchemaTable, key: str, relation: str) -> tuple[int, int]:
         """How many rows have a key, and how many keys there are."""
         assert table.key is not None
-        if self._engine.columns(table.name)[table.key].kind is ColumnKind.INTEGER and self._whole():
+        if self._engine.columns(table.name)[table.key].kind is ColumnKind.INTEGER and self._has_integer_keys():
             ((rows, low, high),) = self._engine.rows(
                 f"SELECT COUNT({key}), MIN({key}), MAX({key}) FROM {relation} AS t"
             )
@@ -277,7 +277,7 @@ def _join_engine(schema: Schema, source: object) -> JoinEngine:
     for adapter in ADAPTERS:
         if (engine := adapter.join(tables)) is not None:
             return engine
-    *others, last = (adapter.together for adapter in ADAPTERS if adapter.together)
+    *others, last = (adapter.joinable_sources for adapter in ADAPTERS if adapter.joinable_sources)
     raise InputError(f"several tables are opened together {', '.join(others)}, or {last}", culprit=source)
 
 

@@ -78,7 +78,7 @@ class DerivedEncoding:
 
     def _head(self) -> tuple[list[str], str, str]:
         values, direct = self._parents(), self.related.direct
-        children = [f"({self._kept(child)}) AS f{place}" for place, child in enumerate(direct)]
+        children = [f"({self._bounded_rows(child)}) AS f{place}" for place, child in enumerate(direct)]
         for place, child in enumerate(direct):
             values += self._first(child, f"f{place}")
         if self.related.parent is None:
@@ -107,7 +107,7 @@ class DerivedEncoding:
         row_count = "d.n - 1" if self.related.parent_of(above) is None else _class_of("d.w", table.rows)
         values = [*(f"d.e{place}" for place in range(len(self.related.known_attributes(child)))), row_count]
         values += [_placed("d.t", above, first=1), *self._first(child, "f", "d.day")]
-        joined = f"({self._with_evidence(above)}) AS d LEFT JOIN ({self._kept(child)}) AS f"
+        joined = f"({self._with_evidence(above)}) AS d LEFT JOIN ({self._bounded_rows(child)}) AS f"
         return values, "d.u", f"{joined} ON f.u = d.u AND f.a = d.r AND f.t = 1"
 
     def _tail(self, child: ChildTable) -> tuple[list[str], str, str]:
@@ -139,9 +139,9 @@ class DerivedEncoding:
         if nested:
             table = self.related.next_child(child)
             assert table is not None
-            further = f"SELECT *, COUNT(*) OVER (PARTITION BY u) AS f FROM ({self._kept(child)}) AS kept_rows"
+            further = f"SELECT *, COUNT(*) OVER (PARTITION BY u) AS f FROM ({self._bounded_rows(child)}) AS kept_rows"
             return [*values, _class_of("x.f", table.rows)], "x.u", f"({further} WHERE t > 1) AS x"
-        source = f"({self._kept(child)}) AS x"
+        source = f"({self._bounded_rows(child)}) AS x"
         if self.related.parent is not None:
             source += f" JOIN {self.relations[self.related.parent.name]} AS p ON p.u = x.u"
         return values, "x.u", f"{source} WHERE x.t > 1"
@@ -178,7 +178,7 @@ class DerivedEncoding:
         parent = self.related.parent
         return [] if parent is None else [f"p.c{place}" for place in range(len(parent.attributes))]
 
-    def _kept(self, child: ChildTable) -> str:
+    def _bounded_rows(self, child: ChildTable) -> str:
         """The rows that are kept of each unit: codes, place ``t`` of ``n`` in a family, and codes of the rows before.
 
         Where they have children, also ``k``, their key, and ``r``, their place in the unit.  Where they belong to rows
@@ -239,7 +239,10 @@ class DerivedEncoding:
     def _with_evidence(self, child: ChildTable) -> str:
         """The rows kept of a table with children: their keys, places, numbers, and ``e``, what is known of them."""
         own = [f"d.c{child.table.attributes.index(each)}" for each in child.plain]
-        listed, source = ["d.u AS u", "d.k AS k", "d.r AS r", "d.t AS t", "d.n AS n"], f"({self._kept(child)}) AS d"
+        listed, source = (
+            ["d.u AS u", "d.k AS k", "d.r AS r", "d.t AS t", "d.n AS n"],
+            f"({self._bounded_rows(child)}) AS d",
+        )
         known = self._parents()
         if self.related.parent_of(child) is not None:
             listed.append("d.w AS w")

@@ -205,7 +205,7 @@ class ViewEncoding:
 
     def _number(self, value: Expression, domain: Domain) -> str:
         """An expression as a whole number or a double, NULL where it is missing."""
-        integer = value.interval(domain).whole
+        integer = value.interval(domain).integer
         match value:
             case Field():
                 return number_of(self.dialect, domain, value.name)
@@ -243,7 +243,7 @@ class ViewEncoding:
         return f"({left} {value.how.value} {right})"
 
     def _as(self, text: str, value: Expression, domain: Domain, *, integer: bool) -> str:
-        return text if integer or not value.interval(domain).whole else self.dialect.double(text)
+        return text if integer or not value.interval(domain).integer else self.dialect.double(text)
 
     def _end(self, end: Fraction, *, integer: bool) -> str:
         return str(int(end)) if integer else real(float(end))
@@ -293,7 +293,7 @@ class ViewEncoding:
         keys = [] if domain is None else [f"c{domain.index(name)}" for name in view.by]
         held = [] if domain is None else [f"v{domain.index(name)}" for name in view.by]
         stored = {f"v{place}" for place in stored_values(source.attributes)}
-        rows = f"({self._ordered(view, keys)}) AS ordered_rows"
+        rows = f"({self._with_date_codes(view, keys)}) AS ordered_rows"
         listed = [f"{key} AS c{place}" for place, key in enumerate(keys)]
         # a key's number is the same for all rows of a cell only where the cell is the number: else it has none
         listed += [f"MIN({name}) AS v{place}" for place, name in enumerate(held) if name in stored]
@@ -302,7 +302,7 @@ class ViewEncoding:
         grouped = ", ".join(["u", *keys])
         return f"SELECT {', '.join([*listed, 'u'])} FROM {rows} GROUP BY {grouped}"
 
-    def _ordered(self, view: PerUnit, keys: Sequence[str]) -> str:
+    def _with_date_codes(self, view: PerUnit, keys: Sequence[str]) -> str:
         """The rows, with the code of the first or last date of their unit as ``o…`` for each value that asks so."""
         more = []
         for place, (_, value) in enumerate(view.values):
@@ -319,7 +319,7 @@ class ViewEncoding:
         source = view.source
         match value:
             case RowCount():
-                row_count = self.dialect.integer(f"COUNT({self._counted(value, source)})")
+                row_count = self.dialect.integer(f"COUNT({self._row_count(value, source)})")
                 return [f"{_clamped(row_count, None, str(value.maximum))} AS c{place}"]
             case AnyRow():
                 met = condition(value.where, source.domain)
@@ -332,7 +332,7 @@ class ViewEncoding:
             case _:
                 raise TypeError(value)  # the tree is closed
 
-    def _counted(self, value: RowCount, source: View) -> str:
+    def _row_count(self, value: RowCount, source: View) -> str:
         if value.of is None:
             return "*"
         if isinstance(value.of, int):

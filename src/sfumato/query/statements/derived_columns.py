@@ -59,7 +59,7 @@ def further_names(schema: Schema, table: SchemaTable) -> tuple[str, ...]:
     return (*(each.name for each in table.derived), *(each.name for each in facts))
 
 
-def wanted(schema: Schema, table: SchemaTable, named: AbstractSet[str]) -> tuple[str, ...]:
+def needed_names(schema: Schema, table: SchemaTable, named: AbstractSet[str]) -> tuple[str, ...]:
     """Return the :func:`further_names` that are named or leave out rows, and those that they are computed of.
 
     Args:
@@ -153,7 +153,7 @@ def _facts(schema: Schema, fact: OfUnit, name: str) -> PerUnit:
     words = words_in(fact.where or "")
     words |= {each.casefold() for each in (fact.column, fact.by) if each is not None}
     own = [each.name for each in table.attributes]
-    further = wanted(schema, table, words)
+    further = needed_names(schema, table, words)
     called = {each: each for each in (*own, *further)}
     view = with_derived(schema, Scan(table, table.name, tuple(own)), called)
     with _placed(f"of_unit.{fact.name}"):
@@ -305,7 +305,7 @@ def cut_at(kind: Any, at: Fraction, attribute: Integer | Real, name: str) -> tup
         None in place of the attribute where all of its numbers are on one side, or no cell decides.
     """
     if isinstance(attribute, Integer):
-        return _whole(kind, at, attribute, name)
+        return _integer_comparison(kind, at, attribute, name)
     from sqlglot import exp
 
     low, high = attribute.edges
@@ -320,7 +320,7 @@ def cut_at(kind: Any, at: Fraction, attribute: Integer | Real, name: str) -> tup
     return kind, repr(start), replace(attribute, name=f"{name} from {start!r}", edges=(low, start, end))
 
 
-def _whole(kind: Any, at: Fraction, attribute: Integer, name: str) -> tuple[Any, str, Integer | None]:  # noqa: ANN401
+def _integer_comparison(kind: Any, at: Fraction, attribute: Integer, name: str) -> tuple[Any, str, Integer | None]:  # noqa: ANN401
     from sqlglot import exp
 
     after, first = math.floor(at) + 1, math.ceil(at)

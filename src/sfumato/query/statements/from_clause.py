@@ -31,7 +31,7 @@ from sfumato.domain.view import (
     UnitSum,
     one_row_bounds,
 )
-from sfumato.query.statements.derived_columns import further_names, wanted, with_derived, words_in, words_of
+from sfumato.query.statements.derived_columns import further_names, needed_names, with_derived, words_in, words_of
 from sfumato.query.statements.sql_condition import refuse
 from sfumato.query.statements.unit_rows import Part, UnitRows, built, clamp_parts, is_value
 
@@ -180,7 +180,7 @@ def _further(schema: Schema, part: Part, words: frozenset[str], *, every_column:
         return further_names(schema, part.table)
     per = () if part.bounds is None else part.bounds.per
     bounded = {word for bound in per for name in bound.by for word in words_in(name)}
-    return wanted(schema, part.table, words | bounded)
+    return needed_names(schema, part.table, words | bounded)
 
 
 def _renamed(schema: Schema, part: Part, further: Sequence[str], uses: Mapping[str, int]) -> Part:

@@ -160,7 +160,7 @@ def _condition(attribute: Attribute, level: Grouping | None, cells: CodeRanges) 
 
 def _codes_in(level: Grouping, cells: CodeRanges) -> CodeRanges:
     """Return the codes of the attribute that lie in some cells of a level."""
-    return CodeRanges.where(cells.holds(level.cell_of_code, len(level.labels)))
+    return CodeRanges.where(cells.contains(level.cell_of_code, len(level.labels)))
 
 
 def _known(attribute: Attribute, level: Grouping | None) -> CodeRanges:
@@ -191,13 +191,13 @@ def _cells(attribute: Attribute, level: Grouping | None, how: Comparison, litera
     if isinstance(attribute, Categorical):
         return _categorical(attribute, how, literal)
     if isinstance(attribute, Date | Timestamp):
-        return _ordered(attribute, how, _moment(attribute, literal))
+        return _cells_of_comparison(attribute, how, _moment(attribute, literal))
     if isinstance(literal, bool) or not isinstance(literal, Fraction):
         raise QueryError(f"{attribute.name!r} holds numbers; compare it with a number", culprit=literal)
-    return _ordered(attribute, how, _double(literal) if isinstance(attribute, Real) else literal)
+    return _cells_of_comparison(attribute, how, _double(literal) if isinstance(attribute, Real) else literal)
 
 
-def _ordered(attribute: Numeric | Dated, how: Comparison, literal: Fraction) -> CodeRanges:
+def _cells_of_comparison(attribute: Numeric | Dated, how: Comparison, literal: Fraction) -> CodeRanges:
     """Return the declared cells that are equal to a number, less than it, or at most it.
 
     Cells lie in order: only the last one that begins before the number may be cut by it.
@@ -361,7 +361,7 @@ def _categorical(attribute: Categorical, how: Comparison, literal: Literal) -> C
     return CodeRanges.between(code, code)
 
 
-_HOLDS: dict[Comparison, Callable[[Fraction, Fraction], bool]] = {
+_COMPARISONS: dict[Comparison, Callable[[Fraction, Fraction], bool]] = {
     Comparison.EQUAL: lambda value, literal: value == literal,
     Comparison.LESS: lambda value, literal: value < literal,
     Comparison.AT_MOST: lambda value, literal: value <= literal,
@@ -381,9 +381,9 @@ def _decided(attribute: Numeric | Dated, code: int, how: Comparison, literal: Fr
         if literal < low or literal > high or (literal == high and not closed):
             return False
         return True if low == high else None
-    first = _HOLDS[how](low, literal)
+    first = _COMPARISONS[how](low, literal)
     # the right end of an open cell is not in it, so it is enough that all values below it pass
-    end = _HOLDS[how](high, literal) if closed else high <= literal
+    end = _COMPARISONS[how](high, literal) if closed else high <= literal
     if first and end:
         return True
     return None if first else False

@@ -84,7 +84,7 @@ class UnitRows:
 
     def has(self, node: Any) -> bool:  # noqa: ANN401
         """Return whether a node names an attribute."""
-        return any(_found(part.names, node) is not None for part in self._named(node))
+        return any(_look_up(part.names, node) is not None for part in self._named(node))
 
     def attribute(self, node: Any) -> str:  # noqa: ANN401
         """Return the attribute of the view that a column names.
@@ -94,7 +94,7 @@ class UnitRows:
         """
         if self.is_unit(node):
             raise refuse(self.text, node, "it would answer for one unit a row")
-        names = [name for part in self._named(node) if (name := _found(part.names, node)) is not None]
+        names = [name for part in self._named(node) if (name := _look_up(part.names, node)) is not None]
         if not names and not node.table:
             alike = [name for name in self.view.names if name.casefold() == node.name.casefold()]
             names = alike[:1]  # what was computed before
@@ -109,7 +109,7 @@ class UnitRows:
         """Return the place of a key among those of the view; None if it names none."""
         before = 0
         for part in self.parts:
-            place = _found(part.keys, node) if part in self._named(node) else None
+            place = _look_up(part.keys, node) if part in self._named(node) else None
             if place is not None:
                 return before + place
             before += len(part.view.keys)
@@ -405,7 +405,7 @@ def _same(name: str, node: Any) -> bool:  # noqa: ANN401
     return bool(name == node.name if node.this.quoted else name.casefold() == node.name.casefold())
 
 
-def _found(names: Mapping[str, T], node: Any) -> T | None:  # noqa: ANN401
+def _look_up(names: Mapping[str, T], node: Any) -> T | None:  # noqa: ANN401
     return names.get(node.name.casefold())
 
 
