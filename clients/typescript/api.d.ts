@@ -1,22 +1,22 @@
 // Made by scripts/client-types of the server's description of itself; not to be edited.
 
-/** A domain or a schema to be accepted as it stands; with its ``source``, risks are looked for in the tables. */
+/** A domain or a schema to accept unchanged. If ``source`` is given, risks are also looked for in the tables. */
 export type AcceptanceRequest = {
   "domain": Record<string, unknown>;
   "source"?: string | null;
 };
 
-/** One aggregate; ``probability`` belongs to a quantile. */
+/** An aggregate. ``probability`` belongs to a quantile. */
 export type AggregateFields = {
   "aggregate": "count" | "distinct" | "sum" | "mean" | "variance" | "deviation" | "median" | "quantile" | "minimum" | "maximum" | "iqr";
   "of"?: string | null;
   "probability"?: string | number | null;
 };
 
-/** How classes are found. */
+/** The search for classes. */
 export type AnonymizationMethod = "optimal" | "samarati" | "mondrian" | "k-member";
 
-/** An anonymised table: what ``sfumato anonymize`` takes. ``hierarchies`` are documents with ``attribute`` and ``rows``, leaf first and top last; ``criteria`` go beyond k-anonymity and are spelled as on the command line; ``suppression`` is a share, ``suppress_rows`` the same limit in rows; ``keep`` are columns to publish as they are, ``keep_anyway`` those to publish although ``keep`` refuses them; ``seconds`` end optimal or k-member early; ``cut`` says where Mondrian cuts; ``count`` says what criteria count, the units that the domain names or their rows. */
+/** An anonymised table, with the options of ``sfumato anonymize``. ``hierarchies`` are documents with ``attribute`` and ``rows``, leaf first and top last; ``criteria`` go beyond k-anonymity and are spelled as on the command line; ``suppression`` is a share, ``suppress_rows`` the same limit in rows; ``keep`` are columns to publish as they are, ``keep_anyway`` those to publish although ``keep`` refuses them; ``seconds`` end optimal or k-member early; ``cut`` says where Mondrian cuts; ``count`` says what criteria count, the units that the domain names or their rows. */
 export type AnonymizeRequest = {
   "method": AnonymizationMethod;
   "quasi": Array<string>;
@@ -33,7 +33,7 @@ export type AnonymizeRequest = {
   "count"?: CountOption;
 };
 
-/** A question, in SQL or as fields, the loss it may cost, and how sure its intervals are to be. */
+/** A question in SQL or as fields, its loss, and the confidence of its intervals. */
 export type AskRequest = {
   "sql"?: string | null;
   "query"?: QueryFields | null;
@@ -43,13 +43,13 @@ export type AskRequest = {
   "truncation"?: number | null;
 };
 
-/** What an analyst may spend of a dataset; no loss lifts the cap, and one of 0 shuts the analyst out. */
+/** The cap of an analyst on a dataset. No loss lifts the cap, and a loss of 0 shuts the analyst out. */
 export type CapRequest = {
   "analyst": string;
   "loss"?: LossFields | null;
 };
 
-/** A table of which a person has several rows; what is left out is as the schema says. */
+/** A table with several rows per person. Fields that are left out are as in the schema. */
 export type ChildFields = {
   "table": string;
   "order"?: string | null;
@@ -59,14 +59,14 @@ export type ChildFields = {
   "final"?: Array<string> | null;
 };
 
-/** One condition on an attribute; ``values`` are alternatives, and conditions are joined by AND. */
+/** A condition on an attribute. ``values`` are alternatives, and conditions are joined by AND. */
 export type ConditionFields = {
   "attribute": string;
   "comparison": "=" | "<>" | "<" | "<=" | ">" | ">=" | "in" | "missing" | "present";
   "values"?: Array<string | boolean | number>;
 };
 
-/** A question, and either a loss, to be told the error, or an error, to be told the loss. */
+/** A question with a loss, to estimate its error, or with an error, to estimate its loss. */
 export type CostRequest = {
   "sql"?: string | null;
   "query"?: QueryFields | null;
@@ -77,13 +77,13 @@ export type CostRequest = {
   "truncation"?: number | null;
 };
 
-/** What classes are counted in. */
+/** The unit in which classes are counted. */
 export type CountOption = "units" | "rows";
 
-/** Where Mondrian cuts; the published variant tries attributes in their order. */
+/** The rule by which Mondrian cuts. The published variant tries attributes in their order. */
 export type CutOption = "greedy" | "balanced" | "relaxed" | "strict" | "in-order";
 
-/** A dataset to register: where its table lies, its accepted domain, and the most that may ever be released. The limit may be one of each month, such as ``0.5 a month for 12 months``. A schema in the place of the domain registers several tables, which lie in a folder or a database. */
+/** A dataset to register: the place of its table, its accepted domain, and its privacy budget. The limit may be a budget per month, such as ``0.5 a month for 12 months``. A schema instead of the domain registers several tables in a folder or a database. */
 export type DatasetRequest = {
   "name": string;
   "source": string;
@@ -94,14 +94,14 @@ export type DatasetRequest = {
   "second_budget"?: boolean;
 };
 
-/** A table, a folder of tables or a database to be described; ``unit`` and ``name`` are of several tables. */
+/** A table, a folder of tables or a database to describe. ``unit`` and ``name`` are for several tables. */
 export type DraftRequest = {
   "source": string;
   "unit"?: string | null;
   "name"?: string | null;
 };
 
-/** An analyst to be let in, or shut out. */
+/** An analyst to let in or to shut out. */
 export type GrantRequest = {
   "analyst": string;
   "shut_out"?: boolean;
@@ -114,14 +114,14 @@ export type KeyRequest = {
   "days": number;
 };
 
-/** A privacy loss: epsilon, epsilon with delta, or rho, as text or as numbers; 0.1 is one tenth. */
+/** A privacy loss: epsilon, epsilon with delta, or rho. Text and numbers are read exactly: 0.1 is one tenth. */
 export type LossFields = {
   "epsilon"?: string | number | null;
   "delta"?: string | number | null;
   "rho"?: string | number | null;
 };
 
-/** What becomes of a row whose quasi-identifier is missing or unknown. */
+/** The treatment of a row with a missing or unknown quasi-identifier. */
 export type MissingValues = "category" | "suppress";
 
 /** Why a request was refused or failed (RFC 9457); `type` is stable. */
@@ -147,22 +147,22 @@ export type QueryFields = {
   "where"?: Array<ConditionFields>;
 };
 
-/** What a dataset is to be called. */
+/** A new name for a dataset. */
 export type RenameRequest = {
   "name": string;
 };
 
-/** Whether nothing more is to be released of a dataset. */
+/** The end of all releases of a dataset, or its withdrawal. */
 export type RetirementRequest = {
   "retired"?: boolean;
 };
 
-/** A key to issue in the place of another, which goes on working for some hours. */
+/** A key that replaces another. The old key works for some more hours. */
 export type RotationRequest = {
   "overlap_hours"?: number;
 };
 
-/** A synthetic table to make in the background; or, of a dataset of several, related tables. */
+/** A synthetic table to make in the background, or linked tables if the dataset has several. */
 export type SynthesisFields = {
   "method": "auto" | "histogram" | "related";
   "loss": LossFields;
@@ -172,7 +172,7 @@ export type SynthesisFields = {
   "children"?: Array<ChildFields>;
 };
 
-/** On which terms a dataset is asked; limits are in the measure of its own limit. */
+/** The terms of a dataset. Limits are in the measure of its own limit. */
 export type TermsRequest = {
   "granted_only"?: boolean;
   "default_cap"?: string | null;

@@ -1,1 +1,1 @@
-"""Front ends for people and programs: parse, call one function, show.  No logic."""
+"""Front ends for people and programs.  They parse arguments, call one function and show its result."""

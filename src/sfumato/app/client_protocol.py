@@ -1,7 +1,7 @@
-"""What clients send and what they make of replies: the same whether a program waits for them or does else meanwhile.
+"""The protocol of both clients: requests, repetitions, and the reading of replies.
 
-Requests that read, and those that carry an Idempotency-Key, are sent again where nobody answered or a server was busy.
-A reply is taken for a server's only if it has the form of one: another program may answer at an address.
+Requests that read, and requests with an Idempotency-Key, are repeated if the server is busy or does not answer.
+Every reply is checked for its form, because another program may answer at the address.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ServerError(SfumatoError):
 
     @property
     def kind(self) -> str:
-        """The last part of the problem's type."""
+        """The last part of the problem's type, which names the kind of problem."""
         return str(self.problem.get("type", "")).rsplit("/", 1)[-1]
 
 
@@ -71,7 +71,7 @@ class AnswerLine(TypedDict):
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer: the columns, one line a group, and the statement of its guarantee and cost."""
+    """An answer: its columns, one line per group, and the statement of its guarantee and cost."""
 
     columns: tuple[str, ...]
     groups: tuple[str, ...]
@@ -82,12 +82,12 @@ class Reply:
 
     @property
     def confidence(self) -> float:
-        """With which each interval holds the exact answer."""
+        """The probability with which each interval holds the exact answer."""
         return float(self.document["confidence"])
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """One flat mapping a group: labels, then estimate, standard error and interval of each aggregate."""
+        """One flat mapping per group: labels, then estimate, standard error and interval of each aggregate."""
         return [
             dict(zip(self.groups, row["key"], strict=True))
             | {
@@ -99,7 +99,7 @@ class Reply:
         ]
 
     def to_pandas(self) -> Any:  # noqa: ANN401  (pandas is optional)
-        """The records as a pandas DataFrame.
+        """Return the records as a pandas DataFrame.
 
         Raises:
             MissingExtraError: pandas is not installed.
@@ -114,14 +114,14 @@ class Reply:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a question would cost: an epsilon as exact text, and what is supposed of rows, in sentences."""
+    """The cost of a question: an epsilon as exact text, and its assumptions about rows, in sentences."""
 
     epsilon: str
     notes: tuple[str, ...]
 
 
 class LossTerms(TypedDict, total=False):
-    """What something may cost: ``epsilon``, ``epsilon`` with ``delta``, or ``rho``; text or numbers, read exactly."""
+    """A loss: ``epsilon``, ``epsilon`` with ``delta``, or ``rho``.  Text and numbers are read exactly."""
 
     epsilon: Exact
     delta: Exact
@@ -129,7 +129,7 @@ class LossTerms(TypedDict, total=False):
 
 
 class CostTerms(LossTerms, total=False):
-    """What is supposed: rows in each group, the confidence of intervals, rows of a unit beyond the bound to count."""
+    """The terms of an estimate: a loss, rows per group, confidence, and a bound for counting truncated rows."""
 
     rows: int
     confidence: Exact
@@ -137,7 +137,7 @@ class CostTerms(LossTerms, total=False):
 
 
 class AskTerms(LossTerms, total=False):
-    """How to answer: at which confidence, in non-negative integers, counting rows of a unit beyond the bound."""
+    """The terms of an answer: a loss, its confidence, non-negative integers, and a bound for truncated rows."""
 
     confidence: Exact
     whole: bool
@@ -146,7 +146,7 @@ class AskTerms(LossTerms, total=False):
 
 @dataclass(frozen=True)
 class Call:
-    """A request; ``retry_key`` makes it safe to send again, and ``accept`` is the kind of reply that it asks for."""
+    """A request.  ``retry_key`` makes it safe to repeat, and ``accept`` is the media type of its reply."""
 
     method: str
     path: str
@@ -156,13 +156,13 @@ class Call:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Those of its own."""
+        """The headers of this request."""
         headers = {"Idempotency-Key": self.retry_key, "Accept": self.accept}
         return {name: value for name, value in headers.items() if value is not None}
 
     @property
     def safe(self) -> bool:
-        """Whether sending it again changes nothing."""
+        """True if a repetition changes nothing."""
         return self.retry_key is not None or self.method == "GET" or self.path.endswith("/cost")
 
 
@@ -208,10 +208,10 @@ def _attempts(call: Call, address: httpx.URL) -> Generator[Call | float, Outcome
 
 
 def document(reply: httpx.Response) -> dict[str, Any]:
-    """The JSON of a reply.
+    """Return the JSON of a reply.
 
     Raises:
-        ServerError: it is none, as another program answered.
+        ServerError: the reply is no JSON object.
     """
     _expect(reply, JSON)
     try:
@@ -224,20 +224,20 @@ def document(reply: httpx.Response) -> dict[str, Any]:
 
 
 def csv_text(reply: httpx.Response) -> str:
-    """The CSV of a reply.
+    """Return the CSV of a reply.
 
     Raises:
-        ServerError: it is none.
+        ServerError: the reply is no CSV.
     """
     _expect(reply, CSV)
     return reply.text
 
 
 def parquet_bytes(reply: httpx.Response) -> bytes:
-    """The Parquet file of a reply.
+    """Return the Parquet file of a reply.
 
     Raises:
-        ServerError: it is none.
+        ServerError: the reply is no Parquet file.
     """
     _expect(reply, PARQUET)
     if not (reply.content.startswith(_PARQUET_MARK) and reply.content.endswith(_PARQUET_MARK)):
@@ -246,20 +246,20 @@ def parquet_bytes(reply: httpx.Response) -> bytes:
 
 
 def zip_bytes(reply: httpx.Response) -> bytes:
-    """The ZIP file of a reply.
+    """Return the ZIP file of a reply.
 
     Raises:
-        ServerError: it is none.
+        ServerError: the reply is no ZIP file.
     """
     _expect(reply, ZIP)
     return reply.content
 
 
 def answered(reply: httpx.Response) -> Reply:
-    """The answer of a reply.
+    """Return the answer of a reply.
 
     Raises:
-        ServerError: it is none.
+        ServerError: the reply is no answer.
     """
     content = document(reply)
     try:
@@ -270,10 +270,10 @@ def answered(reply: httpx.Response) -> Reply:
 
 
 def part(reply: httpx.Response, name: str) -> Any:  # noqa: ANN401  (JSON)
-    """One field of a reply's JSON.
+    """Return a field of a reply's JSON.
 
     Raises:
-        ServerError: it has none of that name.
+        ServerError: the reply has no such field.
     """
     content = document(reply)
     if name not in content:
@@ -282,17 +282,17 @@ def part(reply: httpx.Response, name: str) -> Any:  # noqa: ANN401  (JSON)
 
 
 def new_retry_key() -> str:
-    """A key that no other request has."""
+    """Return a random key for one request."""
     return secrets.token_hex(16)
 
 
 def connection(
     address: str, key: str, timeout: float, *, ca_file: str | Path | None = None, proxy: str | None = None
 ) -> dict[str, Any]:
-    """What a connection to a server is made with.
+    """Return the arguments of an httpx client for a server.
 
     Raises:
-        InputError: the address is none of HTTP, no key looks like this one, or the certificates or the proxy are wrong.
+        InputError: the address is no HTTP address, the key has a wrong form, or the certificates or proxy are wrong.
     """
     if not address.startswith(("http://", "https://")):
         raise InputError("an address of a server begins with http:// or https://", culprit=address)
@@ -303,16 +303,16 @@ def connection(
 
 
 def stated(kind: type[StrictModel], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """A request as JSON, by the model with which the server reads it.
+    """Return a request as JSON, checked by the model of the server.
 
     Raises:
-        InputError: a field that it does not have, or one beyond its limits; nothing was sent.
+        InputError: a field is unknown, or beyond its limits.
     """
     return validate_fields(kind, fields).model_dump(mode="json", exclude_unset=True)
 
 
 def with_loss(terms: Mapping[str, Any]) -> dict[str, Any]:
-    """The terms with what they say of the loss in a field of its own."""
+    """Return the terms with the loss in a field of its own."""
     loss = {name: terms[name] for name in LossFields.model_fields if name in terms}
     return {
         "loss": validate_fields(LossFields, loss),
@@ -331,13 +331,13 @@ def _foreign(reply: httpx.Response) -> Mapping[str, Any]:
 
 
 def _seconds(reply: httpx.Response) -> float:
-    """How long a server asks to wait; a date is not understood, and nothing is as good as none."""
+    """Return the seconds that a server asks to wait, or 0 without a number of seconds."""
     text = reply.headers.get("Retry-After", "")
     return float(text) if text.isascii() and text.isdigit() else 0.0
 
 
 def _no_reply(address: httpx.URL, error: httpx.TransportError) -> Mapping[str, Any]:
-    """What is known and what to check where no server answered; whatever signs on in an address is not shown."""
+    """Return a problem document for a missing reply.  It leaves out user and password of the address."""
     place = str(address.copy_with(userinfo=b"")).rstrip("/")
     detail = f"{failure(error)}; check the address, and that the server runs and can be reached from here"
     if "certificate is not trusted" in detail:

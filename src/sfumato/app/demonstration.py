@@ -1,6 +1,6 @@
-"""The bundled tables, released under epsilon 1, and how wrong the releases are.
+"""Releases of the bundled tables under epsilon 1, and their errors.
 
-Both tables are published, so a page may hold its release against the truth, as an owner never could in public.
+Both tables are published.  So a page can compare a release with the exact table, which no owner can do in public.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CellCounts: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Demonstration:
-    """A release of the bundled table, its errors against the published truth, and what draws its page."""
+    """A release of a bundled table, its errors against the published table, and the function that draws its page."""
 
     release: Synthetic
     errors: ShownTable
@@ -46,7 +46,7 @@ class Demonstration:
 def demonstrate_children(folder: Path) -> Demonstration:
     """Release the child mental health table under epsilon 1, with the ledger in ``folder``.
 
-    A second time in the same folder, the stored release is returned and nothing is spent.
+    A second run in the same folder returns the stored release and spends nothing.
 
     Raises:
         LedgerError: the ledger in the folder cannot be used.
@@ -162,9 +162,11 @@ _WAYS: Final = (1, 2, 3)
 
 
 def demonstrate_census(folder: Path) -> Demonstration:
-    """Release the bundled census under epsilon 1 and delta 1e-9; its rows, the ledger and the release go to ``folder``.
+    """Release the bundled census under epsilon 1 and delta 1e-9.
 
-    A second time in the same folder, the stored release is returned and nothing is spent.
+    Its rows, the ledger and the release are written to ``folder``.
+
+    A second run in the same folder returns the stored release and spends nothing.
 
     Raises:
         LedgerError: the ledger in the folder cannot be used.

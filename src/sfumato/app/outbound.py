@@ -1,4 +1,4 @@
-"""Connections to other servers: whose certificates are trusted, through which proxy, and why a connection failed."""
+"""Connections to other servers: trusted certificates, the proxy, and reasons of failure."""
 
 from __future__ import annotations
 

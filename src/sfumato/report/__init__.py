@@ -1,1 +1,1 @@
-"""Pages that people look at: self-contained HTML with tables and pictures, and the pictures as files."""
+"""Self-contained HTML pages with tables and pictures, and the pictures as files."""

@@ -49,12 +49,12 @@ def evaluation_page(
     """Return the page of results.
 
     Args:
-        title: of the page.
-        results: the releases judged, baselines included.
-        domain: labels the cells.
+        title: title of the page.
+        results: the results of the releases and of the baselines.
+        domain: the domain, which labels the cells.
         findings: audits of mechanisms, for the picture of claims.
         journal: entries of the ledger with what was spent so far.
-        internal: also show exact shares of the protected table, and say so across the top.
+        internal: if true, also show exact shares of the protected table, with a warning at the top.
     """
     if not internal:
         results = [without_exact_shares(result) for result in results]
@@ -170,7 +170,7 @@ def _risk(results: Sequence[EvaluationResult]) -> ShownTable:
 
 
 def _samples(results: Sequence[EvaluationResult]) -> ShownTable:
-    """Return where a sample was looked at, and what that leaves uncertain; attacks have intervals instead."""
+    """Return the sample sizes and the standard errors.  Attacks have intervals instead."""
     rows: list[Row] = []
     for result in results:
         row: dict[str, str | int | float | bool | None] = {"release": result.name}

@@ -1,6 +1,6 @@
 """Pages of linked tables: a schema as a picture, the codebook of synthetic tables, and their evaluation.
 
-The picture shows what the document says, which is public.  All of its text is escaped, and the page runs nothing.
+The picture shows the document, which is public.  All text is escaped, and the page runs no script.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ def linked_evaluation_page(title: str, result: LinkedResult, *, internal: bool =
     """Return the page of a result.
 
     Args:
-        title: of the page.
-        result: of the release that was judged.
-        internal: also show exact sizes and numbers of rows, and say so across the top.
+        title: title of the page.
+        result: the result of the release.
+        internal: if true, also show exact sizes and numbers of rows, with a warning at the top.
     """
     plots: list[Plot] = []
     overview: dict[str, ShownTable] = {}
@@ -260,10 +260,10 @@ def _pair_picture(
 
 
 def linked_release_page(title: str, book: Mapping[str, Any]) -> Page:
-    """Return a page of what is public anyway: what the tables are, what was measured, and how far off they are.
+    """Return a public page of linked tables: their columns, the measured tables, and the stated errors.
 
     Args:
-        title: of the page.
+        title: title of the page.
         book: the codebook as JSON values.
     """
     from sfumato.synthesize.linked.linked_codebook import (
@@ -311,7 +311,7 @@ def _values(column: Mapping[str, Any]) -> ShownTable:
 
 
 def schema_page(schema: Schema, title: str) -> Page:
-    """Return the page of a schema: its picture, and a table of what it says of each table."""
+    """Return the page of a schema: its picture, and one line per table."""
     from markupsafe import Markup
 
     return Page(
@@ -340,7 +340,7 @@ def schema_rows(schema: Schema) -> ShownTable:
 
 
 def _owner_text(schema: Schema, table: SchemaTable) -> str:
-    """Return whose the rows of a table are, in words."""
+    """Return the owner of the rows of a table, in words."""
     if table.public:
         return "nobody"
     if table.name == schema.units:

@@ -35,7 +35,7 @@ PALETTE = ("#7f7f7f", "#2f86c6", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#5
 
 @dataclass(frozen=True)
 class Chart:
-    """One chart as a Vega-Lite specification, with a heading where a plot has several."""
+    """A chart as a Vega-Lite specification, with a heading if its plot has several charts."""
 
     heading: str
     specification: dict[str, Any]
@@ -43,16 +43,16 @@ class Chart:
 
 @dataclass(frozen=True)
 class Plot:
-    """A picture: one Altair ``chart``, or several ``charts``, with the text that says what to conclude.
+    """A picture: one Altair ``chart`` or several ``charts``, with a caption.
 
     Attributes:
-        name: of its file, and of its place in the page.
-        caption: what to conclude.
-        chart: the picture, where it is one chart of Altair.
-        title: heading, where it has one of its own.
-        alternative: what stands for the picture where it is not seen; the caption without.
-        charts: the picture, where it is several charts or none of Altair's.
-        table: the numbers behind it.
+        name: name of its file, and its anchor in the page.
+        caption: the conclusion.
+        chart: the picture, if it is one chart of Altair.
+        title: heading, if it has its own.
+        alternative: text for readers who do not see the picture; the caption if empty.
+        charts: the picture, if it has several charts or is not made by Altair.
+        table: the numbers of the picture.
     """
 
     name: str
@@ -64,13 +64,13 @@ class Plot:
     table: ShownTable = ()
 
     def drawn(self) -> tuple[Chart, ...]:
-        """Return its charts."""
+        """Return the charts of the picture."""
         return self.charts if self.chart is None else (Chart("", self.chart.to_dict()),)
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page that is written as HTML: whoever writes it has escaped what it shows."""
+    """A part of a page as HTML.  Its author has escaped all text."""
 
     heading: str
     markup: Markup
@@ -81,11 +81,11 @@ class Page:
     """The content of a page.
 
     Attributes:
-        title: of the page.
-        warning: shown across the top, where there is one.
-        terms: with their definitions.
-        notes: sentences before everything else.
-        sections: parts with markup of their own, before the tables.
+        title: title of the page.
+        warning: text across the top, or empty.
+        terms: terms with their definitions.
+        notes: sentences at the top.
+        sections: parts with their own markup, before the tables.
         overview: tables before the plots, by their headings.
         details: tables that are folded away below the overview, by their summaries.
         plots: the pictures.
@@ -113,13 +113,13 @@ def shown_to(guarantee: str) -> str:
 
 
 def write(page: Page, folder: Path, data: Mapping[str, Any]) -> Path:
-    """Write ``index.html``, ``tables.json`` (the ``data``) and every plot as SVG and PNG; returns the page's path.
+    """Write ``index.html``, ``tables.json`` (the ``data``) and every plot as SVG and PNG, and return the page's path.
 
     Each file is written whole or not at all, the page last.
 
     Raises:
         InputError: the folder cannot be written.
-        MissingExtraError: what draws plots is not installed.
+        MissingExtraError: the extra ``plots`` is not installed.
     """
     require("plots", "a page with plots")
     import vl_convert
@@ -149,10 +149,10 @@ def _fill(path: Path, *, content: bytes) -> None:
 
 
 def render(page: Page) -> str:
-    """Return the page as one HTML document, its plots inside as SVG; it runs nothing.
+    """Return the page as one HTML document with its plots as SVG.  It runs no script.
 
     Raises:
-        MissingExtraError: what draws plots is not installed.
+        MissingExtraError: the extra ``plots`` is not installed.
     """
     require("plots", "a page with plots")
     return _page(page, _drawn(page))
@@ -174,10 +174,10 @@ def _page(page: Page, drawn: Mapping[str, str]) -> str:
 
 
 def render_interactive(page: Page) -> str:
-    """The page as one HTML document that draws its plots itself: as wide as the window, dark or light, with tooltips.
+    """Return the page as one HTML document that draws its plots: as wide as the window, dark or light, with tooltips.
 
     Raises:
-        MissingExtraError: what draws plots is not installed.
+        MissingExtraError: the extra ``plots`` is not installed.
     """
     require("plots", "a page with plots")
     from markupsafe import Markup
@@ -190,10 +190,10 @@ def render_interactive(page: Page) -> str:
 
 
 def _renderer() -> str:
-    """Vega, Vega-Lite and Vega-Embed in one script, about 0.9 MB.
+    """Return Vega, Vega-Lite and Vega-Embed in one script of about 0.9 MB.
 
-    To bundle it takes more CPU time than to draw a page, and gives the same for every page: it is kept in the user's
-    cache, with its digest ahead, for the version that made it.
+    Bundling takes more CPU time than drawing a page.  So the user's cache holds the script and its digest, per version
+    of the bundler.
     """
     import vl_convert
 
@@ -236,12 +236,12 @@ def _render(page: Page, **more: Any) -> str:  # noqa: ANN401  (what templates sh
 
 
 def _texts(rows: ShownTable) -> frozenset[str]:
-    """Return the columns that hold text, which is read from its left end; numbers are compared at their right."""
+    """Return the columns that hold text, which is aligned left.  Numbers are aligned right."""
     return frozenset(column for row in rows for column, value in row.items() if isinstance(value, str))
 
 
 def figure(value: object, digits: int = 6) -> str:
-    """Return a table's entry as text: significant digits of a number, a dash for what is not known.
+    """Return a table's entry as text: significant digits of a number, or a dash for an unknown value.
 
     >>> figure(0.123456789), figure(None), figure(True), figure(1013184), figure(float("nan")), figure(0.123456, 4)
     ('0.123457', '-', 'yes', '1013184', '-', '0.1235')
@@ -267,14 +267,14 @@ def layer(values: Sequence[Row]) -> Any:  # noqa: ANN401  (charts of Altair have
 
 
 def unchecked() -> AbstractContextManager[None]:
-    """Skip the check of charts against their schema, which takes half of the time; tests make it."""
+    """Skip the check of charts against their schema, which takes half of the time.  Tests check them."""
     from altair.utils.schemapi import debug_mode
 
     return debug_mode(False)
 
 
 def sized(*layers: Any, height: int = 0, step: int = 0) -> dict[str, Any]:  # noqa: ANN401
-    """Return layers over one another, as wide as the page, of a height in pixels or of so many pixels a row."""
+    """Return stacked layers, as wide as the page, with a height in pixels or in pixels per row."""
     import altair as alt
 
     drawn = layers[0] if len(layers) == 1 else alt.layer(*layers)

@@ -1,7 +1,7 @@
-"""The page of a synthetic file: its columns with error bars, its pairs, its groups, and what it is good for.
+"""The page of a synthetic file: its columns with error bars, its pairs, its groups, and its uses.
 
-It is drawn from the codebook alone, which is public and may have been written by anybody: all of its text is escaped,
-and the page runs nothing.
+It is drawn from the codebook alone.  The codebook is public, and any program may have written it.  So all text is
+escaped, and the page runs no script.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DARK = 0.5  # strength from which text is white
 
 
 def release_page(title: str, book: Codebook) -> Page:
-    """Return a page of what is public anyway: what the file is, and how far it is from the table."""
+    """Return a public page of a synthetic file, with its stated errors."""
     sections = [Section("What it is good for", _uses(book)), Section("Columns", _columns(book))]
     if len(book.columns) > 1:
         sections.append(Section("Pairs of columns", _pairs(book)))
@@ -168,7 +168,7 @@ def _scales(column: ColumnEntry, scale: float) -> tuple[list[float], float]:
 
 
 def _bars(column: ColumnEntry, scale: float) -> Markup:
-    """Return a bar a value, its interval, its label, and a strip of shades below where values share groups."""
+    """Return a bar per value, with its interval and label, and a strip of shades below if values share groups."""
     from markupsafe import Markup
 
     heights, highest = _scales(column, scale)
@@ -199,7 +199,7 @@ def _bars(column: ColumnEntry, scale: float) -> Markup:
 
 
 def _band(column: ColumnEntry, scale: float) -> Markup:
-    """Many values: their rows as a line, inside the band in which the table's own lie, with groups as a strip."""
+    """Return many values as a line inside the band of the table's own rows, with groups as a strip."""
     from markupsafe import Markup
 
     heights, highest = _scales(column, scale)

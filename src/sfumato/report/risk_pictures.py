@@ -153,7 +153,7 @@ def _success_bars(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def claim_picture(results: Sequence[EvaluationResult], findings: Sequence[Finding]) -> Plot:
-    """Draw what was promised against what could be proved."""
+    """Draw the claimed loss against the proven loss."""
     table: list[Row] = [
         {
             "name": result.name,
@@ -307,7 +307,7 @@ def _class_bars(table: Sequence[Row]) -> dict[str, Any]:
 
 
 def _bound(result: EvaluationResult) -> float | None:
-    """Return what the guarantee allows against one person; None if it allows everything."""
+    """Return the attack success that the guarantee allows, or None if it allows any."""
     bounds = [
         advantage.bound
         for advantage in result.attacks

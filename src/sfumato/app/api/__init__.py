@@ -1,4 +1,4 @@
-"""What may be asked: one model a verb, with its fields, its limits and what it refuses, for every front end.
+"""The models of requests, with their fields and limits, for every front end.
 
-The command line and the page fill them in, HTTP takes them as JSON, and the OpenAPI document is made from them.
+The command line and the page fill them in.  HTTP reads them from JSON.  The OpenAPI document is made from them.
 """

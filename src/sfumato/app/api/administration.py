@@ -1,4 +1,4 @@
-"""What stewards ask for: a draft to be made or accepted, a dataset to register, an analyst's cap, a key."""
+"""The requests of stewards: drafts, acceptances, datasets, caps, terms and keys."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ LimitText = Annotated[str, Field(min_length=1, max_length=200, examples=["1", "1
 
 
 class DatasetRequest(StrictModel):
-    """A dataset to register: where its table lies, its accepted domain, and the most that may ever be released.
+    """A dataset to register: the place of its table, its accepted domain, and its privacy budget.
 
-    The limit may be one of each month, such as ``0.5 a month for 12 months``.  A schema in the place of the domain
-    registers several tables, which lie in a folder or a database.
+    The limit may be a budget per month, such as ``0.5 a month for 12 months``.  A schema instead of the domain
+    registers several tables in a folder or a database.
     """
 
     name: Name
@@ -29,7 +29,7 @@ class DatasetRequest(StrictModel):
 
 
 class DraftRequest(StrictModel):
-    """A table, a folder of tables or a database to be described; ``unit`` and ``name`` are of several tables."""
+    """A table, a folder of tables or a database to describe.  ``unit`` and ``name`` are for several tables."""
 
     source: Annotated[str, Field(min_length=1, max_length=2000)]
     unit: Name | None = None
@@ -37,27 +37,27 @@ class DraftRequest(StrictModel):
 
 
 class AcceptanceRequest(StrictModel):
-    """A domain or a schema to be accepted as it stands; with its ``source``, risks are looked for in the tables."""
+    """A domain or a schema to accept unchanged.  If ``source`` is given, risks are also looked for in the tables."""
 
     domain: dict[str, Any]
     source: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
 
 
 class CapRequest(StrictModel):
-    """What an analyst may spend of a dataset; no loss lifts the cap, and one of 0 shuts the analyst out."""
+    """The cap of an analyst on a dataset.  No loss lifts the cap, and a loss of 0 shuts the analyst out."""
 
     analyst: Name
     loss: LossFields | None = None
 
     @property
     def shuts_out(self) -> bool:
-        """Whether nothing may be spent."""
+        """True if the analyst can spend nothing."""
         amounts = {} if self.loss is None else self.loss.model_dump(exclude_none=True)
         return bool(amounts) and not any(exact(amount) for amount in amounts.values())
 
 
 class TermsRequest(StrictModel):
-    """On which terms a dataset is asked; limits are in the measure of its own limit."""
+    """The terms of a dataset.  Limits are in the measure of its own limit."""
 
     granted_only: bool = False
     default_cap: LimitText | None = None
@@ -66,7 +66,7 @@ class TermsRequest(StrictModel):
 
 
 class GrantRequest(StrictModel):
-    """An analyst to be let in, or shut out."""
+    """An analyst to let in or to shut out."""
 
     analyst: Name
     shut_out: bool = False
@@ -81,18 +81,18 @@ class KeyRequest(StrictModel):
 
 
 class RotationRequest(StrictModel):
-    """A key to issue in the place of another, which goes on working for some hours."""
+    """A key that replaces another.  The old key works for some more hours."""
 
     overlap_hours: Annotated[int, Field(ge=0, le=24 * 30)] = 0
 
 
 class RenameRequest(StrictModel):
-    """What a dataset is to be called."""
+    """A new name for a dataset."""
 
     name: Name
 
 
 class RetirementRequest(StrictModel):
-    """Whether nothing more is to be released of a dataset."""
+    """The end of all releases of a dataset, or its withdrawal."""
 
     retired: bool = True

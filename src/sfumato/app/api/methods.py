@@ -1,6 +1,6 @@
-"""By which methods a table can be made, and what some of them are told: the words of every front end.
+"""The choices of anonymization, for every front end.
 
-Nothing is imported here, as the command line shows these words before it loads anything.
+Nothing is imported here, because the command line shows these words before it loads anything.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ EXACT_FIGURES = "These figures are exact and as secret as the table: they are fo
 
 
 class AnonymizationMethod(StrEnum):
-    """How classes are found."""
+    """The search for classes."""
 
     OPTIMAL = "optimal"
     SAMARATI = "samarati"
@@ -21,14 +21,14 @@ class AnonymizationMethod(StrEnum):
 
 
 class CountOption(StrEnum):
-    """What classes are counted in."""
+    """The unit in which classes are counted."""
 
     UNITS = "units"
     ROWS = "rows"
 
 
 class CutOption(StrEnum):
-    """Where Mondrian cuts; the published variant tries attributes in their order."""
+    """The rule by which Mondrian cuts.  The published variant tries attributes in their order."""
 
     GREEDY = "greedy"
     BALANCED = "balanced"
@@ -38,7 +38,7 @@ class CutOption(StrEnum):
 
 
 class MissingValues(StrEnum):
-    """What becomes of a row whose quasi-identifier is missing or unknown."""
+    """The treatment of a row with a missing or unknown quasi-identifier."""
 
     CATEGORY = "category"
     SUPPRESS = "suppress"

@@ -1,6 +1,6 @@
-"""Questions to a table: the fields that requests share, the loss, the question, its cost, and asking it.
+"""Questions to a table, with their loss and their cost.
 
-What stands at the top of this file needs no engine, so that the client states its questions by the same models.
+The module imports no engine, so that the clients state their questions by the same models.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Request = TypeVar("Request", bound="StrictModel")
 
 
 def _decimal_text(value: object) -> object:
-    """A number as the shortest decimal that prints it; text stays as it is."""
+    """Return a number as its shortest decimal.  Text is returned unchanged."""
     match value:
         case bool():
             return value
@@ -77,16 +77,16 @@ ConfidenceText = Annotated[NumberText, AfterValidator(_confidence)]
 
 
 class StrictModel(BaseModel):
-    """Nothing that is not understood is accepted."""
+    """A model that refuses unknown fields and types."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 def validate_fields(kind: type[Request], fields: Mapping[str, Any]) -> Request:
-    """A request from fields that a front end filled in.
+    """Return a request from the fields of a front end.
 
     Raises:
-        InputError: a field is beyond its limits; the sentence names it, and quotes nothing.
+        InputError: a field is beyond its limits.  The message names the field and quotes no value.
     """
     try:
         return kind(**fields)
@@ -99,10 +99,10 @@ def validate_fields(kind: type[Request], fields: Mapping[str, Any]) -> Request:
 
 @cached(8_000)  # the same few are asked for again and again
 def loss_of(epsilon: str | None, delta: str | None, rho: str | None) -> Loss:
-    """The loss that the three texts spell.
+    """Parse a loss.
 
     Raises:
-        LossError: none, or a combination that has no meaning.
+        LossError: no loss is given, or the combination has no meaning.
     """
     loss: Loss
     match epsilon, delta, rho:
@@ -124,10 +124,10 @@ def loss_of(epsilon: str | None, delta: str | None, rho: str | None) -> Loss:
 
 
 def limit_of(text: str | None) -> Loss | None:
-    """The limit that a text spells: ``1``, ``1,1e-9`` or ``rho=0.5``.
+    """Parse a limit: ``1``, ``1,1e-9`` or ``rho=0.5``.
 
     Raises:
-        LossError: anything else.
+        LossError: the text has another form.
     """
     if text is None:
         return None
@@ -141,17 +141,17 @@ def limit_of(text: str | None) -> Loss | None:
 
 
 class LossFields(StrictModel):
-    """A privacy loss: epsilon, epsilon with delta, or rho, as text or as numbers; 0.1 is one tenth."""
+    """A privacy loss: epsilon, epsilon with delta, or rho.  Text and numbers are read exactly: 0.1 is one tenth."""
 
     epsilon: NumberText | None = None
     delta: NumberText | None = None
     rho: NumberText | None = None
 
     def loss(self) -> Loss:
-        """The exact loss.
+        """Return the exact loss.
 
         Raises:
-            LossError: none, a combination that has no meaning, or more places than accounts add up exactly.
+            LossError: no loss is given, the combination has no meaning, or a number has more than 18 places.
         """
         for name, text in (("epsilon", self.epsilon), ("delta", self.delta), ("rho", self.rho)):
             if text is not None and _PLACES % exact(text, name=name).denominator:
@@ -167,7 +167,7 @@ TruncationField = Annotated[int, Field(ge=1, le=10**6)] | None
 
 
 class _AggregateName:
-    """Allows the names of the aggregates.  They are looked up late, so that loading these models loads no numpy."""
+    """A check for names of aggregates.  It looks them up late, so that loading these models loads no numpy."""
 
     @staticmethod
     def _names() -> list[str]:
@@ -195,14 +195,14 @@ class _AggregateName:
 
 
 class AggregateFields(StrictModel):
-    """One aggregate; ``probability`` belongs to a quantile."""
+    """An aggregate.  ``probability`` belongs to a quantile."""
 
     aggregate: Annotated[str, _AggregateName()]
     of: Name | None = None
     probability: NumberText | None = None
 
     def read(self) -> Aggregate:
-        """The aggregate."""
+        """Return the aggregate."""
         from sfumato.query.aggregates import FORMS, Takes
 
         (form,) = (form for form in FORMS if form.name == self.aggregate)
@@ -217,14 +217,14 @@ class AggregateFields(StrictModel):
 
 
 class ConditionFields(StrictModel):
-    """One condition on an attribute; ``values`` are alternatives, and conditions are joined by AND."""
+    """A condition on an attribute.  ``values`` are alternatives, and conditions are joined by AND."""
 
     attribute: Name
     comparison: Literal["=", "<>", "<", "<=", ">", ">=", "in", "missing", "present"]
     values: Annotated[list[Annotated[str, Field(max_length=500)] | bool | int | float], Field(max_length=10_000)] = []
 
     def read(self, domain: Domain) -> Condition:
-        """Where it is true and false."""
+        """Return the condition, with the cells where it is true and false."""
         from sfumato.query.statements.three_valued_logic import Comparison, among, compare, missing
 
         if self.comparison in ("missing", "present"):
@@ -262,7 +262,7 @@ class QueryFields(StrictModel):
 
 
 class AskRequest(StrictModel):
-    """A question, in SQL or as fields, the loss it may cost, and how sure its intervals are to be."""
+    """A question in SQL or as fields, its loss, and the confidence of its intervals."""
 
     sql: StatementField | None = None
     query: QueryFields | None = None
@@ -284,7 +284,7 @@ class AskRequest(StrictModel):
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """What a question would cost and how wrong its answers would be; ``cost`` where an error was stated."""
+    """The cost of a question and the expected errors of its answers.  ``cost`` is set if an error was stated."""
 
     cost: Epsilon | None
     expected: tuple[ExpectedError, ...]
@@ -292,7 +292,7 @@ class CostEstimate:
 
 
 class CostRequest(StrictModel):
-    """A question, and either a loss, to be told the error, or an error, to be told the loss."""
+    """A question with a loss, to estimate its error, or with an error, to estimate its loss."""
 
     sql: StatementField | None = None
     query: QueryFields | None = None
@@ -307,13 +307,13 @@ class CostRequest(StrictModel):
         return question(self.sql, self.query, domain, discoverable, truncation=self.truncation)
 
     def estimate_cost(self, domain: Domain, query: Query, *, rows: int | None, more: str) -> CostEstimate:
-        """What it would cost, or how wrong its answers would be.  Spends nothing and touches no data.
+        """Estimate the cost of the question, or the errors of its answers.  This spends nothing and reads no data.
 
         Args:
-            domain: of the table.
-            query: as :meth:`read` reads it.
-            rows: of the table, where they are public and the request names none.
-            more: what to do where one row in each group was supposed for want of a number.
+            domain: domain of the table.
+            query: the question, from :meth:`read`.
+            rows: the public number of rows, used if the request names none.
+            more: advice for errors that assume one row in each group.
 
         Raises:
             QueryError: neither a loss nor an error is stated, or both.
@@ -336,11 +336,11 @@ class CostRequest(StrictModel):
 
 
 def error_notes(expected: Sequence[ExpectedError], more: str) -> list[str]:
-    """What errors mean, where they are not simply in the units of the answer.
+    """Explain the errors that are not in the units of the answer.
 
     Args:
         expected: the errors.
-        more: what to do, or what follows, where one row in each group was supposed for want of a number.
+        more: advice for errors that assume one row in each group.
     """
     notes = [
         f"{each.name}: in rows of rank, not in units of the answer." for each in expected if each.measure == "rank"
@@ -359,10 +359,10 @@ def question(
     *,
     truncation: int | None = None,
 ) -> Query:
-    """The question of a request that states it in one of two ways.
+    """Return the question of a request, from its SQL or from its fields.
 
     Raises:
-        QueryError: in none or both, or outside the language.
+        QueryError: the request has both or neither, or the question is outside the language.
     """
     from sfumato.query.statements.select_statement import parse
 

@@ -1,4 +1,4 @@
-"""Tables to release: synthetic ones and anonymised ones, wherever they are asked for."""
+"""The requests for synthetic tables and for anonymised tables."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Names = Annotated[list[Name], Field(max_length=_MOST_NAMES)]
 
 
 class ChildFields(StrictModel):
-    """A table of which a person has several rows; what is left out is as the schema says."""
+    """A table with several rows per person.  Fields that are left out are as in the schema."""
 
     table: Name
     order: Name | None = None
@@ -54,14 +54,14 @@ class ChildFields(StrictModel):
 
 
 def linked_tables(schema: Schema, children: Sequence[ChildFields]) -> LinkedTables:
-    """The tables of a schema to be synthesized together: with the children named, or else with all.
+    """Return the tables of a schema to synthesize together, with the named children or else with all.
 
-    Rows of a child follow each other by its first date where no order is named; a ``final`` column and value is one
+    Without an order, the rows of a child follow each other by its first date.  ``final`` is a column and its value
     after which a person has no further row.
 
     Raises:
-        InputError: a table that is none of the children.
-        DomainError: an order, a bound or an end that it cannot have.
+        InputError: a table is no child.
+        DomainError: a child cannot have this order, bound or end.
     """
     from sfumato.domain.linked_domain import link_tables
 
@@ -79,7 +79,7 @@ def linked_tables(schema: Schema, children: Sequence[ChildFields]) -> LinkedTabl
 
 
 class SynthesisFields(StrictModel):
-    """A synthetic table to make in the background; or, of a dataset of several, related tables."""
+    """A synthetic table to make in the background, or linked tables if the dataset has several."""
 
     method: Literal["auto", "histogram", "related"]
     loss: LossFields
@@ -89,11 +89,11 @@ class SynthesisFields(StrictModel):
     children: Annotated[list[ChildFields], Field(max_length=64)] = []
 
     def linked(self, schema: Schema | None) -> LinkedTables:
-        """The tables that belong together, of the method ``related``.
+        """Return the linked tables of the method ``related``.
 
         Raises:
-            InputError: the dataset has one table, or what is for one table was stated, or no such child.
-            DomainError: a child that cannot be as it was stated.
+            InputError: the dataset has one table, a field for one table is given, or a child is unknown.
+            DomainError: a child cannot be as stated.
         """
         if schema is None:
             raise InputError("this dataset has one table; related tables are made of a dataset of several")
@@ -102,14 +102,14 @@ class SynthesisFields(StrictModel):
         return linked_tables(schema, self.children)
 
     def read(self, domain: Domain) -> SynthesizeRequest:
-        """The request.
+        """Return the request for one table.
 
-        ``zeros`` are rules for what is impossible, as a file of them has them; ``reuse`` lets AIM use what was released
-        of the same table before.
+        ``zeros`` are rules for impossible combinations, in the form of a file of such rules.  ``reuse`` lets AIM use
+        earlier releases of the same table.
 
         Raises:
-            InputError: auto is to take some attributes only, or an attribute is not in the domain.
-            QueryError: rules that do not fit the domain.
+            InputError: auto got some attributes only, or an attribute is not in the domain.
+            QueryError: rules do not fit the domain.
         """
         from sfumato.synthesize.structural_zeros import read_zeros
 
@@ -134,7 +134,7 @@ class SynthesisFields(StrictModel):
 
 
 class SynthesizeRequest(StrictModel):
-    """A synthetic table, with everything that a method can be told; what was not given is None or empty."""
+    """A synthetic table, with the options of all methods.  An option that is not given is None or empty."""
 
     method: Name
     loss: LossFields
@@ -148,10 +148,10 @@ class SynthesizeRequest(StrictModel):
     bound_pairs: bool = False
 
     def refuse_unused(self) -> None:
-        """Refuse what the method has no use for, and marginals that are none, before anything is read.
+        """Refuse options that the method ignores, and wrong marginals, before any row is read.
 
         Raises:
-            InputError: no such method, or an option that the method ignores, by its name on the command line.
+            InputError: the method is unknown, it ignores an option, or a marginal is wrong.
         """
         from sfumato.synthesize.auto import method_named, refuse_options
         from sfumato.synthesize.synthesis_method import Option
@@ -176,17 +176,17 @@ class SynthesizeRequest(StrictModel):
                 )
 
     def workload(self, domain: Domain) -> Marginals:
-        """The marginals named, or all of so many attributes: of a pair, where the domain has as many."""
+        """Return the named marginals, or else all of ``way`` attributes, which is 2 by default."""
         from sfumato.workload.counting_queries import Marginals, all_marginals
 
         named = tuple(tuple(clique) for clique in self.marginals)
         return Marginals(cliques=named) if named else all_marginals(self.way or min(_WAY, len(domain)))
 
     def without_delta(self, domain: Domain) -> tuple[str, ...]:
-        """Return how much less noise a delta would leave at the same epsilon, in sentences; none if it is not much.
+        """Say how much less noise a delta would leave at the same epsilon.  Return no sentence if it is not much.
 
         Raises:
-            SfumatoError: what is asked does not fit the domain.
+            SfumatoError: the request does not fit the domain.
         """
         from sfumato import synthesize as methods
 
@@ -199,18 +199,18 @@ class SynthesizeRequest(StrictModel):
         """Release the table.
 
         Raises:
-            SfumatoError: as the method says.
+            SfumatoError: the method refuses the release.
         """
         from sfumato.synthesize.auto import method_named
 
         return method_named(self.method).release(vault, self.task(vault.domain))
 
     def task(self, domain: Domain) -> Task:
-        """Return what the method is told.
+        """Return the task of the method.
 
         Raises:
-            QueryError, DomainError: rules for impossible combinations that do not fit the domain.
-            InputError: a file of them that cannot be read.
+            QueryError, DomainError: rules for impossible combinations do not fit the domain.
+            InputError: the file of these rules cannot be read.
         """
         from sfumato.synthesize import SizeLimits
         from sfumato.synthesize.structural_zeros import load_zeros, read_zeros
@@ -233,7 +233,7 @@ class SynthesizeRequest(StrictModel):
 
 
 class AnonymizeRequest(StrictModel):
-    """An anonymised table: what ``sfumato anonymize`` takes.
+    """An anonymised table, with the options of ``sfumato anonymize``.
 
     ``hierarchies`` are documents with ``attribute`` and ``rows``, leaf first and top last; ``criteria`` go beyond
     k-anonymity and are spelled as on the command line; ``suppression`` is a share, ``suppress_rows`` the same limit
@@ -257,10 +257,10 @@ class AnonymizeRequest(StrictModel):
     count: Annotated[CountOption, Field(strict=False)] = CountOption.UNITS
 
     def read(self) -> Anonymization:
-        """What is asked of the method, with the hierarchies that the request holds.
+        """Return the anonymization, with the hierarchies of the request.
 
         Raises:
-            SfumatoError: what no table could be anonymised by, or the method has no use for.
+            SfumatoError: an option is wrong, or the method ignores it.
         """
         from sfumato.anonymize import Hierarchy
 
@@ -270,10 +270,10 @@ class AnonymizeRequest(StrictModel):
         return self.read_with(hierarchies)
 
     def read_with(self, hierarchies: Mapping[str, Hierarchy]) -> Anonymization:
-        """What is asked of the method, with hierarchies that were read elsewhere.
+        """Return the anonymization, with given hierarchies.
 
         Raises:
-            SfumatoError: what no table could be anonymised by, or the method has no use for.
+            SfumatoError: an option is wrong, or the method ignores it.
         """
         from sfumato.anonymize import CountedIn, KAnonymity, Missing, Quasi, RowLimit, parse_criterion
 
@@ -298,7 +298,7 @@ class AnonymizeRequest(StrictModel):
 
 
 def kept_columns(keep: Sequence[str], anyway: Sequence[str]) -> tuple[Keep, ...]:
-    """Return the columns to publish as they are; the columns of ``anyway`` skip the check of their content."""
+    """Return the columns to publish unchanged.  The columns of ``anyway`` skip the check of their content."""
     from sfumato.anonymize import Keep
 
     only = tuple(name for name in dict.fromkeys(anyway) if name not in keep)
@@ -307,7 +307,7 @@ def kept_columns(keep: Sequence[str], anyway: Sequence[str]) -> tuple[Keep, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Anonymization:
-    """What is asked of a method, read."""
+    """A method with its checked options."""
 
     method: AnonymizationMethod
     quasi: Sequence[Quasi]
@@ -319,14 +319,14 @@ class Anonymization:
 
     @property
     def kept_names(self) -> tuple[str, ...]:
-        """Names of the columns that are published as they are."""
+        """The names of the columns that are published unchanged."""
         return tuple(each.name for each in self.keep)
 
     def refuse_unused(self) -> None:
-        """Refuse what the method has no use for, before anything is read.
+        """Refuse options that the method ignores, before any row is read.
 
         Raises:
-            InputError: a suppression, criterion, time or cut that the method does not take.
+            InputError: the method takes no such suppression, criterion, time or cut.
         """
         from sfumato.anonymize import RowLimit
         from sfumato.anonymize.search.lattice import allowed_rows
@@ -347,7 +347,7 @@ class Anonymization:
             raise InputError(f"{method} cuts nothing; the cut is for mondrian", culprit=self.cut)
 
     def release(self, vault: Vault, *, watch: Callable[[str], None] | None = None) -> Anonymized:
-        """Search, journal and hand out; ``watch`` is told what a long search does next."""
+        """Search, write the journal, and return the rows.  ``watch`` is called with each step of a long search."""
         from sfumato import anonymize as methods
 
         quasi, criteria, suppression, keep = self.quasi, self.criteria, self.suppression, self.keep

@@ -161,12 +161,12 @@ def ready(out: Path, *, overwrite: bool) -> None:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Comma-separated names."""
+    """Split comma-separated names."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def refuse_raw(view: Path | None, keep: Collection[str]) -> None:
-    """Refuse columns of a view as they lie in its tables: its rows hold cells only."""
+    """Refuse raw columns of a view, because its rows hold cells only."""
     if view is not None and keep:
         raise InputError(
             "--keep publishes columns as they lie in a table; rows of a view hold cells only: leave it out"
@@ -174,7 +174,7 @@ def refuse_raw(view: Path | None, keep: Collection[str]) -> None:
 
 
 def beside_table(table: str, domain: Path | None) -> Path:
-    """The domain as given, or the YAML file that is named like the table."""
+    """Return the given domain, or the YAML file that is named like the table."""
     if domain is not None:
         return domain
     from sfumato.engine.open import file_path
@@ -195,7 +195,7 @@ def beside_table(table: str, domain: Path | None) -> Path:
 
 
 def report(release: Anonymized, out: Path, *, as_json: bool) -> None:
-    """Say what was released."""
+    """Print the facts of a release."""
     facts = release.facts
     print_message(f"Wrote {pluralize(facts['rows'] - facts['suppressed'], 'row')} to {out}.")
     print_message(f"{facts['suppressed']:,} of {facts['rows']:,} rows are suppressed.")
@@ -226,7 +226,7 @@ def report(release: Anonymized, out: Path, *, as_json: bool) -> None:
 
 
 def _in_short(statement: dict[str, Any]) -> dict[str, Any]:
-    """The statement with the size of each hierarchy in its place; all its cells are in the journal and the recoding."""
+    """Return the statement with the size of each hierarchy instead of its cells, which the journal has."""
     provenance = statement["provenance"]
     parameters = provenance["parameters"]
     if "quasi" not in parameters:
@@ -260,7 +260,7 @@ def apply(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Rewrite new rows as a saved recoding says; classes too small among the new rows are suppressed."""
+    """Recode new rows by a saved recoding.  Classes that are too small among the new rows are suppressed."""
     from sfumato import anonymize as methods
     from sfumato.app.api.releases import kept_columns
 

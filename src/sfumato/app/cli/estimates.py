@@ -132,12 +132,12 @@ def bound(options: BoundOptions) -> None:
 
 
 def bounded_view(schema: Path | None, of: str | None, view: Path | None) -> TableView | None:
-    """The rows of several tables that are to be bounded; None where one table is.
+    """Return the rows of several tables that need a bound, or None without a schema.
 
     Raises:
-        InputError: neither a table of the schema is named nor a view, or each person has one row in it.
+        InputError: neither a table of the schema nor a view is named, or each person has one row in it.
         DomainError: the schema has no such table.
-        QueryError: the statement is outside the grammar, or its rows belong to nobody.
+        QueryError: the statement is outside the grammar, or its rows belong to no person.
     """
     from sfumato.domain.view import PerUnit
     from sfumato.query.statements.table_statement import parse_view
@@ -164,7 +164,7 @@ def bounded_view(schema: Path | None, of: str | None, view: Path | None) -> Tabl
 
 
 def rebounded(view: TableView, of: str, unit: Unit) -> str:
-    """The document of a schema with other bounds on the rows of a table: a draft that somebody has to accept."""
+    """Return a schema with other bounds on the rows of a table, as the text of a draft."""
     from sfumato.domain.table_schema import dump_schema
 
     schema, name = view.schema, view.schema[of].name
@@ -201,14 +201,14 @@ def _lines(size: str, starts: Sequence[int], units: Sequence[int]) -> list[dict[
 
 
 def _by_groups(sizes: NoisySizes) -> str:
-    """The last size that anybody seems to have closes the list: what is behind is noise."""
+    """Return the noisy sizes as lines.  The list ends at the last size above the noise."""
     last = next(place for place, start in enumerate((*sizes.starts, math.inf)) if start > 2 * sizes.most)
     lines = columns(_lines(str(sizes.of), sizes.starts, sizes.units)[: last + 1])
     return f"\n{lines}\nBalanced at {sizes.most}.\n"
 
 
 def _per(unit: Unit) -> str:
-    """The bounds by groups as a document writes them."""
+    """Return the bounds by groups in the form of a domain file."""
     bounds = {bound.name: bound.describe() for bound in unit.per}
     if not bounds:
         return "No bound by these groups leaves less noise than that on all rows does.\n"
@@ -269,10 +269,10 @@ def interval(
 
 
 def _read(path: Path) -> SyntheticFile | Synthetic:
-    """The released rows with their noisy tables, or the saved model.
+    """Read released rows with their noisy tables, or a saved model.
 
     Raises:
-        InputError: it is neither.
+        InputError: the file is neither.
     """
     kind = path.suffix.lower()
     if kind in (".parquet", ".arrow"):
@@ -287,11 +287,11 @@ def _read(path: Path) -> SyntheticFile | Synthetic:
 
 
 def _read_question(statement: str, among: str | None, domain: Domain) -> Query | Share | str:
-    """The statement, or the share that it counts.
+    """Return the statement, or the share that it counts among the rows of a condition.
 
     Raises:
         QueryError: the statement cannot be read.
-        InputError: a share of what is no count of rows.
+        InputError: the statement of a share counts no rows.
     """
     if among is None:
         return statement

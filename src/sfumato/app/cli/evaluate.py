@@ -71,7 +71,7 @@ JournalOption = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateOptions:
-    """What ``sfumato evaluate`` was given."""
+    """The options of ``sfumato evaluate``."""
 
     real: RealArgument
     releases: ReleasesArgument
@@ -133,10 +133,10 @@ class EvaluateOptions:
 def evaluate(given: EvaluateOptions) -> None:
     """Score and attack releases, and write one page with ten pictures that works offline.
 
-    The results are computed from the protected table without noise: they are as secret as the table.  With --schema the
-    table is a folder with a file for each table, the release another: parents, children and what ties them are scored,
-    beside the same units drawn again and perfect tables whose children are dealt at random.  With --view as well the
-    release is of the rows of that view.
+    The results are computed from the protected table without noise, so they are as secret as the table.  With --schema,
+    the table and the release are folders with a file per table.  Parents, children and their ties are scored, next to
+    a bootstrap of the same units and to real tables with children at random.  With --view, the release has the rows of
+    that view.
     """
     rows_of = given.rows_of
     if rows_of.schema is not None and rows_of.view is None and rows_of.unit_rows is None and not rows_of.per:
@@ -281,9 +281,9 @@ def audit(
     loss: LossOptions,
     as_json: JsonOption = False,
 ) -> None:
-    """Try to prove that a mechanism loses more than it claims.  Leaves with code 1 where that succeeds.
+    """Try to prove that a mechanism loses more than it claims.  The exit code is 1 if that succeeds.
 
-    All honest mechanisms of one run pass together with probability 0.999.  To pass proves nothing.
+    All honest mechanisms of one run pass together with probability 0.999.  Passing proves nothing.
     """
     from sfumato.app.api.questions import loss_of
     from sfumato.evaluate.audit.audit import audit_all, subject_from_text
@@ -395,7 +395,7 @@ def frontier(options: FrontierOptions) -> None:
 
 
 def _described(path: Path, viewed: TableView | None) -> Domain:
-    """What is publicly known of the rows that are judged, one by one."""
+    """Return the domain of the rows that are judged one by one."""
     from sfumato.domain import Unit, load
     from sfumato.evaluate.frontier import judged_by_rows
 
@@ -409,7 +409,7 @@ def _described(path: Path, viewed: TableView | None) -> Domain:
 def _split(
     real: str, holdout: str | None, described: Domain, viewed: TableView | None, *, seed: int
 ) -> PopulationSplit:
-    """The people of an evaluation: rows of tables, or of a view of several."""
+    """Read the people of an evaluation from tables, or from a view of several tables."""
     from sfumato.evaluate.population_split import divided_population, open_population_split
     from sfumato.evaluate.released import Rows, encoded_rows
 
@@ -422,7 +422,7 @@ def _split(
 
 
 def _mention(submitted: Sequence[Submitted]) -> None:
-    """Say what of the releases was not read as it stands."""
+    """Report ignored columns and undeclared values of the releases."""
     for each in submitted:
         if each.oddities.ignored:
             columns = ", ".join(each.oddities.ignored)
@@ -434,7 +434,7 @@ def _mention(submitted: Sequence[Submitted]) -> None:
 
 
 def _attack_lines(release: str, results: Sequence[Advantage], headline: Advantage) -> list[dict[str, Any]]:
-    """One line an attack, and one for the worst of them."""
+    """Return one line per attack, and one for the worst of them."""
     named = [(result.attack, result) for result in results] + [(f"worst of {len(results)}", headline)]
     return [
         {
@@ -453,7 +453,7 @@ def _attack_lines(release: str, results: Sequence[Advantage], headline: Advantag
 
 
 def _learner_and_attack(result: EvaluationResult) -> dict[str, Any]:
-    """The last columns of a table of releases: what a learner reaches, and the attack that gains most."""
+    """Return the last columns of a table of releases: the score of a learner, and the worst attack."""
     worst = result.headline
     return {
         "learner": None if result.learning is None else result.learning[2],
@@ -465,7 +465,7 @@ def _learner_and_attack(result: EvaluationResult) -> dict[str, Any]:
 
 
 def _sample_lines(results: Sequence[EvaluationResult]) -> str:
-    """A line for each release: where all was looked at and where a sample, and the standard errors."""
+    """Return one line per release with its sample sizes and its standard errors."""
     lines = []
     for each in results:
         taken = ", ".join(f"{share} of {what}" for what, share in each.sampled.items())

@@ -1,4 +1,4 @@
-"""``sfumato evaluate --schema``: a release of linked tables judged beside those it was made from."""
+"""``sfumato evaluate --schema``: a release of linked tables, compared with the protected tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TablesToJudge:
-    """What the command was given."""
+    """A release of linked tables to judge, and its options."""
 
     real: str
     releases: Sequence[Path]
@@ -38,7 +38,7 @@ class TablesToJudge:
 
 
 def evaluate_tables(given: TablesToJudge, *, overwrite: bool, as_json: bool) -> None:
-    """Judge one release of linked tables, a folder, and write a page where one is asked for."""
+    """Judge a folder of linked tables, and write a page if ``out`` is given."""
     from sfumato.domain.table_schema import load_schema
     from sfumato.evaluate.linked.linked_evaluation import judge_linked_tables
     from sfumato.evaluate.linked.table_tree import orders, read_table_tree
@@ -89,7 +89,7 @@ def _given(orders: Sequence[str]) -> dict[str, str]:
 
 
 def _remark_left_out(folder: Path, tables: Mapping[str, RowsRead]) -> None:
-    """Say which rows of each table are not judged, and why."""
+    """Report which rows of each table are not judged, and why."""
     for name, read in tables.items():
         if read.judged < read.rows:
             print_message(

@@ -64,8 +64,8 @@ def show(
 ) -> None:
     """Show the journal: releases, what each promised and cost, and what is left.
 
-    One that other hands changed is shown as it is, and then the command fails with what 'verify' says of it. Beyond
-    10,000 entries it is checked from where it was last found whole; 'verify' checks all.
+    A journal that another program changed is shown, and then the command fails with the error of 'verify'. A journal of
+    more than 10,000 entries is verified from the last checkpoint; 'verify' checks all entries.
     """
     with existing(ledger, dataset) as opened:
         broken = _broken(opened)
@@ -211,7 +211,7 @@ def restore(
 ) -> None:
     """Put a copy in the place of a lost ledger, after checking it; an existing file is never replaced.
 
-    What was released after the copy was made is not in it, and its charges are forgotten: --head refuses that.
+    A copy lacks all later releases and their charges: --head refuses such a copy.
     """
     from sfumato.ledger.verification import restore as put_back
 
@@ -256,7 +256,7 @@ def _facts(state: JSON) -> str | None:
 
 
 def _broken(ledger: Ledger) -> LedgerError | None:
-    """What a check of the journal finds, of a long one from where it was last found whole; None where it holds."""
+    """Verify the journal, and return the error or None.  A long journal is verified from the last checkpoint."""
     try:
         newest = ledger.newest(1)
         if newest and newest[0].number > _LONG:
@@ -290,7 +290,7 @@ def _entry(entry: Entry) -> dict[str, Any]:
 
 
 def _unit(unit: Unit, statement: str) -> str:
-    """A unit as the guarantee names it, which knows how many rows of several tables are kept."""
+    """Return the unit in the words of the guarantee, which has the bounds on the rows of several tables."""
     whom = str(unit).partition(" (at most ")[0]
     place = statement.find(whom)
     return str(unit) if place < 0 else statement[place:]

@@ -204,7 +204,7 @@ def audit(path: SpecPath, as_json: JsonOption = False) -> None:
 
 
 class _ValueOptions:
-    """What the options say about the values."""
+    """The options about the values of a spec."""
 
     def __init__(
         self,
@@ -218,10 +218,10 @@ class _ValueOptions:
         self._given = {"values": values, "size": size, "low": low, "high": high, "bins": bins, "bits": bits}
 
     def take(self, *names: str) -> list[Any]:
-        """The named options, all of which must be given and no others.
+        """Return the named options.
 
         Raises:
-            InputError: says which are missing or superfluous.
+            InputError: one of them is missing, or another option is given.
         """
         missing = [f"--{name}" for name in names if self._given[name] is None]
         extra = [f"--{name}" for name, value in self._given.items() if value is not None and name not in names]
@@ -231,7 +231,7 @@ class _ValueOptions:
         return [self._given[name] for name in names]
 
     def values(self) -> list[str] | int:
-        """The domain of a frequency: its values, or their number."""
+        """Return the values of a frequency, or their number."""
         if self._given["size"] is not None:
             return int(self.take("size")[0])
         text = str(self.take("values")[0])
@@ -294,7 +294,7 @@ def _read(path: Path) -> Spec:
 
 
 def _column(table: str, column: str, options: CsvOptions) -> Any:  # noqa: ANN401 -- a NumPy array of whatever it holds
-    """The values of a column, one a person; numbers in CSV that is not written as usual are read as it writes them."""
+    """Read the values of a column, one per person.  Numbers are read in the dialect of the CSV file."""
     from sfumato.engine.csv_file import in_numbers
     from sfumato.engine.open import file_path, open_table
     from sfumato.engine.table_files import redacted_source

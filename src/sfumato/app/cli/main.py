@@ -1,4 +1,4 @@
-"""``sfumato``: one command a task."""
+"""The command line ``sfumato``, with one command per task."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def installed_commands() -> dict[str, str]:
 
 
 def _refusal(name: str, package: str) -> Callable[[], None]:
-    """Return what stands for a command of a package that is not installed."""
+    """Return a command that says which package to install."""
     advice = f"pip install 'sfumato[{_OTHER_PACKAGES[name]}]'"
 
     def refuse() -> None:
@@ -158,7 +158,7 @@ class _Group(TyperGroup):
         return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  (typer's own)
-        """Run a command; what typer's validator writes before the reason of a refusal is left out."""
+        """Run a command.  The prefix of typer's validator is left out of a refusal."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
@@ -197,9 +197,9 @@ _UNUSED = ("numpy.f2py", "numpy.testing", "numpy.ctypeslib")  # SciPy imports al
 
 
 class _WithoutPandas:
-    """Keeps Arrow and scikit-learn from importing pandas, which they do unasked: no command is handed a frame of it.
+    """A finder of modules that hides pandas from Arrow and scikit-learn, because no command uses its frames.
 
-    Parts of NumPy that nobody may use either are loaded where somebody does.
+    Parts of NumPy that are rarely used are loaded when they are used.
     """
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, *_: object) -> ModuleSpec | None:
@@ -216,7 +216,7 @@ class _WithoutPandas:
 
 
 def _importer() -> str:
-    """The module whose code, or whose call of compiled code, runs the import."""
+    """Return the name of the module that runs the import, by its own code or by compiled code."""
     frame: FrameType | None = sys._getframe(2)  # noqa: SLF001 - the only way to it
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("importlib"):
         frame = frame.f_back
@@ -224,10 +224,10 @@ def _importer() -> str:
 
 
 def _interruptible() -> None:
-    """Run the command line; a signal that ends it leads by way of every ``finally``, so nothing stays half-written.
+    """Run the command line.  A signal raises, so that every ``finally`` runs and no file stays half-written.
 
-    What raises inside a call of compiled code may come out as another error, or as a sentence about the table that
-    could not be read: DuckDB makes a RuntimeError of it.  So the signals are noted as well.
+    Compiled code may replace the exception of a signal by another error: DuckDB raises a RuntimeError.  So the signals
+    are also recorded.
     """
     noted: list[int] = []
 
@@ -259,7 +259,7 @@ def _leave(number: int) -> NoReturn:
 
 
 def run() -> None:
-    """Run the command line and leave with its exit code; errors are one sentence on standard error."""
+    """Run the command line and exit with its code.  An error is one sentence on standard error."""
     without_pandas = _WithoutPandas()
     sys.meta_path.insert(0, without_pandas)
     gc.set_threshold(_PATIENCE)
@@ -293,7 +293,7 @@ def run() -> None:
 
 
 def _while_printing(error: BaseException) -> bool:
-    """Whether an error was raised while something was printed, as where the output goes to a file on a full disk."""
+    """Return whether printing raised the error, such as output to a file on a full disk."""
     place = error.__traceback__
     while place is not None and place.tb_frame.f_code.co_name != "echo":
         place = place.tb_next

@@ -1,4 +1,4 @@
-"""Options that commands share, and what they name: the loss, the table, its domain or schema, the ledger.
+"""The shared options of commands: the loss, the table, its domain or schema, and the ledger.
 
 A command over several tables takes :data:`SchemaOption`, :data:`ViewOption`, :data:`UnitRowsOption` and
 :data:`PerOption`.  :func:`read_view` makes a :class:`TableView` of them.
@@ -91,17 +91,17 @@ TrimOption = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class LossOptions:
-    """The privacy loss that a command was given."""
+    """The options of the privacy loss."""
 
     epsilon: EpsilonOption = None
     delta: DeltaOption = None
     rho: RhoOption = None
 
     def fields(self) -> LossFields:
-        """Check each number.
+        """Return the fields of the loss, with each number checked.
 
         Raises:
-            InputError: a number that is none.
+            InputError: an option is no number.
         """
         from sfumato.app.api.questions import LossFields, validate_fields
 
@@ -110,7 +110,7 @@ class LossOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerOptions:
-    """The ledger that a command was given, and how to open it."""
+    """The options of the ledger."""
 
     ledger: LedgerOption = None
     dataset: DatasetOption = "default"
@@ -131,7 +131,7 @@ class CsvOptions:
     trim: TrimOption = None
 
     def written(self, table: str) -> Written:
-        """How a table's file is written, where it is not as usual, with what was found out in sentences.
+        """Detect the dialect of a CSV file, and describe what differs from the usual one.
 
         Raises:
             InputError, DomainError, TableError: as :func:`sfumato.engine.csv_file.how_written` says.
@@ -148,7 +148,7 @@ class CsvOptions:
         return self if table.lower().endswith(CSV_SUFFIXES) else CsvOptions()
 
     def open(self, table: str) -> ProtectedTable:
-        """Open a table that no domain describes, and say how its file is written, where it is not as usual."""
+        """Open a table without a domain, and report an unusual dialect of its CSV file."""
         from sfumato.engine.open import open_table
         from sfumato.engine.table_files import redacted_source
 
@@ -160,11 +160,10 @@ class CsvOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A table with its domain, and the ledger that its releases go to, as a command names them.
+    """The table of a command, with its domain and its ledger.
 
-    With ``view`` the rows are those of a view of several tables, and ``domain`` is the file of their schema.
-    ``charge`` is what the command charges, which the ledger must be able to take; None for a release that charges
-    nothing.
+    With ``view``, the rows are those of a view of several tables, and ``domain`` is the file of their schema.
+    ``charge`` is the charge of the command, or None for a release that charges nothing.
     """
 
     table: str
@@ -174,15 +173,15 @@ class Source:
     view: TableView | None = None
 
     def files(self) -> tuple[str | Path, ...]:
-        """What no output may take the place of."""
+        """Return the table, its domain and its ledger, which no output may replace."""
         from sfumato.vault.vault_opening import default_ledger_url
 
         return self.table, self.domain, self.journal.ledger or default_ledger_url(self.domain)
 
     def vault(self, *, first: Loss | None, described: Domain | None = None) -> Vault:
-        """Open the table; its ledger is opened by the release; ``described`` is its domain, where it was read already.
+        """Open the table.  Its release opens the ledger, or creates it with ``limit`` or ``first`` as its budget.
 
-        With ``create``, the release makes it, limited to ``limit`` or ``first``.
+        ``described`` is the domain if it was already read.
         """
         from sfumato.engine.table_files import redacted_source
         from sfumato.vault.vault_opening import open_vault_later
@@ -200,7 +199,7 @@ class Source:
             )
 
     def schema(self, schema: Schema, *, first: Loss | None) -> SchemaVault:
-        """Open several tables; ``domain`` is the file of their schema, beside which the ledger lies."""
+        """Open the tables of a schema, whose file is ``domain``."""
         from sfumato.engine.table_files import redacted_source
         from sfumato.engine.views.joined import open_tables_with_content
         from sfumato.vault.schema_vault import SchemaVault
@@ -213,7 +212,7 @@ class Source:
             return SchemaVault(opened, journal, journal.version, analyst=self.journal.analyst)
 
     def _ledger(self, first: Loss | None) -> DeferredLedger:
-        """The ledger, which the first release opens, and makes if need be."""
+        """Return the ledger.  The first release opens it, or creates it with ``create``."""
         from sfumato.app.api.questions import limit_of
         from sfumato.ledger import DeferredLedger
         from sfumato.vault.vault_opening import default_ledger_url
@@ -232,10 +231,10 @@ class Source:
 
 
 def domain_or_schema(domain: Path | None, schema: Path | None) -> Path:
-    """The file that describes what is asked.
+    """Return the file that describes the table or tables.
 
     Raises:
-        InputError: none is named, or both.
+        InputError: both files are named, or neither.
     """
     if domain is not None and schema is not None:
         raise InputError("name the domain of one table by --domain, or the schema of several by --schema, not both")
@@ -256,7 +255,7 @@ def existing(ledger: str, dataset: str) -> Ledger:
 
 
 def remark_limit(limit: Loss) -> None:
-    """Say what a new ledger with this limit never takes."""
+    """Warn that a new ledger with a limit of pure epsilon never takes other losses."""
     from sfumato.privacy.loss import Epsilon, plain
 
     if isinstance(limit, Epsilon):
@@ -267,7 +266,7 @@ def remark_limit(limit: Loss) -> None:
 
 
 def remark_log(url: str) -> None:
-    """Say that a copy of the ledger's file alone would lack releases, where that is so."""
+    """Warn if a copy of the ledger's file alone would lack releases."""
     from sfumato.ledger.store import left_in_log
 
     log = left_in_log(url)
@@ -279,7 +278,7 @@ def remark_log(url: str) -> None:
 
 
 def database(ledger: str) -> str:
-    """The database URL of a ledger named by a file or by a URL."""
+    """Return the database URL of a ledger, from its file or its URL."""
     from sfumato.ledger.database import file_address
 
     return ledger if "://" in ledger else file_address(Path(ledger))
@@ -313,7 +312,7 @@ PerOption = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class ViewOptions:
-    """The schema and view whose rows a command takes, with other bounds on them."""
+    """The options of a view of several tables, and of the bounds on its rows."""
 
     schema: SchemaOption = None
     view: ViewOption = None
@@ -327,12 +326,12 @@ class ViewOptions:
 
 @dataclass(frozen=True)
 class TableView:
-    """A bounded view of the tables of a schema, as a command names it.
+    """A bounded view of the tables of a schema.
 
     Attributes:
-        path: of the schema.
-        schema: accepted.
-        view: with its bounds.
+        path: file of the schema.
+        schema: the accepted schema.
+        view: the view with its bounds.
     """
 
     path: Path
@@ -341,14 +340,14 @@ class TableView:
 
     @property
     def domain(self) -> Domain:
-        """What is publicly known of its rows."""
+        """The domain of the rows of the view."""
         return self.view.domain
 
     def encoded(self, tables: str) -> Recodable:
-        """Its rows, counted by nobody yet: for their owner.
+        """Return the encoded rows of the view, for their owner.
 
         Raises:
-            TableError: a table is missing, cannot be read, or its keys are none.
+            TableError: a table is missing, cannot be read, or a key names several rows.
         """
         from sfumato.engine.views.joined import open_tables
 
@@ -356,11 +355,11 @@ class TableView:
 
 
 def read_schema(path: Path) -> Schema:
-    """A schema that releases may rest on.
+    """Read an accepted schema.
 
     Raises:
-        DomainError: it cannot be read, is a draft, was changed since it was accepted, or derives what cannot be
-            computed.
+        DomainError: the schema cannot be read, is a draft, was changed after its acceptance, or derives a column that
+            cannot be computed.
     """
     from sfumato.domain.table_schema import load_schema
     from sfumato.query.statements.derived_columns import check_derived
@@ -374,11 +373,11 @@ def read_schema(path: Path) -> Schema:
 def read_view(
     schema: Path | None, view: Path | None, *, rows: int | None = None, per: Sequence[str] | None = None
 ) -> TableView | None:
-    """The view that a command is about; None where it names no schema.
+    """Read the view of a command, or return None without a schema.
 
     Raises:
         InputError: a view without a schema or the reverse, a file that cannot be read, or a wrong bound.
-        DomainError: the schema cannot be read, or nobody accepted it as it stands.
+        DomainError: the schema cannot be read, or is not accepted.
         QueryError: the statement is outside the grammar.
     """
     refuse_without_schema(schema, view=view is not None, unit_rows=rows is not None, per=bool(per))
@@ -396,10 +395,10 @@ def read_view(
 
 
 def refuse_without_schema(schema: Path | None, **given: bool) -> None:
-    """Refuse what is for several tables where one is meant.
+    """Refuse options for several tables if no schema is given.
 
     Raises:
-        InputError: such an option, by its name.
+        InputError: an option is for several tables.  The message names it.
     """
     if schema is None and (named := [f"--{name.replace('_', '-')}" for name, is_given in given.items() if is_given]):
         is_or_are = "is" if len(named) == 1 else "are"
@@ -409,10 +408,10 @@ def refuse_without_schema(schema: Path | None, **given: bool) -> None:
 
 
 def other_bounds(unit: Unit, *, rows: int | None, per: Sequence[str] | None) -> Unit:
-    """The bounds of a unit, with those that a command names in their place.
+    """Return a unit with the bounds of the options instead of its own.
 
     Raises:
-        InputError: a bound by groups that is none.
+        InputError: a bound by groups has another form than GROUPING=ROWS or GROUPING=ROWS,GROUPS.
     """
     if rows is None and not per:
         return unit
@@ -431,7 +430,7 @@ def _group_bound(text: str) -> GroupBound:
 
 
 def view_text(path: Path) -> str:
-    """The statement in the file of a view.
+    """Read the statement of a view from its file.
 
     Raises:
         InputError: the file cannot be read.

@@ -1,6 +1,6 @@
-"""What commands print and write: results on standard output, remarks on standard error, files that are free.
+"""The output of commands: results on standard output, messages on standard error, and files.
 
-Files are checked before anything is spent, and no command writes over a file that it reads.
+Files are checked before anything is charged.  No command writes over a file that it reads.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def result(value: Mapping[str, Any] | Sequence[Any], text: str, *, as_json: bool
 
 
 def exact_result(value: Mapping[str, Any], text: str, *, as_json: bool) -> None:
-    """Print figures that were read off the rows without noise, and that they are for the owner of the table alone."""
+    """Print exact figures, with the notice that they are for the owner of the table alone."""
     result({"notice": EXACT_FIGURES, **value}, f"{text}\n\n{EXACT_FIGURES}", as_json=as_json)
 
 
 def print_message(text: str) -> None:
-    """Say something on standard error, with the options that state the amounts it asks for."""
+    """Print a message on standard error, with options instead of the library's arguments."""
     typer.echo(_in_options(text), err=True)
 
 
@@ -54,7 +54,7 @@ def _option(argument: str) -> str:
 
 
 def columns(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows as an aligned plain-text table with a header."""
+    """Return rows as an aligned plain-text table with a header."""
     if not rows:
         return "(none)"
     names = list(rows[0])
@@ -66,7 +66,7 @@ def columns(rows: Sequence[Mapping[str, Any]]) -> str:
 
 @contextmanager
 def working(description: str) -> Iterator[Callable[[str], None]]:
-    """Show that something is going on; what is yielded takes the step that begins, in a few words."""
+    """Show the progress of a task.  Call the yielded function with the name of each step."""
     if not sys.stderr.isatty():
         print_message(f"{description} ...")
         yield lambda step: print_message(f"  {step} ...")
@@ -84,10 +84,10 @@ def _cell(value: object) -> str:
 
 
 def folder(path: Path) -> None:
-    """Make a folder to write to, with those around it, unless it is there.
+    """Create a folder and its parents if it does not exist.
 
     Raises:
-        InputError: a file is in its place, or permission is denied.
+        InputError: the path is a file, or permission is denied.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -98,11 +98,10 @@ def folder(path: Path) -> None:
 def refuse_clashes(outputs: Sequence[Path | None], *, inputs: Sequence[str | Path | None], overwrite: bool) -> None:
     """Refuse outputs that cannot be written, that are one file, or that are the table, domain or ledger in use.
 
-    ``inputs`` may be URLs; a SQLite ledger is the file behind its URL, and so is what an engine reads.
+    ``inputs`` may be URLs of ledgers and tables.  If they lie in files, these files are protected.
 
     Raises:
-        InputError: an output cannot be written, exists and is not to be replaced, is named twice, or is one of the
-            inputs; nothing was touched.
+        InputError: an output cannot be written, exists without ``overwrite``, is named twice, or is an input.
     """
     from sfumato.vault.release import refuse_occupied_path
 

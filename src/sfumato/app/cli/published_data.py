@@ -131,7 +131,7 @@ def data(
 
 
 def _hospital(out: Path, *, overwrite: bool) -> None:
-    """Write the two tables to a folder of their own, with their schema and what they promise beside it."""
+    """Write the two tables to a folder, and their schema and statement next to it."""
     from sfumato import data as bundled
     from sfumato.vault.release import ReleasedRows, refuse_occupied_path, save_text
 

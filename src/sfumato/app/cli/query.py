@@ -48,7 +48,7 @@ Statement = Annotated[str, typer.Argument(help="SELECT statement; FROM takes any
 
 @dataclass(frozen=True, kw_only=True)
 class QueryOptions:
-    """What ``sfumato query`` was given."""
+    """The options of ``sfumato query``."""
 
     table: TableArgument
     statement: Statement
@@ -93,13 +93,13 @@ class QueryOptions:
     as_json: JsonOption = False
 
     def request(self) -> AskRequest:
-        """Check what is asked, whatever the table."""
+        """Return the request, checked without its table."""
         from sfumato.app.api.questions import AskRequest, validate_fields
 
         return validate_fields(AskRequest, self.question() | {"loss": self.loss.fields(), "whole": self.whole})
 
     def question(self) -> dict[str, Any]:
-        """Return the fields that an answer and its cost have in common."""
+        """Return the fields that the request of an answer and that of its cost share."""
         return {"sql": self.statement, "confidence": self.confidence, "truncation": self.truncation}
 
     def refuse_unknown(self, query: Query) -> None:
@@ -116,10 +116,10 @@ class QueryOptions:
 
 
 def query(given: QueryOptions) -> None:
-    """Answer a SELECT under differential privacy, or say beforehand what it would cost and how wrong it would be.
+    """Answer a SELECT under differential privacy, or estimate its cost and its errors beforehand.
 
-    A question that was answered before at the same loss returns its stored answer and costs nothing.  With --schema the
-    statement joins several tables of a folder or a database.
+    A repeated question at the same loss returns its stored answer and costs nothing.  With --schema, the statement
+    joins several tables of a folder or a database.
     """
     from sfumato.query import ask, low_signal_warnings
     from sfumato.vault.release import writable
@@ -214,23 +214,23 @@ class _Tables:
     statement: TableStatement
 
     def query(self, truncation: int | None) -> Query:
-        """What is asked of the view, with what its bounds leave out where that is asked for."""
+        """Return the question to the view.  ``truncation`` also counts the rows that its bounds leave out."""
         return replace(self.statement.query, truncation=truncation).check(self.statement.view.domain)
 
     def vault(self, source: Source, first: Loss) -> Vault:
-        """Of the view."""
+        """Open the vault of the view."""
         return source.schema(self.schema, first=first).over(self.statement.view)
 
 
 def _domain(domain: Path | None, schema: Path | None) -> Domain:
-    """The domain of one table."""
+    """Read the domain of one table."""
     from sfumato.domain import load
 
     return load(domain_or_schema(domain, schema))
 
 
 def _in_order(answer: Answer, tables: _Tables | None) -> Answer:
-    """What HAVING, ORDER BY and LIMIT leave of it."""
+    """Apply HAVING, ORDER BY and LIMIT of a statement over several tables."""
     return answer if tables is None else tables.statement.ordering.apply(answer)
 
 
@@ -265,7 +265,7 @@ def _print(answer: Answer, *, as_json: bool) -> None:
 
 
 def _refuse_unused(**given: bool) -> None:
-    """Refuse options of an answer where nothing is answered."""
+    """Refuse options of an answer, which --cost and --accuracy do not give."""
     if unused := [f"--{name}" for name, is_given in given.items() if is_given]:
         raise InputError(f"--cost and --accuracy answer nothing, so they take no {' and no '.join(unused)}")
 

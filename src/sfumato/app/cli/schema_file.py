@@ -173,7 +173,7 @@ def _fit(schema: Schema, tables: str, views: list[Path]) -> tuple[dict[str, Any]
 
 
 def _cut(schema: Schema, opened: JoinedTables, views: list[Path]) -> list[CutRows]:
-    """What bounds cut of each private table, and of views; tables of a draft that say no bound are left out."""
+    """Count the rows that bounds cut of views and of each private table with a bound."""
     from sfumato.app.cli.options import view_text
     from sfumato.description.schema_fit import cut_rows
     from sfumato.query.statements.table_statement import parse_view
@@ -185,7 +185,7 @@ def _cut(schema: Schema, opened: JoinedTables, views: list[Path]) -> list[CutRow
 
 
 def _bounded(schema: Schema, table: SchemaTable) -> bool:
-    """Whether it is said how many rows of one unit a view of a private table keeps."""
+    """Return whether the rows of one unit in a private table have a bound."""
     return table.rows is not None or table.name == schema.units
 
 
@@ -223,7 +223,7 @@ def accept_file(
 
 
 def _state(schema: Schema) -> str:
-    """Who accepted it, in words."""
+    """Return the state of a schema: a draft, accepted or changed."""
     if schema.draft:
         return "a draft: releases refuse it"
     if schema.acceptance is None:

@@ -76,7 +76,7 @@ MethodsOption = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class SynthesizeOptions:
-    """What ``sfumato synthesize`` was given."""
+    """The options of ``sfumato synthesize``."""
 
     table: TableArgument
     out: SyntheticRowsOption
@@ -160,10 +160,10 @@ class SynthesizeOptions:
         )
 
     def tables(self) -> TablesToMake:
-        """Return what is asked of several tables.
+        """Return the request for several tables.
 
         Raises:
-            InputError: an option that is for one synthetic table.
+            InputError: an option is for one synthetic table.
         """
         single = {
             "domain": self.domain,
@@ -192,10 +192,10 @@ class SynthesizeOptions:
         )
 
     def request(self, loss: LossFields) -> SynthesizeRequest:
-        """Return what is asked of one table.
+        """Return the request for one table.
 
         Raises:
-            InputError: an option that is for several tables, or that the method does not take.
+            InputError: an option is for several tables, or the method does not take it.
         """
         from sfumato.app.api.questions import validate_fields
         from sfumato.app.api.releases import SynthesizeRequest
@@ -264,7 +264,7 @@ def _synthesize_table(given: SynthesizeOptions, request: SynthesizeRequest, loss
 
 
 def _warn(domain: Domain, rows: int | None, loss: Loss, request: SynthesizeRequest) -> None:
-    """Say before the charge what the noise hides, and what a delta would gain."""
+    """Warn before the charge if noise hides the totals, or if a delta would lower the noise."""
     from sfumato.synthesize import NoisyTotal, PublicTotal, drowned_totals
     from sfumato.synthesize.product import refuse_large
 
@@ -309,7 +309,7 @@ def _text(release: Synthetic) -> str:
 
 
 def _errors(book: Codebook) -> str:
-    """The worst of the stated errors of a file, and what has none."""
+    """Return the worst stated errors of a file, and the pairs without a stated error."""
     from sfumato.synthesize.codebook.codebook import pair_title, printable
 
     known = [column for column in book.columns if column.worst is not None]
@@ -366,7 +366,7 @@ class SampleOptions:
     as_json: JsonOption = False
 
     def files(self) -> list[Path]:
-        """Return the files to write, which are checked.
+        """Check the files to write, and return them.
 
         Raises:
             InputError: a file cannot be written.
@@ -384,9 +384,9 @@ class SampleOptions:
 
 
 def sample(options: SampleOptions) -> None:
-    """Draw rows from a saved model: they cost nothing, and say nothing that the model does not.
+    """Draw rows from a saved model.  They cost nothing, and reveal nothing beyond the model.
 
-    Of a model of linked tables: into a new folder, as many units as were released.
+    A model of linked tables writes as many units as were released to a new folder.
     """
     from sfumato.synthesize.linked import is_of_linked_tables
 

@@ -1,4 +1,4 @@
-"""``sfumato synthesize --schema FILE --out FOLDER``, linked tables, and ``describe``, what a synthetic file is."""
+"""``sfumato synthesize --schema FILE --out FOLDER`` for linked tables, and ``sfumato describe``."""
 
 from __future__ import annotations
 
@@ -59,19 +59,19 @@ _FILES = {
 
 @dataclass(frozen=True, kw_only=True)
 class TablesToMake:
-    """What the command was given.
+    """The options for linked synthetic tables.
 
     Attributes:
-        out: the folder.
-        file_format: of the files in it.
+        out: folder of the tables.
+        file_format: format of its files.
         orders: TABLE=COLUMN or TABLE=COLUMN:falling.
         most: TABLE=ROWS.
-        memory: ROWS or TABLE=ROWS before a row that it is drawn by.
+        memory: ROWS or TABLE=ROWS, the number of earlier rows on which a row depends.
         final: TABLE.COLUMN=VALUE, after which a unit has no further row of that table.
-        units: their number, where it is public.
-        html: where the page of what was released is written, too.
-        model: where the release is saved, to draw such tables again.
-        overwrite: whether these two may take the place of a file.
+        units: the public number of units, or None.
+        html: file of the page.
+        model: file of the model, to draw such tables again.
+        overwrite: if true, the page and the model may replace files.
     """
 
     out: Path
@@ -87,7 +87,7 @@ class TablesToMake:
 
 
 def is_folder(out: Path) -> bool:
-    """Whether a folder of tables is to be written, rather than a file."""
+    """Return whether the output is a folder of tables instead of a file."""
     return out.suffix.lower() not in _TABLES
 
 
@@ -95,7 +95,7 @@ def refuse_of_one_table(given: Mapping[str, object]) -> None:
     """Refuse options that are for one synthetic table.
 
     Raises:
-        InputError: such an option, by its name.
+        InputError: such an option is given.  The message names it.
     """
     options = [f"--{name.replace('_', '-')}" for name, value in given.items() if value]
     if options:
@@ -222,7 +222,7 @@ def _children(schema: Schema, given: TablesToMake) -> list[ChildTable]:
 
 
 def _ends(texts: Sequence[str], known: Mapping[str, ChildTable]) -> dict[str, tuple[str, str]]:
-    """Of each table its column and the value after which nothing follows; names may have a dot or an equals sign."""
+    """Return the column and the value that end each table.  Names may have a dot or an equals sign."""
     ends: dict[str, tuple[str, str]] = {}
     for text in texts:
         fitting = {
@@ -256,7 +256,7 @@ def _by_table(texts: Sequence[str], option: str, known: Mapping[str, ChildTable]
 
 
 def _owner(related: LinkedTables, child: ChildTable) -> str:
-    """What the rows of a child table are counted for."""
+    """Return the unit for which the rows of a child table are counted."""
     above = related.parent_of(child)
     if above is None:
         return "a unit"
@@ -290,16 +290,16 @@ def describe(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what a synthetic file is, from the codebook that it carries: columns, guarantee, errors, uses.
+    """Describe a synthetic file from its codebook: columns, guarantee, errors, uses.
 
-    Of a folder of linked tables: what its release.json says of them.
+    The codebook of a folder of linked tables is its release.json.
     """
     say = _describe_tables if file.is_dir() else _describe_rows
     say(file, html=html, markdown=markdown, overwrite=overwrite, as_json=as_json)
 
 
 def _describe_rows(file: Path, *, html: Path | None, markdown: Path | None, overwrite: bool, as_json: bool) -> None:
-    """Say what a file of rows is, from the codebook in it."""
+    """Print the codebook of a file of rows."""
     from sfumato.synthesize.codebook.codebook import read_codebook
     from sfumato.synthesize.synthetic import STATED_BY_A_FILE
     from sfumato.vault.release import save_text
@@ -324,7 +324,7 @@ def _describe_rows(file: Path, *, html: Path | None, markdown: Path | None, over
 
 
 def _codebook_text(book: Codebook) -> str:
-    """A codebook for a terminal, without its single values; nothing in it can move the cursor."""
+    """Return a codebook as text, without its single values and without control characters."""
     from sfumato.synthesize.codebook.codebook import COLUMNS_TEXT, PAIRS_TEXT, TABLES_TEXT, facts, pair_title, printable
 
     def lines(rows: Iterable[Mapping[str, object]]) -> str:
@@ -360,7 +360,7 @@ def _codebook_text(book: Codebook) -> str:
 
 
 def _describe_tables(folder: Path, *, html: Path | None, markdown: Path | None, overwrite: bool, as_json: bool) -> None:
-    """Say what linked tables are, from the codebook of their folder."""
+    """Print the codebook of a folder of linked tables."""
     from sfumato.synthesize.linked.linked_codebook import STATEMENT, family_lines, read_family_codebook
     from sfumato.synthesize.synthetic import STATED_BY_A_FILE
     from sfumato.vault.release import save_text
@@ -390,7 +390,7 @@ def write_page(folder: Path, book: Mapping[str, Any], html: Path, *, overwrite: 
 
 
 def _tables_text(book: Mapping[str, Any]) -> str:
-    """A codebook for a terminal; nothing in it can move the cursor."""
+    """Return the codebook of linked tables as text without control characters."""
     from sfumato.synthesize.codebook.codebook import printable
     from sfumato.synthesize.linked.linked_codebook import (
         UNITS_TEXT,
