@@ -65,8 +65,8 @@ def lines(rows: Sequence[Row], x: ChartAxis, y: ChartAxis, *, series: str, panel
     """
     import altair as alt
 
-    shown = [row for row in rows if row[y.column] is not None and (row[y.column] or not y.log)]
-    values = _values(shown, x=x.column, y=y.column, series=series)
+    marked = [row for row in rows if row[y.column] is not None and (row[y.column] or not y.log)]
+    values = _values(marked, x=x.column, y=y.column, series=series)
     names = list(dict.fromkeys(value["series"] for value in values))
     dashes = [list(_DASHES[place % len(_DASHES)]) for place in range(len(names))]
     # the first line is broad, so that one that lies on it can be seen
@@ -84,7 +84,7 @@ def lines(rows: Sequence[Row], x: ChartAxis, y: ChartAxis, *, series: str, panel
             "series:N", scale=alt.Scale(type="ordinal", domain=names, range=widths), legend=legend
         ),
     )
-    if len(shown) > _MOST_MARKS * len(names):
+    if len(marked) > _MOST_MARKS * len(names):
         return drawn
     shapes = [_SHAPES[place % len(_SHAPES)] for place in range(len(names))]
     return drawn + chart.mark_point(filled=True, size=45, opacity=1).encode(
@@ -162,7 +162,7 @@ def heat_map(
     )
 
 
-def beside(panels: Sequence[Chart], *, columns: int, share_color: bool = True) -> Chart:
+def side_by_side(panels: Sequence[Chart], *, columns: int, share_color: bool = True) -> Chart:
     """Panels in rows of ``columns``."""
     import altair as alt
 

@@ -32,14 +32,14 @@ class FilteringStudy:
     """The table that is asked about, by name next to its neighbor without one record of at least the threshold.
 
     Attributes:
-        said: the first note of the lab.
+        note: the first note of the lab.
         domain: of the one column that is counted.
         threshold: records of at least this are counted.
         values: the records of both tables, in order.
         published: whether the printed figures belong next to these records.
     """
 
-    said: str
+    note: str
     domain: Domain
     threshold: int
     values: Mapping[str, tuple[int, ...]]
@@ -91,28 +91,28 @@ def read_study(options: Options) -> FilteringStudy:
     if options.data is None:
         if options.columns is not None:
             raise InputError("--columns is that of the table of --data", culprit="columns")
-        whole, fewer = (tuple(rows["carrots"].to_pylist()) for rows in (data.zoo(), data.zoo_neighbour()))
+        full, fewer = (tuple(rows["carrots"].to_pylist()) for rows in (data.zoo(), data.zoo_neighbour()))
         _refuse_none("carrots", fewer, threshold)
-        said = (
-            f"Runs on the bundled table of {len(whole)} animals and their carrots, and on its neighbor without Dugong. "
+        note = (
+            f"Runs on the bundled table of {len(full)} animals and their carrots, and on its neighbor without Dugong. "
             "It stands in for the source's table, of which it has 32 records, the number of records and the count. "
             f"The source's table is {SOURCE}: with --data and that file the printed averages come out to the last "
             "digit."
         )
-        tables = {"zoo": whole, "zoo without Dugong": fewer}
-        return FilteringStudy(said, data.domain("zoo"), threshold, tables, threshold == THRESHOLD)
+        tables = {"zoo": full, "zoo without Dugong": fewer}
+        return FilteringStudy(note, data.domain("zoo"), threshold, tables, threshold == THRESHOLD)
     if (source := source_records(options.data)) is not None:
         fewer = source[:_LEFT_OUT] + source[_LEFT_OUT + 1 :]
-        said = f"Runs on the source's own table, {SOURCE}, and on its neighbor without Dugong."
+        note = f"Runs on the source's own table, {SOURCE}, and on its neighbor without Dugong."
         tables = {"animals": source, "animals without Dugong": fewer}
-        return FilteringStudy(said, data.domain("zoo"), threshold, tables, threshold == THRESHOLD)
+        return FilteringStudy(note, data.domain("zoo"), threshold, tables, threshold == THRESHOLD)
     return _other_study(options.data, options, threshold)
 
 
 def _other_study(place: str, options: Options, threshold: int) -> FilteringStudy:
     (column,) = options.columns or (NamedColumn("carrots", (0, 100)),)
-    found = read(place, [column.name])
-    numbers, ((low, high),) = found.whole_numbers([column])
+    data_read = read(place, [column.name])
+    numbers, ((low, high),) = data_read.whole_numbers([column])
     if high - low < SPLIT:
         raise InputError(
             f"{column.name!r} has {high - low + 1} values from {low} to {high}; {SPLIT} different questions and one "
@@ -128,8 +128,8 @@ def _other_study(place: str, options: Options, threshold: int) -> FilteringStudy
     domain = Domain((Integer(name=column.name, minimum=low, maximum=high, unknown=Unknown.CLAMP),), Unit.row())
     fewer = tuple(value for place, value in enumerate(values) if place != left_out)
     of = f"{len(values)}" if len(values) == len(numbers) else f"{len(values)} drawn at random from {len(numbers)}"
-    said = f"Runs on {found.title}, {column.name} of {of}, and on the same without one of at least {threshold}."
-    return FilteringStudy(said, domain, threshold, {"table": tuple(values), "neighbour": fewer}, published=False)
+    note = f"Runs on {data_read.title}, {column.name} of {of}, and on the same without one of at least {threshold}."
+    return FilteringStudy(note, domain, threshold, {"table": tuple(values), "neighbour": fewer}, published=False)
 
 
 def _refuse_none(name: str, values: Sequence[int], threshold: int) -> None:

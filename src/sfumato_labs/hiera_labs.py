@@ -93,11 +93,11 @@ def _values(options: Options, generator: np.random.Generator) -> tuple[str, dict
     table = census(names) if options.data is None else read(options.data, names)
     values = made(generator, people)
     values |= {column.name: table.scaled([column])[:, 0] for column in columns}
-    said = (
+    note = (
         f"Runs on {table.title}, {', '.join(f'{name} of {values[name].size} people' for name in names)}, scaled to "
         f"[-1, 1], and on {people} made people each of three kinds."
     )
-    return said, values
+    return note, values
 
 
 def levels_asked(options: Options) -> tuple[Fraction, ...]:
@@ -122,14 +122,14 @@ def run_mu(options: Options) -> LabResult:
     generator = np.random.default_rng(options.seed)
     runs, epsilons, budgets = options.repeated(RUNS), options.epsilon or EPSILONS, levels_asked(options)
     uses = options.mu or USES[: len(budgets)]
-    said, values = _values(options, generator)
+    note, values = _values(options, generator)
     rows: list[Row] = []
     for name, column in values.items():
         for epsilon in epsilons:
             options.progress(f"{name}, epsilon = {float(epsilon):g}")
             case: Row = {"data": name, "epsilon": float(epsilon)}
-            found = _reused(column, graded(epsilon, budgets), uses, runs=runs, generator=generator)
-            rows += [{**case, **row} for row in found]
+            reused = _reused(column, graded(epsilon, budgets), uses, runs=runs, generator=generator)
+            rows += [{**case, **row} for row in reused]
     return LabResult(
         lab="hiera-mu",
         title=TITLE_MU,
@@ -137,7 +137,7 @@ def run_mu(options: Options) -> LabResult:
         tables={"errors": tuple(rows), "guarantees": guarantees(epsilons, budgets)},
         plots=(_plot_uses(tuple(rows)),),
         notes=(
-            said,
+            note,
             (
                 f"Mean absolute errors over {runs} runs: printed_mae of the printed program, which clamps counts of "
                 "every level; mae of the same reports without clamping. exact_sd is computed, not simulated; a normal "
@@ -159,7 +159,7 @@ def _reused(
     level = printed_hiera.levels(values, len(nominal))
     for _ in range(runs):
         drawn, signs = printed_hiera.local_reports(values, level, nominal, generator)
-        counts = printed_hiera.counted(drawn, signs, len(nominal))
+        counts = printed_hiera.level_counts(drawn, signs, len(nominal))
         for place, mu in enumerate(uses):
             printed[place] += abs(float(printed_hiera.collected(counts, nominal, generator, mu=mu)) - truth)
             unbiased = aggregate(counts.ravel(), spec.budgets, mu=mu, clamp=False, generator=generator)
@@ -213,19 +213,19 @@ def _plot_uses(rows: Table) -> Plot:
     drawn: list[Row] = [
         {**row, "line": f"epsilon = {row['epsilon']:g}", "times": each} for row, each in zip(rows, times, strict=True)
     ]
-    reach = (min(times), max(times)) if min(times) < max(times) else None
+    span = (min(times), max(times)) if min(times) < max(times) else None
     panels = [
         charts.lines(
             [row for row in drawn if row["data"] == data],
             ChartAxis(column="mu", title="uses of a report, mu", labels=True),
-            ChartAxis(column="times", title=f"exact deviation, times that of mu = {fewest}", limits=reach),
+            ChartAxis(column="times", title=f"exact deviation, times that of mu = {fewest}", limits=span),
             series="line",
             panel=Panel(title=str(data), size=(300, 240)),
         )
         for data in dict.fromkeys(row["data"] for row in rows)
     ]
     caption = f"Exact standard deviation by mu, as a multiple of that of mu = {fewest}. {best_use(rows)}"
-    return Plot("uses", caption, charts.beside(panels, columns=2))
+    return Plot("uses", caption, charts.side_by_side(panels, columns=2))
 
 
 # hiera-methods
@@ -239,7 +239,7 @@ def run_methods(options: Options) -> LabResult:
     generator = np.random.default_rng(options.seed)
     runs, epsilons, budgets = options.repeated(RUNS), options.epsilon or EPSILONS, levels_asked(options)
     mu = options.single("mu", min(printed_hiera.PRINTED_MU, len(budgets)))
-    said, values = _values(options, generator)
+    note, values = _values(options, generator)
     nominal, equal = [], []
     specs = {epsilon: graded(epsilon, budgets) for epsilon in epsilons}
     _refuse_beyond(specs)
@@ -261,7 +261,7 @@ def run_methods(options: Options) -> LabResult:
             _plot("equal", f"At equal real epsilon. {beaten(equal)}", equal, by=REAL),
         ),
         notes=(
-            said,
+            note,
             (
                 f"Mean absolute errors of the mean over {runs} runs. The first table is as published: HierA with mu = "
                 f"{mu} and clamping, others at e; HierA without reuse and unclamped is a second line."
@@ -326,13 +326,13 @@ def _equal(spec: Hiera, generator: np.random.Generator) -> list[Line]:
     return [*lines, *_optimal(spec.epsilon, real, generator), ("hiera, mu = 1", real, _hiera(spec, generator))]
 
 
-def _optimal(epsilon: Fraction, said: float, generator: np.random.Generator) -> list[Line]:
+def _optimal(epsilon: Fraction, nominal: float, generator: np.random.Generator) -> list[Line]:
     """The optimal table, where the solver finds one: not at an epsilon of a millionth."""
     try:
         spec = Mean.design(-1, 1, epsilon=epsilon, method=MeanMethod.OPTIMAL)
     except InfeasibleError:
         return []
-    return [("optimal_table", said, _released(spec, generator))]
+    return [("optimal_table", nominal, _released(spec, generator))]
 
 
 def _hiera(spec: Hiera, generator: np.random.Generator) -> Estimator:
@@ -363,7 +363,7 @@ def _mae(row: Row) -> float:
 
 def ranks(nominal: Sequence[Row]) -> str:
     """Where HierA as printed comes among the methods without a second HierA, at the least and the largest epsilon."""
-    said = []
+    sentences = []
     for epsilon in dict.fromkeys((nominal[0]["epsilon"], nominal[-1]["epsilon"])):
         places = []
         for data in dict.fromkeys(row["data"] for row in nominal):
@@ -371,10 +371,10 @@ def ranks(nominal: Sequence[Row]) -> str:
             order = [row["method"] for row in sorted(case, key=_mae) if row["method"] != "hiera, mu = 1"]
             place = 1 + [str(method).startswith("hiera") for method in order].index(True)
             places.append(f"{place} on {data}")
-        said.append(f"at epsilon = {epsilon:g} its place among {len(order)} is {', '.join(places)}")
+        sentences.append(f"at epsilon = {epsilon:g} its place among {len(order)} is {', '.join(places)}")
     times = [float(row["real_epsilon"] or 0) / float(row["epsilon"] or 1) for row in nominal if _is_printed(row)]
     much = " to ".join(dict.fromkeys(f"{each:.2g}" for each in (min(times), max(times))))
-    return f"HierA as printed, which really spends {much} times as much: {'; '.join(said)} (1 is the least error)."
+    return f"HierA as printed, which really spends {much} times as much: {'; '.join(sentences)} (1 is the least error)."
 
 
 def _is_printed(row: Row) -> bool:
@@ -393,15 +393,15 @@ def unsolved(equal: Sequence[Row]) -> tuple[str, ...]:
         for epsilon, errors in cases.items()
         if "optimal_table" in errors and errors["optimal_table"] > 2 * min(errors.values())
     ]
-    said = []
+    sentences = []
     if missing:
-        said.append(f"The solver finds no optimal table at epsilon {', '.join(missing)}: it is left out there.")
+        sentences.append(f"The solver finds no optimal table at epsilon {', '.join(missing)}: it is left out there.")
     if behind:
-        said.append(
+        sentences.append(
             "optimal_table is optimal among tables over a coarse grid of values, to which others are rounded; at real "
             f"epsilon {', '.join(behind)} this rounding errs more than twice as much as the best other method."
         )
-    return tuple(said)
+    return tuple(sentences)
 
 
 def spent(rows: Table) -> str:
@@ -417,7 +417,7 @@ def spent(rows: Table) -> str:
 
 def beaten(equal: Sequence[Row]) -> str:
     """How HierA compares at equal real epsilon, at the least and the largest."""
-    said = []
+    sentences = []
     for epsilon in dict.fromkeys((equal[0]["epsilon"], equal[-1]["epsilon"])):
         ratios: dict[str, list[float]] = {"harmony": [], "best": []}
         for data in dict.fromkeys(row["data"] for row in equal):
@@ -431,8 +431,10 @@ def beaten(equal: Sequence[Row]) -> str:
             for other, each in ratios.items()
             if each
         ]
-        said.append(f"at epsilon = {epsilon:g} it errs {' and '.join(compared) or 'where another does not err at all'}")
-    return f"HierA at its own real epsilon, over the data: {'; '.join(said)}."
+        sentences.append(
+            f"at epsilon = {epsilon:g} it errs {' and '.join(compared) or 'where another does not err at all'}"
+        )
+    return f"HierA at its own real epsilon, over the data: {'; '.join(sentences)}."
 
 
 def _summary_methods(nominal: Sequence[Row], equal: Sequence[Row]) -> Table:
@@ -471,7 +473,7 @@ def _plot(name: str, caption: str, rows: Sequence[Row], *, by: ChartAxis) -> Plo
         )
         for data in dict.fromkeys(row["data"] for row in rows)
     ]
-    return Plot(name, caption, charts.beside(panels, columns=2))
+    return Plot(name, caption, charts.side_by_side(panels, columns=2))
 
 
 _TAKES = frozenset({"data", "columns", "epsilon", "mu", "budgets", "people"})

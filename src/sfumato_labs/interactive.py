@@ -35,7 +35,7 @@ from sfumato_labs.printed_interactive import SEEDS, SPLIT
 
 TITLE = "Interactive publishing: twenty questions about carrots"
 EPSILONS = (Fraction(10), Fraction(1, 10))
-ASKED = (20, 50, 100, 1000, 10_000)
+QUERY_COUNTS = (20, 50, 100, 1000, 10_000)
 RUNS = 10
 _LAST_DIGIT = 2e-6  # of an average that is printed with six decimals
 
@@ -44,14 +44,14 @@ def run(options: Options) -> LabResult:
     """Printed programs, honest sessions, the averaging attack, the seed recovered, and the tables of noise."""
     random, runs = np.random.default_rng(options.seed), options.repeated(RUNS)
     study = read_study(options)
-    epsilons, asked = options.epsilon or EPSILONS, options.queries or ASKED
+    epsilons, query_counts = options.epsilon or EPSILONS, options.queries or QUERY_COUNTS
     danger = interactive_noise.danger_interval(random, runs, published=study.published)
     averages = interactive_noise.averaging(
-        study.true_count(next(iter(study.values))), asked, random, runs, options.seed
+        study.true_count(next(iter(study.values))), query_counts, random, runs, options.seed
     )
     tables = {
         "printed_records": records(study, epsilons, random),
-        "printed_averages": averages_as_printed(study, epsilons, asked, random),
+        "printed_averages": averages_as_printed(study, epsilons, query_counts, random),
         "seed_recovered": recovered(study, epsilons, random),
         "averaging": averages,
         "danger_interval": danger,
@@ -78,13 +78,13 @@ def run(options: Options) -> LabResult:
             _neighbours_plot(study),
         ),
         notes=(
-            study.said,
+            study.note,
             *((as_printed(tables), _MISPRINTS) if study.published else ()),
             attack(tables["seed_recovered"]),
             interactive_noise.bias(averages),
             interactive_noise.DANGER + (interactive_noise.SIMULATED if study.published else ""),
             _HONEST,
-            at_once(tables["honest_batch"]),
+            batch_note(tables["honest_batch"]),
         ),
     )
 
@@ -98,13 +98,13 @@ def honest(study: FilteringStudy, seed: int) -> Table:
     steps = study.steps()
     for name, values in study.values.items():
         session = Session(_vault(study.rows(name), study.domain, seed + len(values)), budget=BUDGET, queries=SPLIT)
-        said: list[float | str] = [session.ask(study.at_least(step)).value.estimate for step in steps]
-        said.append(session.ask(study.at_least(steps[-1])).value.estimate)
+        column: list[float | str] = [session.ask(study.at_least(step)).value.estimate for step in steps]
+        column.append(session.ask(study.at_least(steps[-1])).value.estimate)
         try:
-            said.append(session.ask(study.at_least(steps[-1] + 1)).value.estimate)
+            column.append(session.ask(study.at_least(steps[-1] + 1)).value.estimate)
         except BudgetError:
-            said.append("refused")
-        columns.append(said)
+            column.append("refused")
+        columns.append(column)
     questions = [f"at least {step}" for step in steps]
     questions += [f"at least {steps[-1]}, again", f"at least {steps[-1] + 1}, a 21st"]
     left, right = (name.replace(" ", "_").lower() for name in study.values)
@@ -185,7 +185,7 @@ def _equal(row: Row) -> bool:
     return abs(float(row["published"] or 0) - float(row["as_printed"] or 0)) < _LAST_DIGIT
 
 
-def at_once(rows: Table) -> str:
+def batch_note(rows: Table) -> str:
     """Say what the same questions cost as one batch."""
     errors = [float(row["standard_error"] or 0) for row in rows]
     alone = math.sqrt(DiscreteLaplace.for_loss(BUDGET / SPLIT, 1).variance)
@@ -250,10 +250,10 @@ def _or_dash(published: object) -> str:
 def _neighbours_plot(study: FilteringStudy) -> Plot:
     """The distributions of one honest answer with and without one record."""
     noise = DiscreteLaplace.for_loss(BUDGET / SPLIT, 1)
-    reach = noise.quantile("0.95")
+    half_width = noise.quantile("0.95")
     counts = {name: study.true_count(name) for name in study.values}
-    low, high = min(counts.values()) - reach, max(counts.values()) + reach
-    places = range(low, high + 1, max(1, reach // 150))
+    low, high = min(counts.values()) - half_width, max(counts.values()) + half_width
+    places = range(low, high + 1, max(1, half_width // 150))
     values: list[Row] = [
         {"answer": answer, "probability": noise.pmf(answer - true), "table": name}
         for name, true in counts.items()

@@ -104,11 +104,11 @@ def within(distance: float, queries: int, scale: float) -> float:
     """
     if queries == 1:
         return -math.expm1(-distance / scale)
-    reach = distance * queries
+    limit = distance * queries
     end = math.sqrt(math.expm1(45 / queries)) / scale  # the function is below exp(-45) beyond
-    points = max(_POINTS, int(8 * reach * end))  # several to each wave of the sine
+    points = max(_POINTS, int(8 * limit * end))  # several to each wave of the sine
     t = (np.arange(points) + 0.5) * (end / points)
-    values = np.sin(reach * t) / t * np.exp(-queries * np.log1p((scale * t) ** 2))
+    values = np.sin(limit * t) / t * np.exp(-queries * np.log1p((scale * t) ** 2))
     return min(1.0, float(values.sum()) * (end / points) * 2 / math.pi)
 
 
@@ -125,20 +125,20 @@ def danger_plot(rows: Table) -> Plot:
     for row in rows:
         if float(row["exact_percent"] or 0) > _OFTEN:
             sure.setdefault(float(row["epsilon"] or 0), int(row["queries"] or 0))
-    said = ", ".join(f"{asked} at epsilon {epsilon:g}" for epsilon, asked in sure.items())
-    return Plot("danger", f"Answers without a budget that give the count away in {_OFTEN} % of cases: {said}.", chart)
+    text = ", ".join(f"{queries} at epsilon {epsilon:g}" for epsilon, queries in sure.items())
+    return Plot("danger", f"Answers without a budget that give the count away in {_OFTEN} % of cases: {text}.", chart)
 
 
-def averaging(truth: int, asked: Sequence[int], random: np.random.Generator, runs: int, seed: int) -> Table:
+def averaging(truth: int, query_counts: Sequence[int], random: np.random.Generator, runs: int, seed: int) -> Table:
     """Mean of many answers to one question, by what each answer is charged."""
     entropy = SimulatedEntropy(seed)
     rows: list[Row] = []
-    for number in asked:
+    for number in query_counts:
         fixed = DiscreteLaplace.for_loss(BUDGET / SPLIT, 1)
         divided = DiscreteLaplace.for_loss(BUDGET / number, 1)
         every = printed_interactive.noise(starts(np.arange(SEEDS)), 1, number / float(BUDGET.value))[:, 0]
         every = every[np.isfinite(every)]
-        found = {
+        errors_of_regimes = {
             "fixed noise, never refused": [fixed.draw(number, entropy).mean() for _ in range(runs)],
             "budget divided by the number asked": [divided.draw(number, entropy).mean() for _ in range(runs)],
             "stored answers": [fixed.draw(1, entropy).mean() for _ in range(runs)],
@@ -154,7 +154,7 @@ def averaging(truth: int, asked: Sequence[int], random: np.random.Generator, run
                 "mean_distance": float(np.mean(np.abs(errors))),
                 "true_count": truth,
             }
-            for regime, errors in found.items()
+            for regime, errors in errors_of_regimes.items()
         ]
     return tuple(rows)
 

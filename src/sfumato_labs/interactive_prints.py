@@ -86,11 +86,11 @@ def records(study: FilteringStudy, epsilons: Sequence[Fraction], random: np.rand
     return tuple(rows)
 
 
-def _starts(clock: int, asked: int) -> dict[tuple[float, int], Integers]:
+def _starts(clock: int, queries: int) -> dict[tuple[float, int], Integers]:
     """Return the states of a printed run: it asks all of one epsilon on the table, then on its neighbor."""
-    (drawn,) = clock_starts(np.array([clock]), len(LOSSES) * len(RECORDS) * asked)
+    (drawn,) = clock_starts(np.array([clock]), len(LOSSES) * len(RECORDS) * queries)
     runs = [(epsilon, place) for epsilon in LOSSES for place in range(len(RECORDS))]
-    return dict(zip(runs, drawn.reshape(len(runs), asked), strict=True))
+    return dict(zip(runs, drawn.reshape(len(runs), queries), strict=True))
 
 
 def buckets() -> Table:
@@ -126,7 +126,7 @@ def bucket_seeds(published: Sequence[float], true: Sequence[int], epsilon: float
 
 
 def averages_as_printed(
-    study: FilteringStudy, epsilons: Sequence[Fraction], asked: Sequence[int], random: np.random.Generator
+    study: FilteringStudy, epsilons: Sequence[Fraction], query_counts: Sequence[int], random: np.random.Generator
 ) -> Table:
     """Average n answers of the third and of the improved program, from the clock of the printed run where it is known.
 
@@ -136,19 +136,19 @@ def averages_as_printed(
     rows: list[Row] = []
     for program in ("interactive", "improved"):
         for epsilon in map(float, epsilons):
-            for number in asked:
+            for number in query_counts:
                 scale = (SPLIT if program == "interactive" else number) / epsilon
                 known = PUBLISHED_AVERAGES.get((program, epsilon, number)) if study.published else None
                 clock = None if known is None else _starts(CLOCKS[program, number], number)
                 for place, (name, values) in enumerate(study.values.items()):
-                    found = answers(values, scale, every, threshold=study.threshold)
-                    finite = found[np.isfinite(found)]
+                    noisy_answers = answers(values, scale, every, threshold=study.threshold)
+                    finite = noisy_answers[np.isfinite(noisy_answers)]
                     if clock is None:
                         average = float(finite[random.integers(finite.size, size=number)].mean())
                         noise = None
                     else:
                         started = clock[epsilon, place]
-                        average = float(found[started - SEEDS].mean())
+                        average = float(noisy_answers[started - SEEDS].mean())
                         noise = float(printed_interactive.noise(started, len(values), scale)[:, -1].mean())
                     rows.append(
                         {
@@ -174,24 +174,28 @@ def clocks_recovered() -> Table:
     """
     seconds = np.arange(*MINUTES)
     rows: list[Row] = []
-    for program, asked in CLOCKS:
-        drawn = clock_starts(seconds, len(LOSSES) * len(RECORDS) * asked).reshape(seconds.size, -1, asked)
+    for program, queries in CLOCKS:
+        drawn = clock_starts(seconds, len(LOSSES) * len(RECORDS) * queries).reshape(seconds.size, -1, queries)
         fits = np.ones(seconds.size, dtype=bool)
         for block, (epsilon, place) in enumerate((loss, place) for loss in LOSSES for place in range(len(RECORDS))):
-            scale = (SPLIT if program == "interactive" else asked) / epsilon
+            scale = (SPLIT if program == "interactive" else queries) / epsilon
             last = printed_interactive.noise(starts(np.arange(SEEDS)), RECORDS[place], scale)[:, -1]
-            counts = PUBLISHED_AVERAGES[program, epsilon, asked][place] * asked - last[drawn[:, block] - SEEDS].sum(1)
+            counts = PUBLISHED_AVERAGES[program, epsilon, queries][place] * queries - last[drawn[:, block] - SEEDS].sum(
+                1
+            )
             with np.errstate(invalid="ignore"):
-                fits &= np.abs(counts - np.rint(counts)) < _HALF_DIGIT * asked
-        found = [int(second) for second in seconds[fits]]
+                fits &= np.abs(counts - np.rint(counts)) < _HALF_DIGIT * queries
+        possible_starts = [int(second) for second in seconds[fits]]
         rows.append(
             {
                 "program": program,
-                "queries": asked,
+                "queries": queries,
                 "seconds_tried": seconds.size,
-                "seconds_left": len(found),
-                "clock": found[0] if found else None,
-                "utc": datetime.fromtimestamp(found[0], UTC).strftime("%Y-%m-%d %H:%M:%S") if found else None,
+                "seconds_left": len(possible_starts),
+                "clock": possible_starts[0] if possible_starts else None,
+                "utc": datetime.fromtimestamp(possible_starts[0], UTC).strftime("%Y-%m-%d %H:%M:%S")
+                if possible_starts
+                else None,
             }
         )
     return tuple(rows)
@@ -200,10 +204,10 @@ def clocks_recovered() -> Table:
 def answers_by_question(study: FilteringStudy) -> Table:
     """List the answers of the printed runs question by question, each with its seed and the noise that is in it."""
     rows: list[Row] = []
-    for program, asked in _LISTED:
-        for (epsilon, place), started in _starts(CLOCKS[program, asked], asked).items():
+    for program, queries in _LISTED:
+        for (epsilon, place), started in _starts(CLOCKS[program, queries], queries).items():
             name, values = list(study.values.items())[place]
-            scale = (SPLIT if program == "interactive" else asked) / epsilon
+            scale = (SPLIT if program == "interactive" else queries) / epsilon
             counts, noise = noisy_records(values, scale, started, threshold=study.threshold)
             rows += [
                 {
@@ -216,7 +220,7 @@ def answers_by_question(study: FilteringStudy) -> Table:
                     "noise": round(float(noise[number]), 6),
                     "answer": round(float(counts[number] + noise[number]), 6),
                 }
-                for number in range(asked)
+                for number in range(queries)
             ]
     return tuple(rows)
 
@@ -230,8 +234,12 @@ def recovered(study: FilteringStudy, epsilons: Sequence[Fraction], random: np.ra
             start = int(starts(random.integers(SEEDS, size=1))[0])
             (answer,) = answers(values, scale, np.array([start]), threshold=study.threshold)
             left = printed_interactive.seeds_left(float(answer), scale, draws=len(values), most=len(values))
-            found = next(iter(left), None)
-            noise = None if found is None else printed_interactive.noise(np.array([found]), len(values), scale)[0]
+            recovered_start = next(iter(left), None)
+            noise = (
+                None
+                if recovered_start is None
+                else printed_interactive.noise(np.array([recovered_start]), len(values), scale)[0]
+            )
             rows.append(
                 {
                     "epsilon": float(epsilon),
@@ -241,7 +249,7 @@ def recovered(study: FilteringStudy, epsilons: Sequence[Fraction], random: np.ra
                     "seeds_left": len(left),
                     "seed": start,
                     "seed_found": start in left,
-                    "noisy_count_found": None if found is None else left[found],
+                    "noisy_count_found": None if recovered_start is None else left[recovered_start],
                     "noise_of_first_record": None if noise is None else float(noise[0]),
                     "noise_of_last_record": None if noise is None else float(noise[-1]),
                 }

@@ -190,13 +190,13 @@ class Options:
         >>> Options.of(epsilon=["0.5", 1], seed=7).in_words(3)
         'runs 3, seed 7, epsilon 0.5, 1; other options as in the source'
         """
-        said = [
+        words = [
             f"{each.name.replace('_', ' ')} {_in_words(getattr(self, each.name))}"
             for each in fields(self)
             if each.name in self.given() - {"data"}
         ]
         return (
-            f"{', '.join([f'runs {self.repeated(runs)}', f'seed {self.seed}', *said])}; other options as in the source"
+            f"{', '.join([f'runs {self.repeated(runs)}', f'seed {self.seed}', *words])}; other options as in the source"
         )
 
     def repeated(self, runs: int) -> int:
@@ -269,10 +269,10 @@ class Lab:
         from sfumato_labs import charts  # which needs this module
 
         self.refuse_others(options)
-        found = self.procedure(options)
+        result = self.procedure(options)
         under = options.in_words(self.runs)
-        plots = [replace(plot, chart=charts.headed(plot.chart, found.title, under=under)) for plot in found.plots]
-        return replace(found, plots=tuple(plots))
+        plots = [replace(plot, chart=charts.headed(plot.chart, result.title, under=under)) for plot in result.plots]
+        return replace(result, plots=tuple(plots))
 
     def refuse_others(self, options: Options) -> None:
         """Refuse options that do not apply.
@@ -311,7 +311,7 @@ def run(name: str, **settings: Unpack[LabSettings]) -> LabResult:
 # all labs
 
 _TITLE = "The labs: published experiments, as printed and done honestly"
-_SAID = (
+_NOTE = (
     "One line an experiment: what the source prints, what its program gives when it is run again, what an honest "
     "procedure gives for the same question, and the lesson. The figures follow, and every table stands folded below "
     "the lines."
@@ -344,10 +344,10 @@ class Handout:
                 replace(plot, name=f"{name}-{plot.name}", title=f"{name}: {plot.name.replace('_', ' ')}")
                 for plot in result.plots
             ]
-        said = tuple(f"{name}: {result.notes[0]}" for name, result in self.results.items())
+        notes = tuple(f"{name}: {result.notes[0]}" for name, result in self.results.items())
         return Page(
             title=_TITLE,
-            notes=(_SAID, *said),
+            notes=(_NOTE, *notes),
             overview={"experiments": self.lines()},
             details=details,
             plots=tuple(plots),
@@ -393,9 +393,9 @@ def _read(name: str, value: Any) -> Any:  # noqa: ANN401  (what a caller wrote)
         case "epsilon":
             return _distinct(_fraction(name, each) for each in _listed(value))
         case "k" | "max_suppression" | "queries" | "mu":
-            return _distinct(_whole(name, each) for each in _listed(value))
+            return _distinct(_whole_number(name, each) for each in _listed(value))
         case "runs" | "seed" | "rounds" | "repetitions" | "people" | "threshold":
-            return _whole(name, value)
+            return _whole_number(name, value)
         case "columns" | "inputs":
             return tuple(NamedColumn.of(str(each)) for each in _listed(value))
         case "range":
@@ -429,7 +429,7 @@ def _fraction(name: str, value: object) -> Fraction:
         raise InputError(f"{_spelt(name)} takes numbers, not {_brief(value)!r}", culprit=value) from None
 
 
-def _whole(name: str, value: object) -> int:
+def _whole_number(name: str, value: object) -> int:
     try:
         number = exact(str(value).strip())
     except LossError:
@@ -442,10 +442,10 @@ def _whole(name: str, value: object) -> int:
 def _brief(value: object) -> str:
     """The beginning of what was written."""
     text = plain(value) if isinstance(value, Fraction) else str(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}..."
 
 
-_SHOWN = 40  # characters
+_MOST_CHARACTERS = 40  # characters
 
 
 def _ranges(value: Any) -> Iterable[object]:  # noqa: ANN401  (what a caller wrote)
@@ -475,14 +475,14 @@ _FURTHEST = 1e15  # whole numbers up to there are exact
 def _span(text: str, what: str) -> tuple[float, float]:
     low, _, high = text.partition(":")
     try:
-        found = float(low), float(high)
+        bounds = float(low), float(high)
     except ValueError:
         raise InputError(f"{what} must be LOW:HIGH in numbers, not {text!r}", culprit=text) from None
-    if not all(abs(end) <= _FURTHEST for end in found):  # neither infinite nor NaN
+    if not all(abs(end) <= _FURTHEST for end in bounds):  # neither infinite nor NaN
         raise InputError(f"{what} must lie between -1e15 and 1e15, not {text!r}", culprit=text)
-    if not found[0] < found[1]:
+    if not bounds[0] < bounds[1]:
         raise InputError(f"{what} must be LOW:HIGH with LOW below HIGH, not {text!r}", culprit=text)
-    return found
+    return bounds
 
 
 def _in_words(value: object) -> str:

@@ -96,7 +96,7 @@ def run(options: Options) -> LabResult:
         tables={"errors": errors, "equal_real_epsilon": same_loss, "coefficients": _coefficients(fits)},
         plots=(_plot(errors), *((_equal_plot(same_loss),) if same_loss else ())),
         notes=(
-            _MADE.format(people=options.people or PEOPLE) if named is None else named.said(),
+            _MADE.format(people=options.people or PEOPLE) if named is None else named.note(),
             _SCORES + f"; averages over {runs} runs of new data and noise.",
             "The printed procedure differs from the corrected one: " + "; ".join(printed_sgd.FLAWS) + ".",
             lesson(errors),
@@ -130,7 +130,7 @@ class _Named:
             raise TableError("no other column of the table holds only numbers: name --inputs", culprit="inputs")
         return cls(table, target, inputs)
 
-    def said(self) -> str:
+    def note(self) -> str:
         names = ", ".join(column.name for column in self.inputs)
         return f"Runs on {self.table.title}: {self.target.name} predicted from {names}, all scaled to [-1, 1]."
 
@@ -193,8 +193,8 @@ def _errors(
     name: str, people: RegressionData, options: Options, generator: np.random.Generator, fits: Fits
 ) -> Iterator[Row]:
     _refuse_few(len(people.outcomes), people.inputs.shape[1] + 1, options.epsilon or hiera_labs.EPSILONS)
-    whole = RegressionData(np.column_stack([np.ones(len(people.outcomes)), people.inputs]), people.outcomes)
-    optimum = _validated(whole, _optimum, fits.setdefault((name, "none", "optimum", None), []))
+    all_rows = RegressionData(np.column_stack([np.ones(len(people.outcomes)), people.inputs]), people.outcomes)
+    optimum = _validated(all_rows, _optimum, fits.setdefault((name, "none", "optimum", None), []))
     mean = float(people.outcomes.var())
     for epsilon in options.epsilon or hiera_labs.EPSILONS:
         options.progress(f"{name}, epsilon = {float(epsilon):g}")
@@ -215,13 +215,13 @@ def _errors(
         yield row("none", "optimum", optimum, None)
         yield row("none", "predicting the mean", mean, None)
         for method, real, collect in _printed(epsilon, options):
-            kept = fits.setdefault((name, method, "printed", float(epsilon)), [])
-            score = printed_scores(people, collect, float(epsilon), generator, kept)
+            fitted = fits.setdefault((name, method, "printed", float(epsilon)), [])
+            score = printed_scores(people, collect, float(epsilon), generator, fitted)
             yield row(method, SCORED, score.printed, real)
             yield row(method, HELD_OUT, score.held_out, real)
-        for method, procedure, known, train in _corrected(epsilon, options, whole.inputs.shape[1], generator):
-            kept = fits.setdefault((name, method, procedure, float(epsilon)), [])
-            yield row(method, procedure, _validated(whole, train, kept), known)
+        for method, procedure, known, train in _corrected(epsilon, options, all_rows.inputs.shape[1], generator):
+            fitted = fits.setdefault((name, method, procedure, float(epsilon)), [])
+            yield row(method, procedure, _validated(all_rows, train, fitted), known)
 
 
 def _as_published(options: Options) -> bool:
@@ -233,8 +233,8 @@ def _at_equal_loss(
     name: str, people: RegressionData, options: Options, generator: np.random.Generator
 ) -> Iterator[Row]:
     """Run the corrected descents, all at the epsilon that HierA spends with the budgets of the lab."""
-    whole = RegressionData(np.column_stack([np.ones(len(people.outcomes)), people.inputs]), people.outcomes)
-    entropy, width = SimulatedEntropy(int(generator.integers(1 << 62))), whole.inputs.shape[1]
+    all_rows = RegressionData(np.column_stack([np.ones(len(people.outcomes)), people.inputs]), people.outcomes)
+    entropy, width = SimulatedEntropy(int(generator.integers(1 << 62))), all_rows.inputs.shape[1]
     for epsilon in options.epsilon or hiera_labs.EPSILONS:
         budgets = tuple(epsilon * level for level in options.budgets or hiera_labs.BUDGETS)
         spent, hiera = graded(budgets, entropy)
@@ -256,14 +256,14 @@ def _at_equal_loss(
                 "method": method,
                 "epsilon": float(epsilon),
                 "real_epsilon": spent,
-                "mse": _validated(whole, train, []),
+                "mse": _validated(all_rows, train, []),
             }
 
 
 def _coefficients(fits: Fits) -> Table:
     """Return mean and standard deviation of every coefficient over the fits, next to those of the optimum."""
     rows: list[Row] = []
-    for (name, method, procedure, epsilon), found in fits.items():
+    for (name, method, procedure, epsilon), coefficients in fits.items():
         best = np.mean(fits[name, "none", "optimum", None], axis=0)
         rows += [
             {
@@ -276,7 +276,9 @@ def _coefficients(fits: Fits) -> Table:
                 "sd": float(spread),
                 "optimum": float(best[place]),
             }
-            for place, (mean, spread) in enumerate(zip(np.mean(found, axis=0), np.std(found, axis=0), strict=True))
+            for place, (mean, spread) in enumerate(
+                zip(np.mean(coefficients, axis=0), np.std(coefficients, axis=0), strict=True)
+            )
         ]
     return tuple(rows)
 
@@ -286,7 +288,7 @@ def printed_scores(
     collect: printed_sgd.Collector,
     epsilon: float,
     generator: np.random.Generator,
-    kept: list[Floats],
+    fitted: list[Floats],
 ) -> printed_sgd.Score:
     """Run the printed program on these people: 25 fits, scored as printed and on the fold held out.
 
@@ -295,8 +297,8 @@ def printed_scores(
     group = printed_sgd.group_size(people.inputs.shape[1] + 1, epsilon)
 
     def fit(inputs: Floats, outcomes: Floats) -> Floats:
-        kept.append(printed_sgd.descend(inputs, outcomes, collect, group=group, generator=generator))
-        return kept[-1]
+        fitted.append(printed_sgd.descend(inputs, outcomes, collect, group=group, generator=generator))
+        return fitted[-1]
 
     return printed_sgd.validated(people.inputs, people.outcomes, fit)
 
@@ -374,14 +376,14 @@ def graded(budgets: tuple[Fraction, ...], entropy: SimulatedEntropy) -> tuple[fl
     return round(float(proven(table.ratio())), 3), perturb
 
 
-def _validated(rows: RegressionData, train: Trainer, kept: list[Floats]) -> float:
+def _validated(rows: RegressionData, train: Trainer, fitted: list[Floats]) -> float:
     """Average the error over the folds, each held out once; the coefficients of every fit are added to ``kept``."""
     folds = np.array_split(np.arange(len(rows.outcomes)), FOLDS)
     errors = []
     for held in range(FOLDS):
         rest = np.concatenate([fold for index, fold in enumerate(folds) if index != held])
-        kept.append(train(rows.take(rest)))
-        errors.append(mean_squared_error(rows.take(folds[held]), kept[-1]))
+        fitted.append(train(rows.take(rest)))
+        errors.append(mean_squared_error(rows.take(folds[held]), fitted[-1]))
     return float(np.mean(errors))
 
 
@@ -407,32 +409,32 @@ def lesson(errors: Table) -> str:
             and (other["data"], other["epsilon"]) == (row["data"], row["epsilon"])
         )
         above.append(_mse(row) > mean)
-    said = (
+    sentence = (
         f"In {sum(above)} of {len(among)} lines of the table the printed procedure scores worse than predicting the "
         "mean for everybody, on the fold held out."
     )
     if not any(above):
-        return said
-    return said + " Its steps are so short there that the coefficients stay near their random start."
+        return sentence
+    return sentence + " Its steps are so short there that the coefficients stay near their random start."
 
 
 def _summary(errors: Table) -> Table:
     at = 1.0 if any(row["epsilon"] == 1 for row in errors) else errors[0]["epsilon"]
     lines: list[Row] = []
     for data in dict.fromkeys(row["data"] for row in errors):
-        found = {
+        results = {
             (row["method"], row["procedure"]): row for row in errors if (row["data"], row["epsilon"]) == (data, at)
         }
-        printed = found["harmony", SCORED]
+        printed = results["harmony", SCORED]
         faithful = printed["faithful_run"]
         lines.append(
             {
                 "experiment": f"mean squared error of Harmony at epsilon = {at:g}, {data}",
                 "published": "a picture only" + ("" if faithful is None else f"; a faithful run scores {faithful:g}"),
                 "as_printed": f"{_mse(printed):.4g}",
-                "honest": f"{_mse(found['harmony', CORRECTED]):.4g} (optimum {_mse(found['none', 'optimum']):.4g})",
+                "honest": f"{_mse(results['harmony', CORRECTED]):.4g} (optimum {_mse(results['none', 'optimum']):.4g})",
                 "lesson": "scaling the sampled coordinate by d and averaging the iterates changes the error "
-                f"{_mse(found['harmony', CORRECTED]) / _mse(printed):.2g} times",
+                f"{_mse(results['harmony', CORRECTED]) / _mse(printed):.2g} times",
             }
         )
     return tuple(lines)
@@ -459,7 +461,7 @@ def _plot(errors: Table) -> Plot:
         for label, value in levels.items():
             panel += charts.level(value, label, x=right, below=label == "optimum")
         panels.append(panel)
-    return Plot("errors", f"Mean squared error by epsilon. {lesson(errors)}", charts.beside(panels, columns=2))
+    return Plot("errors", f"Mean squared error by epsilon. {lesson(errors)}", charts.side_by_side(panels, columns=2))
 
 
 def _equal_plot(rows: Table) -> Plot:
@@ -474,7 +476,7 @@ def _equal_plot(rows: Table) -> Plot:
         for data in dict.fromkeys(row["data"] for row in rows)
     ]
     caption = "Mean squared error of the corrected descents, all at the epsilon that HierA really spends."
-    return Plot("equal", caption, charts.beside(panels, columns=2))
+    return Plot("equal", caption, charts.side_by_side(panels, columns=2))
 
 
 LABS = {

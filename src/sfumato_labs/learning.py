@@ -118,9 +118,9 @@ def ridge(rows: RegressionData, spec: Mean, *, entropy: Entropy, generator: np.r
         raise InputError("moments need a mean spec between -1 and 1", culprit=spec)
     people, dimension = rows.inputs.shape
     first, second = np.triu_indices(dimension, m=dimension + 1)
-    whole = np.column_stack([rows.inputs, rows.outcomes])
+    augmented = np.column_stack([rows.inputs, rows.outcomes])
     entry = generator.integers(0, first.size, size=people)
-    products = whole[np.arange(people), first[entry]] * whole[np.arange(people), second[entry]]
+    products = augmented[np.arange(people), first[entry]] * augmented[np.arange(people), second[entry]]
     data = randomize(spec, products, entropy).data
     moments, errors = np.empty(first.size), np.empty(first.size)
     for index in range(first.size):

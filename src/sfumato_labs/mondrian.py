@@ -96,7 +96,7 @@ def run(options: Options) -> LabResult:
             ),
         },
         plots=(_plot(by_k), _gender_plot(gender)),
-        notes=(people.said, *_notes(rows, names, gender)),
+        notes=(people.note, *_notes(rows, names, gender)),
     )
 
 
@@ -141,8 +141,8 @@ def lesson(gender: Table) -> str:
     by_k: dict[object, list[Row]] = {}
     for row in printed:
         by_k.setdefault(row["k"], []).append(row)
-    k, found = max(by_k.items(), key=lambda item: max(map(_lm, item[1])) / min(map(_lm, item[1])))
-    best, worst = min(found, key=_lm), max(found, key=_lm)
+    k, rows_of_k = max(by_k.items(), key=lambda item: max(map(_lm, item[1])) / min(map(_lm, item[1])))
+    best, worst = min(rows_of_k, key=_lm), max(rows_of_k, key=_lm)
     return (
         "Gender by integer code has two values. The published cut puts the median to the left: where the larger group"
         " has the larger code the cut is never made, and every class loses 1. At k ="
@@ -201,16 +201,16 @@ def cut(space: Space, cutter: Cutter, k: int) -> Partition:
     return mondrian_cuts.partition(space, cutter=cutter, rule=Rule(k))
 
 
-def _by_k(found: PartitionStudy, ks: Sequence[int], options: Options, *, as_published: bool) -> tuple[Table, Table]:
+def _by_k(study: PartitionStudy, ks: Sequence[int], options: Options, *, as_published: bool) -> tuple[Table, Table]:
     rows: list[Row] = []
     attributes: list[Row] = []
     for k in ks:
         options.progress(f"k = {k}: cuts, then k-member")
-        partitions = {name: cut(found.space, cutter, k) for name, cutter in CUTTERS.items()}
+        partitions = {name: cut(study.space, cutter, k) for name, cutter in CUTTERS.items()}
         rng = np.random.default_rng([options.seed, k])
-        partitions[K_MEMBER] = k_member_partition(found.space, k=k, effort=EFFORT, rng=rng)
+        partitions[K_MEMBER] = k_member_partition(study.space, k=k, effort=EFFORT, rng=rng)
         for method, partition in partitions.items():
-            losses = found.losses(partition)
+            losses = study.losses(partition)
             groups, lm = PUBLISHED.get(k, (None, None)) if as_published and method == "published" else (None, None)
             rows.append(
                 {
@@ -222,7 +222,7 @@ def _by_k(found: PartitionStudy, ks: Sequence[int], options: Options, *, as_publ
                     "published_lm": lm,
                 }
             )
-            attributes.append({"k": k, "method": method, **dict(zip(found.names, losses, strict=True))})
+            attributes.append({"k": k, "method": method, **dict(zip(study.names, losses, strict=True))})
     return tuple(rows), tuple(attributes)
 
 

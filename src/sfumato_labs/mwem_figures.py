@@ -25,7 +25,7 @@ def bars(counts: Table, first: str) -> Plot:
         for epsilon, rows in _along(counts, first).items()
     ]
     caption = f"People by {first}, real and synthetic. {_worst(counts, first, 'printed')}"
-    return Plot("bars", caption, charts.beside(panels, columns=2))
+    return Plot("bars", caption, charts.side_by_side(panels, columns=2))
 
 
 def curves(counts: Table, first: str) -> Plot:
@@ -41,7 +41,7 @@ def curves(counts: Table, first: str) -> Plot:
         for epsilon, rows in _along(counts, first).items()
     ]
     caption = f"The same as curves. {_worst(counts, first, 'auto')}"
-    return Plot("lines", caption, charts.beside(panels, columns=2))
+    return Plot("lines", caption, charts.side_by_side(panels, columns=2))
 
 
 def differences(counts: Table, first: str) -> Plot:
@@ -68,13 +68,13 @@ def differences(counts: Table, first: str) -> Plot:
         f"{_furthest(worst[1], 'printed'):.0f} people at epsilon {worst[0]:g}, noise on the cells by up to "
         f"{_furthest(worst[1], 'auto'):.0f}."
     )
-    return Plot("differences", caption, charts.beside(panels, columns=2))
+    return Plot("differences", caption, charts.side_by_side(panels, columns=2))
 
 
 def heat_maps(counts: Table, first: str, second: str) -> Plot:
     """Real beside printed cells, and their difference, a row for each epsilon."""
     most = max(max(_people(row, "real"), _people(row, "printed")) for row in counts)
-    reach = max(abs(_people(row, "printed") - _people(row, "real")) for row in counts) or 1.0
+    limit = max(abs(_people(row, "printed") - _people(row, "real")) for row in counts) or 1.0
     panels = []
     for epsilon in dict.fromkeys(row["epsilon"] for row in counts):
         rows = [row for row in counts if row["epsilon"] == epsilon]
@@ -83,12 +83,12 @@ def heat_maps(counts: Table, first: str, second: str) -> Plot:
             panels.append(_cells(cells, first, second, title=f"{name}, epsilon {epsilon:g}", limits=(0.0, most)))
         cells = [{**row, "people": _people(row, "printed") - _people(row, "real")} for row in rows]
         title = f"printed minus real, epsilon {epsilon:g}"
-        panels.append(_cells(cells, first, second, title=title, limits=(-reach, reach)))
+        panels.append(_cells(cells, first, second, title=title, limits=(-limit, limit)))
     caption = (
         f"People by {first} and {second}, a row for each epsilon: real, printed, noise on the cells (auto), and what "
-        f"the printed program has too many or too few of, at most {reach:.0f}."
+        f"the printed program has too many or too few of, at most {limit:.0f}."
     )
-    return Plot("heat_maps", caption, charts.beside(panels, columns=4, share_color=False))
+    return Plot("heat_maps", caption, charts.side_by_side(panels, columns=4, share_color=False))
 
 
 def errors(rows: Table) -> Plot:
@@ -100,14 +100,14 @@ def errors(rows: Table) -> Plot:
         series="method",
         panel=Panel(size=(560, 340)),
     )
-    said = []
+    names = []
     for epsilon in dict.fromkeys(row["epsilon"] for row in rows):
-        found = [row for row in rows if row["epsilon"] == epsilon and row["mean_error"] is not None]
-        best = min(found, key=lambda row: float(row["mean_error"] or 0))
-        said.append(f"{best['method']} at {epsilon:g}")
+        rows_of_epsilon = [row for row in rows if row["epsilon"] == epsilon and row["mean_error"] is not None]
+        best = min(rows_of_epsilon, key=lambda row: float(row["mean_error"] or 0))
+        names.append(f"{best['method']} at {epsilon:g}")
     exact = any(row["mean_error"] == 0 for row in rows)
     beyond = " An error of 0 has no place on the logarithmic axis." if exact else ""
-    return Plot("errors", f"Mean absolute error by epsilon. The least has {', '.join(said)}.{beyond}", chart)
+    return Plot("errors", f"Mean absolute error by epsilon. The least has {', '.join(names)}.{beyond}", chart)
 
 
 def _cells(rows: Sequence[Row], first: str, second: str, *, title: str, limits: tuple[float, float]) -> charts.Chart:
@@ -120,12 +120,12 @@ def _cells(rows: Sequence[Row], first: str, second: str, *, title: str, limits: 
 
 def _along(counts: Table, first: str) -> dict[float, list[Row]]:
     """By epsilon, the counts summed over the other attributes."""
-    found: dict[float, dict[object, dict[str, str | float]]] = {}
+    merged: dict[float, dict[object, dict[str, str | float]]] = {}
     for row in counts:
-        place = found.setdefault(float(row["epsilon"] or 0), {}).setdefault(row[first], {first: str(row[first])})
+        place = merged.setdefault(float(row["epsilon"] or 0), {}).setdefault(row[first], {first: str(row[first])})
         for name in ("real", *SYNTHETIC):
             place[name] = float(place.get(name, 0)) + _people(row, name)
-    return {epsilon: list(rows.values()) for epsilon, rows in found.items()}
+    return {epsilon: list(rows.values()) for epsilon, rows in merged.items()}
 
 
 def _people(row: Row, name: str) -> float:
@@ -142,5 +142,5 @@ def _worst(counts: Table, first: str, name: str) -> str:
         * max(abs(_people(row, name) - _people(row, "real")) / max(_people(row, "real"), 1) for row in rows)
         for epsilon, rows in _along(counts, first).items()
     }
-    said = ", ".join(f"{share:.2g} % at epsilon {epsilon:g}" for epsilon, share in shares.items())
-    return f"The table '{name}' is off by at most {said} of a real count."
+    text = ", ".join(f"{share:.2g} % at epsilon {epsilon:g}" for epsilon, share in shares.items())
+    return f"The table '{name}' is off by at most {text} of a real count."

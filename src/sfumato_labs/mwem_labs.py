@@ -61,7 +61,7 @@ class Experiment:
 
     Attributes:
         name: of the lab.
-        said: what it runs on.
+        note: what it runs on.
         domain: the attributes whose cells are published.
         counts: true counts, shape ``(cells,)``.
         workload: draws the queries of a run.
@@ -71,7 +71,7 @@ class Experiment:
     """
 
     name: str
-    said: str
+    note: str
     domain: Domain
     counts: NDArray[np.int64]
     workload: Callable[[np.random.Generator], Workload]
@@ -99,26 +99,26 @@ class Outcome:
     tables: Mapping[tuple[str, Fraction], Floats]
 
 
-def outcome_of(experiment: Experiment, asked: Options) -> Outcome:
+def outcome_of(experiment: Experiment, options: Options) -> Outcome:
     """Repeat every procedure at every epsilon, with the same queries for all of them in a run."""
-    random = np.random.default_rng(asked.seed)
-    runs, epsilons = asked.repeated(LABS[experiment.name].runs), asked.epsilon or EPSILONS
+    random = np.random.default_rng(options.seed)
+    runs, epsilons = options.repeated(LABS[experiment.name].runs), options.epsilon or EPSILONS
     _refuse_large(experiment, runs * len(epsilons))
     codes = np.indices(experiment.domain.shape).reshape(len(experiment.domain), -1).T
-    vault = SimulatedVault(ArrayTable(experiment.domain, codes, weights=experiment.counts), seed=asked.seed)
+    vault = SimulatedVault(ArrayTable(experiment.domain, codes, weights=experiment.counts), seed=options.seed)
     workloads = [experiment.workload(random) for _ in range(runs)]
     tables: dict[tuple[str, Fraction], list[Floats]] = {}
     again: list[Row] = []
     for name, program in experiment.printed.items():
-        asked.progress(name)
+        options.progress(name)
         ended = _printed(experiment, program, workloads, epsilons, random)
-        for epsilon, (found, drawn) in ended.items():
-            tables[name, epsilon] = found
+        for epsilon, (answers, drawn) in ended.items():
+            tables[name, epsilon] = answers
             again.append({"program": name, "epsilon": float(epsilon), "drawn_again": drawn, "rounds": program.rounds})
     for epsilon in epsilons:
-        asked.progress(f"honest procedures, epsilon {float(epsilon):g}")
-        for method, found in _honest(experiment, vault, workloads, epsilon).items():
-            tables[method, epsilon] = found
+        options.progress(f"honest procedures, epsilon {float(epsilon):g}")
+        for method, answers in _honest(experiment, vault, workloads, epsilon).items():
+            tables[method, epsilon] = answers
     errors = _published_rows(experiment.name, epsilons) if experiment.published else []
     for method in (*experiment.printed, "mwem", "mwem_average", "histogram", "auto"):
         for epsilon in epsilons:
@@ -126,7 +126,7 @@ def outcome_of(experiment: Experiment, asked: Options) -> Outcome:
             means = tuple(float(value) for value in found_errors.mean(axis=0))
             spread = float(found_errors[:, -1].std(ddof=1)) if runs > 1 else None
             errors.append(_row(method, epsilon, means, runs, spread))
-    return Outcome(tuple(errors), tuple(again), {key: found[-1][-1] for key, found in tables.items()})
+    return Outcome(tuple(errors), tuple(again), {key: answers[-1][-1] for key, answers in tables.items()})
 
 
 def _refuse_large(experiment: Experiment, runs: int) -> None:
@@ -156,9 +156,16 @@ def losses(experiment: Experiment, epsilons: tuple[Fraction, ...]) -> Table:
         epsilon, half = float(exact), float(exact) / 2
         program = experiment.program
         selection, measurement = program.selection_loss(epsilon), program.measurement_loss(epsilon)
-        remark = "not private: the loss of its noise, were its domain and row count public"
+        explanation = "not private: the loss of its noise, were its domain and row count public"
         rows.append(
-            _loss("printed", epsilon, remark, nominal=half + measurement, selection=selection, measurement=measurement)
+            _loss(
+                "printed",
+                epsilon,
+                explanation,
+                nominal=half + measurement,
+                selection=selection,
+                measurement=measurement,
+            )
         )
         rows += [
             _loss(method, epsilon, _PUBLIC, nominal=epsilon, selection=half, measurement=half)
@@ -223,16 +230,16 @@ def _honest(
     def released(method: Callable[[VaultInterface], Synthetic]) -> Floats:
         return np.array([method(simulation).model.cells(experiment.domain.names) for _ in range(RELEASES)])
 
-    found: dict[str, list[Floats]] = {"mwem": [], "mwem_average": [], "histogram": [], "auto": []}
+    answers: dict[str, list[Floats]] = {"mwem": [], "mwem_average": [], "histogram": [], "auto": []}
     for workload in workloads:
         queries = counting(workload, experiment.domain)
         iterates = iterate(vault.mechanisms(loss), loss, total=total, queries=queries, schedule=experiment.schedule)
-        found["mwem"].append(iterates.last[None])
-        found["mwem_average"].append(iterates.average[None])
-        found["histogram"].append(released(lambda simulated: histogram(simulated, loss=loss, total=NoisyTotal())))
+        answers["mwem"].append(iterates.last[None])
+        answers["mwem_average"].append(iterates.average[None])
+        answers["histogram"].append(released(lambda simulated: histogram(simulated, loss=loss, total=NoisyTotal())))
         best = ranked(experiment.domain, loss=loss, total=total, workload=workload)[0]
-        found["auto"].append(released(best.run))
-    return found
+        answers["auto"].append(released(best.run))
+    return answers
 
 
 def _printed(
@@ -254,13 +261,13 @@ def _printed(
 
 def _errors(experiment: Experiment, workloads: list[Workload], tables: list[Floats]) -> Floats:
     """Largest, smallest, mean squared and mean absolute error over the queries, of each run: shape ``(runs, 4)``."""
-    found = []
+    results = []
     for workload, table in zip(workloads, tables, strict=True):
         matrix = workload.matrix(experiment.domain).T.astype(np.float64)
         error = np.abs((table - experiment.counts) @ matrix)  # (releases, queries)
         figures = (error.max(axis=1), error.min(axis=1), np.square(error).mean(axis=1), error.mean(axis=1))
-        found.append([figure.mean() for figure in figures])
-    return np.array(found)
+        results.append([figure.mean() for figure in figures])
+    return np.array(results)
 
 
 def _row(
@@ -271,7 +278,9 @@ def _row(
     return {"method": method, "epsilon": float(epsilon), **means, "mean_error_sd": spread, "runs": runs}
 
 
-def _loss(procedure: str, epsilon: float, remark: str, *, nominal: float, selection: float, measurement: float) -> Row:
+def _loss(
+    procedure: str, epsilon: float, explanation: str, *, nominal: float, selection: float, measurement: float
+) -> Row:
     return {
         "procedure": procedure,
         "stated_epsilon": epsilon,
@@ -280,7 +289,7 @@ def _loss(procedure: str, epsilon: float, remark: str, *, nominal: float, select
         "measurement_epsilon": measurement,
         "real_epsilon": selection + measurement,
         "private": procedure != "printed",
-        "remark": remark,
+        "remark": explanation,
     }
 
 
@@ -344,19 +353,19 @@ def _notes(experiment: Experiment, outcome: Outcome, runs: int) -> tuple[str, ..
         "mwem_average is the average of the iterates before the last, which stops at T - 1, where the paper's is over "
         "all i <= T."
     )
-    return f"Runs on {experiment.said}.", errors, redrawn, flaws, average, lesson(outcome.errors)
+    return f"Runs on {experiment.note}.", errors, redrawn, flaws, average, lesson(outcome.errors)
 
 
 def lesson(errors: Table) -> str:
     """How the printed program, honest MWEM and noise on the cells compare, from the table."""
-    said = []
+    sentences = []
     for epsilon in dict.fromkeys(row["epsilon"] for row in errors):
         mean = {row["method"]: float(row["mean_error"] or 0) for row in errors if row["epsilon"] == epsilon}
-        said.append(
+        sentences.append(
             f"at epsilon {epsilon:g} printed {mean['printed']:.3g}, honest MWEM {mean['mwem']:.3g}, noise on the cells "
             f"{mean['auto']:.3g}"
         )
-    return f"Mean errors: {'; '.join(said)}."
+    return f"Mean errors: {'; '.join(sentences)}."
 
 
 def _summary(errors: Table) -> Table:
@@ -397,11 +406,11 @@ RUNS_1D = 100  # as the source
 
 def run_1d(options: Options) -> LabResult:
     """Published, printed and honest procedures side by side."""
-    said, domain, table = _table(options, 1)
+    note, domain, table = _table(options, 1)
     program = Printed(rounds=options.rounds or 30, repetitions=options.repetitions or 20, halved=False, replay=in_order)
     experiment = Experiment(
         name="mwem-1d",
-        said=said,
+        note=note,
         domain=domain,
         counts=table,
         workload=_ranges(options, domain),
@@ -414,7 +423,7 @@ def run_1d(options: Options) -> LabResult:
 
 def run_2d(options: Options) -> LabResult:
     """Published, printed and honest procedures side by side."""
-    said, domain, table = _table(options, 2)
+    note, domain, table = _table(options, 2)
     program = Printed(
         rounds=options.rounds or 200, repetitions=options.repetitions or 20, halved=True, replay=cut_short
     )
@@ -422,7 +431,7 @@ def run_2d(options: Options) -> LabResult:
     _refuse_many(queries, program.rounds, domain)
     experiment = Experiment(
         name="mwem-2d",
-        said=said,
+        note=note,
         domain=domain,
         counts=table,
         workload=lambda random: rectangles_of(domain, queries, random),
@@ -446,8 +455,8 @@ def _table(options: Options, ways: int) -> tuple[str, Domain, NDArray[np.int64]]
             raise InputError("--columns are those of the table of --data", culprit="columns")
         known = data.child_mental_health_counts()
         domain = data.domain("child_mental_health")
-        kept = known.sum(axis=1) if ways == 1 else known
-        return _BUNDLED, domain.project(_NAMES[:ways]), kept.ravel()
+        counts = known.sum(axis=1) if ways == 1 else known
+        return _BUNDLED, domain.project(_NAMES[:ways]), counts.ravel()
     columns = options.columns or tuple(NamedColumn(name) for name in _NAMES[:ways])
     refuse_own(
         [column.name for column in columns], ("epsilon", "real", "minus", "people", "table", *mwem_figures.SYNTHETIC)

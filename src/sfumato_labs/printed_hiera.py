@@ -33,12 +33,12 @@ def harmony(values: Floats, epsilon: float, generator: np.random.Generator) -> F
 def piecewise(values: Floats, epsilon: float, generator: np.random.Generator) -> Floats:
     """The piecewise mechanism (Wang et al. 2019, Algorithm 2)."""
     root = math.exp(epsilon / 2)
-    reach = (root + 1) / (root - 1)
-    left = (reach + 1) / 2 * values - (reach - 1) / 2
+    bound = (root + 1) / (root - 1)
+    left = (bound + 1) / 2 * values - (bound - 1) / 2
     near = generator.random(values.size) < root / (root + 1)
-    inner = left + generator.random(values.size) * (reach - 1)
-    outer = generator.random(values.size) * (reach + 1) - reach  # the line without the window, closed up
-    outer += np.where(outer >= left, reach - 1, 0)
+    inner = left + generator.random(values.size) * (bound - 1)
+    outer = generator.random(values.size) * (bound + 1) - bound  # the line without the window, closed up
+    outer += np.where(outer >= left, bound - 1, 0)
     return np.where(near, inner, outer)
 
 
@@ -76,14 +76,14 @@ def local_reports(
     """
     budget, depth = np.array(budgets), len(budgets)
     strength = np.exp(budget)
-    kept = generator.random(values.size) < (strength / (strength + depth - 1))[level]
+    same = generator.random(values.size) < (strength / (strength + depth - 1))[level]
     moved = (level + generator.integers(1, depth, values.size)) % depth if depth > 1 else level
-    drawn = np.where(kept, level, moved)
+    drawn = np.where(same, level, moved)
     up = generator.random(values.size) < (1 + values * np.tanh(budget / 2)[drawn]) / 2
     return drawn, np.where(up, 1, -1)
 
 
-def counted(drawn: Integers, signs: Integers, depth: int) -> Integers:
+def level_counts(drawn: Integers, signs: Integers, depth: int) -> Integers:
     """Reports by level and sign: shape ``(depth, 2)``, the positive ones first."""
     return np.bincount(2 * drawn + (signs < 0), minlength=2 * depth).reshape(depth, 2)
 
@@ -117,9 +117,9 @@ def collected(
         copies = mu - depth + level if level + mu - 1 > depth else 1
         up, down = copies * first[..., level - 1], copies * second[..., level - 1]
         for source in range(max(1, level - mu + 1), level):
-            keep = (likely[source - 1] + likely[level - 1] - 1) / (2 * likely[source - 1] - 1)
-            kept_up = generator.binomial(first[..., source - 1], keep)
-            kept_down = generator.binomial(second[..., source - 1], keep)
+            chance = (likely[source - 1] + likely[level - 1] - 1) / (2 * likely[source - 1] - 1)
+            kept_up = generator.binomial(first[..., source - 1], chance)
+            kept_down = generator.binomial(second[..., source - 1], chance)
             up = up + kept_up + second[..., source - 1] - kept_down
             down = down + kept_down + first[..., source - 1] - kept_up
         number, true = up + down, likely[level - 1]
@@ -132,4 +132,4 @@ def collected(
 def hiera(values: Floats, budgets: Sequence[float], generator: np.random.Generator, *, mu: int = PRINTED_MU) -> float:
     """The mean of values as HierA estimates it, as printed: mu = 2, clamped."""
     drawn, signs = local_reports(values, levels(values, len(budgets)), budgets, generator)
-    return float(collected(counted(drawn, signs, len(budgets)), budgets, generator, mu=mu))
+    return float(collected(level_counts(drawn, signs, len(budgets)), budgets, generator, mu=mu))

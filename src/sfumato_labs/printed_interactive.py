@@ -152,9 +152,9 @@ def seeds_left(answer: float, scale: float, *, draws: int, most: int) -> dict[in
     every = starts(np.arange(SEEDS))
     last = noise(every, draws, scale)[:, -1]
     counts = np.where(np.isfinite(last), answer - last, -1.0)
-    whole = np.rint(counts)
-    fits = (np.abs(counts - whole) < 10**-_DECIMALS) & (whole >= 0) & (whole <= most)
-    return {int(state): int(count) for state, count in zip(every[fits], whole[fits], strict=True)}
+    rounded = np.rint(counts)
+    fits = (np.abs(counts - rounded) < 10**-_DECIMALS) & (rounded >= 0) & (rounded <= most)
+    return {int(state): int(count) for state, count in zip(every[fits], rounded[fits], strict=True)}
 
 
 @cache

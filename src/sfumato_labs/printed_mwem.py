@@ -206,14 +206,14 @@ def boxes(shape: tuple[int, ...], queries: int, random: np.random.Generator) -> 
 
     The low end of each side is uniform, and the high end is uniform from there.
     """
-    found: dict[tuple[int, ...], None] = {}
-    while len(found) < queries:
+    boxes: dict[tuple[int, ...], None] = {}
+    while len(boxes) < queries:
         box: list[int] = []
         for size in shape:
             low = int(random.integers(size))
             box += [low, int(random.integers(low, size))]
-        found[tuple(box)] = None
-    return np.array(list(found)).reshape(queries, len(shape), 2)
+        boxes[tuple(box)] = None
+    return np.array(list(boxes)).reshape(queries, len(shape), 2)
 
 
 def rectangles_of(domain: Domain, queries: int, random: np.random.Generator) -> Workload:

@@ -73,7 +73,7 @@ class Published:
     stand_in: bool = False
 
     @property
-    def said(self) -> str:
+    def note(self) -> str:
         """The first note of a lab that runs on it."""
         return STAND_IN if self.stand_in else f"Runs on {self.title}."
 
@@ -107,65 +107,65 @@ class Published:
 
     def complete(self) -> Published:
         """The rows that lack no value: 30 162 of the training file of UCI Adult."""
-        kept = np.ones(len(self.counts), dtype=bool)
+        selected = np.ones(len(self.counts), dtype=bool)
         for values in self.columns.values():
-            kept &= ~np.isin(np.array(values, dtype=object), UNKNOWN)
-        places = np.flatnonzero(kept).tolist()
+            selected &= ~np.isin(np.array(values, dtype=object), UNKNOWN)
+        places = np.flatnonzero(selected).tolist()
         columns = {name: [values[place] for place in places] for name, values in self.columns.items()}
-        return Published(self.title, columns, self.counts[kept], self.stand_in)
+        return Published(self.title, columns, self.counts[selected], self.stand_in)
 
     def numeric(self) -> tuple[str, ...]:
         """The columns that hold nothing but numbers, in order."""
         return tuple(name for name, values in self.columns.items() if np.isfinite(_floats(values)).all())
 
-    def numbers(self, wanted: Sequence[NamedColumn]) -> Floats:
+    def numbers(self, named: Sequence[NamedColumn]) -> Floats:
         """Columns of numbers, a row for each person, shape ``(people, columns)``; rows with no number are left out.
 
         Raises:
             TableError: nothing is left, or a column without declared bounds holds numbers that are too large.
         """
-        parsed = np.column_stack([_floats(self.columns[each.name]) for each in wanted])
-        kept = np.isfinite(parsed).all(axis=1)
-        for place, each in enumerate(wanted):
+        parsed = np.column_stack([_floats(self.columns[each.name]) for each in named])
+        selected = np.isfinite(parsed).all(axis=1)
+        for place, each in enumerate(named):
             if each.bounds is not None:
-                kept &= (each.bounds[0] <= parsed[:, place]) & (parsed[:, place] <= each.bounds[1])
-            elif (np.abs(parsed[kept, place]) > LARGEST).any():
+                selected &= (each.bounds[0] <= parsed[:, place]) & (parsed[:, place] <= each.bounds[1])
+            elif (np.abs(parsed[selected, place]) > LARGEST).any():
                 raise TableError(
                     f"the column {each.name!r} holds numbers beyond 1e15: declare bounds, {each.name}=LOW:HIGH",
                     culprit=each.name,
                 )
-        if not kept.any():
+        if not selected.any():
             raise TableError(f"no row of {self.title} has numbers within bounds in all of these columns")
-        repeated: Floats = np.repeat(parsed[kept], self.counts[kept], axis=0)
+        repeated: Floats = np.repeat(parsed[selected], self.counts[selected], axis=0)
         return repeated
 
-    def whole_numbers(self, wanted: Sequence[NamedColumn]) -> tuple[Counts, tuple[tuple[int, int], ...]]:
+    def whole_numbers(self, named: Sequence[NamedColumn]) -> tuple[Counts, tuple[tuple[int, int], ...]]:
         """Columns of whole numbers, shape ``(people, columns)``, and the span of each: its bounds, or that of the data.
 
         Raises:
             TableError: a number that is not whole, or nothing is left.
             InputError: a column has too many values to count each of them.
         """
-        found = self.numbers(wanted)
+        values = self.numbers(named)
         spans = []
-        for place, each in enumerate(wanted):
-            if (found[:, place] != np.rint(found[:, place])).any():
+        for place, each in enumerate(named):
+            if (values[:, place] != np.rint(values[:, place])).any():
                 raise TableError(f"the column {each.name!r} does not hold whole numbers", culprit=each.name)
-            spans.append(whole_span(each, found[:, place]))
-        return found.astype(np.int64), tuple(spans)
+            spans.append(whole_span(each, values[:, place]))
+        return values.astype(np.int64), tuple(spans)
 
-    def scaled(self, wanted: Sequence[NamedColumn]) -> Floats:
+    def scaled(self, named: Sequence[NamedColumn]) -> Floats:
         """The same, each column scaled from its bounds to [-1, 1].
 
         Bounds that are not declared are read off the data, which a release must not do, and a lab on published data
         may.
         """
-        found = self.numbers(wanted)
-        low, high = found.min(axis=0), found.max(axis=0)
-        for place, each in enumerate(wanted):
+        values = self.numbers(named)
+        low, high = values.min(axis=0), values.max(axis=0)
+        for place, each in enumerate(named):
             if each.bounds is not None:
                 low[place], high[place] = each.bounds
-        scaled: Floats = np.clip(2 * (found - low) / np.where(high > low, high - low, 1) - 1, -1, 1)
+        scaled: Floats = np.clip(2 * (values - low) / np.where(high > low, high - low, 1) - 1, -1, 1)
         return scaled
 
 
@@ -197,9 +197,9 @@ def read(source: str, columns: Sequence[str] | None = None) -> Published:
     if columns is not None and len(set(columns)) < len(columns):
         raise InputError(f"a column is named twice: {', '.join(columns)}", culprit=tuple(columns))
     table = open_table(source)
-    found = raw_classes(table, columns or [column.name for column in table.schema()])
-    values = {name: found[name].to_pylist() for name in found.column_names if name != "units"}
-    return Published(redacted_source(source), values, found["units"].to_numpy())
+    groups = raw_classes(table, columns or [column.name for column in table.schema()])
+    values = {name: groups[name].to_pylist() for name in groups.column_names if name != "units"}
+    return Published(redacted_source(source), values, groups["units"].to_numpy())
 
 
 def refuse_own(names: Sequence[str], own: Sequence[str]) -> None:
@@ -222,8 +222,8 @@ def census(columns: Sequence[str] | None = None) -> Published:
     file = resources.files("sfumato.data").joinpath("census.parquet")
     if not file.is_file():
         raise InputError("no census is bundled with this installation: name a table such as UCI Adult with --data")
-    found = read(str(file), columns)
-    return Published(CENSUS, found.columns, found.counts)
+    published = read(str(file), columns)
+    return Published(CENSUS, published.columns, published.counts)
 
 
 def adult(source: str | None) -> Published:
@@ -234,12 +234,13 @@ def adult(source: str | None) -> Published:
     """
     if source is None:
         return fetched()
-    found = read(source)
-    if missing := [name for name in ADULT_COLUMNS if name not in found.columns]:
+    published = read(source)
+    if missing := [name for name in ADULT_COLUMNS if name not in published.columns]:
         raise TableError(
-            f"{found.title} has other columns than UCI Adult: it lacks {', '.join(missing)}", culprit=found.title
+            f"{published.title} has other columns than UCI Adult: it lacks {', '.join(missing)}",
+            culprit=published.title,
         )
-    return found
+    return published
 
 
 @cache
@@ -248,12 +249,12 @@ def fetched() -> Published:
     try:
         table = data.adult()
     except TableError:
-        found = census()
-        return Published(found.title, found.columns, found.counts, stand_in=True)
-    counted = table.group_by(table.column_names).aggregate([([], "count_all")])
-    counted = counted.sort_by([(name, "ascending") for name in table.column_names])
-    columns = {name: [str(value) for value in counted[name].to_pylist()] for name in table.column_names}
-    return Published(f"{ADULT}, as fetched from its source", columns, counted["count_all"].to_numpy())
+        published = census()
+        return Published(published.title, published.columns, published.counts, stand_in=True)
+    grouped = table.group_by(table.column_names).aggregate([([], "count_all")])
+    grouped = grouped.sort_by([(name, "ascending") for name in table.column_names])
+    columns = {name: [str(value) for value in grouped[name].to_pylist()] for name in table.column_names}
+    return Published(f"{ADULT}, as fetched from its source", columns, grouped["count_all"].to_numpy())
 
 
 def tuples(rows: Published, labels: Mapping[str, Sequence[str]]) -> Microdata:
@@ -293,10 +294,10 @@ def coded(values: Sequence[str]) -> Intervals:
 
 
 def _floats(values: Sequence[str]) -> Floats:
-    found = np.full(len(values), np.nan)
+    parsed = np.full(len(values), np.nan)
     for place, value in enumerate(values):
         try:
-            found[place] = float(value)
+            parsed[place] = float(value)
         except ValueError:
             continue
-    return found
+    return parsed

@@ -30,7 +30,7 @@ KS = (10, 20, 30, 40, 50)
 SUPPRESSIONS = (10, 20, 30, 40, 50)
 HEURISTIC_CASES = ((10, 50), (10, 600), (50, 300))  # k, rows that may be suppressed
 PUBLISHED_SECONDS = 82.0
-_SHOWN = 8  # classes of a recoded table
+_LARGEST_CLASSES = 8  # classes of a recoded table
 PUBLISHED: Mapping[tuple[int, int], float] = {  # k, rows that may be suppressed
     (10, 10): 2.0552459640316716,
     (10, 20): 2.0552459640316716,
@@ -90,7 +90,7 @@ def run(options: Options) -> LabResult:
         "run_times": _run_times(study, ks[0], allowed, as_published=as_published),
         "recoded": recoded(study, ks[0], allowed),
     }
-    said = (
+    sentence = (
         f"{rows.people()} rows without '?', quasi-identifiers {', '.join(each.attribute for each in hierarchies)}. A"
         " vector has one level for each; suppressed rows count as fully lost; lm is the Loss Metric summed over the"
         " attributes, weighted_lm their sum with the heights of the hierarchies as weights,"
@@ -105,8 +105,8 @@ def run(options: Options) -> LabResult:
         tables=tables,
         plots=(_plot(by_suppression),),
         notes=(
-            people.said,
-            said,
+            people.note,
+            sentence,
             artefact(by_suppression),
             misled(misleading),
             *((_SPEED,) if as_published else ()),
@@ -137,17 +137,17 @@ _RECODED = (
 def recoded(study: RecodingStudy, k: int, allowed: int) -> Table:
     """Return the first classes of the recoding of least loss, the largest first, and of the lowest height."""
     lattice = study.lattice(k, allowed)
-    found = {
+    nodes = {
         "lowest height": lowest_height(lattice, order=TieBreak.LEXICOGRAPHIC),
         "least loss": least_loss(lattice).node,
     }
     rows: list[Row] = []
-    for name, node in found.items():
+    for name, node in nodes.items():
         if node is None:
             continue
         levels = [each.levels[level] for each, level in zip(study.hierarchies, node.vector, strict=True)]
         classes, published = lattice.safe_classes(node.vector)
-        largest = np.argsort(-classes.counts * published, kind="stable")[:_SHOWN]
+        largest = np.argsort(-classes.counts * published, kind="stable")[:_LARGEST_CLASSES]
         for place in largest[published[largest]].tolist():
             codes = study.data.codes[classes.members[place]]
             cells = {

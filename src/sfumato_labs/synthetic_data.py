@@ -110,13 +110,13 @@ def run(options: Options) -> LabResult:
     runs, epsilons = options.repeated(RUNS), options.epsilon or (Fraction(1),)
     published = table.is_adult and options.columns is None
     studies = [_study(domain, counts, epsilon, options.seed, published=published) for epsilon in epsilons]
-    asked = options.range or QUERIES
+    ranges = options.range or QUERIES
     wide, narrow = (options.range[0], options.range[0]) if options.range else (WIDE, NARROW)
-    _refuse_outside(domain, (*asked, wide, narrow))
+    _refuse_outside(domain, (*ranges, wide, narrow))
     tables: dict[str, tuple[Row, ...]] = {"range_queries": (), "sampling": (), "marginals": (), "losses": ()}
     for study in studies:
         options.progress(f"epsilon {float(study.epsilon):g}")
-        tables["range_queries"] += _range_queries(study, asked, runs)
+        tables["range_queries"] += _range_queries(study, ranges, runs)
         tables["sampling"] += _sampling(study, wide, runs)
         tables["marginals"] += _marginals(study, narrow, runs)
         tables["losses"] += _losses(study)
@@ -141,7 +141,7 @@ def run(options: Options) -> LabResult:
             synthetic_figures.widths(widths),
             synthetic_figures.heat_maps(bands, *first.names),
         ),
-        notes=(table.said, *_notes(runs, epsilons, published=first.published), synthetic_figures.lesson(widths)),
+        notes=(table.note, *_notes(runs, epsilons, published=first.published), synthetic_figures.lesson(widths)),
     )
 
 
@@ -159,18 +159,18 @@ def _notes(runs: int, epsilons: Sequence[Fraction], *, published: bool) -> tuple
 
 def _table(options: Options) -> tuple[Published, Domain, Counts]:
     """The table, the two columns, and its counts over them."""
-    wanted = options.columns or (NamedColumn("age", (0, 99)), NamedColumn("occupation"))
-    if len(wanted) != 2:  # noqa: PLR2004
-        raise InputError("--columns are two: one of whole numbers, and one of categories", culprit=wanted)
+    chosen = options.columns or (NamedColumn("age", (0, 99)), NamedColumn("occupation"))
+    if len(chosen) != 2:  # noqa: PLR2004
+        raise InputError("--columns are two: one of whole numbers, and one of categories", culprit=chosen)
     as_published = options.columns is None
     table = (
         adult(options.data)
         if as_published or options.data is None
-        else read(options.data, [column.name for column in wanted])
+        else read(options.data, [column.name for column in chosen])
     )
-    if missing := [column.name for column in wanted if column.name not in table.columns]:
+    if missing := [column.name for column in chosen if column.name not in table.columns]:
         raise TableError(f"the table has no column {missing[0]!r}", culprit=missing[0])
-    numbers, categories = wanted
+    numbers, categories = chosen
     if not len(table.counts):
         raise TableError(f"no row of {table.title} has values in both columns", culprit=table.title)
     try:
@@ -181,7 +181,7 @@ def _table(options: Options) -> tuple[Published, Domain, Counts]:
     age = Integer(name=numbers.name, minimum=low, maximum=high, unknown=Unknown.CLAMP)
     named = data.domain("adult")["occupation"] if as_published else None
     held = tuple(sorted(set(table.columns[categories.name])))
-    refuse_own([column.name for column in wanted], _OWN)
+    refuse_own([column.name for column in chosen], _OWN)
     refuse_own(held, ("table", numbers.name))
     kind = (
         named
@@ -202,10 +202,10 @@ def _table(options: Options) -> tuple[Published, Domain, Counts]:
     return table, domain, counts
 
 
-def _refuse_outside(domain: Domain, asked: Sequence[tuple[int, int]]) -> None:
+def _refuse_outside(domain: Domain, ranges: Sequence[tuple[int, int]]) -> None:
     numbers = next(iter(domain))
     assert isinstance(numbers, Integer)
-    for low, beyond in asked:
+    for low, beyond in ranges:
         if beyond <= numbers.minimum or low > numbers.maximum:
             raise InputError(
                 f"the range {low}:{beyond} holds no value of {numbers.name!r}, which has {numbers.minimum} to "
@@ -223,14 +223,14 @@ def _study(domain: Domain, counts: Counts, epsilon: Fraction, seed: int, *, publ
     )
 
 
-def _range_queries(study: ChapterStudy, asked: Sequence[tuple[int, int]], runs: int) -> Table:
+def _range_queries(study: ChapterStudy, ranges: Sequence[tuple[int, int]], runs: int) -> Table:
     name = study.names[0]
     histograms = {
         "printed histogram": [study.chapter.histogram() for _ in range(runs)],
         "honest histogram": [study.histogram(NoisyTotal()).model.cells((name,)) for _ in range(runs)],
     }
     rows: list[Row] = []
-    for low, beyond in asked:
+    for low, beyond in ranges:
         query, cells = f"{low} <= {name} < {beyond}", study.within(low, beyond)
         true = int(study.counts[cells].sum())
         for method, tables in histograms.items():
@@ -399,7 +399,7 @@ def _error_by_width(study: ChapterStudy, runs: int) -> Table:
 
 
 def _losses(study: ChapterStudy) -> Table:
-    whole, share = float(study.epsilon), float(COUNT.share)
+    epsilon, share = float(study.epsilon), float(COUNT.share)
     procedures = (
         ("printed histogram", 1, "not private: floating-point noise"),
         ("printed direct", 1, "not private: floating-point noise; each further answer costs as much again"),
@@ -415,12 +415,12 @@ def _losses(study: ChapterStudy) -> Table:
     return tuple(
         {
             "procedure": name,
-            "stated_epsilon": whole,
-            "nominal_epsilon": times * whole,
+            "stated_epsilon": epsilon,
+            "nominal_epsilon": times * epsilon,
             "private": name.startswith("honest"),
-            "remark": remark,
+            "remark": explanation,
         }
-        for name, times, remark in procedures
+        for name, times, explanation in procedures
     )
 
 

@@ -35,9 +35,9 @@ def ages(rows: Table, name: str) -> Plot:
         for table in tables
     ]
     apart = {table: sum(abs(_number(row, table) - _number(row, "real")) for row in rows) / 2 for table in tables}
-    said = ", ".join(f"{share:.2%} of {table}" for table, share in apart.items() if table != "real")
-    caption = f"Shares of rows by {name} as printed. In the wrong place are {said}."
-    return Plot("ages", caption, charts.beside(panels, columns=2))
+    shares_text = ", ".join(f"{share:.2%} of {table}" for table, share in apart.items() if table != "real")
+    caption = f"Shares of rows by {name} as printed. In the wrong place are {shares_text}."
+    return Plot("ages", caption, charts.side_by_side(panels, columns=2))
 
 
 def widths(rows: Table) -> Plot:
@@ -74,7 +74,7 @@ def heat_maps(rows: Table, name: str, category: str) -> Plot:
         f"{name} by {category} as honest releases keep them: {apart['one-way']:.1%} of the rows of the one-way release "
         f"are in a wrong cell, {apart['two-way']:.1%} of the two-way one."
     )
-    return Plot("heat_maps", caption, charts.beside(panels, columns=3))
+    return Plot("heat_maps", caption, charts.side_by_side(panels, columns=3))
 
 
 def _apart(rows: Sequence[Row], table: str) -> float:
