@@ -31,7 +31,7 @@ from sfumato.vault.vault import Vault
 
 @dataclass(frozen=True, kw_only=True)
 class Extent:
-    """Where to look for the least loss, and for how long.
+    """The part of the lattice to search for the least loss, and the time for it.
 
     Attributes:
         height: look only at recodings whose levels sum to this; None: at all.

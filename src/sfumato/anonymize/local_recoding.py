@@ -114,7 +114,7 @@ EFFORT = 6  # trials of the local search a small tuple: reaches the best publish
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """How long the local search of ``k_member`` goes on.
+    """The effort and time of the local search of ``k_member``.
 
     Attributes:
         effort: trials for each tuple with fewer than k rows.
@@ -135,7 +135,7 @@ UNTIL_DONE = Search()
 
 
 class Cut(StrEnum):
-    """Where Mondrian cuts."""
+    """A way of Mondrian to choose its cuts."""
 
     GREEDY = "greedy"
     BALANCED = "balanced"

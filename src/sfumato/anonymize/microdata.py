@@ -1,4 +1,4 @@
-"""What every anonymisation method works on: distinct tuples of quasi-identifiers with their counts.
+"""The microdata of all methods: distinct tuples of quasi-identifiers with their counts.
 
 Code tuples are packed into single 64-bit keys, and equal keys grouped.
 """
@@ -136,7 +136,7 @@ def _in_buckets(keys: Integers) -> KeyClasses | None:
 
 @dataclass(frozen=True, eq=False)
 class CountedTable:
-    """What microdata was made from, as the engine counted it: the table, and the population if there is one.
+    """The counts of the engine that microdata was made from: the table, and the population if there is one.
 
     ``left_out`` are the codes of each quasi-identifier whose rows are suppressed.  Where criteria count units, the
     groups of both tables are told apart by unit.
@@ -167,7 +167,7 @@ class TupleUnits:
 
 @dataclass(frozen=True, eq=False)
 class Microdata:
-    """Distinct tuples of quasi-identifiers, how many rows have each, and what else the criteria need.
+    """The distinct tuples of quasi-identifiers, the rows of each, and what else the criteria need.
 
     ``codes`` has shape ``(tuples, quasi)``, ``counts`` ``(tuples,)``; ``sensitive`` maps a sensitive attribute
     to its histograms, shape ``(tuples, cells)``, ``declared`` to how many of these cells are values (the others stand

@@ -1,4 +1,4 @@
-"""How likely is somebody in the table re-identified, and how many people are unique in the population?
+"""The risk of re-identification, and the number of people who are unique in the population.
 
 Prosecutor, journalist and marketer follow El Emam and Dankar (2008).  Of population uniques there are two models, and a
 rule that says which to believe.  Zayatz takes the class sizes of the sample for those of the population, so it
@@ -33,7 +33,7 @@ SMALL_SAMPLE = 0.1
 
 
 class UniquesModel(StrEnum):
-    """What extends the uniques of a sample to its population."""
+    """A model that extends the uniques of a sample to its population."""
 
     ZAYATZ = "zayatz"
     PITMAN = "pitman"
@@ -41,7 +41,7 @@ class UniquesModel(StrEnum):
 
 @dataclass(frozen=True)
 class Uniques:
-    """Estimated people who are unique in a population of which the table is a random sample.
+    """The estimated number of people who are unique in a population that the table is a random sample of.
 
     ``believed`` is the estimate of ``model``, which the rule of Dankar et al. takes, and ``why`` it does.
     """
@@ -174,7 +174,7 @@ def _checked(counts: Integers, population: int) -> int:
 
 @dataclass(frozen=True)
 class Attacker:
-    """Risk against one attacker: the probability that a match by quasi-identifiers is right.
+    """The risk against one attacker: the probability that a match by quasi-identifiers is right.
 
     ``highest`` over all rows, ``average`` over rows, ``share_at_risk`` of the rows whose risk is above ``threshold``.
     If units are counted, over units: the risk of one is that of its row that is matched best.
@@ -199,7 +199,7 @@ class Attacker:
 
 @dataclass(frozen=True)
 class Risk:
-    """Risk of a table, before or after anonymisation.
+    """The risk of a table, before or after anonymisation.
 
     The prosecutor knows that a person is in the table; the journalist only that they are in the population;
     the marketer wants as many right matches as possible, and their risk is the expected share of them.

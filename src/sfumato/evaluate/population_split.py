@@ -42,7 +42,7 @@ class PopulationSplit:
         """The description that all of them share."""
         return self.members.domain
 
-    @cached_property
+    @cached_property  # all releases that are judged share these marginals
     def truth(self) -> CachedMarginals:
         """The exact marginals of the members, which every release is compared with."""
         return CachedMarginals(Released.raw(self.members))

@@ -169,7 +169,7 @@ def _between(attribute: Integer | Real, low: float, high: float, *, closed: tupl
     return frozenset(range(start, stop)) if low <= high else frozenset()
 
 
-@cached()
+@cached()  # without it, judging a release of linked tables takes 1.07 times the CPU
 def _ends(attribute: Integer | Real) -> tuple[list[float], list[float]]:
     """Return the first and last numbers of all declared cells; a real cell ends where the next begins."""
     if isinstance(attribute, Real):

@@ -16,7 +16,7 @@ _SUREST = 1 - 1e-12  # of confidences
 
 
 class Post(StrEnum):
-    """What is done to the unbiased estimates; everything but NONE is biased near the edge of the simplex."""
+    """A post-processing of unbiased estimates; all but NONE are biased near the edge of the simplex."""
 
     NONE = "none"  # unbiased; frequencies may be negative
     SIMPLEX = "simplex"  # the nearest distribution in the Euclidean sense
@@ -26,7 +26,7 @@ class Post(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """Estimated quantities with the variance of their unbiased estimators.
+    """The estimated quantities with the variance of their unbiased estimators.
 
     Attributes:
         labels: what is estimated, one a value.

@@ -1,4 +1,4 @@
-"""What a spec guarantees: the exact epsilon of one report, and of a batch of them that was shuffled.
+"""The guarantee of a spec: the exact epsilon of one report, and of a batch of them that was shuffled.
 
 One report: by the formula of its randomizer, in integers, and by enumeration of the whole probability table.  A
 shuffled batch: Feldman, McMillan, Talwar 2023 ("Stronger privacy amplification by shuffling"), Theorem 3.1.  Among n
@@ -35,7 +35,7 @@ _SLACK = 1e-9  # relative error allowed for the floating-point sums
 
 @dataclass(frozen=True)
 class Audit:
-    """What integers say about a spec.
+    """The result of an exact audit of a spec, in integers.
 
     Attributes:
         claimed: the epsilon of the spec.

@@ -44,7 +44,7 @@ class Cluster:
 
 
 class Clusters:
-    """Homes and classes of mixed tuples, with a journal so that a trial can be taken back."""
+    """The homes and the classes of mixed tuples, with a log by which a trial is rolled back."""
 
     def __init__(self, space: Space, k: int) -> None:
         self.space = space
@@ -168,7 +168,7 @@ JOINABLE = 4  # a home of up to this many times k may become a mixed class
 
 
 class ClusterGrowth:
-    """Places rows that need a class: in a new one, or in one that is there."""
+    """A growth of clusters: rows that need a class get a new one, or join an existing one."""
 
     def __init__(self, clusters: Clusters, rng: np.random.Generator) -> None:
         self.clusters = clusters

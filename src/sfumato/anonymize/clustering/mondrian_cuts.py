@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +22,12 @@ from sfumato.domain.hierarchy.levels import Integers, Reals
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """Tuples of the table with how many of their rows are in the region."""
+    """A part of the space: tuples, and how many of their rows it has."""
 
     tuples: Integers
     rows: Integers
 
-    @cached_property
+    @property
     def size(self) -> int:
         """The number of rows."""
         return int(self.rows.sum())
@@ -43,7 +42,7 @@ Halves = tuple[Region, Region]
 
 @dataclass(frozen=True)
 class Rule:
-    """When a region may be published: it has ``least`` rows, and whatever else ``also`` asks for."""
+    """A rule for regions that may be published: ``least`` rows, and a further condition ``also``."""
 
     least: int
     also: Callable[[Region], bool] | None = None

@@ -27,7 +27,7 @@ ABSENT = 1e9  # beyond every position
 
 
 class JoinCosts:
-    """What a row costs in the box of two boxes, in single precision.
+    """The cost of a row in the smallest box around two boxes, in single precision.
 
     An attribute of plain intervals is its positions, and costs differences of them; another keeps its ranks and the
     table of pairs.  ``values[a]`` are those of every tuple.
@@ -75,7 +75,7 @@ class JoinCosts:
 
 @dataclass(frozen=True, eq=False)
 class Neighbourhoods:
-    """Tuples, their rows in ``need`` of a class and those to ``spare``, each of shape ``(places, items)``."""
+    """The tuples of neighbourhoods, their rows in ``need`` of a class and to ``spare``: ``(places, items)`` each."""
 
     tuples: Integers
     need: Integers

@@ -26,7 +26,7 @@ GAIN = 1e-6  # least gain: rounding in single precision
 
 @dataclass(frozen=True)
 class Swaps:
-    """How many rounds, the most that a swap may add at first as a share of a class's loss, and when to end anyway."""
+    """A schedule: the rounds, the share of a class's loss that a swap may add at first, and the deadline."""
 
     rounds: int
     threshold: float
@@ -34,7 +34,7 @@ class Swaps:
 
 
 class RowSwaps:
-    """Classes of rows, one line a class; what is left of a line is absent and can be swapped for a row: a move."""
+    """Classes of rows, one line per class; an absent place of a line can be swapped for a row, which is a move."""
 
     def __init__(self, costs: JoinCosts, groups: Sequence[Group], *, k: int, rng: np.random.Generator) -> None:
         self.costs, self.k, self.rng = costs, k, rng
@@ -157,7 +157,7 @@ FOLDS = 8  # pieces of a line whose minima are compared first
 
 
 class NearestBoxes:
-    """Looks up boxes that take a row for little; those that take it for the same come in random order."""
+    """An index of boxes that take a row for little; boxes of equal cost come in random order."""
 
     def __init__(
         self, costs: JoinCosts, ends: tuple[Sequence[Singles], Sequence[Singles]], luck: np.random.Generator

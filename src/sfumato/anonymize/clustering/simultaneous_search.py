@@ -35,7 +35,7 @@ SearchOutcome = tuple[list[Group], bool]
 
 @dataclass(frozen=True, eq=False)
 class Clustering:
-    """Rows of each tuple at home, in a class of its own, and the classes of mixed tuples, None without any."""
+    """A division: rows at home, in a class of their tuple alone, and classes of mixed tuples (None: there are none)."""
 
     home: Integers
     mixed: Partition | None
@@ -123,7 +123,7 @@ def swapped(division: Clustering, costs: JoinCosts, *, k: int, swaps: Swaps, rng
 
 @dataclass(frozen=True, eq=False)
 class Dissolved:
-    """Neighbourhoods that were dissolved: their tuples in one list, and what each brings.
+    """The neighbourhoods that were dissolved: their tuples in one list, and what each tuple brings.
 
     ``where`` is the neighbourhood of each class, -1 for none; ``place``, ``tuples``, ``need``, ``spare`` and
     ``returned`` describe each tuple of each neighbourhood, in order of ``place``.  ``returned`` rows left a class for
@@ -140,7 +140,7 @@ class Dissolved:
 
 
 class Rounds:
-    """Rounds of the neighbourhood search over one space."""
+    """The rounds of the neighbourhood search over one space."""
 
     def __init__(self, space: Space, costs: JoinCosts, k: int, rng: np.random.Generator) -> None:
         self.space, self.costs, self.k, self.rng = space, costs, k, rng

@@ -57,7 +57,7 @@ class Scale(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Intervals:
-    """Free intervals in the order of the codes; the loss is (greatest - least) / span.
+    """A scale of free intervals in the order of the codes; the loss is (greatest - least) / span.
 
     ``positions`` are numbers of the declared values, shape ``(declared,)``, rising: values of an integer attribute, or
     0, 1, 2, ... for categories by code; ``span`` is the width of the declared range in the same units.  Codes beyond,
@@ -114,7 +114,7 @@ class Intervals:
 
 @dataclass(frozen=True, eq=False)
 class HierarchyCells:
-    """Cells of a hierarchy: a class gets the lowest cell that covers it."""
+    """A scale of the cells of a hierarchy: a class gets the lowest cell that covers it."""
 
     hierarchy: Hierarchy
 
@@ -171,7 +171,7 @@ class HierarchyCells:
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """Points and box costs of one table.
+    """The points and box costs of one table.
 
     ``points`` has shape ``(tuples, quasi)``: the rank of each code among those that occur; ``codes[a]`` are
     these codes in order.  ``counts`` are rows a tuple.

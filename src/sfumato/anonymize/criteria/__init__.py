@@ -1,4 +1,4 @@
-"""When is a class safe to publish?  The criteria, each with the attacker that it answers to.
+"""Criteria for classes that are safe to publish, each with the attacker that it answers to.
 
 A criterion is one file or a class of one, and its name in ``CRITERIA``: text, journal and refusals read the rest.
 """

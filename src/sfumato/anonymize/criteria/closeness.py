@@ -33,7 +33,7 @@ ATTACKER = "knows the table's distribution and learns how a person's class diffe
 
 
 class GroundDistance(StrEnum):
-    """Ground distance of t-closeness."""
+    """A ground distance of t-closeness."""
 
     EQUAL = "equal"  # any two cells are at distance 1
     ORDERED = "ordered"  # neighbours in the declared order are at distance 1 / (declared values - 1)

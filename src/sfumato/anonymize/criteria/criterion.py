@@ -1,4 +1,4 @@
-"""When is a class safe to publish?  Criteria on the size of a class; on sensitive values: ``diversity``, ``closeness``.
+"""Criteria for classes that are safe to publish, and those on the size of a class.
 
 A criterion looks at one class at a time.  It declares two properties that a search may prune with:
 
@@ -52,7 +52,7 @@ class CountedIn(StrEnum):
 
 @dataclass(frozen=True)
 class Criterion(ABC):
-    """What a class must satisfy, with the attacker it answers to; a class without rows satisfies all but one.
+    """A condition on a class, with the attacker it answers to; a class without rows satisfies all but one.
 
     A criterion is a frozen dataclass.  As text it is its ``name`` and its fields.
     """

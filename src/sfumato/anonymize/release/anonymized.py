@@ -48,7 +48,7 @@ class Anonymized(Release):
     source: Recodable = field(repr=False)
     decision: Decision = field(repr=False)
 
-    @cached_property
+    @cached_property  # each rewriting deals the rows of a tuple anew
     def rows(self) -> ReleasedRows:
         """The rows in random order: quasi-identifiers as text, then the kept columns as they are.
 

@@ -1,4 +1,4 @@
-"""What a method decided: how rows are rewritten, the recoding to save, and the facts to publish with it.
+"""The decision of a method: how rows are rewritten, the recoding to save, and the facts to publish with it.
 
 Losses are functions of classes and their cells.  Throughout, ``counts`` are rows of the published classes, shape
 ``(classes,)``; ``cells`` the loss of each cell, shape ``(classes, attributes)``; ``suppressed`` the rows left out,

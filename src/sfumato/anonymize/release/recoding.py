@@ -29,7 +29,7 @@ _ROUNDING = 1e-9  # of losses that were added up in floating point
 
 @dataclass(frozen=True, eq=False)
 class Recoding(ABC):
-    """What both kinds have: quasi-identifiers, criteria as text, and ``leaves[a]``, the labels of the codes."""
+    """A recoding: quasi-identifiers, criteria as text, and ``leaves[a]``, the labels of the codes."""
 
     quasi: tuple[str, ...]
     criteria: tuple[str, ...]
@@ -98,7 +98,7 @@ class Recoding(ABC):
 
 @dataclass(frozen=True, eq=False)
 class FullDomainRecoding(Recoding):
-    """Every code of an attribute becomes one cell, whatever the others are.
+    """A recoding in which every code of an attribute becomes one cell, whatever the other codes are.
 
     ``cells[a]`` is the cell of each code, ``labels[a]`` and ``losses[a]`` the names and losses of cells; ``published``
     has the classes that are published, as cells, shape ``(classes, quasi)``.
@@ -160,7 +160,7 @@ class FullDomainRecoding(Recoding):
 
 @dataclass(frozen=True, eq=False)
 class LocalRecoding(Recoding):
-    """Classes are boxes of ranks, and may overlap.
+    """A recoding whose classes are boxes of ranks, and may overlap.
 
     ``ranks[a]`` are the ranks of the codes, -1 for those that are left out; ``low`` and ``high`` the boxes, each of
     shape ``(classes, quasi)``; ``names[class]`` what its rows are published with, ``losses`` the losses of its cells,

@@ -1,4 +1,4 @@
-"""Never a k that was not verified: what would be published is counted again, by other code than the search's.
+"""The verification of a release: what would be published is counted again, by other code than the search's.
 
 Twice: from the engine's counts with the level maps and classes that it is about to apply, before it does; and from the
 labels of the rows that it wrote.  What differs, or is not safe, is refused.  Nothing here is shared with the search:
@@ -28,7 +28,7 @@ KEY_BITS = 62
 
 @dataclass(frozen=True, eq=False)
 class Recount:
-    """Classes that would be published, by their labels.
+    """The classes that would be published, by their labels.
 
     ``table`` has the labels and rows of each class, in order.  ``people`` and ``values``, how many have each sensitive
     value, go with it; where rows of a tuple are dealt to several classes, only their number is known, so there are no
@@ -196,7 +196,7 @@ def refuse_different(written: Iterable[pa.RecordBatch], recount: Recount) -> Non
 
 
 class _Expected:
-    """Finds classes by their labels, packed into one key.
+    """An index of classes by their labels, packed into one key.
 
     Where a key would get too wide, what is packed so far is replaced by its place among ``prefixes``, those that the
     classes have.

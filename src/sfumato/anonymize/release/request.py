@@ -1,4 +1,4 @@
-"""What a caller asks of an anonymisation, read from text and written for the journal, and the counts that it is about.
+"""The request for an anonymisation, read from text and written for the journal, and the counts it is about.
 
 This is the one place of the family where exact counts are opened.
 """
@@ -31,7 +31,7 @@ from sfumato.vault.interface import Request
 
 
 class Missing(StrEnum):
-    """What becomes of rows whose quasi-identifier is missing or unknown, where the domain has a cell for those."""
+    """A policy for rows whose quasi-identifier is missing or unknown, if the domain has a cell for them."""
 
     CATEGORY = "category"  # a category of its own below the top
     SUPPRESS = "suppress"  # the row is suppressed, and counts as such
@@ -39,7 +39,7 @@ class Missing(StrEnum):
 
 @dataclass(frozen=True)
 class RowLimit:
-    """How many rows may be suppressed, where a share is inconvenient.  The journal holds the share that it is."""
+    """A number of rows that may be suppressed, instead of a share.  The journal holds the share."""
 
     rows: int
 
@@ -144,7 +144,7 @@ def suppressed_codes(quasi: Quasi, attribute: Attribute) -> tuple[int, ...]:
 
 @dataclass(frozen=True, eq=False)
 class AnonymizationRequest:
-    """What a caller asks for, in the words of the journal."""
+    """A request for an anonymisation, in the words of the journal."""
 
     method: str
     quasi: tuple[Quasi, ...]

@@ -24,7 +24,7 @@ Vector = tuple[int, ...]  # one level a quasi-identifier
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Problem:
-    """What a search over full-domain recodings needs.
+    """A full-domain recoding problem, as a search needs it.
 
     Args:
         data: the table, as tuples and counts.
@@ -166,7 +166,7 @@ CACHED_TUPLES = 8  # classes kept for roll-up, as a multiple of the distinct tup
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One level vector, counted.
+    """A level vector with its counts.
 
     ``loss`` and ``penalty`` are in cells (weights times rows): ``loss`` is that of the whole table, ``penalty``
     the part that suppressed rows add to the loss of generalisation, counted with the prunable criteria only,
@@ -183,7 +183,7 @@ class Node:
 
 
 class KnownClasses:
-    """Classes of some level vectors, to roll others up from; the largest go when there is no room.
+    """A cache of the classes of level vectors, to roll others up from; the largest classes go first.
 
     Those of the bottom stay, as it is below everything.
     """
@@ -219,7 +219,7 @@ class KnownClasses:
 
 
 class Lattice:
-    """Evaluates level vectors of one problem, each at most once."""
+    """The lattice of one problem, which evaluates each level vector at most once."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem

@@ -39,7 +39,7 @@ SHARES = (0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96, 0.98, 1.0)
 
 @dataclass(frozen=True)
 class Certificate:
-    """Why a loss is the least: every vector that was not counted is proven to lose at least ``bound``.
+    """A proof of the least loss: every vector that was not counted loses at least ``bound``.
 
     ``loss`` and ``bound`` are in cells (weights times rows); both are infinite where nothing is feasible.
     ``nodes`` is the size of the lattice, ``evaluated`` how many of them were counted.
@@ -240,7 +240,7 @@ def _cheapest_chain(lattice: Lattice) -> list[Vector]:
 
 
 class TieBreak(StrEnum):
-    """Which feasible vector of the lowest height is taken."""
+    """A rule to choose among the feasible vectors of the lowest height."""
 
     LEXICOGRAPHIC = "lexicographic"  # the first in ascending order of the levels, as published
     HEURISTIC = "heuristic"  # the largest F = sum of level times hierarchy height; computes no loss

@@ -35,7 +35,7 @@ MOST_BITS = 18  # of buckets: a larger table would not stay in the cache
 
 
 class BucketHashes:
-    """Random bits for every leaf at every level: the bucket of a class is the exclusive or of those of its cells."""
+    """The random bits of every leaf at every level; a class's bucket is the exclusive or of its cells' bits."""
 
     def __init__(self, lattice: Lattice) -> None:
         self.lattice = lattice
@@ -50,7 +50,7 @@ class BucketHashes:
 
 
 class BucketCounts:
-    """Counts in vectors above that of some classes, from one that ``move`` takes further up.
+    """The counts in vectors above that of some classes, from a vector that ``move`` takes further up.
 
     Args:
         hashes: of the lattice.
@@ -100,7 +100,7 @@ class BucketCounts:
 
 @dataclass(frozen=True)
 class Proof:
-    """Every vector of the lattice loses at least ``bound``; ``better`` loses less than the target, if one was met."""
+    """A lower bound on the loss of every vector; ``better`` loses less than the target, if one was met."""
 
     bound: float
     better: Node | None
@@ -108,7 +108,7 @@ class Proof:
 
 @dataclass(frozen=True)
 class TargetBox:
-    """What may lose less than the target: vectors between ``low`` and ``high``."""
+    """A box of vectors between ``low`` and ``high`` that may lose less than the target."""
 
     low: Vector
     high: Vector
@@ -117,7 +117,7 @@ class TargetBox:
 
 
 class RuledOut:
-    """Vectors that suppress too many rows, so that everything below them does as well.
+    """A set of vectors that suppress too many rows, so that every vector below them does as well.
 
     They are kept as bits, some hundred bytes each: ``_reaching[attribute][level]`` has one for each vector that is at
     that level or higher.
@@ -152,7 +152,7 @@ class RuledOut:
 
 
 class TargetProof:
-    """Proves targets for one lattice, one after the other; what one of them ruled out stays so."""
+    """A proof of targets for one lattice, one after the other; what one target ruled out stays so."""
 
     def __init__(self, lattice: Lattice) -> None:
         self.lattice = lattice

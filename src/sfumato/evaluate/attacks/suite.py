@@ -238,7 +238,7 @@ def _alone(values: NDArray[np.uint64]) -> NDArray[np.intp]:
 
 @dataclass(frozen=True, eq=False)
 class RowsInCells:
-    """Which rows of a table lie in a cell of a release: one bit a row, found when a cell is first asked for."""
+    """The rows of a table that lie in the cells of a release: one bit per row, computed when first needed."""
 
     release: Released
     columns: tuple[NDArray[np.unsignedinteger], ...]  # codes of the table, (rows,) each, in narrow types

@@ -41,7 +41,7 @@ class Reports:
 
 
 class Memo(Protocol):
-    """Where a client keeps its permanent answers; one store a person."""
+    """A store of permanent answers, one per person."""
 
     def get(self, key: str) -> bytes | None:
         """Return the answer that was kept under a key, or None."""
@@ -53,7 +53,7 @@ class Memo(Protocol):
 
 
 class FileMemo:
-    """Permanent answers in a JSON file, replaced atomically, readable by its owner only.
+    """A store of permanent answers in a JSON file, replaced atomically, readable by its owner only.
 
     Processes and threads may share it: whoever keeps an answer holds a lock on the file beside it that ends in
     ``.lock``, and reads again what others kept.
@@ -126,7 +126,7 @@ class FileMemo:
 
 
 class Client:
-    """Randomises values under a spec, with entropy from the operating system.
+    """A client, which randomizes values under a spec with entropy from the operating system.
 
     Args:
         spec: the agreement with the server.

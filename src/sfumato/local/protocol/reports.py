@@ -1,4 +1,4 @@
-"""What client and server hand to each other: specs as JSON, and reports in files and in distributed batches.
+"""The exchange between client and server: specs as JSON, and reports in files and in distributed batches.
 
 Files are Arrow or Parquet with the spec's hash and a checksum in the schema's metadata.  In a distributed job batches
 of rows become a state, and states become one.

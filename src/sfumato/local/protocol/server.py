@@ -25,7 +25,7 @@ _HEAD = struct.Struct("<4s32sQQQQ")
 
 @dataclass(frozen=True, eq=False)
 class ServerState:
-    """What a server knows: mergeable in any order and grouping, so it is what a distributed job reduces.
+    """The counts of a server, mergeable in any order and grouping, so that a distributed job reduces them.
 
     Attributes:
         spec: hash of the spec.
@@ -106,7 +106,7 @@ class ServerState:
 
 
 class Server:
-    """Counts reports made under one spec and estimates from them.
+    """A server, which counts reports made under one spec and estimates from them.
 
     Args:
         spec: the agreement with the clients.

@@ -158,7 +158,7 @@ def _as_words(packed: ReportArray, word: np.dtype[np.unsignedinteger[Any]]) -> R
 
 @dataclass(frozen=True)
 class Sampled(Composite):
-    """One part, drawn uniformly whatever the values, is reported with its whole epsilon.
+    """A composite of which one part, drawn uniformly whatever the values, is reported with its full epsilon.
 
     Codes have one column a part.
     """
@@ -183,7 +183,7 @@ class Sampled(Composite):
 
 @dataclass(frozen=True)
 class Labelled(Composite):
-    """One part, named by a public label, is reported: nothing protects the label.
+    """A composite of which the part named by a public label is reported: nothing protects the label.
 
     Codes are ``(n, 2)``: the label and the part's code.
     """
@@ -210,7 +210,7 @@ class Labelled(Composite):
 
 @dataclass(frozen=True)
 class Joint(Composite):
-    """All parts are reported, and their epsilons add up.
+    """A composite of which all parts are reported, and their epsilons add up.
 
     Codes have one column a part; a report is the bytes of all parts in order.
     """

@@ -32,7 +32,7 @@ LONGEST_VECTOR = 24
 
 @dataclass(frozen=True)
 class ProjectiveGeometry(SupportDesign):
-    """Values and reports are points of a projective space over GF(order); orthogonal ones support each other.
+    """A design of points of a projective space over GF(order); orthogonal points support each other.
 
     Feldman, Nelson, Nguyen, Talwar 2022 ("Private frequency estimation via projective geometry").  Any two
     hyperplanes meet in equally many points, so the variance is near that of subset selection at log2(outputs) bits.
@@ -77,7 +77,7 @@ class ProjectiveGeometry(SupportDesign):
         orthogonal: NDArray[np.bool_] = products == 0
         return orthogonal
 
-    @cached_property
+    @cached_property  # without it, randomizing a million of 3,000 values takes 1.6 times the CPU
     def _supporters_first(self) -> ReportArray:
         """The reports of every value, those that support it first; flat ``(inputs * outputs,)``."""
         order = np.argsort(~self.incidence(), axis=1, kind="stable")
@@ -86,7 +86,7 @@ class ProjectiveGeometry(SupportDesign):
 
 @dataclass(frozen=True, eq=False)
 class GaloisField:
-    """Addition and multiplication of GF(size); elements are 0 .. size-1, tables ``(size, size)``."""
+    """The addition and multiplication of GF(size); elements are 0 .. size-1, tables ``(size, size)``."""
 
     size: int
     add: NDArray[np.uint16]
@@ -129,13 +129,13 @@ def prime_of(size: int) -> int | None:
     return prime if rest == 1 else None
 
 
-@cache
+@cache  # without it, the spec of a frequency of 40 values takes 2.9 times the CPU
 def prime_powers() -> tuple[int, ...]:
     """Return all field sizes up to :data:`LARGEST`, increasing."""
     return tuple(size for size in range(2, LARGEST + 1) if prime_of(size))
 
 
-@cached()
+@cached()  # without it, OLH on a million of 1,000 values at epsilon 5.5 takes 1.4 times the CPU
 def finite_field(size: int) -> GaloisField:
     """Make GF(size): polynomials over its prime modulo the first irreducible one.
 

@@ -17,7 +17,6 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.bounded_cache import cached
 from sfumato.errors import InputError
 from sfumato.local.randomizers.randomizer import (
     DENOMINATOR,
@@ -116,7 +115,6 @@ def _any_of(words: Unsigned, some: NDArray[np.uint16]) -> NDArray[np.bool_]:
     return matches
 
 
-@cached()
 def _words_of(bound: int) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
     """Return the first 16-bit word of each integer but zero, and the words that Lemire's product rejects."""
     products = np.arange(1 << 16, dtype=np.uint64) * np.uint64(bound)
@@ -157,7 +155,7 @@ def _below_wide(entropy: Entropy, bound: int, size: int) -> Unsigned:
 
 
 class Sampler:
-    """Draws outputs of an integer table, row by row.
+    """A sampler of the outputs of an integer table, row by row.
 
     Args:
         rows: numerators over 2^64, ``(inputs, outputs)``; every row sums to 2^64 exactly.
@@ -265,7 +263,7 @@ class IntegerTable(Randomizer):
         """Let input ``i`` favour the outputs ``i .. i + outputs - inputs`` by ``e^epsilon`` over all others."""
         return cls(tuple(_window(i, outputs - inputs + 1, outputs, exp_below(epsilon)) for i in range(inputs)))
 
-    @cached_property
+    @cached_property  # without it, the spec of a mean takes 1.08 times the CPU
     def probabilities(self) -> NDArray[np.float64]:
         """The table as floats, for estimation."""
         return np.array([[float(Fraction(n, DENOMINATOR)) for n in row] for row in self.numerators])
@@ -295,7 +293,7 @@ class IntegerTable(Randomizer):
         """Count reports; counts of disjoint reports add up."""
         return count_outputs(reports, self.outputs)
 
-    @cached_property
+    @cached_property  # without it, randomizing a million values to 256 bins takes 1.7 times the CPU
     def _sampler(self) -> Sampler:
         return Sampler(self.numerators)
 

@@ -1,4 +1,4 @@
-"""What every local randomizer is: a finite channel with an exact integer probability table, and proofs about it.
+"""The contract of local randomizers: finite channels with exact integer probability tables, and proofs.
 
 No floating-point number ever vouches for a privacy loss: ``e^epsilon`` is enclosed by integers.
 """

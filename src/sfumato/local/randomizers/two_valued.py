@@ -47,7 +47,7 @@ _BITS = np.left_shift(1, np.arange(_BLOCK)).astype(np.uint16)
 
 
 class SupportDesign(ABC):
-    """Which reports support which values, and how to pick one of them uniformly.
+    """A relation of the values that each report supports, and a way to pick a report uniformly.
 
     Attributes:
         inputs: number of values.
@@ -157,7 +157,7 @@ class TwoValued(FrequencyOracle):
 
 @dataclass(frozen=True)
 class DirectResponse(SupportDesign):
-    """Report a value itself: generalised (k-ary) randomised response (Warner 1965, Kairouz et al. 2014)."""
+    """The design that reports a value itself: k-ary randomized response (Warner 1965, Kairouz et al. 2014)."""
 
     inputs: int
 
@@ -288,7 +288,7 @@ class SubsetSelection(SupportDesign):
             incidence[list(members), output] = True
         return incidence
 
-    @cached_property
+    @cached_property  # without it, randomizing a million of 40 values takes 1.1 times the CPU
     def _others(self) -> Subsets:
         """The subsets of the other values: of full size, or of one less beside the true value."""
         return Subsets(self.inputs - 1, (self.size, self.size - 1))

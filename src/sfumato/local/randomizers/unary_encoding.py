@@ -72,7 +72,7 @@ class BitFlipProbabilities:
 
 @dataclass(frozen=True)
 class Unary(FrequencyOracle):
-    """All ``inputs`` bits are reported, packed little-endian."""
+    """A unary encoding, of which all ``inputs`` bits are reported, packed little-endian."""
 
     inputs: int
     coins: BitFlipProbabilities

@@ -1,1 +1,1 @@
-"""What is asked of a population: frozen agreements of clients and servers."""
+"""Questions to a population: frozen agreements of clients and servers."""

@@ -1,4 +1,4 @@
-"""How often each of a set of values occurs: the spec, and the choice among the methods of ``ORACLES``.
+"""The spec of frequencies, and the choice among the methods of ``ORACLES``.
 
 Every method is made as truthful as its epsilon allows; AUTO takes the least exact variance.
 """
@@ -46,7 +46,7 @@ class Method(StrEnum, metaclass=_MethodNames):
 
 @dataclass(frozen=True)
 class Frequency(Spec):
-    """How often each value of a closed domain occurs.
+    """A question how often each value of a closed domain occurs.
 
     Attributes:
         values: the values in order, or the number of values where they are 0, 1, 2, ...

@@ -43,7 +43,7 @@ _HALF = DENOMINATOR // 2
 
 @dataclass(frozen=True)
 class SignedUnary(Randomizer):
-    """Every key is reported as absent, -1 or +1 (PCKV-UE, Gu et al. 2020).
+    """A randomizer that reports every key as absent, -1 or +1 (PCKV-UE, Gu et al. 2020).
 
     Input ``2 k + s`` is key k with sign s (1 for +1); input ``2 keys`` is a person without a key to report.  The own
     key is present with probability ``one``, others with ``zero`` and a fair sign; the own sign is true with

@@ -30,7 +30,7 @@ AttributeSpec: TypeAlias = Frequency | Mean
 
 
 class Sharing(StrEnum):
-    """How attributes share one epsilon."""
+    """A way of attributes to share one epsilon."""
 
     SPLIT = "split"  # SPL: all are reported, each with its share
     SAMPLE = "sample"  # SMP: one, drawn at random, is reported with all of it; nearly always the better
@@ -38,7 +38,7 @@ class Sharing(StrEnum):
 
 @dataclass(frozen=True)
 class NumericBounds:
-    """Bounds of a numeric attribute."""
+    """The bounds of a numeric attribute."""
 
     low: float
     high: float
