@@ -167,6 +167,10 @@ def by_unit(tables: JoinedTables, view: View, unit: Unit) -> dict[str, Counter[t
     return rows
 
 
+# the views whose rows may lose their owner; the tables of all others are the same with and without a cascade
+OF_PARTS = {name: view for name, view in VIEWS.items() if {"drugs", "diagnoses"} & {each.name for each in view.tables}}
+
+
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 12))])
 def test_removing_a_unit_removes_its_rows_and_moves_no_other(seed: int) -> None:
     rows = database(seed)
@@ -176,7 +180,7 @@ def test_removing_a_unit_removes_its_rows_and_moves_no_other(seed: int) -> None:
     for unit in range(UNITS):
         for cascade in (True, False):
             after = opened(without(rows, unit, cascade=cascade))
-            for name, view in VIEWS.items():
+            for name, view in VIEWS.items() if cascade else OF_PARTS.items():
                 for place, limits in enumerate((LOOSE, bounds(name))):
                     expected = {id_: kept for id_, kept in whole[name][place].items() if id_ != str(unit)}
                     assert by_unit(after, view, limits) == expected, (name, unit, cascade)
