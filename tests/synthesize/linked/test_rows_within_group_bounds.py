@@ -23,7 +23,7 @@ HOSPITAL = schema()
 def test_bounds_by_groups_hold_in_every_row_and_what_was_left_out_is_said(tmp_path: Path) -> None:
     ledger = f"sqlite:///{tmp_path / 'hospital.ledger'}"
     vault = open_schema(frames(database(0)), schema=HOSPITAL, ledger=ledger, limit=Rho(10**7), create=True)
-    settings = ModelSizes(head_cells=8_000, tail_cells=8_000, calibration=1)
+    settings = ModelSizes(head_cells=500, tail_cells=500, calibration=1)
     release = synthesize_linked(vault, loss=Rho(10**7), settings=settings)
     visits = release.tables["visits"].to_pylist()
     months: dict[int, Counter[str]] = defaultdict(Counter)
