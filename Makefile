@@ -26,8 +26,8 @@ demo: setup ## release two bundled tables under epsilon 1, a million children an
 check: setup ## linters, types and the tests of what changed since main, or of PACKAGE=query
 	scripts/check $(PACKAGE)
 
-test: setup ## linters, types, contracts, figures of the structure and the tests
-	$(MAKE) --no-print-directory --jobs=2 --output-sync=target types lint structure
+test: setup ## linters, types, contracts and the tests, one of which measures the structure
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target types lint
 	pytest -n 2 --dist loadgroup -m "not slow" $(AGAIN)
 
 lint: setup ## ruff and the import contracts
