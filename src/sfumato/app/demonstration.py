@@ -30,7 +30,7 @@ from sfumato.vault.vault import Vault
 from sfumato.vault.vault_opening import declared
 
 CHILDREN_LOSS = Epsilon(1)
-CellCounts: TypeAlias = NDArray[np.int64]
+PublishedCounts: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def demonstrate_children(folder: Path) -> Demonstration:
     return _compare(release, counts, account)
 
 
-def _compare(release: Synthetic, truth: CellCounts, account: str) -> Demonstration:
+def _compare(release: Synthetic, truth: PublishedCounts, account: str) -> Demonstration:
     described = release.model.domain
     codes = release.model.sample(generator())
     synthetic = np.bincount(np.ravel_multi_index(codes.T, described.shape), minlength=described.size)
@@ -101,7 +101,7 @@ def _compare(release: Synthetic, truth: CellCounts, account: str) -> Demonstrati
     return Demonstration(release, tuple(errors), account, page)
 
 
-def _counts(release: Synthetic, truth: CellCounts, synthetic: CellCounts) -> ShownTable:
+def _counts(release: Synthetic, truth: PublishedCounts, synthetic: PublishedCounts) -> ShownTable:
     described = release.model.domain
     labels = [attribute.labels() for attribute in described]
     return tuple(

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _LEAST, _MOST = 1e-12, 1e6
 _PLACES = 10**18
-Request = TypeVar("Request", bound="StrictModel")
+RequestModel = TypeVar("RequestModel", bound="StrictModel")
 
 
 def _decimal_text(value: object) -> object:
@@ -82,7 +82,7 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-def validate_fields(kind: type[Request], fields: Mapping[str, Any]) -> Request:
+def validate_fields(kind: type[RequestModel], fields: Mapping[str, Any]) -> RequestModel:
     """Return a request from the fields of a front end.
 
     Raises:
