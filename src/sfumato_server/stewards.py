@@ -97,14 +97,14 @@ def drafted(source: str, places: TablePlaces, *, unit: str | None = None, name: 
     try:
         if adapter_of(source).is_several(source):
             many = draft_source([source], unit=unit, name=name)
-            return DescriptionDraft(plain(many.document), tuple(f"{each}." for each in many.remarks))
+            return DescriptionDraft(plain(many.document), tuple(f"{each}." for each in many.notes))
         if unit is not None or name is not None:
             raise InputError("a unit and a name are of several tables, which lie in a folder or a database")
         written = how_written(source, {})
         one = draft_domain(open_table(source, csv=written.format), written.format)
     except (TableError, EngineError) as error:
         raise unreadable(error) from error
-    told = [f"How the file is written: {each}; the draft says so." for each in written.remarks]
+    told = [f"How the file is written: {each}; the draft says so." for each in written.notes]
     told += [f"Left out {column}: {reason}." for column, reason in one.left_out.items()]
     told += [f"Look at {column}: {hint}." for column, hint in one.hints.items()]
     return DescriptionDraft(plain(one.document()), tuple(told))

@@ -142,9 +142,9 @@ def test_impossible_combinations_are_in_no_row(method: str, workspace: Path) -> 
 def test_a_table_of_one_column_is_released_without_a_word_on_pairs() -> None:
     only = Domain((Integer(name="n", minimum=0, maximum=9, unknown=Unknown.CLAMP),))
     asked = SynthesizeRequest(method="auto", loss={"epsilon": "1"})
-    assert asked.workload(only).over(only) == (("n",),)
+    assert asked.workload(only).marginal_attributes(only) == (("n",),)
     with pytest.raises(QueryError, match="marginals of 2 attributes are more than a domain of 1 has"):
-        asked.model_copy(update={"way": 2}).workload(only).over(only)
+        asked.model_copy(update={"way": 2}).workload(only).marginal_attributes(only)
 
 
 def test_a_release_of_no_rows_says_that_noise_made_it_so(tmp_path: Path) -> None:

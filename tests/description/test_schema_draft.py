@@ -52,7 +52,7 @@ def test_keys_owners_and_references_are_found() -> None:
 def test_bounds_and_what_is_public_are_left_to_the_owner() -> None:
     found = drafted()
     assert all(body.get("rows") is None and "per" not in body for body in found.document["tables"].values())
-    assert any("icd leads to no patient_id: write public: true" in told for told in found.remarks)
+    assert any("icd leads to no patient_id: write public: true" in told for told in found.notes)
     with pytest.raises(DomainError, match="icd still needs to be said public or not"):
         parse_schema(found.document)
     found.document["tables"]["icd"]["public"] = True
@@ -73,7 +73,7 @@ def test_a_key_is_kept_over_one_repeated_row_and_the_repeat_is_told() -> None:
     found = drafted({"visits": visits})
     assert found.document["tables"]["visits"]["key"] == "visit_id"
     assert "through" in found.document["tables"]["diagnoses"]
-    assert any("visits.visit_id" in told and "1 of its 5 values repeat" in told for told in found.remarks)
+    assert any("visits.visit_id" in told and "1 of its 5 values repeat" in told for told in found.notes)
 
 
 def test_a_table_in_which_few_people_come_twice_is_not_taken_for_their_list() -> None:
@@ -95,7 +95,7 @@ def test_a_second_person_in_a_row_is_left_out_and_named() -> None:
     transfers = {"transfer_id": [1, 2], "patient_id": ["p1", "p2"], "visit_id": [1, 3], "day": [3, 4]}
     found = drafted({"transfers": transfers})
     assert found.document["tables"]["transfers"]["unit"] == "patient_id"
-    assert any("transfers.visit_id also leads to visits, and is left out" in told for told in found.remarks)
+    assert any("transfers.visit_id also leads to visits, and is left out" in told for told in found.notes)
 
 
 def test_ids_called_id_are_found_by_the_name_of_their_table() -> None:
@@ -110,7 +110,7 @@ def test_keys_of_two_types_are_named() -> None:
     visits = {"visit_id": [10, 11, 12], "patient_id": ["1", "1", "2"]}
     tables = {"patients": {"patient_id": [1, 2, 3], "sex": ["f", "m", "f"]}, "visits": visits}
     opened = {name: open_table(pa.table(held)) for name, held in tables.items()}
-    told = [each for each in draft_schema("both", opened).remarks if "equal keys would not be found" in each]
+    told = [each for each in draft_schema("both", opened).notes if "equal keys would not be found" in each]
     assert len(told) == 1
     assert told[0].startswith("visits.patient_id is of type VARCHAR and patients.patient_id of type BIGINT: equal keys")
 
@@ -122,7 +122,7 @@ def test_people_may_be_named_and_must_be_found() -> None:
         draft_schema("both", opened)
     found = draft_schema("both", opened, unit="who")
     assert found.document["unit"] == {"id": "who"}
-    assert any("No table lists every who" in told for told in found.remarks)
+    assert any("No table lists every who" in told for told in found.notes)
     with pytest.raises(InputError, match="no table has a column 'whom'"):
         draft_schema("both", opened, unit="whom")
     with pytest.raises(InputError, match="words of letters"):

@@ -71,7 +71,7 @@ def test_a_draft_finds_out_how_a_file_is_written_and_says_it(tmp_path, name, exp
     path.write_bytes(text.replace("\n", "\r\n").encode(encoding))
     written = how_written(str(path), {})
     assert written.format is not None
-    assert written.remarks
+    assert written.notes
     draft = draft_domain(open_table(path, csv=written.format), written.format).domain
     assert [type(attribute).__name__ for attribute in draft] == ["Categorical", "Real", "Real", "Integer"]
     assert draft.csv == written.format

@@ -183,7 +183,7 @@ def test_values_found_in_the_data_are_shown_only_where_enough_units_hold_them(by
     assert ("Rome",) in found.keys
     assert all(value[0].estimate > 20 for value in found.values)
     assert "1e-06" in found.guarantee
-    assert found.remarks
+    assert found.notes
 
 
 def test_distinct_units_are_people_not_rows(by_id):
@@ -201,8 +201,8 @@ def test_counts_are_made_whole_on_request_and_it_is_said(simulated):
     assert min(numbers) >= 0
     assert all(number == int(number) for number in numbers)
     assert sum(numbers) == sum(value[0].estimate for value in raw.values)
-    assert not raw.remarks
-    assert "non-negative" in whole.remarks[0]
+    assert not raw.notes
+    assert "non-negative" in whole.notes[0]
     assert "non-negative" in whole.to_json()["remarks"][0]
     with pytest.raises(QueryError):
         non_negative_integers(ask(simulated, Query((Average("age"),)), loss=LOSS))

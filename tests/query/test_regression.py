@@ -71,7 +71,7 @@ def test_without_noise_it_is_the_regression_of_the_rows() -> None:
     )
     names = [each.variable for each in found.coefficients]
     assert names == ["(constant)", "age", "sex in M", "school in high", "year"]
-    assert any("year are taken at the middles" in remark for remark in found.remarks)
+    assert any("year are taken at the middles" in remark for remark in found.notes)
     assert "hours by" in repr(found)
 
 
@@ -83,7 +83,7 @@ def test_an_open_last_cell_counts_with_its_typical_value() -> None:
     )
     wanted = solved(people(), years=(*YEARS[:-1], 66))
     assert [each.table.estimate for each in found.coefficients] == pytest.approx(wanted, rel=1e-4)
-    assert any("at 66 in the open last one" in remark for remark in found.remarks)
+    assert any("at 66 in the open last one" in remark for remark in found.notes)
 
 
 def test_rows_without_a_value_meet_no_condition() -> None:
@@ -204,7 +204,7 @@ def test_where_noise_drowns_the_inputs_nothing_is_told() -> None:
         vault = SimulatedVault(ArrayTable(DOMAIN, people()[:1800]), seed=seed)
         found = linear_regression(vault, "hours", INPUTS, loss=EpsilonDelta(1, "1e-9"))
         assert found.coefficients == ()
-    assert "the noise is too large" in found.remarks[-1]
+    assert "the noise is too large" in found.notes[-1]
 
 
 @pytest.mark.parametrize(

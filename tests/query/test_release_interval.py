@@ -163,12 +163,12 @@ def test_what_cuts_a_group_has_no_interval_and_a_price_and_what_does_not_has_one
         found = interval(COARSE, asked)
         assert found.table is found.population is None
         assert "no interval; the model says" in str(found)
-        assert "costs" in found.remarks[-1]
+        assert "costs" in found.notes[-1]
 
 
 def test_the_price_of_a_direct_answer_is_that_of_its_noise() -> None:
     found = interval(COARSE, count("town = 'a' AND sex = 'F'"), half_width=50)
-    rho = float(found.remarks[-1].rpartition("rho = ")[2])
+    rho = float(found.notes[-1].rpartition("rho = ")[2])
     noise = DiscreteGaussian.for_loss(Rho(str(rho)), squared_sensitivity=1)
     assert 1.96 * np.sqrt(noise.variance) == pytest.approx(50, rel=0.01)
 
@@ -228,7 +228,7 @@ def test_a_mean_of_few_rows_has_no_interval() -> None:
     wide = Kept((noisy(("age", "town"), (None, None), DiscreteGaussian(2500)),))
     found = interval(wide, mean("age", "town = 'h'"))  # 126 rows, noise of 50 in each of 40 cells
     assert found.table is None
-    assert any("denominator" in remark for remark in found.remarks)
+    assert any("denominator" in remark for remark in found.notes)
     assert interval(wide, mean("age", "town IN ('a', 'b')")).table is not None
 
 
@@ -237,13 +237,13 @@ def test_rows_of_one_person_are_no_draws_of_a_population() -> None:
     found = interval(Kept(ALL.tables, domain=people), count("sex = 'F'"))
     assert found.population is None
     assert found.table is not None
-    assert any("at most 3 rows of one id" in remark for remark in found.remarks)
+    assert any("at most 3 rows of one id" in remark for remark in found.notes)
 
 
 def test_a_release_that_keeps_no_tables_says_what_its_model_says() -> None:
     found = interval(Kept(()), count("sex = 'F'"))
     assert found.table is None
-    assert any("keeps no noisy tables" in remark for remark in found.remarks)
+    assert any("keeps no noisy tables" in remark for remark in found.notes)
     assert found.model == (SEX == 0).sum()
 
 
@@ -375,7 +375,7 @@ def test_totals_of_a_weight_say_why_they_have_no_interval():
     assert release.model.totals
     found = interval(release, total("heavy", where="sex = 'F'"))
     assert found.table is None
-    assert any("above a limit" in each and "--marginals heavy,sex" in each for each in found.remarks)
+    assert any("above a limit" in each and "--marginals heavy,sex" in each for each in found.notes)
     held = interval(release, total("heavy"))
     assert held.table.low <= codes[:, 0].sum() <= held.table.high
-    assert not any("above a limit" in each for each in interval(release, count("sex = 'F' and town = 'a'")).remarks)
+    assert not any("above a limit" in each for each in interval(release, count("sex = 'F' and town = 'a'")).notes)

@@ -36,19 +36,19 @@ def test_an_answer_over_a_bounded_table_says_so_wherever_it_is_read(cut, simulat
         "intervals are of the bounded table: at most 1 row of one id, the rest is left out, and so are rows without id"
     )
     assert answer.value.interval == (2000, 2000), "of 4000 rows"
-    assert said in answer.remarks
+    assert said in answer.notes
     assert said in answer.to_json()["remarks"]
     assert said in answer.to_html()
     assert answer.table_phrase == " of the bounded table"
     whole = ask(simulated, count(), loss=MUCH)
-    assert (whole.table_phrase, whole.remarks) == ("", ())
+    assert (whole.table_phrase, whole.notes) == ("", ())
 
 
 def test_values_beyond_the_bounds_and_rounded_sums_are_said(simulated) -> None:
     assert (
-        "values of age beyond the declared bounds count as the bounds" in ask(simulated, mean("age"), loss=MUCH).remarks
+        "values of age beyond the declared bounds count as the bounds" in ask(simulated, mean("age"), loss=MUCH).notes
     )
-    (said,) = ask(simulated, total("income"), loss=MUCH).remarks
+    (said,) = ask(simulated, total("income"), loss=MUCH).notes
     assert said == "sum(income) is of values rounded to multiples of 0.0001"
 
 
@@ -118,7 +118,7 @@ def test_a_loss_at_which_noise_outweighs_the_table_is_said_before_it_is_charged(
         assert low_signal_warnings(DOMAIN, query, MUCH) == low_signal_warnings(DOMAIN, query, MUCH, rows=4000) == ()
     assert low_signal_warnings(DOMAIN, table("sex"), Epsilon("0.1"), rows=20)
     assert not low_signal_warnings(DOMAIN, table("sex"), Epsilon("0.1"), rows=4000)
-    assert any("outweigh" in remark for remark in sql(simulated, "SELECT COUNT(*) FROM t", loss=tiny).remarks)
+    assert any("outweigh" in remark for remark in sql(simulated, "SELECT COUNT(*) FROM t", loss=tiny).notes)
 
 
 def test_bounds_by_groups_are_said_and_what_they_leave_out_is_counted(table) -> None:
@@ -130,7 +130,7 @@ def test_bounds_by_groups_are_said_and_what_they_leave_out_is_counted(table) -> 
     assert (
         "intervals are of the bounded table: at most 2 rows of one id, at most 1 in one sex, the rest is left out, "
         "and so are rows without id"
-    ) in answer.remarks
+    ) in answer.notes
     assert answer.truncation is not None
     cut_away = unbounded.value.estimate - answer.value.estimate
     assert answer.truncation.rows.estimate == cut_away > 100

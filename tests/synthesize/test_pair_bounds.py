@@ -305,7 +305,7 @@ def test_the_answer_says_it_in_a_sentence_and_json() -> None:
     made = released(limits=BOUNDED)
     found = interval(made, mean("age", "town = 'a'"))
     assert found.table is None
-    assert any("% of the rows are in other cells of age x town than the model has" in each for each in found.remarks)
+    assert any("% of the rows are in other cells of age x town than the model has" in each for each in found.notes)
     assert found.to_json()["bound"]["pair"] == ("age", "town")
     assert interval(made, count("age = 7")).bound is None
     assert interval(released(), mean("age", "town = 'a'")).bound is None

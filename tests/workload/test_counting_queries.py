@@ -84,7 +84,7 @@ def test_explicit_rows_answer_as_given():
         lambda domain: Explicit(("a0",), np.ones((1, 4), dtype=bool)).matrix(domain),
         lambda domain: Explicit(("a0",), np.full((1, 3), 2)).matrix(domain),
         lambda _: all_marginals(0),
-        lambda domain: all_marginals(2).over(domain),
+        lambda domain: all_marginals(2).marginal_attributes(domain),
         lambda _: Marginals(),
     ],
 )

@@ -34,7 +34,7 @@ class SchemaDraft:
     """The document of a schema, and what its owner should look at, a sentence each."""
 
     document: dict[str, Any]
-    remarks: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 def draft_schema(
@@ -76,7 +76,7 @@ def draft_schema(
         "unit": {"id": drafting.id, **units},
         "tables": bodies,
     }
-    return SchemaDraft(document, tuple(drafting.remarks))
+    return SchemaDraft(document, tuple(drafting.notes))
 
 
 @dataclass
@@ -91,7 +91,7 @@ class _Drafting:
     id: str = ""
     units: str | None = None  # the table that lists them
     owners: dict[str, tuple[str, str | None]] = field(default_factory=dict)  # column, table it leads to or the unit
-    remarks: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def link(self) -> None:
         """Find keys, and the columns that hold keys of other tables."""
@@ -150,12 +150,12 @@ class _Drafting:
         if profile is None:
             return
         if repeated := profile.held - profile.distinct:
-            self.remarks.append(
+            self.notes.append(
                 f"{table}.{key} is drafted as the key, and {repeated:,} of its {profile.held:,} values repeat another: "
                 "a key names one row, so mend the table or leave the key out"
             )
         if profile.missing:
-            self.remarks.append(f"{profile.missing:,} rows of {table} have no {key}, so nothing can refer to them")
+            self.notes.append(f"{profile.missing:,} rows of {table} have no {key}, so nothing can refer to them")
 
     def _named_links(self, table: str, profiles: Sequence[Profile]) -> list[tuple[str, str]]:
         links = []
@@ -187,7 +187,7 @@ class _Drafting:
         own = [table for table, key in self.keys.items() if key == best and self._lists(table)]
         self.units = next(iter([*own, *led]), None)
         if self.units is None:
-            self.remarks.append(f"No table lists every {best}; whoever has no row anywhere is then in no answer")
+            self.notes.append(f"No table lists every {best}; whoever has no row anywhere is then in no answer")
         self._own()
 
     def say_types(self, columns: Mapping[str, Mapping[str, Column]]) -> None:
@@ -198,7 +198,7 @@ class _Drafting:
         for table, column, to in dict.fromkeys(ends):
             one, other = columns[table].get(column), columns[to].get(self.keys.get(to, self.id))
             if one is not None and other is not None and one.kind is not other.kind:
-                self.remarks.append(
+                self.notes.append(
                     f"{table}.{column} is of type {one.type} and {to}.{other.name} of type {other.type}: equal keys "
                     "would not be found equal; store both alike"
                 )
@@ -241,14 +241,14 @@ class _Drafting:
             self.owners |= step
         for table in self.profiles:
             if table != self.units and table not in self.owners:
-                self.remarks.append(
+                self.notes.append(
                     f"{table} leads to no {self.id}: write public: true if everybody may know all of it, else say "
                     "whose its rows are"
                 )
 
     def _say_left(self, table: str, columns: Sequence[str]) -> None:
         for column in columns:
-            self.remarks.append(
+            self.notes.append(
                 f"{table}.{column} names a further {self.id} in the same row, and is left out: that person stays "
                 "unprotected"
             )
@@ -269,7 +269,7 @@ class _Drafting:
         references = {column: to for column, to in self.links[table] if to in public and column != owner}
         for column, to in self.links[table]:
             if to not in public and column != owner:
-                self.remarks.append(
+                self.notes.append(
                     f"{table}.{column} also leads to {to}, and is left out: a row belongs to one {self.id}"
                 )
         if references:
@@ -298,10 +298,10 @@ def _attributes(drafting: _Drafting, name: str, csv: CsvFormat | None) -> dict[s
         drafted = draft_domain(_Profiled(profiles), csv)
     except TableError as error:
         if profiles:
-            drafting.remarks.append(f"No attribute of {name} is drafted: {error}")
+            drafting.notes.append(f"No attribute of {name} is drafted: {error}")
         return {"attributes": {}}
-    drafting.remarks += [f"Left out {name}.{column}: {reason}" for column, reason in drafted.left_out.items()]
-    drafting.remarks += [f"Look at {name}.{column}: {hint}" for column, hint in drafted.hints.items()]
+    drafting.notes += [f"Left out {name}.{column}: {reason}" for column, reason in drafted.left_out.items()]
+    drafting.notes += [f"Look at {name}.{column}: {hint}" for column, hint in drafted.hints.items()]
     described = drafted.document()
     return {part: described[part] for part in ("csv", "attributes") if part in described}
 

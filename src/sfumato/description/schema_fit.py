@@ -108,8 +108,8 @@ def draft_source(places: Sequence[str], *, name: str | None = None, unit: str | 
     written = {each: how_written(str(path), {}) for each, path in files.items()}
     opened = {each: open_table(path, csv=written[each].format) for each, path in files.items()}
     drafted = draft_schema(called, opened, unit=unit, formats={each: written[each].format for each in files})
-    notes = (f"{each}: {note}; the draft says so under 'csv'" for each, one in written.items() for note in one.remarks)
-    return replace(drafted, remarks=(*notes, *drafted.remarks))
+    notes = (f"{each}: {note}; the draft says so under 'csv'" for each, one in written.items() for note in one.notes)
+    return replace(drafted, notes=(*notes, *drafted.notes))
 
 
 def _draft_database(url: str, name: str | None, unit: str | None) -> SchemaDraft:

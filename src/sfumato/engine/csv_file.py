@@ -248,7 +248,7 @@ class Written:
     """How a CSV file seems to be written, None where as usual, and what of it its owner should know."""
 
     format: CsvFormat | None
-    remarks: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def how_written(source: str, declared: Mapping[str, Any]) -> Written:

@@ -53,7 +53,7 @@ class NoisyValue:
     """An estimate, its standard error, and the interval that holds the exact answer with the stated confidence.
 
     The exact answer is that of the table as the domain has it read: bounded, clamped, without rows that it drops; see
-    the remarks of the :class:`Answer`.
+    the notes of the :class:`Answer`.
     """
 
     estimate: float
@@ -101,7 +101,7 @@ class Answer(Release):
         integers: the grouping attributes whose cells are whole numbers, and at most missing values.
         estimates: one an aggregate, of arrays of shape ``(groups,)``.
         confidence: the probability with which each interval holds the exact answer, on its own.
-        remarks: which table the intervals are about, and what was done to the released estimates.
+        notes: which table the intervals are about, and what was done to the released estimates.
         truncation: what the bound on rows of a unit left out, if the query asks for it.
         called: names of the grouping attributes, if a statement gives others.
     """
@@ -110,7 +110,7 @@ class Answer(Release):
     labels: tuple[pa.Array, ...]
     estimates: tuple[Estimates, ...]
     confidence: Fraction
-    remarks: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     truncation: CountedTruncation | None = None
     integers: frozenset[str] = frozenset()
     called: tuple[str, ...] = ()
@@ -134,7 +134,7 @@ class Answer(Release):
     @property
     def table_phrase(self) -> str:
         """The words for the table of the exact answer, if that is not the table itself."""
-        return " of the bounded table" if any(each.startswith(BOUNDED) for each in self.remarks) else ""
+        return " of the bounded table" if any(each.startswith(BOUNDED) for each in self.notes) else ""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -242,7 +242,7 @@ class Answer(Release):
     def statement_json(self) -> dict[str, Any]:
         """Return all but the numbers, as plain JSON values: remarks, what was truncated, and the statement."""
         return {
-            "remarks": list(self.remarks),
+            "remarks": list(self.notes),
             **({} if self.truncation is None else {"truncation": asdict(self.truncation)}),
             **self.statement(),
         }
@@ -258,7 +258,7 @@ class Answer(Release):
             for key, values in zip(self.keys, self.values, strict=True)
         )
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        notes = [*self.remarks, *([] if self.truncation is None else [str(self.truncation)])]
+        notes = [*self.notes, *([] if self.truncation is None else [str(self.truncation)])]
         return table + "".join(f"<p>{html.escape(each)}</p>" for each in notes) + super().to_html()
 
 
@@ -314,7 +314,7 @@ def non_negative_integers(answer: Answer) -> Answer:
         if not aggregate.is_count:
             raise QueryError(f"{name!r} is no count, and cannot be made a whole number", culprit=aggregate)
     estimates = tuple(replace(each, value=to_counts(each.value).astype(np.float64)) for each in answer.estimates)
-    return replace(answer, estimates=estimates, remarks=(*answer.remarks, POSTPROCESSED))
+    return replace(answer, estimates=estimates, notes=(*answer.notes, POSTPROCESSED))
 
 
 def to_counts(noisy: FloatArray) -> NDArray[np.int64]:

@@ -73,7 +73,7 @@ class Ordering:
         for by in reversed(self.order):
             places = places[_order(answer, by, places)]
         ordered_answer = answer.take(places[: self.limit])
-        return replace(ordered_answer, remarks=(*answer.remarks, _CHOSEN))
+        return replace(ordered_answer, notes=(*answer.notes, _CHOSEN))
 
 
 def _order(answer: Answer, by: SortKey, places: NDArray[np.intp]) -> NDArray[np.intp]:

@@ -170,7 +170,7 @@ def _discover(vault: VaultInterface, query: Query, loss: Loss, confidence: Confi
         labels=tuple(pa.array(each, pa.string()) for each in released.payload["keys"]),
         estimates=(units,) * len(query.labels),
         confidence=confidence.probability,
-        remarks=(
+        notes=(
             f"values are shown from a noisy count of {mechanism.threshold} units; others are not",
             "the confidence is over all values, shown or not; of those shown with little more, fewer intervals hold",
             *query.population_notes(vault.domain),

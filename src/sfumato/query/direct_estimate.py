@@ -41,7 +41,7 @@ class Term:
     ratio: bool
     among: Predicate | None
     words: str
-    remarks: tuple[str, ...]
+    notes: tuple[str, ...]
 
     @property
     def attributes(self) -> frozenset[str]:

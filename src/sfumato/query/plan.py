@@ -127,7 +127,7 @@ class Plan:
             labels=_cells(query.by, domain.axes(query.by)),
             estimates=tuple(columns),
             confidence=confidence.probability,
-            remarks=(*query.population_notes(domain, released.view), *self.warnings(loss)),
+            notes=(*query.population_notes(domain, released.view), *self.warnings(loss)),
             truncation=self._truncation(released.payload, added, confidence),
             integers=frozenset(name for name in query.by if _spells_integers(name, domain)),
         )

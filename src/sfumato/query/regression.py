@@ -63,18 +63,18 @@ class Regression(Release):
         outcome: what is explained.
         coefficients: of the constant and of each input.
         confidence: with which each interval holds.
-        remarks: what is to be known of the answer.
+        notes: what is to be known of the answer.
     """
 
     outcome: str
     coefficients: tuple[Coefficient, ...]
     confidence: Fraction
-    remarks: tuple[str, ...]
+    notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Json]:
         """Return plain JSON values."""
         fields = {"outcome": self.outcome, "coefficients": [asdict(each) for each in self.coefficients]}
-        return {**fields, "confidence": float(self.confidence), "remarks": list(self.remarks), **self.statement()}
+        return {**fields, "confidence": float(self.confidence), "remarks": list(self.notes), **self.statement()}
 
     @property
     def headline(self) -> str:
@@ -156,7 +156,7 @@ def linear_regression(
         outcome=variables[-1].words,
         coefficients=coefficients,
         confidence=level.probability,
-        remarks=_notes(domain, variables, coefficients),
+        notes=_notes(domain, variables, coefficients),
     )
 
 

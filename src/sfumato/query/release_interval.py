@@ -98,7 +98,7 @@ class ReleaseInterval:
         widened: how much both intervals were widened as values are known by groups or bins only.
         tables: the attributes of the noisy tables that were read.
         confidence: with which an interval holds the answer.
-        remarks: of which table the answer is; why there is no interval, and what one would cost.
+        notes: of which table the answer is; why there is no interval, and what one would cost.
         bound: where there is no interval, and distances of pairs were measured: how far from the model's the table's
             answer may be at most, with the same confidence.
     """
@@ -110,12 +110,12 @@ class ReleaseInterval:
     widened: float
     tables: tuple[tuple[str, ...], ...]
     confidence: Fraction
-    remarks: tuple[str, ...]
+    notes: tuple[str, ...]
     bound: DistanceBound | None = None
 
     def to_json(self) -> dict[str, Json]:
         """Return plain JSON values."""
-        fields = asdict(self)
+        fields = {"remarks" if name == "notes" else name: value for name, value in asdict(self).items()}
         return fields | {"confidence": float(self.confidence), "tables": [list(names) for names in self.tables]}
 
     def __str__(self) -> str:
@@ -162,7 +162,7 @@ def interval(
     names = _attributes(terms, domain)
     estimated, used = estimate(release.tables, names, terms, domain, level)
     words = " minus ".join(term.words for term in terms)
-    notes = tuple(dict.fromkeys(note for term in terms for note in term.remarks))
+    notes = tuple(dict.fromkeys(note for term in terms for note in term.notes))
     bound = None
     if isinstance(estimated, str):
         bound = _bound(release, names, terms, level)

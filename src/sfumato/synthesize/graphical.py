@@ -90,7 +90,7 @@ class Graphical:
     def answers(self, workload: Workload) -> FloatArray:
         """Expected answers to a workload: shape ``(queries,)``."""
         if isinstance(workload, Marginals):  # marginal by marginal, as their common table may be beyond any memory
-            return np.concatenate([self.cells(clique) for clique in workload.over(self.domain)])
+            return np.concatenate([self.cells(clique) for clique in workload.marginal_attributes(self.domain)])
         return workload.answers(self.domain, self.cells(workload.attributes(self.domain)))
 
     def sample(self, random: np.random.Generator, rows: int | None = None) -> CodeArray:

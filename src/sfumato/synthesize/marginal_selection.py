@@ -167,7 +167,9 @@ def workload_cliques(workload: Marginals, domain: Domain) -> list[Clique]:
     position = {name: index for index, name in enumerate(domain.names)}
     target = domain.in_role(Role.TARGET) if workload.ways is not None and len(domain) > 1 else None
     more = () if target is None else (target,)
-    sorted_cliques = (tuple(sorted({*clique, *more}, key=position.__getitem__)) for clique in workload.over(domain))
+    sorted_cliques = (
+        tuple(sorted({*clique, *more}, key=position.__getitem__)) for clique in workload.marginal_attributes(domain)
+    )
     return list(dict.fromkeys(sorted_cliques))
 
 

@@ -120,7 +120,7 @@ class Marginals:
             raise QueryError("a workload of marginals needs a number of attributes from 1, or cliques", culprit=self)
         object.__setattr__(self, "cliques", as_cliques(self.cliques))
 
-    def over(self, domain: Domain) -> tuple[tuple[str, ...], ...]:
+    def marginal_attributes(self, domain: Domain) -> tuple[tuple[str, ...], ...]:
         """The attributes of each marginal."""
         if self.ways is None:
             return self.cliques
@@ -130,23 +130,23 @@ class Marginals:
 
     def attributes(self, domain: Domain) -> tuple[str, ...]:
         """The attributes mentioned, in the domain's order."""
-        mentioned = {name for clique in self.over(domain) for name in clique}
+        mentioned = {name for clique in self.marginal_attributes(domain) for name in clique}
         return tuple(sorted(mentioned, key=domain.index))
 
     def length(self, domain: Domain) -> int:
         """Number of queries: cells of all marginals."""
-        return sum(domain.project(clique).size for clique in self.over(domain))
+        return sum(domain.project(clique).size for clique in self.marginal_attributes(domain))
 
     def widths(self, domain: Domain) -> NDArray[np.int64]:
         """Number of cells that each query sums: shape ``(queries,)``."""
-        sizes = np.array([domain.project(clique).size for clique in self.over(domain)], dtype=np.int64)
+        sizes = np.array([domain.project(clique).size for clique in self.marginal_attributes(domain)], dtype=np.int64)
         return np.repeat(domain.project(self.attributes(domain)).size // sizes, sizes)
 
     def answers(self, domain: Domain, cells: FloatArray | NDArray[np.int64]) -> FloatArray:
         """The marginals one after the other, each flat in C order."""
         names = self.attributes(domain)
         table = np.asarray(cells, dtype=np.float64).reshape(domain.project(names).shape)
-        return np.concatenate([_marginal(table, names, clique).ravel() for clique in self.over(domain)])
+        return np.concatenate([_marginal(table, names, clique).ravel() for clique in self.marginal_attributes(domain)])
 
     def matrix(self, domain: Domain) -> NDArray[np.bool_]:
         """The queries as 0/1 rows: shape ``(queries, cells)``."""
@@ -156,7 +156,7 @@ class Marginals:
         _refuse_large(self.length(domain), size)
         codes = np.unravel_index(np.arange(size), shape)
         rows = []
-        for clique in self.over(domain):
+        for clique in self.marginal_attributes(domain):
             cell = np.ravel_multi_index([codes[names.index(name)] for name in clique], domain.project(clique).shape)
             rows.append(np.arange(domain.project(clique).size)[:, None] == cell)
         return np.concatenate(rows)

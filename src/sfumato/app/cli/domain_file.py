@@ -59,7 +59,7 @@ def draft(
         written = csv.written(table)
         drafted = draft_domain(open_table(table, csv=written.format), written.format)
     text = write_yaml(drafted.document())
-    for detail in written.remarks:
+    for detail in written.notes:
         print_message(f"{redacted_source(table)}: {detail}; the draft says so under 'csv'.")
     for name, reason in drafted.left_out.items():
         print_message(f"Left out {name}: {reason}.")

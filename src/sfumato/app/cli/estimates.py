@@ -263,7 +263,7 @@ def interval(
         half_width=half_width,
         confidence=confidence,
     )
-    notes = "".join(f"\nNote: {note}" for note in answer.remarks)
+    notes = "".join(f"\nNote: {note}" for note in answer.notes)
     text = f"{answer}\nCost: nothing\nGuarantee: {printable(saved.guarantee)}\n{STATED_BY_A_FILE}{notes}"
     result({**answer.to_json(), "trust": STATED_BY_A_FILE}, text, as_json=as_json)
 

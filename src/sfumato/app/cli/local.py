@@ -303,7 +303,7 @@ def _column(table: str, column: str, options: CsvOptions) -> Any:  # noqa: ANN40
     written = options.written(table)
     if file_path(table) == table and written.format is None:
         return read_column(table, column)
-    for detail in written.remarks:
+    for detail in written.notes:
         print_message(f"{redacted_source(table)}: {detail}.")
     values = open_table(table, csv=written.format).values(column)
     return complete_column(values if written.format is None else in_numbers(values, written.format), column)

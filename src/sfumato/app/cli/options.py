@@ -153,7 +153,7 @@ class CsvOptions:
         from sfumato.engine.table_files import redacted_source
 
         dialect = self.written(table)
-        for detail in dialect.remarks:
+        for detail in dialect.notes:
             print_message(f"{redacted_source(table)}: {detail}.")
         return open_table(table, csv=dialect.format)
 

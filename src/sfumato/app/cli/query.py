@@ -290,7 +290,7 @@ def _text(answer: Answer) -> str:
 
 
 def _meaning(answer: Answer) -> str:
-    notes = [*answer.remarks, *([] if answer.truncation is None else [str(answer.truncation)])]
+    notes = [*answer.notes, *([] if answer.truncation is None else [str(answer.truncation)])]
     notes_text = "".join(f"\nNote: {each}" for each in notes)
     probability = f"{float(answer.confidence):g}"
     sure = f"Intervals hold the exact answer{answer.table_phrase} with probability {probability}, each on its own."
@@ -329,6 +329,6 @@ def regress(
         for each in regression.coefficients
     ]
     sure = f"Intervals hold with probability {float(regression.confidence):g}, each on its own."
-    notes = "".join(f"\nNote: {each}" for each in regression.remarks)
+    notes = "".join(f"\nNote: {each}" for each in regression.notes)
     text = f"{columns(lines)}\n\n{sure}\nGuarantee: {regression.guarantee}\nCost: {regression.cost}{notes}"
     result(regression.to_json(), text, as_json=as_json)

@@ -68,7 +68,7 @@ def draft_tables(
     with working(f"Reading {', '.join(map(redacted_source, places))}"):
         drafted = draft_source(places, name=name, unit=unit)
     text = write_yaml(drafted.document)
-    for detail in drafted.remarks:
+    for detail in drafted.notes:
         print_message(f"{detail}.")
     if out is None:
         typer.echo(text, nl=False)

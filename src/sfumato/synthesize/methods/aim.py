@@ -306,7 +306,7 @@ def models_whole_table(domain: Domain, task: Task) -> bool:
     """
     if not isinstance(task.workload, Marginals):
         return False
-    named = [name for clique in task.workload.over(domain) for name in clique]
+    named = [name for clique in task.workload.marginal_attributes(domain) for name in clique]
     return bool(task.zeros) or set(named) == set(domain.names) or len(set(named)) < len(named)
 
 

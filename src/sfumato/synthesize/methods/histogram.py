@@ -198,13 +198,15 @@ def _nearest(rows: FloatArray, answers: FloatArray, count: int) -> FloatArray:
 def _plan_histogram(domain: Domain, task: Task) -> PlannedRelease:
     """Plan one table of the attributes that the workload names, in its order: the journal keeps the order."""
     workload = task.workload
-    cliques = workload.over(domain) if isinstance(workload, Marginals) else (workload.attributes(domain),)
+    cliques = (
+        workload.marginal_attributes(domain) if isinstance(workload, Marginals) else (workload.attributes(domain),)
+    )
     names = tuple(dict.fromkeys(name for clique in cliques for name in clique))
     return _planned(domain, task.loss, task.total, (names,), "histogram")
 
 
 def _plan_marginals(domain: Domain, task: Task) -> PlannedRelease:
-    return _planned(domain, task.loss, task.total, task.marginals().over(domain), "marginals")
+    return _planned(domain, task.loss, task.total, task.marginals().marginal_attributes(domain), "marginals")
 
 
 def _plan_matrix(domain: Domain, task: Task) -> PlannedRelease:
@@ -241,7 +243,7 @@ def _estimate_histogram(domain: Domain, task: Task) -> RankedMethod | None:
 def _estimate_marginals(domain: Domain, task: Task) -> RankedMethod | None:
     if task.zeros or not isinstance(task.workload, Marginals):
         return None
-    cliques = task.workload.over(domain)
+    cliques = task.workload.marginal_attributes(domain)
     names = [name for clique in cliques for name in clique]
     sizes = [domain.project(clique).size for clique in cliques]
     if len(cliques) == 1 or len(set(names)) < len(names) or max(sizes) > MOST_CELLS:
