@@ -16,7 +16,7 @@ export type AggregateFields = {
 /** The search for classes. */
 export type AnonymizationMethod = "optimal" | "samarati" | "mondrian" | "k-member";
 
-/** An anonymised table, with the options of ``sfumato anonymize``. ``hierarchies`` are documents with ``attribute`` and ``rows``, leaf first and top last; ``criteria`` go beyond k-anonymity and are spelled as on the command line; ``suppression`` is a share, ``suppress_rows`` the same limit in rows; ``keep`` are columns to publish as they are, ``keep_anyway`` those to publish although ``keep`` refuses them; ``seconds`` end optimal or k-member early; ``cut`` says where Mondrian cuts; ``count`` says what criteria count, the units that the domain names or their rows. */
+/** An anonymised table, with the options of ``sfumato anonymize``. ``hierarchies`` are documents with ``attribute`` and ``rows``, leaf first and top last. ``criteria`` are further criteria in the form of the command line. ``suppression`` is a share, and ``suppress_rows`` the same limit in rows. ``keep`` are columns to publish unchanged. ``keep_anyway`` are such columns without a check of their content. ``seconds`` end optimal or k-member early. ``cut`` is the rule by which Mondrian cuts. ``count`` is what criteria count: the units of the domain, or rows. */
 export type AnonymizeRequest = {
   "method": AnonymizationMethod;
   "quasi": Array<string>;

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sfumato.synthesize import all_marginals
     from sfumato.vault.vault_opening import open_vault as open  # noqa: A004  (``sf.open`` reads like ``open``)
 
-_FAMILIES = ("anonymize", "data", "evaluate", "local", "query", "synthesize")
+_PACKAGES = ("anonymize", "data", "evaluate", "local", "query", "synthesize")
 _NAMES = {
     "Domain": ("sfumato.domain", "Domain"),
     "Epsilon": ("sfumato.privacy.loss", "Epsilon"),
@@ -72,7 +72,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  (PEP 562)
-    if name in _FAMILIES:
+    if name in _PACKAGES:
         return import_module(f"sfumato.{name}")
     if name in _NAMES:
         module, attribute = _NAMES[name]
