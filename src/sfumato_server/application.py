@@ -1,6 +1,6 @@
-"""The application of the server, its settings, and the worker processes behind one address that run it.
+"""The application of the server, its settings, and the worker processes that run it behind one address.
 
-No worker outlives its parent.  The parent replaces a worker that dies, and the log has the reason.
+No worker outlives its parent.  The parent replaces a worker that dies and logs the reason.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from sfumato_server import datasets, monitoring, problems, release_jobs, steward
 from sfumato_server.access import CrossOrigin, KeyLookup, RateLimiter, RequestGuard
 from sfumato_server.monitoring import StewardAlerts
 from sfumato_server.openid import OpenIdSettings, Provider
-from sfumato_server.problems import REPLACED, SHARED, describe_itself, log, to_standard_error
+from sfumato_server.problems import REPLACED, SHARED, log, log_to_standard_error
 from sfumato_server.service import Service
 from sfumato_server.sources import TablePlaces
 from sfumato_server.work import KeyLimits, Quotas
@@ -47,21 +47,21 @@ _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
 @dataclass(frozen=True)
 class Settings:
-    """What holds for all workers.
+    """The settings of all workers.
 
     Attributes:
-        tables: folders and hosts whose tables may be registered; anything where none is named.
-        a_minute: requests that a worker takes of one key in a minute; 0 for any number.
-        address: of the server, without a slash at its end.
-        base_url: the same, where people reach it under that address alone, maybe by a proxy.
-        table_bytes: that the tables of a worker may hold; 0 for any number.
-        answer_cells, large_questions, reply_bytes: the limits of a key, see :class:`.quotas.KeyLimits`.
-        snapshots: a folder for snapshots; None for the usual place.
-        source_passwords: a file of passwords of databases whose tables are registered.
-        webhook: where notices are sent; None for the log alone.
-        webhook_ca_file, webhook_proxy: how it is reached, as :func:`sfumato.app.outbound.outbound` takes them.
-        openid: the provider of identities, as a document; None where people enter by keys alone.
-        origins: of other sites' pages that may send requests with a key to ``/v1``.
+        tables: folders and hosts whose tables may be registered; empty: any table.
+        a_minute: requests per minute and key in a worker; 0 for no limit.
+        address: the server's address, without a slash at the end.
+        base_url: the same, if browsers reach the server only there, maybe through a proxy.
+        openid: the settings of the identity provider, as a document; None if people enter by keys only.
+        origins: origins of other sites whose pages may send requests with a key to ``/v1``.
+        webhook: the address that gets notices; None to write them to the log only.
+        table_bytes: bytes that the tables of a worker may take; 0 for no limit.
+        snapshots: a folder for snapshots; None for the default.
+        source_passwords: a file with passwords of databases whose tables are registered.
+        webhook_ca_file, webhook_proxy: arguments of :func:`sfumato.app.outbound.outbound` for the webhook.
+        answer_cells, large_questions, reply_bytes: see :class:`.work.KeyLimits`.
     """
 
     tables: tuple[str, ...] = ()
@@ -77,40 +77,40 @@ class Settings:
     webhook_ca_file: str | None = None
     webhook_proxy: str | None = None
     answer_cells: int = KeyLimits.cells
-    large_questions: int = KeyLimits.at_once
+    large_questions: int = KeyLimits.large_questions
     reply_bytes: int = KeyLimits.bytes_a_minute
 
     @classmethod
-    def of_environment(cls) -> Settings:
-        """What the process that started this worker settled."""
-        found = json.loads(os.environ.get(_SETTINGS, "{}"))
-        return cls(**found | {name: tuple(found.get(name, ())) for name in ("tables", "origins")})
+    def from_environment(cls) -> Settings:
+        """Read the settings that the parent process left for its workers."""
+        values = json.loads(os.environ.get(_SETTINGS, "{}"))
+        return cls(**values | {name: tuple(values.get(name, ())) for name in ("tables", "origins")})
 
     def to_environment(self) -> None:
-        """Settle them for processes that this one starts."""
+        """Leave the settings for worker processes that this process starts."""
         os.environ[_SETTINGS] = json.dumps(asdict(self))
 
     @property
     def places(self) -> TablePlaces:
-        """Where tables may lie."""
+        """The places from which tables may be registered."""
         return TablePlaces(self.tables, self.source_passwords)
 
     @property
     def limits(self) -> KeyLimits:
-        """The quotas of each key."""
+        """The limits of each key."""
         return KeyLimits(self.answer_cells, self.large_questions, self.reply_bytes)
 
     @property
     def provider(self) -> OpenIdSettings | None:
-        """The provider of identities."""
+        """The settings of the identity provider; None if there is none."""
         return None if self.openid is None else OpenIdSettings(**self.openid)
 
 
 def refuse_base(address: str) -> str:
-    """The address under which people reach a server, without a slash at its end.
+    """Return the public address of a server, without a slash at its end.
 
     Raises:
-        InputError: it is not one of a whole host.
+        InputError: the address is not that of a host, or has a path.
     """
     parts = urlsplit(address)
     if (
@@ -125,92 +125,92 @@ def refuse_base(address: str) -> str:
 
 
 def refuse_origin(origin: str) -> str:
-    """The origin of a page, exactly as browsers send it.
+    """Return the origin of a page, exactly as browsers send it.
 
     >>> refuse_origin("https://app.example")
     'https://app.example'
 
     Raises:
-        InputError: no browser sends it so, and it would never be equal to one.
+        InputError: browsers never send an origin in this form, so it would match none.
     """
     try:
         parts = urlsplit(origin)
         port = parts.port
     except ValueError:
         parts, port = urlsplit(""), None
-    usual = {"http": 80, "https": 443}.get(parts.scheme)
-    sent = f"{parts.scheme}://{parts.hostname}{'' if port in (None, usual) else f':{port}'}"
-    if usual is None or not parts.hostname or sent != origin or not _HOST.fullmatch(parts.hostname):
+    default_port = {"http": 80, "https": 443}.get(parts.scheme)
+    normal = f"{parts.scheme}://{parts.hostname}{'' if port in (None, default_port) else f':{port}'}"
+    if default_port is None or not parts.hostname or normal != origin or not _HOST.fullmatch(parts.hostname):
         raise InputError(
             "an origin is http(s)://HOST[:PORT], in lower case, without a path or the usual port", culprit=origin
         )
     return origin
 
 
-_PARTING = 40  # seconds that requests under way get when the server is to end: more than a ledger waits for a lock
-_SILENCE = 15  # seconds for which a worker may not answer its parent, which then kills it
+_SHUTDOWN_SECONDS = 40  # for requests under way when the server ends: longer than a ledger waits for a lock
+_HEALTHCHECK_SECONDS = 15  # the parent kills a worker that does not answer for this long; 5 are too few when busy
 
-_REPLACES = "SFUMATO_REPLACES"  # is set for a worker that takes the place of one that died
-ARRIVAL = "SFUMATO_ARRIVAL"  # names the seconds within which a request has to arrive
+_REPLACES = "SFUMATO_REPLACES"  # is set for a worker that replaces a dead one
+ARRIVAL = "SFUMATO_ARRIVAL"  # the time limit for a request to arrive, in seconds
 
 
 _BY_HTTPTOOLS = AutoHTTPProtocol.__module__.endswith(".httptools_impl")
 
 
 class _BoundedHttpProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # a class that depends on what is installed
-    """HTTP whose replies leave at once, and whose clients may not take for ever.
+    """HTTP with time limits for slow clients, which sends each reply at once.
 
-    A reply in two writes otherwise waits for a delayed acknowledgement, 40 ms: asyncio sees to that for sockets
-    that say they are TCP, which the one that uvicorn shares among several workers does not.
+    The workers share a socket for which asyncio does not set TCP_NODELAY.  Without it, a reply in two writes waits for
+    a delayed acknowledgement: 40 ms.
 
-    A request has to arrive whole within the time of :func:`_arrival`, counted from the connection or from the reply
-    before, however many bytes come meanwhile; a reply that nobody reads is given up after as long.  Of connections
-    whose requests have not arrived, a worker keeps so many, the youngest.
+    A request has to arrive in full within the time of :func:`_arrival_seconds`.  The time starts with the connection or
+    with the last reply, however many bytes come meanwhile.  A reply that the client does not read is dropped after the
+    same time.  A worker holds a limited number of connections without a full request, and drops the oldest first.
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if _BY_HTTPTOOLS:  # which refuses a body of two lengths in its own words: RequestGuard does
+        if _BY_HTTPTOOLS:  # httptools would refuse a body with two lengths; RequestGuard does
             self.parser.set_dangerous_leniencies(lenient_chunked_length=True)
-        self._awaited: asyncio.TimerHandle | None = None
-        self._unread: asyncio.TimerHandle | None = None
+        self._request_timer: asyncio.TimerHandle | None = None
+        self._reply_timer: asyncio.TimerHandle | None = None
         super().connection_made(transport)
-        self._look()
+        self._update_timer()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self._look()
+        self._update_timer()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._look()
+        self._update_timer()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._unread = self.loop.call_later(_arrival(), self.transport.abort)
+        self._reply_timer = self.loop.call_later(_arrival_seconds(), self.transport.abort)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        _cancel(self._unread)
+        _cancel(self._reply_timer)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        _cancel(self._awaited, self._unread)
-        _AWAITED.pop(self, None)
+        _cancel(self._request_timer, self._reply_timer)
+        _WAITING.pop(self, None)
         super().connection_lost(exc)
 
-    def _look(self) -> None:
-        """Begin to wait for a request, or stop, as one is being answered."""
+    def _update_timer(self) -> None:
+        """Start the timer for a request, or stop it while a request is being answered."""
         cycle = self.cycle
         if cycle is not None and not cycle.more_body and not cycle.response_complete:
-            _cancel(self._awaited)
-            self._awaited = None
-            _AWAITED.pop(self, None)
-        elif self._awaited is None and not self.transport.is_closing():
-            self._awaited = self.loop.call_later(_arrival(), self.transport.abort)
-            _AWAITED[self] = None
-            if len(_AWAITED) > _MOST_AWAITED:
-                oldest = next(iter(_AWAITED))
-                del _AWAITED[oldest]
+            _cancel(self._request_timer)
+            self._request_timer = None
+            _WAITING.pop(self, None)
+        elif self._request_timer is None and not self.transport.is_closing():
+            self._request_timer = self.loop.call_later(_arrival_seconds(), self.transport.abort)
+            _WAITING[self] = None
+            if len(_WAITING) > _MAX_WAITING:
+                oldest = next(iter(_WAITING))
+                del _WAITING[oldest]
                 oldest.transport.abort()
 
 
@@ -221,26 +221,26 @@ def _cancel(*timers: asyncio.TimerHandle | None) -> None:
 
 
 @cache
-def _arrival() -> float:
-    """Seconds within which a request has to arrive."""
+def _arrival_seconds() -> float:
+    """Return the time limit for a request to arrive, in seconds."""
     return float(os.environ.get(ARRIVAL, "30"))
 
 
-_AWAITED: dict[_BoundedHttpProtocol, None] = {}  # connections whose requests have not arrived, oldest first
-_MOST_AWAITED = 512
+_WAITING: dict[_BoundedHttpProtocol, None] = {}  # connections without a full request, oldest first
+_MAX_WAITING = 512
 
 
 def run(
     application: str, *, host: str, port: int, workers: int, proxies: Sequence[str], tls: tuple[Path, Path] | None
 ) -> None:
-    """Serve until a signal ends it, and what is under way then, within a minute.
+    """Serve until a signal ends the process.  Requests under way get up to a minute to finish.
 
     Args:
-        application: where the function is that makes the application in each worker: ``module:name``.
+        application: the function that creates the application in each worker, as ``module:name``.
         host: address to listen on.
         port: port to listen on.
-        workers: processes.
-        proxies: addresses and networks whose word on who asks, and by which scheme, is taken.
+        workers: number of processes.
+        proxies: addresses and networks of proxies whose X-Forwarded headers are trusted.
         tls: a certificate and its key; None for plain HTTP.
     """
     config = uvicorn.Config(
@@ -257,11 +257,11 @@ def run(
         forwarded_allow_ips=list(proxies),
         ssl_certfile=None if tls is None else tls[0],
         ssl_keyfile=None if tls is None else str(tls[1]),
-        timeout_graceful_shutdown=_PARTING,  # without it, a client who never finishes a request keeps it from ending
-        timeout_worker_healthcheck=_SILENCE,  # of 5 seconds, a busy machine takes more to start a worker
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,  # ends also while a client never finishes its request
+        timeout_worker_healthcheck=_HEALTHCHECK_SECONDS,
     )
     if workers > 1:
-        to_standard_error()
+        log_to_standard_error()
         _Supervisor(config, sockets=[config.bind_socket()]).run()
         return
     server = uvicorn.Server(config)
@@ -275,10 +275,10 @@ class _Supervisor(Multiprocess):
     """The parent of workers, which replaces one that dies and logs why it died."""
 
     def keep_subprocess_alive(self) -> None:
-        for place, worker in enumerate(self.processes):
+        for index, worker in enumerate(self.processes):
             if self.should_exit.is_set():
                 return
-            if worker.is_alive(timeout=_SILENCE):
+            if worker.is_alive(timeout=_HEALTHCHECK_SECONDS):
                 continue
             silent = worker.process.is_alive()
             worker.kill()
@@ -290,8 +290,8 @@ class _Supervisor(Multiprocess):
                 self.should_exit.set()
                 return
             os.environ[_REPLACES] = "1"
-            self.processes[place] = Process(self.config, self.sockets)
-            self.processes[place].start()
+            self.processes[index] = Process(self.config, self.sockets)
+            self.processes[index].start()
             del os.environ[_REPLACES]
 
 
@@ -304,15 +304,15 @@ def _death(code: int | None, *, silent: bool) -> str:
     'ended by itself with exit code 1'
     """
     if silent:
-        return f"killed by its parent, because it did not answer for {_SILENCE} seconds"
+        return f"killed by its parent, because it did not answer for {_HEALTHCHECK_SECONDS} seconds"
     if code is None or code >= 0:
         return f"ended by itself with exit code {code}"
-    named = f"killed by signal {-code} ({signal.strsignal(-code)})"
-    return f"{named}; the system kills so when memory runs out" if -code == signal.SIGKILL else named
+    reason = f"killed by signal {-code} ({signal.strsignal(-code)})"
+    return f"{reason}; the system kills so when memory runs out" if -code == signal.SIGKILL else reason
 
 
 def end_with_parent() -> None:
-    """Tell this process to end once the process that started it as a worker is gone; a process of its own stays."""
+    """End this worker process when its parent ends.  A process without a parent worker pool stays."""
     if os.environ.pop(_REPLACES, None):
         REPLACED.inc()
     parent = parent_process()
@@ -327,15 +327,15 @@ def end_with_parent() -> None:
 
 
 LEDGER = "SFUMATO_LEDGER"
-_PATIENCE = 50_000  # new objects that wait to be looked through together
-_ENTRANCES = 300  # keys and links a minute that one address may try, a sixth of them at once
+_GC_THRESHOLD = 50_000  # new objects between two garbage collections
+_LOGINS_PER_MINUTE = 300  # attempts with a key or link per client address; a sixth of them in one burst
 
 
 def application() -> FastAPI:
-    """The application over the database that the environment names: what each worker calls."""
-    to_standard_error()
+    """Create the application in a worker, over the database that the environment names."""
+    log_to_standard_error()
     end_with_parent()
-    settings = Settings.of_environment()
+    settings = Settings.from_environment()
     service = Service(
         os.environ[LEDGER],
         places=settings.places,
@@ -343,27 +343,28 @@ def application() -> FastAPI:
         snapshots=settings.snapshots,
     )
     service.quotas = Quotas(settings.limits)
-    reached = outbound(settings.webhook_ca_file, settings.webhook_proxy)
-    made = create(service, settings, notices=StewardAlerts(service, webhook=settings.webhook, reached=reached))
+    client_options = outbound(settings.webhook_ca_file, settings.webhook_proxy)
+    alerts = StewardAlerts(service, webhook=settings.webhook, client_options=client_options)
+    app = create(service, settings, alerts=alerts)
     gc.collect()
-    gc.freeze()  # what a worker begins with stays: looking through it for what nobody needs any more took a sixth
-    gc.set_threshold(_PATIENCE)  # of the time of a question
-    return made
+    gc.freeze()  # without this, a question spent a sixth of its time on scanning the objects of the start
+    gc.set_threshold(_GC_THRESHOLD)
+    return app
 
 
-def create(service: Service, settings: Settings | None = None, *, notices: StewardAlerts | None = None) -> FastAPI:
-    """The application over a service, which tells notices while it runs."""
+def create(service: Service, settings: Settings | None = None, *, alerts: StewardAlerts | None = None) -> FastAPI:
+    """Create the application over a service.  It sends the alerts, if any, while it runs."""
     from importlib.metadata import version
 
     from sfumato_server.ui import pages
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        if notices is not None:
-            notices.watch()
+        if alerts is not None:
+            alerts.start()
         yield
-        if notices is not None:
-            notices.end()
+        if alerts is not None:
+            alerts.stop()
         service.close()
 
     app = FastAPI(title="Sfumato", version=version("sfumato"), lifespan=lifespan, docs_url=None, redoc_url=None)
@@ -371,17 +372,16 @@ def create(service: Service, settings: Settings | None = None, *, notices: Stewa
     app.state.key_lookup = KeyLookup(service)
     app.state.readiness = monitoring.Readiness(service)
     settings = Settings() if settings is None else settings
-    provider = settings.provider
-    app.state.pace = RateLimiter(settings.a_minute)
+    openid = settings.provider
+    app.state.rate_limiter = RateLimiter(settings.a_minute)
     app.state.base_url = settings.base_url
-    app.state.provider = None if provider is None else Provider(provider, back=f"{settings.address}{pages.BACK}")
-    app.state.entrance = RateLimiter(_ENTRANCES)
-    problems.install(app)
+    app.state.provider = None if openid is None else Provider(openid, callback=f"{settings.address}{pages.BACK}")
+    app.state.login_limiter = RateLimiter(_LOGINS_PER_MINUTE)
+    problems.add_error_handlers(app)
     for router in (datasets.router, stewards.router, release_jobs.router, monitoring.router):
         app.include_router(router)
     pages.mount(app)
-
-    describe_itself(app)
+    problems.document_problems(app)
     if settings.origins:
         app.add_middleware(CrossOrigin, origins=settings.origins)
     app.add_middleware(RequestGuard)

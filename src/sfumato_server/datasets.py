@@ -1,8 +1,10 @@
-"""Routes of datasets: what is public about them, budgets, and questions, from a request to the bytes of its reply.
+"""Routes of datasets: their public facts, budgets and questions.
 
-A question is read before it is charged, and charged before the data is touched.  Its reply holds the answer as JSON, an
-Arrow stream or a Parquet file, in pieces if the answer is large.  One thread of a worker writes the pieces of all large
-answers.  So small questions get the interpreter soon, and a large answer is never held as text.
+A question is parsed before it is charged, and charged before the data is touched.  Its reply has the answer as JSON, an
+Arrow stream or a Parquet file.
+
+A large answer is sent in pieces.  One thread of a worker writes the pieces of all large answers.  So small questions
+get the interpreter soon, and no large answer is in memory as text.
 """
 
 from __future__ import annotations
@@ -33,20 +35,20 @@ from sfumato.query.statements.table_statement import TableStatement, parse_table
 from sfumato_server.access import Anyone, CurrentService, StrictRoute
 from sfumato_server.problems import timed
 from sfumato_server.registry import Key, Scope
-from sfumato_server.rules import explained, read_periods, spent_by
+from sfumato_server.rules import naming_spenders, parse_monthly_budget, spent_by
 from sfumato_server.service import Service
-from sfumato_server.tables import Described, ServedDataset
+from sfumato_server.tables import Description, ServedDataset
 from sfumato_server.work import LARGE, Permit
 
 
 @dataclass(frozen=True)
-class AskedQuestion:
-    """A question that fits what its dataset is described by.
+class ParsedQuestion:
+    """A question that fits the domain or schema of its dataset.
 
     Attributes:
-        query: what is asked of the table, or of the view.
-        domain: of either.
-        statement: over several tables; None where there is one.
+        query: the query of the table or view.
+        domain: the domain of the table or view.
+        statement: the statement over several tables; None if the dataset has one table.
     """
 
     query: Query
@@ -55,9 +57,9 @@ class AskedQuestion:
 
     @property
     def cells(self) -> int:
-        """The estimates of its answer: groups times aggregates.
+        """The number of estimates in the answer: groups times aggregates.
 
-        How many values are found in the data is not known beforehand, so such a question counts as a large one.
+        The number of data-dependent groups is not known before, so such a question counts as large.
         """
         groups = math.prod(axis.size for axis in self.domain.axes(self.query.by)) if self.query.by else 1
         return max(groups * len(self.query.aggregates), LARGE if self.query.data_dependent_groups else 1)
@@ -65,12 +67,12 @@ class AskedQuestion:
     def answer(
         self, request: AskRequest, loaded: ServedDataset, key: Key, service: Service, retry_key: str | None
     ) -> Answer:
-        """Ask it: charged before the data is touched.
+        """Return the answer; it is charged before the data is touched.
 
         Raises:
-            RefusalError, BudgetError: it is not admitted; nothing was charged.
+            RefusalError, BudgetError: the question is not admitted; nothing was charged.
         """
-        name = loaded.dataset.called  # its ledger may have a former name
+        name = loaded.dataset.called  # the ledger's name may be an earlier one
         if self.statement is None:
             vault = service.vault(name, key.name)
         else:
@@ -80,48 +82,51 @@ class AskedQuestion:
         return answer if self.statement is None else self.statement.ordering.apply(answer)
 
 
-def read_question(loaded: ServedDataset, request: AskRequest | CostRequest) -> AskedQuestion:
-    """The question of a request.
+def read_question(loaded: ServedDataset, request: AskRequest | CostRequest) -> ParsedQuestion:
+    """Parse the question of a request.
 
     Raises:
-        QueryError: outside the language, or as fields where only SQL says which tables are meant.
+        QueryError: the question is outside the language, or a dataset of several tables gets fields instead of SQL.
     """
     schema = loaded.schema
     if schema is None:
-        return AskedQuestion(request.read(loaded.domain, loaded.dataset.discoverable), loaded.domain)
+        return ParsedQuestion(request.read(loaded.domain, loaded.dataset.discoverable), loaded.domain)
     if request.sql is None or request.query is not None:
         raise QueryError("this dataset has several tables: ask it in SQL alone, which says how they are joined")
-    found = parse_tables(request.sql, schema)
-    domain = found.view.domain
-    return AskedQuestion(replace(found.query, truncation=request.truncation).check(domain), domain, found)
+    statement = parse_tables(request.sql, schema)
+    domain = statement.view.domain
+    query = replace(statement.query, truncation=request.truncation).check(domain)
+    return ParsedQuestion(query, domain, statement)
 
 
-_WRITING: Final = ThreadPoolExecutor(1, "reply")
+_WRITER: Final = ThreadPoolExecutor(1, "reply")
 
 Accept = Annotated[str | None, Header(alias="Accept", include_in_schema=False)]
 
 
-def answer_reply(answer: Answer, accept: str | None, permit: Permit | None = None) -> Response:
-    """Return the reply that holds an answer.
+def answer_response(answer: Answer, accept: str | None, permit: Permit | None = None) -> Response:
+    """Return the response with an answer.
 
     Args:
-        answer: what it holds.
-        accept: the header of the request: the first kind in it that the server writes is taken, else JSON.
-        permit: of a large question, which is closed when the reply is sent or lost.
+        answer: the answer.
+        accept: the request's Accept header; the first supported media type is used, else JSON.
+        permit: the permit of a large question, which is closed when the reply is sent or lost.
     """
-    kinds = (each.partition(";")[0].strip().lower() for each in (accept or "").split(","))
-    kind = next((each for each in kinds if each in FORMATS), JSON)
-    pieces = FORMATS[kind](answer)
+    accepted = (each.partition(";")[0].strip().lower() for each in (accept or "").split(","))
+    media_type = next((each for each in accepted if each in FORMATS), JSON)
+    pieces = FORMATS[media_type](answer)
     if len(answer) * len(answer.columns) < LARGE:
         if permit is not None:
             permit.close()
-        return Response(b"".join(pieces), media_type=kind)
-    return _InPieces(_written(pieces), permit, kind)
+        return Response(b"".join(pieces), media_type=media_type)
+    return _LargeResponse(_stream(pieces), permit, media_type)
 
 
-class _InPieces(StreamingResponse):
-    def __init__(self, pieces: AsyncIterator[bytes], permit: Permit | None, kind: str) -> None:
-        super().__init__(pieces, media_type=kind)
+class _LargeResponse(StreamingResponse):
+    """A response in pieces that closes the permit of its question."""
+
+    def __init__(self, pieces: AsyncIterator[bytes], permit: Permit | None, media_type: str) -> None:
+        super().__init__(pieces, media_type=media_type)
         self._permit = permit
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
@@ -132,9 +137,9 @@ class _InPieces(StreamingResponse):
                 self._permit.close()
 
 
-async def _written(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+async def _stream(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
     loop = asyncio.get_running_loop()
-    while (piece := await loop.run_in_executor(_WRITING, next, pieces, None)) is not None:
+    while (piece := await loop.run_in_executor(_WRITER, next, pieces, None)) is not None:
         yield piece
 
 
@@ -144,13 +149,13 @@ RetryKey = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, m
 
 @router.get("")
 def datasets(key: Anyone, service: CurrentService) -> dict[str, Any]:
-    """All datasets that the key may ask, with what is public about them."""
-    return {"datasets": [summary(loaded) for loaded in service.all_open_to(key)]}
+    """List the datasets that the key may ask, with their public facts."""
+    return {"datasets": [summary(loaded) for loaded in service.accessible_datasets(key)]}
 
 
 @router.get("/{name}")
 def dataset(name: str, key: Anyone, service: CurrentService) -> dict[str, Any]:
-    """One dataset and its public domain, or the schema of its tables."""
+    """Return a dataset's public facts, with its domain or the schema of its tables."""
     loaded = service.check_access(name, key)
     if loaded.schema is not None:
         return {**summary(loaded), "schema": loaded.schema.describe()}
@@ -159,52 +164,55 @@ def dataset(name: str, key: Anyone, service: CurrentService) -> dict[str, Any]:
 
 @router.get("/{name}/budget")
 def budget(name: str, key: Anyone, service: CurrentService) -> dict[str, Any]:
-    """Return the guarantee of all releases together, and what is left of the budget and of the caller's cap.
+    """Return the guarantee of all releases together, and the rest of the budget and of the caller's cap.
 
     Stewards see the caps of all analysts.
     """
     loaded = service.check_access(name, key)
-    coming = limit_of(service.grants.terms(loaded.dataset.name).default_cap)
-    new = coming is not None and key.scope is not Scope.STEWARD and key.name not in loaded.ledger.caps()
-    return budgets(loaded, key, str(coming) if new else None)
+    default_cap = limit_of(service.grants.terms(loaded.dataset.name).default_cap)
+    is_new = default_cap is not None and key.scope is not Scope.STEWARD and key.name not in loaded.ledger.caps()
+    return budgets(loaded, key, str(default_cap) if is_new else None)
 
 
 @router.post("/{name}/cost")
 def preview(name: str, form: CostRequest, key: Anyone, service: CurrentService) -> dict[str, Any]:
-    """What a question would cost, or how wrong its answers would be.  Spends nothing and touches no data."""
+    """Return the cost of a question, or the expected errors of its answer.  It spends nothing and touches no data."""
     loaded = service.check_access(name, key)
-    asked = read_question(loaded, form)
-    cheaper = "it is cheaper" if form.loss is None else "the error is smaller"
-    found = form.estimate_cost(
-        asked.domain, asked.query, rows=loaded.dataset.rows, more=f"suppose more with 'rows', and {cheaper}"
-    )
-    if found.cost is not None:
-        return {"epsilon": plain(found.cost.value), "notes": found.notes, "charged": False}
-    return {"expected": [asdict(each) for each in found.expected], "notes": found.notes, "charged": False}
+    question = read_question(loaded, form)
+    effect = "it is cheaper" if form.loss is None else "the error is smaller"
+    more = f"suppose more with 'rows', and {effect}"
+    estimate = form.estimate_cost(question.domain, question.query, rows=loaded.dataset.rows, more=more)
+    if estimate.cost is not None:
+        return {"epsilon": plain(estimate.cost.value), "notes": estimate.notes, "charged": False}
+    return {"expected": [asdict(each) for each in estimate.expected], "notes": estimate.notes, "charged": False}
 
 
 @router.post("/{name}/query", response_model=dict[str, Any])
-def answer(  # noqa: PLR0917  (the framework hands over what a request has)
+def answer(  # noqa: PLR0917  (FastAPI passes each part of a request)
     name: str, form: AskRequest, key: Anyone, service: CurrentService, retry_key: RetryKey = None, accept: Accept = None
 ) -> Response:
-    """Answer a question; charged before the data is touched, durable before the reply leaves.
+    """Answer a question.  It is charged before the data is touched, and stored before the reply is sent.
 
     The answer is JSON, or an Arrow stream or a Parquet file if the request accepts that.
     """
     loaded = service.check_access(name, key)
-    asked = read_question(loaded, form)
-    service.admit(name, key, form.loss.loss())
-    with service.quotas.turn(key.id, asked.cells) as permit, timed("query"), explained(loaded.ledger, key):
-        found = asked.answer(form, loaded, key, service, retry_key)
-    return answer_reply(found, accept, permit)
+    question = read_question(loaded, form)
+    service.check_query_budget(name, key, form.loss.loss())
+    with (
+        service.quotas.question_slot(key.id, question.cells) as permit,
+        timed("query"),
+        naming_spenders(loaded.ledger, key),
+    ):
+        result = question.answer(form, loaded, key, service, retry_key)
+    return answer_response(result, accept, permit)
 
 
 def summary(loaded: ServedDataset) -> dict[str, Any]:
-    """What is public about a dataset, in short."""
+    """Return the public facts of a dataset in short."""
     account = loaded.ledger.remaining()
     return {
         "name": loaded.dataset.called,
-        **_described(loaded.described),
+        **_columns(loaded.description),
         "unit": str(loaded.unit),
         "version": version.number if (version := loaded.ledger.data_version()) is not None else None,
         "limit": str(loaded.ledger.limit),
@@ -218,33 +226,36 @@ def summary(loaded: ServedDataset) -> dict[str, Any]:
 
 
 def _by_month(loaded: ServedDataset, account: Account) -> dict[str, Any] | None:
-    """The months of the budget, how many have begun, and what these still allow; None where it has none."""
-    found = read_periods(loaded.dataset.limit)
-    if found is None:
+    """Return the months of the budget, the number begun, and the amount they still allow; None for other budgets."""
+    budget = parse_monthly_budget(loaded.dataset.limit)
+    if budget is None:
         return None
     since, now = datetime.fromisoformat(loaded.dataset.registered), datetime.now(UTC)
-    left = decimals(found.left(account, since, now), up=False)
-    return {"limit": str(found.each), "months": found.months, "begun": found.begun(since, now), "left": left}
+    left = decimals(budget.left(account, since, now), up=False)
+    begun_months = budget.months_begun(since, now)
+    return {"limit": str(budget.monthly), "months": budget.months, "begun": begun_months, "left": left}
 
 
-def _described(found: Described) -> dict[str, Any]:
-    """Attributes of a table; or tables with theirs, and then the attributes are called by both names."""
-    if not isinstance(found, Schema):
-        return {"attributes": list(found.names)}
-    tables = {table.name: [each.name for each in table.attributes] for table in found}
+def _columns(description: Description) -> dict[str, Any]:
+    """Return the attributes of a table; or the tables of a schema, and attributes named by table and column."""
+    if not isinstance(description, Schema):
+        return {"attributes": list(description.names)}
+    tables = {table.name: [each.name for each in table.attributes] for table in description}
     return {"attributes": [f"{table}.{name}" for table, names in tables.items() for name in names], "tables": tables}
 
 
-def budgets(loaded: ServedDataset, key: Key, coming: str | None = None) -> dict[str, Any]:
-    """Accounts that a key may see; ``coming`` is the cap that an analyst gets who has not asked yet."""
+def budgets(loaded: ServedDataset, key: Key, default_cap: str | None = None) -> dict[str, Any]:
+    """Return the budgets that a key may see; ``default_cap`` is the cap of an analyst without one."""
     account, own = loaded.ledger.remaining(), loaded.ledger.remaining(key.name)
-    found: dict[str, Any] = {
+    budgets: dict[str, Any] = {
         "dataset": str(account),
         "guarantee": account.guarantee,
         "left": None if account.left is None else decimals(account.left, up=False),
-        "yours": str(own) if own.limit is not None or coming is None else f"{coming} from the first question on",
+        "yours": str(own)
+        if own.limit is not None or default_cap is None
+        else f"{default_cap} from the first question on",
     }
     if key.scope is Scope.STEWARD:
-        found["analysts"] = {name: str(each) for name, each in loaded.ledger.caps().items()}
-        found["spent_by"] = spent_by(loaded.ledger)
-    return found
+        budgets["analysts"] = {name: str(cap) for name, cap in loaded.ledger.caps().items()}
+        budgets["spent_by"] = spent_by(loaded.ledger)
+    return budgets

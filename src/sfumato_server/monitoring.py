@@ -1,9 +1,10 @@
-"""What operators and stewards watch: whether a worker answers, its figures for Prometheus, and notices to a webhook.
+"""The health of a worker, its metrics for Prometheus, and notices to stewards.
 
-The server sends a notice if a release waits for an approval, a budget is low, a table was written, a dataset is paused,
-or a key ends soon.  Each notice is a line of the log, and goes to a webhook if the operator named one.  One of all
-workers sends it once for each state that it is about: again if the budget has changed, or if the table was read again
-and written once more.
+The server sends a notice if a release waits for an approval, a budget is low, the source of a dataset was changed, a
+dataset is paused, or a key ends soon.  Each notice is a line of the log.  It also goes to a webhook if there is one.
+
+Only one worker sends a notice, once for each state of its subject.  A new state brings a new notice: a budget that
+changed, or a table that was read and then changed again.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import httpx
@@ -27,13 +30,13 @@ from sfumato.errors import LedgerError, SfumatoError
 from sfumato.ledger.account import Account
 from sfumato.ledger.database import Shortage, shortage
 from sfumato_server.access import CurrentService, Monitor, StrictRoute
-from sfumato_server.problems import RefusalError, exposition, log
+from sfumato_server.problems import RefusalError, log, render_metrics
 from sfumato_server.registry import Dataset
-from sfumato_server.rules import read_periods
+from sfumato_server.rules import parse_monthly_budget
 from sfumato_server.service import Service
 
 router = APIRouter(tags=["operation"], route_class=StrictRoute)
-_TRUSTED = 1.0  # seconds for which a worker trusts that it was ready: whoever asks need not have a key
+_READY_CACHE_SECONDS = 1.0  # the route needs no key, so it must stay cheap
 _TITLES = {
     Shortage.DISK: ("The disk of the ledger is full", "free some space; nothing is charged meanwhile"),
     Shortage.CONNECTIONS: ("The ledger has no connection left", "allow more, or run fewer workers"),
@@ -42,29 +45,29 @@ _TITLES = {
 
 
 class Readiness:
-    """Whether a worker can take questions, looked at no more often than once a second."""
+    """A check whether a worker can answer questions, at most once per second."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self._lock = threading.Lock()
-        self._found: tuple[float, RefusalError | None] | None = None
+        self._result: tuple[float, RefusalError | None] | None = None  # the time of the last check, and its refusal
 
     def refuse(self) -> None:
-        """Refuse to be ready where a question would fail for the ledger.
+        """Refuse if the ledger would fail a question now.
 
         Raises:
-            RefusalError: says what is wrong, by one of few kinds.
+            RefusalError: the kind of the refusal names the reason.
         """
         with self._lock:
-            if self._found is None or time.monotonic() - self._found[0] > _TRUSTED:
-                self._found = (time.monotonic(), self._look())
-            error = self._found[1]
+            if self._result is None or time.monotonic() - self._result[0] > _READY_CACHE_SECONDS:
+                self._result = (time.monotonic(), self._check())
+            error = self._result[1]
         if error is not None:
             raise error
 
-    def _look(self) -> RefusalError | None:
+    def _check(self) -> RefusalError | None:
         try:
-            self._service.registry.alive()
+            self._service.registry.check_database()
             self._service.refuse_set_back()
         except LedgerError as error:
             kind = shortage(error)
@@ -76,13 +79,13 @@ class Readiness:
 
 
 class ServiceFigures(Collector):
-    """Figures that are read off the database when they are asked for: budgets by dataset, and the queue."""
+    """Metrics that are read from the database for each request: budgets by dataset, and the queue."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """All of them; without those of a ledger that does not answer."""
+        """Yield all metrics.  If the ledger fails, the rest of its metrics are missing."""
         left = GaugeMetricFamily("sfumato_budget_left_ratio", "Share of a budget that is left.", labels=["dataset"])
         month = GaugeMetricFamily(
             "sfumato_budget_left_months",
@@ -93,37 +96,37 @@ class ServiceFigures(Collector):
             "sfumato_budget_months_to_come", "Months of a budget that have not begun.", labels=["dataset"]
         )
         queue = GaugeMetricFamily("sfumato_releases", "Background releases that are not over.", labels=["state"])
-        answers = GaugeMetricFamily("sfumato_ledger_up", "Whether the ledger answered when figures were read.")
+        ledger_up = GaugeMetricFamily("sfumato_ledger_up", "Whether the ledger answered when figures were read.")
         try:
             for dataset in self._service.registry.datasets():
                 account = self._service.loaded(dataset.called).ledger.remaining()
                 share = account.share_left
                 assert share is not None  # as a dataset has a limit
                 left.add_metric([dataset.called], float(share))
-                periods = read_periods(dataset.limit)
-                if periods is not None:
+                budget = parse_monthly_budget(dataset.limit)
+                if budget is not None:
                     since, now = datetime.fromisoformat(dataset.registered), datetime.now(UTC)
-                    month.add_metric([dataset.called], float(periods.left(account, since, now) / periods.each.value))
-                    coming.add_metric([dataset.called], periods.months - periods.begun(since, now))
-            counted = Counter(self._service.registry.jobs.open_states())
+                    month.add_metric([dataset.called], float(budget.left(account, since, now) / budget.monthly.value))
+                    coming.add_metric([dataset.called], budget.months - budget.months_begun(since, now))
+            jobs = Counter(self._service.registry.jobs.open_states())
             for state in ("queued", "running"):
-                queue.add_metric([state], counted[state])
+                queue.add_metric([state], jobs[state])
         except LedgerError:
-            answers.add_metric([], 0)
+            ledger_up.add_metric([], 0)
         else:
-            answers.add_metric([], 1)
-        yield from (left, month, coming, queue, answers)
+            ledger_up.add_metric([], 1)
+        yield from (left, month, coming, queue, ledger_up)
 
 
 @router.get("/healthz")
 async def healthz() -> dict[str, str]:
-    """Whether the process runs."""
+    """Confirm that the process runs."""
     return {"status": "alive"}
 
 
 @router.get("/readyz")
 def readyz(request: Request) -> dict[str, str]:
-    """Whether the ledger answers and takes what is written to it."""
+    """Confirm that the ledger answers and can be written."""
     readiness: Readiness = request.app.state.readiness
     readiness.refuse()
     return {"status": "ready"}
@@ -131,24 +134,24 @@ def readyz(request: Request) -> dict[str, str]:
 
 @router.get("/metrics")
 def figures(_: Monitor, service: CurrentService) -> Response:
-    """Figures in the text format of Prometheus, for keys of scope ``monitor`` and stewards."""
-    return Response(exposition(ServiceFigures(service)), media_type="text/plain; version=0.0.4")
+    """Return metrics in the text format of Prometheus, for keys of scope ``monitor`` and stewards."""
+    return Response(render_metrics(ServiceFigures(service)), media_type="text/plain; version=0.0.4")
 
 
 LOW = Fraction(1, 10)
-"""The share of a budget, or of an analyst's cap, below which it is low."""
+"""A budget or cap is low if less than this share of it is left."""
 
 ENDING = timedelta(days=7)
-"""A key that ends within this time ends soon, once three quarters of its life are over."""
+"""A key ends soon if this time or less is left, and three quarters of its life are over."""
 
-BETWEEN = 60.0  # seconds between looks
-_AGAIN = timedelta(hours=1)  # between two notices of one budget, which changes with each question
-_PATIENCE = 10.0  # seconds for a reply of the webhook
+CHECK_SECONDS = 60.0  # between two checks
+_LOW_BUDGET_PAUSE = timedelta(hours=1)  # between two notices of one budget, which changes with each question
+_WEBHOOK_TIMEOUT = 10.0  # seconds
 
 
 @dataclass(frozen=True)
 class Notice:
-    """Something to tell: what kind it is, of whom, the state that it is about, and public facts in words."""
+    """A notice: its kind, its subject, the state of the subject, and public facts."""
 
     kind: str
     subject: str
@@ -157,66 +160,66 @@ class Notice:
 
 
 class StewardAlerts:
-    """Looks for what stewards are to know, and tells it.
+    """The notices that stewards get.
 
     Args:
-        service: of the worker.
-        webhook: where to send notices; None for the log alone.
-        reached: arguments of the client that sends them, as :func:`sfumato.app.outbound.outbound` returns them.
+        service: the worker's service.
+        webhook: the address that gets notices; None to write them to the log only.
+        client_options: arguments of the HTTP client, see :func:`sfumato.app.outbound.outbound`.
     """
 
-    def __init__(self, service: Service, *, webhook: str | None, reached: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, service: Service, *, webhook: str | None, client_options: Mapping[str, Any] | None = None
+    ) -> None:
         self._service = service
         self._store = service.store
         self._webhook = webhook
-        self._reached = outbound(None, None) if reached is None else reached
-        self._over = threading.Event()
+        self._client_options = outbound(None, None) if client_options is None else client_options
+        self._stopped = threading.Event()
 
-    def watch(self) -> None:
-        """Look again and again, in a thread of its own, until :meth:`end`."""
-        threading.Thread(target=self._watch, name="notices", daemon=True).start()
+    def start(self) -> None:
+        """Check for new notices at intervals, in a thread, until :meth:`stop`."""
+        threading.Thread(target=self._run, name="notices", daemon=True).start()
 
-    def end(self) -> None:
-        """Look no more."""
-        self._over.set()
+    def stop(self) -> None:
+        """End the checks."""
+        self._stopped.set()
 
-    def look(self) -> int:
-        """Tell what is new; returns how much that was.  What fails of one dataset ends nothing of the others."""
-        with _Guard("snapshots"):
-            self._service.tidy()
-        looks: list[Callable[[], Iterator[Notice]]] = [self._keys, self._approvals]
-        with _Guard("datasets"):
-            looks += [self._of(each) for each in self._service.registry.datasets() if not each.retired]
-        told = 0
-        for found in looks:
-            with _Guard("notices"):
-                for notice in found():
-                    told += self._tell(notice)
-        return told
+    def send_new(self) -> int:
+        """Send the notices that are new and return their number.  A dataset that fails does not stop the others."""
+        with _failures_logged("snapshots"):
+            self._service.remove_unneeded()
+        checks: list[Callable[[], Iterator[Notice]]] = [self._keys, self._approvals]
+        with _failures_logged("datasets"):
+            datasets = self._service.registry.datasets()
+            checks += [partial(self._dataset, dataset) for dataset in datasets if not dataset.retired]
+        count = 0
+        for check in checks:
+            with _failures_logged("notices"):
+                for notice in check():
+                    count += self._send_once(notice)
+        return count
 
-    def _watch(self) -> None:
-        while not self._over.wait(BETWEEN):
-            self.look()
+    def _run(self) -> None:
+        while not self._stopped.wait(CHECK_SECONDS):
+            self.send_new()
 
-    def _of(self, dataset: Dataset) -> Callable[[], Iterator[Notice]]:
-        def found() -> Iterator[Notice]:
-            loaded = self._service.loaded(dataset.called)
-            facts = {"dataset": dataset.called}
-            accounts = {"": loaded.ledger.remaining(), **loaded.ledger.caps()}
-            for analyst, account in accounts.items():
-                if budget_is_low(account):
-                    whose = {**facts, "analyst": analyst} if analyst else facts
-                    state = f"{account.limit}: {account}"
-                    yield Notice("budget-low", f"{dataset.name}/{analyst}", state, {**whose, "left": str(account)})
-            tables = self._service.tables
-            snapshot = tables.snapshots.declared(dataset.name).snapshot
-            state = "none" if snapshot is None else snapshot.folder
-            if tables.written(loaded):
-                yield Notice("table-changed", dataset.name, state, facts)
-            if tables.paused(loaded):
-                yield Notice("dataset-paused", dataset.name, state, facts)
-
-        return found
+    def _dataset(self, dataset: Dataset) -> Iterator[Notice]:
+        loaded = self._service.loaded(dataset.called)
+        facts = {"dataset": dataset.called}
+        accounts = {"": loaded.ledger.remaining(), **loaded.ledger.caps()}
+        for analyst, account in accounts.items():
+            if budget_is_low(account):
+                holder = {**facts, "analyst": analyst} if analyst else facts
+                state = f"{account.limit}: {account}"
+                yield Notice("budget-low", f"{dataset.name}/{analyst}", state, {**holder, "left": str(account)})
+        tables = self._service.tables
+        snapshot = tables.snapshots.declared(dataset.name).snapshot
+        state = "none" if snapshot is None else snapshot.folder
+        if tables.source_changed(loaded):
+            yield Notice("table-changed", dataset.name, state, facts)
+        if tables.is_paused(loaded):
+            yield Notice("dataset-paused", dataset.name, state, facts)
 
     def _keys(self) -> Iterator[Notice]:
         now = datetime.now(UTC)
@@ -227,42 +230,47 @@ class StewardAlerts:
 
     def _approvals(self) -> Iterator[Notice]:
         """Yield a notice of each release that waits for an approval, without its question."""
-        for each in self._service.approvals.open_ones():
-            if each.approved_by is None:
-                facts = {"dataset": self._service.called(each.dataset), "approval": each.id, "analyst": each.asked_by}
-                yield Notice("approval-waiting", each.id, each.asked, {**facts, "cost": each.cost})
+        for approval in self._service.approvals.pending():
+            if approval.approved_by is None:
+                dataset = self._service.current_name(approval.dataset)
+                facts = {"dataset": dataset, "approval": approval.id, "analyst": approval.asked_by}
+                yield Notice("approval-waiting", approval.id, approval.asked, {**facts, "cost": approval.cost})
 
-    def _tell(self, notice: Notice) -> bool:
-        """Tell a notice unless somebody told it; what the webhook did not take is told again."""
-        before = self._claim(notice)
-        if before is None:
+    def _send_once(self, notice: Notice) -> bool:
+        """Send a notice unless a worker sent it.  If the webhook does not take it, the next check repeats it."""
+        former_state = self._claim(notice)
+        if former_state is None:
             return False
         log("notice", kind=notice.kind, **notice.facts)
-        if self._webhook is not None and not self._sent(self._webhook, notice):
-            self._write(notice, before)
+        if self._webhook is not None and not self._post(self._webhook, notice):
+            self._unclaim(notice, former_state)
             return False
         return True
 
     def _claim(self, notice: Notice) -> str | None:
-        """The state that was told before, empty for none; None where this one need not be told."""
-        which = {"kind": notice.kind, "subject": notice.subject}
+        """Record that this worker sends a notice.
+
+        Returns:
+            The state of the last notice, empty if there was none; None if this notice need not be sent.
+        """
+        key = {"kind": notice.kind, "subject": notice.subject}
         query = "SELECT state, told FROM service_notice WHERE kind = :kind AND subject = :subject"
         with self._store.founding() as driver:
-            row = driver.record(query, which)
-            if row is not None and (row["state"] == notice.state or _lately(notice, row["told"])):
+            row = driver.record(query, key)
+            if row is not None and (row["state"] == notice.state or _sent_recently(notice, row["told"])):
                 return None
-            driver.run("DELETE FROM service_notice WHERE kind = :kind AND subject = :subject", which)
-            driver.insert("service_notice", [{**which, "state": notice.state, "told": _stamp()}])
+            driver.run("DELETE FROM service_notice WHERE kind = :kind AND subject = :subject", key)
+            driver.insert("service_notice", [{**key, "state": notice.state, "told": _stamp()}])
         return "" if row is None else str(row["state"])
 
-    def _write(self, notice: Notice, state: str) -> None:
+    def _unclaim(self, notice: Notice, state: str) -> None:
         change = "UPDATE service_notice SET state = :state, told = '' WHERE kind = :kind AND subject = :subject"
         with self._store.writing() as driver:
             driver.run(change, {"state": state, "kind": notice.kind, "subject": notice.subject})
 
-    def _sent(self, address: str, notice: Notice) -> bool:
+    def _post(self, address: str, notice: Notice) -> bool:
         try:
-            with httpx.Client(timeout=_PATIENCE, follow_redirects=False, **self._reached) as client:
+            with httpx.Client(timeout=_WEBHOOK_TIMEOUT, follow_redirects=False, **self._client_options) as client:
                 reply = client.post(address, json={"event": notice.kind, "time": _stamp(), **notice.facts})
         except httpx.HTTPError as error:
             log("webhook failed", reason=failure(error))
@@ -272,35 +280,26 @@ class StewardAlerts:
         return reply.is_success
 
 
-class _Guard:
-    """Logs what a block fails with, and goes on; what nobody expected as well, as nobody waits for it here."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> bool:
-        if error is None:
-            return True
-        if not isinstance(error, Exception):
-            return False
-        known = isinstance(error, SfumatoError | RefusalError)
-        log("look failed", what=self._what, error=type(error).__name__, expected=str(known))
-        return True
+@contextmanager
+def _failures_logged(step: str) -> Iterator[None]:
+    """Log any exception of a block and go on, because the thread has no caller to report to."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001  (see above)
+        expected = isinstance(error, SfumatoError | RefusalError)
+        log("look failed", what=step, error=type(error).__name__, expected=str(expected))
 
 
 def budget_is_low(account: Account) -> bool:
-    """Whether less than a tenth of a limit is left."""
+    """Return whether less than a tenth of a limit is left."""
     share = account.share_left
     return share is not None and share < LOW
 
 
-def _lately(notice: Notice, told: str) -> bool:
-    if notice.kind != "budget-low" or not told:
+def _sent_recently(notice: Notice, time_sent: str) -> bool:
+    if notice.kind != "budget-low" or not time_sent:
         return False
-    return datetime.now(UTC) - datetime.fromisoformat(told) < _AGAIN
+    return datetime.now(UTC) - datetime.fromisoformat(time_sent) < _LOW_BUDGET_PAUSE
 
 
 def _stamp() -> str:

@@ -1,11 +1,11 @@
-"""Refusals as problem documents (RFC 9457) with stable types and fixed texts, and the log and figures of the operator.
+"""Refusals as problem documents (RFC 9457), and the log and metrics of the operator.
 
-Words of an engine or a database never leave the server, because they may quote the table.  Every problem says whether
-it was charged: refusals before the data is touched are free.  If a budget does not admit a release, a steward learns
-who spent it, and an analyst only what is left.  The description of the API (OpenAPI) names the problems of each route.
+Messages of an engine or database never leave the server, because they may quote the table.  Every problem says whether
+it was charged.  A refusal before the data is touched is free.  If a budget does not admit a release, a steward sees who
+spent it, and an analyst sees only the rest.  The OpenAPI description lists the problems of each route.
 
-Logs are one JSON object per line on standard error.  Figures have no labels that could name a person or a question.
-Neither ever holds a value of a table, a question or an answer.
+The log has one JSON object per line on standard error.  No metric has a label that could name a person or a question.
+Neither has a value of a table, a question or an answer.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from sfumato.query.answer import ARROW, PARQUET
 from sfumato.query.statements.sql_condition import Place
 
 _LOGGER = logging.getLogger("sfumato.http")
-SHARED = "PROMETHEUS_MULTIPROC_DIR"  # names the folder by which several workers add up their figures
+SHARED = "PROMETHEUS_MULTIPROC_DIR"  # names the folder in which workers add up their metrics
 REQUESTS = Counter("sfumato_requests_total", "Requests by status class.", ["status"])
 SECONDS = Histogram("sfumato_work_seconds", "Seconds of work on a request.", ["work"])
 LATENCY = Histogram("sfumato_request_seconds", "Seconds until a reply is sent, by route.", ["route"])
@@ -60,13 +60,13 @@ LEDGER_FAILURES = Counter("sfumato_ledger_failures_total", "Requests that failed
 
 
 def log(event: str, **facts: str | float | None) -> None:
-    """Write a line."""
+    """Write a line to the log."""
     if _LOGGER.isEnabledFor(logging.INFO):
         _LOGGER.info(json.dumps({"time": round(time.time(), 3), "event": event, **facts}))
 
 
-def to_standard_error() -> None:
-    """Show the lines of this process."""
+def log_to_standard_error() -> None:
+    """Send the log of this process to standard error."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(message)s"))
     _LOGGER.handlers[:] = [handler]
@@ -76,7 +76,7 @@ def to_standard_error() -> None:
 
 @contextmanager
 def timed(work: str) -> Iterator[None]:
-    """Measure how long a piece of work takes."""
+    """Measure the seconds of a piece of work."""
     start = time.perf_counter()
     try:
         yield
@@ -84,15 +84,15 @@ def timed(work: str) -> Iterator[None]:
         SECONDS.labels(work).observe(time.perf_counter() - start)
 
 
-def exposition(more: Collector) -> bytes:
-    """The text format, with ``more`` figures, summed over all workers where they share a folder."""
-    beside = CollectorRegistry()
-    beside.register(more)
+def render_metrics(more: Collector) -> bytes:
+    """Return all metrics and ``more`` in the text format of Prometheus, summed over all workers."""
+    extra = CollectorRegistry()
+    extra.register(more)
     if SHARED not in os.environ:
-        return generate_latest() + generate_latest(beside)
+        return generate_latest() + generate_latest(extra)
     registry = CollectorRegistry()
     multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-    return generate_latest(registry) + generate_latest(beside)
+    return generate_latest(registry) + generate_latest(extra)
 
 
 MEDIA = "application/problem+json"
@@ -103,10 +103,10 @@ class RefusalError(Exception):
 
     Attributes:
         kind: the last part of the problem's type.
-        title: the same for every refusal of the kind.
-        status: of the reply.
+        title: a fixed title of the kind.
+        status: the HTTP status.
         detail: one sentence on this refusal.
-        after: seconds after which to come again, where that helps.
+        after: seconds for the header Retry-After; None for no such header.
     """
 
     def __init__(self, kind: str, title: str, status: int, detail: str, *, after: int | None = None) -> None:
@@ -114,50 +114,50 @@ class RefusalError(Exception):
         self.kind, self.title, self.status, self.detail, self.after = kind, title, status, detail, after
 
 
-def unreadable(error: TableError | EngineError) -> RefusalError:
-    """Why a table cannot be read, for its steward: our own sentence, which quotes no value and no password."""
+def table_refusal(error: TableError | EngineError) -> RefusalError:
+    """Return the refusal of a table that cannot be read.  Its text has no value of the table and no password."""
     if isinstance(error, EngineError):
         return RefusalError("data-unavailable", "The data cannot be read now", 503, str(error))
     return RefusalError("table-unusable", "The table cannot be used", 422, str(error))
 
 
-def unwritable(error: OSError, folder: Path) -> RefusalError:
-    """Why a snapshot cannot be kept, for a steward."""
+def snapshot_refusal(error: OSError, folder: Path) -> RefusalError:
+    """Return the refusal of a snapshot that cannot be written."""
     reason = error.strerror or type(error).__name__
     detail = f"the folder {folder} cannot be written: {reason}; tell the operator of the server"
     return RefusalError("snapshot-unwritable", "The snapshot cannot be written", 503, detail)
 
 
-def unusable(error: DomainError) -> RefusalError:
-    """Why a table cannot be registered with a domain, of which nothing was asked yet."""
+def domain_refusal(error: DomainError) -> RefusalError:
+    """Return the refusal of a domain or schema that cannot be registered."""
     return RefusalError("domain-unusable", "The domain cannot be used", 422, str(error))
 
 
 class UnknownDatasetError(InputError):
-    """No dataset of that name is registered."""
+    """No registered dataset has that name."""
 
 
 class TakenNameError(InputError):
-    """A dataset has or had this name, so that no other gets it."""
+    """Another dataset has or had this name."""
 
 
 class ApprovalNeededError(BudgetError):
-    """A steward other than the analyst who asks has to approve this release first; nothing was charged."""
+    """The release needs the approval of a second steward; nothing was charged."""
 
 
 class RetiredError(BudgetError):
-    """Nothing more is released of this dataset; nothing was charged."""
+    """The dataset is retired, and releases nothing more; nothing was charged."""
 
 
 class BudgetUsedUpError(BudgetError):
-    """A refusal for a steward; ``spent_by`` has what each analyst spent, in words."""
+    """A refusal for a steward; ``spent_by`` has each analyst's spending in words."""
 
     def __init__(self, message: str, spent_by: Mapping[str, str]) -> None:
         super().__init__(message)
         self.spent_by = dict(spent_by)
 
 
-# type, title, status, whether the error's own sentence is shown, whether something was charged (None: unknown)
+# type, title, status, whether the error's own message is shown, whether something was charged (None: unknown)
 _KINDS: tuple[tuple[type[SfumatoError], tuple[str, str, int, bool, bool | None]], ...] = (
     (UnknownDatasetError, ("unknown-dataset", "There is no such dataset", 404, True, False)),
     (TakenNameError, ("dataset-exists", "The name is taken", 409, True, False)),
@@ -182,104 +182,106 @@ _KINDS: tuple[tuple[type[SfumatoError], tuple[str, str, int, bool, bool | None]]
     (EngineError, ("data-unavailable", "The data cannot be read now", 503, False, None)),
 )
 _OPTION = re.compile(r"(?<![\w-])--(no-)?([a-z]+(?:-[a-z]+)*)")
-_STANDS = "What was charged stands. The same question asked again is free, unless noise was drawn before it failed."
-_FIXED = {
+_CHARGE_STANDS = (
+    "What was charged stands. The same question asked again is free, unless noise was drawn before it failed."
+)
+_FIXED_DETAILS = {
     "idempotency-key-reused": "Use a new key for a new question.",
     "ledger-unavailable": "Ask the same question again: it is never charged twice.",
     "ledger-moved": "Nothing is charged until the operator of the server has put the ledger back.",
     "version-declared": "Nothing was charged. Ask the same question again: it is then about that version.",
     "ledger-broken": "What is stored of this does not fit the ledger's chain of hashes, so that it is not handed out; "
     "nothing was charged. Its steward can find what was changed by verifying the ledger.",
-    "data-unavailable": _STANDS,
+    "data-unavailable": _CHARGE_STANDS,
     "table-unusable": "The table cannot be read or does not fit its domain; the steward can tell why.",
-    "internal": f"Something failed inside. {_STANDS}",
+    "internal": f"Something failed inside. {_CHARGE_STANDS}",
 }
 
 
 def document(kind: str, title: str, status: int, *, detail: str, more: Mapping[str, Any]) -> dict[str, Any]:
-    """A problem document."""
+    """Return a problem document."""
     return {"type": f"/problems/{kind}", "title": title, "status": status, "detail": detail, **more}
 
 
 def problem(error: Exception) -> dict[str, Any]:
-    """The document of any error."""
+    """Return the problem document of any error."""
     if isinstance(error, RefusalError):
         return document(error.kind, error.title, error.status, detail=error.detail, more={"charged": False})
-    for kind, (name, title, status, shown, charged) in _KINDS:
+    for kind, (name, title, status, show_message, charged) in _KINDS:
         if isinstance(error, kind):
             more: dict[str, Any] = {"charged": charged}
             if isinstance(error, BudgetUsedUpError):
                 more["spent_by"] = error.spent_by
             if isinstance(error.culprit, Place):
                 more |= {"line": error.culprit.line, "column": error.culprit.column}
-            return document(name, title, status, detail=_by_fields(str(error)) if shown else _FIXED[name], more=more)
-    return document("internal", "The server failed", 500, detail=_FIXED["internal"], more={"charged": None})
+            detail = _with_field_names(str(error)) if show_message else _FIXED_DETAILS[name]
+            return document(name, title, status, detail=detail, more=more)
+    return document("internal", "The server failed", 500, detail=_FIXED_DETAILS["internal"], more={"charged": None})
 
 
-def _by_fields(said: str) -> str:
+def _with_field_names(message: str) -> str:
     """Return a message that names fields of requests instead of options of the command line.
 
-    A message that quotes a whole command stays as it is.
+    A message that quotes a whole command stays unchanged.
 
-    >>> _by_fields("publish it with --keep-anyway town; --no-reuse is for mst")
+    >>> _with_field_names("publish it with --keep-anyway town; --no-reuse is for mst")
     "publish it with 'keep_anyway' town; 'reuse' (false) is for mst"
     """
-    if "sfumato " in said:
-        return said
-    return _OPTION.sub(lambda found: f"'{found[2].replace('-', '_')}'{' (false)' if found[1] else ''}", said)
+    if "sfumato " in message:
+        return message
+    return _OPTION.sub(lambda match: f"'{match[2].replace('-', '_')}'{' (false)' if match[1] else ''}", message)
 
 
-def reply(error: Exception) -> JSONResponse:
-    """The response of any error."""
-    found = problem(error)
-    headers = {"WWW-Authenticate": "Bearer"} if found["status"] == 401 else None  # noqa: PLR2004
+def problem_response(error: Exception) -> JSONResponse:
+    """Return the response for any error."""
+    content = problem(error)
+    headers = {"WWW-Authenticate": "Bearer"} if content["status"] == 401 else None  # noqa: PLR2004
     if isinstance(error, RefusalError) and error.after is not None:
         headers = {"Retry-After": str(error.after)}
-    if isinstance(error, VersionError):  # the worker looks the version up again within this time
+    if isinstance(error, VersionError):  # by then the worker has looked up the new version
         headers = {"Retry-After": "1"}
-    return JSONResponse(found, found["status"], headers, MEDIA)
+    return JSONResponse(content, content["status"], headers, MEDIA)
 
 
-def note(scope: Connection, found: Mapping[str, Any]) -> None:
-    """Have a refusal counted, and named in the line that is logged of its request."""
-    kind = str(found["type"]).rpartition("/")[2]
+def record_refusal(scope: Connection, problem: Mapping[str, Any]) -> None:
+    """Count a problem, and add its kind to the log line of the request."""
+    kind = str(problem["type"]).rpartition("/")[2]
     scope.setdefault("state", {})["reason"] = kind
     REFUSALS.labels(kind).inc()
     if kind in ("ledger-unavailable", "ledger-moved"):
         LEDGER_FAILURES.inc()
 
 
-def refused(request: Request, error: Exception) -> JSONResponse:
-    """The response of any error, which is noted for the log."""
-    note(request.scope, problem(error))
-    return reply(error)
-
-
-def install(app: FastAPI) -> None:
+def add_error_handlers(app: FastAPI) -> None:
     """Answer every error with its problem document."""
 
-    def invalid(request: Request, error: Exception) -> JSONResponse:
+    def refuse(request: Request, error: Exception) -> JSONResponse:
+        record_refusal(request.scope, problem(error))
+        return problem_response(error)
+
+    def refuse_invalid(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
-        # the place and the rule, never the value that broke it
+        # the place and the rule, but not the value, which could be secret
         errors = [
             {"place": ".".join(map(str, each["loc"])), "reason": _reason(request, each)} for each in error.errors()
         ]
         more = {"charged": False, "errors": errors}
-        found = document("invalid-request", "The request has not the right form", 422, detail="see errors", more=more)
-        note(request.scope, found)
-        return JSONResponse(found, 422, None, MEDIA)
+        content = document("invalid-request", "The request has not the right form", 422, detail="see errors", more=more)
+        record_refusal(request.scope, content)
+        return JSONResponse(content, 422, None, MEDIA)
 
-    def plain(request: Request, error: Exception) -> JSONResponse:
+    def refuse_http(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
         kind = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "refused")
-        found = document(kind, str(error.detail), error.status_code, detail=str(error.detail), more={"charged": False})
-        note(request.scope, found)
-        return JSONResponse(found, error.status_code, error.headers, MEDIA)
+        detail = str(error.detail)
+        content = document(kind, detail, error.status_code, detail=detail, more={"charged": False})
+        record_refusal(request.scope, content)
+        return JSONResponse(content, error.status_code, error.headers, MEDIA)
 
     for kind in (SfumatoError, RefusalError, Exception):
-        app.add_exception_handler(kind, refused)
-    app.add_exception_handler(RequestValidationError, invalid)
-    app.add_exception_handler(HTTPException, plain)
+        app.add_exception_handler(kind, refuse)
+    app.add_exception_handler(RequestValidationError, refuse_invalid)
+    app.add_exception_handler(HTTPException, refuse_http)
 
 
 def _reason(request: Request, error: Mapping[str, Any]) -> str:
@@ -289,7 +291,7 @@ def _reason(request: Request, error: Mapping[str, Any]) -> str:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             return "the content type must be application/json"
-    return _by_fields(str(error["msg"]).removeprefix("Value error, "))
+    return _with_field_names(str(error["msg"]).removeprefix("Value error, "))
 
 
 _PROBLEM = {
@@ -326,11 +328,11 @@ _PROBLEM = {
     },
 }
 _KEY = {"type": "http", "scheme": "bearer", "description": "A key that a steward issued."}
-_ALWAYS = (401, 403, 413, 422, 429, 500, 503)
-_OPEN = (413, 500)  # of operations that need no key
-_FIGURES = "/metrics"
+_KEY_STATUSES = (401, 403, 413, 422, 429, 500, 503)
+_OPEN_STATUSES = (413, 500)  # of operations without a key
+_METRICS = "/metrics"
 _TEXTS = {
-    _FIGURES: "text/plain",
+    _METRICS: "text/plain",
     "/v1/releases/{job_id}/rows": "text/csv",
     "/v1/actions": "application/x-ndjson",
 }
@@ -350,20 +352,20 @@ _MEANINGS = {
 }
 
 
-def describe_itself(app: FastAPI) -> None:
-    """Let an application describe its refusals."""
-    plain = app.openapi
+def document_problems(app: FastAPI) -> None:
+    """Add the problems of each route to the OpenAPI description."""
+    default_openapi = app.openapi
 
-    def described() -> dict[str, Any]:
+    def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            app.openapi_schema = _completed(plain())
+            app.openapi_schema = _with_problems(default_openapi())
         return app.openapi_schema
 
     app.openapi_schema = None
-    app.openapi = described  # type: ignore[method-assign]  # as FastAPI's own documentation does it
+    app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI's own documentation does it
 
 
-def _completed(document: dict[str, Any]) -> dict[str, Any]:
+def _with_problems(document: dict[str, Any]) -> dict[str, Any]:
     components = document.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
     for name in ("HTTPValidationError", "ValidationError"):
@@ -372,7 +374,7 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
     components["securitySchemes"] = {"key": _KEY}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            if path.startswith("/v1/") or path == _FIGURES:
+            if path.startswith("/v1/") or path == _METRICS:
                 operation["security"] = [{"key": []}]
             if path in _TEXTS:
                 text = {_TEXTS[path]: {"schema": {"type": "string"}}}
@@ -385,13 +387,13 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _statuses(path: str, method: str) -> tuple[int, ...]:
-    if path == _FIGURES:
-        return _ALWAYS
+    if path == _METRICS:
+        return _KEY_STATUSES
     if not path.startswith("/v1/"):
-        return (*_OPEN, HTTPStatus.SERVICE_UNAVAILABLE) if path == "/readyz" else _OPEN
-    named = (HTTPStatus.NOT_FOUND,) if "{" in path else ()
-    taken = (HTTPStatus.CONFLICT,) if method == "post" or path.endswith("/rows") else ()
-    return (*_ALWAYS, *named, *taken)
+        return (*_OPEN_STATUSES, HTTPStatus.SERVICE_UNAVAILABLE) if path == "/readyz" else _OPEN_STATUSES
+    not_found = (HTTPStatus.NOT_FOUND,) if "{" in path else ()
+    conflict = (HTTPStatus.CONFLICT,) if method == "post" or path.endswith("/rows") else ()
+    return (*_KEY_STATUSES, *not_found, *conflict)
 
 
 def _response(status: int) -> dict[str, Any]:

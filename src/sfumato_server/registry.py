@@ -1,7 +1,7 @@
 """Datasets and keys of a server, in the database of its ledgers, and the rules for their names.
 
-No secret is kept: of a key only the SHA-256 is stored, which is enough to recognize 256 random bits.  A name of a
-dataset or a key stands for one thing only, however it is written.
+The database has only the SHA-256 of a key, which is enough to recognize 256 random bits.  Spellings of a name that
+differ only in case, blanks or compatible characters are one name.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from sfumato.engine.table_files import redacted_source
 from sfumato.errors import InputError
 from sfumato.ledger.audit_log import ActionKind, Actor, Change, record
 from sfumato.ledger.database import Driver
-from sfumato.ledger.entry import digest as digest_of
+from sfumato.ledger.entry import digest as json_digest
 from sfumato.ledger.entry import journalled_version
 from sfumato.ledger.opening import create_or_check
 from sfumato.ledger.store import Store
 from sfumato.privacy.loss import Loss
 from sfumato_server.problems import TakenNameError
-from sfumato_server.sources import Snapshot, enter
+from sfumato_server.sources import Snapshot, declare_snapshot
 from sfumato_server.work import LEASE, Jobs
 
-_LONGEST = 200
+_MAX_NAME = 200  # characters
 
 
-def spelled(name: str, known: Iterable[str]) -> str:
-    r"""Return the known spelling of a name, or else the name without outer blanks and in Unicode's compatible form.
+def registered_name(name: str, known: Iterable[str]) -> str:
+    r"""Return the registered spelling of a name; for a new name, its normal form (NFKC) without outer blanks.
 
     Two spellings mean one person if they differ only in compatible forms, case or outer blanks.
 
-    >>> spelled(" Ann ", ["bob", "ANN"]), spelled("Zoe\u0308 ", [])
+    >>> registered_name(" Ann ", ["bob", "ANN"]), registered_name("Zoe\u0308 ", [])
     ('ANN', 'Zo\xeb')
     """
-    plain, names = unicodedata.normalize("NFKC", name).strip(), tuple(known)
-    return name if name in names else next((each for each in names if _folded(each) == _folded(plain)), plain)
+    normal, names = unicodedata.normalize("NFKC", name).strip(), tuple(known)
+    return name if name in names else next((each for each in names if _folded(each) == _folded(normal)), normal)
 
 
 def _folded(name: str) -> str:
     """Return a form that is equal for all spellings of a name; case folding may leave characters to normalize."""
-    plain = unicodedata.normalize("NFKC", name).strip()
-    return unicodedata.normalize("NFKC", plain.casefold()).casefold()
+    normal = unicodedata.normalize("NFKC", name).strip()
+    return unicodedata.normalize("NFKC", normal.casefold()).casefold()
 
 
 def plain_name(name: str) -> str:
@@ -64,46 +64,51 @@ def refuse_holder(name: str) -> None:
     """Refuse a text that cannot name a person.
 
     Raises:
-        InputError: it is not 1 to 200 printable characters, not all of them blanks.
+        InputError: the text is not 1 to 200 printable characters, or only blanks.
     """
-    if not name.strip() or len(name) > _LONGEST or not name.isprintable():
-        raise InputError(f"a key is named by 1 to {_LONGEST} printable characters", culprit=name)
+    if not name.strip() or len(name) > _MAX_NAME or not name.isprintable():
+        raise InputError(f"a key is named by 1 to {_MAX_NAME} printable characters", culprit=name)
 
 
 def refuse_name(name: str) -> None:
     """Refuse a text that cannot name a dataset.
 
     Raises:
-        InputError: it is not letters, digits and _, or too long.
+        InputError: the text has other characters than letters, digits and _, or is too long.
     """
-    if not name.isidentifier() or len(name) > _LONGEST:
+    if not name.isidentifier() or len(name) > _MAX_NAME:
         raise InputError("a dataset is named like a variable: letters, digits and _", culprit=name)
 
 
 PREFIX = "sfumato"
 SECRET_BYTES = 32
-_BETWEEN_USES = timedelta(minutes=10)
-_PROBE = 4096  # characters that are written to see whether the database takes any: it needs a page of its own
+_USE_INTERVAL = timedelta(minutes=10)  # between two records of the use of a key
+_PROBE_SIZE = 4096  # characters: more than the free space of a page, so that a full disk is noticed
 
 
 class Scope(StrEnum):
-    """What a key may do."""
+    """The scope of a key: the actions that it allows."""
 
     STEWARD = "steward"
     ANALYST = "analyst"
-    MONITOR = "monitor"  # reads figures of the server, and nothing else
-    INVITATION = "link"  # opens the page for a steward once, and nothing else
+    MONITOR = "monitor"  # reads metrics of the server, and nothing else
+    INVITATION = "link"  # starts one session of a steward, and nothing else
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A registered table: where it lies, its public domain as a document, and what is public besides.
+    """A registered dataset, with its public facts.
 
     Attributes:
-        name: of its ledger, which never changes; terms, grants and versions go by it.
-        called: what analysts call it.
-        retired: whether nothing more is released of it.
-        registered: when, in UTC: the months of its budget begin then; empty before it is.
+        name: the name of its ledger, which never changes; terms, grants and versions refer to it.
+        source: the address of its table, or of the tables of a schema.
+        domain: its domain or schema, as a document.
+        limit: its budget, as the steward wrote it.
+        rows: the public number of rows; None if it is not public.
+        discoverable: columns whose values are not public, and may be released.
+        called: the name for analysts.
+        retired: whether releases of it are refused.
+        registered: the time in UTC, when the months of its budget start; empty before the registration.
     """
 
     name: str
@@ -125,9 +130,9 @@ class Registration:
         dataset: the dataset.
         limit: the limit of its ledger.
         unit: the unit of its ledger.
-        content: a name of all columns of all its tables.
+        content: a digest of all columns of all its tables.
         snapshot: the copies of its tables.
-        by: who registers it; the system's user by default.
+        by: the actor; None for the system's user.
     """
 
     dataset: Dataset
@@ -139,21 +144,21 @@ class Registration:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Facts for the audit log, without a password of the table's address."""
-        found = self.dataset
+        """The facts for the audit log, without a password of the table's address."""
+        dataset = self.dataset
         return {
-            "source": redacted_source(found.source),
-            "limit": found.limit,
+            "source": redacted_source(dataset.source),
+            "limit": dataset.limit,
             "unit": str(self.unit),
-            "rows": found.rows,
-            "discoverable": list(found.discoverable),
-            "domain": digest_of(json.loads(json.dumps(found.domain))),
+            "rows": dataset.rows,
+            "discoverable": list(dataset.discoverable),
+            "domain": json_digest(json.loads(json.dumps(dataset.domain))),
         }
 
 
 @dataclass(frozen=True)
 class Key:
-    """A key without its secret; or what a session opens, with the id of that ``session``."""
+    """A key without its secret, or the key of a session, with the session's id."""
 
     id: str
     name: str
@@ -161,35 +166,35 @@ class Key:
     issued: datetime
     expires: datetime
     revoked: bool
-    used: datetime | None = None  # to ten minutes; None where it was not used, or before that was written down
+    used: datetime | None = None  # the last use, to ten minutes; None if no use was recorded
     session: str | None = None
 
     @property
     def valid(self) -> bool:
-        """Whether it opens anything now."""
+        """True if the key can be used now."""
         return not self.revoked and datetime.now(UTC) < self.expires
 
     @property
     def actor(self) -> Actor:
-        """Who acts with it."""
+        """The actor that the audit log names."""
         return Actor(self.name, f"key {self.id}" if self.session is None else f"session {self.session} of {self.id}")
 
 
 class Registry:
-    """Datasets, keys and jobs of a server, over a store that is prepared."""
+    """The datasets, keys and jobs of a server, in a prepared store."""
 
     def __init__(self, store: Store, *, lease: timedelta = LEASE) -> None:
         self._store = store
         self.jobs = Jobs(store, lease=lease)
 
-    def alive(self) -> None:
-        """Ask the database anything, over a connection of its own, and write to it, as a question would.
+    def check_database(self) -> None:
+        """Read from the database over a new connection, and write to it.
 
         Raises:
-            LedgerError: it does not answer, has no connection left, or takes nothing.
+            LedgerError: the database does not answer, has no free connection, or cannot be written.
         """
         self._store.alive()
-        probe = {"id": secrets.token_hex(8), "written": _now().ljust(_PROBE)}
+        probe = {"id": secrets.token_hex(8), "written": _now().ljust(_PROBE_SIZE)}
         with self._store.writing() as driver:
             driver.run("DELETE FROM service_probe")
             driver.insert("service_probe", [probe])
@@ -197,17 +202,16 @@ class Registry:
     def register(
         self, new: Registration, *, same_place: Callable[[str, Mapping[str, Any]], bool], second_budget: bool
     ) -> tuple[Dataset, ...]:
-        """Register a dataset with its ledger, its unit and its first version, all at once or not at all.
+        """Register a dataset with its ledger, unit and first version, in one transaction.
 
-        Nobody else registers meanwhile, so that of several who register one table under different names at the same
-        time, one does, and the others are told.
+        Registrations run one at a time.  If stewards register one table under several names at once, one succeeds.
 
         Returns:
-            Datasets that are of the same table; then nothing was done, unless it is to have a ``second_budget``.
+            Datasets of the same table, unless ``second_budget`` is set; then nothing was registered.
 
         Raises:
             TakenNameError: another dataset has or had the name.
-            InputError: it is no name.
+            InputError: the name cannot be used.
             LimitError, UnitError: a ledger of that name has another limit or unit.
         """
         dataset = new.dataset
@@ -224,26 +228,27 @@ class Registry:
         with self._store.founding() as driver:
             registered = [_as_dataset(row) for row in driver.records("SELECT * FROM service_dataset")]
             _refuse_taken(driver, dataset.name)
-            alike = {each.name for each in registered if same_place(each.source, each.domain)}
-            alike |= same_content(driver, new.content)
-            if alike and not second_budget:
-                return tuple(sorted((each for each in registered if each.name in alike), key=lambda each: each.called))
+            same_table = {each.name for each in registered if same_place(each.source, each.domain)}
+            same_table |= same_content(driver, new.content)
+            if same_table and not second_budget:
+                others = (each for each in registered if each.name in same_table)
+                return tuple(sorted(others, key=lambda each: each.called))
             create_or_check(driver, dataset.name, new.limit, new.unit)
             driver.insert("service_dataset", [row])
             driver.insert("service_name", [{"name": dataset.name, "dataset": dataset.name}])
-            enter(driver, dataset.name, new.content, new.snapshot, by=new.by)
+            declare_snapshot(driver, dataset.name, new.content, new.snapshot, by=new.by)
             record(driver, Change(ActionKind.DATASET, dataset.name, None, new.facts), new.by)
         return ()
 
     def datasets(self) -> tuple[Dataset, ...]:
-        """All datasets by name."""
+        """Return all datasets by name."""
         with self._store.reading() as driver:
             rows = driver.records("SELECT * FROM service_dataset ORDER BY COALESCE(called, name)")
         return tuple(_as_dataset(row) for row in rows)
 
     def dataset(self, called: str) -> Dataset | None:
-        """The dataset that is called so now; compatible forms of a name are one."""
-        if not called.isidentifier():  # there is none, and PostgreSQL refuses to look for some characters
+        """Return the dataset with a name; None if there is none.  Compatible forms of a name are equal."""
+        if not called.isidentifier():  # PostgreSQL refuses some characters, such as NUL
             return None
         query = "SELECT * FROM service_dataset WHERE COALESCE(called, name) = :called"
         with self._store.reading() as driver:
@@ -254,25 +259,25 @@ class Registry:
         return None
 
     def refuse_taken(self, name: str) -> None:
-        """Refuse a name that a dataset has or had, before a table is read for it.
+        """Refuse a name that a dataset has or had.  This spares the reading of a table.
 
         Raises:
-            TakenNameError: one has or had it, or a compatible form of it.
+            TakenNameError: a dataset has or had the name, or a compatible form of it.
         """
         with self._store.reading() as driver:
             _refuse_taken(driver, name)
 
     def rename(self, dataset: Dataset, called: str, *, by: Actor | None = None) -> None:
-        """Call a dataset otherwise; its ledger, terms and versions stay, and no other gets a name that it had.
+        """Rename a dataset.  Its ledger, terms and versions stay, and no other dataset gets its former names.
 
         Raises:
             TakenNameError: another dataset has or had the name.
-            InputError: it is no name.
+            InputError: the name cannot be used.
         """
         refuse_name(called)
         name = plain_name(called)
         with self._store.founding() as driver:
-            _refuse_taken(driver, name, of_other_than=dataset.name)
+            _refuse_taken(driver, name, except_for=dataset.name)
             if driver.value("SELECT COUNT(*) FROM service_name WHERE name = :name", {"name": name}) == 0:
                 driver.insert("service_name", [{"name": name, "dataset": dataset.name}])
             change = "UPDATE service_dataset SET called = :called WHERE name = :name"
@@ -281,7 +286,7 @@ class Registry:
             record(driver, Change(ActionKind.NAME, dataset.name, former, name), by)
 
     def retire(self, dataset: Dataset, *, retired: bool, by: Actor | None = None) -> None:
-        """Release nothing more of a dataset, or go on; what is under way is refused when it is charged."""
+        """Retire a dataset, or end its retirement.  Releases under way are refused when they are charged."""
         change = "UPDATE service_dataset SET retired = :at WHERE name = :name"
         with self._store.founding() as driver:
             former = _stored(driver, dataset.name).retired
@@ -290,29 +295,29 @@ class Registry:
             record(driver, Change(ActionKind.RETIREMENT, dataset.name, *states), by)
 
     def issue(self, name: str, scope: Scope, lifetime: timedelta, *, by: Actor | None = None) -> tuple[Key, str]:
-        """A new key and its secret, which is shown once and cannot be shown again.
+        """Issue a key, and return it with its secret, which is not stored.
 
-        A holder who has or had a key under another spelling of the name keeps that spelling.
+        A holder with an earlier key keeps its spelling of the name.
 
         Raises:
-            InputError: a name that is not 1 to 200 printable characters, or a lifetime that is not positive.
+            InputError: the name is not 1 to 200 printable characters, or the lifetime is not positive.
         """
         refuse_holder(name)
         if not timedelta(0) < lifetime <= timedelta(days=3660):
             raise InputError("a key expires within ten years, and not at once", culprit=lifetime)
-        name = spelled(name, self.names())
+        name = registered_name(name, self.names())
         with self._store.writing() as driver:
             key, secret = _insert_key(driver, name, scope, lifetime)
-            record(driver, Change(_kind_of(key), key.id, None, _facts(key)), by)
+            record(driver, Change(_action_kind(key), key.id, None, _facts(key)), by)
         return key, secret
 
     def rotate(self, key_id: str, *, overlap: timedelta, by: Actor | None = None) -> tuple[Key, str] | None:
-        """A new key in the place of one that is valid, for as long as that was issued for; both work for an overlap.
+        """Issue a key in exchange for a valid one, with the same lifetime.  Both work until ``overlap`` is over.
 
         Returns:
-            The new key and its secret; None where there is no valid key of that id.
+            The new key and its secret; None if no valid key has that id.
         """
-        if not key_id.isalnum():  # see dataset
+        if not key_id.isalnum():  # see `dataset`
             return None
         with self._store.founding() as driver:
             row = driver.record("SELECT * FROM service_key WHERE id = :id AND scope <> 'link'", {"id": key_id})
@@ -328,16 +333,16 @@ class Registry:
             record(driver, Change(ActionKind.KEY, key_id, _facts(former), _facts(ending)), by)
         return key, secret
 
-    def used(self, key: Key) -> None:
-        """Write down that a key is used now, unless that was done a moment ago."""
+    def record_use(self, key: Key) -> None:
+        """Record that a key is used now, unless this was done a short time ago."""
         now = datetime.now(UTC)
-        if key.used is not None and now - key.used < _BETWEEN_USES:
+        if key.used is not None and now - key.used < _USE_INTERVAL:
             return
         with self._store.writing() as driver:
             driver.run("UPDATE service_key SET used = :now WHERE id = :id", {"id": key.id, "now": now.isoformat()})
 
     def issue_link(self, lifetime: timedelta) -> str:
-        """The secret of a link that opens the page for a steward, once; earlier ones end."""
+        """Issue an invitation, with which a steward logs in once, and return its secret.  Earlier invitations end."""
         end = "UPDATE service_key SET revoked = :now WHERE scope = :link AND revoked IS NULL"
         with self._store.writing() as driver:
             driver.run(end, {"now": _now(), "link": Scope.INVITATION.value})
@@ -346,62 +351,62 @@ class Registry:
         return secret
 
     def has_steward(self) -> bool:
-        """Whether somebody holds a steward's key that is valid now."""
+        """Return whether a valid key of a steward exists."""
         return any(each.valid and each.scope is Scope.STEWARD for each in self.all_keys())
 
     def key(self, secret: str) -> Key | None:
-        """The key of a secret, valid or not; None where there is none."""
+        """Return the key of a secret, valid or not; None if there is none."""
         with self._store.reading() as driver:
-            row = driver.record("SELECT * FROM service_key WHERE hash = :hash", {"hash": digest(secret)})
+            row = driver.record("SELECT * FROM service_key WHERE hash = :hash", {"hash": secret_hash(secret)})
         return None if row is None else _as_key(row)
 
     def all_keys(self) -> tuple[Key, ...]:
-        """All keys but links, newest first."""
+        """Return all keys except invitations, newest first."""
         query = "SELECT * FROM service_key WHERE scope <> :link ORDER BY issued DESC"
         with self._store.reading() as driver:
             rows = driver.records(query, {"link": Scope.INVITATION.value})
         return tuple(_as_key(row) for row in rows)
 
     def names(self) -> tuple[str, ...]:
-        """Who holds or held a key, or was vouched for by a provider of identities, by name."""
+        """Return the names of all holders of keys and of all identities, in order."""
         with self._store.reading() as driver:
             rows = driver.rows("SELECT name FROM service_key UNION SELECT name FROM service_identity ORDER BY name")
         return tuple(name for (name,) in rows)
 
     def revoke(self, key_id: str, *, by: Actor | None = None) -> bool:
-        """End a key; tells whether this call did: of several at once, one."""
-        if not key_id.isalnum():  # see dataset
+        """Revoke a key; return False if it does not exist or was revoked before."""
+        if not key_id.isalnum():  # see `dataset`
             return False
         end = "UPDATE service_key SET revoked = :now WHERE id = :id AND revoked IS NULL"
         with self._store.writing() as driver:
             if not driver.run(end, {"id": key_id, "now": _now()}):
                 return False
             key = _as_key(driver.records("SELECT * FROM service_key WHERE id = :id", {"id": key_id})[0])
-            record(driver, Change(_kind_of(key), key_id, _facts(key), None), by)
+            record(driver, Change(_action_kind(key), key_id, _facts(key), None), by)
         return True
 
 
 def same_content(driver: Driver, content: str) -> set[str]:
     """Return the names of datasets whose last declared version has this content."""
-    joined = """
-    SELECT named.name, held.secret, held.version_digest FROM service_dataset AS named
-    JOIN ledger_dataset AS held ON held.name = named.name"""
-    return {name for name, secret, digest in driver.rows(joined) if digest == journalled_version(secret, content)}
+    query = """
+    SELECT dataset.name, ledger.secret, ledger.version_digest FROM service_dataset AS dataset
+    JOIN ledger_dataset AS ledger ON ledger.name = dataset.name"""
+    return {name for name, secret, digest in driver.rows(query) if digest == journalled_version(secret, content)}
 
 
-def _refuse_taken(driver: Driver, name: str, *, of_other_than: str | None = None) -> None:
-    """Refuse a name that a dataset has or had, whose journal it may still name somewhere.
+def _refuse_taken(driver: Driver, name: str, *, except_for: str | None = None) -> None:
+    """Refuse a name that a dataset has or had, because journals may contain it.
 
     Raises:
-        TakenNameError: one has or had it, or a compatible form of it.
+        TakenNameError: a dataset has or had the name, or a compatible form of it.
     """
     for known, dataset in driver.rows("SELECT name, dataset FROM service_name"):
-        if plain_name(known) == plain_name(name) and dataset != of_other_than:
+        if plain_name(known) == plain_name(name) and dataset != except_for:
             raise TakenNameError(f"there is or was a dataset {name!r} already; choose another name", culprit=name)
 
 
-def digest(secret: str) -> str:
-    """What is stored of a secret."""
+def secret_hash(secret: str) -> str:
+    """Return the hash that is stored of a secret."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
@@ -411,7 +416,7 @@ def _insert_key(driver: Driver, name: str, scope: Scope, lifetime: timedelta) ->
     key = Key(secrets.token_hex(6), name, scope, issued, issued + lifetime, revoked=False)
     row = {
         "id": key.id,
-        "hash": digest(secret),
+        "hash": secret_hash(secret),
         "name": name,
         "scope": scope.value,
         "issued": issued.isoformat(),
@@ -421,7 +426,7 @@ def _insert_key(driver: Driver, name: str, scope: Scope, lifetime: timedelta) ->
     return key, secret
 
 
-def _kind_of(key: Key) -> ActionKind:
+def _action_kind(key: Key) -> ActionKind:
     return ActionKind.LINK if key.scope is Scope.INVITATION else ActionKind.KEY
 
 

@@ -1,18 +1,17 @@
-"""Rules that the transaction of a charge checks: retired datasets, budgets by month, approvals and grants.
+"""The rules that a charge checks in its transaction: retired datasets, budgets by month, approvals and grants.
 
-A dataset's terms may state a loss above which a release needs the approval of a steward who did not ask for it.  A
-release without differential privacy always needs one.  An approval is for one release: the question with its loss, for
-one version of the table and one name.  The charge uses it up.  It ends after a week, and with the key of the steward
-who gave it.
+A dataset's terms may state a loss above which a release needs the approval of a second steward.  A release without
+differential privacy always needs one.  An approval is for one release: a question with its loss, one version of the
+table, and one name.  The charge uses it up.  It expires after a week, or with the key of the steward who gave it.
 
 A grant lets an analyst ask questions of a dataset, and a cap bounds what the analyst may spend.  A cap does not protect
 the data, because a person with two names has two caps.  Only the dataset's limit does.
 
 A budget by months is written as ``0.5 a month for 12 months``, or ``rho=0.1 a month for 24 months``.  The dataset's
-ledger has the sum as its limit, which never changes.  The charge also refuses a release that would spend more than the
-months begun so far allow; what earlier months left stays usable.  A month begins on the day of the month, and at the
-time, of the registration, in UTC.  A wrong clock can allow no more than the sum, and a clock that is behind only
-refuses more.
+ledger has the sum as its limit, which never changes.
+
+The charge also refuses a release that exceeds the amounts of the months begun.  A month's rest stays usable later.  A
+month begins on the day and at the time of the registration, in UTC.  A wrong clock never allows more than the sum.
 """
 
 from __future__ import annotations
@@ -38,102 +37,102 @@ from sfumato.ledger.reservation import Admission
 from sfumato.ledger.store import Store
 from sfumato.privacy.loss import NOTHING, Charge, Epsilon, Loss, Rho, decimals
 from sfumato_server.problems import ApprovalNeededError, BudgetUsedUpError, RefusalError, RetiredError
-from sfumato_server.registry import Key, Scope, spelled
+from sfumato_server.registry import Key, Scope, registered_name
 
-_SPELLED = re.compile(r"(?P<limit>.+) a month for (?P<months>[1-9][0-9]{0,2}) months?", re.ASCII)
+_MONTHLY = re.compile(r"(?P<limit>.+) a month for (?P<months>[1-9][0-9]{0,2}) months?", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Periods:
-    """A limit a month, for a number of months.
+class MonthlyBudget:
+    """A budget that grows by the same limit each month, for a number of months.
 
     >>> from datetime import UTC
-    >>> periods = Periods(Epsilon("0.5"), 12)
-    >>> periods.total, periods.begun(datetime(2024, 1, 31, tzinfo=UTC), datetime(2024, 3, 1, tzinfo=UTC))
+    >>> budget = MonthlyBudget(Epsilon("0.5"), 12)
+    >>> budget.total, budget.months_begun(datetime(2024, 1, 31, tzinfo=UTC), datetime(2024, 3, 1, tzinfo=UTC))
     (Epsilon('6'), 2)
     """
 
-    each: Epsilon | Rho
+    monthly: Epsilon | Rho
     months: int
 
     @property
     def total(self) -> Loss:
-        """The most that may ever be released: the limit of the ledger."""
-        return self.each * self.months
+        """The sum over all months: the limit of the ledger."""
+        return self.monthly * self.months
 
-    def begun(self, since: datetime, now: datetime) -> int:
-        """How many months have begun; none where the clock is before the registration."""
-        whole = 12 * (now.year - since.year) + now.month - since.month
+    def months_begun(self, since: datetime, now: datetime) -> int:
+        """Return the number of months that have begun; 0 if the clock is before the registration."""
+        months_over = 12 * (now.year - since.year) + now.month - since.month
         if (now.day, now.timetz()) < (since.day, since.timetz()):
-            whole -= 1
-        return min(max(whole + 1, 0), self.months)
+            months_over -= 1
+        return min(max(months_over + 1, 0), self.months)
 
     def left(self, account: Account, since: datetime, now: datetime) -> Fraction:
-        """What the months begun so far still allow, in the measure of the limit."""
-        spent = self.each.amount(account.spent)
-        return Fraction(0) if spent is None else max(self.begun(since, now) * self.each.value - spent, Fraction(0))
+        """Return the amount that the months begun still allow, in the measure of the limit."""
+        spent = self.monthly.amount(account.spent)
+        allowed = self.months_begun(since, now) * self.monthly.value
+        return Fraction(0) if spent is None else max(allowed - spent, Fraction(0))
 
     def refuse(self, account: Account, charge: Charge, since: datetime, now: datetime) -> None:
-        """Refuse a charge that the months begun so far do not allow, however much is left of the sum.
+        """Refuse a charge that exceeds the amounts of the months begun.
 
         Raises:
-            BudgetError: says how much they allow still.
+            BudgetError: the message has the amount that is left.
         """
-        after = self.each.amount(account.charged(charge).spent)
-        begun = self.begun(since, now)
-        if after is not None and after <= begun * self.each.value:
+        after = self.monthly.amount(account.charged(charge).spent)
+        months = self.months_begun(since, now)
+        if after is not None and after <= months * self.monthly.value:
             return
         left = decimals(self.left(account, since, now), up=False)
-        (measure,) = self.each.amounts
+        (measure,) = self.monthly.amounts
         raise BudgetError(
-            f"{begun} of the {self.months} months of the budget have begun, which leaves {measure} = {left} now, and "
-            f"this release asks for {self.each.in_words(charge)}; nothing was spent",
+            f"{months} of the {self.months} months of the budget have begun, which leaves {measure} = {left} now, and "
+            f"this release asks for {self.monthly.in_words(charge)}; nothing was spent",
             culprit=charge,
         )
 
     def __str__(self) -> str:
-        return f"{self.each} a month for {self.months} months"
+        return f"{self.monthly} a month for {self.months} months"
 
 
-def read_periods(limit: str) -> Periods | None:
-    """The months that a dataset's limit declares; None where it declares none.
+def parse_monthly_budget(limit: str) -> MonthlyBudget | None:
+    """Return the budget by months that a limit states; None if it states none.
 
     Raises:
-        LossError: months of what is neither epsilon nor rho, the losses that add up month by month; or months that
-            are spelled otherwise.
+        LossError: the months are not in the expected form, or the loss is neither epsilon nor rho.
 
-    >>> read_periods("rho=0.5 a month for 3 months").total, read_periods("1,1e-9")
+    >>> parse_monthly_budget("rho=0.5 a month for 3 months").total, parse_monthly_budget("1,1e-9")
     (Rho('1.5'), None)
     """
-    found = _SPELLED.fullmatch(limit.strip())
-    if found is None and "month" in limit:
+    match = _MONTHLY.fullmatch(limit.strip())
+    if match is None and "month" in limit:
         raise LossError(
-            "a limit by months is spelled '0.5 a month for 12 months' or 'rho=0.1 a month for 24 months', of 1 to 999 "
+            "a limit by months is written '0.5 a month for 12 months' or 'rho=0.1 a month for 24 months', of 1 to 999 "
             "months"
         )
-    if found is None:
+    if match is None:
         return None
-    each = limit_of(found["limit"])
-    if not isinstance(each, Epsilon | Rho):
+    monthly = limit_of(match["limit"])
+    if not isinstance(monthly, Epsilon | Rho):
         raise LossError("a limit a month is EPSILON or rho=RHO, as months of epsilon with delta do not add up to one")
-    return Periods(each, int(found["months"]))
+    return MonthlyBudget(monthly, int(match["months"]))
 
 
 def total_of(limit: str) -> Loss | None:
-    """The most that a dataset's limit comes to, over all the months that it declares.
+    """Return the loss of a dataset's limit, or the sum of its months.
 
     Raises:
-        LossError: it is no limit.
+        LossError: the text is not a limit.
     """
-    found = read_periods(limit)
-    return limit_of(limit) if found is None else found.total
+    budget = parse_monthly_budget(limit)
+    return limit_of(limit) if budget is None else budget.total
 
 
-LASTS = timedelta(days=7)
-"""How long a request waits, and how long an approval holds."""
+LIFETIME = timedelta(days=7)
+"""A request and an approval each end after this time."""
 
-_MOST_WAITING = 20  # requests of one name for one dataset
-_LONGEST = 2000  # characters of a question that stewards are shown
+_MAX_PENDING = 20  # requests per analyst and dataset
+_MAX_QUESTION = 2000  # characters of a question that stewards see
 _OPEN = """
     SELECT approval.*, held.expires AS key_expires, held.revoked AS key_revoked, held.scope AS key_scope,
     (SELECT COUNT(*) FROM service_session AS session WHERE session.ended IS NULL AND session.scope = 'steward'
@@ -144,7 +143,7 @@ _OPEN = """
 
 @dataclass(frozen=True)
 class Approval:
-    """A release that waits for an approval, or has one that nobody used yet."""
+    """A request for the approval of a release, or an approval that is not used."""
 
     id: str
     dataset: str
@@ -157,90 +156,89 @@ class Approval:
 
 
 def spent_by(ledger: Ledger) -> dict[str, str]:
-    """What each analyst has spent, in words, by name.
+    """Return each analyst's spending in words, by name.
 
-    An analyst is charged for what others asked first as well, so that the amounts may sum to more than the dataset's.
+    A stored answer is charged to each analyst who asks for it.  So the amounts may sum to more than the dataset's.
     """
     return {name: ledger.limit.in_words(account.spent) for name, account in ledger.caps().items()}
 
 
 @contextmanager
-def explained(ledger: Ledger, key: Key) -> Iterator[None]:
-    """Tell a steward who spent the budget, where it does not admit what is done inside.
+def naming_spenders(ledger: Ledger, key: Key) -> Iterator[None]:
+    """Add each analyst's spending to a refusal of the budget, if a steward gets it.
 
     Raises:
-        BudgetUsedUpError: it does not, and the key is a steward's.
-        BudgetError: it does not, and the key is an analyst's.
+        BudgetUsedUpError: the budget refused a steward's release.
+        BudgetError: the budget refused an analyst's release.
     """
     try:
         yield
     except BudgetError as error:
         if key.scope is not Scope.STEWARD or isinstance(error, ApprovalNeededError | RetiredError):
             raise
-        found = spent_by(ledger)
-        shares = "; ".join(f"{name}: {spent}" for name, spent in found.items()) or "nobody by name"
-        raise BudgetUsedUpError(f"{error}; spent so far by analyst: {shares}", found) from error
+        spent = spent_by(ledger)
+        shares = "; ".join(f"{name}: {amount}" for name, amount in spent.items()) or "nobody by name"
+        raise BudgetUsedUpError(f"{error}; spent so far by analyst: {shares}", spent) from error
 
 
 class Approvals:
-    """Approvals of a server, over a store that is prepared."""
+    """The approvals of a server, in a prepared store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def admission(self, dataset: str, analyst: str) -> Admission:
-        """What admits a release of a dataset to somebody, in the transaction that charges for it.
+        """Return the check of a release that its charge runs in its transaction.
 
-        It raises :class:`RetiredError`, a :class:`BudgetError` where the months that have begun do not allow it, or
+        It raises :class:`RetiredError`, a :class:`BudgetError` if the months begun do not allow the charge, or
         :class:`ApprovalNeededError`, which leaves a request for stewards.
         """
 
         def admit(driver: Driver, event: Event, account: Account) -> None:
-            held = _held(driver, dataset)
-            if held is None:
+            rules = _charge_rules(driver, dataset)
+            if rules is None:
                 return
-            limit, registered, above = held
-            periods = read_periods(limit)
-            if periods is not None and event.charge is not None:
-                periods.refuse(account, event.charge, datetime.fromisoformat(registered), datetime.now(UTC))
-            _approved(driver, event, limit_of(above), dataset=dataset, analyst=analyst)
+            limit, registered, approval_above = rules
+            budget = parse_monthly_budget(limit)
+            if budget is not None and event.charge is not None:
+                budget.refuse(account, event.charge, datetime.fromisoformat(registered), datetime.now(UTC))
+            _use_approval(driver, event, limit_of(approval_above), dataset=dataset, analyst=analyst)
 
         return admit
 
-    def open_ones(self, asked_by: str | None = None) -> list[Approval]:
-        """What waits for an approval, or has one that holds, oldest first: of everybody, or of one name."""
+    def pending(self, asked_by: str | None = None) -> list[Approval]:
+        """Return open requests and unused approvals, oldest first, of one analyst or of all."""
         with self._store.reading() as driver:
             rows = driver.records(f"{_OPEN} ORDER BY approval.asked, approval.id")
-        return [_as_approval(row) for row in rows if _lives(row) and asked_by in (None, row["asked_by"])]
+        return [_as_approval(row) for row in rows if _is_open(row) and asked_by in (None, row["asked_by"])]
 
     def approve(self, approval_id: str, steward: Key) -> bool:
-        """Approve a release; False where none of that id waits, or the steward asked for it.
+        """Approve a release; return False if no request has the id, or the steward made it.
 
-        What a session without a key approves holds no longer than that very session, however it ends, whatever other
-        sessions the same person has open.
+        An approval from a session without a key ends with this session, even if the person has others.
         """
-        if not approval_id.isalnum():  # PostgreSQL refuses to look for some characters
+        if not approval_id.isalnum():  # PostgreSQL refuses some characters, such as NUL
             return False
         now = datetime.now(UTC)
         with self._store.founding() as driver:
             row = driver.record(f"{_OPEN} AND approval.id = :id", {"id": approval_id})
-            own = row is not None and spelled(steward.name, [row["asked_by"]]) == row["asked_by"]
-            if row is None or own or row["approved_by"] is not None or not _lives(row):
+            own = row is not None and registered_name(steward.name, [row["asked_by"]]) == row["asked_by"]
+            if row is None or own or row["approved_by"] is not None or not _is_open(row):
                 return False
-            keyed = driver.value("SELECT COUNT(*) FROM service_key WHERE id = :id", {"id": steward.id})
-            end = now + LASTS if keyed else min(now + LASTS, steward.expires)
+            has_key = driver.value("SELECT COUNT(*) FROM service_key WHERE id = :id", {"id": steward.id})
+            end = now + LIFETIME if has_key else min(now + LIFETIME, steward.expires)
             change = """
             UPDATE service_approval SET approved_by = :by, approved = :now, key_id = :key, expires = :end
             WHERE id = :id"""
-            given_in = steward.id if keyed else steward.session or steward.id
-            values = {"by": steward.name, "now": now.isoformat(), "key": given_in, "end": end.isoformat()}
+            key_id = steward.id if has_key else steward.session or steward.id
+            values = {"by": steward.name, "now": now.isoformat(), "key": key_id, "end": end.isoformat()}
             driver.run(change, {**values, "id": approval_id})
             after = _facts(row) | {"approved_by": steward.name, "expires": values["end"]}
             record(driver, Change(ActionKind.APPROVAL, approval_id, _facts(row), after), steward.actor)
         return True
 
     def close(self, approval_id: str, *, by: Actor | None = None) -> bool:
-        """Refuse a request, or take an approval back that was not used; tells whether there was such a one."""
+        """Refuse a request, or withdraw an unused approval; return False if there is none."""
         if not approval_id.isalnum():  # see approve
             return False
         with self._store.founding() as driver:
@@ -252,59 +250,59 @@ class Approvals:
 
 
 def _facts(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the audit log says of a request that is open."""
+    """Return the facts of an open request for the audit log."""
     return {name: row[name] for name in ("dataset", "asked_by", "question", "cost", "approved_by", "expires")}
 
 
-_HELD = """
-    SELECT held.retired, held.limit_text, held.registered, terms.approval_above FROM service_dataset AS held
-    LEFT JOIN service_terms AS terms ON terms.dataset = held.name WHERE held.name = :key"""
+_CHARGE_RULES = """
+    SELECT dataset.retired, dataset.limit_text, dataset.registered, terms.approval_above
+    FROM service_dataset AS dataset LEFT JOIN service_terms AS terms ON terms.dataset = dataset.name
+    WHERE dataset.name = :key"""
 
 
-def _held(driver: Driver, dataset: str) -> tuple[str, str, str | None] | None:
-    """A dataset's limit, when it was registered, and above which loss approvals are needed; None: it is not registered.
+def _charge_rules(driver: Driver, dataset: str) -> tuple[str, str, str | None] | None:
+    """Return a dataset's limit, registration time and approval threshold; None if it is not registered.
 
     Raises:
-        RetiredError: it is retired.
+        RetiredError: the dataset is retired.
     """
-    row = driver.first(_HELD, dataset)
+    row = driver.first(_CHARGE_RULES, dataset)
     if row is None:
         return None
-    retired, limit, registered, above = row
+    retired, limit, registered, approval_above = row
     if retired is not None:
         raise RetiredError("nothing more is released of this dataset, nor shown again: it is retired")
-    return limit, registered, above
+    return limit, registered, approval_above
 
 
-def _approved(driver: Driver, event: Event, above: Loss | None, *, dataset: str, analyst: str) -> None:
-    """Use up the approval of a release that costs more than a threshold, or leave a request for one and refuse.
+def _use_approval(driver: Driver, event: Event, threshold: Loss | None, *, dataset: str, analyst: str) -> None:
+    """Use up the approval of a release above a threshold; without one, leave a request and refuse.
 
     Raises:
-        ApprovalNeededError: there is no approval that holds.
+        ApprovalNeededError: there is no valid approval.
     """
-    if above is None or (event.charge is not None and above.admits(NOTHING, event.charge)):
+    if threshold is None or (event.charge is not None and threshold.admits(NOTHING, event.charge)):
         return
-    mine = {"dataset": dataset, "release": event.key, "by": analyst}
-    which = "AND approval.dataset = :dataset AND approval.asked_by = :by"
-    waiting = driver.records(f"{_OPEN} {which}", {"dataset": dataset, "by": analyst})
-    found = [each for each in waiting if each["release"] == mine["release"]]
-    for each in found:
-        if each["approved_by"] is not None and _lives(each) and _close(driver, each["id"]):
+    of_analyst = f"{_OPEN} AND approval.dataset = :dataset AND approval.asked_by = :by"
+    rows = driver.records(of_analyst, {"dataset": dataset, "by": analyst})
+    of_release = [row for row in rows if row["release"] == event.key]
+    for row in of_release:
+        if row["approved_by"] is not None and _is_open(row) and _close(driver, row["id"]):
             return
-        if not _lives(each):
-            _close(driver, each["id"])
-    living = [each for each in waiting if _lives(each)]
-    known = next((each["id"] for each in living if each["release"] == mine["release"]), None)
-    if known is None and len(living) >= _MOST_WAITING:
-        raise ApprovalNeededError(f"this needs an approval, and {_MOST_WAITING} of your questions wait for one already")
-    number = known or _ask(driver, event, dataset=dataset, analyst=analyst)
+        if not _is_open(row):
+            _close(driver, row["id"])
+    pending = [row for row in rows if _is_open(row)]
+    known = next((row["id"] for row in pending if row["release"] == event.key), None)
+    if known is None and len(pending) >= _MAX_PENDING:
+        raise ApprovalNeededError(f"this needs an approval, and {_MAX_PENDING} of your questions wait for one already")
+    number = known or _request_approval(driver, event, dataset=dataset, analyst=analyst)
     raise ApprovalNeededError(
-        f"a release of this dataset that costs more than {above} needs the approval of a second steward; "
+        f"a release of this dataset that costs more than {threshold} needs the approval of a second steward; "
         f"it is asked for by the number {number}: ask again when it is there"
     )
 
 
-def _ask(driver: Driver, event: Event, *, dataset: str, analyst: str) -> str:
+def _request_approval(driver: Driver, event: Event, *, dataset: str, analyst: str) -> str:
     details = event.details if isinstance(event.details, dict) else {}
     row = {
         "id": secrets.token_hex(6),
@@ -312,7 +310,7 @@ def _ask(driver: Driver, event: Event, *, dataset: str, analyst: str) -> str:
         "release": event.key,
         "asked_by": analyst,
         "asked": datetime.now(UTC).isoformat(),
-        "question": str(details.get("asked") or f"{event.question.family}, {event.question.method}")[:_LONGEST],
+        "question": str(details.get("asked") or f"{event.question.family}, {event.question.method}")[:_MAX_QUESTION],
         "cost": event.statement,
     }
     driver.insert("service_approval", [row])
@@ -324,14 +322,14 @@ def _close(driver: Driver, approval_id: str) -> bool:
     return bool(driver.run(end, {"id": approval_id, "now": datetime.now(UTC).isoformat()}))
 
 
-def _lives(row: Mapping[str, Any]) -> bool:
-    """Whether a request still waits, or an approval still holds: its steward's key has to be valid."""
+def _is_open(row: Mapping[str, Any]) -> bool:
+    """Return whether a request or approval has not expired.  An approval also needs its steward's key to be valid."""
     now = datetime.now(UTC)
     if row["approved_by"] is None:
-        return now - datetime.fromisoformat(row["asked"]) < LASTS
+        return now - datetime.fromisoformat(row["asked"]) < LIFETIME
     if now >= datetime.fromisoformat(row["expires"]):
         return False
-    if row["key_scope"] is None:  # given in a session without a key
+    if row["key_scope"] is None:  # approved in a session without a key
         return bool(row["sessions"])
     return (
         row["key_revoked"] is None
@@ -341,24 +339,24 @@ def _lives(row: Mapping[str, Any]) -> bool:
 
 
 def _as_approval(row: Mapping[str, Any]) -> Approval:
-    end = row["expires"] or (datetime.fromisoformat(row["asked"]) + LASTS).isoformat()
+    end = row["expires"] or (datetime.fromisoformat(row["asked"]) + LIFETIME).isoformat()
     return Approval(
         row["id"], row["dataset"], row["asked_by"], row["asked"], row["question"], row["cost"], row["approved_by"], end
     )
 
 
-_REMEMBERED = 2.0  # seconds for which a worker trusts what it has looked up
+_CACHE_SECONDS = 2.0  # a worker sees new terms and grants within this time
 
 
 @dataclass(frozen=True)
 class DatasetTerms:
-    """On which terms a dataset is asked; limits are spelled as limits of ledgers are.
+    """The terms of a dataset.  Losses are texts in the form of a ledger's limit.
 
     Attributes:
-        granted_only: whether only analysts may ask to whom it was granted; everybody with a key otherwise.
-        default_cap: what an analyst may spend who has no account yet; None: no cap of their own.
-        most: what one question or release may cost; None: what is left.
-        approval_above: what one may cost that no second steward approved; None: anything.
+        granted_only: whether only analysts with a grant may ask; otherwise every holder of a key may.
+        default_cap: the cap of an analyst without one; None: no cap.
+        most: the largest loss of one question or release; None: the rest of the budget.
+        approval_above: the largest loss without the approval of a second steward; None: any loss.
     """
 
     granted_only: bool = False
@@ -368,18 +366,20 @@ class DatasetTerms:
 
 
 class Grants:
-    """The terms of all datasets of a server, and to whom they are granted, over a store that is prepared."""
+    """The terms and grants of all datasets, in a prepared store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: dict[str, tuple[float, DatasetTerms, Mapping[str, bool]]] = {}
+        self._cache: dict[
+            str, tuple[float, DatasetTerms, Mapping[str, bool]]
+        ] = {}  # the first is the time of the lookup
 
     def terms(self, dataset: str) -> DatasetTerms:
-        """The terms of a dataset."""
-        return self._look(dataset)[0]
+        """Return the terms of a dataset."""
+        return self._find(dataset)[0]
 
     def set_terms(self, dataset: str, terms: DatasetTerms, *, by: Actor | None = None) -> None:
-        """Change the terms of a dataset; other workers follow within two seconds."""
+        """Replace the terms of a dataset; other workers follow within two seconds."""
         row = {"dataset": dataset, "granted_only": int(terms.granted_only)}
         with self._store.founding() as driver:
             before = _terms(driver, dataset)
@@ -387,40 +387,40 @@ class Grants:
             limits = {"default_cap": terms.default_cap, "most": terms.most, "approval_above": terms.approval_above}
             driver.insert("service_terms", [{**row, **limits}])
             record(driver, Change(ActionKind.TERMS, dataset, asdict(before), asdict(terms)), by)
-        self._known.pop(dataset, None)
+        self._cache.pop(dataset, None)
 
     def let_in(self, dataset: str, analyst: str, *, by: Actor | None = None) -> None:
         """Grant a dataset to an analyst."""
         self._write(dataset, analyst, shut_out=False, by=by)
 
     def shut_out(self, dataset: str, analyst: str, *, by: Actor | None = None) -> None:
-        """Let an analyst ask a dataset no more, whoever else may."""
+        """Exclude an analyst from a dataset, whatever its terms."""
         self._write(dataset, analyst, shut_out=True, by=by)
 
     def let_back(self, dataset: str, analyst: str, *, by: Actor | None = None) -> None:
-        """Let in an analyst who was shut out; others stay as they are."""
+        """End the exclusion of an analyst; do nothing for others."""
         change = (
             "UPDATE service_grant SET shut_out = 0 WHERE dataset = :dataset AND analyst = :analyst AND shut_out = 1"
         )
         with self._store.founding() as driver:  # this worker may not know of it yet
             if driver.run(change, {"dataset": dataset, "analyst": analyst}):
                 record(driver, _change(dataset, analyst, False, True), by)
-        self._known.pop(dataset, None)
+        self._cache.pop(dataset, None)
 
-    def named(self, dataset: str) -> Mapping[str, bool]:
-        """Whether each analyst who is named for a dataset is let in (True) or shut out."""
-        return self._look(dataset)[1]
+    def analysts(self, dataset: str) -> Mapping[str, bool]:
+        """Return the analysts with a grant (True) or an exclusion (False)."""
+        return self._find(dataset)[1]
 
     def admits(self, dataset: str, analyst: str) -> bool:
-        """Whether an analyst may ask a dataset."""
-        terms, named = self._look(dataset)
-        return named.get(analyst, not terms.granted_only)
+        """Return whether an analyst may ask a dataset."""
+        terms, grants = self._find(dataset)
+        return grants.get(analyst, not terms.granted_only)
 
     def refuse(self, ledger: Ledger, analyst: str, loss: Loss | None = None) -> None:
-        """Refuse an analyst, or what one question is to cost; a new analyst gets the cap of new ones.
+        """Refuse an analyst, or the loss of one question.  A new analyst gets the default cap.
 
         Raises:
-            RefusalError: the dataset is not open to the analyst, or the loss is above the most of one question.
+            RefusalError: the dataset is not granted to the analyst, or one question may not cost that much.
         """
         if not self.admits(ledger.dataset, analyst):
             raise RefusalError(
@@ -437,31 +437,31 @@ class Grants:
             )
         if loss is not None and terms.default_cap is not None and analyst not in ledger.caps():
             cap = limit_of(terms.default_cap)
-            assert cap is not None  # as there is a text
+            assert cap is not None  # only an empty text has none
             ledger.set_first_cap(analyst, cap)
 
     def _write(self, dataset: str, analyst: str, *, shut_out: bool, by: Actor | None) -> None:
-        where = {"dataset": dataset, "analyst": analyst}
+        key = {"dataset": dataset, "analyst": analyst}
         with self._store.founding() as driver:
-            before = _named(driver, dataset).get(analyst)
-            driver.run("DELETE FROM service_grant WHERE dataset = :dataset AND analyst = :analyst", where)
-            driver.insert("service_grant", [{**where, "shut_out": int(shut_out)}])
+            before = _grants(driver, dataset).get(analyst)
+            driver.run("DELETE FROM service_grant WHERE dataset = :dataset AND analyst = :analyst", key)
+            driver.insert("service_grant", [{**key, "shut_out": int(shut_out)}])
             record(driver, _change(dataset, analyst, before, not shut_out), by)
-        self._known.pop(dataset, None)
+        self._cache.pop(dataset, None)
 
-    def _look(self, dataset: str) -> tuple[DatasetTerms, Mapping[str, bool]]:
+    def _find(self, dataset: str) -> tuple[DatasetTerms, Mapping[str, bool]]:
         now = time.monotonic()
-        seen, terms, named = self._known.get(dataset, (0.0, DatasetTerms(), {}))
-        if dataset not in self._known or now - seen > _REMEMBERED:
+        time_read, terms, grants = self._cache.get(dataset, (0.0, DatasetTerms(), {}))
+        if dataset not in self._cache or now - time_read > _CACHE_SECONDS:
             with self._store.reading() as driver:
-                terms, named = _terms(driver, dataset), _named(driver, dataset)
-            self._known[dataset] = (now, terms, named)
-        return terms, named
+                terms, grants = _terms(driver, dataset), _grants(driver, dataset)
+            self._cache[dataset] = (now, terms, grants)
+        return terms, grants
 
 
 def _change(dataset: str, analyst: str, before: bool | None, after: bool) -> Change:  # noqa: FBT001
-    """Return what becomes of an analyst whom a dataset names: let in (True), shut out, or not named (None)."""
-    former, new = ({"analyst": analyst, "let_in": each} for each in (before, after))
+    """Return the change of a grant for the audit log: admitted (True), excluded (False) or neither (None)."""
+    former, new = ({"analyst": analyst, "let_in": admitted} for admitted in (before, after))
     return Change(ActionKind.GRANT, dataset, former, new)
 
 
@@ -472,7 +472,7 @@ def _terms(driver: Driver, dataset: str) -> DatasetTerms:
     return DatasetTerms(bool(row["granted_only"]), row["default_cap"], row["most"], row["approval_above"])
 
 
-def _named(driver: Driver, dataset: str) -> dict[str, bool]:
+def _grants(driver: Driver, dataset: str) -> dict[str, bool]:
     rows: list[tuple[Any, ...]] = driver.rows(
         "SELECT analyst, shut_out FROM service_grant WHERE dataset = :dataset ORDER BY analyst", {"dataset": dataset}
     )

@@ -1,13 +1,13 @@
-"""What all requests of a worker share: the registry, a ledger a dataset, and tables that are loaded once.
+"""The state that all requests of a worker share: the registry, one open ledger per dataset, and the tables.
 
-And what a new server begins with: its database, a public sample table, and a link for its first steward.
+It also sets up a new server: its database, a public sample table, and an invitation for the first steward.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
@@ -27,7 +27,14 @@ from sfumato.ledger.store import Store
 from sfumato.privacy.loss import Loss
 from sfumato.query.statements.derived_columns import check_derived
 from sfumato.vault.vault import Vault
-from sfumato_server.problems import RefusalError, RetiredError, UnknownDatasetError, unreadable, unusable, unwritable
+from sfumato_server.problems import (
+    RefusalError,
+    RetiredError,
+    UnknownDatasetError,
+    domain_refusal,
+    snapshot_refusal,
+    table_refusal,
+)
 from sfumato_server.registry import (
     Dataset,
     Key,
@@ -36,37 +43,38 @@ from sfumato_server.registry import (
     Scope,
     plain_name,
     refuse_name,
-    spelled,
+    registered_name,
 )
 from sfumato_server.rules import Approvals, Grants, total_of
 from sfumato_server.sessions import Identities, Sessions
 from sfumato_server.sources import Snapshots, TablePlaces, snapshot_folder
 from sfumato_server.tables import (
+    Description,
     ServedDataset,
     ServedTables,
-    described,
     fingerprint,
     open_copies,
     open_source,
+    parse_description,
     shares_table_with,
     unit_of,
 )
 from sfumato_server.work import LEASE, Quotas
 
-_LINK = timedelta(hours=1)
-_REMEMBERED = 1.0  # seconds for which a worker trusts what a dataset is called
+_INVITATION_LIFETIME = timedelta(hours=1)
+_NAME_CACHE_SECONDS = 1.0  # other workers see a new name of a dataset within this time
 
 
 class Service:
-    """State of one worker process.  Open it after the fork.
+    """The state of one worker process.  Create it after the fork.
 
     Args:
-        url: of the database that holds ledgers and registry: ``sqlite:///FILE`` or ``postgresql://...``.
-        lease: how long the worker of a background job may be silent before the job has failed.
-        create: whether to make the database's tables where there are none; a server that starts again must not.
-        places: where tables may lie that are registered; anywhere without.
-        table_bytes: that tables may hold before those asked longest ago are forgotten; 0 for any number.
-        snapshots: a folder in which the snapshots of this ledger get a folder of their own; None for the usual place.
+        url: the database of ledgers and registry: ``sqlite:///FILE`` or ``postgresql://...``.
+        lease: a background job fails if its worker is silent for this time.
+        create: whether to create the database's tables if they are missing; only for a new server.
+        places: where registered tables may be; the default allows any place.
+        table_bytes: bytes that tables may take before the least recently used are dropped; 0 for no limit.
+        snapshots: a folder in which the snapshots of this ledger get a folder of their own; None for the default.
     """
 
     def __init__(
@@ -92,7 +100,7 @@ class Service:
         self.snapshots = Snapshots(self._store, snapshot_folder(self._store, snapshots))
         self.tables = ServedTables(self.snapshots, self.places, most_bytes=table_bytes)
         self._loaded: dict[str, ServedDataset] = {}
-        self._called: dict[str, tuple[float, Dataset]] = {}
+        self._by_name: dict[str, tuple[float, Dataset]] = {}  # the time of the lookup and the dataset
         self._lock = threading.Lock()
 
     def register(
@@ -104,158 +112,141 @@ class Service:
         limit: str,
         more: Mapping[str, Any],
     ) -> ServedDataset:
-        """Register a dataset, declare the version of its table that is read for it, and open its ledger.
+        """Register a dataset, take the first snapshot of its tables, and open its ledger.
 
         Args:
-            name: what analysts call it.
-            source: where the table lies.
-            domain: its accepted domain, as a document; or a schema of several tables, which ``source`` holds.
-            limit: the most that may ever be released from it, or in each of some months (see :mod:`.rules`).
-            more: ``rows`` and ``discoverable``, where they are public; ``second_budget`` to register a table that
-                is registered under another name; ``by``, who registers it, the system's user by default.
+            name: the name for analysts.
+            source: the address of the table, or of the tables of a schema.
+            domain: the accepted domain or schema, as a document.
+            limit: the budget, or a budget by months (see :mod:`.rules`).
+            more: ``rows`` and ``discoverable`` if they are public; ``second_budget`` to register a table that has
+                another name; ``by``, the actor, by default the system's user.
 
         Raises:
             InputError: the limit cannot be used, or the name is taken.
-            RefusalError: the table lies where none is served, the domain cannot be used, the table cannot be read or
-                does not fit it, its snapshot cannot be written, or it is registered under another name and nobody
-                confirmed that it is to have a second budget.
+            RefusalError: the place is not served, the domain or table cannot be used, the snapshot cannot be written,
+                or the table has another name and ``second_budget`` is not set.
         """
         refuse_name(name)
         name = plain_name(name)
         address = self.places.address(source)
-        try:
-            found = described(domain)
-            found.refuse_draft()
-            if isinstance(found, Schema):
-                check_derived(found)
-            else:
-                found.refuse_changed()
-        except DomainError as error:
-            raise unusable(error) from error
-        most = total_of(limit)
-        if most is None:
+        description = _parse_accepted(domain)
+        total = total_of(limit)
+        if total is None:
             raise LossError("state the most that may ever be released from the dataset")
         self.registry.refuse_taken(name)
         dataset = Dataset(name, source, domain, limit, more.get("rows"), tuple(more.get("discoverable", ())))
-        if isinstance(found, Schema) and (dataset.rows is not None or dataset.discoverable):
+        if isinstance(description, Schema) and (dataset.rows is not None or dataset.discoverable):
             raise InputError("public rows and columns whose values are found belong to datasets of one table")
         try:
-            read = open_source(replace(dataset, source=address), found)
-            content = read.content
-            lies = partial(shares_table_with, dataset, found)
-            lies(source, domain)  # while it is still there
-            with self.snapshots.taking(read.copied, fingerprint(read.files)) as snapshot:
-                opened = open_copies(found, snapshot.copies, self.snapshots.place(snapshot))
+            tables = open_source(replace(dataset, source=address), description)
+            content = tables.content
+            same_place = partial(shares_table_with, dataset, description)
+            same_place(source, domain)  # refuses a missing table before the snapshot is taken
+            with self.snapshots.creating(tables.copy_to, fingerprint(tables.files)) as snapshot:
+                opened = open_copies(description, snapshot.copies, self.snapshots.path(snapshot))
                 others = self.registry.register(
-                    Registration(dataset, most, unit_of(found), content, snapshot, more.get("by")),
-                    same_place=lies,
+                    Registration(dataset, total, unit_of(description), content, snapshot, more.get("by")),
+                    same_place=same_place,
                     second_budget=more.get("second_budget", False),
                 )
         except (TableError, EngineError) as error:
-            raise unreadable(error) from error
+            raise table_refusal(error) from error
         except OSError as error:
-            raise unwritable(error, self.snapshots.folder) from error
+            raise snapshot_refusal(error, self.snapshots.folder) from error
         if others:
-            names = ", ".join(f"{each.called!r}{' (retired)' * each.retired}" for each in others)
-            asked = "take that out of retirement" if all(each.retired for each in others) else "ask under that name"
-            raise RefusalError(
-                "table-registered",
-                "The table is registered under another name",
-                409,
-                f"it is {names} already, and what is released under both names adds up, so that people are protected "
-                f"less than either limit says; {asked}, or confirm that there is to be a second budget",
-            )
+            raise _second_budget_refusal(others)
         loaded = self.loaded(name)
-        self.tables.begin(loaded, opened, snapshot)
+        self.tables.cache(loaded, opened, snapshot)
         return loaded
 
     def loaded(self, name: str) -> ServedDataset:
-        """A dataset without its table.
+        """Return a dataset with its ledger.
 
         Raises:
-            UnknownDatasetError: there is none of that name.
+            UnknownDatasetError: no dataset has that name.
         """
         dataset = self._dataset(name)
         with self._lock:
-            kept = self._loaded.get(dataset.name)
-            if kept is not None:
-                if kept.dataset is not dataset:  # it was looked up again, and may have been renamed, or retired
-                    kept = self._loaded[dataset.name] = replace(kept, dataset=dataset)
-                return kept
+            loaded = self._loaded.get(dataset.name)
+            if loaded is not None:
+                if loaded.dataset is not dataset:  # a new lookup may show a new name, or that it was retired
+                    loaded = self._loaded[dataset.name] = replace(loaded, dataset=dataset)
+                return loaded
         ledger = open_ledger(self.url, dataset=dataset.name, limit=None)
-        opened = ServedDataset(dataset, described(dataset.domain), ledger)
+        opened = ServedDataset(dataset, parse_description(dataset.domain), ledger)
         with self._lock:
-            kept = self._loaded.setdefault(dataset.name, opened)
-        if kept is not opened:  # another thread was faster
+            loaded = self._loaded.setdefault(dataset.name, opened)
+        if loaded is not opened:  # another thread was faster
             opened.ledger.close()
-        return kept
+        return loaded
 
     def _dataset(self, name: str) -> Dataset:
-        """What is called so, as it was looked up a moment ago."""
+        """Return the registry's record of a dataset, from a short cache."""
         now = time.monotonic()
-        seen, known = self._called.get(name, (0.0, None))
-        if known is not None and now - seen <= _REMEMBERED:
-            return known
-        found = self.registry.dataset(name)
-        if found is None:
-            self._called.pop(name, None)
+        time_read, dataset = self._by_name.get(name, (0.0, None))
+        if dataset is not None and now - time_read <= _NAME_CACHE_SECONDS:
+            return dataset
+        dataset = self.registry.dataset(name)
+        if dataset is None:
+            self._by_name.pop(name, None)
             raise UnknownDatasetError("there is no dataset of that name", culprit=name)
-        self._called[name] = (now, found)
-        return found
+        self._by_name[name] = (now, dataset)
+        return dataset
 
-    def called(self, name: str) -> str:
-        """What the dataset with that ledger is called now."""
+    def current_name(self, name: str) -> str:
+        """Return the name of the dataset whose ledger has a name.  It differs if the dataset was renamed."""
         return next((each.called for each in self.registry.datasets() if each.name == name), name)
 
-    def again(self, loaded: ServedDataset) -> ServedDataset:
-        """A dataset whatever it is called by now."""
-        self._called.clear()
-        return self.loaded(self.called(loaded.dataset.name))
+    def reload(self, loaded: ServedDataset) -> ServedDataset:
+        """Return a dataset as it is registered now, under its current name."""
+        self._by_name.clear()
+        return self.loaded(self.current_name(loaded.dataset.name))
 
     def rename(self, name: str, called: str, *, by: Actor | None = None) -> ServedDataset:
-        """Call a dataset otherwise; other workers follow within two seconds.
+        """Rename a dataset; other workers follow within two seconds.
 
         Raises:
-            UnknownDatasetError: there is none of that name.
-            TakenNameError: another dataset has or had the new one.
+            UnknownDatasetError: no dataset has that name.
+            TakenNameError: another dataset has or had the new name.
         """
         self.registry.rename(self.loaded(name).dataset, called, by=by)
-        self._called.clear()
+        self._by_name.clear()
         return self.loaded(called)
 
     def retire(self, name: str, *, retired: bool, by: Actor | None = None) -> ServedDataset:
-        """Release nothing more of a dataset, or go on once a steward has had its table read again.
+        """Retire a dataset, or end its retirement.  Then a steward has to reread its table.
 
         Raises:
-            UnknownDatasetError: there is none of that name.
+            UnknownDatasetError: no dataset has that name.
         """
         self.registry.retire(self.loaded(name).dataset, retired=retired, by=by)
-        self._called.clear()
-        self.tidy()
+        self._by_name.clear()
+        self.remove_unneeded()
         return self.loaded(name)
 
-    def tidy(self) -> None:
-        """Delete unused snapshots, and forget the tables of retired datasets."""
+    def remove_unneeded(self) -> None:
+        """Delete unused snapshots, and drop the tables of retired datasets."""
         self.snapshots.remove_unneeded()
         for dataset in self.registry.datasets():
             if dataset.retired:
-                self.tables.forget(dataset.name)
+                self.tables.drop(dataset.name)
 
-    def all_open_to(self, key: Key) -> list[ServedDataset]:
-        """Every dataset that a key's holder may ask, by name, without its table."""
-        every = key.scope is Scope.STEWARD
+    def accessible_datasets(self, key: Key) -> list[ServedDataset]:
+        """Return every dataset that the key's holder may ask, by name."""
+        is_steward = key.scope is Scope.STEWARD
         return [
             self.loaded(each.called)
             for each in self.registry.datasets()
-            if every or (self.grants.admits(each.name, key.name) and not each.retired)
+            if is_steward or (self.grants.admits(each.name, key.name) and not each.retired)
         ]
 
     def check_access(self, name: str, key: Key) -> ServedDataset:
-        """A dataset, without its table, for whoever may ask it.
+        """Return a dataset that the key's holder may ask.
 
         Raises:
-            UnknownDatasetError: there is none of that name.
-            RefusalError: it is not granted to the key's holder.
+            UnknownDatasetError: no dataset has that name.
+            RefusalError: the dataset is retired, or not granted to the key's holder.
         """
         loaded = self.loaded(name)
         if key.scope is not Scope.STEWARD:
@@ -263,78 +254,71 @@ class Service:
             self.grants.refuse(loaded.ledger, key.name)
         return loaded
 
-    def admit(self, name: str, key: Key, loss: Loss) -> ServedDataset:
-        """A dataset, for a question of that loss.
+    def check_query_budget(self, name: str, key: Key, loss: Loss) -> ServedDataset:
+        """Return a dataset whose rules allow a question of this loss.  A new analyst gets the default cap.
 
         Raises:
-            UnknownDatasetError, RefusalError: as for :meth:`check_access`, or one question may not cost that much.
+            UnknownDatasetError: no dataset has that name.
+            RefusalError: the dataset is retired or not granted, or one question may not cost that much.
         """
         loaded = self.loaded(name)
-        self.admit_to(loaded, key, loss)
-        return loaded
-
-    def admit_to(self, loaded: ServedDataset, key: Key, loss: Loss) -> None:
-        """The same for a dataset that was just looked up.
-
-        Raises:
-            RefusalError: as there.
-        """
         refuse_retired(loaded)
         if key.scope is not Scope.STEWARD:
             self.grants.refuse(loaded.ledger, key.name, loss)
+        return loaded
 
-    def analyst(self, loaded: ServedDataset, name: str) -> str:
-        """The name of an analyst as it was spelled first: in a key, in the journal, or in a grant."""
-        known = (*self.registry.names(), *loaded.ledger.caps(), *self.grants.named(loaded.dataset.name))
-        return spelled(name, known)
+    def analyst_name(self, loaded: ServedDataset, name: str) -> str:
+        """Return an analyst's name in its first spelling: that of a key, the journal or a grant."""
+        known = (*self.registry.names(), *loaded.ledger.caps(), *self.grants.analysts(loaded.dataset.name))
+        return registered_name(name, known)
 
     def vault(self, name: str, analyst: str) -> Vault:
-        """The dataset's vault, of the last declared version, which charges the analyst as well.
+        """Return the vault of a dataset's current version, which also charges the analyst.
 
-        What it charges for is admitted in the transaction that charges: see :class:`Approvals`.
+        The transaction of a charge applies the dataset's rules: see :class:`.Approvals`.
 
         Raises:
             RefusalError: the dataset is paused, or cannot be read now; nothing was charged.
         """
         loaded = self.loaded(name)
-        found = self.tables.vault(loaded)
-        assert isinstance(found, Vault), "a dataset of several tables is asked by views"
-        return self._asked_by(found, loaded, analyst)
+        vault = self.tables.vault(loaded)
+        assert isinstance(vault, Vault), "a dataset of several tables is queried through views"
+        return self._for_analyst(vault, loaded, analyst)
 
     def view(self, name: str, analyst: str, view: BoundedView) -> Vault:
-        """The vault of a view of a dataset's tables, under the terms of :meth:`vault`.
+        """Return the vault of a view of a dataset's tables, under the terms of :meth:`vault`.
 
         Raises:
             RefusalError: the dataset is paused, or cannot be read now; nothing was charged.
         """
         loaded = self.loaded(name)
-        return self._asked_by(self.tables.view(loaded, view), loaded, analyst)
+        return self._for_analyst(self.tables.view(loaded, view), loaded, analyst)
 
-    def units(self, name: str, analyst: str, related: LinkedTables) -> Vault:
-        """The vault of whole units of a dataset's tables, under the terms of :meth:`vault`.
+    def linked_vault(self, name: str, analyst: str, linked: LinkedTables) -> Vault:
+        """Return the vault of a dataset's linked tables, under the terms of :meth:`vault`.
 
         Raises:
             RefusalError: the dataset is paused, or cannot be read now; nothing was charged.
         """
         loaded = self.loaded(name)
-        return self._asked_by(self.tables.units(loaded, related), loaded, analyst)
+        return self._for_analyst(self.tables.linked_vault(loaded, linked), loaded, analyst)
 
-    def _asked_by(self, vault: Vault, loaded: ServedDataset, analyst: str) -> Vault:
+    def _for_analyst(self, vault: Vault, loaded: ServedDataset, analyst: str) -> Vault:
         return vault.asked_by(analyst, admission=self.approvals.admission(loaded.dataset.name, analyst))
 
     def refuse_set_back(self) -> None:
-        """Refuse a ledger that lost entries which this worker saw in a journal.
+        """Refuse a ledger that lost entries which this worker has seen.
 
         Raises:
-            MovedLedgerError: it was founded anew, or an old copy of it was restored.
-            LedgerError: it cannot be read.
+            MovedLedgerError: the ledger was replaced, or restored from an old copy.
+            LedgerError: the ledger cannot be read.
         """
         for loaded in tuple(self._loaded.values()):
             loaded.ledger.refuse_set_back()
 
     @property
     def store(self) -> Store:
-        """The database, for what is kept beside journals."""
+        """The database, for tables other than journals."""
         return self._store
 
     def close(self) -> None:
@@ -344,21 +328,51 @@ class Service:
         self._store.close()
 
 
-def refuse_retired(loaded: ServedDataset) -> None:
-    """Refuse to ask a dataset that is retired, also for what was answered before.
+def _parse_accepted(document: Mapping[str, Any]) -> Description:
+    """Return the domain or schema of a document, which a person must have accepted.
 
     Raises:
-        RetiredError: it is.
+        RefusalError: the document cannot be used, is a draft, or was changed after it was accepted.
+    """
+    try:
+        description = parse_description(document)
+        description.refuse_draft()
+        if isinstance(description, Schema):
+            check_derived(description)
+        else:
+            description.refuse_changed()
+    except DomainError as error:
+        raise domain_refusal(error) from error
+    return description
+
+
+def _second_budget_refusal(others: Sequence[Dataset]) -> RefusalError:
+    names = ", ".join(f"{each.called!r}{' (retired)' * each.retired}" for each in others)
+    remedy = "take that out of retirement" if all(each.retired for each in others) else "ask under that name"
+    return RefusalError(
+        "table-registered",
+        "The table is registered under another name",
+        409,
+        f"it is {names} already, and what is released under both names adds up, so that people are protected "
+        f"less than either limit says; {remedy}, or confirm that there is to be a second budget",
+    )
+
+
+def refuse_retired(loaded: ServedDataset) -> None:
+    """Refuse to ask a retired dataset, also for stored answers.
+
+    Raises:
+        RetiredError: the dataset is retired.
     """
     if loaded.dataset.retired:
         raise RetiredError("nothing more is released of this dataset, nor shown again: it is retired")
 
 
-def begin(url: str) -> None:
-    """Make the database of a new server.
+def create_database(url: str) -> None:
+    """Create the database of a new server.
 
     Raises:
-        InputError: there is one already.
+        InputError: it exists.
     """
     with closing(Store(url)) as store:
         if store.exists():
@@ -367,17 +381,17 @@ def begin(url: str) -> None:
 
 
 def register_sample(url: str, name: str, limit: str, folder: Path, *, snapshots: str | None = None) -> bool:
-    """Write the bundled table of a million children to a file, and register it, unless that was done before.
+    """Write the bundled table of a million children to a file and register it, unless it is registered.
 
     Args:
-        url: of the server's database.
-        name: of the dataset.
-        limit: of the dataset.
-        folder: where the file is written.
+        url: the server's database.
+        name: the name of the dataset.
+        limit: the budget of the dataset.
+        folder: the folder of the file.
         snapshots: as for :class:`Service`.
 
     Returns:
-        Whether it is registered now: it is not where the file of that name holds something else.
+        Whether the table is registered; False if the file exists with other content.
     """
     from pyarrow import parquet
 
@@ -387,18 +401,18 @@ def register_sample(url: str, name: str, limit: str, folder: Path, *, snapshots:
     with closing(Service(url, snapshots=snapshots)) as service:
         if service.registry.dataset(name) is not None:
             return True
-        bundled = data.child_mental_health()
+        sample = data.child_mental_health()
         if not path.exists():
-            parquet.write_table(bundled, path)
-        elif not _holds(path, bundled):
+            parquet.write_table(sample, path)
+        elif not _file_equals(path, sample):
             return False
-        described = data.domain("child_mental_health")
+        domain = data.domain("child_mental_health").describe()
         more = {"rows": int(data.child_mental_health_counts().sum())}  # published
-        service.register(name, source=str(path), domain=described.describe(), limit=limit, more=more)
+        service.register(name, source=str(path), domain=domain, limit=limit, more=more)
     return True
 
 
-def _holds(path: Path, table: pa.Table) -> bool:
+def _file_equals(path: Path, table: pa.Table) -> bool:
     from pyarrow import parquet
 
     try:
@@ -408,11 +422,12 @@ def _holds(path: Path, table: pa.Table) -> bool:
 
 
 def first_invitation(url: str, address: str) -> str | None:
-    """A link that opens the page for a steward, once, while there is none; links that were printed before end.
+    """Return a link with which the first steward logs in, once.  Earlier links end.
 
-    None where somebody holds a valid key of a steward, or is in a steward's session.
+    Returns:
+        None if a steward has a valid key or an open session.
     """
     with closing(Service(url)) as service:
         if service.registry.has_steward() or service.sessions.has_steward():
             return None
-        return f"{address}/enter?link={service.registry.issue_link(_LINK)}"
+        return f"{address}/enter?link={service.registry.issue_link(_INVITATION_LIFETIME)}"

@@ -1,7 +1,7 @@
 """Routes of stewards: describe and register datasets, cap analysts, approve releases, manage keys, read journals.
 
-A draft says what is in the tables, so it is for stewards alone, and releases refuse it.  The server keeps no draft: the
-steward who asked for it edits it, has it accepted in their name, and registers what was accepted.
+A draft of a description is derived from the data, so only stewards see it, and releases refuse it.  The server stores
+no draft.  The steward edits it, has it accepted in their name, and registers the accepted document.
 """
 
 from __future__ import annotations
@@ -43,129 +43,132 @@ from sfumato.strict_documents import read_yaml
 from sfumato.vault.release import entry_cost
 from sfumato_server.access import Anyone, CurrentService, Steward, StrictRoute
 from sfumato_server.datasets import budgets, summary
-from sfumato_server.problems import RefusalError, unreadable, unusable
+from sfumato_server.problems import RefusalError, domain_refusal, table_refusal
 from sfumato_server.registry import Key, Registry, Scope
 from sfumato_server.rules import DatasetTerms
 from sfumato_server.service import Service
 from sfumato_server.sources import TablePlaces
-from sfumato_server.tables import Described, described
+from sfumato_server.tables import Description, parse_description
 
 router = APIRouter(prefix="/v1", tags=["stewards"], route_class=StrictRoute)
 
 
 @dataclass(frozen=True)
 class DescriptionDraft:
-    """The document of a domain or a schema that was read off tables, and what to look at, a sentence each."""
+    """A domain or schema that was derived from tables, with notes for the steward."""
 
     document: dict[str, Any]
-    remarks: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 @router.post("/drafts")
 def draft(form: DraftRequest, _: Steward, service: CurrentService) -> dict[str, Any]:
     """Draft the domain of a table, or the schema of the tables of a folder or database; nothing is registered."""
-    found = drafted(form.source, service.places, unit=form.unit, name=form.name)
-    return {"notice": EXACT_FIGURES, "domain": found.document, "remarks": list(found.remarks)}
+    description = draft_description(form.source, service.places, unit=form.unit, name=form.name)
+    return {"notice": EXACT_FIGURES, "domain": description.document, "remarks": list(description.notes)}
 
 
 @router.post("/acceptances")
 def accept(form: AcceptanceRequest, key: Steward, service: CurrentService) -> dict[str, Any]:
-    """Accept a description as it stands, in the name of the key's holder, after a look at what is risky in it.
+    """Accept a description in the name of the key's holder, and return its risks.
 
-    The document that comes back says who accepted it, and is what to register; nothing is registered here.
+    The returned document names who accepted it, and is the one to register.  Nothing is registered here.
     """
-    found = read_described(form.domain)
-    told = () if form.source is None else steward_warnings(found, form.source, service.places)
+    description = read_description(form.domain)
+    warnings = () if form.source is None else steward_warnings(description, form.source, service.places)
     notice = {} if form.source is None else {"notice": EXACT_FIGURES}
-    return {**notice, "domain": accepted(found, by=key.name), "risks": list(told)}
+    return {**notice, "domain": accept_description(description, by=key.name), "risks": list(warnings)}
 
 
-def drafted(source: str, places: TablePlaces, *, unit: str | None = None, name: str | None = None) -> DescriptionDraft:
-    """A description read off what lies somewhere: of a folder, or a database without a table in its address, a schema.
+def draft_description(
+    source: str, places: TablePlaces, *, unit: str | None = None, name: str | None = None
+) -> DescriptionDraft:
+    """Derive a description from tables: a domain from one, a schema from a folder or database.
 
     Args:
-        source: where the table or the tables lie.
-        places: where tables may lie.
-        unit: of several tables, the column by which people are called; None: the one that sounds most like it.
-        name: of several tables, what their schema is called; None: as the folder or database.
+        source: the address of the table, folder or database.
+        places: the places that are served.
+        unit: for several tables, the column that identifies people; None to guess it.
+        name: for several tables, the name of their schema; None for the name of the folder or database.
 
     Raises:
-        RefusalError: they lie where none is served, or cannot be read.
-        InputError: no such place, or a name or unit for a single table.
+        RefusalError: the place is not served, or the tables cannot be read.
+        InputError: the place does not exist, or a single table gets a name or unit.
     """
     source = places.address(source)
     try:
         if adapter_of(source).is_several(source):
-            many = draft_source([source], unit=unit, name=name)
-            return DescriptionDraft(plain(many.document), tuple(f"{each}." for each in many.notes))
+            schema = draft_source([source], unit=unit, name=name)
+            return DescriptionDraft(plain(schema.document), tuple(f"{note}." for note in schema.notes))
         if unit is not None or name is not None:
             raise InputError("a unit and a name are of several tables, which lie in a folder or a database")
-        written = how_written(source, {})
-        one = draft_domain(open_table(source, csv=written.format), written.format)
+        dialect = how_written(source, {})
+        domain = draft_domain(open_table(source, csv=dialect.format), dialect.format)
     except (TableError, EngineError) as error:
-        raise unreadable(error) from error
-    told = [f"How the file is written: {each}; the draft says so." for each in written.notes]
-    told += [f"Left out {column}: {reason}." for column, reason in one.left_out.items()]
-    told += [f"Look at {column}: {hint}." for column, hint in one.hints.items()]
-    return DescriptionDraft(plain(one.document()), tuple(told))
+        raise table_refusal(error) from error
+    notes = [f"How the file is written: {note}; the draft says so." for note in dialect.notes]
+    notes += [f"Left out {column}: {reason}." for column, reason in domain.left_out.items()]
+    notes += [f"Look at {column}: {hint}." for column, hint in domain.hints.items()]
+    return DescriptionDraft(plain(domain.document()), tuple(notes))
 
 
-def steward_warnings(found: Described, source: str, places: TablePlaces) -> tuple[str, ...]:
-    """What of a description its steward should look at before accepting it, with the tables that it describes.
+def steward_warnings(description: Description, source: str, places: TablePlaces) -> tuple[str, ...]:
+    """Return the risks that a steward should look at before accepting a description of tables.
 
     Raises:
-        RefusalError: the tables lie where none is served, cannot be read, or do not fit it.
+        RefusalError: the place is not served, or the tables cannot be read or do not fit.
     """
     source = places.address(source)
     try:
-        if isinstance(found, Schema):
-            return schema_risks(found, source)
-        table = open_table(source, csv=found.csv)
-        table.encode(found)
-        return risks(found, table)
+        if isinstance(description, Schema):
+            return schema_risks(description, source)
+        table = open_table(source, csv=description.csv)
+        table.encode(description)
+        return risks(description, table)
     except (TableError, EngineError) as error:
-        raise unreadable(error) from error
+        raise table_refusal(error) from error
 
 
-def read_described(document: Mapping[str, Any]) -> Described:
-    """The domain or schema that a document is, as nobody accepted it, with all that an accepted one has to say.
+def read_description(document: Mapping[str, Any]) -> Description:
+    """Return the domain or schema of a document, as complete as an accepted one but without an acceptance.
 
     Raises:
-        RefusalError: it cannot be used.
+        RefusalError: the document cannot be used.
     """
     try:
-        found = replace(described(document), draft=False, acceptance=None)  # refuses what a draft may leave open
-        if isinstance(found, Schema):
-            check_derived(found)
+        # refuses gaps that a draft may have
+        description = replace(parse_description(document), draft=False, acceptance=None)
+        if isinstance(description, Schema):
+            check_derived(description)
     except DomainError as error:
-        raise unusable(error) from error
-    return found
+        raise domain_refusal(error) from error
+    return description
 
 
-def accepted(found: Described, *, by: str) -> dict[str, Any]:
-    """The document of a description that somebody accepts as it stands, which says so."""
+def accept_description(description: Description, *, by: str) -> dict[str, Any]:
+    """Return the document of a description, with the acceptance of a person."""
     at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    acceptance = Acceptance(by, at, found.hash_accepted(by, at))
-    return plain(replace(found, acceptance=acceptance).describe())
+    acceptance = Acceptance(by, at, description.hash_accepted(by, at))
+    return plain(replace(description, acceptance=acceptance).describe())
 
 
 def read_document(text: str) -> dict[str, Any]:
-    """A description's YAML as plain values: dates as the text that JSON, in which the server keeps it, has for them.
+    """Read a description's YAML as JSON values; dates become text.
 
     Raises:
-        DomainError: it is not YAML, or no mapping.
+        DomainError: the text is not YAML, or not a mapping.
     """
     try:
-        found = read_yaml(text, name="the domain")
+        document = read_yaml(text, name="the domain")
     except InputError as error:
         raise DomainError(str(error)) from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise DomainError("the domain is a mapping with 'sfumato', 'unit' and 'attributes'")
-    return plain(found)
+    return plain(document)
 
 
 def plain(document: Mapping[Any, Any]) -> dict[str, Any]:
-    """A document of values that JSON has: dates as text."""
+    """Return a document with JSON values only; dates become text."""
     return {str(key): _plain(value) for key, value in document.items()}
 
 
@@ -177,11 +180,10 @@ def _plain(value: Any) -> Any:  # noqa: ANN401  (whatever YAML may hold)
     return value.isoformat() if isinstance(value, date) else value
 
 
-PAGE = 50
-"""Entries of a journal that are shown at a time."""
+PAGE_SIZE = 50
+"""Entries of a journal on one page."""
 
-LINES = "application/x-ndjson"
-"""The media type of lines of JSON."""
+JSON_LINES = "application/x-ndjson"
 
 
 @router.post("/datasets", status_code=201)
@@ -193,22 +195,21 @@ def register(form: DatasetRequest, key: Steward, service: CurrentService) -> dic
 
 @router.post("/datasets/{name}/reading")
 def read_again(name: str, key: Steward, service: CurrentService) -> dict[str, Any]:
-    """Read a table again and declare its content, for every worker.
+    """Read a table again and declare its content as the next version, for all workers.
 
-    Until then every question is answered of the version that was declared last.  The content is the next version, in
-    which every question is new and is charged, whether it differs or not: otherwise analysts would see whether any row
-    changed.
+    Until then, answers come from the last version.  A question of a new version is a new charge, even if the content is
+    the same.  Otherwise analysts could see whether a row changed.
     """
     loaded = service.loaded(name)
-    found, changed = service.tables.read_again(loaded, by=key.actor)
-    return {"dataset": loaded.dataset.called, "version": found.number, "changed": changed}
+    version, changed = service.tables.reread(loaded, by=key.actor)
+    return {"dataset": loaded.dataset.called, "version": version.number, "changed": changed}
 
 
 @router.get("/datasets/{name}/reading")
 def reading(name: str, _: Steward, service: CurrentService) -> dict[str, Any]:
-    """Return the last declared version, and whether the dataset is paused and the table's files were written since.
+    """Return the last declared version, and whether the dataset is paused or its files have changed.
 
-    ``written`` is null where the table is not made of files.  Analysts learn nothing of it.
+    ``written`` is null if the table is not made of files.  Analysts cannot see any of this.
     """
     loaded = service.loaded(name)
     version = loaded.ledger.data_version()
@@ -217,70 +218,70 @@ def reading(name: str, _: Steward, service: CurrentService) -> dict[str, Any]:
         "version": None if version is None else version.number,
         "declared": None if version is None else version.time,
         "declared_by": None if version is None else version.declared_by,
-        "written": service.tables.written(loaded),
-        "paused": service.tables.paused(loaded),
+        "written": service.tables.source_changed(loaded),
+        "paused": service.tables.is_paused(loaded),
     }
 
 
 @router.put("/datasets/{name}/caps")
 def cap(name: str, form: CapRequest, key: Steward, service: CurrentService) -> dict[str, Any]:
-    """Set or lift what an analyst may spend of a dataset, and say so where nobody holds a key of that name."""
+    """Set or lift an analyst's cap, and warn if no valid key has the name."""
     loaded = service.loaded(name)
-    analyst, name = service.analyst(loaded, form.analyst), loaded.dataset.name
+    analyst, name = service.analyst_name(loaded, form.analyst), loaded.dataset.name
     if form.shuts_out:
         service.grants.shut_out(name, analyst, by=key.actor)
     else:
         loaded.ledger.set_cap(analyst, None if form.loss is None else form.loss.loss(), by=key.actor)
         service.grants.let_back(name, analyst, by=key.actor)
-    return {**budgets(loaded, key), "remarks": remarks(service, analyst)}
+    return {**budgets(loaded, key), "remarks": cap_warnings(service, analyst)}
 
 
 @router.get("/datasets/{name}/terms")
 def terms(name: str, _: Steward, service: CurrentService) -> dict[str, Any]:
-    """On which terms a dataset is asked, and who is let in or shut out by name."""
+    """Return a dataset's terms, and the analysts with a grant or an exclusion."""
     dataset = service.loaded(name).dataset.name
-    named = service.grants.named(dataset)
+    grants = service.grants.analysts(dataset)
     return {
         **asdict(service.grants.terms(dataset)),
-        "granted": [analyst for analyst, admitted in named.items() if admitted],
-        "shut_out": [analyst for analyst, admitted in named.items() if not admitted],
+        "granted": [analyst for analyst, admitted in grants.items() if admitted],
+        "shut_out": [analyst for analyst, admitted in grants.items() if not admitted],
     }
 
 
 @router.put("/datasets/{name}/terms")
 def set_terms(name: str, form: TermsRequest, key: Steward, service: CurrentService) -> dict[str, Any]:
-    """Set on which terms a dataset is asked: all of them, so that what is not said is lifted."""
+    """Replace all terms of a dataset.  A term that the request leaves out is lifted."""
     loaded = service.loaded(name)
     limit = loaded.ledger.limit
     for text in (form.default_cap, form.most, form.approval_above):
         refuse_measure(limit, limit_of(text))
-    found = DatasetTerms(form.granted_only, form.default_cap, form.most, form.approval_above)
-    service.grants.set_terms(loaded.dataset.name, found, by=key.actor)
+    new_terms = DatasetTerms(form.granted_only, form.default_cap, form.most, form.approval_above)
+    service.grants.set_terms(loaded.dataset.name, new_terms, by=key.actor)
     return terms(name, key, service)
 
 
 @router.put("/datasets/{name}/name")
 def rename(name: str, form: RenameRequest, key: Steward, service: CurrentService) -> dict[str, Any]:
-    """Call a dataset otherwise; its journal, budget and terms stay, and no other dataset gets the former name."""
+    """Rename a dataset.  Its journal, budget and terms stay, and no other dataset gets the former name."""
     return summary(service.rename(name, form.name, by=key.actor))
 
 
 @router.put("/datasets/{name}/retirement")
 def retire(name: str, form: RetirementRequest, key: Steward, service: CurrentService) -> dict[str, Any]:
-    """Release nothing more of a dataset, or go on; journal and budget stay, and stewards see them."""
+    """Retire a dataset, or end its retirement.  Its journal and budget stay, and stewards see them."""
     return summary(service.retire(name, retired=form.retired, by=key.actor))
 
 
 @router.get("/approvals")
 def approvals(key: Anyone, service: CurrentService) -> dict[str, Any]:
-    """Releases that wait for a steward's approval, or have one that is not used: for analysts their own."""
-    found = service.approvals.open_ones(own(key))
-    return {"approvals": [{**asdict(each), "dataset": service.called(each.dataset)} for each in found]}
+    """List open requests for approval and unused approvals; an analyst sees their own."""
+    pending = service.approvals.pending(analyst_filter(key))
+    return {"approvals": [{**asdict(each), "dataset": service.current_name(each.dataset)} for each in pending]}
 
 
 @router.post("/approvals/{approval_id}", status_code=201)
 def approve(approval_id: str, key: Steward, service: CurrentService) -> dict[str, Any]:
-    """Approve one release, once: this question at this loss, of this version of the table, for who asked for it."""
+    """Approve one release, once: this question at this loss, of this version, for this analyst."""
     if not service.approvals.approve(approval_id, key):
         raise RefusalError(
             "no-such-request",
@@ -293,7 +294,7 @@ def approve(approval_id: str, key: Steward, service: CurrentService) -> dict[str
 
 @router.delete("/approvals/{approval_id}")
 def refuse_approval(approval_id: str, key: Steward, service: CurrentService) -> dict[str, Any]:
-    """Refuse a release, or take back an approval that was not used."""
+    """Refuse a release, or withdraw an unused approval."""
     if not service.approvals.close(approval_id, by=key.actor):
         raise RefusalError("no-such-request", "Nothing waits there", 404, "name the id of one that is open")
     return {"closed": approval_id}
@@ -301,9 +302,9 @@ def refuse_approval(approval_id: str, key: Steward, service: CurrentService) -> 
 
 @router.put("/datasets/{name}/grants")
 def grant(name: str, form: GrantRequest, key: Steward, service: CurrentService) -> dict[str, Any]:
-    """Let an analyst ask a dataset, or shut one out."""
+    """Grant a dataset to an analyst, or exclude one."""
     loaded = service.loaded(name)
-    analyst = service.analyst(loaded, form.analyst)
+    analyst = service.analyst_name(loaded, form.analyst)
     (service.grants.shut_out if form.shut_out else service.grants.let_in)(loaded.dataset.name, analyst, by=key.actor)
     return terms(name, key, service)
 
@@ -314,16 +315,20 @@ def journal(
     key: Anyone,
     service: CurrentService,
     after: Annotated[int, Query(ge=0, le=2**53)] = 0,
-    limit: Annotated[int, Query(ge=1, le=1000)] = PAGE,
+    limit: Annotated[int, Query(ge=1, le=1000)] = PAGE_SIZE,
 ) -> dict[str, Any]:
-    """Entries after a number, oldest first: for stewards all, for analysts their own; ``next`` asks for those after."""
-    found = service.check_access(name, key).ledger.page(after=after, most=limit, analyst=own(key))
-    return {"entries": [entry(each) for each in found], "next": found[-1].number if len(found) == limit else None}
+    """Return the entries after a number, oldest first; an analyst sees their own.
+
+    ``next`` is the number for the next page.
+    """
+    entries = service.check_access(name, key).ledger.page(after=after, most=limit, analyst=analyst_filter(key))
+    more = entries[-1].number if len(entries) == limit else None
+    return {"entries": [entry_facts(entry) for entry in entries], "next": more}
 
 
 @router.get("/datasets/{name}/verify")
 def verify(name: str, _: Steward, service: CurrentService) -> dict[str, Any]:
-    """Check the whole journal, and the audit log of the server."""
+    """Verify the whole journal of a dataset, and the audit log of the server."""
     head = service.loaded(name).ledger.verify()
     with service.store.reading() as driver:
         log = verify_actions(driver)
@@ -332,9 +337,12 @@ def verify(name: str, _: Steward, service: CurrentService) -> dict[str, Any]:
 
 @router.get("/actions")
 def actions(_: Steward, service: CurrentService, after: Annotated[int, Query(ge=0, le=2**53)] = 0) -> StreamingResponse:
-    """Export the audit log as lines of JSON, oldest first: all actions of stewards, or those after a number."""
+    """Export the audit log of stewards' actions as lines of JSON, oldest first.
+
+    ``after`` is the number of the last action to leave out.
+    """
     lines = (f"{action.to_json()}\n" for action in every_action(service.store, after=after))
-    return StreamingResponse(lines, media_type=LINES)
+    return StreamingResponse(lines, media_type=JSON_LINES)
 
 
 @router.get("/keys")
@@ -345,12 +353,12 @@ def keys(
     state: Literal["all", "valid", "ended"] = "all",
     expires_within_days: Annotated[int | None, Query(ge=0, le=3660)] = None,
 ) -> dict[str, Any]:
-    """Keys without their secrets, newest first: all, or those of a name or a state, or that end soon."""
-    return {"keys": [key_facts(each) for each in found_keys(service.registry, name, state, expires_within_days)]}
+    """List keys without their secrets, newest first.  The list may be filtered by name, state and end."""
+    return {"keys": [key_facts(each) for each in search_keys(service.registry, name, state, expires_within_days)]}
 
 
-def found_keys(registry: Registry, name: str, state: str, expires_within_days: int | None) -> list[Key]:
-    """Keys whose holder's name has a text, whatever its case; of a state; of those that are valid, which end soon."""
+def search_keys(registry: Registry, name: str, state: str, expires_within_days: int | None) -> list[Key]:
+    """Return keys by a part of the holder's name in any case, by their state, and by their end."""
     days = 10**4 if expires_within_days is None else expires_within_days
     end = datetime.now(UTC) + timedelta(days=days)
     return [
@@ -364,37 +372,41 @@ def found_keys(registry: Registry, name: str, state: str, expires_within_days: i
 
 @router.post("/keys", status_code=201)
 def issue(form: KeyRequest, key: Steward, service: CurrentService) -> dict[str, Any]:
-    """Issue a key; its secret is in this reply and nowhere else."""
+    """Issue a key.  Only this reply has its secret."""
     new, secret = service.registry.issue(form.name, Scope(form.scope), timedelta(days=form.days), by=key.actor)
     return {**key_facts(new), "secret": secret}
 
 
 @router.post("/keys/{key_id}/rotation", status_code=201)
 def rotate(key_id: str, form: RotationRequest, key: Steward, service: CurrentService) -> dict[str, Any]:
-    """Issue a key in the place of another, which goes on working for an overlap; its secret is in this reply alone."""
-    found = service.registry.rotate(key_id, overlap=timedelta(hours=form.overlap_hours), by=key.actor)
-    if found is None:
+    """Issue a key in exchange for another, which works until an overlap is over.
+
+    Only this reply has the new secret.
+    """
+    rotated = service.registry.rotate(key_id, overlap=timedelta(hours=form.overlap_hours), by=key.actor)
+    if rotated is None:
         raise RefusalError("unknown-key", "There is no such key", 404, "name the id of a key that is valid")
-    return {**key_facts(found[0]), "secret": found[1], "instead_of": key_id}
+    new, secret = rotated
+    return {**key_facts(new), "secret": secret, "instead_of": key_id}
 
 
 @router.delete("/keys/{key_id}")
 def revoke(key_id: str, key: Steward, service: CurrentService) -> dict[str, Any]:
-    """End a key; every worker forgets it within two seconds."""
+    """Revoke a key; every worker follows within two seconds."""
     if not service.registry.revoke(key_id, by=key.actor):
         raise RefusalError("unknown-key", "There is no such key", 404, "name the id of a key that was not revoked")
     return {"revoked": key_id}
 
 
-def remarks(service: Service, analyst: str) -> list[str]:
-    """What a steward is to know about a name that was capped: it may be misspelled, or get a key later."""
+def cap_warnings(service: Service, analyst: str) -> list[str]:
+    """Return warnings for a steward who set a cap: the name may be misspelled, or get a key later."""
     if any(each.valid and each.name == analyst for each in service.registry.all_keys()):
         return []
     return [f"nobody holds a valid key of the name {analyst!r} now; see that it is spelled as the key's will be"]
 
 
 def key_facts(key: Key) -> dict[str, Any]:
-    """A key without its secret."""
+    """Return a key without its secret, as JSON."""
     return {
         "id": key.id,
         "name": key.name,
@@ -406,34 +418,34 @@ def key_facts(key: Key) -> dict[str, Any]:
     }
 
 
-def refuse_measure(limit: Loss, found: Loss | None) -> None:
-    """Refuse a limit within a dataset's own that is not in its measure.
+def refuse_measure(limit: Loss, other: Loss | None) -> None:
+    """Refuse a limit that is not in the measure of a dataset's own limit.
 
     Raises:
-        LossError: it is not.
+        LossError: the measures differ.
     """
-    if found is not None and type(found) is not type(limit):
+    if other is not None and type(other) is not type(limit):
         measure = " and ".join(limit.amounts)
-        raise LossError(f"the limit is {limit}: state other limits in the same measure, by {measure}", culprit=found)
+        raise LossError(f"the limit is {limit}: state other limits in the same measure, by {measure}", culprit=other)
 
 
-def own(key: Key) -> str | None:
-    """Whose entries a key may see: an analyst their own, a steward everybody's."""
+def analyst_filter(key: Key) -> str | None:
+    """Return the analyst whose entries a key may see; None for all, if it is a steward's."""
     return None if key.scope is Scope.STEWARD else key.name
 
 
-def entry(found: Entry) -> dict[str, Any]:
-    """An entry of the journal; the question names cells of the public domain, never the data's version."""
+def entry_facts(entry: Entry) -> dict[str, Any]:
+    """Return an entry of the journal as JSON.  It names cells of the public domain, and never the data's digest."""
     return {
-        "number": found.number,
-        "time": found.time,
-        "kind": found.kind.value,
-        "family": found.family,
-        "method": found.method,
-        "analyst": found.analyst,
-        "statement": found.statement,
-        "asked": found.asked,
-        "cost": entry_cost(found),
-        "parameters": found.question.parameters,
-        "hash": found.hash,
+        "number": entry.number,
+        "time": entry.time,
+        "kind": entry.kind.value,
+        "family": entry.family,
+        "method": entry.method,
+        "analyst": entry.analyst,
+        "statement": entry.statement,
+        "asked": entry.asked,
+        "cost": entry_cost(entry),
+        "parameters": entry.question.parameters,
+        "hash": entry.hash,
     }

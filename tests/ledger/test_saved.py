@@ -164,6 +164,6 @@ def test_what_a_server_with_sessions_and_terms_kept(request, place):
         assert not service.registry.key(told["gone"]).valid
         assert service.sessions.holder(told["session"]).name == "ann"
         assert service.grants.terms("people") == DatasetTerms(granted_only=True, default_cap="1", most="0.5")
-        assert dict(service.grants.named("people")) == {"ann": True, "bob": False}
+        assert dict(service.grants.analysts("people")) == {"ann": True, "bob": False}
         assert service.registry.jobs.rows(told["job"]) == b"rows"
         assert last(service.loaded("people").ledger) == told["head"]

@@ -93,7 +93,7 @@ def test_groups_of_a_billion_cells_are_refused_before_they_are_listed():
 
 @pytest.mark.usefixtures("little_memory")
 def test_the_page_of_a_table_names_few_of_a_billion_cells():
-    offered = Controls.of(WIDE)
+    offered = Controls.for_attribute(WIDE)
     assert offered.cells.startswith("0, 1, 2, ")
     assert offered.cells.endswith(", 39, .. (other)")
-    assert Controls.of(DOMAIN["b"]).cells == "0, 1, 2, 3, 4"
+    assert Controls.for_attribute(DOMAIN["b"]).cells == "0, 1, 2, 3, 4"

@@ -184,7 +184,7 @@ class Server:
             registry = Registry(store)
             holder = registry.key(registry.issue(name, scope, lifetime)[1])
             assert holder is not None
-            return {COOKIE: Sessions(store).begin(holder)}
+            return {COOKIE: Sessions(store).start(holder)}
 
     def client(self, name: str, scope: Scope = Scope.ANALYST) -> HttpClient:
         self.clients.append(HttpClient(self.address, self.key(name, scope), timeout=30))

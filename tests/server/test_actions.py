@@ -25,7 +25,7 @@ from sfumato_server.problems import ApprovalNeededError
 from sfumato_server.registry import Scope
 from sfumato_server.rules import DatasetTerms
 from sfumato_server.service import Service
-from sfumato_server.ui.description_form import fields_of
+from sfumato_server.ui.description_form import form_fields
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ class Bench:
     def __init__(self, service, folder):
         self.service, self.folder, self.app = service, folder, create(service)
         self.key, self.secret = service.registry.issue("stew", Scope.STEWARD, timedelta(days=1))
-        session = service.sessions.begin(self.key)
+        session = service.sessions.start(self.key)
         self.cookies, self.session = {COOKIE: session}, service.sessions.holder(session).session
         self.spare = service.registry.issue("spare", Scope.ANALYST, timedelta(days=1))[0].id
         self.link = service.registry.issue_link(timedelta(hours=1))
@@ -71,11 +71,11 @@ class Bench:
     def waiting(self):
         """The id of a release that waits for an approval."""
         loaded = self.service.loaded("people")
-        self.service.admit("people", self.service.registry.all_keys()[0], Epsilon(1))
+        self.service.check_query_budget("people", self.service.registry.all_keys()[0], Epsilon(1))
         form = AskRequest(sql="SELECT COUNT(*) FROM t", loss={"epsilon": "1"})
         with pytest.raises(ApprovalNeededError):
             answer_of(form, self.service.vault("people", "ana"), form.read(loaded.domain, ()))
-        return self.service.approvals.open_ones()[0].id
+        return self.service.approvals.pending()[0].id
 
     def actions(self):
         return list(every_action(self.service.store))
@@ -111,7 +111,7 @@ PAGES = {
         ["dataset"],
     ),
     "POST /steward/all/description": (
-        lambda b: {"data": fields_of(DOMAIN) | new_dataset(b) | {"accepted": "true", "do": "register"}},
+        lambda b: {"data": form_fields(DOMAIN) | new_dataset(b) | {"accepted": "true", "do": "register"}},
         ["dataset"],
     ),
     "POST /steward/{name}/reading": (lambda _: {}, ["table"]),

@@ -61,7 +61,7 @@ def key(service, name, scope=Scope.STEWARD):
 
 def ask(service, name="ana", epsilon="1", sql="SELECT COUNT(*) FROM t", dataset="people"):
     loaded = service.loaded(dataset)
-    service.admit(dataset, key(service, name, Scope.ANALYST), Epsilon(epsilon))
+    service.check_query_budget(dataset, key(service, name, Scope.ANALYST), Epsilon(epsilon))
     form = AskRequest(sql=sql, loss={"epsilon": epsilon})
     return answer_of(form, service.vault(dataset, name), form.read(loaded.domain, ()))
 
@@ -78,14 +78,14 @@ def refused(service, **how):
 
 
 def only(service):
-    (found,) = service.approvals.open_ones()
+    (found,) = service.approvals.pending()
     return found
 
 
 def test_a_question_below_the_threshold_needs_no_approval(service):
     ask(service, epsilon="0.5")
     assert spent(service) == Epsilon("0.5").value
-    assert service.approvals.open_ones() == []
+    assert service.approvals.pending() == []
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
@@ -103,7 +103,7 @@ def test_an_approval_is_of_one_release_and_is_used_up_by_its_charge(service):
     first = ask(service)
     assert spent(service) == 1
     assert ask(service).values == first.values  # its answer is free, and needs no approval
-    assert wanted.id not in {each.id for each in service.approvals.open_ones()}
+    assert wanted.id not in {each.id for each in service.approvals.pending()}
     assert not service.approvals.close(wanted.id)
     refused(service, name="ana", epsilon="2")
 
@@ -135,7 +135,7 @@ def test_an_approval_ends_with_the_key_of_its_steward(service):
     refused(service)
     service.approvals.approve(only(service).id, steward)
     service.registry.revoke(steward.id)
-    assert service.approvals.open_ones() == []
+    assert service.approvals.pending() == []
     refused(service)
     assert only(service).approved_by is None
 
@@ -148,7 +148,7 @@ def test_requests_and_approvals_end_after_a_week(service, column):
     ago = (datetime.now(UTC) - timedelta(days=8)).isoformat()
     with service._store.writing() as driver:  # noqa: SLF001
         driver.run(f"UPDATE service_approval SET {column} = :ago", {"ago": ago})  # noqa: S608
-    assert service.approvals.open_ones() == []
+    assert service.approvals.pending() == []
     refused(service)
 
 
@@ -160,18 +160,18 @@ def test_what_a_session_without_a_key_approves_ends_with_the_session(service, sc
     identity = "identity" if scope is Scope.STEWARD else None  # or by a link that the server printed
     refused(service)
     for end in (service.sessions.end, lambda _: service.sessions.end_all()):
-        secret = service.sessions.begin(vouched, identity=identity)
+        secret = service.sessions.start(vouched, identity=identity)
         holder = service.sessions.holder(secret)
         assert holder.scope is Scope.STEWARD
         assert service.approvals.approve(only(service).id, holder)
         assert only(service).expires == holder.expires.isoformat()
         end(secret)
-        assert service.approvals.open_ones() == []
-        service.sessions.begin(vouched, identity=identity)  # a later one approved nothing
+        assert service.approvals.pending() == []
+        service.sessions.start(vouched, identity=identity)  # a later one approved nothing
         refused(service)
         assert only(service).approved_by is None
     service.approvals.approve(
-        only(service).id, service.sessions.holder(service.sessions.begin(vouched, identity=identity))
+        only(service).id, service.sessions.holder(service.sessions.start(vouched, identity=identity))
     )
     ask(service)
 
@@ -180,7 +180,7 @@ def test_what_a_session_without_a_key_approves_ends_with_the_session(service, sc
 def test_an_approval_ends_with_its_session_though_the_same_person_has_another_open(service):
     now = datetime.now(UTC)
     vouched = Key("identity", "stew", Scope.STEWARD, now, now + timedelta(hours=1), revoked=False)
-    other, own = (service.sessions.begin(vouched, identity="identity") for _ in range(2))
+    other, own = (service.sessions.start(vouched, identity="identity") for _ in range(2))
     refused(service)
     assert service.approvals.approve(only(service).id, service.sessions.holder(own))
     assert only(service).approved_by == "stew"
@@ -197,9 +197,9 @@ def test_a_later_version_of_the_table_is_not_admitted_by_an_older_approval(servi
     approved = only(service)
     service.approvals.approve(approved.id, key(service, "stew"))
     write_people(table, seed=3)
-    service.tables.read_again(service.loaded("people"))
+    service.tables.reread(service.loaded("people"))
     refused(service)
-    assert {each.id for each in service.approvals.open_ones()} > {approved.id}
+    assert {each.id for each in service.approvals.pending()} > {approved.id}
 
 
 def test_a_release_that_failed_needs_another_approval(service, monkeypatch):
@@ -224,7 +224,7 @@ def test_a_table_without_differential_privacy_needs_an_approval(service):
     assert not service.approvals.approve(waiting.id, key(service, "stew"))
     assert service.approvals.approve(waiting.id, key(service, "other"))
     assert wanted.release(service.vault("people", "stew")).facts["rows"] == ROWS
-    assert service.approvals.open_ones() == []
+    assert service.approvals.pending() == []
     service.grants.set_terms("people", DatasetTerms())
     AnonymizeRequest(method="mondrian", quasi=["sex"], k=6).read().release(service.vault("people", "stew"))
 
@@ -245,9 +245,9 @@ def test_only_so_many_requests_of_a_name_wait(service, monkeypatch):
         refused(service, sql=f"SELECT COUNT(*) FROM t WHERE age > {number}")  # noqa: S608
     with pytest.raises(ApprovalNeededError, match="wait for one already"):
         ask(service, sql="SELECT COUNT(*) FROM t WHERE age > 50")
-    assert len(service.approvals.open_ones()) == 3
+    assert len(service.approvals.pending()) == 3
     refused(service, name="bob")
-    assert len(service.approvals.open_ones("bob")) == 1
+    assert len(service.approvals.pending("bob")) == 1
 
 
 def test_a_budget_that_does_not_admit_a_release_asks_for_no_approval(service):
@@ -256,7 +256,7 @@ def test_a_budget_that_does_not_admit_a_release_asks_for_no_approval(service):
 
     with pytest.raises(BudgetError, match="your cap"):
         ask(service)
-    assert service.approvals.open_ones() == []
+    assert service.approvals.pending() == []
 
 
 def test_a_retired_dataset_releases_nothing_more_whoever_asks(service, monkeypatch):
@@ -276,8 +276,8 @@ def test_a_retired_dataset_releases_nothing_more_whoever_asks(service, monkeypat
         ask(service, epsilon="0.2")  # which was answered
     with pytest.raises(RetiredError):
         service.check_access("people", key(service, "ana", Scope.ANALYST))
-    assert service.all_open_to(key(service, "ana", Scope.ANALYST)) == []
-    assert [each.dataset.retired for each in service.all_open_to(key(service, "stew"))] == [True]
+    assert service.accessible_datasets(key(service, "ana", Scope.ANALYST)) == []
+    assert [each.dataset.retired for each in service.accessible_datasets(key(service, "stew"))] == [True]
     assert spent(service) == Epsilon("0.2").value
     service.retire("people", retired=False)
     ask(service, epsilon="0.1")
@@ -297,7 +297,7 @@ def test_a_renamed_dataset_keeps_its_budget_terms_and_answers(service):
         service.check_access("persons", key(service, "eve", Scope.ANALYST))
     with pytest.raises(ApprovalNeededError):
         ask(service, dataset="persons")
-    assert len(service.tables._held) == 1  # noqa: SLF001  (none under the former name)
+    assert len(service.tables._cached) == 1  # noqa: SLF001  (none under the former name)
     service.loaded("persons").ledger.verify()
 
 
@@ -372,7 +372,7 @@ def test_a_name_kept_by_an_earlier_version_is_taken_in_every_form(service, tmp_p
 
 
 def test_a_worker_follows_a_new_name_and_a_retirement(service, monkeypatch):
-    monkeypatch.setattr("sfumato_server.service._REMEMBERED", 0.0)
+    monkeypatch.setattr("sfumato_server.service._NAME_CACHE_SECONDS", 0.0)
     with closing(Service(service.url)) as other:
         assert other.loaded("people").dataset.called == "people"
         service.rename("people", "persons")
@@ -456,7 +456,7 @@ def test_a_release_that_waited_is_held_to_the_terms_of_when_it_is_made(service, 
         lambda: service.grants.shut_out("people", "ana"),
         lambda: service.retire("people", retired=True),
     ):
-        with release_jobs.AT_ONCE:
+        with release_jobs.RELEASE_SLOT:
             job = release_jobs.release("people", form, ana, service)["job"]
             change()
         until(lambda job=job: service.registry.jobs.job(job).state == "failed")
@@ -464,8 +464,8 @@ def test_a_release_that_waited_is_held_to_the_terms_of_when_it_is_made(service, 
         service.grants.let_in("people", "ana")
     assert spent(service) == 0
     service.retire("people", retired=False)
-    service.tables.read_again(service.loaded("people"))
-    with release_jobs.AT_ONCE:
+    service.tables.reread(service.loaded("people"))
+    with release_jobs.RELEASE_SLOT:
         job = release_jobs.release("people", form, ana, service)["job"]
         service.rename("people", "persons")
     until(lambda: service.registry.jobs.job(job).state == "done")

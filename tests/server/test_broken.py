@@ -21,7 +21,7 @@ from sfumato_server.service import Service
 
 @pytest.fixture
 def worker(url, people, monkeypatch):
-    monkeypatch.setattr(tables, "_REMEMBERED", 600)  # so that a statement is answered on the loop
+    monkeypatch.setattr(tables, "_VERSION_CACHE_SECONDS", 600)  # so that a statement is answered on the loop
     with closing(Service(url, create=True)) as opened:
         opened.register("people", source=str(people), domain=DOMAIN, limit="1", more={})
         yield opened

@@ -18,7 +18,7 @@ from sfumato.errors import TableError
 from sfumato_server.problems import RefusalError
 from sfumato_server.registry import Scope
 from sfumato_server.sources import TablePlaces
-from sfumato_server.stewards import read_described, steward_warnings
+from sfumato_server.stewards import read_description, steward_warnings
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +133,10 @@ def test_what_cannot_be_described_is_refused_in_a_sentence(served, steward):
     with pytest.raises(ServerError, match="nobody"):
         steward.accept(wrong, source=str(folder / "tables" / "one" / "people.parquet"))
     long = "x" * 400
-    for asked in (lambda: draft_source([long]), lambda: steward_warnings(read_described(SCHEMA), long, TablePlaces())):
+    for asked in (
+        lambda: draft_source([long]),
+        lambda: steward_warnings(read_description(SCHEMA), long, TablePlaces()),
+    ):
         with pytest.raises((TableError, RefusalError), match="cannot read 'xxx"):
             asked()
     odd = [{"per": {"sex": 1.5}}, {"rows": 1e308}, {"per": {"sex": {"rows": 1, "groups": 0}}}]

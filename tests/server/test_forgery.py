@@ -11,7 +11,7 @@ from tests.server.serving import serving, write_people
 
 from sfumato.app.http_client import ServerError
 from sfumato_server.access import COOKIE
-from sfumato_server.registry import Scope, digest
+from sfumato_server.registry import Scope, secret_hash
 
 PAGES = ("/steward", "/datasets/people", "/datasets/people/releases")
 REQUESTS = ("/v1/datasets", "/v1/keys", "/v1/approvals", "/metrics")
@@ -34,7 +34,7 @@ def forged(session):
     """Cookies that are nearly a session, or what the database keeps of one."""
     swapped = session[:-1] + ("A" if session[-1] != "A" else "B")
     yield from (swapped, session[:-1], session + "=", session.upper(), session.replace("session", "steward"))
-    yield from (digest(session), "sfumato_session_", "sfumato_session_' OR 1=1 --", "null", "a" * 4000)
+    yield from (secret_hash(session), "sfumato_session_", "sfumato_session_' OR 1=1 --", "null", "a" * 4000)
     yield f"sfumato_session_{secrets.token_urlsafe(32)}"
 
 
@@ -50,7 +50,7 @@ def test_forged_cookies_open_nothing(server, stranger):
 def test_forged_keys_open_nothing(server, stranger):
     key = server.key("stew", Scope.STEWARD)
     session = server.session("stew", Scope.STEWARD)[COOKIE]
-    for secret in (key[:-1], key + "x", digest(key), session, "null"):
+    for secret in (key[:-1], key + "x", secret_hash(key), session, "null"):
         for path in REQUESTS:
             headers = {"Authorization": f"Bearer {secret}", "Accept": "application/json"}
             assert stranger.get(path, headers=headers).status_code == 401, (secret, path)

@@ -12,7 +12,7 @@ from tests.server.serving import serving, write_people
 
 from sfumato.app.http_client import ServerError
 from sfumato.ledger.store import Store
-from sfumato_server.registry import Registry, Scope, spelled
+from sfumato_server.registry import Registry, Scope, registered_name
 
 COUNT = "SELECT COUNT(*) FROM people"
 
@@ -151,4 +151,4 @@ def test_names_that_differ_in_case_blanks_or_compatible_forms_are_one(server, st
 
 
 def test_of_two_that_were_told_apart_before_each_keeps_the_name():
-    assert [spelled(name, ["Ann", "ann"]) for name in ("Ann", "ann", "ANN")] == ["Ann", "ann", "Ann"]
+    assert [registered_name(name, ["Ann", "ann"]) for name in ("Ann", "ann", "ANN")] == ["Ann", "ann", "Ann"]

@@ -45,14 +45,14 @@ def test_a_job_whose_worker_died_has_failed_and_says_what_became_of_the_charge(j
     found = jobs.job(job)
     assert found.state is State.FAILED
     assert "the charge stands" in found.note
-    jobs.beat(job)
+    jobs.renew_lease(job)
     assert jobs.job(job).state is State.FAILED
 
 
 def test_a_worker_that_says_so_is_alive(jobs):
     job = jobs.add("people", "ann", {}, most=9)
     before = jobs.job(job).updated
-    jobs.beat(job)
+    jobs.renew_lease(job)
     assert jobs.job(job).updated > before
     assert jobs.job(job).state is State.QUEUED
 
@@ -63,7 +63,7 @@ def test_a_job_that_stirs_while_it_is_buried_lives(jobs, dead, monkeypatch):
 
     def stirred(store):
         monkeypatch.undo()
-        jobs.beat(job)
+        jobs.renew_lease(job)
         return writing(store)
 
     monkeypatch.setattr(Store, "writing", stirred)  # is called for the burial
@@ -110,9 +110,9 @@ def test_the_newest_questions_of_an_owner_and_dataset_are_kept(jobs, monkeypatch
     monkeypatch.setattr(work, "_MOST_QUESTIONS", 3)
     made = jobs.add("people", "ann", {}, most=9)
     for other in (("people", "bob"), ("others", "ann")):
-        jobs.asked(*other, {"words": "theirs"})
+        jobs.remember_question(*other, {"words": "theirs"})
     for number in (1, 2, 3, 1, 4):
-        jobs.asked("people", "ann", {"words": str(number)})
+        jobs.remember_question("people", "ann", {"words": str(number)})
     assert [each.request["words"] for each in jobs.questions("people", "ann", most=9)] == ["4", "1", "3"]
     assert [each.request["words"] for each in jobs.questions("people", "ann", most=2)] == ["4", "1"]
     for other in (("people", "bob"), ("others", "ann")):

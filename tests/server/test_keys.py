@@ -13,7 +13,7 @@ from tests.app.test_cli import sfumato
 from sfumato.ledger.store import Store
 from sfumato_server import registry
 from sfumato_server.registry import Registry, Scope
-from sfumato_server.stewards import found_keys
+from sfumato_server.stewards import search_keys
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_keys_are_found_by_name_state_and_end(keys):
     keys.revoke(bob.id)
 
     def found(name="", state="all", within=None):
-        return {key.id for key in found_keys(keys, name, state, within)}
+        return {key.id for key in search_keys(keys, name, state, within)}
 
     assert found() == {ana.id, anna.id, bob.id}
     assert found("AN") == {ana.id, anna.id}
@@ -77,7 +77,7 @@ def test_the_last_use_is_written_once_in_a_while(keys, monkeypatch):
     assert datetime.now(UTC) - first.used < timedelta(minutes=5)
     keys.used(first)
     assert keys.key(secret).used == first.used
-    monkeypatch.setattr(registry, "_BETWEEN_USES", timedelta(0))
+    monkeypatch.setattr(registry, "_USE_INTERVAL", timedelta(0))
     keys.used(first)
     assert keys.key(secret).used > first.used
 

@@ -182,12 +182,12 @@ def test_a_token_that_nobody_signed_is_refused(browser, provider):
 
 
 def test_a_new_key_of_the_provider_is_found_and_not_looked_for_again_and_again(settings, provider, store, monkeypatch):
-    known, asking = Provider(settings, back=provider.redirect), Identities(store)
+    known, asking = Provider(settings, callback=provider.redirect), Identities(store)
 
     def identified():
         login = asking.begin()
-        back = httpx.get(known.address(login), timeout=60, trust_env=False).headers["Location"]
-        return known.identified(parse_qs(urlsplit(back).query)["code"][0], login)
+        back = httpx.get(known.login_url(login), timeout=60, trust_env=False).headers["Location"]
+        return known.identify(parse_qs(urlsplit(back).query)["code"][0], login)
 
     first = identified()
     assert (first.name, first.scope) == ("Ana", Scope.ANALYST)
@@ -305,7 +305,7 @@ def test_a_login_is_over_after_ten_minutes_and_only_so_many_are_open(store, monk
     with store.writing() as driver:
         driver.run("UPDATE service_login SET begun = :ago", {"ago": "2020-01-01T00:00:00+00:00"})
     assert known.take(login.state, login.browser) is None
-    monkeypatch.setattr(sessions, "_MOST_OPEN", 8)
+    monkeypatch.setattr(sessions, "_MAX_LOGINS", 8)
     many = [known.begin() for _ in range(20)]
     assert known.take(many[-1].state, many[-1].browser) == many[-1]
     assert known.take(many[0].state, many[0].browser) is None
@@ -389,12 +389,12 @@ def test_nothing_is_sent_to_a_provider_at_a_readable_address():
 
 @pytest.mark.parametrize(("status", "kind"), [(400, "login-refused"), (302, "provider-unavailable")])
 def test_a_token_in_a_reply_that_is_no_success_is_refused(settings, provider, store, monkeypatch, status, kind):
-    known = Provider(settings, back=provider.redirect)
+    known = Provider(settings, callback=provider.redirect)
     login = Identities(store).begin()
-    known.address(login)
+    known.login_url(login)
     reply = httpx.Response(status, json={"id_token": "a.b.c"}, request=httpx.Request("POST", "https://provider.test"))
     monkeypatch.setattr(openid.ProviderConnection, "send", lambda *_, **__: reply)
     with pytest.raises(RefusalError) as refusal:
-        known.identified("code", login)
+        known.identify("code", login)
     assert refusal.value.kind == kind
     assert isinstance(refusal.value.__cause__, OAuth2Error | httpx.HTTPStatusError)  # and not what a bad token raises

@@ -49,10 +49,10 @@ def log_in(tmp_path, provider, store):
     usual |= {"stewards": ["owner"], "analysts": ["*"]}
 
     def logged_in(of=provider, trusted=None, **settings):
-        known = Provider(OpenIdSettings(issuer=of.issuer, **(usual | settings)), back=BACK)
+        known = Provider(OpenIdSettings(issuer=of.issuer, **(usual | settings)), callback=BACK)
         login = Identities(store).begin()
-        found = httpx.get(known.address(login), timeout=60, trust_env=False, verify=trusted or True)
-        return known.identified(parse_qs(urlsplit(found.headers["Location"]).query)["code"][0], login)
+        found = httpx.get(known.login_url(login), timeout=60, trust_env=False, verify=trusted or True)
+        return known.identify(parse_qs(urlsplit(found.headers["Location"]).query)["code"][0], login)
 
     return logged_in
 

@@ -18,7 +18,7 @@ from sfumato.privacy.loss import NOTHING, Epsilon, EpsilonDelta, Rho
 from sfumato_server.datasets import summary
 from sfumato_server.monitoring import ServiceFigures
 from sfumato_server.registry import Scope
-from sfumato_server.rules import Periods, read_periods, total_of
+from sfumato_server.rules import MonthlyBudget, parse_monthly_budget, total_of
 from sfumato_server.service import Service
 
 SINCE = datetime(2023, 1, 31, 12, tzinfo=UTC)
@@ -74,15 +74,15 @@ def refused(service, epsilon, words):
     ],
 )
 def test_months_begin_with_the_registration(now, begun):
-    assert Periods(Epsilon(1), 12).begun(SINCE, datetime.fromisoformat(now).replace(tzinfo=UTC)) == begun
+    assert MonthlyBudget(Epsilon(1), 12).months_begun(SINCE, datetime.fromisoformat(now).replace(tzinfo=UTC)) == begun
 
 
 @pytest.mark.parametrize("each", [Epsilon("0.5"), Rho("0.25")])
 def test_every_spend_is_within_the_months_begun_exactly(each):
-    periods = Periods(each, 4)
+    periods = MonthlyBudget(each, 4)
     for day in range(0, 200, 9):
         now = SINCE + timedelta(days=day)
-        most = periods.begun(SINCE, now) * each.value
+        most = periods.months_begun(SINCE, now) * each.value
         for spent_so_far in range(9):
             account = Account(periods.total, (each * Fraction(spent_so_far, 2)).charge if spent_so_far else NOTHING)
             for loss in (each / 2, each, each * 2, each * Fraction(1, 10**6)):
@@ -120,7 +120,7 @@ def test_what_the_months_allow_is_told(service):
     told = {"limit": "epsilon = 0.5", "months": 3, "begun": 1, "left": "0.5"}
     assert summary(service.loaded("people"))["by_month"] == told
     key, _ = service.registry.issue("stew", Scope.STEWARD, timedelta(days=1))
-    assert [summary(each)["by_month"] for each in service.all_open_to(key)] == [told]
+    assert [summary(each)["by_month"] for each in service.accessible_datasets(key)] == [told]
 
 
 def test_figures_know_the_months_of_a_budget(service):
@@ -166,7 +166,7 @@ def test_months_that_are_spelled_otherwise_are_told_how(text):
 
 
 def test_a_limit_by_months_is_of_a_server(service):
-    assert read_periods("1") is None
+    assert parse_monthly_budget("1") is None
     assert total_of("1,1e-9") == EpsilonDelta(1, "1e-9")
     assert total_of("rho=0.5 a month for 12 months") == Rho(6)
     with pytest.raises(LossError, match="months"):

@@ -167,57 +167,57 @@ def test_a_limit_of_nothing_is_none():
     quotas = Quotas(KeyLimits(0, 0, 0))
     permits = []
     for _ in range(5):
-        with quotas.turn("k", 10**9) as permit:
+        with quotas.question_slot("k", 10**9) as permit:
             permits.append(permit)
-    quotas.sent("k", 10**12)
+    quotas.count_bytes("k", 10**12)
     quotas.refuse_bytes("k")
     assert len(permits) == 5
 
 
 def test_one_large_question_is_computed_at_a_time():
-    quotas = Quotas(patience=0.01)
-    with quotas.turn("a", LARGE):
-        assert kind_of(quotas.turn("b", LARGE)) == "server-busy"
-        with quotas.turn("b", LARGE - 1) as small:
+    quotas = Quotas(max_wait=0.01)
+    with quotas.question_slot("a", LARGE):
+        assert kind_of(quotas.question_slot("b", LARGE)) == "server-busy"
+        with quotas.question_slot("b", LARGE - 1) as small:
             assert small is None
-    with quotas.turn("b", LARGE):  # the refused one gave its place back
-        assert kind_of(quotas.turn("b", LARGE)) == "server-busy"
+    with quotas.question_slot("b", LARGE):  # the refused one gave its place back
+        assert kind_of(quotas.question_slot("b", LARGE)) == "server-busy"
 
 
 def test_places_are_given_back_when_replies_are_sent_lost_or_never_made():
-    quotas = Quotas(KeyLimits(at_once=1))
-    with quotas.turn("a", LARGE) as permit:
+    quotas = Quotas(KeyLimits(large_questions=1))
+    with quotas.question_slot("a", LARGE) as permit:
         pass
-    assert kind_of(quotas.turn("a", LARGE)) == "too-many-large-questions"
+    assert kind_of(quotas.question_slot("a", LARGE)) == "too-many-large-questions"
     permit.close()
     permit.close()
-    with pytest.raises(KeyError), quotas.turn("a", LARGE):
+    with pytest.raises(KeyError), quotas.question_slot("a", LARGE):
         raise KeyError
-    with quotas.turn("a", LARGE) as permit:
+    with quotas.question_slot("a", LARGE) as permit:
         pass
     del permit  # a reply that nobody sends
     gc.collect()
-    with quotas.turn("a", LARGE):
+    with quotas.question_slot("a", LARGE):
         pass
 
 
 def test_a_worker_has_so_many_large_questions_under_way_whoever_asks():
     quotas, permits = Quotas(), []
     for number in range(16):
-        with quotas.turn(f"key {number}", LARGE) as permit:
+        with quotas.question_slot(f"key {number}", LARGE) as permit:
             permits.append(permit)
-    assert kind_of(quotas.turn("another key", LARGE)) == "server-busy"
+    assert kind_of(quotas.question_slot("another key", LARGE)) == "server-busy"
     permits.pop().close()
-    with quotas.turn("another key", LARGE):
+    with quotas.question_slot("another key", LARGE):
         pass
 
 
 def test_bytes_pass_at_a_rate():
     clock = Clock()
     quotas = Quotas(KeyLimits(bytes_a_minute=600), clock=clock)
-    quotas.sent("a", 600)
+    quotas.count_bytes("a", 600)
     quotas.refuse_bytes("a")
-    quotas.sent("a", 100)
+    quotas.count_bytes("a", 100)
     with pytest.raises(RefusalError) as found:
         quotas.refuse_bytes("a")
     assert found.value.after == 11

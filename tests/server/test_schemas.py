@@ -16,7 +16,7 @@ from sfumato.app.http_client import AsyncHttpClient, ServerError
 from sfumato.domain.table_schema import parse_schema
 from sfumato.query.statements.table_statement import parse_tables
 from sfumato_server.registry import Scope
-from sfumato_server.ui.question_form import Picked, picked_tables
+from sfumato_server.ui.question_form import JoinedQuestion, offered_tables
 
 JOINED = "SELECT sex, COUNT(*) FROM visits JOIN patients USING (patient_id) GROUP BY sex"
 
@@ -207,18 +207,18 @@ def test_columns_are_picked_and_joined_on_the_page(hospital):
 
 def test_every_column_that_is_offered_can_be_asked_by():
     schema = parse_schema(SCHEMA)
-    for table in picked_tables(schema):
-        if not table.counted:
+    for table in offered_tables(schema):
+        if not table.countable:
             continue
         columns = [
             each.name
-            for other in picked_tables(schema)
+            for other in offered_tables(schema)
             if other.name in (table.name, *table.leads)
             for each in other.controls
         ]
-        picked = Picked(table.name, "count", "", columns[:3], {}, {})
+        picked = JoinedQuestion(table.name, "count", "", columns[:3], {}, {})
         assert parse_tables(picked.sql(schema), schema).query.by
-    assert {table.name: table.leads for table in picked_tables(schema)} == {
+    assert {table.name: table.leads for table in offered_tables(schema)} == {
         "patients": (),
         "visits": ("patients",),
         "diagnoses": ("visits", "icd", "patients"),

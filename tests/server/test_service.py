@@ -57,8 +57,8 @@ def test_of_two_threads_that_open_a_ledger_one_closes_its_own(worker, monkeypatc
 
 
 def test_nobody_starts_threads_without_end(worker, monkeypatch):
-    monkeypatch.setattr(release_jobs, "MOST_OPEN", 2)
-    with release_jobs.AT_ONCE:
+    monkeypatch.setattr(release_jobs, "MAX_OPEN", 2)
+    with release_jobs.RELEASE_SLOT:
         jobs = [release_jobs.release("people", FORM, ANA, worker)["job"] for _ in range(2)]
         before = threading.active_count()
         with pytest.raises(RefusalError, match="2 releases that you asked for are not done yet") as refused:
@@ -132,11 +132,11 @@ def test_a_refused_registration_leaves_nothing(worker, people, tmp_path):
 
 
 def test_whether_a_worker_is_ready_is_asked_over_a_connection_of_its_own(worker, monkeypatch):
-    worker.registry.alive()
+    worker.registry.check_database()
     with closing(Store(worker.url)) as store, store.reading():
         monkeypatch.setattr(Connections, "fresh", refuse)
         with pytest.raises(LedgerError):
-            worker.registry.alive()
+            worker.registry.check_database()
 
 
 def refuse(_connections):

@@ -147,7 +147,7 @@ def until_forgotten(happened):
 def test_a_session_ends_with_its_key(store):
     registry, sessions = Registry(store), Sessions(store)
     key, secret = registry.issue("ana", Scope.ANALYST, timedelta(hours=1))
-    session = sessions.begin(registry.key(secret))
+    session = sessions.start(registry.key(secret))
     holder = sessions.holder(session)
     assert (holder.name, holder.scope, holder.valid, holder.expires) == ("ana", Scope.ANALYST, True, key.expires)
     registry.revoke(key.id)
@@ -157,7 +157,7 @@ def test_a_session_ends_with_its_key(store):
 def test_sessions_of_one_key_send_no_more_than_the_key(store):
     registry, sessions = Registry(store), Sessions(store)
     key, secret = registry.issue("ana", Scope.ANALYST, timedelta(hours=1))
-    holders = [sessions.holder(sessions.begin(registry.key(secret))) for _ in range(3)]
+    holders = [sessions.holder(sessions.start(registry.key(secret))) for _ in range(3)]
     pace = RateLimiter(6, clock=lambda: 100.0)
     pace.take(key.id)
     for holder in holders:
@@ -168,13 +168,13 @@ def test_sessions_of_one_key_send_no_more_than_the_key(store):
 def test_a_session_lasts_half_a_day(store):
     registry, sessions = Registry(store), Sessions(store)
     _, secret = registry.issue("ana", Scope.ANALYST, timedelta(days=30))
-    holder = sessions.holder(sessions.begin(registry.key(secret)))
+    holder = sessions.holder(sessions.start(registry.key(secret)))
     assert holder.expires - holder.issued == timedelta(hours=12)
 
 
 def test_secrets_are_not_kept(store):
     registry, sessions = Registry(store), Sessions(store)
-    session = sessions.begin(registry.issue("ana", Scope.ANALYST, timedelta(days=1))[0])
+    session = sessions.start(registry.issue("ana", Scope.ANALYST, timedelta(days=1))[0])
     with store.reading() as driver:
         assert session not in str(driver.rows("SELECT * FROM service_session"))
     assert sessions.holder(session + "x") is None
@@ -190,7 +190,7 @@ def test_a_link_is_printed_only_while_there_is_no_steward_and_ends_earlier_ones(
         assert not registry.key(earlier).valid
         link = registry.key(later)
         assert link.valid
-        sessions.begin(link)
+        sessions.start(link)
         assert first_invitation(url, "") is None
         sessions.end_all()
         assert first_invitation(url, "") is not None

@@ -18,7 +18,7 @@ from sfumato_server.problems import RefusalError
 from sfumato_server.registry import Scope
 from sfumato_server.service import Service
 from sfumato_server.sources import TablePlaces, has_password, is_own_database, read_passwords, with_password
-from sfumato_server.stewards import drafted
+from sfumato_server.stewards import draft_description
 
 AGES = {**DOMAIN, "attributes": {"age": DOMAIN["attributes"]["age"]}}
 
@@ -179,7 +179,7 @@ def test_the_database_of_the_ledger_is_never_served_by_any_name(own, host, table
     source = address.render_as_string() + (f"&{more}=127.0.0.1" if more else "")
     file.write_text(file.read_text().replace("127.0.0.1", host), encoding="utf-8")
     with pytest.raises(RefusalError, match="the server's own ledger") as refused:
-        drafted(source, service.places)
+        draft_description(source, service.places)
     assert refused.value.kind == "place-refused"
     with pytest.raises(RefusalError, match="the server's own ledger"):
         service.register("ours", source=source, domain=AGES, limit="1", more={})
@@ -189,7 +189,7 @@ def test_the_database_of_the_ledger_is_never_served_by_any_name(own, host, table
 def test_all_tables_of_the_ledgers_database_at_once_are_not_drafted_either(own):
     service, plain, _ = own
     with pytest.raises(RefusalError, match="the server's own ledger"):
-        drafted(plain.set(query={}).render_as_string(), service.places)
+        draft_description(plain.set(query={}).render_as_string(), service.places)
 
 
 def test_another_database_of_the_same_server_is_served(postgres):
@@ -209,4 +209,4 @@ def test_a_ledger_in_a_file_is_no_table(tmp_path):
         service.register("people", source=str(write_people(tmp_path / "p.parquet")), domain=DOMAIN, limit="9", more={})
         for source in (str(tmp_path / "s.ledger"), str(tmp_path / "s.ledger-wal"), url):
             with pytest.raises((RefusalError, InputError)):
-                drafted(source, service.places)
+                draft_description(source, service.places)

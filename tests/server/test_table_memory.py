@@ -50,16 +50,16 @@ def test_a_budget_is_kept_and_forgotten_tables_answer_again(tmp_path, tables):
     with closing(opened(tmp_path, tables, 0)) as service:
         first = {name: ask(service, name) for name in tables}
         whole = held_bytes()
-        assert len(service.tables._held) == 3  # noqa: SLF001
+        assert len(service.tables._cached) == 3  # noqa: SLF001
     del service
     most = whole // 2
     with closing(opened(tmp_path, tables, most)) as service:
         for name in (*tables, *tables):
             assert ask(service, name) == first[name]  # repeated, for nothing
             ask(service, name, "0.2")
-            assert held_bytes() <= most or len(service.tables._held) == 1  # noqa: SLF001
-        assert 1 <= len(service.tables._held) < 3  # noqa: SLF001
-        assert next(reversed(service.tables._held)) == "t2"  # noqa: SLF001
+            assert held_bytes() <= most or len(service.tables._cached) == 1  # noqa: SLF001
+        assert 1 <= len(service.tables._cached) < 3  # noqa: SLF001
+        assert next(reversed(service.tables._cached)) == "t2"  # noqa: SLF001
         spent = {service.loaded(name).ledger.remaining().spent.epsilon for name in tables}
         assert spent == {Epsilon("0.3").value}
 
@@ -68,7 +68,7 @@ def test_a_forgotten_table_is_read_from_its_snapshot(tmp_path, tables):
     with closing(opened(tmp_path, tables, 1)) as service:
         first = ask(service, "t0", "9")
         ask(service, "t1")
-        assert list(service.tables._held) == ["t1"]  # noqa: SLF001
+        assert list(service.tables._cached) == ["t1"]  # noqa: SLF001
         write(tables["t0"], 77)
         again = ask(service, "t0", "9.5")
         assert abs(first[0][0].estimate - again[0][0].estimate) < 20
@@ -79,9 +79,9 @@ def test_whoever_looks_for_changes_asks_nothing(tmp_path, tables):
         for name in ("t2", "t0", "t1"):
             ask(service, name)
         for name in tables:
-            assert service.tables.written(service.loaded(name)) is False
-            assert not service.tables.paused(service.loaded(name))
-        assert list(service.tables._held) == ["t2", "t0", "t1"]  # noqa: SLF001
+            assert service.tables.source_changed(service.loaded(name)) is False
+            assert not service.tables.is_paused(service.loaded(name))
+        assert list(service.tables._cached) == ["t2", "t0", "t1"]  # noqa: SLF001
 
 
 def race(service, names, rounds):
@@ -106,7 +106,7 @@ def race(service, names, rounds):
 def test_tables_are_forgotten_under_those_who_ask_them(tmp_path, tables):
     with closing(opened(tmp_path, tables, 1)) as service:
         assert race(service, list(tables), 4) == []
-        assert len(service.tables._held) == 1  # noqa: SLF001
+        assert len(service.tables._cached) == 1  # noqa: SLF001
         for name in tables:
             service.loaded(name).ledger.verify()
 
@@ -116,6 +116,6 @@ def test_a_long_run_of_eviction_under_load_holds_the_budget(tmp_path, tables):
     with closing(opened(tmp_path, tables, 1)) as service:
         for _ in range(20):
             assert race(service, list(tables), 15) == []
-            assert len(service.tables._held) == 1  # noqa: SLF001
+            assert len(service.tables._cached) == 1  # noqa: SLF001
         for name in tables:
             service.loaded(name).ledger.verify()

@@ -35,7 +35,7 @@ from sfumato.domain import parse
 from sfumato.errors import VersionError
 from sfumato.ledger.entry import Kind
 from sfumato_server.datasets import read_question
-from sfumato_server.problems import RefusalError, reply
+from sfumato_server.problems import RefusalError, problem_response
 from sfumato_server.registry import Scope
 from sfumato_server.service import Service
 from sfumato_server.sources import Snapshots
@@ -254,7 +254,7 @@ def test_no_question_looks_at_the_source_or_waits_for_whoever_does(tmp_path, tab
     with closing(Service(f"sqlite:///{tmp_path}/s.ledger", create=True)) as service:
         service.register("people", source=str(table), domain=DOMAIN, limit="10", more={})
     with closing(Service(f"sqlite:///{tmp_path}/s.ledger")) as service:
-        for looked in ("files_of", "open_source"):
+        for looked in ("source_files", "open_source"):
             monkeypatch.setattr(f"sfumato_server.tables.{looked}", pytest.fail)
         monkeypatch.setattr("sfumato_server.sources.TablePlaces.admits", pytest.fail)
         loaded = service.loaded("people")
@@ -360,10 +360,10 @@ def test_a_worker_that_has_not_heard_of_a_version_charges_nothing(tmp_path, tabl
         query = form.read(service.loaded("people").domain, ())
         late = other.vault("people", "ana")
         doubled(table)
-        service.tables.read_again(service.loaded("people"))
+        service.tables.reread(service.loaded("people"))
         with pytest.raises(VersionError) as refused:
             answer_of(form, late, query)
-        told = reply(refused.value)
+        told = problem_response(refused.value)
         assert (told.status_code, told.headers["Retry-After"]) == (503, "1")
         assert service.loaded("people").ledger.remaining().spent.epsilon == 0
         time.sleep(FOLLOWED)
@@ -474,7 +474,7 @@ def killed(url, table):
 
     Snapshots.declare = die
     service = Service(url)
-    service.tables.read_again(service.loaded("people"))
+    service.tables.reread(service.loaded("people"))
 
 
 def test_a_death_between_snapshot_and_declaration_declares_nothing(tmp_path, table):
@@ -490,9 +490,9 @@ def test_a_death_between_snapshot_and_declaration_declares_nothing(tmp_path, tab
     with closing(Service(url)) as service:
         assert service.loaded("people").ledger.data_version().number == 1
         assert abs(counted(service) - ROWS) < 60
-        service.tidy()
+        service.remove_unneeded()
         assert len(snapshots(tmp_path)) == 1
-        assert service.tables.read_again(service.loaded("people"))[1]
+        assert service.tables.reread(service.loaded("people"))[1]
         assert abs(counted(service) - 2 * ROWS) < 60
         assert len(snapshots(tmp_path)) == 1
 
@@ -510,11 +510,11 @@ def test_what_is_being_taken_is_not_tidied_away(tmp_path, table):
 
         def copied(folder):
             (folder / "part").write_text("x")
-            other.tidy()
+            other.remove_unneeded()
             assert (folder / "part").exists()
             return ()
 
-        with service.snapshots.taking(copied, ""):
+        with service.snapshots.creating(copied, ""):
             assert len(snapshots(tmp_path)) == 2
         assert len(snapshots(tmp_path)) == 1
         assert counted(service)
@@ -531,7 +531,7 @@ def test_a_disk_that_is_full_leaves_the_last_version_and_nothing_else(tmp_path, 
         resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, limits[1]))
         try:
             with pytest.raises(RefusalError) as refused:
-                service.tables.read_again(service.loaded("people"))
+                service.tables.reread(service.loaded("people"))
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         assert (refused.value.kind, refused.value.status) == ("snapshot-unwritable", 503)
@@ -551,8 +551,8 @@ def test_a_retired_dataset_has_no_snapshot_and_is_paused_when_it_returns(tmp_pat
         with pytest.raises(RefusalError, match="until a steward") as refused:
             counted(service)
         assert refused.value.kind == "dataset-paused"
-        assert service.tables.paused(service.loaded("people"))
-        assert service.tables.read_again(service.loaded("people"))[1] is False
+        assert service.tables.is_paused(service.loaded("people"))
+        assert service.tables.reread(service.loaded("people"))[1] is False
         assert abs(counted(service) - ROWS) < 60
 
 
@@ -563,8 +563,8 @@ def test_ledgers_share_a_folder_for_snapshots_without_touching_each_other(tmp_pa
         services.append(Service(url, create=True, snapshots=str(tmp_path / "kept")))
         services[-1].register("people", source=str(table), domain=DOMAIN, limit="10", more={})
     for service in services:
-        service.tidy()
-        service.tables.forget("people")
+        service.remove_unneeded()
+        service.tables.drop("people")
         assert counted(service)
         service.close()
     assert len(list((tmp_path / "kept").iterdir())) == 2

@@ -1,4 +1,4 @@
-"""``sfumato key``: who may enter a server, kept in its ledger, whether or not it runs."""
+"""``sfumato key``: the keys of a server, in its ledger, whether or not it runs."""
 
 from __future__ import annotations
 
@@ -10,20 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.app.cli.options import (
-    JsonOption,
-    database,
-)
-from sfumato.app.cli.output import (
-    columns,
-    print_message,
-    result,
-)
+from sfumato.app.cli.options import JsonOption, database
+from sfumato.app.cli.output import columns, print_message, result
 from sfumato.errors import InputError
 from sfumato.extras import require
 
 if TYPE_CHECKING:
-    from sfumato_server.registry import Registry
+    from sfumato_server.registry import Key, Registry
 
 app = typer.Typer(no_args_is_help=True, help="Keys of a server: issue, rotate, list, revoke.")
 
@@ -32,7 +25,7 @@ _LEDGER = "sfumato.ledger"
 
 
 class HolderScope(StrEnum):
-    """What a key may do."""
+    """The scope of a key."""
 
     STEWARD = "steward"
     ANALYST = "analyst"
@@ -40,7 +33,7 @@ class HolderScope(StrEnum):
 
 
 class KeyState(StrEnum):
-    """Which keys are listed."""
+    """The state of the keys to list."""
 
     ALL = "all"
     VALID = "valid"
@@ -59,18 +52,14 @@ def issue(
     """Issue a key and print it, this once: the first steward needs no page for it."""
     if create:
         require("server", "the server")
-        from sfumato_server.service import begin
+        from sfumato_server.service import create_database
 
-        begin(database(ledger))
+        create_database(database(ledger))
     with _registry(ledger) as registry:
         from sfumato_server.registry import Scope
 
         key, secret = registry.issue(name, Scope(scope.value), timedelta(days=days))
-    if not as_json:
-        print_message(
-            f"A key of {key.name}, {key.scope}, valid until {key.expires:%Y-%m-%d %H:%M} UTC, shown only now:"
-        )
-    result({"id": key.id, "name": key.name, "scope": key.scope.value, "secret": secret}, secret, as_json=as_json)
+    _print_secret(key, secret, as_json=as_json)
 
 
 @app.command()
@@ -82,15 +71,11 @@ def rotate(
 ) -> None:
     """Issue a key in the place of another and print it, this once; it lasts as long as the other was issued for."""
     with _registry(ledger) as registry:
-        found = registry.rotate(key_id, overlap=timedelta(hours=overlap))
-        if found is None:
+        rotated = registry.rotate(key_id, overlap=timedelta(hours=overlap))
+        if rotated is None:
             raise InputError("there is no such key, or it has ended", culprit=key_id)
-    key, secret = found
-    if not as_json:
-        print_message(
-            f"A key of {key.name}, {key.scope}, valid until {key.expires:%Y-%m-%d %H:%M} UTC, shown only now:"
-        )
-    result({"id": key.id, "name": key.name, "scope": key.scope.value, "secret": secret}, secret, as_json=as_json)
+    key, secret = rotated
+    _print_secret(key, secret, as_json=as_json)
 
 
 @app.command("list")
@@ -103,13 +88,13 @@ def listed(
 ) -> None:
     """List keys, newest first, without their secrets."""
     with _registry(ledger) as registry:
-        from sfumato_server.stewards import found_keys
+        from sfumato_server.stewards import search_keys
 
         keys = [
             {"id": each.id, "name": each.name, "scope": each.scope.value, "expires": f"{each.expires:%Y-%m-%d %H:%M}"}
             | {"used": "-" if each.used is None else f"{each.used:%Y-%m-%d %H:%M}"}
             | {"state": "valid" if each.valid else "ended"}
-            for each in found_keys(registry, name, state.value, ending)
+            for each in search_keys(registry, name, state.value, ending)
         ]
     result(keys, columns(keys), as_json=as_json)
 
@@ -123,6 +108,14 @@ def revoke(
         if not registry.revoke(key_id):
             raise InputError("there is no such key, or it was revoked before", culprit=key_id)
     print_message(f"The key {key_id} is revoked.")
+
+
+def _print_secret(key: Key, secret: str, *, as_json: bool) -> None:
+    if not as_json:
+        print_message(
+            f"A key of {key.name}, {key.scope}, valid until {key.expires:%Y-%m-%d %H:%M} UTC, shown only now:"
+        )
+    result({"id": key.id, "name": key.name, "scope": key.scope.value, "secret": secret}, secret, as_json=as_json)
 
 
 @contextmanager

@@ -1,1 +1,1 @@
-"""The page: server-rendered, works without a network, and calls what HTTP calls."""
+"""The pages: rendered by the server, usable without the internet, over the same functions as HTTP."""

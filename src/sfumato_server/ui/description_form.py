@@ -1,7 +1,7 @@
-"""The form in which a steward edits a description: the fields of a document, and the document that fields say.
+"""The form in which a steward edits a description: from a document to the fields of a form, and back.
 
-Every field is text under a name of its own, so that the form is shown again as it was sent, whatever is wrong in it.
-What the form does not show (hierarchies, derived columns, how a file is written) goes along unchanged in ``base``.
+Every field is text with a name of its own.  So the form can be shown again with all that was typed, even if it is
+invalid.  Parts that the form does not show (hierarchies, derived columns, the format of a file) are in ``base``.
 """
 
 from __future__ import annotations
@@ -32,15 +32,22 @@ UNKNOWN = {
 }
 GRAINS = ("hour", "day", "week", "month", "quarter", "year")
 KINDS = {"text": "texts", "number": "whole numbers", "truth": "true and false"}
-_WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,20}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_SHOWN = 4  # values that a summary names
-_UNLISTED = ("attributes",)
+_MAX_VALUES = 4  # in the summary of an attribute
 
 
 @dataclass(frozen=True)
 class AttributeForm:
-    """An attribute as the form shows it: the prefix of its fields, and what to look at."""
+    """An attribute in the form.
+
+    Attributes:
+        at: the prefix of its fields.
+        name: the name of the attribute.
+        summary: its values in a few words.
+        hint: a note of the draft; None if there is none.
+        open: whether the form shows its fields at first.
+    """
 
     at: str
     name: str
@@ -51,22 +58,21 @@ class AttributeForm:
 
 @dataclass(frozen=True)
 class TableForm:
-    """A table as the form shows it; without a name where it is the only one."""
+    """A table in the form, with the prefix of its fields.  The table of a domain has no name."""
 
     at: str
     name: str
     attributes: tuple[AttributeForm, ...]
-    remarks: tuple[str, ...] = ()
 
 
-def fields_of(document: Mapping[str, Any], remarks: Sequence[str] = ()) -> dict[str, str]:
-    """The fields that show a document, which a draft may have left open in places.
+def form_fields(document: Mapping[str, Any], notes: Sequence[str] = ()) -> dict[str, str]:
+    """Return the fields that show a document.  A draft may have gaps.
 
     Raises:
-        DomainError: it is not of the form of a domain or a schema, so that no form shows it.
+        DomainError: the document is neither a domain nor a schema.
     """
     try:
-        return {**_fields(document), "remarks": json.dumps(list(remarks))}
+        return {**_fields(document), "remarks": json.dumps(list(notes))}
     except (AttributeError, KeyError, TypeError, ValueError):
         raise DomainError(
             "this is no domain and no schema, or one whose parts stand in the wrong places; draft one from the table"
@@ -75,34 +81,34 @@ def fields_of(document: Mapping[str, Any], remarks: Sequence[str] = ()) -> dict[
 
 def _fields(document: Mapping[str, Any]) -> dict[str, str]:
     bodies = dict(_tables(document))
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     if document["sfumato"] == VERSION:
-        found |= {"schema": str(document["schema"]), "unit-id": str(document["unit"]["id"])}
-        found |= {"unit-table": _text(document["unit"].get("table"))}
+        fields |= {"schema": str(document["schema"]), "unit-id": str(document["unit"]["id"])}
+        fields |= {"unit-table": _text(document["unit"].get("table"))}
     else:
         unit = document["unit"]
-        found["unit-kind"] = "row" if unit == "row" else "id"
+        fields["unit-kind"] = "row" if unit == "row" else "id"
         if unit != "row":
-            found |= {"unit-id": str(unit["id"]), "unit-rows": str(unit["rows"]), "unit-per": _lines(unit.get("per"))}
-    for place, (_, body) in enumerate(bodies.items()):
-        found |= _table_fields(f"t{place}-", body)
-    tables = {name: {key: each for key, each in body.items() if key not in _UNLISTED} for name, body in bodies.items()}
-    base = {key: each for key, each in document.items() if key not in {"tables", *_UNLISTED}} | {"parts": tables}
-    return found | {"base": json.dumps(base)}
+            fields |= {"unit-id": str(unit["id"]), "unit-rows": str(unit["rows"]), "unit-per": _lines(unit.get("per"))}
+    for index, body in enumerate(bodies.values()):
+        fields |= _table_fields(f"t{index}-", body)
+    parts = {name: {key: value for key, value in body.items() if key != "attributes"} for name, body in bodies.items()}
+    base = {key: value for key, value in document.items() if key not in {"tables", "attributes"}} | {"parts": parts}
+    return fields | {"base": json.dumps(base)}
 
 
 def _tables(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Tables by name; a domain is of one, which has none."""
+    """Yield tables by name; that of a domain has an empty name."""
     if document["sfumato"] == VERSION:
         yield from document["tables"].items()
     else:
         yield "", {"attributes": document["attributes"]}
 
 
-def _table_fields(at: str, body: Mapping[str, Any]) -> dict[str, str]:
+def _table_fields(prefix: str, body: Mapping[str, Any]) -> dict[str, str]:
     public = body.get("public", False)
     (column, to) = next(iter((body.get("through") or {}).items()), ("", ""))
-    found = {
+    fields = {
         "public": "" if public is None else "public" if public else "private",
         "key": _text(body.get("key")),
         "unit": _text(body.get("unit")),
@@ -112,23 +118,23 @@ def _table_fields(at: str, body: Mapping[str, Any]) -> dict[str, str]:
         "per": _lines(body.get("per")),
         "references": _lines(body.get("references")),
     }
-    for place, (name, said) in enumerate(body["attributes"].items()):
-        found |= {f"a{place}-{key}": text for key, text in _attribute_fields(str(name), said).items()}
-    return {at + key: text for key, text in found.items()}
+    for index, (name, attribute) in enumerate(body["attributes"].items()):
+        fields |= {f"a{index}-{key}": text for key, text in _attribute_fields(str(name), attribute).items()}
+    return {prefix + key: text for key, text in fields.items()}
 
 
 def _attribute_fields(name: str, body: Mapping[str, Any]) -> dict[str, str]:
-    found = {"name": name, "type": str(body["type"]), "unknown": str(body["unknown"]), "role": _text(body.get("role"))}
-    found |= {"nullable": "true"} if body.get("nullable") else {}
+    fields = {"name": name, "type": str(body["type"]), "unknown": str(body["unknown"]), "role": _text(body.get("role"))}
+    fields |= {"nullable": "true"} if body.get("nullable") else {}
     for part in ("minimum", "maximum", "typical", "first", "last", "by", "zone"):
-        found[part] = _text(body.get(part))
+        fields[part] = _text(body.get(part))
     for part in ("edges", "points"):
-        found[part] = ", ".join(map(_text, body.get(part) or ()))
+        fields[part] = ", ".join(map(_text, body.get(part) or ()))
     values = body.get("values") or ()
     kinds = {bool: "truth", int: "number"}
-    found["kind"] = kinds.get(type(values[0]), "text") if values else "text"
-    found["values"] = "\n".join(map(_line, values))
-    return found
+    fields["kind"] = kinds.get(type(values[0]), "text") if values else "text"
+    fields["values"] = "\n".join(map(_line, values))
+    return fields
 
 
 def _text(value: object) -> str:
@@ -138,50 +144,50 @@ def _text(value: object) -> str:
 
 
 def _line(value: object) -> str:
-    """A value in a line of its own; texts that would not come back as they are stand in quotes."""
+    """Return a value as a line.  A text that would not be read back unchanged is in quotes."""
     if not isinstance(value, str):
         return str(value).lower()
-    odd = not value or value != value.strip() or value.startswith('"') or _CONTROL.search(value)
-    return json.dumps(value, ensure_ascii=False) if odd else value
+    needs_quotes = not value or value != value.strip() or value.startswith('"') or _CONTROL.search(value)
+    return json.dumps(value, ensure_ascii=False) if needs_quotes else value
 
 
 def _lines(mapping: Mapping[str, Any] | None) -> str:
-    """A mapping with a line for each key, which one of plain values alone does not get from PyYAML."""
-    found = [write_yaml({key: each}).strip() for key, each in (mapping or {}).items()]
-    return "\n".join(each[1:-1] if each.startswith("{") else each for each in found)
+    """Return a mapping with one line per key.  PyYAML alone would write a short mapping in one line."""
+    lines = [write_yaml({key: value}).strip() for key, value in (mapping or {}).items()]
+    return "\n".join(line[1:-1] if line.startswith("{") else line for line in lines)
 
 
-# --- back -------------------------------------------------------------------------------------------------------------
+# --- from fields to a document ---------------------------------------------------------------------------------------
 
 
-def document_of(fields: Fields) -> dict[str, Any]:
-    """The document that the fields say, as a draft.
+def parse_fields(fields: Fields) -> dict[str, Any]:
+    """Return the document that the fields state, as a draft.
 
     Raises:
-        InputError: a field is no number, no value, or no list; the message names it.
+        InputError: a field is invalid; the message names it.
     """
     base = _base(fields)
     parts = base.pop("parts")
     base.pop("accepted", None)
     if "schema" not in fields:
         attributes = _attributes(fields, "t0-", "")
-        _keep_hierarchies(base, attributes)
+        _drop_hierarchies(base, attributes)
         return base | {"draft": True, "unit": _unit(fields, base.get("unit")), "attributes": attributes}
     tables = {
-        name: _table(fields, f"t{place}-", str(name), body)
-        for place, (name, body) in enumerate(parts.items())
-        if f"t{place}-leave" not in fields
+        name: _table(fields, f"t{index}-", str(name), body)
+        for index, (name, body) in enumerate(parts.items())
+        if f"t{index}-leave" not in fields
     }
-    listing = fields.get("unit-table", "")
-    unit = {"id": fields.get("unit-id", "").strip(), **({"table": listing} if listing else {})}
+    unit_table = fields.get("unit-table", "")
+    unit = {"id": fields.get("unit-id", "").strip(), **({"table": unit_table} if unit_table else {})}
     return base | {"draft": True, "schema": fields["schema"].strip(), "unit": unit, "tables": tables}
 
 
 def _base(fields: Fields) -> dict[str, Any]:
-    """What goes along with the fields, with all but the attributes of each table under ``parts``.
+    """Return the parts that the form does not show.  The key ``parts`` has the parts of each table.
 
     Raises:
-        InputError: it is no form of a description.
+        InputError: the field was changed.
     """
     base = read_json(fields.get("base", ""), name="the form")
     parts = base.get("parts") if isinstance(base, dict) else None
@@ -190,83 +196,86 @@ def _base(fields: Fields) -> dict[str, Any]:
     return dict(base)
 
 
-def _unit(fields: Fields, before: object) -> Any:  # noqa: ANN401 - JSON
+def _unit(fields: Fields, former: object) -> Any:  # noqa: ANN401 - JSON
     if fields.get("unit-kind") == "row":
         return "row"
     column = fields.get("unit-id", "").strip()
     if not column:
         raise InputError("say which column tells people apart, or that each row is one person")
-    unit: dict[str, Any] = {"id": column, "rows": _whole(fields, "unit-rows", "the rows kept of one person")}
+    unit: dict[str, Any] = {"id": column, "rows": _integer_field(fields, "unit-rows", "the rows kept of one person")}
     per = _mapping(fields, "unit-per", "the bounds by groups")
-    schema = {"schema": before["schema"]} if isinstance(before, dict) and "schema" in before else {}
+    schema = {"schema": former["schema"]} if isinstance(former, dict) and "schema" in former else {}
     return unit | ({"per": per} if per else {}) | schema
 
 
-def _table(fields: Fields, at: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    edited = {"public", "key", "unit", "through", "references", "rows", "per"}
-    kept = {key: each for key, each in body.items() if key not in edited}
-    found: dict[str, Any] = {}
-    text = {part: fields.get(at + part, "").strip() for part in ("public", "key", "unit", "through", "through-table")}
+def _table(fields: Fields, prefix: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    editable = {"public", "key", "unit", "through", "references", "rows", "per"}
+    unchanged = {key: value for key, value in body.items() if key not in editable}
+    table: dict[str, Any] = {}
+    text = {
+        part: fields.get(prefix + part, "").strip() for part in ("public", "key", "unit", "through", "through-table")
+    }
     if text["public"] != "private":
-        found["public"] = True if text["public"] == "public" else None
-    found |= {"key": text["key"]} if text["key"] else {}
+        table["public"] = True if text["public"] == "public" else None
+    table |= {"key": text["key"]} if text["key"] else {}
     if text["public"] == "private":
-        found |= {"unit": text["unit"]} if text["unit"] else {}
-        found |= {"through": {text["through"]: text["through-table"]}} if text["through"] else {}
-        rows = fields.get(f"{at}rows", "").strip()
-        found |= {"rows": _whole(fields, f"{at}rows", f"the rows of {name} kept of one person")} if rows else {}
-        found |= {"per": per} if (per := _mapping(fields, f"{at}per", f"{name}: the bounds by groups")) else {}
-    references = _mapping(fields, f"{at}references", f"{name}: the columns with keys of public tables")
-    found |= {"references": references} if references else {}
-    attributes = _attributes(fields, at, f"{name}.")
-    _keep_hierarchies(kept, attributes)
-    return found | kept | {"attributes": attributes}
+        table |= {"unit": text["unit"]} if text["unit"] else {}
+        table |= {"through": {text["through"]: text["through-table"]}} if text["through"] else {}
+        if fields.get(f"{prefix}rows", "").strip():
+            table["rows"] = _integer_field(fields, f"{prefix}rows", f"the rows of {name} kept of one person")
+        table |= {"per": per} if (per := _mapping(fields, f"{prefix}per", f"{name}: the bounds by groups")) else {}
+    references = _mapping(fields, f"{prefix}references", f"{name}: the columns with keys of public tables")
+    table |= {"references": references} if references else {}
+    attributes = _attributes(fields, prefix, f"{name}.")
+    _drop_hierarchies(unchanged, attributes)
+    return table | unchanged | {"attributes": attributes}
 
 
-def _keep_hierarchies(body: dict[str, Any], attributes: Mapping[str, Any]) -> None:
-    """Leave out those of attributes that are left out."""
+def _drop_hierarchies(body: dict[str, Any], attributes: Mapping[str, Any]) -> None:
+    """Drop the hierarchies of attributes that were left out."""
     if isinstance(body.get("hierarchies"), dict):
-        body["hierarchies"] = {name: said for name, said in body["hierarchies"].items() if name in attributes}
+        body["hierarchies"] = {name: levels for name, levels in body["hierarchies"].items() if name in attributes}
 
 
-def _attributes(fields: Fields, at: str, of: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for here in _places(fields, at):
-        if f"{here}leave" in fields:
+def _attributes(fields: Fields, table_prefix: str, name_prefix: str) -> dict[str, Any]:
+    attributes: dict[str, Any] = {}
+    for prefix in _attribute_prefixes(fields, table_prefix):
+        if f"{prefix}leave" in fields:
             continue
-        name = fields[f"{here}name"]
-        if not name or name in found:
-            raise InputError(f"{of}{name or 'an attribute'}: every attribute has a name, and a name of its own")
-        found[name] = _attribute(fields, here, f"{of}{name}")
-    return found
+        name = fields[f"{prefix}name"]
+        if not name or name in attributes:
+            label = f"{name_prefix}{name or 'an attribute'}"
+            raise InputError(f"{label}: every attribute has a name, and a name of its own")
+        attributes[name] = _attribute(fields, prefix, f"{name_prefix}{name}")
+    return attributes
 
 
-def _places(fields: Fields, at: str) -> Iterator[str]:
-    place = 0
-    while f"{at}a{place}-name" in fields:
-        yield f"{at}a{place}-"
-        place += 1
+def _attribute_prefixes(fields: Fields, table_prefix: str) -> Iterator[str]:
+    index = 0
+    while f"{table_prefix}a{index}-name" in fields:
+        yield f"{table_prefix}a{index}-"
+        index += 1
 
 
-def _attribute(fields: Fields, at: str, name: str) -> dict[str, Any]:
-    kind, text = fields.get(f"{at}type", ""), {part: fields.get(at + part, "").strip() for part in _PARTS}
+def _attribute(fields: Fields, prefix: str, name: str) -> dict[str, Any]:
+    kind, text = fields.get(f"{prefix}type", ""), {part: fields.get(prefix + part, "").strip() for part in _PARTS}
     body: dict[str, Any] = {"type": kind}
     if kind == "categorical":
-        body["values"] = _values(fields.get(f"{at}values", ""), fields.get(f"{at}kind", "text"), name)
+        body["values"] = _values(fields.get(f"{prefix}values", ""), fields.get(f"{prefix}kind", "text"), name)
     elif kind == "integer":
-        body |= {part: _whole(fields, at + part, f"{name}: the {part}") for part in ("minimum", "maximum")}
-        edges = [_integer(each, f"{name}: a first value of a bin") for each in _listed(text["edges"])]
+        body |= {part: _integer_field(fields, prefix + part, f"{name}: the {part}") for part in ("minimum", "maximum")}
+        edges = [_integer(each, f"{name}: a first value of a bin") for each in _split(text["edges"])]
         body |= {"edges": edges} if edges else {}
         body |= {"typical": _integer(text["typical"], f"{name}: the typical value")} if text["typical"] else {}
     elif kind == "real":
-        body["edges"] = [_number(each, f"{name}: an edge") for each in _listed(text["edges"])]
-        points = [_number(each, f"{name}: a point") for each in _listed(text["points"])]
+        body["edges"] = [_number(each, f"{name}: an edge") for each in _split(text["edges"])]
+        points = [_number(each, f"{name}: a point") for each in _split(text["points"])]
         body |= {"points": points} if points else {}
         body |= {"typical": _number(text["typical"], f"{name}: the typical value")} if text["typical"] else {}
     else:
         body |= {"first": text["first"] or None, "last": text["last"] or None, "by": text["by"]}
         body |= {"zone": text["zone"]} if kind == "timestamp" else {}
-    body |= {"nullable": True} if f"{at}nullable" in fields else {}
+    body |= {"nullable": True} if f"{prefix}nullable" in fields else {}
     body |= {"unknown": text["unknown"]}
     return body | ({"role": text["role"]} if text["role"] else {})
 
@@ -275,121 +284,120 @@ _PARTS = ("edges", "points", "typical", "first", "last", "by", "zone", "unknown"
 
 
 def _values(text: str, kind: str, name: str) -> list[Any]:
-    found: list[Any] = []
-    for line in text.replace("\r\n", "\n").split("\n"):
-        said = line.strip()
-        if not said:
+    values: list[Any] = []
+    for line in map(str.strip, text.replace("\r\n", "\n").split("\n")):
+        if not line:
             continue
         if kind == "number":
-            found.append(_integer(said, f"{name}: a value"))
+            values.append(_integer(line, f"{name}: a value"))
         elif kind == "truth":
-            if said not in ("true", "false"):
+            if line not in ("true", "false"):
                 raise InputError(f"{name}: a value is true or false, where all of them are")
-            found.append(said == "true")
-        elif said.startswith('"'):
-            quoted = read_json(said, name=f"{name}: a value in quotes")
-            found.append(str(quoted))
+            values.append(line == "true")
+        elif line.startswith('"'):
+            values.append(str(read_json(line, name=f"{name}: a value in quotes")))
         else:
-            found.append(said)
-    return found
+            values.append(line)
+    return values
 
 
-def _listed(text: str) -> list[str]:
+def _split(text: str) -> list[str]:
     return [each for each in re.split(r"[\s,;]+", text) if each]
 
 
-def _whole(fields: Fields, place: str, what: str) -> int:
-    return _integer(fields.get(place, "").strip(), what)
+def _integer_field(fields: Fields, key: str, label: str) -> int:
+    return _integer(fields.get(key, "").strip(), label)
 
 
-def _integer(text: str, what: str) -> int:
-    if not _WHOLE.fullmatch(text):
-        raise InputError(f"{what} is a whole number, such as 12{'' if text else ', and is not said'}")
+def _integer(text: str, label: str) -> int:
+    if not _INTEGER.fullmatch(text):
+        raise InputError(f"{label} is a whole number, such as 12{'' if text else ', and is not said'}")
     return int(text)
 
 
-def _number(text: str, what: str) -> int | float:
+def _number(text: str, label: str) -> int | float:
     try:
-        found = float(text)
+        number = float(text)
     except ValueError:
-        found = math.nan
-    if not math.isfinite(found):
-        raise InputError(f"{what} is a number with a decimal point, such as 0.5")
-    return int(text) if _WHOLE.fullmatch(text) else found
+        number = math.nan
+    if not math.isfinite(number):
+        raise InputError(f"{label} is a number with a decimal point, such as 0.5")
+    return int(text) if _INTEGER.fullmatch(text) else number
 
 
-def _mapping(fields: Fields, place: str, what: str) -> dict[str, Any]:
-    text = fields.get(place, "").strip()
+def _mapping(fields: Fields, key: str, label: str) -> dict[str, Any]:
+    text = fields.get(key, "").strip()
     if not text:
         return {}
-    found = read_yaml(text, name=what)
-    if not isinstance(found, dict):
-        raise InputError(f"{what} are lines such as 'month(admitted): 2'")
-    return {str(key): each for key, each in found.items()}
+    mapping = read_yaml(text, name=label)
+    if not isinstance(mapping, dict):
+        raise InputError(f"{label} are lines such as 'month(admitted): 2'")
+    return {str(name): value for name, value in mapping.items()}
 
 
-# --- what is shown ----------------------------------------------------------------------------------------------------
+# --- tables and attributes for the template --------------------------------------------------------------------------
 
 
-def tables_of(fields: Fields) -> list[TableForm]:
-    """The tables of a form with their attributes, and what was said of each when they were drafted.
+def table_forms(fields: Fields) -> list[TableForm]:
+    """Return the tables of a form, with their attributes and the notes of the draft.
 
     Raises:
-        InputError: it is no form of a description.
+        InputError: a hidden field was changed.
     """
-    remarks = remarks_of(fields)
-    return [_shown_table(fields, f"t{place}-", name, remarks) for place, name in enumerate(_base(fields)["parts"])]
+    notes = draft_notes(fields)
+    return [_table_form(fields, f"t{index}-", name, notes) for index, name in enumerate(_base(fields)["parts"])]
 
 
-def remarks_of(fields: Fields) -> list[str]:
-    """What was said when the description was drafted."""
-    found = read_json(fields.get("remarks", "[]"), name="the form")
-    return [str(each) for each in found] if isinstance(found, list) else []
+def draft_notes(fields: Fields) -> list[str]:
+    """Return the notes of the draft."""
+    notes = read_json(fields.get("remarks", "[]"), name="the form")
+    return [str(note) for note in notes] if isinstance(notes, list) else []
 
 
-def _shown_table(fields: Fields, at: str, name: str, remarks: Sequence[str]) -> TableForm:
-    of = f"{name}." if name else ""
-    shown = []
-    for here in _places(fields, at):
-        attribute = fields[f"{here}name"]
-        mark = f"Look at {of}{attribute}: "
-        hint = next((each.removeprefix(mark) for each in remarks if each.startswith(mark)), None)
-        lacking = fields.get(f"{here}type") in ("date", "timestamp") and not (
-            fields.get(f"{here}first") and fields.get(f"{here}last")
+def _table_form(fields: Fields, table_prefix: str, name: str, notes: Sequence[str]) -> TableForm:
+    name_prefix = f"{name}." if name else ""
+    attributes = []
+    for prefix in _attribute_prefixes(fields, table_prefix):
+        attribute = fields[f"{prefix}name"]
+        mark = f"Look at {name_prefix}{attribute}: "
+        hint = next((note.removeprefix(mark) for note in notes if note.startswith(mark)), None)
+        incomplete = fields.get(f"{prefix}type") in ("date", "timestamp") and not (
+            fields.get(f"{prefix}first") and fields.get(f"{prefix}last")
         )
-        shown.append(AttributeForm(here, attribute, summary(fields, here), hint, lacking or hint is not None))
-    return TableForm(at, name, tuple(shown))
+        is_open = incomplete or hint is not None
+        attributes.append(AttributeForm(prefix, attribute, summary(fields, prefix), hint, is_open))
+    return TableForm(table_prefix, name, tuple(attributes))
 
 
-def summary(fields: Fields, at: str) -> str:
-    """What an attribute is, in a few words."""
-    kind = fields.get(f"{at}type", "")
+def summary(fields: Fields, prefix: str) -> str:
+    """Return the values of an attribute in a few words."""
+    kind = fields.get(f"{prefix}type", "")
     words = TYPES.get(kind, kind)
-    if f"{at}leave" in fields:
+    if f"{prefix}leave" in fields:
         return "left out"
     if kind == "categorical":
-        values = [line.strip() for line in fields.get(f"{at}values", "").splitlines() if line.strip()]
-        more = f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""
-        return f"{', '.join(values[:_SHOWN])}{more}" if values else words
+        values = [line.strip() for line in fields.get(f"{prefix}values", "").splitlines() if line.strip()]
+        more = f" and {len(values) - _MAX_VALUES} more" if len(values) > _MAX_VALUES else ""
+        return f"{', '.join(values[:_MAX_VALUES])}{more}" if values else words
     if kind == "integer":
-        return f"{words}, {fields.get(f'{at}minimum', '')} to {fields.get(f'{at}maximum', '')}"
+        return f"{words}, {fields.get(f'{prefix}minimum', '')} to {fields.get(f'{prefix}maximum', '')}"
     if kind == "real":
-        edges = _listed(fields.get(f"{at}edges", ""))
+        edges = _split(fields.get(f"{prefix}edges", ""))
         return f"{words}, {edges[0]} to {edges[-1]}" if edges else words
-    first, last = fields.get(f"{at}first"), fields.get(f"{at}last")
+    first, last = fields.get(f"{prefix}first"), fields.get(f"{prefix}last")
     return f"{words}, {first} to {last}" if first and last else f"{words}: write the first and the last day"
 
 
-def with_attribute(fields: Fields, at: str) -> dict[str, str]:
-    """The fields with one attribute more in a table, as its field for a new one names it.
+def with_attribute(fields: Fields, table_prefix: str) -> dict[str, str]:
+    """Return the fields with one more attribute in a table, named by its field ``new``.
 
     Raises:
-        InputError: no name, or one that there is.
+        InputError: the name is empty, or an attribute has it.
     """
-    name = fields.get(f"{at}new", "").strip()
-    here = list(_places(fields, at))
-    if not name or name in {fields[f"{each}name"] for each in here}:
+    name = fields.get(f"{table_prefix}new", "").strip()
+    prefixes = list(_attribute_prefixes(fields, table_prefix))
+    if not name or name in {fields[f"{prefix}name"] for prefix in prefixes}:
         raise InputError("name the column to add, one that is not here yet")
     added = _attribute_fields(name, {"type": "categorical", "unknown": "category"})
-    found = {key: text for key, text in fields.items() if key != f"{at}new"}
-    return found | {f"{at}a{len(here)}-{key}": text for key, text in added.items()}
+    others = {key: text for key, text in fields.items() if key != f"{table_prefix}new"}
+    return others | {f"{table_prefix}a{len(prefixes)}-{key}": text for key, text in added.items()}

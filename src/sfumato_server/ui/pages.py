@@ -1,4 +1,7 @@
-"""Pages and fragments.  A session in a cookie that no other site can send stands for whoever asks."""
+"""The pages' router: home, login by key, link or identity provider, and logout.
+
+A request of a page acts for the session that its cookie names.  Other sites cannot send this cookie.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,13 @@ from sfumato_server.datasets import summary
 from sfumato_server.openid import Provider
 from sfumato_server.problems import RefusalError, log
 from sfumato_server.registry import Key, Scope
-from sfumato_server.sessions import LOGIN_LASTS, LONGEST, is_session
+from sfumato_server.service import Service
+from sfumato_server.sessions import LOGIN_LIFETIME, SESSION_LIFETIME, is_session
 from sfumato_server.ui import dataset_pages, description_pages, rendering, steward_pages
-from sfumato_server.ui.rendering import by_tls, entrance, gauge, known, page, show_errors
+from sfumato_server.ui.rendering import add_error_pages, gauge, is_https, login_page, page, request_key
 
 BACK = "/login/back"
-"""Where a provider of identities sends browsers back to."""
+"""The path to which the identity provider sends browsers back."""
 
 _LOGIN_COOKIE = "sfumato_login"
 _LOGIN = "/login"
@@ -29,7 +33,7 @@ def same_site(request: Request) -> None:
     """Refuse forms that another site posts.
 
     Raises:
-        RefusalError: the Origin header names another host, or another scheme than that by which people come.
+        RefusalError: the Origin header names another host, or another scheme than that of this server.
     """
     origin, base = request.headers.get("origin"), request.app.state.base_url
     if origin is None:
@@ -42,75 +46,79 @@ router = APIRouter(include_in_schema=False, dependencies=[Depends(same_site)])
 
 
 def mount(app: FastAPI) -> None:
-    """Add the page to an application."""
+    """Add the pages to an application."""
     app.include_router(rendering.files_router)
     app.include_router(router)
     for pages in (dataset_pages.router, description_pages.router, steward_pages.router):
         app.include_router(pages, dependencies=[Depends(same_site)])
-    show_errors(app)
+    add_error_pages(app)
 
 
 @router.get("/", response_class=HTMLResponse)
 def home(request: Request, service: CurrentService) -> Response:
-    """Datasets, or the form that asks for a key."""
-    key = known(request)
+    """Show the datasets, or the login page."""
+    key = request_key(request)
     if key is None:
-        return entrance(request, wrong=secret_of(request) is not None)
-    shown = [(summary(loaded), gauge(loaded.ledger.remaining())) for loaded in service.all_open_to(key)]
-    return page("datasets.html.j2", key=key, datasets=shown)
+        return login_page(request, wrong=secret_of(request) is not None)
+    datasets = [(summary(loaded), gauge(loaded.ledger.remaining())) for loaded in service.accessible_datasets(key)]
+    return page("datasets.html.j2", key=key, datasets=datasets)
 
 
 @router.get("/enter")
 def arrive(link: Annotated[str, Query(max_length=200)], request: Request, service: CurrentService) -> Response:
-    """Show a steward's link as a button: whatever merely looks at the address must not use it up."""
-    found = service.registry.key(link)
-    if found is None or found.scope is not Scope.INVITATION or not found.valid:
-        return entrance(request, wrong=True, status=403)
+    """Show a steward's link as a button.  Software that only opens the address must not use the link up."""
+    if _invitation(service, link) is None:
+        return login_page(request, wrong=True, status=403)
     return page("arrive.html.j2", key=None, link=link)
 
 
 @router.post("/enter/link")
 def follow(link: Annotated[str, Form(max_length=200)], request: Request, service: CurrentService) -> Response:
-    """Trade a steward's link, once, for a session."""
-    _take(request)
-    found = service.registry.key(link)
-    usable = found is not None and found.scope is Scope.INVITATION and found.valid
-    if found is None or not usable or not service.registry.revoke(found.id, by=found.actor):
-        return _turned_away(request, "unknown-link")
-    return _entered(request, service, found, "link")
+    """Start a session by a steward's link, which ends."""
+    _count_attempt(request)
+    invitation = _invitation(service, link)
+    if invitation is None or not service.registry.revoke(invitation.id, by=invitation.actor):
+        return _refuse_login(request, "unknown-link")
+    return _start_session(request, service, invitation, "link")
+
+
+def _invitation(service: Service, secret: str) -> Key | None:
+    """Return the valid invitation of a secret; None if there is none."""
+    key = service.registry.key(secret)
+    return key if key is not None and key.scope is Scope.INVITATION and key.valid else None
 
 
 @router.post("/enter")
 def enter(key: Annotated[str, Form(max_length=200)], request: Request, service: CurrentService) -> Response:
-    """Begin a session with a key."""
-    _take(request)
+    """Start a session by a key."""
+    _count_attempt(request)
     key_lookup: KeyLookup = request.app.state.key_lookup
     if is_session(key.strip()):
-        return _turned_away(request, "session")
+        return _refuse_login(request, "session")
     try:
-        holder = key_lookup.key(key.strip())
+        holder = key_lookup.find(key.strip())
     except RefusalError as error:
-        return _turned_away(request, error.kind)
+        return _refuse_login(request, error.kind)
     if holder.scope is Scope.MONITOR:
-        return _turned_away(request, "wrong-scope", holder.name)
-    return _entered(request, service, holder, "key")
+        return _refuse_login(request, "wrong-scope", holder.name)
+    return _start_session(request, service, holder, "key")
 
 
 @router.get(_LOGIN)
 def log_in(request: Request, service: CurrentService) -> Response:
-    """Send a browser to the provider of identities."""
-    _take(request)
-    provider, login = _provider(request), service.identities.begin()
-    response = RedirectResponse(provider.address(login), 303)
-    lasting = int(LOGIN_LASTS.total_seconds())
-    # lax, as the browser comes back from another site
+    """Send a browser to the identity provider."""
+    _count_attempt(request)
+    provider, login = _provider(request), service.identities.start_login()
+    response = RedirectResponse(provider.login_url(login), 303)
+    seconds = int(LOGIN_LIFETIME.total_seconds())
+    # lax, because the browser comes back from another site
     response.set_cookie(
         _LOGIN_COOKIE,
         login.browser,
         httponly=True,
         samesite="lax",
-        secure=by_tls(request),
-        max_age=lasting,
+        secure=is_https(request),
+        max_age=seconds,
         path=_LOGIN,
     )
     return response
@@ -124,35 +132,35 @@ def come_back(
     code: Annotated[str, Query(max_length=4000)] = "",
     iss: Annotated[str | None, Query(max_length=500)] = None,
 ) -> Response:
-    """Begin a session for whom the provider vouches; what it refused has no code."""
-    _take(request)
+    """Start a session for the person whom the provider identified.  A reply without a code is a refusal."""
+    _count_attempt(request)
     provider = _provider(request)
     login = service.identities.take(state, request.cookies.get(_LOGIN_COOKIE, ""))
     if login is None or not code:
         log("login refused", reason="no code" if login else "state", name=None, client=_client(request))
         reason = "it is over, or not of this browser, or the provider refused it; begin anew"
         raise RefusalError("login-refused", "The login was refused", 403, reason)
-    found = provider.identified(code, login, issuer=iss)
+    identity = provider.identify(code, login, issuer=iss)
     try:
-        name = service.identities.named(found.id, found.name, names_of_keys=provider.settings.names_of_keys)
+        name = service.identities.assign_name(identity.id, identity.name, names_of_keys=provider.settings.names_of_keys)
     except RefusalError as refusal:
-        log("login refused", reason=refusal.kind, name=found.name, client=_client(request))
+        log("login refused", reason=refusal.kind, name=identity.name, client=_client(request))
         raise
     now = datetime.now(UTC)
-    holder = Key(found.id, name, found.scope, now, now + LONGEST, revoked=False)
-    # a page and no redirect: browsers send a strict cookie only with what this site led them to
+    holder = Key(identity.id, name, identity.scope, now, now + SESSION_LIFETIME, revoked=False)
+    # a page, not a redirect: browsers send a strict cookie only after a navigation within this site
     response = page("entered.html.j2", key=None)
-    _keep_session(request, response, service.sessions.begin(holder, identity=found.id))
+    _set_session_cookie(request, response, service.sessions.start(holder, identity=identity.id))
     _log_login(request, holder, "provider")
     response.delete_cookie(_LOGIN_COOKIE, path=_LOGIN)
     return response
 
 
 def _provider(request: Request) -> Provider:
-    found: Provider | None = request.app.state.provider
-    if found is None:
+    provider: Provider | None = request.app.state.provider
+    if provider is None:
         raise RefusalError("no-provider", "Nobody logs in here that way", 404, "enter with a key")
-    return found
+    return provider
 
 
 @router.post("/leave")
@@ -161,27 +169,27 @@ def leave(request: Request, service: CurrentService) -> Response:
     secret = secret_of(request)
     if secret is not None:
         service.sessions.end(secret)
-    return _left(request)
+    return _logged_out(request)
 
 
 @router.post("/leave/all")
 def leave_everywhere(request: Request, key: Anyone, service: CurrentService) -> Response:
-    """End all sessions of whoever asks, on every machine."""
+    """End all sessions of this user, on every machine."""
     service.sessions.end_own(key.name)
-    return _left(request)
+    return _logged_out(request)
 
 
-def _take(request: Request) -> None:
-    """Let one attempt of an address in.
+def _count_attempt(request: Request) -> None:
+    """Count a login attempt of the client's address.
 
     Raises:
-        RefusalError: too many came before it.
+        RefusalError: the address made too many attempts.
     """
-    tries: RateLimiter = request.app.state.entrance
-    tries.take(_client(request))
+    login_limiter: RateLimiter = request.app.state.login_limiter
+    login_limiter.take(_client(request))
 
 
-def _left(request: Request) -> Response:
+def _logged_out(request: Request) -> Response:
     key_lookup: KeyLookup = request.app.state.key_lookup
     key_lookup.forget()
     response = RedirectResponse("/", 303)
@@ -189,17 +197,17 @@ def _left(request: Request) -> Response:
     return response
 
 
-def _entered(request: Request, service: CurrentService, holder: Key, by: str) -> Response:
+def _start_session(request: Request, service: Service, holder: Key, by: str) -> Response:
     response = RedirectResponse("/", 303)
-    _keep_session(request, response, service.sessions.begin(holder))
+    _set_session_cookie(request, response, service.sessions.start(holder))
     _log_login(request, holder, by)
     return response
 
 
-def _turned_away(request: Request, reason: str, name: str | None = None) -> Response:
+def _refuse_login(request: Request, reason: str, name: str | None = None) -> Response:
     """Show the login page again, and log the reason and, if it is known, the holder of the key."""
     log("login refused", reason=reason, name=name, client=_client(request))
-    return entrance(request, wrong=True, status=403)
+    return login_page(request, wrong=True, status=403)
 
 
 def _log_login(request: Request, holder: Key, by: str) -> None:
@@ -212,6 +220,6 @@ def _client(request: Request) -> str:
     return "" if request.client is None else request.client.host
 
 
-def _keep_session(request: Request, response: Response, session: str) -> None:
-    lasting = int(LONGEST.total_seconds())
-    response.set_cookie(COOKIE, session, httponly=True, samesite="strict", secure=by_tls(request), max_age=lasting)
+def _set_session_cookie(request: Request, response: Response, session: str) -> None:
+    seconds = int(SESSION_LIFETIME.total_seconds())
+    response.set_cookie(COOKIE, session, httponly=True, samesite="strict", secure=is_https(request), max_age=seconds)

@@ -1,14 +1,14 @@
-"""The form of a question over one table or over a schema: SQL, or what the builder offers.
+"""The form of a question over one table or a schema, in SQL or by the builder.
 
-Rows are chosen by what is declared: values are ticked, and numbers and dates have a least and a greatest one.  A field
-that is left alone asks for nothing, so that no half of a condition can be sent.
+The builder offers declared values as boxes, and a least and a greatest value for numbers and dates.  An empty field
+adds no condition.
 
-Over a schema, the rows of one private table are counted.  Columns of the tables to which its rows lead, by keys or by
-the unit, are joined to them, one row each, so a picked column never counts a row twice.  The question is written in
-SQL, which is asked, shown and kept.
+Over a schema, the builder counts the rows of one private table.  It joins columns of other tables by keys or by the
+unit.  Each row joins to one row of such a table, so no row counts twice.  The question becomes SQL, which the page
+shows.
 """
 
-# ruff: noqa: S608 - statements are parsed by the grammar of questions, and none is ever sent to an engine
+# ruff: noqa: S608 - sfumato parses these statements itself; no engine gets them
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ from sfumato_server.tables import ServedDataset
 
 Short = Annotated[str, Field(max_length=200)]
 Choice: TypeAlias = tuple[str, str]
-"""What is sent, and what is shown."""
+"""The value that the form sends, and its label."""
 
 AGGREGATES = {form.name: form.title for form in FORMS if form.takes is not Takes.NOTHING and not form.parameters}
-"""The aggregates that the builder offers: all that are asked by a choice and at most one attribute."""
-_TICKED = 24  # values that have a box each; more are in one list
-_LISTED = 400  # ends of ranges that are in a list; of more they are typed
-_SHOWN = 40  # cells whose labels are in the description of the table
-_MOST_ENDS = 600  # attributes of which ends are sent
+"""The aggregates that the builder offers: all that need at most one attribute and no parameter."""
+_MAX_BOXES = 24  # values with a box each; more are in one list
+_MAX_LISTED = 400  # ends of a range in a list; with more, a person types them
+_MAX_LABELS = 40  # labels of cells in the description of an attribute
+_MAX_RANGES = 600  # attributes with ends in one form
 
 
 class QuestionForm(BaseModel):
-    """What the analyst's form sends: SQL, or the fields of the builder; and the loss.
+    """The form of a question: SQL, or the fields of the builder, and the loss.
 
     Attributes:
-        table: whose rows are counted, where there are several tables.
-        among: attribute and value of each box that is ticked, as JSON; the value null stands for missing ones.
-        ranged: attributes that have ends, and beside each its ``low`` and ``high``; empty: no end.
+        table: the table whose rows are counted, if there are several.
+        among: the attribute and value of each ticked box, as JSON; null for missing values.
+        ranged: attributes with ends; ``low`` and ``high`` have those ends in the same order, empty for none.
     """
 
     how: Literal["builder", "sql", "joined"] = "builder"
@@ -70,15 +70,15 @@ class QuestionForm(BaseModel):
     of: Short = ""
     by: Annotated[list[Short], Field(max_length=32)] = []
     among: Annotated[list[Annotated[str, Field(max_length=1200)]], Field(max_length=1000)] = []
-    ranged: Annotated[list[Short], Field(max_length=_MOST_ENDS)] = []
-    low: Annotated[list[Short], Field(max_length=_MOST_ENDS)] = []
-    high: Annotated[list[Short], Field(max_length=_MOST_ENDS)] = []
+    ranged: Annotated[list[Short], Field(max_length=_MAX_RANGES)] = []
+    low: Annotated[list[Short], Field(max_length=_MAX_RANGES)] = []
+    high: Annotated[list[Short], Field(max_length=_MAX_RANGES)] = []
 
     def request(self, loaded: ServedDataset) -> AskRequest:
-        """The request as HTTP takes it.
+        """Return the request as HTTP takes it.
 
         Raises:
-            QueryError, InputError: a field says nothing, or too much.
+            QueryError, InputError: a field is invalid.
         """
         terms = {"loss": self.loss(), "truncation": self._truncation()}
         if self.how == "sql":
@@ -91,7 +91,7 @@ class QuestionForm(BaseModel):
         return validate_fields(AskRequest, {"query": QueryFields(aggregates=[aggregate], by=by, where=where), **terms})
 
     def loss(self) -> LossFields:
-        """What the answer may cost.
+        """Return the loss of the answer.
 
         Raises:
             InputError: a field is too long.
@@ -101,10 +101,10 @@ class QuestionForm(BaseModel):
         )
 
     def ends(self) -> dict[str, tuple[str, str]]:
-        """Of each attribute with ends, both, as they were typed or chosen.
+        """Return the two ends of each attribute, as text.
 
         Raises:
-            QueryError: an end without an attribute.
+            QueryError: an end has no attribute.
         """
         if not len(self.ranged) == len(self.low) == len(self.high):
             raise QueryError("each attribute with ends has a least and a greatest value, which may be empty")
@@ -112,12 +112,12 @@ class QuestionForm(BaseModel):
         return {name: (low.strip(), high.strip()) for name, (low, high) in zip(self.ranged, both, strict=True)}
 
     def chosen(self) -> dict[str, list[Any]]:
-        """Of each attribute with boxes that are ticked, their values.
+        """Return the ticked values of each attribute.
 
         Raises:
-            QueryError: a box that the form does not have.
+            QueryError: the form has no such box.
         """
-        found: defaultdict[str, list[Any]] = defaultdict(list)
+        values: defaultdict[str, list[Any]] = defaultdict(list)
         for text in self.among:
             try:
                 pair = read_json(text, name="a value")
@@ -125,14 +125,14 @@ class QuestionForm(BaseModel):
                 raise QueryError("choose values that the form offers") from error
             if not (isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str)):  # noqa: PLR2004
                 raise QueryError("choose values that the form offers")
-            found[pair[0]].append(pair[1])
-        return dict(found)
+            values[pair[0]].append(pair[1])
+        return dict(values)
 
     def _truncation(self) -> int | None:
-        """Of one unit at most so many of the rows that its bound leaves out are counted; None: they are not asked for.
+        """Return the bound on the rows of one unit beyond the declared one; None to leave such rows out.
 
         Raises:
-            QueryError: no whole number.
+            QueryError: the text is not an integer.
         """
         text = self.truncation.strip()
         if text and not (text.isascii() and text.isdigit()):
@@ -140,44 +140,44 @@ class QuestionForm(BaseModel):
         return int(text) if text else None
 
     def _conditions(self, domain: Domain) -> list[ConditionFields]:
-        """All conditions, which hold together.
+        """Return all conditions, which hold together.
 
         Raises:
-            QueryError: missing values are chosen beside others, or what the form does not offer.
+            QueryError: missing values are combined with others, or the form does not offer a value.
         """
-        found: list[dict[str, Any]] = []
+        conditions: list[dict[str, Any]] = []
         for name, values in self.chosen().items():
             if values == [None]:
-                found.append({"attribute": name, "comparison": "missing"})
+                conditions.append({"attribute": name, "comparison": "missing"})
                 continue
             if None in values:
                 raise QueryError(
                     f"{name}: choose missing values alone, or ask in SQL: {name} IN (..) OR {name} IS NULL"
                 )
-            found.append({"attribute": name, "comparison": "in", "values": values})
+            conditions.append({"attribute": name, "comparison": "in", "values": values})
         for name, ends in self.ends().items():
-            controls = Controls.of(domain[name])
+            controls = Controls.for_attribute(domain[name])
             for comparison, text in zip((">=", controls.until), ends, strict=True):
                 if text:
-                    found.append({"attribute": name, "comparison": comparison, "values": [_number(text)]})
-        return [validate_fields(ConditionFields, each) for each in found]
+                    conditions.append({"attribute": name, "comparison": comparison, "values": [_number(text)]})
+        return [validate_fields(ConditionFields, condition) for condition in conditions]
 
 
 @dataclass(frozen=True)
 class Controls:
-    """What the builder offers of an attribute, or of a level of its hierarchy.
+    """The controls of an attribute, or of a level of its hierarchy, in the builder.
 
     Attributes:
-        name: as it is asked by.
+        name: the name in a query.
         numeric: whether it has sums, means and quantiles.
-        boxes: values that are ticked, as ``among`` has them.
-        low: where a range may begin; empty where it has none, or its ends are typed.
-        high: where it may end, likewise.
-        until: how the greatest value compares.
-        typed: the kind of the field in which ends are typed, where there are too many to list.
-        least: the smallest end that is typed.
-        most: the greatest.
-        cells: labels of the cells in words, shortened if there are many.
+        boxes: the values with a box, in the form of ``among``.
+        low: the starts of a range to choose from; empty if a person types them, or if there is no range.
+        high: the ends of a range, in the same way.
+        until: the comparison with the end of a range.
+        typed: the kind of input for typed ends; None if ends are chosen from a list.
+        least: the smallest typed end.
+        most: the largest typed end.
+        cells: the labels of the cells, shortened if there are many.
     """
 
     name: str
@@ -193,26 +193,26 @@ class Controls:
 
     @property
     def ranged(self) -> bool:
-        """Whether it has ends."""
+        """True if the attribute has ends."""
         return bool(self.low) or self.typed is not None
 
     @property
     def listed(self) -> bool:
-        """Whether its values are in a list, as there are too many for boxes."""
-        return len(self.boxes) > _TICKED
+        """True if the values are in a list, because there are too many for boxes."""
+        return len(self.boxes) > _MAX_BOXES
 
     @property
     def words(self) -> tuple[str, str]:
-        """What stands before the least and the greatest value."""
+        """The words before the least and the greatest value."""
         if self.typed == "number":
             return "at least", "at most"
         return ("from", "below") if self.numeric else ("from", "before" if self.typed else "up to")
 
     @staticmethod
-    def of(attribute: Attribute) -> Controls:
-        """Those of an attribute."""
+    def for_attribute(attribute: Attribute) -> Controls:
+        """Return the controls of an attribute."""
         missing = ((_pair(attribute.name, None), "(missing)"),) if attribute.nullable else ()
-        cells, name = _shown(attribute.label, attribute.size), attribute.name
+        cells, name = _cell_labels(attribute.label, attribute.size), attribute.name
         match attribute:
             case Categorical():
                 values = tuple((_pair(name, value), str(value)) for value in attribute.values)
@@ -221,52 +221,55 @@ class Controls:
                 least, most = str(attribute.minimum), str(attribute.maximum)
                 return Controls(name, True, missing, until="<=", typed="number", least=least, most=most, cells=cells)
             case Integer() | Real():
-                low, high = _of_numbers(attribute)
+                low, high = _number_ends(attribute)
                 return Controls(name, True, missing, low, high[1:], cells=cells)
             case Date() | Timestamp():
-                return _of_dates(attribute, missing, cells)
+                return _date_controls(attribute, missing, cells)
 
     @staticmethod
-    def of_level(domain: Domain, name: str) -> Controls:
-        """Those of a level of a hierarchy."""
+    def for_level(domain: Domain, name: str) -> Controls:
+        """Return the controls of a level of a hierarchy."""
         labels = domain.grouping(name).labels
-        offered = [(None if label == EXTRA[0] else label, label) for label in labels if label != EXTRA[1]]
-        boxes = tuple((_pair(name, value), label) for value, label in offered)
-        return Controls(name, boxes=boxes, cells=_shown(labels.__getitem__, len(labels)))
+        values = [(None if label == EXTRA[0] else label, label) for label in labels if label != EXTRA[1]]
+        boxes = tuple((_pair(name, value), label) for value, label in values)
+        return Controls(name, boxes=boxes, cells=_cell_labels(labels.__getitem__, len(labels)))
 
 
 def controls(domain: Domain) -> tuple[list[Controls], list[Controls]]:
-    """Those of all attributes, and of all levels of hierarchies."""
+    """Return the controls of all attributes, and of all levels of hierarchies."""
     levels = [f"{level}({each.attribute})" for each in domain.hierarchies for level in each.level_names]
-    return [Controls.of(each) for each in domain], [Controls.of_level(domain, name) for name in levels]
+    return [Controls.for_attribute(each) for each in domain], [Controls.for_level(domain, name) for name in levels]
 
 
-def _of_numbers(attribute: Integer | Real) -> tuple[tuple[Choice, ...], tuple[Choice, ...]]:
-    """Return where cells begin, as least and as greatest ends; behind a point, the end says if it holds the point."""
-    begins = [str(attribute.bounds(code)[0]) for code in range(attribute.declared)]
-    words = list(map(attribute.beginning, range(attribute.declared))) if isinstance(attribute, Real) else begins
-    until = [
-        each if each == begin else f"{each.removeprefix('above ')} (included)"
-        for begin, each in zip(begins, words, strict=True)
+def _number_ends(attribute: Integer | Real) -> tuple[tuple[Choice, ...], tuple[Choice, ...]]:
+    """Return the starts of cells, as least and as greatest ends.
+
+    The label of an end after a point says whether the range includes the point.
+    """
+    starts = [str(attribute.bounds(code)[0]) for code in range(attribute.declared)]
+    labels = list(map(attribute.beginning, range(attribute.declared))) if isinstance(attribute, Real) else starts
+    end_labels = [
+        label if label == start else f"{label.removeprefix('above ')} (included)"
+        for start, label in zip(starts, labels, strict=True)
     ]
-    return tuple(zip(begins, words, strict=True)), tuple(zip(begins, until, strict=True))
+    return tuple(zip(starts, labels, strict=True)), tuple(zip(starts, end_labels, strict=True))
 
 
-def _shown(label: Callable[[int], str], size: int) -> str:
-    """Return the labels of cells in words: of many the first and the last."""
-    first = ", ".join(map(label, range(min(size, _SHOWN))))
-    return first if size <= _SHOWN else f"{first}, .. {label(size - 1)}"
+def _cell_labels(label: Callable[[int], str], size: int) -> str:
+    """Return the labels of cells, for many cells the first and the last."""
+    first = ", ".join(map(label, range(min(size, _MAX_LABELS))))
+    return first if size <= _MAX_LABELS else f"{first}, .. {label(size - 1)}"
 
 
-def _of_dates(attribute: Date | Timestamp, missing: tuple[Choice, ...], cells: str) -> Controls:
-    if attribute.declared > _LISTED:
+def _date_controls(attribute: Date | Timestamp, missing: tuple[Choice, ...], cells: str) -> Controls:
+    if attribute.declared > _MAX_LISTED:
         kind: Literal["date", "text"] = "date" if isinstance(attribute, Date) else "text"
         least, most = attribute.first.isoformat(), attribute.last.isoformat()
         return Controls(attribute.name, False, missing, typed=kind, least=least, most=most, cells=cells)
-    begins = [attribute.bounds(code)[0].isoformat() for code in range(attribute.declared)]
+    starts = [attribute.bounds(code)[0].isoformat() for code in range(attribute.declared)]
     labels = attribute.labels()
-    low = tuple(zip(begins, labels, strict=False))
-    return Controls(attribute.name, False, missing, low, tuple(zip(begins[1:], labels, strict=False)), cells=cells)
+    low = tuple(zip(starts, labels, strict=False))
+    return Controls(attribute.name, False, missing, low, tuple(zip(starts[1:], labels, strict=False)), cells=cells)
 
 
 def _pair(name: str, value: object) -> str:
@@ -274,7 +277,7 @@ def _pair(name: str, value: object) -> str:
 
 
 def _number(text: str) -> str | int | float:
-    """An end as a number; what is none stays text, as dates do, and is refused where a number stands."""
+    """Return an end as a number.  Any other text, such as a date, stays text."""
     for kind in (int, float):
         try:
             return kind(text)
@@ -288,7 +291,7 @@ FUNCTIONS = {form.name: form.function for form in FORMS if form.takes is Takes.N
 
 @dataclass(frozen=True)
 class TableLink:
-    """One table joined to another, by a column of each."""
+    """A table that is joined to another, by a column of each."""
 
     table: str
     column: str
@@ -300,60 +303,59 @@ class TableLink:
 
 
 @dataclass(frozen=True)
-class PickedTable:
-    """A table as the page offers it: what is asked of its rows, and what they lead to.
+class OfferedTable:
+    """A table in the builder.
 
     Attributes:
-        name: of the table.
-        counted: whether its rows can be counted, as they are somebody's.
-        controls: of its columns, which are called by its name and theirs.
+        name: the name of the table.
+        countable: whether its rows can be counted, because it is private.
+        controls: the controls of its columns, named by table and column.
         leads: the tables whose columns can be joined to its rows.
     """
 
     name: str
-    counted: bool
+    countable: bool
     controls: tuple[Controls, ...]
     leads: tuple[str, ...]
 
 
-def picked_tables(schema: Schema) -> list[PickedTable]:
-    """All tables of a schema."""
+def offered_tables(schema: Schema) -> list[OfferedTable]:
+    """Return all tables of a schema."""
     return [
-        PickedTable(
+        OfferedTable(
             table.name,
             not table.public,
-            tuple(Controls.of(replace(each, name=f"{table.name}.{each.name}")) for each in table.attributes),
-            tuple(_ways(schema, table)),
+            tuple(Controls.for_attribute(_qualified(table, each)) for each in table.attributes),
+            tuple(_reachable(schema, table)),
         )
         for table in schema
     ]
 
 
 def control(schema: Schema, column: str) -> Controls:
-    """What the page offers of a column that is called by its table and its name.
+    """Return the controls of a column, named by table and column.
 
     Raises:
-        QueryError: there is none.
+        QueryError: there is no such column.
     """
-    table, _, name = column.partition(".")
-    found = [each for each in schema if each.name == table]
-    for each in found[0].attributes if found else ():
-        if each.name == name:
-            return Controls.of(replace(each, name=column))
+    for table in schema:
+        for attribute in table.attributes:
+            if f"{table.name}.{attribute.name}" == column:
+                return Controls.for_attribute(_qualified(table, attribute))
     raise QueryError(f"there is no column {column!r} in these tables", culprit=column)
 
 
 @dataclass(frozen=True)
-class Picked:
-    """What a person picked.
+class JoinedQuestion:
+    """A question over joined tables, from the builder.
 
     Attributes:
-        table: whose rows are counted.
-        aggregate: as the form calls it, and ``of`` which column.
-        of: empty for a count.
-        by: columns by which rows are grouped.
-        among: of columns the values that are ticked; None stands for missing ones.
-        ends: of columns their least and greatest values, as text; empty: none.
+        table: the table whose rows are counted.
+        aggregate: the name of the aggregate in the form.
+        of: the column of the aggregate; empty for a count.
+        by: the columns of the groups.
+        among: the ticked values by column; None for missing ones.
+        ends: the least and greatest value by column, as text; empty for none.
     """
 
     table: str
@@ -364,27 +366,30 @@ class Picked:
     ends: dict[str, tuple[str, str]]
 
     def sql(self, schema: Schema) -> str:
-        """The statement.
+        """Return the question as SQL.
 
         Raises:
-            QueryError: a column that is not there, or to whose table the rows do not lead.
+            QueryError: a column does not exist, or its table cannot be joined.
         """
         base = next((each for each in schema if each.name == self.table and not each.public), None)
         if base is None:
             raise QueryError("choose the table whose rows are counted", culprit=self.table)
-        ended = [name for name, both in self.ends.items() if any(both)]
-        named = [*self.by, *([self.of] if self.of else []), *self.among, *ended]
-        found = {name: control(schema, name) for name in named}
-        ways, joins = _ways(schema, base), dict[str, TableLink]()
-        for name in named:
-            for join in _way(ways, base.name, name.partition(".")[0]):
+        ranged = [name for name, ends in self.ends.items() if any(ends)]
+        columns = [*self.by, *([self.of] if self.of else []), *self.among, *ranged]
+        controls = {name: control(schema, name) for name in columns}
+        links, joins = _reachable(schema, base), dict[str, TableLink]()
+        for name in columns:
+            for join in _joins_to(links, base.name, name.partition(".")[0]):
                 joins.setdefault(join.to, join)
-        asked = "COUNT(*)" if self.aggregate == "count" and not self.of else self._aggregate()
+        aggregate = "COUNT(*)" if self.aggregate == "count" and not self.of else self._aggregate()
         groups = [_column(name) for name in self.by]
-        where = [*self._ticked(), *(part for name in ended for part in self._between(found[name]))]
+        where = [
+            *self._value_conditions(),
+            *(part for name in ranged for part in self._range_conditions(controls[name])),
+        ]
         return " ".join(
             [
-                f"SELECT {', '.join([*groups, asked])} FROM {base.name}",
+                f"SELECT {', '.join([*groups, aggregate])} FROM {base.name}",
                 *map(str, joins.values()),
                 *([f"WHERE {' AND '.join(where)}"] if where else []),
                 *([f"GROUP BY {', '.join(groups)}"] if groups else []),
@@ -400,55 +405,60 @@ class Picked:
             raise QueryError("choose what is asked of the rows", culprit=self.aggregate)
         return f"{FUNCTIONS[self.aggregate]}({_column(self.of)})"
 
-    def _ticked(self) -> list[str]:
-        found = []
+    def _value_conditions(self) -> list[str]:
+        conditions = []
         for name, values in self.among.items():
             listed = ", ".join(_literal(value) for value in values if value is not None)
             parts = [f"{_column(name)} IN ({listed})"] if listed else []
             parts += [f"{_column(name)} IS NULL"] if None in values else []
-            found.append(f"({' OR '.join(parts)})" if len(parts) > 1 else parts[0])
-        return found
+            conditions.append(f"({' OR '.join(parts)})" if len(parts) > 1 else parts[0])
+        return conditions
 
-    def _between(self, of: Controls) -> list[str]:
-        both = zip((">=", of.until), self.ends[of.name], strict=True)
-        return [f"{_column(of.name)} {comparison} {_end(text)}" for comparison, text in both if text]
-
-
-def _ways(schema: Schema, base: SchemaTable) -> dict[str, TableLink]:
-    """How each table to which rows of a table lead is reached first, by its name; itself is not among them."""
-    found: dict[str, TableLink] = {}
-    waiting = deque([base])
-    while waiting:
-        table = waiting.popleft()
-        for join in _joins(schema, table):
-            if join.to != base.name and join.to not in found:
-                found[join.to] = join
-                waiting.append(schema[join.to])
-    return found
+    def _range_conditions(self, controls: Controls) -> list[str]:
+        ends = zip((">=", controls.until), self.ends[controls.name], strict=True)
+        return [f"{_column(controls.name)} {comparison} {_end(text)}" for comparison, text in ends if text]
 
 
-def _joins(schema: Schema, table: SchemaTable) -> list[TableLink]:
-    """The tables whose keys a table holds."""
-    joins = [(link.column, schema[link.table]) for link in table.links]
+def _qualified(table: SchemaTable, attribute: Attribute) -> Attribute:
+    """Return an attribute with the name of its table in its own name."""
+    return replace(attribute, name=f"{table.name}.{attribute.name}")
+
+
+def _reachable(schema: Schema, base: SchemaTable) -> dict[str, TableLink]:
+    """Return, by name, the link over which each table is first reached from another one."""
+    links: dict[str, TableLink] = {}
+    queue = deque([base])
+    while queue:
+        table = queue.popleft()
+        for link in _links(schema, table):
+            if link.to != base.name and link.to not in links:
+                links[link.to] = link
+                queue.append(schema[link.to])
+    return links
+
+
+def _links(schema: Schema, table: SchemaTable) -> list[TableLink]:
+    """Return the links of a table to the tables whose keys it has."""
+    targets = [(link.column, schema[link.table]) for link in table.links]
     unit = schema.unit_column(table.name)
     if not table.public and unit is not None and schema.units is not None and schema[schema.units] is not table:
-        joins.append((unit, schema[schema.units]))
-    return [TableLink(table.name, column, other.name, other.key) for column, other in joins if other.key is not None]
+        targets.append((unit, schema[schema.units]))
+    return [TableLink(table.name, column, other.name, other.key) for column, other in targets if other.key is not None]
 
 
-def _way(ways: dict[str, TableLink], base: str, table: str) -> list[TableLink]:
-    """The joins from the first table to another, in order."""
-    found: list[TableLink] = []
+def _joins_to(links: dict[str, TableLink], base: str, table: str) -> list[TableLink]:
+    """Return the joins from the base table to another one, in order."""
+    joins: list[TableLink] = []
     while table != base:
-        join = ways.get(table)
-        if join is None:
+        link = links.get(table)
+        if link is None:
             raise QueryError(
                 f"rows of {base} do not lead to one row of {table} each; count rows of another table, or ask in SQL",
                 culprit=table,
             )
-        found.insert(0, join)
-        table = join.table
-    return found
+        joins.insert(0, link)
+        table = link.table
+    return joins
 
 
 def _column(name: str) -> str:
@@ -467,7 +477,7 @@ def _literal(value: object) -> str:
 
 
 def _end(text: str) -> str:
-    """A number, or a date."""
+    """Return an end as a literal of SQL: a number, a date or a text."""
     try:
         float(text)
     except ValueError:

@@ -1,6 +1,6 @@
-"""How pages are rendered: templates with everything escaped, gauges, charts, refusals for people, and static files.
+"""The rendering of pages: templates with HTML escaping, gauges, charts, error pages and static files.
 
-A static file has an address that names its content, so browsers keep it for good.
+A static file has a hash of its content in its address, so browsers may cache it forever.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NOTE_COOKIE = "sfumato_note"
 REFUSALS = (SfumatoError, RefusalError)
 _NOTE_SECONDS = 60
 _NOTE_PATH = "/steward"
-_FOR_PEOPLE = {
+_PLAIN_DETAILS = {
     "missing-key": "You are not signed in any more.  Enter with your key again; what you filled in is still here.",
     "unknown-key": "Your key or session has ended.  Enter again, with a key that a steward gave you.",
     "expired-key": "Your key has expired or was revoked.  A steward can give you a new one.",
@@ -55,18 +55,18 @@ _KINDS = (SfumatoError, RefusalError, RequestValidationError, HTTPException, Exc
 
 
 def page(name: str, *, status: int = 200, **values: Any) -> HTMLResponse:  # noqa: ANN401  (what templates show)
-    """A whole page."""
-    shown = {"problem": None, "done": None, "secret": None, "wrong": False, "first": False, **values}
-    return HTMLResponse(_environment().get_template(name).render(**shown), status)
+    """Render a page."""
+    context = {"problem": None, "done": None, "secret": None, "wrong": False, "first": False, **values}
+    return HTMLResponse(_environment().get_template(name).render(**context), status)
 
 
-def entrance(request: Request, *, status: int = 200, **said: bool) -> HTMLResponse:
-    """The page that asks for a key, or sends people to the provider of identities where there is one."""
-    return page("enter.html.j2", key=None, provider=request.app.state.provider is not None, status=status, **said)
+def login_page(request: Request, *, status: int = 200, **flags: bool) -> HTMLResponse:
+    """Render the login page: a form for a key, and a link to the identity provider if there is one."""
+    return page("enter.html.j2", key=None, provider=request.app.state.provider is not None, status=status, **flags)
 
 
 def fragment(name: str, *, status: int = 200, **values: Any) -> HTMLResponse:  # noqa: ANN401
-    """A part of a page, for htmx to put in its place."""
+    """Render a part of a page, which htmx inserts."""
     return HTMLResponse(_environment().get_template(name).render(**values), status)
 
 
@@ -79,20 +79,20 @@ def _environment() -> Environment:
     )
     environment.filters["json"] = _json
     environment.filters["figure"] = lambda number: f"{number:,.6g}"
-    environment.filters["error"] = lambda number: f"{float(f'{number:.3g}'):,.6g}"  # which is itself an estimate
+    environment.filters["error"] = lambda number: f"{float(f'{number:.3g}'):,.6g}"  # an error is an estimate: 3 digits
     environment.filters["address"] = address
     return environment
 
 
 def _json(value: object) -> Markup:
-    """JSON inside a script element: nothing in it can end the element."""
+    """Return JSON for a script element.  No character of it can end the element."""
     text = json.dumps(value, allow_nan=False).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    return Markup(text)  # noqa: S704  (escaped just now)
+    return Markup(text)  # noqa: S704  (escaped above)
 
 
 @dataclass(frozen=True)
 class Gauge:
-    """The share that is left, 0 to 1 (None: no limit), exact amounts in words, and the guarantee of all releases."""
+    """The share of a budget that is left, 0 to 1 (None: no limit), the amounts in words, and the guarantee."""
 
     share: float | None
     words: str
@@ -100,66 +100,66 @@ class Gauge:
 
 
 def gauge(account: Account) -> Gauge:
-    """The gauge of an account."""
+    """Return the gauge of an account."""
     share = account.share_left
     if share is None:
         return Gauge(None, "no cap of your own", account.guarantee)
     return Gauge(float(share), str(account), account.guarantee)
 
 
-def show_errors(app: FastAPI) -> None:
-    """Show what the application's own handlers say as a page, where a person asked for a page."""
+def add_error_pages(app: FastAPI) -> None:
+    """Answer errors with a page if the request came from a browser."""
     for kind in _KINDS:
-        app.add_exception_handler(kind, partial(_shown, app.exception_handlers[kind]))
+        app.add_exception_handler(kind, partial(_error_page, app.exception_handlers[kind]))
 
 
-def _shown(handler: Any, request: Request, error: Exception) -> Response:  # noqa: ANN401  (one of problems.install)
+def _error_page(handler: Any, request: Request, error: Exception) -> Response:  # noqa: ANN401  (an error handler)
     reply: Response = handler(request, error)
-    wanted = in_place(request) or "text/html" in request.headers.get("accept", "")
-    if request.url.path.startswith("/v1/") or not wanted:
+    takes_html = is_htmx(request) or "text/html" in request.headers.get("accept", "")
+    if request.url.path.startswith("/v1/") or not takes_html:
         return reply
-    found = for_people(json.loads(bytes(reply.body)))
-    if in_place(request):
-        return fragment("problem.html.j2", problem=found, status=reply.status_code)
+    content = in_plain_words(json.loads(bytes(reply.body)))
+    if is_htmx(request):
+        return fragment("problem.html.j2", problem=content, status=reply.status_code)
     if reply.status_code == HTTPStatus.UNAUTHORIZED:
-        return entrance(request, first=True, status=reply.status_code)
+        return login_page(request, first=True, status=reply.status_code)
     try:
-        key = known(request)
-    except SfumatoError:  # a ledger that does not answer knows nobody
+        key = request_key(request)
+    except SfumatoError:  # the ledger does not answer
         key = None
-    return page("error.html.j2", key=key, problem=found, status=reply.status_code)
+    return page("error.html.j2", key=key, problem=content, status=reply.status_code)
 
 
-def in_place(request: Request) -> bool:
-    """Whether a script of the page asks, and puts the reply in its place."""
+def is_htmx(request: Request) -> bool:
+    """Return whether htmx sent the request and will insert the reply."""
     return "hx-request" in request.headers
 
 
-def for_people(found: dict[str, Any]) -> dict[str, Any]:
-    """A problem in words for people, where its own are for programs."""
-    told = dict(found)
-    detail = _FOR_PEOPLE.get(str(found.get("type", "")).removeprefix("/problems/"))
+def in_plain_words(problem: dict[str, Any]) -> dict[str, Any]:
+    """Return a problem with details for people instead of programs."""
+    content = dict(problem)
+    detail = _PLAIN_DETAILS.get(str(problem.get("type", "")).removeprefix("/problems/"))
     if detail is not None:
-        told["detail"] = detail
-    if "errors" in found:
-        told["errors"] = [each | {"place": _field(str(each["place"]))} for each in found["errors"]]
-    return told
+        content["detail"] = detail
+    if "errors" in problem:
+        content["errors"] = [each | {"place": _field(str(each["place"]))} for each in problem["errors"]]
+    return content
 
 
 def _field(place: str) -> str:
-    """What a form calls the field that a place names."""
+    """Return the label of the form's field that a place names."""
     name = next((part for part in reversed(place.split(".")) if not part.isdigit()), place)
     return name.replace("_", " ").capitalize()
 
 
-def refused(error: Exception) -> Response:
-    """An error as a fragment."""
-    found = for_people(problem(error))
-    return fragment("problem.html.j2", problem=found, status=found["status"])
+def problem_fragment(error: Exception) -> Response:
+    """Render an error as a part of a page."""
+    content = in_plain_words(problem(error))
+    return fragment("problem.html.j2", problem=content, status=content["status"])
 
 
-def known(request: Request) -> Key | None:
-    """Whose key the request carries, if it opens anything.
+def request_key(request: Request) -> Key | None:
+    """Return the valid key of a request; None if there is none.
 
     Raises:
         LedgerError: the ledger does not answer.
@@ -167,22 +167,22 @@ def known(request: Request) -> Key | None:
     secret = secret_of(request)
     key_lookup: KeyLookup = request.app.state.key_lookup
     try:
-        return None if secret is None else key_lookup.key(secret)
+        return None if secret is None else key_lookup.find(secret)
     except RefusalError:
         return None
 
 
-def by_tls(request: Request) -> bool:
-    """Whether browsers reach this server by TLS, which may end before it."""
+def is_https(request: Request) -> bool:
+    """Return whether browsers reach this server by https, maybe through a proxy."""
     base: str | None = request.app.state.base_url
     return request.url.scheme == "https" or (base is not None and base.startswith("https:"))
 
 
 class Note(TypedDict, total=False):
-    """What a page says once after a form was posted: what was done, and a secret that is shown only now.
+    """A message that a page shows once after a form was posted: what was done, and a new secret.
 
-    The reply to the form redirects, so that a reload posts nothing again; the note travels in a cookie that scripts
-    and other sites cannot read, and is gone when it was shown.
+    The reply to the form is a redirect, so a reload posts nothing again.  The note is in a cookie that scripts and
+    other sites cannot read.  The page that shows the note deletes it.
     """
 
     done: str
@@ -190,42 +190,42 @@ class Note(TypedDict, total=False):
 
 
 def leave_note(request: Request, path: str, note: Note) -> Response:
-    """Go to a page that says it."""
+    """Redirect to a page that shows a note."""
     response = RedirectResponse(path, 303)
     text = base64.urlsafe_b64encode(json.dumps(note).encode()).decode()
-    kept: dict[str, Any] = {"max_age": _NOTE_SECONDS, "path": _NOTE_PATH}
-    response.set_cookie(NOTE_COOKIE, text, httponly=True, samesite="strict", secure=by_tls(request), **kept)
+    scope: dict[str, Any] = {"max_age": _NOTE_SECONDS, "path": _NOTE_PATH}
+    response.set_cookie(NOTE_COOKIE, text, httponly=True, samesite="strict", secure=is_https(request), **scope)
     return response
 
 
 def read_note(request: Request) -> Note:
-    """What is to be said, if anything."""
+    """Return the note of a request; empty if there is none."""
     try:
-        found = json.loads(base64.urlsafe_b64decode(request.cookies.get(NOTE_COOKIE, "")))
+        content = json.loads(base64.urlsafe_b64decode(request.cookies.get(NOTE_COOKIE, "")))
     except (ValueError, RecursionError):
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         return {}
-    note: Note = {"done": str(found.get("done", ""))}
-    return note | {"secret": str(found["secret"])} if "secret" in found else note
+    note: Note = {"done": str(content.get("done", ""))}
+    return note | {"secret": str(content["secret"])} if "secret" in content else note
 
 
 def forget_note(response: Response) -> Response:
-    """The response, with the note that it shows forgotten."""
+    """Delete the note that a response shows."""
     response.delete_cookie(NOTE_COOKIE, path=_NOTE_PATH)
     return response
 
 
 _MEDIA = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
-_KEPT = "public, max-age=31536000, immutable"
-_LONG = 12  # digits of a hash in an address
+_CACHE_FOREVER = "public, max-age=31536000, immutable"
+_DIGITS = 12  # of the hash in an address
 
 files_router = APIRouter(include_in_schema=False)
 
 
 @dataclass(frozen=True)
 class StaticFile:
-    """A file as it is sent, and its address."""
+    """A static file with its address and its compressed content."""
 
     address: str
     media: str
@@ -235,15 +235,15 @@ class StaticFile:
 
 @cache
 def _files() -> dict[str, StaticFile]:
-    """All files by name; compressed when the first of them is asked for."""
-    found = resources.files("sfumato_server.ui").joinpath("static")
-    scripts = [each for folder in (found, found.joinpath("vendor")) for each in folder.iterdir() if _media(each)]
-    return {each.name: _file(each) for each in scripts}
+    """Return all static files by name."""
+    static = resources.files("sfumato_server.ui").joinpath("static")
+    files = [file for folder in (static, static.joinpath("vendor")) for file in folder.iterdir() if _media(file)]
+    return {file.name: _file(file) for file in files}
 
 
 @cached(2_000)
 def address(name: str) -> str:
-    """Where a browser finds a file of that name, which changes with what is in it.
+    """Return the address of a static file, which has a hash of its content.
 
     >>> address("page.css").startswith("/static/") and address("page.css").endswith("/page.css")
     True
@@ -254,14 +254,14 @@ def address(name: str) -> str:
 @files_router.get("/static/{digest}/{name}")
 @files_router.head("/static/{digest}/{name}")
 def static_file(digest: str, name: str, request: Request) -> Response:
-    """A file; one of another version is not there."""
-    found = _files().get(name)
-    if found is None or found.address != f"/static/{digest}/{name}":
+    """Send a static file; refuse the address of another version."""
+    file = _files().get(name)
+    if file is None or file.address != f"/static/{digest}/{name}":
         raise RefusalError("not-found", "There is no such file", 404, "load the page again")
-    headers = {"Cache-Control": _KEPT, "Vary": "Accept-Encoding"}
+    headers = {"Cache-Control": _CACHE_FOREVER, "Vary": "Accept-Encoding"}
     if "gzip" not in request.headers.get("accept-encoding", ""):
-        return Response(found.content, media_type=found.media, headers=headers)
-    return Response(found.compressed, media_type=found.media, headers=headers | {"Content-Encoding": "gzip"})
+        return Response(file.content, media_type=file.media, headers=headers)
+    return Response(file.compressed, media_type=file.media, headers=headers | {"Content-Encoding": "gzip"})
 
 
 def _media(file: Traversable) -> str | None:
@@ -271,61 +271,65 @@ def _media(file: Traversable) -> str | None:
 def _file(file: Traversable) -> StaticFile:
     content, media = file.read_bytes(), _media(file)
     assert media is not None
-    digest = hashlib.sha256(content).hexdigest()[:_LONG]
+    digest = hashlib.sha256(content).hexdigest()[:_DIGITS]
     return StaticFile(f"/static/{digest}/{file.name}", media, content, gzip.compress(content, mtime=0))
 
 
-MOST_BARS = 100
-_MOST_COLOURS = 8
-_MOST_CHARTS = 4  # columns of an answer that are drawn
-_MOST_ROWS = 50_000  # of an answer that travels in the page as a file
-_WHOLE = 1 - 1e-9  # of the width of the bounds: their ends are rounded
+MAX_BARS = 100
+_MAX_COLORS = 8
+_MAX_CHARTS = 4  # one per column of an answer
+_MAX_FILE_ROWS = 50_000  # of an answer that the page embeds as a file
+_ALMOST_ONE = 1 - 1e-9  # the ends of an interval are rounded
 _FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
 
 
-def charts(found: Answer, domain: Domain) -> list[dict[str, Any]]:
-    """Bars with their intervals as Vega-Lite specifications, one a column; none where there is one row, or too many.
+def charts(answer: Answer, domain: Domain) -> list[dict[str, Any]]:
+    """Return a Vega-Lite bar chart with intervals for each column of an answer.
 
-    An estimate of too few rows has its interval and no bar, which would be as tall as those of many rows.
+    An answer of one row or of too many rows has no charts.  An estimate of too few rows gets its interval but no bar,
+    because the bar could be as tall as that of many rows.
     """
-    if not found.groups or not 1 < len(found.keys) <= MOST_BARS:
+    if not answer.groups or not 1 < len(answer.keys) <= MAX_BARS:
         return []
-    told = telling(found, domain)
-    return [_chart(found, column, [row[column] for row in told]) for column in range(len(found.columns))[:_MOST_CHARTS]]
+    informative = informative_estimates(answer, domain)
+    return [
+        _chart(answer, column, [row[column] for row in informative])
+        for column in range(len(answer.columns))[:_MAX_CHARTS]
+    ]
 
 
-def _chart(found: Answer, column: int, told: list[bool]) -> dict[str, Any]:
-    """One column: bars by groups, side by side and in colours by one of them that has few cells, where there is one."""
-    name, coloured = found.columns[column], _coloured(found)
-    others = [place for place in range(len(found.groups)) if place != coloured]
+def _chart(answer: Answer, column: int, informative: list[bool]) -> dict[str, Any]:
+    """Return the chart of one column.  A group with few cells, if there is one, becomes the colors of the bars."""
+    name, color_group = answer.columns[column], _color_group(answer)
+    others = [place for place in range(len(answer.groups)) if place != color_group]
     values = [
         {
             "group": ", ".join(key[place] for place in others),
-            "estimate": row[column].estimate if tells else None,
+            "estimate": row[column].estimate if is_informative else None,
             "low": row[column].low,
             "high": row[column].high,
         }
-        | ({} if coloured is None else {"series": key[coloured]})
-        for key, row, tells in zip(found.keys, found.values, told, strict=True)
+        | ({} if color_group is None else {"series": key[color_group]})
+        for key, row, is_informative in zip(answer.keys, answer.values, informative, strict=True)
     ]
-    title = ", ".join(found.groups[place] for place in others)
+    title = ", ".join(answer.groups[place] for place in others)
     y = {"field": "group", "type": "nominal", "sort": None, "title": title, "axis": {"labelLimit": 240}}
-    apart = {"labelSeparation": 8}  # pixels: labels of thousands run into one another
-    bars: dict[str, Any] = {"x": {"field": "estimate", "type": "quantitative", "title": name, "axis": apart}}
-    both: dict[str, Any] = {"y": y}
-    if coloured is not None:
+    axis = {"labelSeparation": 8}  # pixels, so that long labels do not touch
+    bars: dict[str, Any] = {"x": {"field": "estimate", "type": "quantitative", "title": name, "axis": axis}}
+    encoding: dict[str, Any] = {"y": y}
+    if color_group is not None:
         legend = {"orient": "top", "columns": 3, "labelLimit": 160}
         series = {"field": "series", "type": "nominal", "sort": None}
-        bars["color"] = series | {"title": found.groups[coloured], "legend": legend}
-        both["yOffset"] = series
+        bars["color"] = series | {"title": answer.groups[color_group], "legend": legend}
+        encoding["yOffset"] = series
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
-        "description": f"{name} by {', '.join(found.groups)}, with intervals; the table has the same numbers",
+        "description": f"{name} by {', '.join(answer.groups)}, with intervals; the table has the same numbers",
         "width": "container",
         "autosize": {"type": "fit-x", "contains": "padding"},
-        "height": {"step": 14 if coloured is not None else 26},
+        "height": {"step": 14 if color_group is not None else 26},
         "data": {"values": values},
-        "encoding": both,
+        "encoding": encoding,
         "layer": [
             {"mark": "bar", "encoding": bars},
             {
@@ -336,53 +340,56 @@ def _chart(found: Answer, column: int, told: list[bool]) -> dict[str, Any]:
     }
 
 
-def _coloured(found: Answer) -> int | None:
-    """Of several groups the one with the fewest cells, if a legend can tell them apart by their colours."""
-    if len(found.groups) == 1:
+def _color_group(answer: Answer) -> int | None:
+    """Return the group with the fewest cells, if a legend of colors can distinguish them; else None."""
+    if len(answer.groups) == 1:
         return None
-    sizes = [len({key[place] for key in found.keys}) for place in range(len(found.groups))]
+    sizes = [len({key[place] for key in answer.keys}) for place in range(len(answer.groups))]
     least = min(range(len(sizes)), key=sizes.__getitem__)
-    return least if sizes[least] <= _MOST_COLOURS else None
+    return least if sizes[least] <= _MAX_COLORS else None
 
 
-def telling(found: Answer, domain: Domain) -> list[list[bool]]:
-    """Of each estimate, by group and aggregate, whether its interval excludes anything that anyone may know."""
+def informative_estimates(answer: Answer, domain: Domain) -> list[list[bool]]:
+    """Return, by group and aggregate, whether an interval is narrower than the public bounds of its value."""
     return [
-        [_tells(value, aggregate, domain) for value, aggregate in zip(row, found.query.aggregates, strict=True)]
-        for row in found.values
+        [
+            _is_informative(value, aggregate, domain)
+            for value, aggregate in zip(row, answer.query.aggregates, strict=True)
+        ]
+        for row in answer.values
     ]
 
 
-def _tells(value: NoisyValue, aggregate: Aggregate, domain: Domain) -> bool:
-    return value.high - value.low < aggregate.largest_interval(domain) * _WHOLE
+def _is_informative(value: NoisyValue, aggregate: Aggregate, domain: Domain) -> bool:
+    return value.high - value.low < aggregate.largest_interval(domain) * _ALMOST_ONE
 
 
-def files(found: Answer) -> dict[str, str]:
-    """The answer as files that the page carries itself, by their ending: fetching one asks nothing again."""
+def files(answer: Answer) -> dict[str, str]:
+    """Return the answer as embedded files, by ending.  A download therefore sends no further request."""
     from pyarrow import csv, parquet
 
-    if len(found.keys) > _MOST_ROWS:
+    if len(answer.keys) > _MAX_FILE_ROWS:
         return {}
-    table, text, packed = found.to_arrow(), io.BytesIO(), io.BytesIO()
-    csv.write_csv(table, text)
-    parquet.write_table(table, packed)
-    kinds = {"csv": ("text/csv", text), "parquet": ("application/vnd.apache.parquet", packed)}
+    table, csv_file, parquet_file = answer.to_arrow(), io.BytesIO(), io.BytesIO()
+    csv.write_csv(table, csv_file)
+    parquet.write_table(table, parquet_file)
+    kinds = {"csv": ("text/csv", csv_file), "parquet": ("application/vnd.apache.parquet", parquet_file)}
     return {
-        ending: f"data:{media};base64,{base64.b64encode(held.getvalue()).decode()}"
-        for ending, (media, held) in kinds.items()
+        ending: f"data:{media};base64,{base64.b64encode(file.getvalue()).decode()}"
+        for ending, (media, file) in kinds.items()
     }
 
 
 @dataclass(frozen=True)
 class Step:
-    """What one loss would give.
+    """The effect of one loss on an answer.
 
     Attributes:
-        loss: in words.
-        half_width: of the widest interval among the answers.
-        bar: its length, of the longest: 0 to 1.
-        share: of what is left, 0 to 1; None where that is not known, and above 1 where it is too much.
-        chosen: whether it is the loss that was asked about.
+        loss: the loss in words.
+        half_width: the half-width of the widest interval of the answer.
+        bar: this half-width as a share of the largest one, 0 to 1.
+        share: the share of the budget's rest that the loss takes, above 1 if it is too much; None if unknown.
+        chosen: whether it is the loss of the form.
     """
 
     loss: str
@@ -393,14 +400,14 @@ class Step:
 
 
 def steps(loss: Loss, expected: Callable[[Loss], Iterable[ExpectedError]], own: Account) -> list[Step]:
-    """What a quarter of a loss would give, and half of it, all, double and four times; none of epsilon with delta."""
+    """Return the effects of a quarter, half, one, two and four times a loss; none for epsilon with delta."""
     if not isinstance(loss, Epsilon | Rho):
         return []
     widths: dict[Fraction, float] = {}
     for factor in _FACTORS:
         try:
             widths[factor] = max((each.half_width for each in expected(loss * factor)), default=0.0)
-        except SfumatoError:  # beyond what can be asked for
+        except SfumatoError:  # the loss is out of range
             continue
     most = max(widths.values(), default=0.0)
     return [
@@ -416,7 +423,7 @@ def steps(loss: Loss, expected: Callable[[Loss], Iterable[ExpectedError]], own: 
 
 
 def share_of(loss: Loss, own: Account) -> float | None:
-    """How much of what is left a loss would take; None where nothing limits it, or in another measure."""
+    """Return the share of the budget's rest that a loss takes; None without a limit, or in another measure."""
     if own.limit is None or own.left is None or type(loss) is not type(own.limit) or not own.left:
         return None
     return float(loss.value / own.left) if isinstance(loss, Epsilon | Rho) else None

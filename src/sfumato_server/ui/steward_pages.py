@@ -1,6 +1,6 @@
 """The steward's pages: datasets, analysts, journals, keys, sessions and the audit log.
 
-A page says once, after a redirect, what was done.
+After a form was posted, the next page shows once what was done.
 """
 
 from __future__ import annotations
@@ -23,9 +23,18 @@ from sfumato.privacy.loss import EpsilonDelta, Loss
 from sfumato_server import stewards
 from sfumato_server.access import CurrentService, KeyLookup, Steward
 from sfumato_server.datasets import summary
-from sfumato_server.problems import problem, unusable
+from sfumato_server.problems import domain_refusal, problem
 from sfumato_server.registry import Key, Scope
-from sfumato_server.stewards import PAGE, accepted, entry, found_keys, key_facts, read_described, read_document, remarks
+from sfumato_server.stewards import (
+    PAGE_SIZE,
+    accept_description,
+    cap_warnings,
+    entry_facts,
+    key_facts,
+    read_description,
+    read_document,
+    search_keys,
+)
 from sfumato_server.ui.question_form import Short
 from sfumato_server.ui.rendering import REFUSALS, forget_note, gauge, leave_note, page, read_note
 
@@ -34,11 +43,11 @@ router = APIRouter(include_in_schema=False)
 _HERE = "/steward"
 _ANALYSTS = "/steward/all/analysts"
 SearchText = Annotated[str, Query(max_length=200)]
-_EMPTY: defaultdict[str, str] = defaultdict(str)  # what a form shows that nobody has filled in
+_EMPTY: defaultdict[str, str] = defaultdict(str)  # the fields of an empty form
 
 
 class DatasetForm(BaseModel):
-    """What the steward's form for datasets sends."""
+    """The form that registers a dataset."""
 
     name: Short
     source: Annotated[str, Field(max_length=2000)]
@@ -49,7 +58,7 @@ class DatasetForm(BaseModel):
 
 
 class CapForm(BaseModel):
-    """What the steward's form for caps sends."""
+    """The form for the cap of an analyst."""
 
     dataset: Short
     analyst: Short
@@ -58,7 +67,7 @@ class CapForm(BaseModel):
 
 
 class TermsForm(BaseModel):
-    """What the steward's form for the terms of a dataset sends."""
+    """The form for the terms of a dataset."""
 
     granted_only: bool = False
     default_cap: Short = ""
@@ -67,39 +76,39 @@ class TermsForm(BaseModel):
 
 
 class GrantForm(BaseModel):
-    """What the steward's form for those who may ask sends."""
+    """The form that grants a dataset to an analyst, or excludes one."""
 
     analyst: Annotated[str, Field(min_length=1, max_length=200)]
     shut: bool = False
 
 
 class ApprovalForm(BaseModel):
-    """What the steward's form for approvals sends."""
+    """The form that approves or refuses a release."""
 
     refuse: bool = False
 
 
 class NameForm(BaseModel):
-    """What the steward's form for the name of a dataset sends."""
+    """The form that renames a dataset."""
 
     called: Short
 
 
 class RetirementForm(BaseModel):
-    """What the steward's form for the end of a dataset sends."""
+    """The form that retires a dataset."""
 
     retired: bool = False
 
 
 @router.get("/steward", response_class=HTMLResponse)
 def steward_page(request: Request, key: Steward, service: CurrentService, q: SearchText = "") -> Response:
-    """Datasets whose names have a text, what waits for approval, and a form to register more."""
+    """Show the datasets whose names have a text, the open approvals, and the form to register a dataset."""
     return forget_note(_steward_page(key, service, q=q, **read_note(request)))
 
 
 @router.get(_ANALYSTS, response_class=HTMLResponse)
 def analysts_page(request: Request, key: Steward, service: CurrentService, q: SearchText = "") -> Response:
-    """What each analyst whose name has a text may spend of which dataset, and a form for caps."""
+    """Show the caps of the analysts whose names have a text, and the form for caps."""
     return forget_note(_analysts_page(key, service, q=q, **read_note(request)))
 
 
@@ -108,10 +117,11 @@ def register(request: Request, key: Steward, service: CurrentService, form: Anno
     """Register a dataset."""
     name = form.name.strip()
     try:
+        domain = _parse_document(form.domain)
         service.register(
             name,
             source=form.source.strip(),
-            domain=accepted(read_described(_read(form.domain)), by=key.name) if form.accepted else _read(form.domain),
+            domain=accept_description(read_description(domain), by=key.name) if form.accepted else domain,
             limit=form.limit.strip(),
             more={"second_budget": form.second_budget, "by": key.actor},
         )
@@ -122,10 +132,10 @@ def register(request: Request, key: Steward, service: CurrentService, form: Anno
 
 @router.post("/steward/caps", response_class=HTMLResponse)
 def cap(request: Request, key: Steward, service: CurrentService, form: Annotated[CapForm, Form()]) -> Response:
-    """Set or lift what an analyst may spend; nothing shuts out, and anything else lets in again."""
+    """Set or lift the cap of an analyst.  A cap of 0 excludes the analyst, and any other one admits them again."""
     try:
         loaded = service.loaded(form.dataset)
-        analyst, ledger = service.analyst(loaded, form.analyst), loaded.ledger
+        analyst, ledger = service.analyst_name(loaded, form.analyst), loaded.ledger
         if not form.lift and form.most.strip() == "0":
             service.grants.shut_out(loaded.dataset.name, analyst, by=key.actor)
             done = f"{analyst} is shut out of {form.dataset}."
@@ -134,17 +144,17 @@ def cap(request: Request, key: Steward, service: CurrentService, form: Annotated
             service.grants.let_back(loaded.dataset.name, analyst, by=key.actor)
             done = f"The cap of {analyst} is {'lifted' if form.lift else 'set'}."
     except REFUSALS as error:
-        found, kept = problem(error), defaultdict(str, form.model_dump())
-        return _analysts_page(key, service, problem=found, filled=kept, status=found["status"])
-    warned = "".join(f" But {remark}." for remark in remarks(service, analyst))
-    return leave_note(request, _ANALYSTS, {"done": done + warned})
+        content, fields = problem(error), defaultdict(str, form.model_dump())
+        return _analysts_page(key, service, problem=content, filled=fields, status=content["status"])
+    warnings = "".join(f" But {warning}." for warning in cap_warnings(service, analyst))
+    return leave_note(request, _ANALYSTS, {"done": done + warnings})
 
 
 @router.post("/steward/{name}/terms", response_class=HTMLResponse)
 def set_terms(
     request: Request, name: str, key: Steward, service: CurrentService, form: Annotated[TermsForm, Form()]
 ) -> Response:
-    """Set on which terms a dataset is asked."""
+    """Set the terms of a dataset."""
     limits = {"default_cap": form.default_cap.strip() or None, "most": form.most.strip() or None}
     limits["approval_above"] = form.approval_above.strip() or None
     try:
@@ -152,8 +162,7 @@ def set_terms(
             name, validate_fields(TermsRequest, {"granted_only": form.granted_only, **limits}), key, service
         )
     except REFUSALS as error:
-        found = problem(error)
-        return _journal(name, key, service, problem=found, status=found["status"])
+        return _journal_problem(name, key, service, error)
     return leave_note(request, f"{_HERE}/{name}", {"done": "The terms are set."})
 
 
@@ -161,9 +170,9 @@ def set_terms(
 def grant(
     request: Request, name: str, service: CurrentService, key: Steward, form: Annotated[GrantForm, Form()]
 ) -> Response:
-    """Let an analyst in, or shut one out."""
+    """Grant a dataset to an analyst, or exclude one."""
     loaded = service.loaded(name)
-    analyst = service.analyst(loaded, form.analyst)
+    analyst = service.analyst_name(loaded, form.analyst)
     (service.grants.shut_out if form.shut else service.grants.let_in)(loaded.dataset.name, analyst, by=key.actor)
     done = f"{analyst} is {'shut out' if form.shut else 'let in'}."
     return leave_note(request, f"{_HERE}/{name}", {"done": done})
@@ -187,13 +196,13 @@ def approve(
 def rename(
     request: Request, name: str, key: Steward, service: CurrentService, form: Annotated[NameForm, Form()]
 ) -> Response:
-    """Call a dataset otherwise."""
+    """Rename a dataset."""
     try:
-        renaming = validate_fields(RenameRequest, {"name": form.called.strip()})
-        called = stewards.rename(name, renaming, key, service)["name"]
+        called = stewards.rename(name, validate_fields(RenameRequest, {"name": form.called.strip()}), key, service)[
+            "name"
+        ]
     except REFUSALS as error:
-        found = problem(error)
-        return _journal(name, key, service, problem=found, status=found["status"])
+        return _journal_problem(name, key, service, error)
     return leave_note(request, f"{_HERE}/{called}", {"done": f"{name} is called {called} now."})
 
 
@@ -201,7 +210,7 @@ def rename(
 def retire(
     request: Request, name: str, key: Steward, service: CurrentService, form: Annotated[RetirementForm, Form()]
 ) -> Response:
-    """Release nothing more of a dataset, or go on."""
+    """Retire a dataset, or end its retirement."""
     stewards.retire(name, RetirementRequest(retired=form.retired), key, service)
     done = "It is retired: nothing more is released of it, and its snapshot is deleted."
     if not form.retired:
@@ -217,7 +226,7 @@ def journal(
     service: CurrentService,
     before: Annotated[int | None, Query(ge=1, le=2**53)] = None,
 ) -> Response:
-    """The journal of a dataset, and who spent what."""
+    """Show the journal of a dataset, and the budgets of its analysts."""
     return forget_note(_journal(name, key, service, before, **read_note(request)))
 
 
@@ -225,20 +234,19 @@ def journal(
 def read_again(request: Request, name: str, key: Steward, service: CurrentService) -> Response:
     """Read the table again, and declare its content."""
     try:
-        version, changed = service.tables.read_again(service.loaded(name), by=key.actor)
+        version, changed = service.tables.reread(service.loaded(name), by=key.actor)
     except REFUSALS as error:
-        found = problem(error)
-        return _journal(name, key, service, problem=found, status=found["status"])
-    told = "It differs from the last version" if changed else "It is as it was"
-    words = f"The table was read. {told}. It is version {version.number} now, in which every question is charged."
-    return leave_note(request, f"{_HERE}/{name}", {"done": words})
+        return _journal_problem(name, key, service, error)
+    difference = "It differs from the last version" if changed else "It is as it was"
+    done = f"The table was read. {difference}. It is version {version.number} now, in which every question is charged."
+    return leave_note(request, f"{_HERE}/{name}", {"done": done})
 
 
-def _read(text: str) -> dict[str, Any]:
+def _parse_document(text: str) -> dict[str, Any]:
     try:
         return read_document(text)
     except DomainError as error:
-        raise unusable(error) from error
+        raise domain_refusal(error) from error
 
 
 def _journal(
@@ -246,86 +254,93 @@ def _journal(
     key: Key,
     service: CurrentService,
     before: int | None = None,
-    **said: Any,  # noqa: ANN401  (what templates show)
+    **context: Any,  # noqa: ANN401  (values for the template)
 ) -> Response:
     loaded = service.loaded(name)
-    shown_entries = loaded.ledger.newest(PAGE, before=before)[::-1]
+    entries = loaded.ledger.newest(PAGE_SIZE, before=before)[::-1]
     try:
-        whole, broken = loaded.ledger.check(), None
+        verified, damage = loaded.ledger.check(), None
     except LedgerError as error:
-        whole, broken = None, str(error)
+        verified, damage = None, str(error)
     return page(
         "journal.html.j2",
         key=key,
         dataset=summary(loaded),
         source=redacted_source(loaded.dataset.source),
         gauge=gauge(loaded.ledger.remaining()),
-        entries=[entry(each) for each in shown_entries],
-        older=shown_entries[-1].number if shown_entries and shown_entries[-1].number > 1 else None,
+        entries=[entry_facts(entry) for entry in entries],
+        older=entries[-1].number if entries and entries[-1].number > 1 else None,
         newer=before is not None,
         analysts=[(analyst, str(account)) for analyst, account in loaded.ledger.caps().items()],
         terms=service.grants.terms(loaded.dataset.name),
-        named=service.grants.named(loaded.dataset.name),
+        named=service.grants.analysts(loaded.dataset.name),
         reading=stewards.reading(name, key, service),
-        whole=whole,
-        broken=broken,
-        **said,
+        verified=verified,
+        damage=damage,
+        **context,
     )
 
 
-def refused_page(key: Key, service: CurrentService, error: Exception, filled: Mapping[str, Any]) -> Response:
-    """The steward's page with a refusal, and the form as it was filled in."""
-    found = problem(error)
-    return _steward_page(key, service, problem=found, filled=defaultdict(str, filled), status=found["status"])
+def _journal_problem(name: str, key: Key, service: CurrentService, error: Exception) -> Response:
+    content = problem(error)
+    return _journal(name, key, service, problem=content, status=content["status"])
 
 
-def _steward_page(key: Key, service: CurrentService, **said: Any) -> Response:  # noqa: ANN401  (what templates show)
-    said = {"filled": _EMPTY, "q": "", **said}
-    found = [each for each in service.all_open_to(key) if _has(each.dataset.called, said["q"])]
-    registered = [(summary(loaded), gauge(loaded.ledger.remaining())) for loaded in found]
-    waiting = stewards.approvals(key, service)["approvals"]
-    return page("steward.html.j2", key=key, datasets=registered, approvals=waiting, **said)
+def refused_page(key: Key, service: CurrentService, error: Exception, fields: Mapping[str, Any]) -> Response:
+    """Render the steward's page with a refusal and the fields of the refused form."""
+    content = problem(error)
+    return _steward_page(key, service, problem=content, filled=defaultdict(str, fields), status=content["status"])
 
 
-def _analysts_page(key: Key, service: CurrentService, **said: Any) -> Response:  # noqa: ANN401  (what templates show)
-    said = {"filled": _EMPTY, "q": "", **said}
-    every = service.all_open_to(key)
-    found = [
-        (analyst, loaded.dataset.called, gauge(account), service.grants.admits(loaded.dataset.name, analyst))
-        for loaded in every
-        for analyst, account in loaded.ledger.caps().items()
-        if _has(analyst, said["q"])
+def _steward_page(key: Key, service: CurrentService, **context: Any) -> Response:  # noqa: ANN401  (for the template)
+    context = {"filled": _EMPTY, "q": "", **context}
+    datasets = [
+        (summary(loaded), gauge(loaded.ledger.remaining()))
+        for loaded in service.accessible_datasets(key)
+        if _contains(loaded.dataset.called, context["q"])
     ]
-    names = [loaded.dataset.called for loaded in every]
-    ordered = sorted(found, key=lambda row: row[:2])
-    return page("analysts.html.j2", key=key, datasets=names, analysts=ordered, **said)
+    approvals = stewards.approvals(key, service)["approvals"]
+    return page("steward.html.j2", key=key, datasets=datasets, approvals=approvals, **context)
 
 
-def _has(name: str, wanted: str) -> bool:
-    """Whether a name has a text, whatever its case."""
-    return wanted.strip().casefold() in name.casefold()
+def _analysts_page(key: Key, service: CurrentService, **context: Any) -> Response:  # noqa: ANN401  (for the template)
+    context = {"filled": _EMPTY, "q": "", **context}
+    datasets = service.accessible_datasets(key)
+    rows = [
+        (analyst, loaded.dataset.called, gauge(account), service.grants.admits(loaded.dataset.name, analyst))
+        for loaded in datasets
+        for analyst, account in loaded.ledger.caps().items()
+        if _contains(analyst, context["q"])
+    ]
+    names = [loaded.dataset.called for loaded in datasets]
+    return page("analysts.html.j2", key=key, datasets=names, analysts=sorted(rows, key=lambda row: row[:2]), **context)
+
+
+def _contains(name: str, text: str) -> bool:
+    """Return whether a name contains a text in any case."""
+    return text.strip().casefold() in name.casefold()
 
 
 def cap_of(limit: Loss, text: str) -> Loss:
-    """A cap, from a number in the measure of a limit, or spelled as a limit is.
+    """Return the cap of a text: a number in the measure of the limit, or a loss in the form of a limit.
 
     Raises:
-        LossError: neither.
+        LossError: the text is neither.
     """
     if isinstance(limit, EpsilonDelta) or text.startswith("rho="):
-        found = limit_of(text)
-        assert found is not None  # as there is a text
-        return found
+        cap = limit_of(text)
+        assert cap is not None  # only an empty text has none
+        return cap
     return type(limit.divisible)(text)
 
 
 KEYS = "/steward/all/keys"
 ACTIONS = "/steward/all/actions"
-_LONGEST = 3660  # days for which a key is valid
+_MAX_DAYS = 3660  # of the life of a key
 
 
 class KeyForm(BaseModel):
-    """What the steward's form for keys sends."""
+    """The form that issues a key."""
 
     holder: Short
     scope: Literal["steward", "analyst", "monitor"]
@@ -333,18 +348,18 @@ class KeyForm(BaseModel):
 
 
 class KeySearch(BaseModel):
-    """Which keys are looked for: by the holder's name, by their state, or those that end within some days."""
+    """The filter of the list of keys: a part of the holder's name, a state, or the days until they end."""
 
     q: Annotated[str, Field(max_length=200)] = ""
     state: Literal["all", "valid", "ended", "soon"] = "all"
-    days: Annotated[int, Field(ge=0, le=_LONGEST)] = 30
+    days: Annotated[int, Field(ge=0, le=_MAX_DAYS)] = 30
 
 
 @router.get(KEYS, response_class=HTMLResponse)
 def keys_page(
     request: Request, key: Steward, service: CurrentService, search: Annotated[KeySearch, Query()]
 ) -> Response:
-    """Keys that are looked for, newest first."""
+    """Show the keys that match a filter, newest first."""
     return forget_note(_keys_page(key, service, **search.model_dump(), **read_note(request)))
 
 
@@ -352,35 +367,35 @@ def keys_page(
 def issue(request: Request, key: Steward, service: CurrentService, form: Annotated[KeyForm, Form()]) -> Response:
     """Issue a key and show it once."""
     try:
-        wanted = validate_fields(KeyRequest, {"name": form.holder, "scope": form.scope, "days": form.days})
-        scope, lifetime = Scope(wanted.scope), timedelta(days=wanted.days)
-        _, secret = service.registry.issue(wanted.name, scope, lifetime, by=key.actor)
+        new = validate_fields(KeyRequest, {"name": form.holder, "scope": form.scope, "days": form.days})
+        _, secret = service.registry.issue(new.name, Scope(new.scope), timedelta(days=new.days), by=key.actor)
     except REFUSALS as error:
-        found = problem(error)
-        return _keys_page(key, service, problem=found, holder=form.holder, status=found["status"])
-    return leave_note(request, KEYS, {"secret": secret, "done": f"A key for {wanted.name}, shown only now:"})
+        content = problem(error)
+        return _keys_page(key, service, problem=content, holder=form.holder, status=content["status"])
+    return leave_note(request, KEYS, {"secret": secret, "done": f"A key for {new.name}, shown only now:"})
 
 
 @router.post("/steward/keys/{key_id}/rotate", response_class=HTMLResponse)
 def rotate(request: Request, key_id: str, key: Steward, service: CurrentService) -> Response:
-    """Issue a key in the place of another, which ends, and show it once."""
-    found = service.registry.rotate(key_id, overlap=timedelta(0), by=key.actor)
-    if found is None:
+    """Issue a key in exchange for another, which ends, and show its secret once."""
+    rotated = service.registry.rotate(key_id, overlap=timedelta(0), by=key.actor)
+    if rotated is None:
         return leave_note(request, KEYS, {"done": "There was no such key to rotate."})
-    done = f"The key of {found[0].name} has ended; a new one in its place, shown only now:"
-    return leave_note(request, KEYS, {"secret": found[1], "done": done})
+    new, secret = rotated
+    done = f"The key of {new.name} has ended; a new one in its place, shown only now:"
+    return leave_note(request, KEYS, {"secret": secret, "done": done})
 
 
 @router.post("/steward/keys/{key_id}/revoke", response_class=HTMLResponse)
 def revoke(request: Request, key_id: str, key: Steward, service: CurrentService) -> Response:
-    """End a key."""
+    """Revoke a key."""
     done = service.registry.revoke(key_id, by=key.actor)
     return leave_note(request, KEYS, {"done": "The key is revoked." if done else "There was no such key to revoke."})
 
 
 @router.post("/steward/sessions/end", response_class=HTMLResponse)
 def end_sessions(request: Request, key: Steward, service: CurrentService) -> Response:
-    """End everybody's sessions, this one too."""
+    """End the sessions of all users, including this one."""
     service.sessions.end_all(by=key.actor)
     key_lookup: KeyLookup = request.app.state.key_lookup
     key_lookup.forget()
@@ -391,18 +406,16 @@ def end_sessions(request: Request, key: Steward, service: CurrentService) -> Res
 def actions_page(
     key: Steward, service: CurrentService, before: Annotated[int | None, Query(ge=1, le=2**53)] = None
 ) -> Response:
-    """Show what stewards and operators changed, newest first, and whether the audit log is whole."""
+    """Show the actions of stewards and operators, newest first, and whether the audit log is intact."""
     with service.store.reading() as driver:
-        found, whole, broken = [], None, None
+        actions, verified, damage = [], None, None
         try:
-            found = newest_actions(driver, before=before, most=PAGE)
-            whole = verify_actions(driver)
+            actions = newest_actions(driver, before=before, most=PAGE_SIZE)
+            verified = verify_actions(driver)
         except LedgerError as error:
-            broken = str(error)
-    older = found[-1].number if found and found[-1].number > 1 else None
-    return page(
-        "actions.html.j2", key=key, actions=found, older=older, newer=before is not None, whole=whole, broken=broken
-    )
+            damage = str(error)
+    older, newer = actions[-1].number if actions and actions[-1].number > 1 else None, before is not None
+    return page("actions.html.j2", key=key, actions=actions, older=older, newer=newer, verified=verified, damage=damage)
 
 
 @router.get(f"{ACTIONS}/lines")
@@ -413,9 +426,9 @@ def actions_file(key: Steward, service: CurrentService) -> Response:
     return lines
 
 
-def _keys_page(key: Key, service: CurrentService, **said: Any) -> Response:  # noqa: ANN401  (what templates show)
-    shown = {**KeySearch().model_dump(), "holder": "", **said}
-    soon = shown["state"] == "soon"
-    state, within = ("all", shown["days"]) if soon else (shown["state"], None)
-    found = found_keys(service.registry, shown["q"].strip(), state, within)
-    return page("keys.html.j2", key=key, keys=[key_facts(each) for each in found], **shown)
+def _keys_page(key: Key, service: CurrentService, **context: Any) -> Response:  # noqa: ANN401  (for the template)
+    context = {**KeySearch().model_dump(), "holder": "", **context}
+    ends_soon = context["state"] == "soon"
+    state, days = ("all", context["days"]) if ends_soon else (context["state"], None)
+    keys = search_keys(service.registry, context["q"].strip(), state, days)
+    return page("keys.html.j2", key=key, keys=[key_facts(each) for each in keys], **context)

@@ -20,7 +20,7 @@ from sfumato.query import ask
 from sfumato.query.aggregates import Average, Count, ExpectedError, Extreme, Quantile, Total, Variance
 from sfumato.query.question import Query
 from sfumato.vault.simulated import SimulatedVault
-from sfumato_server.ui.rendering import charts, files, steps, telling
+from sfumato_server.ui.rendering import charts, files, informative_estimates, steps
 
 DESCRIBED = parse(DOMAIN)
 OF_ROWS = (
@@ -44,7 +44,7 @@ def vault():
 
 def test_groups_without_rows_tell_their_size_and_sum_and_nothing_else(vault):
     answer = ask(vault, Query((Count(), Total("age"), *OF_ROWS), by=("sex",)), loss=Epsilon(1))
-    told = dict(zip(answer.keys, telling(answer, DESCRIBED), strict=True))
+    told = dict(zip(answer.keys, informative_estimates(answer, DESCRIBED), strict=True))
     assert told["F",] == told["M",] == [True] * 9
     assert told["(missing)",] == told["(other)",] == [True, True, *[False] * 7]
 

@@ -11,7 +11,7 @@ from tests.server.serving import DOMAIN, VISITS
 from sfumato.domain import parse
 from sfumato.domain.table_schema import parse_schema
 from sfumato.errors import DomainError, InputError
-from sfumato_server.ui.description_form import document_of, fields_of, summary, tables_of, with_attribute
+from sfumato_server.ui.description_form import form_fields, parse_fields, summary, table_forms, with_attribute
 
 RICH = {
     "sfumato": 1,
@@ -42,7 +42,7 @@ RICH = {
 
 @pytest.mark.parametrize("document", [DOMAIN, VISITS, RICH], ids=["people", "visits", "rich"])
 def test_a_domain_comes_back_from_its_form(document):
-    assert parse(document_of(fields_of(document))) == parse({**document, "draft": True})
+    assert parse(parse_fields(form_fields(document))) == parse({**document, "draft": True})
 
 
 def test_a_schema_comes_back_from_its_form():
@@ -53,7 +53,7 @@ def test_a_schema_comes_back_from_its_form():
     }
     document["tables"]["diagnoses"]["references"] |= {"ward": "icd", "odd, {key}": "icd"}
     document["of_unit"] = {"visits": {"count": "visits", "maximum": 3}}
-    assert document_of(fields_of(document)) == document | {"draft": True, "tables": private(document["tables"])}
+    assert parse_fields(form_fields(document)) == document | {"draft": True, "tables": private(document["tables"])}
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_schema_comes_back_from_its_form():
 )
 def test_bounds_by_groups_come_back_whatever_their_form(per):
     unit = {"id": "person", "rows": 3, "per": per}
-    assert document_of(fields_of({**DOMAIN, "unit": unit}))["unit"] == unit
+    assert parse_fields(form_fields({**DOMAIN, "unit": unit}))["unit"] == unit
 
 
 def private(tables):
@@ -77,7 +77,7 @@ def private(tables):
 
 
 def test_what_a_steward_changes_is_what_the_document_says():
-    fields = fields_of(DOMAIN) | {
+    fields = form_fields(DOMAIN) | {
         "t0-a0-maximum": " 120 ",
         "t0-a1-values": "F\r\n\r\nM\r\nX \r\n",
         "t0-a2-leave": "true",
@@ -85,7 +85,7 @@ def test_what_a_steward_changes_is_what_the_document_says():
     fields |= {"unit-kind": "id", "unit-id": "person", "unit-rows": "4"}
     del fields["t0-a1-nullable"]
     fields = with_attribute(fields | {"t0-new": " ward "}, "t0-") | {"t0-a3-values": "A\nB"}
-    found = document_of(fields)
+    found = parse_fields(fields)
     assert found["unit"] == {"id": "person", "rows": 4}
     assert found["attributes"] == {
         "age": {"type": "integer", "minimum": 0, "maximum": 120, "unknown": "clamp"},
@@ -96,19 +96,19 @@ def test_what_a_steward_changes_is_what_the_document_says():
 
 
 def test_another_type_takes_its_own_fields():
-    fields = fields_of(DOMAIN) | {"t0-a0-type": "date", "t0-a0-first": "2023-01-01", "t0-a0-last": "2023-12-31"}
-    body = document_of(fields | {"t0-a0-by": "week", "t0-a0-unknown": "drop"})["attributes"]["age"]
+    fields = form_fields(DOMAIN) | {"t0-a0-type": "date", "t0-a0-first": "2023-01-01", "t0-a0-last": "2023-12-31"}
+    body = parse_fields(fields | {"t0-a0-by": "week", "t0-a0-unknown": "drop"})["attributes"]["age"]
     assert body == {"type": "date", "first": "2023-01-01", "last": "2023-12-31", "by": "week", "unknown": "drop"}
 
 
 def test_an_accepted_description_is_a_draft_once_it_is_edited():
     accepted = {**DOMAIN, "accepted": {"by": "ann", "at": "2023", "hash": "x"}}
-    assert "accepted" not in document_of(fields_of(accepted))
+    assert "accepted" not in parse_fields(form_fields(accepted))
 
 
 def test_a_table_of_a_schema_is_made_public_or_left_out():
-    fields = fields_of(SCHEMA) | {"t2-leave": "true", "t1-public": "public"}
-    found = document_of(fields)
+    fields = form_fields(SCHEMA) | {"t2-leave": "true", "t1-public": "public"}
+    found = parse_fields(fields)
     assert list(found["tables"]) == ["patients", "visits", "icd"]
     assert found["tables"]["visits"] == {
         "public": True,
@@ -116,7 +116,7 @@ def test_a_table_of_a_schema_is_made_public_or_left_out():
         "attributes": SCHEMA["tables"]["visits"]["attributes"],
     }
     with pytest.raises(DomainError, match="public or not"):
-        parse_schema(document_of(fields | {"t1-public": ""}))
+        parse_schema(parse_fields(fields | {"t1-public": ""}))
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_table_of_a_schema_is_made_public_or_left_out():
 )
 def test_what_cannot_be_read_is_said_at_its_field(field, text, says):
     with pytest.raises(InputError, match=says):
-        document_of(fields_of(DOMAIN) | {field: text})
+        parse_fields(form_fields(DOMAIN) | {field: text})
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_what_cannot_be_read_is_said_at_its_field(field, text, says):
 )
 def test_what_is_no_description_has_no_form(document):
     with pytest.raises(DomainError, match="no domain and no schema"):
-        fields_of(document)
+        form_fields(document)
 
 
 @pytest.mark.parametrize("said", [3, True, ["x"], {"x": 1}])
@@ -156,23 +156,23 @@ def test_what_is_no_text_where_one_belongs_is_shown_and_refused(said):
     odd = copy.deepcopy(DOMAIN)
     odd["attributes"]["age"]["role"] = said
     with pytest.raises(DomainError, match="role"):
-        parse(document_of(fields_of(odd)))
+        parse(parse_fields(form_fields(odd)))
     for part in ("key", "unit"):
         schema = copy.deepcopy(SCHEMA)
         schema["tables"]["visits"][part] = said
-        assert document_of(fields_of(schema))["tables"]["visits"][part] == str(said)
+        assert parse_fields(form_fields(schema))["tables"]["visits"][part] == str(said)
 
 
 def test_a_column_is_added_once():
     for name in ("", " ", "age"):
         with pytest.raises(InputError, match="name the column to add"):
-            with_attribute(fields_of(DOMAIN) | {"t0-new": name}, "t0-")
+            with_attribute(form_fields(DOMAIN) | {"t0-new": name}, "t0-")
 
 
 def test_attributes_that_lack_something_are_open():
     draft = copy.deepcopy(RICH)
     draft["attributes"]["day"]["first"] = draft["attributes"]["day"]["last"] = None
-    (table,) = tables_of(fields_of(draft, ["Look at code: it may be an id.", "Left out x: no values."]))
+    (table,) = table_forms(form_fields(draft, ["Look at code: it may be an id.", "Left out x: no values."]))
     assert [each.name for each in table.attributes if each.open] == ["code", "day"]
     assert table.attributes[2].hint == "it may be an id."
     assert [each.summary for each in table.attributes[:2]] == [
@@ -180,4 +180,4 @@ def test_attributes_that_lack_something_are_open():
         '"\\"a\\"", " b", "", "c\\nd" and 1 more',
     ]
     assert "write the first and the last day" in table.attributes[5].summary
-    assert summary(fields_of(DOMAIN), "t0-a2-") == "numbers in bins, 0 to 5000"
+    assert summary(form_fields(DOMAIN), "t0-a2-") == "numbers in bins, 0 to 5000"

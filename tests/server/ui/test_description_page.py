@@ -15,7 +15,7 @@ from tests.server.ui.browsing import accessible, browser, enter
 from sfumato.app.cli.options import database
 from sfumato.strict_documents import write_yaml
 from sfumato_server.registry import Scope
-from sfumato_server.ui.description_form import fields_of
+from sfumato_server.ui.description_form import form_fields
 
 __all__ = ["browser"]
 HERE = "/steward/all/description"
@@ -164,7 +164,7 @@ def post(server):
 
 def test_a_description_that_nobody_said_they_accept_is_not_registered(server, post, tmp_path):
     source = str(write_people(tmp_path / "people.parquet", seed=43))
-    fields = {**fields_of(DOMAIN), "name": "unread", "source": source, "limit": "1", "do": "register"}
+    fields = {**form_fields(DOMAIN), "name": "unread", "source": source, "limit": "1", "do": "register"}
     for said in ({}, {"accepted": ""}, {"accepted": "false"}, {"accepted": "on"}):
         status, text = post(HERE, **fields, **said)
         assert (status, "tick that you have looked at the description" in text) == (422, True)
@@ -189,10 +189,10 @@ def test_a_form_that_was_tampered_with_or_came_from_elsewhere_changes_nothing(se
     ):
         status, text = post(HERE, **fields)
         assert (status, "Nothing was spent" in text) == (422, True), (fields, text)
-    emptied = post(HERE, do="yaml", yaml="", base=fields_of(DOMAIN)["base"])
+    emptied = post(HERE, do="yaml", yaml="", base=form_fields(DOMAIN)["base"])
     assert (emptied[0], "It has no attributes" in emptied[1]) == (422, False)
     half = write_yaml({**DOMAIN, "csv": {"delimiter": "X"}}).replace("X", '"\\ud800"')
-    assert "half a letter" in post(HERE, do="yaml", yaml=half, base=fields_of(DOMAIN)["base"])[1]
+    assert "half a letter" in post(HERE, do="yaml", yaml=half, base=form_fields(DOMAIN)["base"])[1]
     many = {f"t0-a{n}-name": "x" for n in range(20_001)}
     assert post(HERE, **many)[0] in (400, 413, 422)
     assert post("/steward/draft", source="/nowhere.csv")[0] == 422

@@ -13,7 +13,7 @@ PAY = Real(name="pay", edges=(0.0, 10.0, 40.0), points=(0.0, 10.0), unknown=Unkn
 
 
 def test_ends_behind_a_point_are_said_in_words():
-    offered = Controls.of(PAY)
+    offered = Controls.for_attribute(PAY)
     assert [word for _, word in offered.low] == ["0.0", "above 0.0", "10.0", "above 10.0"]
     assert [word for _, word in offered.high] == ["0.0 (included)", "10.0", "10.0 (included)"]
 
@@ -28,7 +28,7 @@ def test_ends_behind_a_point_are_said_in_words():
     ],
 )
 def test_the_ends_that_are_chosen_are_conditions_on_cells(low, high, means):
-    offered = Controls.of(PAY)
+    offered = Controls.for_attribute(PAY)
     begins, ends = ({word: value for value, word in choices} for choices in (offered.low, offered.high))
     form = QuestionForm(ranged=["pay"], low=[begins[low]], high=[ends[high] if high else ""])
     domain = Domain((PAY,))
