@@ -115,7 +115,7 @@ class OpenIdSettings(StrictModel):
 
 
 @dataclass(frozen=True)
-class Identity:
+class VerifiedIdentity:
     """A person whom a provider identified.
 
     Attributes:
@@ -157,7 +157,7 @@ class Provider:
         )[0]
         return url
 
-    def identify(self, code: str, login: Login, *, issuer: str | None = None) -> Identity:
+    def identify(self, code: str, login: Login, *, issuer: str | None = None) -> VerifiedIdentity:
         """Exchange a code for a token, and return the person whom it identifies.
 
         Args:
@@ -179,7 +179,7 @@ class Provider:
             claims.append(self._userinfo(access, claims[0]["sub"]))
         name = self._name(claims)
         identity = hashlib.sha256(f"{self.settings.issuer}\0{claims[0]['sub']}".encode()).hexdigest()[:24]
-        return Identity(identity, name, self._scope(claims, name))
+        return VerifiedIdentity(identity, name, self._scope(claims, name))
 
     def _name(self, claims: Sequence[Mapping[str, Any]]) -> str:
         """Return the provider's name of a person.

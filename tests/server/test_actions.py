@@ -147,7 +147,7 @@ def sent(bench, route):
 
 def guarded(dependant):
     """Whether a route needs a steward's key."""
-    return dependant.call is access.steward or any(guarded(each) for each in dependant.dependencies)
+    return dependant.call is access.steward_key or any(guarded(each) for each in dependant.dependencies)
 
 
 def routes_of(router):

@@ -240,7 +240,7 @@ def test_a_refused_request_is_gone_and_an_approval_is_taken_back(service):
 
 
 def test_only_so_many_requests_of_a_name_wait(service, monkeypatch):
-    monkeypatch.setattr(rules, "_MOST_WAITING", 3)
+    monkeypatch.setattr(rules, "_MAX_PENDING", 3)
     for number in range(3):
         refused(service, sql=f"SELECT COUNT(*) FROM t WHERE age > {number}")  # noqa: S608
     with pytest.raises(ApprovalNeededError, match="wait for one already"):

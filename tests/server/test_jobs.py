@@ -107,7 +107,7 @@ def test_jobs_whose_worker_died_do_not_count(jobs, dead):
 
 
 def test_the_newest_questions_of_an_owner_and_dataset_are_kept(jobs, monkeypatch):
-    monkeypatch.setattr(work, "_MOST_QUESTIONS", 3)
+    monkeypatch.setattr(work, "_MAX_QUESTIONS", 3)
     made = jobs.add("people", "ann", {}, most=9)
     for other in (("people", "bob"), ("others", "ann")):
         jobs.remember_question(*other, {"words": "theirs"})

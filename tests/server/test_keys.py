@@ -72,13 +72,13 @@ def test_keys_are_found_by_name_state_and_end(keys):
 def test_the_last_use_is_written_once_in_a_while(keys, monkeypatch):
     issued, secret = keys.issue("ana", Scope.ANALYST, timedelta(days=1))
     assert keys.key(secret).used is None
-    keys.used(issued)
+    keys.record_use(issued)
     first = keys.key(secret)
     assert datetime.now(UTC) - first.used < timedelta(minutes=5)
-    keys.used(first)
+    keys.record_use(first)
     assert keys.key(secret).used == first.used
     monkeypatch.setattr(registry, "_USE_INTERVAL", timedelta(0))
-    keys.used(first)
+    keys.record_use(first)
     assert keys.key(secret).used > first.used
 
 

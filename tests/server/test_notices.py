@@ -272,7 +272,7 @@ def test_a_webhook_of_its_own_authority_is_reached_through_a_proxy(service, tmp_
 def test_a_worker_sends_notices_as_the_options_of_the_command_say(tmp_path, monkeypatch):
     trusted, made = authority(tmp_path), {}
     monkeypatch.setattr(application, "log_to_standard_error", lambda: None)
-    monkeypatch.setattr(application, "create", lambda *_, notices: made.update(notices=notices))
+    monkeypatch.setattr(application, "create", lambda *_, alerts: made.update(alerts=alerts))
     monkeypatch.setattr(application, "gc", SimpleNamespace(collect=int, freeze=int, set_threshold=int))
     monkeypatch.setattr(application, "run", lambda *_, **__: application.application())
     for name in (application.LEDGER, application.ARRIVAL, "SFUMATO_SETTINGS"):  # which the command sets
@@ -280,12 +280,12 @@ def test_a_worker_sends_notices_as_the_options_of_the_command_say(tmp_path, monk
     with receiving(tls=trusted.context) as (hook, got), Proxy().running() as proxy:
         how = ("--webhook", hook, "--webhook-ca-file", trusted.ca_file.name, "--webhook-proxy", proxy.address)
         sfumato("serve", "--create", "--no-sample", "--no-link", "--port", "0", *how, cwd=tmp_path)
-        ending = made["notices"]._service  # noqa: SLF001
+        ending = made["alerts"]._service  # noqa: SLF001
         key = ending.registry.issue("ana", Scope.ANALYST, timedelta(days=2))[0]
         with ending.store.writing() as driver:
             ago = (key.issued - timedelta(days=30)).isoformat()
             driver.run("UPDATE service_key SET issued = :ago", {"ago": ago})
-        assert made["notices"].send_new() == 1
+        assert made["alerts"].send_new() == 1
         ending.close()
         assert (got[0]["event"], proxy.asked) == ("key-expiring", [hook.split("/")[2]])
 

@@ -185,7 +185,7 @@ def test_a_new_key_of_the_provider_is_found_and_not_looked_for_again_and_again(s
     known, asking = Provider(settings, callback=provider.redirect), Identities(store)
 
     def identified():
-        login = asking.begin()
+        login = asking.start_login()
         back = httpx.get(known.login_url(login), timeout=60, trust_env=False).headers["Location"]
         return known.identify(parse_qs(urlsplit(back).query)["code"][0], login)
 
@@ -196,7 +196,7 @@ def test_a_new_key_of_the_provider_is_found_and_not_looked_for_again_and_again(s
         provider.key = RSAKey.generate_key(2048, {"kid": "next"})
         with pytest.raises(RefusalError):
             identified()
-        monkeypatch.setattr(openid, "_BETWEEN", 0.0)
+        monkeypatch.setattr(openid, "_KEY_RELOAD_SECONDS", 0.0)
         assert identified() == first
     finally:
         provider.key = before
@@ -290,23 +290,23 @@ def test_names_of_keys_and_of_a_provider_may_be_declared_the_same(store):
     Registry(store).issue("Dora", Scope.ANALYST, timedelta(days=1))
     known = Identities(store)
     with pytest.raises(RefusalError, match="names of keys"):
-        known.named("a", "dora", names_of_keys=False)
-    assert known.named("a", "dora", names_of_keys=True) == "Dora"
+        known.assign_name("a", "dora", names_of_keys=False)
+    assert known.assign_name("a", "dora", names_of_keys=True) == "Dora"
     with pytest.raises(RefusalError):
-        known.named("b", "DORA", names_of_keys=True)
+        known.assign_name("b", "DORA", names_of_keys=True)
     with pytest.raises(InputError):
-        known.named("c", " ", names_of_keys=True)
+        known.assign_name("c", " ", names_of_keys=True)
     assert Registry(store).issue("DORA", Scope.ANALYST, timedelta(days=1))[0].name == "Dora"
 
 
 def test_a_login_is_over_after_ten_minutes_and_only_so_many_are_open(store, monkeypatch):
     known = Identities(store)
-    login = known.begin()
+    login = known.start_login()
     with store.writing() as driver:
         driver.run("UPDATE service_login SET begun = :ago", {"ago": "2020-01-01T00:00:00+00:00"})
     assert known.take(login.state, login.browser) is None
     monkeypatch.setattr(sessions, "_MAX_LOGINS", 8)
-    many = [known.begin() for _ in range(20)]
+    many = [known.start_login() for _ in range(20)]
     assert known.take(many[-1].state, many[-1].browser) == many[-1]
     assert known.take(many[0].state, many[0].browser) is None
     with store.reading() as driver:
@@ -315,14 +315,14 @@ def test_a_login_is_over_after_ten_minutes_and_only_so_many_are_open(store, monk
 
 def test_a_login_is_taken_once_by_the_browser_that_began_it(store):
     known = Identities(store)
-    login = known.begin()
+    login = known.start_login()
     assert known.take(login.state, "another") is None
     assert known.take(login.state, login.browser) == login
     assert known.take(login.state, login.browser) is None
 
 
 def test_secrets_of_a_login_are_not_kept(store):
-    login = Identities(store).begin()
+    login = Identities(store).start_login()
     with store.reading() as driver:
         kept = str(driver.rows("SELECT state, browser FROM service_login"))
     assert login.state not in kept
@@ -390,7 +390,7 @@ def test_nothing_is_sent_to_a_provider_at_a_readable_address():
 @pytest.mark.parametrize(("status", "kind"), [(400, "login-refused"), (302, "provider-unavailable")])
 def test_a_token_in_a_reply_that_is_no_success_is_refused(settings, provider, store, monkeypatch, status, kind):
     known = Provider(settings, callback=provider.redirect)
-    login = Identities(store).begin()
+    login = Identities(store).start_login()
     known.login_url(login)
     reply = httpx.Response(status, json={"id_token": "a.b.c"}, request=httpx.Request("POST", "https://provider.test"))
     monkeypatch.setattr(openid.ProviderConnection, "send", lambda *_, **__: reply)

@@ -50,7 +50,7 @@ def log_in(tmp_path, provider, store):
 
     def logged_in(of=provider, trusted=None, **settings):
         known = Provider(OpenIdSettings(issuer=of.issuer, **(usual | settings)), callback=BACK)
-        login = Identities(store).begin()
+        login = Identities(store).start_login()
         found = httpx.get(known.login_url(login), timeout=60, trust_env=False, verify=trusted or True)
         return known.identify(parse_qs(urlsplit(found.headers["Location"]).query)["code"][0], login)
 
