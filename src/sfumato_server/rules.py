@@ -107,7 +107,7 @@ def parse_monthly_budget(limit: str) -> MonthlyBudget | None:
     match = _MONTHLY.fullmatch(limit.strip())
     if match is None and "month" in limit:
         raise LossError(
-            "a limit by months is written '0.5 a month for 12 months' or 'rho=0.1 a month for 24 months', of 1 to 999 "
+            "a limit by months is spelled '0.5 a month for 12 months' or 'rho=0.1 a month for 24 months', of 1 to 999 "
             "months"
         )
     if match is None:
