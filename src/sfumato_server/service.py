@@ -104,13 +104,7 @@ class Service:
         self._lock = threading.Lock()
 
     def register(
-        self,
-        name: str,
-        *,
-        source: str,
-        domain: Mapping[str, Any],
-        limit: str,
-        more: Mapping[str, Any],
+        self, name: str, *, source: str, domain: Mapping[str, Any], limit: str, more: Mapping[str, Any]
     ) -> ServedDataset:
         """Register a dataset, take the first snapshot of its tables, and open its ledger.
 
