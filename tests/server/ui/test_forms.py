@@ -264,7 +264,7 @@ def test_a_cap_of_a_name_without_a_key_is_set_with_a_warning(server, post):
 def test_a_cap_lets_in_whom_a_cap_of_nothing_shut_out(server, post, again):
     def named():  # as it is kept: workers may look a little later
         with closing(Store(server.url)) as store:
-            return Grants(store).named("people").get("outis")
+            return Grants(store).analysts("people").get("outis")
 
     assert "outis is shut out of people." in post("/steward/caps", dataset="people", analyst="outis", most="0")[1]
     assert named() is False
