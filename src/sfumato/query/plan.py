@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.arguments import expect, parse_integer
-from sfumato.bounded_cache import cached
 from sfumato.domain import Axis, Categorical, Domain, Integer
 from sfumato.domain.attribute import unknown_code
 from sfumato.domain.view import BoundedView
@@ -68,13 +67,6 @@ class Plan:
     words: str
     truncation: int | None
     groups: NDArray[np.bool_] | None
-
-    @property
-    def held_bytes(self) -> int:
-        """The number of bytes that it holds with its parameters, roughly."""
-        conditions = {id(where): where for each in self.questions if (where := each.table().where) is not None}
-        groups = 0 if self.groups is None else self.groups.nbytes
-        return 3_000 * len(self.questions) + sum(where.held_bytes for where in conditions.values()) + groups
 
     @cached_property
     def questions(self) -> tuple[Measurable, ...]:
@@ -185,7 +177,6 @@ class Plan:
         return range(first, first + len(self.tables[table]))
 
 
-@cached(lambda key, plan: key[0].held_bytes + plan.held_bytes)  # a question is usually previewed and then asked
 def plan(query: Query, domain: Domain, view: BoundedView | None = None) -> Plan:
     """Return the plan of a query whose values are all declared.
 

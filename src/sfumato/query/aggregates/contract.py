@@ -248,6 +248,6 @@ class NumericAggregate(Aggregate):
         return (f"values of {self.of} beyond the declared bounds count as the bounds",) if clamps else ()
 
 
-@cached(8_000)
+@cached(8_000)  # without it a program of 200 counts at one loss takes 6 % more CPU time
 def _half_width(noise: Noise, confidence: Fraction, numbers: int) -> int:
     return noise.quantile(1 - (1 - confidence) / numbers)
