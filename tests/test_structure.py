@@ -28,7 +28,7 @@ CEILINGS = {
     "public classes and aliases defined twice": 0,
     "file names that repeat": 0,
     "circles of imports": 0,
-    "private words": 1534,
+    "private words": 1478,
     "the private word found": 605,
     "modules entered by one query": 60,
     "deepest stack of one query": 19,

@@ -154,9 +154,7 @@ def interval(
         LossError: a confidence outside (0, 1), or a half-width that is not positive.
     """
     level = Confidence.from_number(confidence)
-    priced_width = None if half_width is None else float(exact(half_width, name="half-width"))
-    if priced_width is not None and not priced_width > 0:
-        raise LossError(f"a half-width to price is greater than zero, not {half_width}", culprit=half_width)
+    priced_width = None if half_width is None else _checked_width(half_width)
     domain = release.model.domain
     terms = [_term(asked, 1, domain), *([] if minus is None else [_term(minus, -1, domain)])]
     names = _attributes(terms, domain)
@@ -176,8 +174,7 @@ def interval(
         if unit is not None:
             notes = (*notes, f"none of a population: rows of one {unit} are no independent draws")
         if widened:
-            widening = f"values are known by groups or bins only, which widened the interval by {widened:.4g}"
-            notes = (*notes, widening)
+            notes = (*notes, f"values are known by groups or bins only, which widened the interval by {widened:.4g}")
     return ReleaseInterval(
         words,
         _by_model(release.model, names, terms),
@@ -189,6 +186,13 @@ def interval(
         notes,
         bound,
     )
+
+
+def _checked_width(half_width: Number) -> float:
+    width = float(exact(half_width, name="half-width"))
+    if not width > 0:
+        raise LossError(f"a half-width to price is greater than zero, not {half_width}", culprit=half_width)
+    return width
 
 
 def _attributes(terms: Sequence[Term], domain: Domain) -> tuple[str, ...]:

@@ -151,11 +151,7 @@ def suggest_bound(
         BudgetError: the ledger refuses the charge; nothing was spent.
     """
     refuse_no_vault(vault)
-    if parse_integer(cells, "the cells of a table are a whole number") < 1:
-        raise QueryError("a table has at least one cell", culprit=cells)
-    part = exact(share, name="share")
-    if not 0 < part < 1:
-        raise LossError(f"a share lies strictly between 0 and 1, not {share}", culprit=share)
+    part = _checked_share(cells, share)
     groups = tuple(GroupBound.named(name, rows=1) for name in per)
     Unit(vault.domain.unit.column, per=groups)  # refuses what is named twice
     tallies = _size_tallies(vault.domain, groups)
@@ -185,6 +181,16 @@ def suggest_bound(
         cells=cells,
         by_groups=tuple(by_groups),
     )
+
+
+def _checked_share(cells: int, share: Number) -> Fraction:
+    """Return the exact share; refuse it, or the number of cells, if it is out of its range."""
+    if parse_integer(cells, "the cells of a table are a whole number") < 1:
+        raise QueryError("a table has at least one cell", culprit=cells)
+    part = exact(share, name="share")
+    if not 0 < part < 1:
+        raise LossError(f"a share lies strictly between 0 and 1, not {share}", culprit=share)
+    return part
 
 
 def _size_tallies(domain: Domain, groups: Sequence[GroupBound]) -> list[UnitSizes]:

@@ -14,7 +14,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.bounded_cache import cached
 from sfumato.domain import Domain, Integer, Real
 from sfumato.domain.domain import numeric
 from sfumato.domain.predicate import Predicate
@@ -88,7 +87,6 @@ def ladder(attribute: Integer | Real) -> Ladder:
     return Ladder(attribute, _edges(attribute.minimum, attribute.maximum, integers))
 
 
-@cached()
 def _edges(minimum: float, maximum: float, values: int | None) -> tuple[tuple[float, ...], ...]:
     """The edges of the levels between two bounds, finest first; ``values`` are how many integers there are between."""
     if values is not None:
