@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,10 +121,8 @@ class Advantage:
         return self.members.value - self.controls.value
 
 
-def advantage(
-    attack: str, knowledge: str, members: NDArray[np.bool_], controls: NDArray[np.bool_], *, error: float = ERROR
-) -> Advantage:
-    """Return Newcombe's interval, two-sided with error probability ``error``, around the observed difference.
+def advantage(attack: str, knowledge: str, members: NDArray[np.bool_], controls: NDArray[np.bool_]) -> Advantage:
+    """Return Newcombe's two-sided interval around the observed difference, with error probability :data:`ERROR`.
 
     Raises:
         TableError: unequal numbers, or too few for an interval.
@@ -136,13 +134,11 @@ def advantage(
             f"too few rows for an interval: {attack} needs at least {FEWEST_TESTED} of each kind", culprit=attack
         )
     won, guessed = (Proportion(int(outcome.sum()), len(outcome)) for outcome in (members, controls))
-    return Advantage(attack, knowledge, won, guessed, newcombe(won, guessed, error=error))
+    return Advantage(attack, knowledge, won, guessed, newcombe(won, guessed, error=ERROR))
 
 
 def worst(results: tuple[Advantage, ...]) -> Advantage:
     """Return the largest advantage, its interval corrected for having been chosen among them (Bonferroni)."""
     largest = max(results, key=lambda result: result.value)
     interval = newcombe(largest.members, largest.controls, error=ERROR / len(results))
-    return Advantage(
-        largest.attack, largest.knowledge, largest.members, largest.controls, interval, bound=largest.bound
-    )
+    return replace(largest, interval=interval)

@@ -98,9 +98,7 @@ def attack_rows(
     return Attacks(tuple(_bounded(result, claim) for result in results), roc(scores))
 
 
-def attack_marginals(
-    release: MarginalSource, members: Rows, controls: Rows, *, claim: Claim, people: int = _PEOPLE, seed: int
-) -> Attacks:
+def attack_marginals(release: MarginalSource, members: Rows, controls: Rows, *, claim: Claim, seed: int) -> Attacks:
     """Trace members in published marginals, which have no rows to link, infer or single out from.
 
     One half of the controls is the attacker's reference; targets come from the other.
@@ -111,7 +109,7 @@ def attack_marginals(
     middle = len(shuffled) // 2
     reference = Rows(shuffled.domain, shuffled.codes[:middle])
     rest = Rows(shuffled.domain, shuffled.codes[middle:])
-    fit, test = draw_targets(members, rest, count=people, generator=luck)
+    fit, test = draw_targets(members, rest, count=_PEOPLE, generator=luck)
     traced = [tracing_scores(release, reference, half.stacked) for half in (fit, test)]
     guesses, scores = guess_members((traced[0],), (traced[1],))
     result = advantage("membership", TRACING_KNOWLEDGE, guesses[: len(test)], guesses[len(test) :])

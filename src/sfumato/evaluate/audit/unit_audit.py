@@ -122,18 +122,17 @@ def log_likelihood(published: Mapping[str, Sequence[NoisyTable]], known: Mapping
 Shadows = NDArray[np.float64]
 
 
-def shadow_membership(present: Shadows, without: Shadows, *, claim: Loss, error: float = FALSE_ALARMS) -> Advantage:
+def shadow_membership(present: Shadows, without: Shadows, *, claim: Loss) -> Advantage:
     """Guess that the unit is in the table if a score of a release is at least a threshold.
 
     One half of the releases of each kind finds the threshold, the other half is guessed.  The interval is made of those
     of Clopper and Pearson: of releases that keep their word ``interval.low`` is above the bound with probability at
-    most ``error``.
+    most ``FALSE_ALARMS``.
 
     Args:
         present: a score of each release with the unit, such as the difference of two log likelihoods.
         without: of as many without it.
         claim: the loss that the release says it has for the unit.
-        error: probability that one end of the interval is wrong.
 
     Raises:
         InputError: not as many of each kind, or fewer than four.
@@ -149,13 +148,10 @@ def shadow_membership(present: Shadows, without: Shadows, *, claim: Loss, error:
         ("membership of a unit", "all other units, and all of this one"),
         (present[half:] >= threshold, without[half:] >= threshold),
         claim=claim,
-        error=error,
     )
 
 
-def shadow_inference(
-    present: Shadows, without: Shadows, *, true: int, claim: Loss, error: float = FALSE_ALARMS
-) -> Advantage:
+def shadow_inference(present: Shadows, without: Shadows, *, true: int, claim: Loss) -> Advantage:
     """Return which of several units is in the table: the one under which a release is likeliest.
 
     Releases without any of them say how often that is right by chance, or by what is so of everybody.
@@ -165,7 +161,6 @@ def shadow_inference(
         without: of as many without it.
         true: which of the candidates the unit is.
         claim: the loss that the release says it has for the unit.
-        error: probability that one end of the interval is wrong.
 
     Raises:
         InputError: not as many of each kind.
@@ -177,17 +172,16 @@ def shadow_inference(
         ("inference of what a unit's children are", "all other units, and this one but for that"),
         right,
         claim=claim,
-        error=error,
     )
 
 
 def _advantage(
-    names: tuple[str, str], guesses: tuple[NDArray[np.bool_], NDArray[np.bool_]], *, claim: Loss, error: float
+    names: tuple[str, str], guesses: tuple[NDArray[np.bool_], NDArray[np.bool_]], *, claim: Loss
 ) -> Advantage:
     """Return an attack with exact intervals: of so few releases others would be too narrow."""
     right, wrong = (Proportion(int(guess.sum()), len(guess)) for guess in guesses)
     measure = Distinguished(claim.advantage_bound())
     counts = np.array([right.successes]), np.array([wrong.successes])
-    low = float(lower_bounds(measure, *counts, right.trials, error=error)[0])
-    high = -float(lower_bounds(measure, *counts[::-1], right.trials, error=error)[0])
+    low = float(lower_bounds(measure, *counts, right.trials, error=FALSE_ALARMS)[0])
+    high = -float(lower_bounds(measure, *counts[::-1], right.trials, error=FALSE_ALARMS)[0])
     return Advantage(*names, right, wrong, ConfidenceInterval(low, high), bound=measure.claimed)
