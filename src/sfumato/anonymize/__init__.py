@@ -1,4 +1,4 @@
-"""Syntactic anonymisation: hierarchies, criteria, losses, searches, local recoding, risk.  Not differential privacy.
+"""Syntactic anonymization: hierarchies, criteria, losses, searches, local recoding, risk.  Not differential privacy.
 
 Local recoding and risk are loaded when they are first named.
 """

@@ -64,7 +64,7 @@ def optimal(
         suppression: largest share of rows that may be suppressed, 0 to 1, read exactly (``"0.02"``), or how many,
             ``RowLimit(30)``.
         keep: columns to publish as they are; never name a direct identifier.  A quasi-identifier among them is
-            generalised by nothing, and counts for the criteria.
+            generalized by nothing, and counts for the criteria.
         extent: where to look, and for how long; the whole lattice, until the least loss is proven.
 
     Raises:

@@ -46,7 +46,7 @@ def mdav_partition(values: Reals, counts: Integers, *, k: int) -> Partition:
     from that one does; of 2k or more, one more group is taken; the rest is the last group.
 
     Args:
-        values: numbers to group by, standardised as wanted, shape ``(tuples, attributes)``.
+        values: numbers to group by, standardized as wanted, shape ``(tuples, attributes)``.
         counts: rows of each tuple, shape ``(tuples,)``; their sum is at least k.
         k: least units of a group, or rows with ``KAnonymity(k, count=CountedIn.ROWS)``.
     """
@@ -168,7 +168,7 @@ def mondrian(
         quasi: what an attacker may know; with a hierarchy its cells are used, otherwise free intervals.
         criteria: what every published class satisfies; none that needs a population, and for the relaxed
             cut none on sensitive values, as which of a tuple's rows go where is drawn later.
-        keep: columns to publish as they are.  A quasi-identifier among them is generalised by nothing, and counts for
+        keep: columns to publish as they are.  A quasi-identifier among them is generalized by nothing, and counts for
             the criteria: rows that differ in it share no class.
         cut: where a region is cut; greedy loses least.
 
@@ -211,7 +211,7 @@ def k_member(
         vault: the table.
         quasi: what an attacker may know; with a hierarchy its cells are used, otherwise free intervals.
         k: least units of a class, or rows with ``KAnonymity(k, count=CountedIn.ROWS)``.
-        keep: columns to publish as they are.  A quasi-identifier among them is generalised by nothing, and counts for
+        keep: columns to publish as they are.  A quasi-identifier among them is generalized by nothing, and counts for
             the criteria: rows that differ in it share no class.
         search: how long the local search goes on.  Stopped by the clock it makes other classes each time: a release
             that is journalled is handed out again as it is, but do not publish two of the same rows.
@@ -267,7 +267,7 @@ def microaggregate(
         vault: the table.
         quasi: numbers that an attacker may know.
         k: least units of a group, or rows with ``KAnonymity(k, count=CountedIn.ROWS)``.
-        keep: columns to publish as they are.  A quasi-identifier among them is generalised by nothing, and counts for
+        keep: columns to publish as they are.  A quasi-identifier among them is generalized by nothing, and counts for
             the criteria: rows that differ in it share no class.
 
     Raises:

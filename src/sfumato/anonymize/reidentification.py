@@ -116,7 +116,7 @@ def zayatz(counts: Integers, population: int) -> float:
 def pitman(counts: Integers, population: int) -> float:
     """Estimate the population uniques under Pitman's sampling formula (Hoshino 2001).
 
-    The parameters alpha in (0, 1) and theta > -alpha maximise the likelihood of the class sizes of the
+    The parameters alpha in (0, 1) and theta > -alpha maximize the likelihood of the class sizes of the
     sample; the estimate is the expected number of classes of one person,
     N * Gamma(theta + 1) Gamma(theta + alpha + N - 1) / (Gamma(theta + alpha) Gamma(theta + N)).
 
@@ -199,7 +199,7 @@ class Attacker:
 
 @dataclass(frozen=True)
 class Risk:
-    """The risk of a table, before or after anonymisation.
+    """The risk of a table, before or after anonymization.
 
     The prosecutor knows that a person is in the table; the journalist only that they are in the population;
     the marketer wants as many right matches as possible, and their risk is the expected share of them.

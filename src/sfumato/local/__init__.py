@@ -1,6 +1,6 @@
 """Local differential privacy: every person perturbs their own value before it leaves them.
 
-A client randomises, a server estimates, and both read one frozen spec.  Names are imported on first use, so that an
+A client randomizes, a server estimates, and both read one frozen spec.  Names are imported on first use, so that an
 embedded client stays light.
 """
 

@@ -20,8 +20,8 @@ class Post(StrEnum):
 
     NONE = "none"  # unbiased; frequencies may be negative
     SIMPLEX = "simplex"  # the nearest distribution in the Euclidean sense
-    MLE = "mle"  # the likeliest distribution, by expectation maximisation
-    SMOOTH = "smooth"  # expectation maximisation with smoothing, for ordered bins
+    MLE = "mle"  # the likeliest distribution, by expectation maximization
+    SMOOTH = "smooth"  # expectation maximization with smoothing, for ordered bins
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +95,7 @@ def simplex(values: RealArray) -> RealArray:
 
 
 def likeliest(channel: RealArray, counts: NDArray[np.int64], *, smooth: bool = False) -> RealArray:
-    """Return the maximum-likelihood distribution of the inputs of a channel, by expectation maximisation.
+    """Return the maximum-likelihood distribution of the inputs of a channel, by expectation maximization.
 
     Args:
         channel: P(output | input), ``(inputs, outputs)``.

@@ -129,7 +129,7 @@ def relaxed(space: Space, region: Region, rule: Rule) -> Halves | None:
 
 
 def greedy(space: Space, region: Region, rule: Rule) -> Halves | None:
-    """Cut strictly where the least loss is left (normalised certainty penalty), along any quasi-identifier."""
+    """Cut strictly where the least loss is left (normalized certainty penalty), along any quasi-identifier."""
     cuts = [_large(_cuts(space, region, attribute), region, rule) for attribute in range(space.points.shape[1])]
     losses = np.concatenate([_losses(space, region, attribute, cut) for attribute, cut in enumerate(cuts)])
     attributes = np.repeat(np.arange(len(cuts)), [len(ranks) for ranks, _ in cuts])

@@ -3,8 +3,8 @@
 A criterion looks at one class at a time.  It declares two properties that a search may prune with:
 
 * ``monotone``: two classes that hold merge into one that holds, so a table that holds keeps holding when
-  it is generalised further;
-* ``monotone_with_suppression``: a class that holds keeps holding whatever is merged into it, so generalising
+  it is generalized further;
+* ``monotone_with_suppression``: a class that holds keeps holding whatever is merged into it, so generalizing
   further never suppresses more rows.
 
 A class is counted in units where the domain names them (``CountedIn.UNITS``): a unit with several rows counts once.

@@ -1,4 +1,4 @@
-"""An anonymised release: rows, the recoding that made them, and what is and is not promised."""
+"""An anonymized release: rows, the recoding that made them, and what is and is not promised."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from sfumato.vault.vault import Vault
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Anonymized(Release):
-    """An anonymised table.
+    """An anonymized table.
 
     ``facts`` has rows, suppressed rows, classes, every loss and, for the optimal search, the certificate.
     Write the rows once: where rows of one tuple are dealt to several classes, each writing deals anew.

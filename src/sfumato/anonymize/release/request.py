@@ -1,4 +1,4 @@
-"""The request for an anonymisation, read from text and written for the journal, and the counts it is about.
+"""The request for an anonymization, read from text and written for the journal, and the counts it is about.
 
 This is the one place of the family where exact counts are opened.
 """
@@ -52,10 +52,10 @@ class RowLimit:
 class Quasi:
     """A quasi-identifier.
 
-    ``hierarchy`` is what it is generalised by; without one, that of the domain.  Where the domain has none either,
+    ``hierarchy`` is what it is generalized by; without one, that of the domain.  Where the domain has none either,
     full-domain methods draft one from the declared cells, and local methods use free intervals in the order of the
     declared values.  ``weight`` is its importance in the loss.  One that is ``unchanged`` is published by its declared
-    cells: criteria and risk count it, but nothing generalises it.
+    cells: criteria and risk count it, but nothing generalizes it.
     """
 
     name: str
@@ -94,7 +94,7 @@ class Quasi:
 
 
 def _only_leaves(attribute: Attribute) -> Hierarchy:
-    """Return the hierarchy of an attribute that nothing generalises: its cells alone."""
+    """Return the hierarchy of an attribute that nothing generalizes: its cells alone."""
     labels = attribute.labels()
     leaves = Level(tuple(labels), np.arange(len(labels)), np.zeros(len(labels)))
     return Hierarchy(attribute.name, (leaves,), len(labels))
@@ -103,7 +103,7 @@ def _only_leaves(attribute: Attribute) -> Hierarchy:
 def read_quasi(
     quasi: Sequence[str | Quasi], domain: Domain, unchanged: UnchangedColumns = NONE_UNCHANGED
 ) -> tuple[Quasi, ...]:
-    """Read quasi-identifiers, given by name or with details; nothing generalises those that are unchanged.
+    """Read quasi-identifiers, given by name or with details; nothing generalizes those that are unchanged.
 
     Raises:
         InputError: none, one twice, or none with a weight.
@@ -144,7 +144,7 @@ def suppressed_codes(quasi: Quasi, attribute: Attribute) -> tuple[int, ...]:
 
 @dataclass(frozen=True, eq=False)
 class AnonymizationRequest:
-    """A request for an anonymisation, in the words of the journal."""
+    """A request for an anonymization, in the words of the journal."""
 
     method: str
     quasi: tuple[Quasi, ...]

@@ -57,7 +57,7 @@ class Problem:
 
     @property
     def heights(self) -> Vector:
-        """The number of generalisation steps of each quasi-identifier."""
+        """The number of generalization steps of each quasi-identifier."""
         return tuple(hierarchy.height for hierarchy in self.hierarchies)
 
     @property
@@ -169,7 +169,7 @@ class Node:
     """A level vector with its counts.
 
     ``loss`` and ``penalty`` are in cells (weights times rows): ``loss`` is that of the whole table, ``penalty``
-    the part that suppressed rows add to the loss of generalisation, counted with the prunable criteria only,
+    the part that suppressed rows add to the loss of generalization, counted with the prunable criteria only,
     so that it never rises towards the top.  ``hopeless``: every vector below fails as well; such a node is not
     worth the time to add up its losses, and they are infinite.
     """
@@ -223,7 +223,7 @@ class Lattice:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.top: Vector = problem.heights  # generalises everything away
+        self.top: Vector = problem.heights  # generalizes everything away
         self._nodes: dict[Vector, Node] = {}
         data = problem.data
         self._bottom = problem.bottom
@@ -241,7 +241,7 @@ class Lattice:
         return len(self._nodes)
 
     def floor(self, vector: Vector) -> float:
-        """Return G(v), the loss of generalisation alone, as if no row were suppressed."""
+        """Return G(v), the loss of generalization alone, as if no row were suppressed."""
         return float(sum(losses[level] for losses, level in zip(self.generalisation, vector, strict=True)))
 
     def evaluate(self, vector: Vector) -> Node:
@@ -310,7 +310,7 @@ class Lattice:
         return cells[self.problem.data.codes[:, attribute]]
 
     def _penalty(self, vector: Vector, classes: Classes, failing: NDArray[np.bool_]) -> float:
-        """Sum of (weights - loss of generalisation) over suppressed rows: what suppressing them adds."""
+        """Sum of (weights - loss of generalization) over suppressed rows: what suppressing them adds."""
         members, counts = classes.members[failing], classes.counts[failing]
         missing = np.full(len(members), self._weight)
         for attribute, level in enumerate(vector):

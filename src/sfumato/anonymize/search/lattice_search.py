@@ -1,6 +1,6 @@
 """The full-domain recoding of proven least loss: branch and bound over boxes of level vectors.
 
-The loss of a level vector v is G(v) + p(v).  G, the loss of generalisation, is separable over attributes and
+The loss of a level vector v is G(v) + p(v).  G, the loss of generalization, is separable over attributes and
 rises with v.  p, what suppressed rows add, falls as v rises (counted with the criteria that are declared
 monotone under the suppression allowed).  A box holds every vector between ``low`` and ``high``: nothing in it
 loses less than G(low) + p(high), and if ``high`` suppresses too much, so does all of the box.
@@ -150,7 +150,7 @@ class LatticeBoxes:
             heapq.heappush(self.heap, (self.lattice.floor(low) + node.penalty, low, high))
 
     def split(self) -> None:
-        """Cut the box of least bound where its loss of generalisation spans most."""
+        """Cut the box of least bound where its loss of generalization spans most."""
         _, low, high = heapq.heappop(self.heap)
         if low == high:
             return  # a single vector, counted when it was pushed
@@ -194,7 +194,7 @@ class LatticeBoxes:
             steps = sorted((self.lattice.floor(each), each) for each in _lowered(node.vector, self.lattice.top))
             for floor, vector in steps:
                 if floor >= node.loss or monotonic() > deadline:
-                    return node  # the loss of generalisation alone is too much, here and further on
+                    return node  # the loss of generalization alone is too much, here and further on
                 step = self.lattice.evaluate(vector)
                 if step.feasible and step.loss < node.loss:
                     node = step
@@ -228,7 +228,7 @@ def _raised(vector: Vector, top: Vector) -> Iterator[Vector]:
 
 
 def _cheapest_chain(lattice: Lattice) -> list[Vector]:
-    """Return vectors from bottom to top, each step adding the least loss of generalisation."""
+    """Return vectors from bottom to top, each step adding the least loss of generalization."""
     vector = [0] * len(lattice.top)
     chain = [tuple(vector)]
     while chain[-1] != lattice.top:

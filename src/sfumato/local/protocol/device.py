@@ -24,7 +24,7 @@ from sfumato.strict_documents import read_json
 
 @dataclass(frozen=True, eq=False)
 class Reports:
-    """Randomised values: safe to send, and of no use without the spec whose hash they carry.
+    """Randomized values: safe to send, and of no use without the spec whose hash they carry.
 
     Attributes:
         spec: hash of the spec they were made under.

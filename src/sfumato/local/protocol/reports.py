@@ -187,7 +187,7 @@ def _named(path: str | Path) -> Path:
 
 
 def read_column(path: str | Path, column: str) -> NDArray[Any]:
-    """Read a column of a CSV, Parquet or Arrow file, for a client to randomise.
+    """Read a column of a CSV, Parquet or Arrow file, for a client to randomize.
 
     Raises:
         InputError: no such file or column, or missing values: decide what they stand for first.
@@ -209,7 +209,7 @@ def read_column(path: str | Path, column: str) -> NDArray[Any]:
 
 
 def complete_column(values: Any, name: str) -> NDArray[Any]:  # noqa: ANN401 -- a pyarrow.ChunkedArray, imported lazily
-    """Return a column of Arrow as an array, for a client to randomise.
+    """Return a column of Arrow as an array, for a client to randomize.
 
     Raises:
         InputError: missing values: decide what they stand for first.

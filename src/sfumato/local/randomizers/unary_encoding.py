@@ -1,6 +1,6 @@
 """The comparison set: unary encoding and sketches, in which every bit has a coin of its own.
 
-Symmetric and optimised unary encoding (SUE, OUE) and thresholded histograms (THE) differ only in the two coins, ``one``
+Symmetric and optimized unary encoding (SUE, OUE) and thresholded histograms (THE) differ only in the two coins, ``one``
 where the value stands and ``zero`` elsewhere; the count-mean sketches (CMS, HCMS) report hashed cells and dBitFlip a
 run of buckets.  They are here to be compared with: at equal epsilon the two-valued randomizers need less variance or
 fewer bytes, and ``auto`` never takes one of these.
@@ -366,7 +366,7 @@ def symmetric(epsilon: Fraction) -> BitFlipProbabilities:
 
 
 def _optimised(epsilon: Fraction) -> BitFlipProbabilities:
-    """Return coins 1/2 and 1 / (e^epsilon + 1): optimised unary encoding (Wang et al. 2017)."""
+    """Return coins 1/2 and 1 / (e^epsilon + 1): optimized unary encoding (Wang et al. 2017)."""
     return BitFlipProbabilities(
         Numerator(DENOMINATOR // 2), Numerator(math.ceil(DENOMINATOR / (1 + exp_below(epsilon))))
     )

@@ -94,7 +94,7 @@ class Distribution(Spec):
         """Estimate the shares of the bins.
 
         Unbiased (``Post.NONE``) shares solve least squares and vary widely; the published estimator is
-        ``Post.SMOOTH``, expectation maximisation with smoothing, whose bias the stated variance does not include.
+        ``Post.SMOOTH``, expectation maximization with smoothing, whose bias the stated variance does not include.
 
         Raises:
             InputError: no reports.

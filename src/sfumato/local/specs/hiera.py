@@ -1,8 +1,8 @@
 """HierA: budgets graded by the sensitivity of values, as published, with the guarantee that it really has.
 
-The domain is cut into levels with decreasing budgets.  A person reports a level, randomised with the budget of the
-*true* level, then the sign of the value, randomised with the budget of the *reported* level (LHP).  The collector
-re-randomises reports of generous levels up to stricter ones, so that it can use them
+The domain is cut into levels with decreasing budgets.  A person reports a level, randomized with the budget of the
+*true* level, then the sign of the value, randomized with the budget of the *reported* level (LHP).  The collector
+re-randomizes reports of generous levels up to stricter ones, so that it can use them
 there too (PLC), and pools all levels.
 
 The budgets are not the guarantee.  The level alone, and level and sign together, distinguish values by more than the
@@ -230,7 +230,7 @@ def variance(values: RealArray, spec: Hiera, *, mu: int) -> float:
 
 
 def attenuation(budgets: Sequence[Fraction]) -> RealArray:
-    """Return 2 p - 1 = tanh(epsilon / 2) of each budget, to which randomised response shrinks a sign's mean."""
+    """Return 2 p - 1 = tanh(epsilon / 2) of each budget, to which randomized response shrinks a sign's mean."""
     return np.tanh([float(budget) / 2 for budget in budgets])
 
 

@@ -154,7 +154,7 @@ class KeyValue(Spec):
     def design(
         cls, keys: tuple[str, ...] | tuple[int, ...] | int, low: float, high: float, *, pairs: int, epsilon: Number
     ) -> KeyValue:
-        """Design PCKV-UE with its optimised budgets (Gu, Li, Cheng, Xiong, Cao 2020).
+        """Design PCKV-UE with its optimized budgets (Gu, Li, Cheng, Xiong, Cao 2020).
 
         Raises:
             LossError: an epsilon outside [1e-9, 32].

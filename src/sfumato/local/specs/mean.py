@@ -1,7 +1,7 @@
 """The mean of a bounded number: the spec, and its five mechanisms as finite tables.
 
 A value is scaled to [-1, 1] and rounded at random to one of two neighbouring grid inputs, which keeps its mean; the
-table randomises the grid input; every output stands for a number.  Estimates are unbiased whatever the values.
+table randomizes the grid input; every output stands for a number.  Estimates are unbiased whatever the values.
 Finite tables are not an approximation for convenience: as floats, the piecewise mechanism identifies from a
 single report which of two inputs was impossible with a probability of about one half.
 """
@@ -39,7 +39,7 @@ _HYBRID_FROM = 0.61  # below, the hybrid mechanism is Duchi's (Wang et al. 2019,
 
 
 LARGEST_GRID = 1 << 12
-"""Inputs of a table that randomises numbers."""
+"""Inputs of a table that randomizes numbers."""
 
 LEAST_WIDTH, LARGEST_BOUND = 1e-100, 1e100
 """Of bounds: beyond these, squares and quotients of what lies between are no floats any more."""
@@ -231,7 +231,7 @@ def _mechanism(method: MeanMethod, epsilon: Fraction) -> tuple[IntegerTable, tup
 
 
 def duchi(epsilon: Fraction) -> Solution:
-    """Make the table of Duchi's bit: the value rounded at random to -1 or 1, under randomised response."""
+    """Make the table of Duchi's bit: the value rounded at random to -1 or 1, under randomized response."""
     table = IntegerTable.windows(2, 2, epsilon)
     return Solution(table, unbiased(table, np.zeros(2), np.array([-1.0, 1.0])))
 

@@ -1,7 +1,7 @@
 """The unbiased mean mechanism of least worst-case variance among finite tables, as a linear programme.
 
 Unknown are the probabilities ``p[y, x]`` of fixed output values y for inputs x on a grid, with column bounds
-``u[y] / e^epsilon <= p[y, x] <= u[y]``, rows that sum to one and have mean x; the largest variance is minimised.
+``u[y] / e^epsilon <= p[y, x] <= u[y]``, rows that sum to one and have mean x; the largest variance is minimized.
 Graded budgets (MinID-LDP) bound each pair of levels by the smaller of their budgets.
 """
 
