@@ -70,7 +70,7 @@ def test_the_original_must_be_the_one_that_was_recoded(people):
 @pytest.mark.parametrize("recoded", [Released.raw, globally_recoded, lambda rows: locally_recoded(rows, [0, 1], 3)])
 @pytest.mark.parametrize("kept", [1 << 20, 1])
 def test_people_in_a_condition_are_counted_as_one_by_one(people, recoded, kept, monkeypatch):
-    monkeypatch.setattr(singling_out, "_KEPT", kept)
+    monkeypatch.setattr(singling_out, "_CACHED_BYTES", kept)
     release, table = recoded(people.population(300, seed=0)), people.population(500, seed=1)
     random = np.random.default_rng(2)
     rows, used = random.integers(0, 300, 60), random.random((60, len(table.domain))) < 0.5
