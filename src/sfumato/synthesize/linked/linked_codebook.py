@@ -250,9 +250,8 @@ def _next_child_rows(
     plain, every = [each.name for each in child.plain], [each.name for each in child.table.attributes]
     numbers = first_rows[child.number] + linked.least_children(child)
     nested = further.number == child.rows
-    weights = np.array(further.weights, dtype=np.float64)[
-        first_rows[further.number] if nested else np.maximum(numbers - 2, 0)
-    ]
+    lengths = first_rows[further.number] if nested else np.maximum(numbers - 2, 0)
+    weights = np.array(further.weights, dtype=np.float64)[lengths]
     places = further.domain[f"{child.table.name}.place"].size
     held = {name: np.zeros(len(numbers), dtype=np.int64) for name in every}
     older = {name: np.full(len(numbers), child.attribute(name).size) for name in every}

@@ -154,9 +154,8 @@ def _measured(
     numbers = tuple(child.number for child in linked.direct if child.most > 1)  # which all children are counted by
     limits = SizeLimits(cells=settings.head_cells, prior_marginals=False, leading=numbers)
     own = divisible * (1 - sum(shares.values(), Fraction(0)))
-    workload = all_marginals(
-        min(_WAYS, len(linked.unit_domain))
-    )  # of sequences a head has the number and the first alone
+    # of sequences a head has the number and the first alone
+    workload = all_marginals(min(_WAYS, len(linked.unit_domain)))
     unit_model = run_aim(mechanisms, own, total, workload, limits=limits, zeros=first_row_zeros(linked))
     payload: dict[str, Any] = {f"{HEAD} {name}": value for name, value in unit_model.payload().items()}
     notes, place, models = [], 0, {}
