@@ -18,7 +18,7 @@ from fastapi import APIRouter, Query, Response
 from sfumato.app.api.releases import Anonymization, AnonymizeRequest, SynthesisFields, SynthesizeRequest
 from sfumato.domain.linked_domain import LinkedTables
 from sfumato.errors import LedgerError
-from sfumato.ledger.reservation import refuse_never
+from sfumato.ledger.account import refuse_beyond_limit
 from sfumato.privacy.loss import Loss
 from sfumato.vault.release import ReleasedRows
 from sfumato.vault.vault import Vault
@@ -54,7 +54,7 @@ def release(name: str, form: SynthesisFields, key: Anyone, service: CurrentServi
     loss = form.loss.loss()
     loaded = service.check_query_budget(name, key, loss)
     with naming_spenders(loaded.ledger, key):
-        refuse_never(loaded.ledger.remaining(), loss.charge)
+        refuse_beyond_limit(loaded.ledger.remaining(), loss.charge)
     request = {"synthesize": form.model_dump()}
     if form.method == "related":
         tables = form.linked(loaded.schema)

@@ -12,7 +12,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.pool import NullPool
 from tests.services import require
 
-from sfumato.ledger import Ledger, attempts, open_ledger
+from sfumato.ledger import Ledger, open_ledger, reservation
 from sfumato.privacy.loss import Epsilon
 
 SAVED = Path(__file__).parent / "saved"
@@ -28,8 +28,8 @@ def postgres() -> Iterator[str]:
         connection.execute(text(f"CREATE SCHEMA {name}"))
     inside = address.set(drivername="postgresql").update_query_dict({"options": f"-csearch_path={name}"})
     yield inside.render_as_string(hide_password=False)
-    for place in [place for place in attempts._BY_PLACE if name in repr(place)]:  # noqa: SLF001
-        attempts._BY_PLACE.pop(place).close()  # noqa: SLF001  (its session, which else lasts as long as the process)
+    for place in [place for place in reservation._LOCKS if name in repr(place)]:  # noqa: SLF001
+        reservation._LOCKS.pop(place).close()  # noqa: SLF001  (its session, which else lasts as long as the process)
     with engine.connect() as connection:
         connection.execute(text(f"DROP SCHEMA {name} CASCADE"))
 

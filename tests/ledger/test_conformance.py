@@ -398,7 +398,7 @@ def test_tampering_is_found_and_named(url, ledger, tampering, complaint):
 
 
 def test_the_database_refuses_what_the_code_would_let_through(ledger, monkeypatch):
-    monkeypatch.setattr("sfumato.ledger.reservation.afford", lambda *_: None)
+    monkeypatch.setattr("sfumato.ledger.reservation.refuse_unaffordable", lambda *_: None)
     ask(ledger, 0, Epsilon(1).charge)
     with pytest.raises(LedgerError, match="break its rules"):
         ask(ledger, 1, Epsilon("1e-12").charge)

@@ -131,7 +131,7 @@ class CheckThenSpend(Ledger):
 
 @pytest.fixture
 def unlocked(url, tenth_left, monkeypatch):
-    monkeypatch.setattr("sfumato.ledger.reservation.afford", lambda *_: None)
+    monkeypatch.setattr("sfumato.ledger.reservation.refuse_unaffordable", lambda *_: None)
     with closing(Store(url)) as store:
         yield CheckThenSpend(store, dataset="people", limit=Epsilon(1))
 

@@ -36,7 +36,7 @@ def without_lock() -> FastAPI:
         return reserve(self, event, **terms)
 
     Ledger.reserve = look_then_spend  # type: ignore[method-assign]
-    reservation.afford = lambda *_: None
+    reservation.refuse_unaffordable = lambda *_: None
     return application.application()
 
 

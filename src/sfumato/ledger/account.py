@@ -17,7 +17,7 @@ from fractions import Fraction
 from sfumato.bounded_cache import cached
 from sfumato.domain import Unit
 from sfumato.domain.document import parse_unit
-from sfumato.errors import InputError, LedgerError, LossError, UnitError
+from sfumato.errors import BudgetError, InputError, LedgerError, LossError, UnitError
 from sfumato.privacy.loss import NOTHING, Charge, Epsilon, EpsilonDelta, Loss, Rho, decimals
 from sfumato.strict_documents import canonical
 
@@ -231,6 +231,37 @@ def refuse_unit(kept: Unit | None, stated: Unit | None) -> None:
             f"the ledger adds up losses for {kept}, and not for {stated}; name the same unit, or a ledger of its own",
             culprit=stated,
         )
+
+
+def refuse_beyond_limit(account: Account, charge: Charge) -> None:
+    """Refuse a charge that exceeds the whole limit, before any work for it.
+
+    No stored answer has such a charge, so no repetition of a release is refused.
+
+    Raises:
+        BudgetError: the charge is larger than the limit.
+        LossError: the limit does not have the measure of the charge.
+    """
+    if not replace(account, spent=NOTHING).admits(charge):
+        refuse_unaffordable(account, charge, "the ledger")
+
+
+def refuse_unaffordable(account: Account, charge: Charge, whose: str) -> None:
+    """Refuse a charge that does not fit, in the measure in which the limit is kept.
+
+    Raises:
+        BudgetError: says what is left, and what was asked for.
+    """
+    if account.limit is None or account.admits(charge):
+        return
+    remedy = account.limit.remedy(charge)
+    delta = account.left_delta
+    which = "" if delta is None or charge.delta <= delta else ", of which the delta does not fit"
+    raise BudgetError(
+        f"{whose} has {account}, and this release asks for {account.limit.in_words(charge)}{which}; nothing was spent"
+        + (f". {remedy}" if remedy else ""),
+        culprit=charge,
+    )
 
 
 def spent_units(limit: Loss, spent: Charge) -> tuple[int, int]:

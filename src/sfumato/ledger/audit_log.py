@@ -18,7 +18,7 @@ from typing import Any
 
 from sfumato.errors import BrokenLedgerError, InputError, LedgerError
 from sfumato.ledger.database import Driver
-from sfumato.ledger.entry import digest
+from sfumato.ledger.entry import digest, system_user
 from sfumato.ledger.schema import AUDIT_GENESIS
 from sfumato.ledger.store import Store
 from sfumato.strict_documents import JSON, canonical
@@ -60,13 +60,7 @@ class Actor:
     @classmethod
     def of_machine(cls) -> Actor:
         """Return the system's user who runs this program, and who became that user by sudo."""
-        import pwd
-
-        try:
-            name = pwd.getpwuid(os.getuid()).pw_name
-        except KeyError:  # a container may give its user no name
-            name = f"user {os.getuid()}"
-        person = os.environ.get("SUDO_USER")
+        name, person = system_user(), os.environ.get("SUDO_USER")
         return cls(name) if person is None else cls(name, f"machine, sudo by {person}")
 
 

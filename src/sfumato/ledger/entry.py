@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -18,6 +19,16 @@ from sfumato.strict_documents import JSON, canonical
 
 ADD_REMOVE = "add/remove"  # neighbouring tables differ by one unit, which is there or is not
 _LONGEST = 200  # characters of parameters that a line of the journal shows
+
+
+def system_user() -> str:
+    """Return the name of the system's user who runs this program."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container may give its user no name
+        return f"user {os.getuid()}"
 
 
 def digest(value: JSON) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, Self, TypeVar
 
@@ -12,12 +11,18 @@ from sfumato.domain import Unit
 from sfumato.errors import InputError, LedgerError, LossError, SfumatoError, VersionError
 from sfumato.ledger import journal, verification
 from sfumato.ledger.account import Account
-from sfumato.ledger.attempts import Attempts, attempts_at
 from sfumato.ledger.audit_log import Actor
 from sfumato.ledger.database import Driver
 from sfumato.ledger.entry import DataVersion, Entry, Event, Kind, Question, StoredAnswer, journalled_version, sealed
 from sfumato.ledger.journal import JournalMemory, entry_from
-from sfumato.ledger.reservation import Admission, AnswerCache, Reservation, admitted, set_cap, set_first_cap
+from sfumato.ledger.reservation import (
+    Admission,
+    ComputeLocks,
+    Reservation,
+    admitted,
+    compute_locks,
+    new_answer_cache,
+)
 from sfumato.ledger.store import Store
 from sfumato.ledger.transaction import Transaction
 from sfumato.ledger.verification import Checkpoint
@@ -42,7 +47,7 @@ class Ledger:
         self.dataset = dataset
         self.limit = limit
         self._store = store
-        self.answers_kept = AnswerCache()
+        self.cached_answers = new_answer_cache()
         self._memory = JournalMemory(store, dataset)
         self._writing = threading.Lock()  # threads of a process take turns here, processes at the dataset's row
 
@@ -99,7 +104,7 @@ class Ledger:
             LossError: the cap is not in the measure of the ledger's limit.
             InputError: the analyst has spent more already.
         """
-        self._set_cap(partial(set_cap, by=by), analyst, cap)
+        self._set_cap(partial(Transaction.set_cap, cap=cap, by=by), analyst, cap)
 
     def set_first_cap(self, analyst: str, cap: Loss) -> None:
         """Set the cap of an analyst who has no account yet; whoever has one keeps theirs, set or not.
@@ -107,14 +112,14 @@ class Ledger:
         Raises:
             LossError: the cap is not in the measure of the ledger's limit.
         """
-        self._set_cap(set_first_cap, analyst, cap)
+        self._set_cap(partial(Transaction.set_first_cap, cap=cap), analyst, cap)
 
-    def _set_cap(self, act: Callable[..., None], analyst: str, cap: Loss | None) -> None:
+    def _set_cap(self, act: Callable[[Transaction], None], analyst: str, cap: Loss | None) -> None:
         refuse_name(analyst, "an analyst")
         if cap is not None and type(cap) is not type(self.limit):
             measure = " and ".join(self.limit.amounts)
             raise LossError(f"the limit is {self.limit}: state a cap in the same measure, by {measure}", culprit=cap)
-        self.write(partial(act, analyst=analyst, cap=cap), analyst=analyst)
+        self.write(act, analyst=analyst)
 
     def declare_version(
         self, content: NamedContent | str, *, by: str, new: bool, most: int | None = None, first: Event | None = None
@@ -137,18 +142,18 @@ class Ledger:
         """
         refuse_name(by, "who declares a version")
         last, known = self._last_version()
-        found = ContentDigests.of(content, self._secret, (last, known), new=new)
-        if last is not None and known == found.digest and not new:
+        digests = content_digests(content, self._secret, (last, known), new=new)
+        if last is not None and known == digests[0] and not new:
             return last
         admit = None if first is None else partial(admitted, event=first)
-        act = partial(declare, content=found, by=by, new=new, most=most, admit=admit)
+        act = partial(declare, digests=digests, by=by, new=new, most=most, admit=admit)
         return self.write(act, analyst=None if first is None else first.analyst)
 
     def number_of(self, content: NamedContent | str, *, new: bool) -> int:
         """Return the number of the version that :meth:`declare_version` would return; nothing is written."""
         last, known = self._last_version()
-        found = ContentDigests.of(content, self._secret, (last, known), new=new)
-        return number_of(found.digest, (0 if last is None else last.number, known), new=new)
+        digest, _ = content_digests(content, self._secret, (last, known), new=new)
+        return number_of(digest, (0 if last is None else last.number, known), new=new)
 
     def data_version(self) -> DataVersion | None:
         """Return the last declared version of the data; None before the first."""
@@ -279,9 +284,9 @@ class Ledger:
         return result
 
     @property
-    def attempts(self) -> Attempts:
-        """The releases that this process computes at the moment."""
-        return attempts_at(self._store)
+    def compute_locks(self) -> ComputeLocks:
+        """The locks of this process on the releases that it computes."""
+        return compute_locks(self._store)
 
     @property
     def _secret(self) -> str:
@@ -384,39 +389,29 @@ class NamedContent(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class ContentDigests:
-    """Digests of a content under a ledger's secret.
+def content_digests(
+    content: NamedContent | str, secret: str, last: tuple[DataVersion | None, str | None], *, new: bool
+) -> tuple[str, str]:
+    """Digest a content, or a name of one, under a ledger's secret.
 
-    Attributes:
-        digest: of all rows and columns.
-        files: of the bytes of files; empty if there are none.
+    Files with the bytes of the last version have its content, so that their rows are not read again.  If the next
+    version is to be declared, they are read in any case: the time that it takes must not tell what changed.
+
+    Returns:
+        The digest of all rows and columns, and that of the bytes of files, which is empty if there are no files.
     """
-
-    digest: str
-    files: str = ""
-
-    @classmethod
-    def of(
-        cls, content: NamedContent | str, secret: str, last: tuple[DataVersion | None, str | None], *, new: bool
-    ) -> ContentDigests:
-        """Digest a content, or a name of one.
-
-        Files with the bytes of the last version have its content, so that their rows are not read again.  If the next
-        version is to be declared, they are read in any case: the time that it takes must not tell what changed.
-        """
-        version, known = (None, None) if new else last
-        if isinstance(content, str):
-            return cls(journalled_version(secret, content))
-        files = journalled_version(secret, f"files {content.files}") if content.files else ""
-        if version is not None and known is not None and files and sealed(version.number, files) == version.files:
-            return cls(known, files)
-        return cls(journalled_version(secret, content.name), files)
+    version, last_digest = (None, None) if new else last
+    if isinstance(content, str):
+        return journalled_version(secret, content), ""
+    files = journalled_version(secret, f"files {content.files}") if content.files else ""
+    if version is not None and last_digest is not None and files and sealed(version.number, files) == version.files:
+        return last_digest, files
+    return journalled_version(secret, content.name), files
 
 
 def declare(
     transaction: Transaction,
-    content: ContentDigests,
+    digests: tuple[str, str],
     *,
     by: str,
     new: bool,
@@ -427,7 +422,7 @@ def declare(
 
     Args:
         transaction: of the dataset.
-        content: of its tables.
+        digests: of its tables, as :func:`content_digests` returns them.
         by: the name of who declares it.
         new: whether the next version is declared, whatever the content.
         most: the largest number that ``new`` may begin, so that a program which others overtook begins none; None: any.
@@ -439,14 +434,14 @@ def declare(
     Raises:
         VersionError: the content differs from that of the last version, and ``new`` is not set.
     """
-    digest = content.digest
+    digest, digest_of_files = digests
     new = new and (most is None or transaction.version < most)
     number = number_of(digest, (transaction.version, transaction.version_digest), new=new)
     if number == transaction.version:
         return transaction.declared or data_versions(transaction.driver, transaction.name, most=1)[0]
     if admit is not None:
         admit(transaction)
-    shown, files = sealed(number, digest), sealed(number, content.files) if content.files else ""
+    shown, files = sealed(number, digest), sealed(number, digest_of_files) if digest_of_files else ""
     of_files: dict[str, JSON] = {"files": files} if files else {}
     question = Question("ledger", "version", {"number": number, "digest": shown, "by": by, **of_files}, "")
     statement = f"version {number} of the data, declared by {by}"
@@ -469,6 +464,6 @@ def declare_within(driver: Driver, name: str, digest: str, *, by: str) -> DataVe
         The version.
     """
     transaction = Transaction(driver, name)
-    found = declare(transaction, ContentDigests(digest), by=by, new=True)
+    version = declare(transaction, (digest, ""), by=by, new=True)
     transaction.close()
-    return found
+    return version

@@ -11,12 +11,21 @@ from sfumato.arguments import expect
 from sfumato.domain import Unit
 from sfumato.errors import InputError, LedgerError, LimitError, MissingLedgerError, OtherDatasetsError
 from sfumato.ledger import journal
-from sfumato.ledger.account import Account, limit_units, loss_from, loss_text, refuse_unit, unit_from, unit_text
-from sfumato.ledger.audit_log import Actor
+from sfumato.ledger.account import (
+    Account,
+    limit_units,
+    loss_from,
+    loss_text,
+    refuse_beyond_limit,
+    refuse_unaffordable,
+    refuse_unit,
+    unit_from,
+    unit_text,
+)
 from sfumato.ledger.database import Driver
-from sfumato.ledger.entry import Event, StoredAnswer, genesis
+from sfumato.ledger.entry import Event, StoredAnswer, genesis, system_user
 from sfumato.ledger.ledger import UNDECLARED, Ledger, NamedContent, refuse_name
-from sfumato.ledger.reservation import Admission, Reservation, afford, refuse_never
+from sfumato.ledger.reservation import Admission, Reservation
 from sfumato.ledger.store import Store
 from sfumato.ledger.transaction import now, spent_columns
 from sfumato.privacy.loss import NOTHING, Charge, Loss
@@ -197,7 +206,7 @@ class DeferredLedger:
         ledger = self._opened(None if first is None else first.unit)
         try:
             if self.content is not None:  # once: later releases are of the version that the first one declared
-                by, new = Actor.of_machine().name, self.new_version
+                by, new = system_user(), self.new_version
                 ledger.declare_version(self.content, by=by, new=new, most=int(self.version), first=first)
         except BaseException:
             ledger.close()
@@ -230,7 +239,7 @@ class DeferredLedger:
         if not self.create:
             with open_ledger(self.url, dataset=self.dataset, limit=self.limit) as ledger:
                 if charge is not None:
-                    refuse_never(ledger.remaining(), charge)
+                    refuse_beyond_limit(ledger.remaining(), charge)
                 return ledger.limit
         if held(self.url, self.dataset):
             raise InputError(
@@ -270,7 +279,7 @@ class DeferredLedger:
     def _refuse_beyond(self, charge: Charge | None) -> None:
         """Refuse what a new ledger could never take, before it is made with a limit that stays."""
         if charge is not None and self.limit is not None:
-            afford(Account(self.limit, NOTHING), charge, "a new ledger")
+            refuse_unaffordable(Account(self.limit, NOTHING), charge, "a new ledger")
 
     @contextmanager
     def reserve(

@@ -12,28 +12,48 @@ The charge is durable before any data is touched.  Three rules hold whenever a p
 
 from __future__ import annotations
 
+import atexit
+import fcntl
+import os
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self, TypeAlias, TypeVar
 
 from sfumato.bounded_cache import BoundedCache
-from sfumato.errors import BudgetError, InputError, LedgerError, RetryKeyError, SfumatoError
-from sfumato.ledger.account import Account, counted, loss_text, refuse_unit
-from sfumato.ledger.attempts import Attempt, Attempts
-from sfumato.ledger.audit_log import ActionKind, Actor
-from sfumato.ledger.database import Driver
-from sfumato.ledger.entry import ADD_REMOVE, Event, Kind, Question
+from sfumato.errors import LedgerError, RetryKeyError, SfumatoError
+from sfumato.ledger.account import Account, counted, refuse_unaffordable, refuse_unit
+from sfumato.ledger.database import DatabaseError, Driver
+from sfumato.ledger.entry import ADD_REMOVE, Event, Kind
+from sfumato.ledger.store import Store
 from sfumato.ledger.transaction import Stored, Transaction
-from sfumato.privacy.loss import NOTHING, Charge, Loss
 
 T = TypeVar("T")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1  # seconds between looks for an answer that another caller computes
+_HASH_DIGITS = 15  # hexadecimal digits of an entry's hash that number its lock: 60 bits, below the 2^63 of PostgreSQL
+_LARGEST_CACHED = 1 << 14  # bytes of an answer; larger ones are read from the database again
+_ENTRY_BYTES = 3_000  # of a cached answer's event and keys
+
+NumberedAnswer: TypeAlias = tuple[int, bytes]
+"""The number of a release's entry, and its stored answer."""
+
+AnswerCache: TypeAlias = BoundedCache[tuple[str, str | None, str | None], NumberedAnswer | None]
+"""Answers by release, analyst and retry key, so that asking again needs no lock and no database.
+
+Each was charged and stored, and the journal never changes or removes it.  What is left of a budget must not be cached.
+"""
+
+
+def new_answer_cache() -> AnswerCache:
+    """Return a cache for the answers of one dataset."""
+    return BoundedCache(lambda _, answer: _ENTRY_BYTES + (0 if answer is None else len(answer[1])))
 
 
 class Admission(Protocol):
@@ -51,13 +71,13 @@ class ReleaseLedger(Protocol):
     """The operations of a ledger that a reservation uses."""
 
     @property
-    def attempts(self) -> Attempts:
-        """See :attr:`sfumato.ledger.Ledger.attempts`."""
+    def compute_locks(self) -> ComputeLocks:
+        """See :attr:`sfumato.ledger.Ledger.compute_locks`."""
         ...
 
     @property
-    def answers_kept(self) -> AnswerCache:
-        """The answers that this process keeps."""
+    def cached_answers(self) -> AnswerCache:
+        """The cached answers of the dataset."""
         ...
 
     def write(
@@ -109,7 +129,10 @@ class Reservation:
         self._retry_key = retry_key
         self._admission = admission
         self._noise_drawn = noise_drawn
-        self._attempt = Attempt(ledger.attempts)
+        self._locks = ledger.compute_locks
+        self._lock_number: int | None = None
+        self._is_retried = False  # whether the journal has a retry of the release
+        self._must_count = False  # whether the journal has to count this computation, because one may have died
         self._computing = False
 
     def __enter__(self) -> Self:
@@ -132,7 +155,7 @@ class Reservation:
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
         except BaseException:
-            self._attempt.end()
+            self._unlock()
             raise
         self._computing = self.answer is None
         return self
@@ -157,28 +180,43 @@ class Reservation:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """Let other callers go on; close the release as failed if noise was drawn and no answer was stored."""
+        noise_drawn = False
         try:
-            if error is None:
-                self._attempt.touched = self._computing
-                return
-            self._attempt.touched = self._computing and (self.answer is not None or self._noise_drawn())
-            if self.event.charge is not None and self._attempt.touched and self.answer is None:
+            noise_drawn = self._computing and (error is None or self.answer is not None or self._noise_drawn())
+            if error is not None and self.event.charge is not None and noise_drawn and self.answer is None:
                 with suppress(SfumatoError):  # the caller has to see the first error
                     self._write(self._fail)
         finally:
-            self._attempt.end()
+            self._unlock(noise_drawn=noise_drawn)
 
     def _reserve(self) -> bool:
         """Charge the release, or find its answer; False: another caller is computing it."""
-        event, answers = self.event, self._ledger.answers_kept
-        kept = answers.find(event, self._retry_key)
-        if kept is not None:
-            self.number, self.answer = kept
+        event, cache = self.event, self._ledger.cached_answers
+        cached = cache.get((event.key, event.analyst, self._retry_key), None)
+        if cached is not None:
+            self.number, self.answer = cached
             return True
         self._write(self._charge)
-        if self.answer is not None:
-            answers.keep(event, self._retry_key, (self.number, self.answer))
-        return self.answer is not None or event.charge is None or self._attempt.holds
+        if self.answer is not None and len(self.answer) <= _LARGEST_CACHED:
+            for retry_key in {None, self._retry_key}:
+                cache.put((event.key, event.analyst, retry_key), (self.number, self.answer))
+        return self.answer is not None or event.charge is None or self._lock_number is not None
+
+    def _lock(self, entry_hash: str, *, retried: bool) -> bool:
+        """Lock the release of an entry; return False if another caller computes it."""
+        self._unlock()  # a transaction that failed may have taken one
+        number = int(entry_hash[:_HASH_DIGITS], 16)
+        last_drew_nothing = self._locks.acquire(number, retried=retried)
+        if last_drew_nothing is None:
+            return False
+        self._lock_number, self._is_retried, self._must_count = number, retried, not last_drew_nothing
+        return True
+
+    def _unlock(self, *, noise_drawn: bool = False) -> None:
+        if self._lock_number is not None:
+            drawn = noise_drawn or self._must_count
+            self._locks.release(self._lock_number, noise_drawn=drawn, retried=self._is_retried)
+            self._lock_number = None
 
     def _write(self, act: Callable[[Transaction], None]) -> None:
         event = self.event
@@ -201,7 +239,7 @@ class Reservation:
             self._release(transaction)
         elif stored.answer is not None:
             self._repeat(transaction, stored)
-        elif event.charge is not None and not self._attempt.begin(stored.hash, retried=stored.retried):
+        elif event.charge is not None and not self._lock(stored.hash, retried=stored.retried):
             self.number = stored.number
             return
         else:
@@ -223,19 +261,19 @@ class Reservation:
         self.number, self.charged = opened.number, event.charge is not None
         self.charged_analyst = self.charged and event.analyst is not None
         if self.charged:
-            self._attempt.begin(opened.hash, retried=False)
-            self._attempt.journalled(retried=False)
+            self._lock(opened.hash, retried=False)
+            self._must_count = False
 
     def _go_on(self, transaction: Transaction, pending: Stored) -> None:
         """Take over a release that is charged and has no answer; the journal counts it once, and then closes it."""
-        if self.event.charge is None or not self._attempt.counts:
+        if self.event.charge is None or not self._must_count:
             self._repeat(transaction, pending)
         elif pending.retried:
             self._release(transaction, instead=True)
         else:
             self._repeat(transaction, pending)
             transaction.retry(self.event)
-            self._attempt.journalled(retried=True)
+            self._is_retried, self._must_count = True, False
 
     def _repeat(self, transaction: Transaction, stored: Stored) -> None:
         """Show a release that is in the journal; an analyst who has not asked for it is charged."""
@@ -245,7 +283,7 @@ class Reservation:
             return
         event = _stated(transaction, event)
         if event.charge is not None:
-            afford(transaction.analyst, event.charge, "your cap")
+            refuse_unaffordable(transaction.analyst, event.charge, "your cap")
             transaction.charge(event.charge, dataset=False, analyst=True)
         transaction.append(replace(event, kind=Kind.REPEAT))
         self.charged_analyst = event.charge is not None
@@ -275,9 +313,9 @@ def admitted(transaction: Transaction, event: Event) -> Event:
     """
     event = _stated(transaction, event)
     if event.charge is not None:
-        afford(transaction.account, event.charge, "the ledger")
+        refuse_unaffordable(transaction.account, event.charge, "the ledger")
         if event.analyst is not None:
-            afford(transaction.analyst, event.charge, "your cap")
+            refuse_unaffordable(transaction.analyst, event.charge, "your cap")
     owners = event.details.get("owners") if isinstance(event.details, dict) else None
     if isinstance(owners, dict):
         transaction.refuse_other_owners({name: str(owner) for name, owner in owners.items()})
@@ -301,107 +339,147 @@ def _stated(transaction: Transaction, event: Event) -> Event:
     return event.stating(ADD_REMOVE, counted(event.charge), fixes_unit=transaction.unit is None)
 
 
-def set_cap(transaction: Transaction, analyst: str, cap: Loss | None, by: Actor | None) -> None:
-    """Set or lift the cap of an analyst, and record this in the journal, and the actor in the audit log.
+class ComputeLocks(ABC):
+    """The releases that this process computes, each under a lock that ends with the process.
 
-    Raises:
-        InputError: the analyst has spent more than the cap already.
-    """
-    before = transaction.analyst.limit
-    _set_cap(transaction, analyst, cap)
-    former, new = ({"analyst": analyst, "cap": None if each is None else str(each)} for each in (before, cap))
-    transaction.record(ActionKind.CAP, former, new, by)
-
-
-def _set_cap(transaction: Transaction, analyst: str, cap: Loss | None) -> None:
-    spent = transaction.analyst.spent
-    if not Account(cap, NOTHING).admits(spent):
-        raise InputError(
-            f"this analyst has spent {transaction.limit.in_words(spent)} already, more than the cap", culprit=cap
-        )
-    transaction.cap(cap)
-    text = None if cap is None else loss_text(cap)
-    question = Question("ledger", "cap", {"analyst": analyst, "cap": text}, "")
-    statement = f"cap of {analyst}: {'lifted' if cap is None else cap}"
-    transaction.append(Event(Kind.CAP, question, None, analyst, statement, None))
-
-
-def set_first_cap(transaction: Transaction, analyst: str, cap: Loss) -> None:
-    """Set the cap of an analyst who has no account; of several at once, the first is set."""
-    if not transaction.knows_analyst:
-        _set_cap(transaction, analyst, cap)
-
-
-def refuse_never(account: Account, charge: Charge) -> None:
-    """Refuse a charge that exceeds the whole limit, before any work for it.
-
-    No stored answer has such a charge, so no repetition of a release is refused.
-
-    Raises:
-        BudgetError: the charge is larger than the limit.
-        LossError: the limit does not have the measure of the charge.
-    """
-    if not replace(account, spent=NOTHING).admits(charge):
-        afford(account, charge, "the ledger")
-
-
-def afford(account: Account, charge: Charge, whose: str) -> None:
-    """Refuse a charge that does not fit, in the measure in which the limit is kept.
-
-    Raises:
-        BudgetError: says what is left, and what was asked for.
-    """
-    if account.limit is None or account.admits(charge):
-        return
-    remedy = account.limit.remedy(charge)
-    delta = account.left_delta
-    which = "" if delta is None or charge.delta <= delta else ", of which the delta does not fit"
-    raise BudgetError(
-        f"{whose} has {account}, and this release asks for {account.limit.in_words(charge)}{which}; nothing was spent"
-        + (f". {remedy}" if remedy else ""),
-        culprit=charge,
-    )
-
-
-_LARGEST = 1 << 14  # bytes of an answer; larger ones are read from the database again
-_MOST_RETRY_KEYS = 64  # of one release and analyst
-_ENTRY_BYTES = 3_000  # beside the answer
-
-NumberedAnswer: TypeAlias = tuple[int, bytes]
-"""The number of a release's entry, and its stored answer."""
-
-_Kept = tuple[NumberedAnswer, frozenset[str]]
-
-
-def _weight(_: object, kept: _Kept | None) -> int:
-    assert kept is not None
-    (_number, answer), retry_keys = kept
-    return _ENTRY_BYTES + len(answer) + sum(200 + len(key) for key in retry_keys)
-
-
-class AnswerCache:
-    """Answers of one dataset by release and analyst: asking again needs no lock and no database.
-
-    What was charged and answered stays so: entries and answers are never changed or removed.  Nothing else may be
-    remembered here, least of all what is left of a budget.
+    One caller at a time computes a release that is charged and has no answer.  The operating system (SQLite: a lock
+    file next to the ledger) or the database (PostgreSQL: a session) frees the locks of a process that dies.  So the
+    death of a process is not mistaken for a long computation.
     """
 
     def __init__(self) -> None:
-        self._kept: BoundedCache[tuple[str, str | None], _Kept | None] = BoundedCache(_weight)
-        self._lock = threading.Lock()  # two threads that add a retry key to one answer
+        self._held: set[int] = set()  # a process does not exclude itself by locks on a file or in a session
+        self._drew_nothing: dict[int, bool] = {}  # last computations of this process, and whether they were retries
+        self._mutex = threading.Lock()
 
-    def find(self, event: Event, retry_key: str | None) -> NumberedAnswer | None:
-        """Return the answer of this analyst's earlier release, under this retry key if there is one."""
-        kept = self._kept.get((event.key, event.analyst), None)
-        return kept[0] if kept is not None and (retry_key is None or retry_key in kept[1]) else None
+    def acquire(self, number: int, *, retried: bool) -> bool | None:
+        """Lock a release to compute it.
 
-    def keep(self, event: Event, retry_key: str | None, found: NumberedAnswer) -> None:
-        """Keep an answer that the database stored and that this analyst was charged for."""
-        if len(found[1]) > _LARGEST:
-            return
-        place = (event.key, event.analyst)
-        with self._lock:
-            found, retry_keys = self._kept.get(place, None) or (found, frozenset[str]())
-            if retry_key is not None and len(retry_keys) < _MOST_RETRY_KEYS:
-                retry_keys |= {retry_key}
-            self._kept.put(place, (found, retry_keys))
+        Args:
+            number: of its lock.
+            retried: whether the journal has a retry of the release.
+
+        Returns:
+            None if another caller computes it.  Otherwise, whether this process computed it last and drew no noise,
+            so that the journal need not count the computation.
+        """
+        with self._mutex:
+            if number in self._held or not self._take(number):
+                return None
+            self._held.add(number)
+            return self._drew_nothing.pop(number, None) is retried
+
+    def release(self, number: int, *, noise_drawn: bool, retried: bool) -> None:
+        """Unlock a release, and remember a computation that drew no noise."""
+        with self._mutex:
+            if not noise_drawn:
+                self._drew_nothing[number] = retried
+            self._held.discard(number)
+            self._drop(number)
+
+    @abstractmethod
+    def _take(self, number: int) -> bool:
+        """Take a lock that this process does not hold; return False if another process holds it."""
+
+    @abstractmethod
+    def _drop(self, number: int) -> None:
+        """Give a lock back."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give all locks back."""
+
+
+class _FileLocks(ComputeLocks):
+    """Locks on single bytes of a file, which stays empty."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def _take(self, number: int) -> bool:
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, number)
+        except (BlockingIOError, PermissionError):
+            return False
+        except OSError as error:
+            raise LedgerError("the folder of the ledger gives no locks; put the ledger on a local disk") from error
+        return True
+
+    def _drop(self, number: int) -> None:
+        fcntl.lockf(self._file, fcntl.LOCK_UN, 1, number)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+class _SessionLocks(ComputeLocks):
+    """Advisory locks of one session of PostgreSQL, which is opened again if it is lost."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__()
+        self._store = store
+        self._session: Driver | None = None
+
+    def _take(self, number: int) -> bool:
+        try:
+            return self._ask("SELECT pg_try_advisory_lock(:number)", number)
+        except DatabaseError:
+            self.close()
+            return self._ask("SELECT pg_try_advisory_lock(:number)", number)
+
+    def _drop(self, number: int) -> None:
+        try:
+            self._ask("SELECT pg_advisory_unlock(:number)", number)
+        except DatabaseError:
+            self.close()  # the lock ends with the session
+
+    def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    def _ask(self, statement: str, number: int) -> bool:
+        if self._session is None:
+            self._session = self._store.session()
+        return bool(self._session.value(statement, {"number": number}))
+
+
+_LOCKS: dict[object, ComputeLocks] = {}
+_LOCKS_OF_PARENT: list[ComputeLocks] = []  # never freed: a child would close its parent's connection
+_MUTEX = threading.Lock()
+
+
+def compute_locks(store: Store) -> ComputeLocks:
+    """Return the locks of this process on the releases of a database.
+
+    Raises:
+        LedgerError: the lock file cannot be made.
+    """
+    # by whatever link it is opened, one ledger has one file of locks
+    place = store.lock_place if store.file else store.address
+    with _MUTEX:
+        if place not in _LOCKS:
+            try:
+                _LOCKS[place] = _FileLocks(Path(f"{place}-attempts")) if store.file else _SessionLocks(store)
+            except OSError as error:
+                raise LedgerError(
+                    f"no lock file can be made beside the ledger {place}; make its folder writable", culprit=place
+                ) from error
+        return _LOCKS[place]
+
+
+def _forget_locks_of_parent() -> None:
+    global _MUTEX  # noqa: PLW0603  (another thread of the parent may hold it)
+    _MUTEX = threading.Lock()
+    _LOCKS_OF_PARENT.extend(_LOCKS.values())
+    _LOCKS.clear()
+
+
+def _close_locks() -> None:
+    for locks in _LOCKS.values():
+        locks.close()
+
+
+os.register_at_fork(after_in_child=_forget_locks_of_parent)
+atexit.register(_close_locks)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sfumato.errors import LedgerError, VersionError
+from sfumato.errors import InputError, LedgerError, VersionError
 from sfumato.ledger.account import (
     Account,
     charge_from,
@@ -29,7 +29,7 @@ from sfumato.ledger.account import (
 )
 from sfumato.ledger.audit_log import ActionKind, Actor, Change, record
 from sfumato.ledger.database import Driver, changed
-from sfumato.ledger.entry import DataVersion, Event, Kind, answer_hash, entry_hash
+from sfumato.ledger.entry import DataVersion, Event, Kind, Question, answer_hash, entry_hash
 from sfumato.ledger.journal import (
     FOLLOWERS,
     LINK,
@@ -41,7 +41,6 @@ from sfumato.ledger.journal import (
     unchanged,
 )
 from sfumato.privacy.loss import NOTHING, Charge, Loss
-from sfumato.strict_documents import JSON
 
 LOCK_DATASET = """
     SELECT secret, limit_loss, unit, version, version_digest, epsilon, rho, delta, entries, answers, head
@@ -280,13 +279,33 @@ class Transaction:
             self.analyst, self._is_changed = self.analyst.charged(charge), True
         self.account = account
 
-    def cap(self, cap: Loss | None) -> None:
-        """Set or lift the cap of the analyst."""
-        self.analyst, self._is_changed = replace(self.analyst, limit=cap), True
+    def set_cap(self, cap: Loss | None, *, by: Actor | None) -> None:
+        """Set or lift the cap of the analyst.  Record this in the journal, and the actor in the audit log.
 
-    def record(self, kind: ActionKind, before: JSON, after: JSON, by: Actor | None) -> None:
-        """Enter a change of the dataset in the audit log when the transaction closes, after all other locks."""
-        self._new_actions.append((Change(kind, self.name, before, after), by))
+        Raises:
+            InputError: the analyst has spent more than the cap already.
+        """
+        before = self.analyst.limit
+        self._enter_cap(cap)
+        former, new = ({"analyst": self._analyst, "cap": None if each is None else str(each)} for each in (before, cap))
+        self._new_actions.append((Change(ActionKind.CAP, self.name, former, new), by))  # written after all other locks
+
+    def set_first_cap(self, cap: Loss) -> None:
+        """Set the cap of an analyst who has no account.  If several are set at the same time, the first one stands."""
+        if not self.knows_analyst:
+            self._enter_cap(cap)
+
+    def _enter_cap(self, cap: Loss | None) -> None:
+        spent = self.analyst.spent
+        if not Account(cap, NOTHING).admits(spent):
+            raise InputError(
+                f"this analyst has spent {self.limit.in_words(spent)} already, more than the cap", culprit=cap
+            )
+        self.analyst, self._is_changed = replace(self.analyst, limit=cap), True
+        text = None if cap is None else loss_text(cap)
+        question = Question("ledger", "cap", {"analyst": self._analyst, "cap": text}, "")
+        statement = f"cap of {self._analyst}: {'lifted' if cap is None else cap}"
+        self.append(Event(Kind.CAP, question, None, self._analyst, statement, None))
 
     def append(self, event: Event) -> int:
         """Add an entry to the journal; returns its number."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -16,7 +15,7 @@ from sfumato.engine.exact import reveal
 from sfumato.engine.port import Counts
 from sfumato.errors import BudgetError, LossError, QueryError
 from sfumato.privacy.entropy import Entropy
-from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Loss, total
+from sfumato.privacy.loss import NOTHING, Charge, Epsilon, EpsilonDelta, Loss
 from sfumato.privacy.noise import Noise
 from sfumato.privacy.noise_kinds import NOISE_OF
 from sfumato.privacy.selection import Exponential
@@ -44,24 +43,19 @@ MANY_ROWS = 1000  # where the number of rows is not public, noise is warned of t
 class PrivacyFilter:
     """What a release may still spend of the charge that it reserved, exactly and never beyond it.
 
-    Where the reservation has a pure epsilon, that binds, and the rho that follows from it (epsilon^2 / 2) needs
-    no looking at; a reservation of less rho than that holds the method to both.  Without a pure epsilon rho
-    binds.  Delta binds always.
+    A pure epsilon of the reservation binds, and the rho that follows from it (epsilon^2 / 2) needs no check.  A
+    reservation of less rho holds the method to both.  Without a pure epsilon, rho binds.  Delta binds always.
+
+    Attributes:
+        reserved: the charge that the release reserved.
+        spent: the sum of all charges so far.
     """
 
     def __init__(self, reserved: Charge) -> None:
         self.reserved = reserved
-        self._charges: list[Charge] = []
-        self._epsilon = None if reserved.epsilon is None else _Bounded(reserved.epsilon)
-        rho_binds = reserved.epsilon is None or reserved.rho < reserved.epsilon**2 / 2
-        self._rho = _Bounded(reserved.rho) if rho_binds else None
-        self._delta = _Bounded(reserved.delta)
+        self.spent = NOTHING
+        self._rho_binds = reserved.epsilon is None or reserved.rho < reserved.epsilon**2 / 2
         self._lock = threading.Lock()  # two threads of a method do not both spend what is left
-
-    @property
-    def spent(self) -> Charge:
-        """Everything spent so far."""
-        return total(self._charges)
 
     def spend(self, charge: Charge) -> None:
         """Spend ``charge``, before the data is touched.
@@ -73,42 +67,15 @@ class PrivacyFilter:
             self._spend(charge)
 
     def _spend(self, charge: Charge) -> None:
-        fits, sums = True, []  # what does not bind is not added up: it takes time
-        if self._epsilon is not None:
-            fits = charge.epsilon is not None and self._epsilon.reach(charge.epsilon)
-            sums.append(self._epsilon)
-        if self._rho is not None:
-            fits = fits and self._rho.reach(charge.rho)
-            sums.append(self._rho)
-        if charge.delta:
-            fits = fits and self._delta.reach(charge.delta)
-            sums.append(self._delta)
+        most, after = self.reserved, self.spent + charge
+        fits = after.delta <= most.delta
+        if most.epsilon is not None:
+            fits = fits and after.epsilon is not None and after.epsilon <= most.epsilon
+        if self._rho_binds:
+            fits = fits and after.rho <= most.rho
         if not fits:
             raise BudgetError("the method asked for more than it reserved; its losses must sum to the release's loss")
-        self._charges.append(charge)
-        for each in sums:
-            each.keep()
-
-
-class _Bounded:
-    """An exact sum up to a bound, in whole numbers over one denominator: a loop would spend its time on fractions."""
-
-    def __init__(self, most: Fraction) -> None:
-        self._most, self._below = most.numerator, most.denominator
-        self._sum = self._reached = 0
-
-    def reach(self, part: Fraction) -> bool:
-        """Whether the sum stays within its bound with one part more, which :meth:`keep` then takes in."""
-        denominator = part.denominator
-        if self._below % denominator:
-            times = denominator // math.gcd(self._below, denominator)
-            self._most, self._below, self._sum = self._most * times, self._below * times, self._sum * times
-        self._reached = self._sum + part.numerator * (self._below // denominator)
-        return self._reached <= self._most
-
-    def keep(self) -> None:
-        """The sum with the part that was looked at last."""
-        self._sum = self._reached
+        self.spent = after
 
 
 class TableMechanisms:

@@ -11,6 +11,7 @@ from sfumato.engine.open import open_table
 from sfumato.engine.table_files import Content
 from sfumato.errors import LedgerError
 from sfumato.ledger.database import file_address
+from sfumato.ledger.entry import system_user
 from sfumato.privacy.loss import Loss
 from sfumato.vault.vault import Vault
 
@@ -75,10 +76,8 @@ def declared(journal: Ledger, content: Content, *, new: bool) -> str:
     Raises:
         VersionError: the content differs from that of the last version, and ``new`` is not set.
     """
-    from sfumato.ledger.audit_log import Actor
-
     try:
-        return str(journal.declare_version(content, by=Actor.of_machine().name, new=new).number)
+        return str(journal.declare_version(content, by=system_user(), new=new).number)
     except BaseException:
         journal.close()
         raise
