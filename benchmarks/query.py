@@ -120,7 +120,7 @@ def _sfumato(seconds: float, url: str) -> dict:
     from sfumato.domain import Categorical, Domain, Real, Unknown
     from sfumato.engine.open import open_table
     from sfumato.ledger import open_ledger
-    from sfumato.ledger.ledger import UNDECLARED
+    from sfumato.ledger.dataset_terms import UNDECLARED
     from sfumato.privacy.loss import Epsilon
     from sfumato.query import ask, choose_quantile
     from sfumato.query.aggregates import Quantile

@@ -21,9 +21,9 @@ from sfumato.engine.table_files import redacted_source
 from sfumato.errors import InputError
 from sfumato.ledger.audit_log import ActionKind, Actor, Change, record
 from sfumato.ledger.database import Driver
+from sfumato.ledger.dataset_terms import create_or_check
 from sfumato.ledger.entry import digest as json_digest
 from sfumato.ledger.entry import journalled_version
-from sfumato.ledger.opening import create_or_check
 from sfumato.ledger.store import Store
 from sfumato.privacy.loss import Loss
 from sfumato_server.problems import TakenNameError

@@ -37,8 +37,8 @@ from sfumato.errors import EngineError, InputError
 from sfumato.ledger import JSON, DataVersion, journal
 from sfumato.ledger.audit_log import ActionKind, Actor, Change, record
 from sfumato.ledger.database import Address, Driver, Postgresql
+from sfumato.ledger.dataset_terms import declare_within
 from sfumato.ledger.entry import journalled_version
-from sfumato.ledger.ledger import declare_within
 from sfumato.ledger.store import Store
 from sfumato_server.problems import RefusalError, table_refusal
 

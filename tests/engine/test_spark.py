@@ -36,7 +36,7 @@ from sfumato.engine.port import ROWS, Recode
 from sfumato.engine.spark.spark_session import fold
 from sfumato.errors import EngineError, InputError, TableError
 from sfumato.ledger import open_ledger
-from sfumato.ledger.ledger import UNDECLARED
+from sfumato.ledger.dataset_terms import UNDECLARED
 from sfumato.privacy.loss import Epsilon, EpsilonDelta
 from sfumato.synthesize import NoisyTotal, aim, all_marginals, read_zeros
 from sfumato.vault.measurables import Marginal

@@ -21,7 +21,7 @@ from sfumato.engine.open import open_table
 from sfumato.engine.port import Recode
 from sfumato.errors import EngineError, InputError, TableError
 from sfumato.ledger import open_ledger
-from sfumato.ledger.ledger import UNDECLARED
+from sfumato.ledger.dataset_terms import UNDECLARED
 from sfumato.privacy.loss import Epsilon
 from sfumato.vault.measurables import Marginal
 from sfumato.vault.value_measurables import Sum

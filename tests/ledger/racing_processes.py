@@ -16,7 +16,7 @@ from multiprocessing.synchronize import Barrier
 from tests.ledger.asking import ROW, TENTH, answered, question, release, reservation
 
 from sfumato.errors import BudgetError, SfumatoError, VersionError
-from sfumato.ledger import DeferredLedger, open_ledger
+from sfumato.ledger import open_ledger
 from sfumato.ledger.ledger import Ledger
 from sfumato.privacy.loss import Charge, Epsilon
 
@@ -47,7 +47,7 @@ def ask_once(url: str, number: int, everybody: Barrier, results: Connection) -> 
 
 def release_first(url: str, content: str, everybody: Barrier, results: Connection) -> None:
     """Begin the ledger with the first release when all others do, and report what came of it."""
-    late = DeferredLedger(url, "people", Epsilon(1), Epsilon(1), create=True).of_content(content, new=True)
+    late = Ledger(url, dataset="people", limit=Epsilon(1), create=True).declare_later(content, new=True)
 
     def first() -> None:
         with reservation(late, question(0, 1), TENTH, statement="pure", unit=ROW) as reserved:

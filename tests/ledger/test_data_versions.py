@@ -27,7 +27,7 @@ from tests.processes import processes
 from sfumato.domain import Unit
 from sfumato.engine.table_files import Content
 from sfumato.errors import BudgetError, InputError, LedgerError, UnitError, VersionError
-from sfumato.ledger import DeferredLedger, Kind, Question, open_ledger
+from sfumato.ledger import Kind, Ledger, Question, open_ledger
 from sfumato.privacy.loss import Epsilon
 
 RACING = 6
@@ -307,11 +307,11 @@ def test_the_bytes_of_an_earlier_version_are_not_those_of_the_last_one(ledger):
 
 
 def deferred(place, *, create=False):
-    return DeferredLedger(place, "people", Epsilon(1), Epsilon(1), create=create)
+    return Ledger(place, dataset="people", limit=Epsilon(1), create=create)
 
 
 def test_a_deferred_ledger_declares_with_its_first_release(place, tmp_path):
-    late = deferred(place, create=True).of_content(Named("a"), new=False)
+    late = deferred(place, create=True).declare_later(Named("a"), new=False)
     assert (late.version, list(tmp_path.iterdir())) == ("1", [])
     with reservation(late, question(0, 1), TENTH, statement="pure", unit=ROW) as reserved:
         reserved.store(b"first")
@@ -324,8 +324,8 @@ def test_a_deferred_ledger_refuses_other_content_and_writes_nothing(place):
         opened.declare_version("a", by="ann", new=False)
         head = opened.verify()
         with pytest.raises(VersionError, match="differ from version 1"):
-            deferred(place).of_content(Named("b"), new=False)
-        late = deferred(place).of_content(Named("b"), new=True)
+            deferred(place).declare_later(Named("b"), new=False)
+        late = deferred(place).declare_later(Named("b"), new=True)
         assert (late.version, opened.verify()) == ("2", head), "only its first release declares it"
         with reservation(late, question(0, 2), TENTH, statement="pure", unit=ROW) as reserved:
             reserved.store(b"first")
@@ -336,7 +336,7 @@ def test_a_deferred_ledger_declares_once_for_all_its_releases(place):
     with open_ledger(place, dataset="people", limit=Epsilon(1), create=True) as opened:
         opened.declare_version("a", by="ann", new=False)
     for content, new, version in (("a", True, 2), ("a", False, 2), ("b", True, 3)):
-        late = deferred(place).of_content(Named(content), new=new)
+        late = deferred(place).declare_later(Named(content), new=new)
         assert late.version == str(version)
         for number in range(3):
             with reservation(late, question(number, version), TENTH, statement="pure", unit=ROW) as reserved:
@@ -353,7 +353,7 @@ def test_a_release_that_is_refused_for_its_charge_begins_no_version(place):
         for number in range(10):
             release(opened, question(number, 1), TENTH, lambda: b"a", statement="pure", unit=ROW)
         head = opened.verify()
-        late = deferred(place).of_content(Named("a"), new=True)
+        late = deferred(place).declare_later(Named("a"), new=True)
         with (
             pytest.raises(BudgetError, match="epsilon = 0 left"),
             reservation(late, question(0, 2), TENTH, statement="pure", unit=ROW),
@@ -378,7 +378,7 @@ def test_a_release_that_the_ledger_does_not_admit_begins_no_version(place, error
         told = {"owners": {"visits": "of the patient"}}
         release(opened, question(0, 1), TENTH, lambda: b"a", statement="pure", unit=ROW, details=told)
         head = opened.verify()
-        late = deferred(place).of_content(Named("a"), new=True)
+        late = deferred(place).declare_later(Named("a"), new=True)
         with pytest.raises(error), reservation(late, question(0, 2), TENTH, statement="pure", **terms):
             pytest.fail("nothing may be computed")
         assert (opened.verify(), opened.data_version().number) == (head, 1)
@@ -387,7 +387,7 @@ def test_a_release_that_the_ledger_does_not_admit_begins_no_version(place, error
 def test_a_deferred_ledger_whose_version_was_passed_declares_no_other(place):
     with open_ledger(place, dataset="people", limit=Epsilon(1), create=True) as opened:
         opened.declare_version("a", by="ann", new=False)
-        late = deferred(place).of_content(Named("b"), new=True)
+        late = deferred(place).declare_later(Named("b"), new=True)
         opened.declare_version("c", by="bob", new=True)
         opened.declare_version("d", by="bob", new=True)
         head = opened.verify()

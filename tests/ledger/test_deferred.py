@@ -6,12 +6,12 @@ from tests.ledger.racing_processes import release_first
 from tests.processes import processes
 
 from sfumato.errors import BudgetError, VersionError
-from sfumato.ledger import DeferredLedger, Kind, Ledger, open_ledger
+from sfumato.ledger import Kind, Ledger, open_ledger
 from sfumato.privacy.loss import Epsilon, EpsilonDelta
 
 
 def deferred(folder, limit):
-    return DeferredLedger(f"sqlite:///{folder / 'new.ledger'}", "people", limit, limit, create=True)
+    return Ledger(f"sqlite:///{folder / 'new.ledger'}", dataset="people", limit=limit, create=True)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_what_fits_makes_it(tmp_path):
     with reservation(made, question(), Epsilon("0.3").charge, statement="x", unit=ROW) as reserved:
         reserved.store(b"a")
     assert reserved.charged
-    with made.open() as ledger:
+    with made as ledger:
         assert ledger.limit == Epsilon("0.3")
         assert len(list(ledger.journal())) == 1
 
@@ -61,7 +61,7 @@ def test_of_two_programs_that_begin_with_different_tables_one_releases(tmp_path)
 
 def test_a_program_that_another_one_overtakes_begins_no_version(tmp_path, monkeypatch):
     """The other one declares its tables after this one looked for the last version."""
-    mine = deferred(tmp_path, Epsilon(1)).of_content("mine", new=True)
+    mine = deferred(tmp_path, Epsilon(1)).declare_later("mine", new=True)
     look = Ledger._last_version  # noqa: SLF001  (where the other one comes in between)
 
     def overtaken(ledger):

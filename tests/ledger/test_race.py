@@ -132,8 +132,8 @@ class CheckThenSpend(Ledger):
 @pytest.fixture
 def unlocked(url, tenth_left, monkeypatch):
     monkeypatch.setattr("sfumato.ledger.reservation.refuse_unaffordable", lambda *_: None)
-    with closing(Store(url)) as store:
-        yield CheckThenSpend(store, dataset="people", limit=Epsilon(1))
+    with CheckThenSpend(url, dataset="people", limit=Epsilon(1)) as ledger:
+        yield ledger
 
 
 def drop_the_checks(url, monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 from sfumato.domain import Categorical, Domain, Integer, Real, Unit, Unknown
 from sfumato.engine.open import open_table
 from sfumato.ledger import open_ledger
-from sfumato.ledger.ledger import UNDECLARED
+from sfumato.ledger.dataset_terms import UNDECLARED
 from sfumato.privacy.loss import Epsilon
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.vault.vault import Vault

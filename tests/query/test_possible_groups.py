@@ -26,7 +26,7 @@ from sfumato.engine.open import open_table
 from sfumato.engine.views.joined import open_tables
 from sfumato.errors import QueryError
 from sfumato.ledger import open_ledger
-from sfumato.ledger.ledger import UNDECLARED
+from sfumato.ledger.dataset_terms import UNDECLARED
 from sfumato.privacy.loss import Epsilon, EpsilonDelta
 from sfumato.query import possible_groups
 from sfumato.query.answer import json_pieces

@@ -16,7 +16,7 @@ from sfumato.domain.predicate import All, Among, Any, Not
 from sfumato.engine.open import open_table
 from sfumato.errors import BudgetError, DomainError, LossError, QueryError, SfumatoError, SizeError, TableError
 from sfumato.ledger import open_ledger
-from sfumato.ledger.ledger import UNDECLARED
+from sfumato.ledger.dataset_terms import UNDECLARED
 from sfumato.privacy.loss import NOTHING, Epsilon, EpsilonDelta, Rho
 from sfumato.query import Adaptive, Session, accuracy, answer_batch, ask, choose_quantile, cost, count, sql
 from sfumato.query.aggregates import FORMS, Average, Count, Distinct, Quantile, Takes, Total

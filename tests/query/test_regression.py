@@ -20,7 +20,7 @@ from sfumato.domain import Categorical, Date, Domain, Grain, Integer, Real, Unit
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import BudgetError, LossError, QueryError
 from sfumato.ledger import open_ledger
-from sfumato.ledger.ledger import UNDECLARED
+from sfumato.ledger.dataset_terms import UNDECLARED
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.query import linear_regression
 from sfumato.vault.simulated import SimulatedVault

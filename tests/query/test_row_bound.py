@@ -16,7 +16,7 @@ from sfumato.domain import Domain, GroupBound, Integer, Unit, Unknown, dump, loa
 from sfumato.engine.open import open_table
 from sfumato.errors import BudgetError, DomainError, LossError, QueryError
 from sfumato.ledger import open_ledger
-from sfumato.ledger.ledger import UNDECLARED
+from sfumato.ledger.dataset_terms import UNDECLARED
 from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.query import suggest_bound

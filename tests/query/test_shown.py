@@ -16,8 +16,8 @@ from pyarrow import parquet
 
 from sfumato import query
 from sfumato.errors import MissingLedgerError
-from sfumato.ledger import DeferredLedger
-from sfumato.ledger.ledger import UNDECLARED
+from sfumato.ledger import Ledger
+from sfumato.ledger.dataset_terms import UNDECLARED
 from sfumato.privacy.loss import Epsilon
 from sfumato.query import answer as answer_formats
 from sfumato.query.answer import STATEMENT, arrow_pieces, json_pieces, parquet_pieces
@@ -55,7 +55,7 @@ def test_a_vault_shows_its_attributes_unit_and_budget_and_no_rows(vault, table) 
 
 
 def test_a_vault_without_its_ledger_is_shown_all_the_same(vault, tmp_path) -> None:
-    ledger = DeferredLedger(f"sqlite:///{tmp_path}/none.ledger", "default", limit=None, limit_if_new=None)
+    ledger = Ledger(f"sqlite:///{tmp_path}/none.ledger", dataset="default")
     shown = Vault(vault.encoded, ledger, UNDECLARED)
     assert "not open" in repr(shown)
     assert "not open" in shown._repr_html_()

@@ -7,7 +7,7 @@ from tests.synthesize.conftest import integer, table_of
 from sfumato import synthesize
 from sfumato.domain import Domain
 from sfumato.ledger import open_ledger
-from sfumato.ledger.ledger import UNDECLARED
+from sfumato.ledger.dataset_terms import UNDECLARED
 from sfumato.privacy.loss import Epsilon, Rho
 from sfumato.synthesize import PublicTotal, all_marginals, binning
 from sfumato.synthesize.methods.mwem import Schedule

@@ -10,7 +10,7 @@ import pytest
 from sfumato.engine.arrays import ArrayTable
 from sfumato.errors import BudgetError, InputError
 from sfumato.ledger import open_ledger
-from sfumato.ledger.ledger import UNDECLARED
+from sfumato.ledger.dataset_terms import UNDECLARED
 from sfumato.privacy.loss import Epsilon
 from sfumato.synthesize import NoisyTotal, PublicTotal, Schedule, all_marginals, auto, histogram, marginals, mwem
 from sfumato.vault.vault import Vault

@@ -16,7 +16,7 @@ from sfumato.domain.predicate import All, Among, Any, Not
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
 from sfumato.ledger import open_ledger
-from sfumato.ledger.ledger import UNDECLARED
+from sfumato.ledger.dataset_terms import UNDECLARED
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.loss import Epsilon
 from sfumato.vault import exact_tables

@@ -15,7 +15,7 @@ from tests.vault.tables import table
 
 from sfumato.errors import BudgetError, EngineError, InputError, TableError
 from sfumato.ledger import Kind, open_ledger
-from sfumato.ledger.ledger import UNDECLARED
+from sfumato.ledger.dataset_terms import UNDECLARED
 from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta
 from sfumato.vault.interface import Request
 from sfumato.vault.measurables import Counting, Marginal

@@ -15,7 +15,7 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.engine.open import open_table
 from sfumato.errors import BudgetError, InputError, QueryError, SfumatoError
 from sfumato.ledger import open_ledger
-from sfumato.ledger.ledger import UNDECLARED
+from sfumato.ledger.dataset_terms import UNDECLARED
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize import PublicTotal, Schedule
 from sfumato.synthesize.methods.mwem import iterate

@@ -16,7 +16,7 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.engine.contingency import even_width
 from sfumato.errors import BudgetError, QueryError, SizeError
 from sfumato.ledger import open_ledger
-from sfumato.ledger.ledger import UNDECLARED
+from sfumato.ledger.dataset_terms import UNDECLARED
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.loss import NOTHING, Epsilon, Rho
 from sfumato.privacy.selection import Exponential

@@ -11,7 +11,7 @@ from tests.vault.tables import neighbours, table
 
 from sfumato.errors import BudgetError, QueryError
 from sfumato.ledger import open_ledger
-from sfumato.ledger.ledger import UNDECLARED
+from sfumato.ledger.dataset_terms import UNDECLARED
 from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Rho
 from sfumato.privacy.selection import Exponential
 from sfumato.vault.measurables import Counting, Distance

@@ -18,7 +18,7 @@ from sfumato.app.cli.main import app
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.engine.arrays import ArrayTable
 from sfumato.ledger import open_ledger
-from sfumato.ledger.ledger import UNDECLARED
+from sfumato.ledger.dataset_terms import UNDECLARED
 from sfumato.privacy.entropy import SIMULATED, SimulatedEntropy
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.report.release_page import release_page

@@ -17,7 +17,7 @@ from sfumato.engine.arrays import ArrayTable
 from sfumato.engine.exact import reveal
 from sfumato.errors import BudgetError, DomainError, LedgerError, QueryError, VersionError
 from sfumato.ledger import open_ledger
-from sfumato.ledger.ledger import UNDECLARED
+from sfumato.ledger.dataset_terms import UNDECLARED
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.vault.exact_tables import ExactTables
 from sfumato.vault.interface import Request, decode, encode

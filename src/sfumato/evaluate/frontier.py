@@ -400,7 +400,7 @@ def _on_disk(rows: Rows, folder: Path) -> Vault:
     from sfumato.engine.open import open_table
     from sfumato.ledger import open_ledger
     from sfumato.ledger.database import file_address
-    from sfumato.ledger.ledger import UNDECLARED
+    from sfumato.ledger.dataset_terms import UNDECLARED
     from sfumato.synthesize.product import to_arrow
     from sfumato.vault.vault import Vault
 

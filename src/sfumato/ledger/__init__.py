@@ -15,14 +15,12 @@ from sfumato.ledger.entry import DataVersion, Entry, Event, Kind, Question, Stor
 from sfumato.strict_documents import JSON
 
 if TYPE_CHECKING:
-    from sfumato.ledger.ledger import Ledger
-    from sfumato.ledger.opening import DeferredLedger, open_ledger
+    from sfumato.ledger.ledger import Ledger, open_ledger
 
 __all__ = [
     "JSON",
     "Account",
     "DataVersion",
-    "DeferredLedger",
     "Entry",
     "Event",
     "Kind",
@@ -34,8 +32,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  (PEP 562)
-    if name in ("DeferredLedger", "Ledger", "open_ledger"):
-        from sfumato.ledger import opening
+    if name in ("Ledger", "open_ledger"):
+        from sfumato.ledger import ledger
 
-        return getattr(opening, name)
+        return getattr(ledger, name)
     raise AttributeError(f"module 'sfumato.ledger' has no attribute {name!r}")

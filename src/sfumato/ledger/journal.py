@@ -333,11 +333,12 @@ class JournalMemory:
         dataset: its name.
 
     Attributes:
+        store: see above.
         position: the last one that the program saw; None before the first.
     """
 
     def __init__(self, store: Store, dataset: str) -> None:
-        self._store = store
+        self.store = store
         self._dataset = dataset
         self._founded: str | None = None
         self._owners: set[tuple[str, str]] = set()
@@ -348,7 +349,7 @@ class JournalMemory:
     def secret(self) -> str:
         """The dataset's secret from its creation, which never changes, so that two threads may read it."""
         if self._founded is None:
-            with self._store.reading() as driver:
+            with self.store.reading() as driver:
                 self._founded = secret(driver, self._dataset)
         return self._founded
 
@@ -360,7 +361,7 @@ class JournalMemory:
         """
         before = self.position  # before the reading begins, so that what is read is not older
         _ = self.secret
-        with self._store.reading() as driver:
+        with self.store.reading() as driver:
             row = dataset_row(driver, self._dataset) or {"secret": "", "entries": 0, "answers": 0, "head": ""}
             now = row["entries"], row["answers"], row["head"]
             self.refuse_set_back(driver, row["secret"], now, before=before)
@@ -384,7 +385,7 @@ class JournalMemory:
         if founded == self.secret and (before is None or self._goes_through(driver, now, before)):
             return
         raise MovedLedgerError(
-            f"the ledger {self._store.place} no longer holds what was released of {self._dataset!r} while it was open: "
+            f"the ledger {self.store.place} no longer holds what was released of {self._dataset!r} while it was open: "
             "it was founded anew, or an old copy was restored; bring the database back, or start again knowingly",
             culprit=self._dataset,
         )

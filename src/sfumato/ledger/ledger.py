@@ -5,51 +5,229 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
-from typing import Protocol, Self, TypeVar
+from typing import Self, TypeVar
 
+from sfumato.arguments import expect
 from sfumato.domain import Unit
-from sfumato.errors import InputError, LedgerError, LossError, SfumatoError, VersionError
+from sfumato.errors import InputError, LedgerError, LossError, MissingLedgerError, OtherDatasetsError, SfumatoError
 from sfumato.ledger import journal, verification
-from sfumato.ledger.account import Account
+from sfumato.ledger.account import Account, refuse_beyond_limit, refuse_unaffordable
 from sfumato.ledger.audit_log import Actor
-from sfumato.ledger.database import Driver
-from sfumato.ledger.entry import DataVersion, Entry, Event, Kind, Question, StoredAnswer, journalled_version, sealed
-from sfumato.ledger.journal import JournalMemory, entry_from
-from sfumato.ledger.reservation import (
-    Admission,
-    ComputeLocks,
-    Reservation,
-    admitted,
-    compute_locks,
-    new_answer_cache,
+from sfumato.ledger.dataset_terms import (
+    UNDECLARED,
+    NamedContent,
+    content_digests,
+    data_versions,
+    declare,
+    last_version,
+    number_of,
+    open_dataset,
+    refuse_name,
 )
+from sfumato.ledger.entry import DataVersion, Entry, Event, StoredAnswer, system_user
+from sfumato.ledger.journal import JournalMemory
+from sfumato.ledger.reservation import Admission, ComputeLocks, Reservation, admitted, compute_locks, new_answer_cache
 from sfumato.ledger.store import Store
 from sfumato.ledger.transaction import Transaction
 from sfumato.ledger.verification import Checkpoint
-from sfumato.privacy.loss import Loss
-from sfumato.strict_documents import JSON
+from sfumato.privacy.loss import NOTHING, Charge, Loss
 
-_LONGEST_NAME = 200
 _BETWEEN_CHECKPOINTS = 20  # entries or answers: about as many are read again for each look at a journal
 _LARGE = 1 << 20  # bytes of answers: they are not read again for the next look
 
 T = TypeVar("T")
 
 
+def open_ledger(
+    url: str, *, dataset: str, limit: Loss | None, unit: Unit | None = None, create: bool = False
+) -> Ledger:
+    """Open the ledger of a dataset, and make it where there is none if that is asked for.
+
+    Args:
+        url: ``sqlite:///FILE`` or ``postgresql://...``.
+        dataset: its name in the ledger.
+        limit: the most that may ever be spent, which also fixes the measure; None: that of the existing ledger.
+        unit: whom losses will be stated for, kept with the limit; None: that of the first release.
+        create: whether to make a ledger with this limit where there is none.  A program that runs again and again
+            had better not say so: where a ledger was lost, it would begin another budget.
+
+    Raises:
+        MissingLedgerError: there is no such ledger, and none is to be made.
+        OtherDatasetsError: the ledger keeps other datasets only, and none is to be added.
+        LimitError: the stored limit is another one.
+        UnitError: the ledger adds up losses of another unit.
+        LedgerError: the database cannot be used.
+        InputError: the address, the name or the limit is no good.
+    """
+    ledger = Ledger(url, dataset=dataset, limit=limit)
+    ledger.open(unit=unit, create=create)
+    return ledger
+
+
 class Ledger:
     """Journal and budget of one dataset, in a database that other datasets may share.
 
     Safe to use from many threads and, each with a ledger of its own, many processes.  A process that
-    forks must open its ledgers after the fork.  Use :func:`open_ledger` to make one.
+    forks must open its ledgers after the fork.  :func:`open_ledger` opens one at once.
+
+    A ledger that is constructed is opened by its first use, and with ``create`` it is made by its first release.  A
+    request that is wrong then leaves no file behind.
+
+    Args:
+        url: ``sqlite:///FILE`` or ``postgresql://...``.
+        dataset: its name in the ledger.
+        limit: the most that may ever be spent, which also fixes the measure; None: that of the existing ledger.
+        limit_if_new: the limit of a new ledger if none is named.
+        create: whether the first release makes the ledger.  There must be none then, and the database must not hold
+            other datasets: a mistyped name would begin a fresh budget for the same table.  Pass ``create`` once.  A
+            script that always passes it gets a new, full budget if the ledger file is lost.
+
+    Attributes:
+        version: of the data, as questions carry it; see :meth:`declare_later`.
     """
 
-    def __init__(self, store: Store, *, dataset: str, limit: Loss) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        dataset: str,
+        limit: Loss | None = None,
+        limit_if_new: Loss | None = None,
+        create: bool = False,
+    ) -> None:
+        refuse_name(dataset, "a dataset")
+        if limit is not None:
+            expect(limit, Loss, "a limit is an Epsilon, Rho or EpsilonDelta")
+        self.url = url
         self.dataset = dataset
-        self.limit = limit
-        self._store = store
+        self.version = UNDECLARED
         self.cached_answers = new_answer_cache()
-        self._memory = JournalMemory(store, dataset)
+        self._limit = limit
+        self._limit_if_new = limit_if_new
+        self._create = create
+        self._undeclared: tuple[NamedContent | str, bool] | None = None
+        self._opened: JournalMemory | None = None
+        self._opening = threading.Lock()
         self._writing = threading.Lock()  # threads of a process take turns here, processes at the dataset's row
+
+    def open(self, *, unit: Unit | None = None, create: bool = False) -> None:
+        """Open the database.  Make the ledger if there is none and ``create`` is set.
+
+        Raises:
+            See :func:`open_ledger`.
+        """
+        with self._opening:
+            if self._opened is not None:
+                return
+            store = Store(self.url)
+            try:
+                self._limit = self._open_dataset(store, unit, create=create)
+            except BaseException:
+                store.close()
+                raise
+            self._opened = JournalMemory(store, self.dataset)
+
+    def _open_dataset(self, store: Store, unit: Unit | None, *, create: bool) -> Loss:
+        try:
+            return open_dataset(store, self.dataset, self._limit, unit, create=create and self._limit is not None)
+        except MissingLedgerError:
+            if self._limit_if_new is None or not create:
+                raise
+        return open_dataset(store, self.dataset, self._limit_if_new, unit, create=True)
+
+    @property
+    def _memory(self) -> JournalMemory:
+        """What this program remembers of the journal.  Opens the ledger."""
+        self.open()
+        assert self._opened is not None
+        return self._opened
+
+    @property
+    def _store(self) -> Store:
+        return self._memory.store
+
+    @property
+    def limit(self) -> Loss:
+        """The most that may ever be spent."""
+        if self._limit is None:
+            self.open()
+        assert self._limit is not None
+        return self._limit
+
+    def exists(self) -> bool:
+        """Return whether the ledger was made."""
+        try:
+            self.open()
+        except (MissingLedgerError, OtherDatasetsError):
+            return False
+        return True
+
+    def refuse_missing(self, charge: Charge | None = None) -> Loss:
+        """Refuse early what the first release would refuse: no ledger, a second ledger, or too large a charge.
+
+        Args:
+            charge: of the release, which even the whole limit has to admit; None: it is not known yet.
+
+        Returns:
+            The limit of the ledger, or of the one that the release makes.
+
+        Raises:
+            LedgerError: there is none, or no limit to make one with; or the one that is there cannot be opened.
+            InputError: one is to be made, and is there already.
+            BudgetError: the charge is larger than the limit.
+            LossError: the limit does not have the measure of the charge.
+        """
+        if not self._create:
+            if charge is not None:
+                refuse_beyond_limit(self.remaining(), charge)
+            self.open()
+            return self.limit
+        if self.exists():
+            raise InputError(
+                f"there is a ledger of {self.dataset!r} already; leave out --create, which begins a new one",
+                culprit=self.url,
+            )
+        limit = self._limit or self._limit_if_new
+        if limit is None:
+            raise InputError(
+                "to begin a ledger, name with --limit the most that may ever be released", culprit=self.url
+            )
+        self._refuse_beyond(charge)
+        return limit
+
+    def _refuse_beyond(self, charge: Charge | None) -> None:
+        """Refuse what a new ledger could never take, before it is made with a limit that stays."""
+        if charge is not None and self._limit is not None:
+            refuse_unaffordable(Account(self._limit, NOTHING), charge, "a new ledger")
+
+    def declare_later(self, content: NamedContent | str, *, new: bool) -> Self:
+        """Let the first release declare the content of the tables, and return the ledger.
+
+        :attr:`version` is then the last version, or the next one.
+
+        Args:
+            content: as for :meth:`declare_version`.
+            new: as there.
+
+        Raises:
+            VersionError: the content differs from that of the last version, and ``new`` is not set.
+        """
+        self.version = str(self.number_of(content, new=new) if self.exists() else 1)
+        self._undeclared = content, new
+        return self
+
+    def prepare(self, first: Event) -> None:
+        """Open or make the ledger for its first release, and declare the version of the tables.
+
+        No version begins for a release that is refused.
+        """
+        if self._opened is None:
+            self._refuse_beyond(first.charge)
+            self.open(unit=first.unit, create=self._create)
+        if self._undeclared is not None:
+            (content, new), by = self._undeclared, system_user()
+            self.declare_version(content, by=by, new=new, most=int(self.version), first=first)
+            self._undeclared = None  # later releases are of the version that the first one declared
 
     def reserve(
         self,
@@ -195,11 +373,15 @@ class Ledger:
 
         Of an analyst, only what that account was charged for.
         """
+        if not self.exists():
+            return []
         with self._store.reading() as driver:
             return journal.answers(driver, self.dataset, methods=methods, version=version, analyst=analyst)
 
     def recorded_owners(self, *, after: int = 0) -> tuple[int, list[dict[str, str]]]:
         """The last entry's number, and whose the rows of tables are by what entries above ``after`` say."""
+        if not self.exists():
+            return 0, []
         with self._store.reading() as driver:
             return journal.recorded_owners(driver, self.dataset, after=after)
 
@@ -304,7 +486,8 @@ class Ledger:
 
     def close(self) -> None:
         """Close all connections."""
-        self._store.close()
+        if self._opened is not None:
+            self._opened.store.close()
 
     def __enter__(self) -> Self:
         return self
@@ -318,152 +501,3 @@ def _outcome(act: Callable[[Transaction], T], transaction: Transaction) -> T | S
         return act(transaction)
     except SfumatoError as error:
         return error
-
-
-def refuse_name(name: str | None, what: str) -> None:
-    """Refuse what names nothing; None stands for no name.
-
-    Raises:
-        InputError: it is not 1 to 200 printable characters.
-    """
-    if name is None:
-        return
-    if not isinstance(name, str) or not 1 <= len(name) <= _LONGEST_NAME or not name.isprintable():
-        raise InputError(f"{what} is named by 1 to {_LONGEST_NAME} printable characters", culprit=name)
-
-
-UNDECLARED = "0"
-"""The version that questions carry as long as none is declared."""
-
-
-def data_versions(driver: Driver, name: str, *, most: int | None = None) -> list[DataVersion]:
-    """Return the declared versions of a dataset, the last one first; at most ``most`` of them."""
-    query = "SELECT * FROM ledger_entry WHERE dataset = :dataset AND kind = 'version' ORDER BY number DESC"
-    query += "" if most is None else " LIMIT :most"
-    return [DataVersion.of(entry_from(row)) for row in driver.records(query, {"dataset": name, "most": most})]
-
-
-def last_version(driver: Driver, name: str) -> tuple[DataVersion | None, str | None]:
-    """Return the last declared version of a dataset, and the digest of its content; None twice before the first."""
-    digest = driver.value("SELECT version_digest FROM ledger_dataset WHERE name = :dataset", {"dataset": name})
-    return next(iter(data_versions(driver, name, most=1)), None), digest
-
-
-def number_of(digest: str, last: tuple[int, str | None], *, new: bool) -> int:
-    """Return the number of the version that some content has, or gets.
-
-    A new version is counted whatever its content.  Otherwise whether a version begins would tell whether the rows of
-    anybody changed.
-
-    Args:
-        digest: of the content, under the ledger's secret.
-        last: number and digest of the last declared version; 0 and None before the first.
-        new: whether the next version is to be declared.
-
-    Raises:
-        VersionError: the content differs from that of the last version, and ``new`` is not set.
-    """
-    number, known = last
-    if new or number == 0:
-        return number + 1
-    if digest != known:
-        raise VersionError(
-            f"the tables differ from version {number} of the data, the last declared one; put them back, or declare "
-            "the next version by --new-version (new_version=True in Python), in which every question is charged again",
-            culprit=number,
-        )
-    return number
-
-
-class NamedContent(Protocol):
-    """What tables hold, as an engine names it."""
-
-    @property
-    def files(self) -> str:
-        """A name of the bytes of all their files; empty if they are not made of files."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """A name of all rows and columns, for which the tables may be read once more."""
-        ...
-
-
-def content_digests(
-    content: NamedContent | str, secret: str, last: tuple[DataVersion | None, str | None], *, new: bool
-) -> tuple[str, str]:
-    """Digest a content, or a name of one, under a ledger's secret.
-
-    Files with the bytes of the last version have its content, so that their rows are not read again.  If the next
-    version is to be declared, they are read in any case: the time that it takes must not tell what changed.
-
-    Returns:
-        The digest of all rows and columns, and that of the bytes of files, which is empty if there are no files.
-    """
-    version, last_digest = (None, None) if new else last
-    if isinstance(content, str):
-        return journalled_version(secret, content), ""
-    files = journalled_version(secret, f"files {content.files}") if content.files else ""
-    if version is not None and last_digest is not None and files and sealed(version.number, files) == version.files:
-        return last_digest, files
-    return journalled_version(secret, content.name), files
-
-
-def declare(
-    transaction: Transaction,
-    digests: tuple[str, str],
-    *,
-    by: str,
-    new: bool,
-    most: int | None = None,
-    admit: Callable[[Transaction], object] | None = None,
-) -> DataVersion:
-    """Enter a version in the journal: the next one, the first one, or none if the last one has the same content.
-
-    Args:
-        transaction: of the dataset.
-        digests: of its tables, as :func:`content_digests` returns them.
-        by: the name of who declares it.
-        new: whether the next version is declared, whatever the content.
-        most: the largest number that ``new`` may begin, so that a program which others overtook begins none; None: any.
-        admit: raises to refuse what the version begins for; None: nothing more is asked.
-
-    Returns:
-        The version that the content has then.
-
-    Raises:
-        VersionError: the content differs from that of the last version, and ``new`` is not set.
-    """
-    digest, digest_of_files = digests
-    new = new and (most is None or transaction.version < most)
-    number = number_of(digest, (transaction.version, transaction.version_digest), new=new)
-    if number == transaction.version:
-        return transaction.declared or data_versions(transaction.driver, transaction.name, most=1)[0]
-    if admit is not None:
-        admit(transaction)
-    shown, files = sealed(number, digest), sealed(number, digest_of_files) if digest_of_files else ""
-    of_files: dict[str, JSON] = {"files": files} if files else {}
-    question = Question("ledger", "version", {"number": number, "digest": shown, "by": by, **of_files}, "")
-    statement = f"version {number} of the data, declared by {by}"
-    transaction.append(Event(Kind.VERSION, question, None, None, statement, None))
-    transaction.version, transaction.version_digest = number, digest
-    transaction.declared = DataVersion(number, transaction.time, by, shown, files)
-    return transaction.declared
-
-
-def declare_within(driver: Driver, name: str, digest: str, *, by: str) -> DataVersion:
-    """Enter the next version, whatever its content, as a part of a larger transaction.
-
-    Args:
-        driver: in a transaction that writes.
-        name: of the dataset.
-        digest: of the content, under the ledger's secret.
-        by: as for :func:`declare`.
-
-    Returns:
-        The version.
-    """
-    transaction = Transaction(driver, name)
-    version = declare(transaction, (digest, ""), by=by, new=True)
-    transaction.close()
-    return version

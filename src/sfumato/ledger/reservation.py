@@ -80,6 +80,10 @@ class ReleaseLedger(Protocol):
         """The cached answers of the dataset."""
         ...
 
+    def prepare(self, first: Event) -> None:
+        """See :meth:`sfumato.ledger.Ledger.prepare`."""
+        ...
+
     def write(
         self,
         act: Callable[[Transaction], T],
@@ -129,7 +133,6 @@ class Reservation:
         self._retry_key = retry_key
         self._admission = admission
         self._noise_drawn = noise_drawn
-        self._locks = ledger.compute_locks
         self._lock_number: int | None = None
         self._is_retried = False  # whether the journal has a retry of the release
         self._must_count = False  # whether the journal has to count this computation, because one may have died
@@ -149,6 +152,7 @@ class Reservation:
             LedgerError: the database failed.  It is then unknown whether the charge was made; asking the same
                 question again is never charged twice.
         """
+        self._ledger.prepare(self.event)
         pause = _FIRST_PAUSE
         try:
             while not self._reserve():
@@ -206,7 +210,7 @@ class Reservation:
         """Lock the release of an entry; return False if another caller computes it."""
         self._unlock()  # a transaction that failed may have taken one
         number = int(entry_hash[:_HASH_DIGITS], 16)
-        last_drew_nothing = self._locks.acquire(number, retried=retried)
+        last_drew_nothing = self._ledger.compute_locks.acquire(number, retried=retried)
         if last_drew_nothing is None:
             return False
         self._lock_number, self._is_retried, self._must_count = number, retried, not last_drew_nothing
@@ -215,7 +219,7 @@ class Reservation:
     def _unlock(self, *, noise_drawn: bool = False) -> None:
         if self._lock_number is not None:
             drawn = noise_drawn or self._must_count
-            self._locks.release(self._lock_number, noise_drawn=drawn, retried=self._is_retried)
+            self._ledger.compute_locks.release(self._lock_number, noise_drawn=drawn, retried=self._is_retried)
             self._lock_number = None
 
     def _write(self, act: Callable[[Transaction], None]) -> None:

@@ -16,8 +16,8 @@ from sfumato.engine.port import Encoded
 from sfumato.engine.views.joined import JoinedTables, open_tables_with_content
 from sfumato.errors import LedgerError, QueryError
 from sfumato.ledger import Account
+from sfumato.ledger.dataset_terms import UNDECLARED
 from sfumato.ledger.journal import refuse_other_owners
-from sfumato.ledger.ledger import UNDECLARED
 from sfumato.privacy.loss import Loss
 from sfumato.vault.vault import Journal, Vault
 from sfumato.vault.vault_opening import DATASET, declared, default_ledger_url

@@ -16,7 +16,7 @@ from sfumato.privacy.loss import Loss
 from sfumato.vault.vault import Vault
 
 if TYPE_CHECKING:
-    from sfumato.ledger import DeferredLedger, Ledger
+    from sfumato.ledger import Ledger
 
 DATASET = "default"
 _MOST_LINKS = 40  # that lead to one another
@@ -87,7 +87,7 @@ def open_vault_later(
     table: object,
     *,
     domain: Domain | str | Path,
-    ledger: DeferredLedger,
+    ledger: Ledger,
     analyst: str | None = None,
     new_version: bool = False,
 ) -> Vault:
@@ -98,8 +98,8 @@ def open_vault_later(
     """
     described = _accepted(domain)
     encoded, content = open_table(table, csv=described.csv).encode_with_content(described)
-    journal = ledger.of_content(content, new=new_version)
-    return Vault(encoded, journal, journal.version, analyst=analyst)
+    ledger.declare_later(content, new=new_version)
+    return Vault(encoded, ledger, ledger.version, analyst=analyst)
 
 
 def default_ledger_url(domain: Domain | str | Path) -> str:

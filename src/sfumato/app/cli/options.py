@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sfumato.domain.view import BoundedView
     from sfumato.engine.csv_file import Written
     from sfumato.engine.port import ProtectedTable, Recodable
-    from sfumato.ledger import DeferredLedger, Ledger
+    from sfumato.ledger import Ledger
     from sfumato.privacy.loss import Charge, Loss
     from sfumato.vault.schema_vault import SchemaVault
     from sfumato.vault.vault import Vault
@@ -188,12 +188,12 @@ class Source:
 
         if self.view is not None:
             return self.schema(self.view.schema, first=first).over(self.view.view)
-        deferred = self._ledger(first)
+        ledger = self._ledger(first)
         with working(f"Reading {redacted_source(self.table)}"):
             return open_vault_later(
                 self.table,
                 domain=described or self.domain,
-                ledger=deferred,
+                ledger=ledger,
                 analyst=self.journal.analyst,
                 new_version=self.journal.new_version,
             )
@@ -205,29 +205,29 @@ class Source:
         from sfumato.vault.schema_vault import SchemaVault
 
         schema.refuse_draft()
-        deferred = self._ledger(first)
+        ledger = self._ledger(first)
         with working(f"Reading {redacted_source(self.table)}"):
             opened, content = open_tables_with_content(schema, self.table)
-            journal = deferred.of_content(content, new=self.journal.new_version)
-            return SchemaVault(opened, journal, journal.version, analyst=self.journal.analyst)
+            ledger.declare_later(content, new=self.journal.new_version)
+            return SchemaVault(opened, ledger, ledger.version, analyst=self.journal.analyst)
 
-    def _ledger(self, first: Loss | None) -> DeferredLedger:
-        """Return the ledger.  The first release opens it, or creates it with ``create``."""
+    def _ledger(self, first: Loss | None) -> Ledger:
+        """The ledger, which the first release opens, and makes if need be."""
         from sfumato.app.api.questions import limit_of
-        from sfumato.ledger import DeferredLedger
+        from sfumato.ledger import Ledger
         from sfumato.vault.vault_opening import default_ledger_url
 
         url = default_ledger_url(self.domain) if self.journal.ledger is None else database(self.journal.ledger)
         remark_log(url)
         limit = limit_of(self.journal.limit)
         create = self.journal.create
-        deferred = DeferredLedger(url, self.journal.dataset, limit=limit, limit_if_new=first, create=create)
-        most = deferred.refuse_missing(self.charge)
-        if most is not None and self.charge is not None and (cheaper := most.remedy(self.charge)):
+        ledger = Ledger(url, dataset=self.journal.dataset, limit=limit, limit_if_new=first, create=create)
+        most = ledger.refuse_missing(self.charge)
+        if self.charge is not None and (cheaper := most.remedy(self.charge)):
             print_message(f"Before it is charged: {cheaper}.")
-        if create and most is not None:
+        if create:
             remark_limit(most)
-        return deferred
+        return ledger
 
 
 def domain_or_schema(domain: Path | None, schema: Path | None) -> Path:
