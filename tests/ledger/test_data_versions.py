@@ -147,7 +147,7 @@ def test_a_version_that_other_hands_changed_is_found(url, ledger, forged, says):
 
 
 def test_a_version_that_does_not_follow_the_last_one_is_found(url, ledger, monkeypatch):
-    monkeypatch.setattr("sfumato.ledger.ledger.Question", skipping)
+    monkeypatch.setattr("sfumato.ledger.dataset_terms.Question", skipping)
     ledger.declare_version("a", by="ann", new=False)
     with pytest.raises(LedgerError, match="its version"):
         ledger.verify()

@@ -41,15 +41,14 @@ T = TypeVar("T")
 def open_ledger(
     url: str, *, dataset: str, limit: Loss | None, unit: Unit | None = None, create: bool = False
 ) -> Ledger:
-    """Open the ledger of a dataset, and make it where there is none if that is asked for.
+    """Open the ledger of a dataset.  Make one with ``limit`` if there is none and ``create`` is set.
 
     Args:
-        url: ``sqlite:///FILE`` or ``postgresql://...``.
-        dataset: its name in the ledger.
-        limit: the most that may ever be spent, which also fixes the measure; None: that of the existing ledger.
-        unit: whom losses will be stated for, kept with the limit; None: that of the first release.
-        create: whether to make a ledger with this limit where there is none.  A program that runs again and again
-            had better not say so: where a ledger was lost, it would begin another budget.
+        url: as for :class:`Ledger`.
+        dataset: as there.
+        limit: as there.
+        create: whether to make the ledger now; see there.
+        unit: the unit that losses will be stated for, kept with the limit; None: that of the first release.
 
     Raises:
         MissingLedgerError: there is no such ledger, and none is to be made.
@@ -111,11 +110,7 @@ class Ledger:
         self._writing = threading.Lock()  # threads of a process take turns here, processes at the dataset's row
 
     def open(self, *, unit: Unit | None = None, create: bool = False) -> None:
-        """Open the database.  Make the ledger if there is none and ``create`` is set.
-
-        Raises:
-            See :func:`open_ledger`.
-        """
+        """Open the database, as :func:`open_ledger` does."""
         with self._opening:
             if self._opened is not None:
                 return
@@ -138,7 +133,8 @@ class Ledger:
     @property
     def _memory(self) -> JournalMemory:
         """What this program remembers of the journal.  Opens the ledger."""
-        self.open()
+        if self._opened is None:
+            self.open()
         assert self._opened is not None
         return self._opened
 
@@ -166,7 +162,7 @@ class Ledger:
         """Refuse early what the first release would refuse: no ledger, a second ledger, or too large a charge.
 
         Args:
-            charge: of the release, which even the whole limit has to admit; None: it is not known yet.
+            charge: of the release, if it is known: even the whole limit has to admit it.
 
         Returns:
             The limit of the ledger, or of the one that the release makes.

@@ -22,7 +22,7 @@ import typer
 import typer.main
 from typer.core import TyperGroup
 
-from sfumato.app.cli.output import print_message
+from sfumato.app.cli.output import AT_END, print_message
 from sfumato.errors import MissingExtraError, SfumatoError
 
 _INTERRUPTED = 130
@@ -158,12 +158,14 @@ class _Group(TyperGroup):
         return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  (typer's own)
-        """Run a command.  The prefix of typer's validator is left out of a refusal."""
+        """Run a command, and close its ledger.  The prefix of typer's validator is left out of a refusal."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
             error.message = error.message.removeprefix("Value error, ")
             raise
+        finally:
+            AT_END.close()
 
 
 app = typer.Typer(

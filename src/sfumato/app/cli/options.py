@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.app.cli.output import print_message, working
+from sfumato.app.cli.output import AT_END, print_message, working
 from sfumato.errors import InputError
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ class Source:
             return SchemaVault(opened, ledger, ledger.version, analyst=self.journal.analyst)
 
     def _ledger(self, first: Loss | None) -> Ledger:
-        """The ledger, which the first release opens, and makes if need be."""
+        """Return the ledger, which the first release makes if need be, and the end of the command closes."""
         from sfumato.app.api.questions import limit_of
         from sfumato.ledger import Ledger
         from sfumato.vault.vault_opening import default_ledger_url
@@ -222,6 +222,7 @@ class Source:
         limit = limit_of(self.journal.limit)
         create = self.journal.create
         ledger = Ledger(url, dataset=self.journal.dataset, limit=limit, limit_if_new=first, create=create)
+        AT_END.callback(ledger.close)
         most = ledger.refuse_missing(self.charge)
         if self.charge is not None and (cheaper := most.remedy(self.charge)):
             print_message(f"Before it is charged: {cheaper}.")

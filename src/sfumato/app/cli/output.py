@@ -9,7 +9,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from sfumato.app.api.methods import EXACT_FIGURES
 from sfumato.errors import InputError
 
 _OPTIONS = {"claims": "--claim"}  # options that are not named like the argument of the library
+AT_END = ExitStack()
+"""Callbacks of the command that runs, such as the closing of its ledger."""
 
 
 def result(value: Mapping[str, Any] | Sequence[Any], text: str, *, as_json: bool) -> None:
