@@ -12,7 +12,7 @@ from tests.processes import processes
 
 from sfumato.errors import LedgerError, LimitError, MissingLedgerError
 from sfumato.ledger import open_ledger, schema
-from sfumato.ledger import opening as opening_module
+from sfumato.ledger import dataset_terms
 from sfumato.ledger import store as store_module
 from sfumato.ledger.store import Store
 from sfumato.privacy.loss import Epsilon
@@ -76,7 +76,7 @@ def test_who_waited_for_the_lock_finds_what_another_made(url, monkeypatch, times
 
 
 def test_who_begins_it_under_another_limit_later_is_refused(url, monkeypatch):
-    enter, first = opening_module.insert_dataset, []
+    enter, first = dataset_terms.insert_dataset, []
 
     def overtaken(connection, name, limit, unit):
         if not first:
@@ -84,7 +84,7 @@ def test_who_begins_it_under_another_limit_later_is_refused(url, monkeypatch):
             enter(connection, name, Epsilon(2), unit)  # what the faster one had committed before this lock was given
         enter(connection, name, limit, unit)
 
-    monkeypatch.setattr(opening_module, "insert_dataset", overtaken)
+    monkeypatch.setattr(dataset_terms, "insert_dataset", overtaken)
     with pytest.raises(LimitError, match="never changes"):
         begin(url)
     with open_ledger(url, dataset="people", limit=None) as ledger:
@@ -110,7 +110,7 @@ POINTS = {
     "with an empty file": (Store, "_use_write_ahead_log"),
     "before any table": (Store, "founding"),
     "between tables": (store_module, "create_tables"),
-    "before the dataset": (opening_module, "insert_dataset"),
+    "before the dataset": (dataset_terms, "insert_dataset"),
 }
 
 
