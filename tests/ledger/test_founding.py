@@ -11,8 +11,7 @@ import pytest
 from tests.processes import processes
 
 from sfumato.errors import LedgerError, LimitError, MissingLedgerError
-from sfumato.ledger import open_ledger, schema
-from sfumato.ledger import dataset_terms
+from sfumato.ledger import dataset_terms, open_ledger, schema
 from sfumato.ledger import store as store_module
 from sfumato.ledger.store import Store
 from sfumato.privacy.loss import Epsilon
