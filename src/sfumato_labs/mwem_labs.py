@@ -21,7 +21,7 @@ from sfumato.synthesize import NoisyTotal, PublicTotal, Schedule, histogram, ran
 from sfumato.synthesize.auto import options as ranked
 from sfumato.synthesize.methods.mwem import iterate
 from sfumato.synthesize.synthetic import Synthetic
-from sfumato.vault.interface import Mechanisms, Payload, Request, Settled, VaultInterface
+from sfumato.vault.interface import Mechanisms, Payload, ReleasedPayload, Request, VaultInterface
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload.counting_queries import Workload, counting
 from sfumato_labs import mwem_figures, printed_mwem
@@ -214,9 +214,9 @@ class _Simulation:
         *,
         charge: Charge | None = None,
         retry_key: str | None = None,  # noqa: ARG002  (nothing is repeated)
-    ) -> Settled:
+    ) -> ReleasedPayload:
         payload = dict(run(self._vault.mechanisms(charge or loss)))
-        return Settled(payload, guarantee="", cost="", provenance={"method": request.method}, digest="0")
+        return ReleasedPayload(payload, guarantee="", cost="", provenance={"method": request.method}, digest="0")
 
 
 def _honest(

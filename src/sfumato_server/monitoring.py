@@ -28,7 +28,7 @@ from prometheus_client.registry import Collector
 from sfumato.app.outbound import failure, outbound
 from sfumato.errors import LedgerError, SfumatoError
 from sfumato.ledger.account import Account
-from sfumato.ledger.database import Shortage, shortage
+from sfumato.ledger.database import Exhaustion, exhaustion
 from sfumato_server.access import CurrentService, Monitor, StrictRoute
 from sfumato_server.problems import RefusalError, log, render_metrics
 from sfumato_server.registry import Dataset
@@ -38,9 +38,12 @@ from sfumato_server.service import Service
 router = APIRouter(tags=["operation"], route_class=StrictRoute)
 _READY_CACHE_SECONDS = 1.0  # the route needs no key, so it must stay cheap
 _TITLES = {
-    Shortage.DISK: ("The disk of the ledger is full", "free some space; nothing is charged meanwhile"),
-    Shortage.CONNECTIONS: ("The ledger has no connection left", "allow more, or run fewer workers"),
-    Shortage.MOVED: ("The ledger was moved, replaced or set back", "put it back, or start the server again knowingly"),
+    Exhaustion.DISK: ("The disk of the ledger is full", "free some space; nothing is charged meanwhile"),
+    Exhaustion.CONNECTIONS: ("The ledger has no connection left", "allow more, or run fewer workers"),
+    Exhaustion.MOVED: (
+        "The ledger was moved, replaced or set back",
+        "put it back, or start the server again knowingly",
+    ),
 }
 
 
@@ -70,7 +73,7 @@ class Readiness:
             self._service.registry.check_database()
             self._service.refuse_set_back()
         except LedgerError as error:
-            kind = shortage(error)
+            kind = exhaustion(error)
             title, remedy = _TITLES.get(kind, ("The ledger does not answer", "see that its database runs"))  # type: ignore[arg-type]
             name = "ledger-unavailable" if kind is None else kind.value
             log("not ready", reason=name)

@@ -298,7 +298,7 @@ class Service:
         return self._for_analyst(self.tables.linked_vault(loaded, linked), loaded, analyst)
 
     def _for_analyst(self, vault: Vault, loaded: ServedDataset, analyst: str) -> Vault:
-        return vault.asked_by(analyst, admission=self.approvals.admission(loaded.dataset.name, analyst))
+        return vault.for_analyst(analyst, admission=self.approvals.admission(loaded.dataset.name, analyst))
 
     def refuse_set_back(self) -> None:
         """Refuse a ledger that lost entries which this worker has seen.

@@ -70,7 +70,7 @@ def test_answers_of_all_kinds_are_whole_and_repeated(answered, ledger, monkeypat
     for number in (1, 2, 3, 4, 6):
         assert again(answered, number) == body(number)
     whole = ledger.verified()
-    assert (whole.number, whole.answers, whole.found) == (7, 5, {})
+    assert (whole.number, whole.answers, whole.bound_later) == (7, 5, {})
     completed = release(ledger, question(5), TENTH, lambda: body(5), statement="pure", unit=ROW)
     assert (completed.answer, completed.charged) == (body(5), False)
     assert ledger.verify(head=whole.head) == rows(answered)[-1]["hash"] != whole.head
@@ -193,7 +193,7 @@ def test_answers_of_an_earlier_version_are_bound_as_they_are_found(request, plac
     url = request.getfixturevalue(name)("fifth_revision")
     with open_ledger(url, dataset="old", limit=None) as ledger:
         whole = ledger.verified()
-        assert (whole.answers, list(whole.found.values())) == (1, [1])
+        assert (whole.answers, list(whole.bound_later.values())) == (1, [1])
         unfreeze(url)
         behind_its_back(url, "UPDATE ledger_answer SET body = body || body")
         with pytest.raises(BrokenLedgerError, match="at the stored answer to entry 3"):

@@ -132,11 +132,11 @@ def test_a_hash_that_was_kept_finds_an_older_log(ledger, url):
     ledger.set_cap("ann", Epsilon("0.1"))
     first = verified_actions(url)
     ledger.set_cap("ann", Epsilon("0.2"))
-    second = verified_actions(url, kept=first.hash)
+    second = verified_actions(url, earlier_head=first.hash)
     assert second.number == 2
-    assert verified_actions(url, kept=second.hash) == second
+    assert verified_actions(url, earlier_head=second.hash) == second
     with pytest.raises(LedgerError, match="does not go through the hash that was kept"):
-        verified_actions(url, kept="0" * 64)
+        verified_actions(url, earlier_head="0" * 64)
 
 
 def test_a_cap_and_its_action_are_written_together_or_not_at_all(ledger, url):
@@ -158,8 +158,8 @@ def test_a_backup_has_the_last_hash_of_the_log_and_a_restore_looks_for_it(tmp_pa
         ledger.set_cap("ann", Epsilon("0.2"))
     later = verified_actions(url).hash
     with pytest.raises(LedgerError, match="goes through the hash"):
-        restore(copy, f"sqlite:///{tmp_path}/new.ledger", kept=[later])
-    assert restore(copy, f"sqlite:///{tmp_path}/new.ledger", kept=list(kept.values())) == kept
+        restore(copy, f"sqlite:///{tmp_path}/new.ledger", earlier_heads=[later])
+    assert restore(copy, f"sqlite:///{tmp_path}/new.ledger", earlier_heads=list(kept.values())) == kept
 
 
 def cap_forever(url: str, name: str, done: Connection) -> None:

@@ -17,7 +17,7 @@ from tests.ledger.asking import answered, ask, behind_its_back, spent_epsilon, u
 from sfumato.errors import BudgetError, InputError, LedgerError, MissingLedgerError, MovedLedgerError
 from sfumato.ledger import open_ledger
 from sfumato.ledger.entry import entry_hash
-from sfumato.ledger.store import KEPT, Store, connections, left_in_log
+from sfumato.ledger.store import KEPT, Store, connections, unmerged_wal
 from sfumato.ledger.verification import back_up, restore
 from sfumato.privacy.loss import Charge, Epsilon
 
@@ -207,7 +207,7 @@ def crashed(people, file: Path, monkeypatch) -> Path:
 def test_a_log_beside_a_ledger_is_seen_and_a_backup_takes_it_in(people, file, monkeypatch):
     left = crashed(people, file, monkeypatch)
     url = f"sqlite:///{left}"
-    assert left_in_log(url) == left.with_name("people.ledger-wal")
+    assert unmerged_wal(url) == left.with_name("people.ledger-wal")
     head = people.verify()
     bare = left.with_name("bare.ledger")
     shutil.copy(left, bare)
@@ -215,10 +215,10 @@ def test_a_log_beside_a_ledger_is_seen_and_a_backup_takes_it_in(people, file, mo
         assert forgetful.verify() != head, "a copy of the file alone has forgotten a release"
     copy = left.with_name("copy.ledger")
     assert back_up(url, copy) == {"people": head}
-    assert left_in_log(f"sqlite:///{copy}") is None
+    assert unmerged_wal(f"sqlite:///{copy}") is None
     with open_ledger(url, dataset="people", limit=None) as recovered:
         assert recovered.verify() == head
-    assert left_in_log(url) is None
+    assert unmerged_wal(url) is None
 
 
 def test_closing_leaves_nothing_in_the_log_and_time_moves_it_to_the_file(people, file, monkeypatch):
@@ -230,7 +230,7 @@ def test_closing_leaves_nothing_in_the_log_and_time_moves_it_to_the_file(people,
     with open_ledger(f"sqlite:///{bare}", dataset="people", limit=None) as copy:
         assert copy.verify() == head
     people.close()
-    assert left_in_log(f"sqlite:///{file}") is None
+    assert unmerged_wal(f"sqlite:///{file}") is None
 
 
 def test_a_ledger_that_is_dropped_without_closing_leaves_no_open_file(file):
@@ -257,12 +257,12 @@ def test_a_copy_is_restored_where_nothing_lies_and_holds_what_was_kept(people, f
     people.close()
     url = f"sqlite:///{file}"
     with pytest.raises(InputError, match="exists; move it away"):
-        restore(copy, url, kept=[])
+        restore(copy, url, earlier_heads=[])
     deleted(file)
     with pytest.raises(LedgerError, match=r"no journal .* goes through the hash"):
-        restore(copy, url, kept=[later])
+        restore(copy, url, earlier_heads=[later])
     assert not file.exists()
-    assert restore(copy, url, kept=[heads["people"]]) == heads
+    assert restore(copy, url, earlier_heads=[heads["people"]]) == heads
     with open_ledger(url, dataset="people", limit=None) as again:
         assert ask(again, 1).charged
         assert not ask(again).charged
@@ -277,9 +277,9 @@ def test_what_is_no_whole_ledger_is_neither_copied_nor_restored(people, file, tm
     with pytest.raises(LedgerError, match="not a ledger"):
         back_up(f"sqlite:///{other}", tmp_path / "copy")
     with pytest.raises(LedgerError, match="not a ledger"):
-        restore(other, f"sqlite:///{tmp_path}/new.ledger", kept=[])
+        restore(other, f"sqlite:///{tmp_path}/new.ledger", earlier_heads=[])
     with pytest.raises(InputError, match="there is no copy"):
-        restore(tmp_path / "no", f"sqlite:///{tmp_path}/new.ledger", kept=[])
+        restore(tmp_path / "no", f"sqlite:///{tmp_path}/new.ledger", earlier_heads=[])
     with pytest.raises(InputError, match="exists"):
         back_up(f"sqlite:///{file}", other)
     unfreeze(f"sqlite:///{file}")
@@ -294,7 +294,7 @@ def test_postgresql_copies_by_its_own_means(postgres, tmp_path):
     with pytest.raises(InputError, match="by pg_dump; run 'sfumato ledger heads'"):
         back_up(postgres, tmp_path / "copy")
     with pytest.raises(InputError, match="PostgreSQL"):
-        restore(Path(__file__), postgres, kept=[])
+        restore(Path(__file__), postgres, earlier_heads=[])
 
 
 @pytest.mark.parametrize(

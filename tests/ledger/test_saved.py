@@ -96,7 +96,7 @@ def test_an_account_that_was_as_long_as_was_allowed_works_for_everybody(saved):
             assert reserve(ledger, question(100 + number), charge, statement="x", unit=UNIT, analyst=analyst).charged
         entry = list(ledger.journal())[-1]
         assert entry.charge == charge, "the exact value stands beside what is counted"
-        assert entry.charge.epsilon < entry.event.counted.epsilon < entry.charge.epsilon + Fraction(1, 10**18)
+        assert entry.charge.epsilon < entry.event.grid_charge.epsilon < entry.charge.epsilon + Fraction(1, 10**18)
         assert ledger.remaining().spent.epsilon.denominator < 10**80
         ledger.verify()
 

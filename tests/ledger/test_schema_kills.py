@@ -62,7 +62,7 @@ def deliver_of_tables(url, first, delivered):
         for number in (newest, chance.randrange(newest + 1)):
             analyst = chance.choice(ANALYSTS)
             with suppress(BudgetError):
-                delivered.send((number, analyst, ask(vault.asked_by(analyst), number)))
+                delivered.send((number, analyst, ask(vault.for_analyst(analyst), number)))
         newest = min(newest + 1, QUESTIONS)
 
 

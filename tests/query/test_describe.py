@@ -49,10 +49,10 @@ def test_words_are_short_and_printable_however_the_domain_is():
 
 def test_the_journal_says_what_was_asked_and_the_words_do_not_make_another_question(vault):
     sql(vault, "SELECT COUNT(*) AS a FROM t WHERE age < 40", loss=Epsilon(1))
-    again = sql(vault.asked_by("ann"), "SELECT COUNT(*) FROM t WHERE NOT age >= 40", loss=Epsilon(1))
+    again = sql(vault.for_analyst("ann"), "SELECT COUNT(*) FROM t WHERE NOT age >= 40", loss=Epsilon(1))
     assert again.cost == "nothing of the dataset; your account: epsilon 1"
     assert vault.ledger.remaining("ann").spent.epsilon == 1
-    free = sql(vault.asked_by("ann"), "SELECT COUNT(*) FROM t WHERE age < 40", loss=Epsilon(1))
+    free = sql(vault.for_analyst("ann"), "SELECT COUNT(*) FROM t WHERE age < 40", loss=Epsilon(1))
     assert free.cost == "nothing: asked and answered before"
     found = [(entry.kind.value, entry.asked) for entry in vault.ledger.journal()]
     words = parse("SELECT COUNT(*) FROM t WHERE age < 40", DOMAIN).describe(DOMAIN)

@@ -38,9 +38,9 @@ def test_a_vault_tells_what_is_left(vault) -> None:
 
 def test_an_analyst_is_told_of_their_own_cap_where_there_is_one(vault) -> None:
     vault.ledger.set_cap("ana", Epsilon("0.5"))
-    query.ask(vault.asked_by("ana"), query.count(), loss=Epsilon("0.125"))
-    assert vault.asked_by("ana").remaining.left == Fraction(3, 8)
-    assert vault.asked_by("bea").remaining.left == vault.remaining.left
+    query.ask(vault.for_analyst("ana"), query.count(), loss=Epsilon("0.125"))
+    assert vault.for_analyst("ana").remaining.left == Fraction(3, 8)
+    assert vault.for_analyst("bea").remaining.left == vault.remaining.left
 
 
 def test_a_vault_shows_its_attributes_unit_and_budget_and_no_rows(vault, table) -> None:

@@ -209,8 +209,7 @@ class _Ledger:
     def leave(self, found: Call) -> Call:
         def leaving(own: Reservation, kind: type[BaseException] | None, *more: Any) -> None:
             if kind is KilledError:  # the dead close no release; the system takes their locks
-                own._attempt.touched = True  # noqa: SLF001
-                own._attempt.end()  # noqa: SLF001
+                own._unlock(noise_drawn=True)  # noqa: SLF001
             else:
                 found(own, kind, *more)
 

@@ -135,23 +135,23 @@ class PythonWay(Way):
                 self.vault.ledger.set_cap(step.given["analyst"], _loss(step.given["loss"]))
                 return repr(self.vault.ledger.caps())
             case "look":
-                vault = self.vault if step.by is None else self.vault.asked_by(step.by)
+                vault = self.vault if step.by is None else self.vault.for_analyst(step.by)
                 return f"{vault!r} {vault.remaining} {[*map(repr, self.vault.ledger.journal())]}"
             case "verify":
                 return str(self.vault.ledger.verify())
             case "ask with other owners":
                 return self._asked_with_other_owners(step)
             case _:
-                return _released(self.vault.asked_by(step.by), step)
+                return _released(self.vault.for_analyst(step.by), step)
 
     def _asked_with_other_owners(self, step: Step) -> str:
         """By the schema, and then by another one of the same tables, in which other people own the visits."""
         asked = [replace(step, does="ask", given={**step.given, "sql": sql}) for sql in OF_DRUGS]
         own = self.vault
-        said = _released(own.asked_by(step.by), asked[0])
+        said = _released(own.for_analyst(step.by), asked[0])
         try:
             self._open(schema=OTHER_OWNERS)
-            return said + _released(self.vault.asked_by(step.by), asked[1])
+            return said + _released(self.vault.for_analyst(step.by), asked[1])
         finally:
             self.vault = own
 

@@ -47,14 +47,14 @@ def without_lock_and_check() -> FastAPI:
     def forgetful(self: Store, url: str) -> None:
         init(self, url)
 
-        begin = type(self._connections.database).begin
+        begin = type(self._connections.database).begin_transaction
 
         def forget(connection: Any, *, writing: bool) -> None:
             if self.file:
                 connection.execute("PRAGMA ignore_check_constraints = ON")
             begin(self._connections.database, connection, writing=writing)
 
-        self._connections.database.begin = forget  # type: ignore[method-assign]
+        self._connections.database.begin_transaction = forget  # type: ignore[method-assign]
 
     Store.__init__ = forgetful  # type: ignore[method-assign]
     return without_lock()

@@ -20,7 +20,7 @@ from tests.ledger.asking import behind_its_back, unfreeze
 from tests.server.serving import DOMAIN, Server
 
 from sfumato.errors import LedgerError
-from sfumato.ledger.database import DatabaseError, Shortage, Sqlite, shortage, spoken_plainly
+from sfumato.ledger.database import DatabaseError, Exhaustion, Sqlite, exhaustion, translate_errors
 from sfumato.ledger.store import KEPT, MORE
 from sfumato_server.application import create
 from sfumato_server.registry import Scope
@@ -141,7 +141,7 @@ def test_a_worker_without_a_free_connection_is_named(worker, monkeypatch):
     monkeypatch.setattr("sfumato.ledger.database.PATIENCE", 0.1)
     with ExitStack() as busy:
         for _ in range(KEPT + MORE):
-            busy.enter_context(worker._store._connections.lent())  # noqa: SLF001
+            busy.enter_context(worker._store._connections.borrow())  # noqa: SLF001
         assert unready(worker) == "too-many-connections"
     assert ask(worker, "GET", "/readyz").is_success
 
@@ -149,26 +149,26 @@ def test_a_worker_without_a_free_connection_is_named(worker, monkeypatch):
 @pytest.mark.parametrize(
     ("origin", "found"),
     [
-        (psycopg.OperationalError("FATAL:  sorry, too many clients already"), Shortage.CONNECTIONS),
-        (psycopg.OperationalError('FATAL:  too many connections for role "a"'), Shortage.CONNECTIONS),
+        (psycopg.OperationalError("FATAL:  sorry, too many clients already"), Exhaustion.CONNECTIONS),
+        (psycopg.OperationalError('FATAL:  too many connections for role "a"'), Exhaustion.CONNECTIONS),
         (
             psycopg.OperationalError("FATAL:  remaining connection slots are reserved for roles with SUPERUSER"),
-            Shortage.CONNECTIONS,
+            Exhaustion.CONNECTIONS,
         ),
-        (psycopg.errors.TooManyConnections("x"), Shortage.CONNECTIONS),
-        (psycopg.errors.DiskFull("x"), Shortage.DISK),
+        (psycopg.errors.TooManyConnections("x"), Exhaustion.CONNECTIONS),
+        (psycopg.errors.DiskFull("x"), Exhaustion.DISK),
         (psycopg.OperationalError("connection refused"), None),
         (sqlite3.OperationalError("x"), None),
     ],
 )
 def test_what_a_database_is_short_of_is_told_apart(origin, found):
     def failing():
-        with spoken_plainly("here"):
+        with translate_errors("here"):
             raise DatabaseError(origin, lost=False, refused=False)
 
     with pytest.raises(LedgerError) as failed:
         failing()
-    assert shortage(failed.value) is found
+    assert exhaustion(failed.value) is found
 
 
 def lines(caplog, event):

@@ -165,6 +165,6 @@ def test_a_vault_states_no_guarantee_after_the_whole_table_was_published(tmp_pat
     assert "none: 1 release has no differential privacy (entry 2); the others together: epsilon = 0.4<" in (
         vault._repr_html_()
     )
-    assert vault.asked_by("ana").remaining.exact == (2,)
+    assert vault.for_analyst("ana").remaining.exact == (2,)
     with open_ledger(ledger, dataset="default", limit=None) as opened:
         assert opened.remaining("ana").exact == ()

@@ -138,7 +138,7 @@ def test_what_is_kept_is_bounded_and_the_oldest_goes_first(monkeypatch):
     for question in questions * 3:
         assert kept.tables([question])[question].tolist() == counted(ENCODED, question)
         assert 8 * len(counted(ENCODED, question)) < kept.held_bytes <= 3_000
-    assert not kept.holds(Marginal(("age", "sex")))
+    assert not kept.contains(Marginal(("age", "sex")))
 
 
 @given(_questions)

@@ -183,7 +183,7 @@ def test_what_is_kept_of_a_release_answers_nothing_more_and_nobody_else(vault):
             use()
     with pytest.raises(TypeError):
         pickle.dumps(prepared)
-    others = vault.asked_by("ann")
+    others = vault.for_analyst("ann")
 
     def run(mechanisms):
         with pytest.raises(InputError, match="over"):

@@ -44,7 +44,7 @@ def opened(
     ledger = f"sqlite:///{folder / 'people.ledger'}"
     terms = {"limit": sf.Rho(5), "create": create, "new_version": new_version}
     vault = sf.open(str(table), domain=parse(domain or DOMAIN), ledger=ledger, **terms)
-    return vault if analyst is None else vault.asked_by(analyst)
+    return vault if analyst is None else vault.for_analyst(analyst)
 
 
 def stored(vault) -> tuple[StoredMarginal, ...]:

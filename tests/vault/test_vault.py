@@ -131,11 +131,11 @@ def test_disclosure_stands_in_the_journal_without_a_guarantee(vault) -> None:
 
 def test_analysts_pay_their_own_caps(vault) -> None:
     vault.ledger.set_cap("alice", Epsilon("0.2"))
-    alice = vault.asked_by("alice")
+    alice = vault.for_analyst("alice")
     alice.measure([Marginal(())], Epsilon("0.2"))
     with pytest.raises(BudgetError):
         alice.measure([Marginal(("a",))], Epsilon("0.1"))
-    vault.asked_by("bob").measure([Marginal(("a",))], Epsilon("0.1"))
+    vault.for_analyst("bob").measure([Marginal(("a",))], Epsilon("0.1"))
 
 
 def test_another_version_of_the_data_is_another_question(vault) -> None:

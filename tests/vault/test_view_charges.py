@@ -133,7 +133,7 @@ def test_no_row_is_looked_at_for_a_refusal(
     vault = opened(tmp_path, limit="0.2")
     vault.ledger.set_cap("ann", Epsilon("0.1"))  # type: ignore[attr-defined]
     del events[:]
-    for asked in (vault, vault.asked_by("ann")):
+    for asked in (vault, vault.for_analyst("ann")):
         with pytest.raises(BudgetError):
             ask(asked)
     assert "engine" not in events

@@ -56,8 +56,8 @@ class Account:
         return self.limit is None or self.limit.admits(self.spent, charge)
 
     def charged(self, charge: Charge) -> Account:
-        """The account after the charge, which is counted on the grid of :func:`counted`."""
-        return replace(self, spent=counted(self.spent) + counted(charge))
+        """The account after the charge, which is counted on the grid of :func:`on_grid`."""
+        return replace(self, spent=on_grid(self.spent) + on_grid(charge))
 
     @property
     def left(self) -> Fraction | None:
@@ -97,8 +97,8 @@ class Account:
     @property
     def _without_privacy(self) -> str:
         """The releases without differential privacy, with the numbers of their entries."""
-        number, shown = len(self.exact), ", ".join(map(str, self.exact[:_LISTED]))
-        entries = f"entry {shown}" if number == 1 else f"entries {shown}"
+        number, listed = len(self.exact), ", ".join(map(str, self.exact[:_LISTED]))
+        entries = f"entry {listed}" if number == 1 else f"entries {listed}"
         more = f" and {number - _LISTED:,} more" if number > _LISTED else ""
         return f"{number:,} release{' has' if number == 1 else 's have'} no differential privacy ({entries}{more})"
 
@@ -131,7 +131,7 @@ def loss_text(loss: Loss) -> str:
 
 
 @contextmanager
-def kept(what: str) -> Iterator[None]:
+def refuse_damaged(what: str) -> Iterator[None]:
     """Say in one sentence that what was kept was changed by other hands, or damaged."""
     try:
         yield
@@ -147,7 +147,7 @@ def loss_from(text: str) -> Loss:
     Raises:
         LedgerError: somebody else wrote it.
     """
-    with kept("a limit or a cap"):
+    with refuse_damaged("a limit or a cap"):
         match json.loads(text):
             case {"epsilon": epsilon, "delta": delta}:
                 return EpsilonDelta(epsilon, delta)
@@ -169,20 +169,20 @@ def charge_from(epsilon: str | None, rho: str, delta: str) -> Charge:
     Raises:
         LedgerError: somebody else wrote it.
     """
-    with kept("an amount"):
+    with refuse_damaged("an amount"):
         return Charge(None if epsilon is None else Fraction(epsilon), Fraction(rho), Fraction(delta))
 
 
-def counted(charge: Charge) -> Charge:
+def on_grid(charge: Charge) -> Charge:
     """What an account is charged for it: each amount on the one grid on which accounts add up, rounded up.
 
     Sums of what was asked for exactly could take ever more digits: whoever chooses a new denominator each time would
     make the account unusable for everybody.
 
-    >>> counted(Charge(Fraction(1, 3), Fraction(1, 18), Fraction(0)))
+    >>> on_grid(Charge(Fraction(1, 3), Fraction(1, 18), Fraction(0)))
     Charge(epsilon=Fraction(1, 3), rho=Fraction(1, 18), delta=Fraction(0, 1))
     >>> odd = Fraction(1, 10**27 + 7)
-    >>> 0 < counted(Charge(None, odd, Fraction(0))).rho - odd < Fraction(1, GRID)
+    >>> 0 < on_grid(Charge(None, odd, Fraction(0))).rho - odd < Fraction(1, GRID)
     True
     """
     pure, rho, delta = None if charge.epsilon is None else _up(charge.epsilon), _up(charge.rho), _up(charge.delta)
@@ -215,20 +215,25 @@ def unit_from(text: str) -> Unit:
     Raises:
         LedgerError: somebody else wrote it.
     """
-    with kept("a unit"):
+    with refuse_damaged("a unit"):
         fields = json.loads(text)
         return parse_unit("row" if fields["kind"] == "row" else fields)
 
 
-def refuse_unit(kept: Unit | None, stated: Unit | None) -> None:
+def refuse_unit(recorded: Unit | None, stated: Unit | None) -> None:
     """Refuse to add up losses of different units.
 
     Raises:
         UnitError: one is the row and the other an id, or they are different ids, or of different tables or schemas.
     """
-    if kept is not None and stated is not None and (kept.column, kept.schema) != (stated.column, stated.schema):
+    if (
+        recorded is not None
+        and stated is not None
+        and (recorded.column, recorded.schema) != (stated.column, stated.schema)
+    ):
         raise UnitError(
-            f"the ledger adds up losses for {kept}, and not for {stated}; name the same unit, or a ledger of its own",
+            f"the ledger adds up losses for {recorded}, and not for {stated}; name the same unit, or a ledger of "
+            "its own",
             culprit=stated,
         )
 

@@ -96,9 +96,9 @@ class Action:
     @property
     def expected_hash(self) -> str:
         """The hash that the action must have, given all actions before it."""
-        said = asdict(self)
-        del said["hash"]
-        return digest(said)
+        fields = asdict(self)
+        del fields["hash"]
+        return digest(fields)
 
 
 @dataclass(frozen=True)
@@ -169,12 +169,12 @@ def every_action(store: Store, *, after: int = 0) -> Iterator[Action]:
         after = page[-1].number
 
 
-def verify_actions(driver: Driver, *, kept: str | None = None) -> AuditHead:
+def verify_actions(driver: Driver, *, earlier_head: str | None = None) -> AuditHead:
     """Check that no action was changed, removed or inserted.
 
     Args:
         driver: in a transaction that reads.
-        kept: a hash that was the head earlier, through which the log must still go.
+        earlier_head: a hash that was the head earlier, through which the log must still go.
 
     Returns:
         The head of the log.
@@ -182,31 +182,31 @@ def verify_actions(driver: Driver, *, kept: str | None = None) -> AuditHead:
     Raises:
         BrokenLedgerError: names the first action that is missing, was changed, or does not follow the one before.
     """
-    number, head, passed = 0, AUDIT_GENESIS, kept in (None, AUDIT_GENESIS)
+    number, head, passed = 0, AUDIT_GENESIS, earlier_head in (None, AUDIT_GENESIS)
     while page := actions(driver, after=number):
         for action in page:
             if (action.number, action.previous) != (number + 1, head) or action.hash != action.expected_hash:
                 raise _broken(f"at action {number + 1}", number + 1)
             number, head = action.number, action.hash
-            passed = passed or head == kept
+            passed = passed or head == earlier_head
     if [(number, head)] != driver.rows("SELECT number, hash FROM service_action_head"):
         raise _broken(f"after action {number}: actions are missing", number)
     if not passed:
         raise LedgerError(
             "the audit log does not go through the hash that was kept: it is an older copy of the ledger, or was "
             "written anew, so that actions of stewards are missing",
-            culprit=kept,
+            culprit=earlier_head,
         )
     return AuditHead(number, head)
 
 
-def action_hashes(driver: Driver, wanted: Collection[str]) -> set[str]:
-    """Return the hashes among ``wanted`` that actions have."""
+def action_hashes(driver: Driver, hashes: Collection[str]) -> set[str]:
+    """Return the hashes among ``hashes`` that actions have."""
     query = "SELECT COUNT(*) FROM service_action WHERE hash = :hash"
-    return {each for each in wanted if driver.value(query, {"hash": each})}
+    return {each for each in hashes if driver.value(query, {"hash": each})}
 
 
-def verified_actions(url: str, *, kept: str | None = None) -> AuditHead:
+def verified_actions(url: str, *, earlier_head: str | None = None) -> AuditHead:
     """Check the audit log of a ledger's database, as :func:`verify_actions` does.
 
     Raises:
@@ -215,7 +215,7 @@ def verified_actions(url: str, *, kept: str | None = None) -> AuditHead:
     with closing(Store(url)) as store:
         store.prepare(create=False)
         with store.reading() as driver:
-            return verify_actions(driver, kept=kept)
+            return verify_actions(driver, earlier_head=earlier_head)
 
 
 def _action(row: dict[str, Any]) -> Action:

@@ -83,9 +83,9 @@ class DatabaseError(Exception):
         if self.lost:
             return _LOST
         state = str(getattr(self.origin, "sqlstate", None) or "")
-        for said, reasons in ((self._name, _SQLITE), (state, _POSTGRES)):
-            for code, reason in reasons.items():
-                if said.startswith(code):
+        for code, reasons in ((self._name, _SQLITE), (state, _POSTGRES)):
+            for prefix, reason in reasons.items():
+                if code.startswith(prefix):
                     return reason
         if self.refused:
             return "refused an entry that would break its rules; verify the journal"
@@ -94,14 +94,14 @@ class DatabaseError(Exception):
         return f"failed ({self._name or state}); nothing was written"
 
 
-class NoneLeftError(Exception):
+class PoolExhaustedError(Exception):
     """All connections of the process are in use."""
 
     def __str__(self) -> str:
         return "has all its connections in use; try again later"
 
 
-class Shortage(StrEnum):
+class Exhaustion(StrEnum):
     """What a database may be out of, or not be any more, as operators look for it."""
 
     DISK = "disk-full"
@@ -109,33 +109,33 @@ class Shortage(StrEnum):
     MOVED = "ledger-moved"
 
 
-def shortage(error: LedgerError) -> Shortage | None:
+def exhaustion(error: LedgerError) -> Exhaustion | None:
     """What a ledger is out of, where that is why it failed; None for any other reason."""
     if isinstance(error, MovedLedgerError):
-        return Shortage.MOVED
+        return Exhaustion.MOVED
     cause = error.__cause__
-    if isinstance(cause, NoneLeftError):
-        return Shortage.CONNECTIONS
+    if isinstance(cause, PoolExhaustedError):
+        return Exhaustion.CONNECTIONS
     if not isinstance(cause, DatabaseError):
         return None
     origin = cause.origin
     name, state = getattr(origin, "sqlite_errorname", ""), getattr(origin, "sqlstate", None)
     if name in _DISK or state == "53100":
-        return Shortage.DISK
+        return Exhaustion.DISK
     # whoever is refused a connection gets a text and no state from libpq
     crowded = state is None and any(text in str(origin) for text in ("too many c", "connection slots are reserved"))
-    return Shortage.CONNECTIONS if state == "53300" or crowded else None
+    return Exhaustion.CONNECTIONS if state == "53300" or crowded else None
 
 
 @contextmanager
-def spoken_plainly(place: str) -> Iterator[None]:
+def translate_errors(place: str) -> Iterator[None]:
     """Turn what a database raises into a :class:`LedgerError` about the ledger at ``place``.
 
     The database's own words are left out: they may quote what was being written.
     """
     try:
         yield
-    except (DatabaseError, NoneLeftError) as error:
+    except (DatabaseError, PoolExhaustedError) as error:
         kind = NoLedgerError if isinstance(error, DatabaseError) and error.is_of_other_file else LedgerError
         raise kind(f"the ledger {place} {error}", culprit=place) from error
 
@@ -183,14 +183,14 @@ class Address:
     @classmethod
     def parse(cls, url: str) -> Address | None:
         """The address that a URL spells; None where it is none."""
-        found = _ADDRESS.fullmatch(url)
-        if found is None:
+        match = _ADDRESS.fullmatch(url)
+        if match is None:
             return None
-        parts = {name: None if part is None else unquote(part) for name, part in found.groupdict().items()}
-        query = tuple(parse_qsl(found["query"] or "", keep_blank_values=True))
+        parts = {name: None if part is None else unquote(part) for name, part in match.groupdict().items()}
+        query = tuple(parse_qsl(match["query"] or "", keep_blank_values=True))
         host, port = parts.pop("ipv6") or parts.pop("host"), parts.pop("port") or None
         user, password = parts["user"], parts["password"]
-        return cls(found["backend"], user, password, host, port, parts["database"], query)
+        return cls(match["backend"], user, password, host, port, parts["database"], query)
 
     def __str__(self) -> str:
         host = self.host or ""
@@ -220,11 +220,11 @@ class Database(Protocol):
         """Whether a connection that was not used for a while is still one."""
         ...
 
-    def begin(self, connection: Any, *, writing: bool) -> None:  # noqa: ANN401
+    def begin_transaction(self, connection: Any, *, writing: bool) -> None:  # noqa: ANN401
         """Begin a transaction; one that only reads sees all of one state."""
         ...
 
-    def spelled(self, statement: str) -> str:
+    def translate(self, statement: str) -> str:
         """A statement in the words of the database."""
         ...
 
@@ -262,11 +262,11 @@ class Sqlite:
         del connection
         return True
 
-    def begin(self, connection: sqlite3.Connection, *, writing: bool) -> None:
+    def begin_transaction(self, connection: sqlite3.Connection, *, writing: bool) -> None:
         """The first statement fixes what a transaction sees."""
         connection.execute(BEGIN_WRITING if writing else "BEGIN")
 
-    def spelled(self, statement: str) -> str:
+    def translate(self, statement: str) -> str:
         """There is one writer at a time, so that no row is locked."""
         return statement.removesuffix(" FOR UPDATE")
 
@@ -288,7 +288,7 @@ class Postgresql:
             raise LedgerError("a ledger in PostgreSQL needs its driver; install sfumato[postgres]") from error
         self.driver = psycopg
         self.creates = False
-        said = dict(address.query)
+        settings = dict(address.query)
         known = {setting.keyword.decode() for setting in psycopg.pq.Conninfo.get_defaults()}
         for name, _ in address.query:
             if name not in known or [each for each, _ in address.query].count(name) > 1:
@@ -297,9 +297,9 @@ class Postgresql:
                     "stands there twice",
                     culprit=name,
                 )
-        asked = said.pop("options", "")  # such as -csearch_path=..., which is kept
+        own_options = settings.pop("options", "")  # such as -csearch_path=..., which is kept
         options = (
-            f"{asked} -c lock_timeout={PATIENCE}s -c idle_in_transaction_session_timeout={SILENCE}s "
+            f"{own_options} -c lock_timeout={PATIENCE}s -c idle_in_transaction_session_timeout={SILENCE}s "
             "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 "
             "-c synchronous_commit=on -c timezone=UTC"
         )
@@ -310,12 +310,12 @@ class Postgresql:
             "port": address.port,
             "dbname": address.database,
         }
-        self._said: dict[str, Any] = {name: part for name, part in named.items() if part} | said
-        self._said |= {"options": options, "connect_timeout": "10", "client_encoding": "UTF8"}
+        self._parameters: dict[str, Any] = {name: part for name, part in named.items() if part} | settings
+        self._parameters |= {"options": options, "connect_timeout": "10", "client_encoding": "UTF8"}
 
     def connect(self) -> Any:  # noqa: ANN401
         """See :class:`Database`."""
-        return self.driver.connect(**self._said, autocommit=True)
+        return self.driver.connect(**self._parameters, autocommit=True)
 
     def answers(self, connection: Any) -> bool:  # noqa: ANN401
         """Ask."""
@@ -325,12 +325,12 @@ class Postgresql:
             return False
         return True
 
-    def begin(self, connection: Any, *, writing: bool) -> None:  # noqa: ANN401
+    def begin_transaction(self, connection: Any, *, writing: bool) -> None:  # noqa: ANN401
         """Of itself, PostgreSQL shows each statement what was committed before it, not before the transaction."""
         how = "BEGIN" if writing else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
         connection.execute(how, prepare=False)
 
-    def spelled(self, statement: str) -> str:
+    def translate(self, statement: str) -> str:
         """Parameters are written in another way."""
         return _named(statement)
 
@@ -359,9 +359,9 @@ class Driver:
         """Which database it is: ``sqlite`` or ``postgresql``."""
         return self._database.name
 
-    def begin(self, *, writing: bool) -> None:
+    def begin_transaction(self, *, writing: bool) -> None:
         """Begin the transaction."""
-        self._call(partial(self._database.begin, self.connection, writing=writing))
+        self._call(partial(self._database.begin_transaction, self.connection, writing=writing))
 
     def commit(self) -> None:
         """Make everything durable."""
@@ -372,7 +372,7 @@ class Driver:
         with suppress(self._database.driver.Error):
             self.connection.close()
 
-    def undone(self) -> bool:
+    def roll_back(self) -> bool:
         """Undo what was not committed; whether the connection can still be used."""
         if self._lost:
             return False
@@ -384,8 +384,8 @@ class Driver:
 
     def run(self, statement: str, values: Values | None = None) -> int:
         """Run a statement; how many rows it changed."""
-        spelled = self._database.spelled(statement)
-        self._call(self._cursor.execute, spelled, *([values] if values else []))
+        translated = self._database.translate(statement)
+        self._call(self._cursor.execute, translated, *([values] if values else []))
         return int(self._cursor.rowcount)
 
     def rows(self, statement: str, values: Values | None = None) -> list[tuple[Any, ...]]:
@@ -416,7 +416,7 @@ class Driver:
     def write(self, statement: str, rows: Sequence[Values]) -> None:
         """Run a statement once for each row of values; for none, not at all."""
         if rows:
-            self._call(self._cursor.executemany, self._database.spelled(statement), rows)
+            self._call(self._cursor.executemany, self._database.translate(statement), rows)
 
     def insert(self, table: str, rows: Sequence[Values]) -> None:
         """Enter rows of the same columns in a table."""

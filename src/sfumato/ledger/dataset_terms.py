@@ -58,8 +58,10 @@ def open_dataset(store: Store, dataset: str, limit: Loss | None, unit: Unit | No
     if account is None or account.limit is None:
         raise _not_held(store, dataset)
     with store.reading() as driver:
-        kept = journal.dataset_unit(driver, dataset)
-    refuse_other_terms(dataset, account.limit, None if kept is None else unit_text(kept), limit=limit, unit=unit)
+        recorded_unit = journal.dataset_unit(driver, dataset)
+    refuse_other_terms(
+        dataset, account.limit, None if recorded_unit is None else unit_text(recorded_unit), limit=limit, unit=unit
+    )
     return account.limit
 
 
@@ -112,29 +114,33 @@ def create_or_check(driver: Driver, name: str, limit: Loss, unit: Unit | None) -
         UnitError: it adds up losses of another unit.
     """
     insert_dataset(driver, name, limit, unit)
-    ((kept, kept_unit),) = driver.rows("SELECT limit_loss, unit FROM ledger_dataset WHERE name = :name", {"name": name})
-    refuse_other_terms(name, loss_from(kept), kept_unit, limit=limit, unit=unit)
+    ((recorded_limit, recorded_unit),) = driver.rows(
+        "SELECT limit_loss, unit FROM ledger_dataset WHERE name = :name", {"name": name}
+    )
+    refuse_other_terms(name, loss_from(recorded_limit), recorded_unit, limit=limit, unit=unit)
     return limit
 
 
-def refuse_other_terms(name: str, kept: Loss, kept_unit: str | None, *, limit: Loss | None, unit: Unit | None) -> None:
+def refuse_other_terms(
+    name: str, recorded_limit: Loss, recorded_unit: str | None, *, limit: Loss | None, unit: Unit | None
+) -> None:
     """Refuse another limit or unit than those of the transaction.
 
     Raises:
         LimitError, UnitError: which it is.
     """
-    if limit is not None and limit != kept:
+    if limit is not None and limit != recorded_limit:
         raise LimitError(
-            f"the ledger of {name!r} has the limit {kept}, not {limit}; a limit never changes", culprit=limit
+            f"the ledger of {name!r} has the limit {recorded_limit}, not {limit}; a limit never changes", culprit=limit
         )
-    refuse_unit(None if kept_unit is None else unit_from(kept_unit), unit)
+    refuse_unit(None if recorded_unit is None else unit_from(recorded_unit), unit)
 
 
 def data_versions(driver: Driver, name: str, *, most: int | None = None) -> list[DataVersion]:
     """Return the declared versions of a dataset, the last one first; at most ``most`` of them."""
     query = "SELECT * FROM ledger_entry WHERE dataset = :dataset AND kind = 'version' ORDER BY number DESC"
     query += "" if most is None else " LIMIT :most"
-    return [DataVersion.of(entry_from(row)) for row in driver.records(query, {"dataset": name, "most": most})]
+    return [DataVersion.from_entry(entry_from(row)) for row in driver.records(query, {"dataset": name, "most": most})]
 
 
 def last_version(driver: Driver, name: str) -> tuple[DataVersion | None, str | None]:
@@ -235,13 +241,13 @@ def declare(
         return transaction.declared or data_versions(transaction.driver, transaction.name, most=1)[0]
     if admit is not None:
         admit(transaction)
-    shown, files = sealed(number, digest), sealed(number, digest_of_files) if digest_of_files else ""
+    sealed_digest, files = sealed(number, digest), sealed(number, digest_of_files) if digest_of_files else ""
     of_files: dict[str, JSON] = {"files": files} if files else {}
-    question = Question("ledger", "version", {"number": number, "digest": shown, "by": by, **of_files}, "")
+    question = Question("ledger", "version", {"number": number, "digest": sealed_digest, "by": by, **of_files}, "")
     statement = f"version {number} of the data, declared by {by}"
     transaction.append(Event(Kind.VERSION, question, None, None, statement, None))
     transaction.version, transaction.version_digest = number, digest
-    transaction.declared = DataVersion(number, transaction.time, by, shown, files)
+    transaction.declared = DataVersion(number, transaction.time, by, sealed_digest, files)
     return transaction.declared
 
 

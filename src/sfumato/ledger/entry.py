@@ -13,7 +13,7 @@ from functools import cached_property
 
 from sfumato.domain import Unit
 from sfumato.errors import LossError
-from sfumato.ledger.account import charge_text, kept, unit_text
+from sfumato.ledger.account import charge_text, refuse_damaged, unit_text
 from sfumato.privacy.loss import Charge
 from sfumato.strict_documents import JSON, canonical
 
@@ -133,7 +133,7 @@ class Event:
     """What happened, before it has a place in the journal.
 
     ``charge`` is None where the release has no differential privacy guarantee, or nothing was released.  A charge is
-    stated for ``unit`` under the relation ``neighbours``, and ``counted`` is what accounts add up of it; entries of
+    stated for ``unit`` under the relation ``neighbours``, and ``grid_charge`` is what accounts add up of it; entries of
     old ledgers have none of the three.  ``fixes_unit`` says that the dataset had no unit before.
 
     Raises:
@@ -149,7 +149,7 @@ class Event:
     details: JSON
     unit: Unit | None = None
     neighbours: str | None = None
-    counted: Charge | None = None
+    grid_charge: Charge | None = None
     fixes_unit: bool = False
 
     def __post_init__(self) -> None:
@@ -159,23 +159,23 @@ class Event:
         if any(each is not None and each.numerator < 0 for each in amounts):
             raise LossError("a charge is never negative", culprit=self.charge)
 
-    def stating(self, neighbours: str, counted: Charge, *, fixes_unit: bool) -> Event:
+    def stating(self, neighbours: str, grid_charge: Charge, *, fixes_unit: bool) -> Event:
         """Return the same event with the fields that state its charge."""
-        return replace(self, neighbours=neighbours, counted=counted, fixes_unit=fixes_unit)
+        return replace(self, neighbours=neighbours, grid_charge=grid_charge, fixes_unit=fixes_unit)
 
     @cached_property
     def stated(self) -> dict[str, JSON]:
         """What the entry says of its charge in fields of their own; none in old entries."""
-        found: dict[str, JSON] = {}
+        fields: dict[str, JSON] = {}
         if self.unit is not None:
-            found["unit"] = unit_text(self.unit)
+            fields["unit"] = unit_text(self.unit)
         if self.neighbours is not None:
-            found["neighbours"] = self.neighbours
-        if self.counted is not None:
-            found["counted"] = charge_text(self.counted)
+            fields["neighbours"] = self.neighbours
+        if self.grid_charge is not None:
+            fields["counted"] = charge_text(self.grid_charge)
         if self.fixes_unit:
-            found["fixes_unit"] = True
-        return found
+            fields["fixes_unit"] = True
+        return fields
 
     @cached_property
     def details_text(self) -> str:
@@ -298,29 +298,31 @@ class DataVersion:
     files: str
 
     @classmethod
-    def of(cls, entry: Entry) -> DataVersion:
+    def from_entry(cls, entry: Entry) -> DataVersion:
         """Read the version that an entry declares."""
-        said = entry.question.parameters
-        with kept("an entry"):
-            number, files = int(str(said["number"])), str(said.get("files", ""))
-            return cls(number, entry.time, str(said["by"]), str(said["digest"]), files)
+        parameters = entry.question.parameters
+        with refuse_damaged("an entry"):
+            number, files = int(str(parameters["number"])), str(parameters.get("files", ""))
+            return cls(number, entry.time, str(parameters["by"]), str(parameters["digest"]), files)
 
 
 def _short_parameters(question: Question) -> str:
-    told = {name: value for name, value in question.parameters.items() if name not in ("domain", "loss", "shares")}
-    plain = {name: value for name, value in told.items() if isinstance(value, str | int | float)}
+    parameters = {
+        name: value for name, value in question.parameters.items() if name not in ("domain", "loss", "shares")
+    }
+    plain = {name: value for name, value in parameters.items() if isinstance(value, str | int | float)}
     plain |= {
         name: ", ".join(map(str, value))
-        for name, value in told.items()
+        for name, value in parameters.items()
         if isinstance(value, list) and value and all(isinstance(each, str | int | float) for each in value)
     }
-    text = "; ".join(f"{name} {plain[name]}" for name in told if name in plain)
+    text = "; ".join(f"{name} {plain[name]}" for name in parameters if name in plain)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."
 
 
 def entry_hash(previous: str, number: int, time: str, event: Event) -> str:
     """SHA-256 over the previous hash and everything that the entry says."""
-    said = [
+    parts = [
         canonical(previous),
         str(number),
         canonical(time),
@@ -331,10 +333,10 @@ def entry_hash(previous: str, number: int, time: str, event: Event) -> str:
         canonical(event.statement),
         event.details_text,
     ]
-    return _digest_of(*said, *([] if event.stated_text is None else [event.stated_text]))
+    return _digest_of(*parts, *([] if event.stated_text is None else [event.stated_text]))
 
 
-def answer_hash(previous: str, place: int, number: int, time: str, *, found: str | None, body: bytes) -> str:
+def answer_hash(previous: str, place: int, number: int, time: str, *, bound: str | None, body: bytes) -> str:
     """SHA-256 over the previous hash and everything that is stored of an answer.
 
     Args:
@@ -342,12 +344,12 @@ def answer_hash(previous: str, place: int, number: int, time: str, *, found: str
         place: counts the answers.
         number: of the entry that it answers.
         time: when it was stored.
-        found: when it was found in a ledger that bound answers to nothing; None where it was bound when it was stored.
+        bound: when it was bound in a ledger that bound answers to nothing; None where it was bound when it was stored.
         body: the answer.
     """
-    times = f"{canonical(time)},{'null' if found is None else canonical(found)}"
-    said = f'["answer","{previous}","{place}","{number}",{times},"{hashlib.sha256(body).hexdigest()}"]'
-    return hashlib.sha256(said.encode()).hexdigest()
+    times = f"{canonical(time)},{'null' if bound is None else canonical(bound)}"
+    text = f'["answer","{previous}","{place}","{number}",{times},"{hashlib.sha256(body).hexdigest()}"]'
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def genesis(dataset: str, limit_text: str, opened: str, unit: Unit | None) -> str:

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from sfumato.domain import Unit
 from sfumato.errors import BrokenLedgerError, LedgerError, MovedLedgerError, UnitError
-from sfumato.ledger.account import Account, charge_from, kept, loss_from, unit_from
+from sfumato.ledger.account import Account, charge_from, loss_from, refuse_damaged, unit_from
 from sfumato.ledger.database import Driver
 from sfumato.ledger.entry import Entry, Event, Kind, Question, StoredAnswer, answer_hash
 from sfumato.ledger.store import Store
@@ -51,15 +51,15 @@ def analyst_accounts(driver: Driver, name: str) -> dict[str, Account]:
     exact: dict[str | None, list[int]] = {}
     for number, _, analyst in _exact(driver, name):
         exact.setdefault(analyst, []).append(number)
-    found = {row["name"]: account_of(row) for row in analyst_rows(driver, name)}
-    return {analyst: replace(account, exact=tuple(exact.get(analyst, ()))) for analyst, account in found.items()}
+    accounts = {row["name"]: account_of(row) for row in analyst_rows(driver, name)}
+    return {analyst: replace(account, exact=tuple(exact.get(analyst, ()))) for analyst, account in accounts.items()}
 
 
 def analyst_account(driver: Driver, name: str, analyst: str) -> Account:
     """The account of one analyst; empty and without a cap where there is none yet."""
     query = "SELECT * FROM ledger_analyst WHERE dataset = :dataset AND name = :analyst"
     row = driver.record(query, {"dataset": name, "analyst": analyst})
-    exact = tuple(number for number, _, asked_by in _exact(driver, name) if asked_by == analyst)
+    exact = tuple(number for number, _, by in _exact(driver, name) if by == analyst)
     return replace(Account(None, NOTHING) if row is None else account_of(row), exact=exact)
 
 
@@ -87,10 +87,10 @@ def secret(driver: Driver, name: str) -> str:
     row = dataset_row(driver, name)
     if row is None:
         raise LedgerError(f"the ledger holds no dataset {name!r}", culprit=name)
-    found: str = row["secret"]
-    with kept("a secret"):
-        bytes.fromhex(found)
-    return found
+    secret_text: str = row["secret"]
+    with refuse_damaged("a secret"):
+        bytes.fromhex(secret_text)
+    return secret_text
 
 
 def entries(driver: Driver, name: str, *, after: int = 0, most: int = PAGE, analyst: str | None = None) -> list[Entry]:
@@ -155,7 +155,7 @@ def recorded_owners(driver: Driver, name: str, *, after: int = 0) -> tuple[int, 
     SELECT DISTINCT details FROM ledger_entry
     WHERE dataset = :dataset AND number > :after AND details LIKE :telling"""
     rows = driver.rows(query, {"dataset": name, "after": after, "telling": '%"owners":{%'})
-    with kept("an entry"):
+    with refuse_damaged("an entry"):
         return int(last), [owners for (text,) in rows if isinstance(owners := json.loads(text).get("owners"), dict)]
 
 
@@ -176,7 +176,7 @@ def entry_from(row: StoredRow) -> Entry:
     """
     amounts = row["epsilon"], row["rho"], row["delta"]
     charge = None if amounts == (None, None, None) else charge_from(*amounts)
-    with kept("an entry"):
+    with refuse_damaged("an entry"):
         event = Event(
             Kind(row["kind"]),
             Question.from_json(row["question"]),
@@ -193,13 +193,13 @@ def _stated(text: str | None) -> dict[str, Any]:
     """What :attr:`Event.stated` says, as the fields of an event."""
     if text is None:
         return {}
-    said = json.loads(text)
-    unit, charge = said.get("unit"), said.get("counted")
+    fields = json.loads(text)
+    unit, charge = fields.get("unit"), fields.get("counted")
     return {
         "unit": None if unit is None else unit_from(unit),
-        "neighbours": said.get("neighbours"),
-        "counted": None if charge is None else charge_from(*charge),
-        "fixes_unit": said.get("fixes_unit", False),
+        "neighbours": fields.get("neighbours"),
+        "grid_charge": None if charge is None else charge_from(*charge),
+        "fixes_unit": fields.get("fixes_unit", False),
     }
 
 
@@ -244,9 +244,9 @@ def unchanged(link: tuple[Any, ...], head: str) -> bytes:
     Raises:
         BrokenLedgerError: it, or what follows it, was changed.
     """
-    number, place, entries, time, found, previous, hash_, body, next_entries, next_previous, entry_previous = link
+    number, place, entries, time, bound_at, previous, hash_, body, next_entries, next_previous, entry_previous = link
     bound = next_previous if next_entries == entries else head if entry_previous is None else entry_previous
-    if hash_ != bound or hash_ != _hash((previous, place, number, time, found, body)):
+    if hash_ != bound or hash_ != _hash((previous, place, number, time, bound_at, body)):
         raise BrokenLedgerError(
             f"the stored answer to entry {number} does not fit the ledger's chain of hashes any more: it, or what was "
             "written after it, was changed by other hands; it is not handed out and nothing was charged; run 'sfumato "
@@ -306,16 +306,16 @@ def answers_after(driver: Driver, name: str, place: int) -> Iterator[dict[str, A
 
 def follows(row: dict[str, Any], place: int, previous: str) -> bool:
     """Whether an answer is the one of a place, and bound to what comes before it there."""
-    number, time, found, body = row["number"], row["time"], row["found"], row["body"]
+    number, time, bound_at, body = row["number"], row["time"], row["found"], row["body"]
     bound = (row["place"], row["previous"]) == (place, previous)
-    return bound and row["hash"] == _hash((previous, place, number, time, found, body))
+    return bound and row["hash"] == _hash((previous, place, number, time, bound_at, body))
 
 
-def _hash(told: tuple[Any, ...]) -> str | None:
+def _hash(fields: tuple[Any, ...]) -> str | None:
     """The hash that a stored answer has to have; None where somebody else wrote its row."""
-    previous, place, number, time, found, body = told
-    spelled = isinstance(previous, str) and isinstance(time, str) and isinstance(body, bytes)
-    return answer_hash(previous, place, number, time, found=found, body=body) if spelled else None
+    previous, place, number, time, bound_at, body = fields
+    is_readable = isinstance(previous, str) and isinstance(time, str) and isinstance(body, bytes)
+    return answer_hash(previous, place, number, time, bound=bound_at, body=body) if is_readable else None
 
 
 _FIND_HASH = """
@@ -409,7 +409,7 @@ class JournalMemory:
         return [{name: owner} for name, owner in sorted(self._owners)]
 
 
-def refuse_other_owners(own: Mapping[str, str], told: Iterable[Mapping[str, str]]) -> None:
+def refuse_other_owners(own: Mapping[str, str], recorded: Iterable[Mapping[str, str]]) -> None:
     """Refuse a release for which the rows of a table have another owner than the journal records.
 
     Losses for one unit add up only if a unit is the same rows in all releases.  A table that one description calls
@@ -419,7 +419,7 @@ def refuse_other_owners(own: Mapping[str, str], told: Iterable[Mapping[str, str]
         UnitError: an entry names another owner for a table.
     """
     now = {name.casefold(): owner for name, owner in own.items()}
-    for owners in told:
+    for owners in recorded:
         for name, owner in owners.items():
             here = now.get(name.casefold(), owner)
             if here != owner:

@@ -400,7 +400,7 @@ class Ledger:
     def verified(self, *, head: str | None = None) -> Checkpoint:
         """What :meth:`verify` finds: how many entries and answers there are, and how many of an earlier version."""
         with self._store.reading() as driver:
-            return verification.verify(driver, self.dataset, kept=head)
+            return verification.verify(driver, self.dataset, earlier_head=head)
 
     def check(self) -> Checkpoint:
         """Check what was written since the journal was last found whole, and all accounts; remembers how far that is.
@@ -412,13 +412,13 @@ class Ledger:
         """
         with self._store.reading() as driver:
             before = verification.checkpoint(driver, self.dataset)
-            begun = (0, 0) if before is None else (before.number, before.answers)
-            found = verification.verify(driver, self.dataset, since=before)
-        new = max(found.number - begun[0], found.answers - begun[1])
-        if before is None or new >= _BETWEEN_CHECKPOINTS or found.read >= _LARGE:
+            checked = (0, 0) if before is None else (before.number, before.answers)
+            reached = verification.verify(driver, self.dataset, since=before)
+        new = max(reached.number - checked[0], reached.answers - checked[1])
+        if before is None or new >= _BETWEEN_CHECKPOINTS or reached.read >= _LARGE:
             with self._store.writing() as driver:
-                verification.keep(driver, self.dataset, found)
-        return found
+                verification.store_checkpoint(driver, self.dataset, reached)
+        return reached
 
     @property
     def unit(self) -> Unit | None:

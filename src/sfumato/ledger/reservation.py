@@ -28,7 +28,7 @@ from typing import Protocol, Self, TypeAlias, TypeVar
 
 from sfumato.bounded_cache import BoundedCache
 from sfumato.errors import LedgerError, RetryKeyError, SfumatoError
-from sfumato.ledger.account import Account, counted, refuse_unaffordable, refuse_unit
+from sfumato.ledger.account import Account, on_grid, refuse_unaffordable, refuse_unit
 from sfumato.ledger.database import DatabaseError, Driver
 from sfumato.ledger.entry import ADD_REMOVE, Event, Kind
 from sfumato.ledger.store import Store
@@ -340,7 +340,7 @@ def _stated(transaction: Transaction, event: Event) -> Event:
         return replace(event, unit=None)
     assert event.unit is not None
     refuse_unit(transaction.unit, event.unit)
-    return event.stating(ADD_REMOVE, counted(event.charge), fixes_unit=transaction.unit is None)
+    return event.stating(ADD_REMOVE, on_grid(event.charge), fixes_unit=transaction.unit is None)
 
 
 class ComputeLocks(ABC):
@@ -427,14 +427,14 @@ class _SessionLocks(ComputeLocks):
 
     def _take(self, number: int) -> bool:
         try:
-            return self._ask("SELECT pg_try_advisory_lock(:number)", number)
+            return self._query("SELECT pg_try_advisory_lock(:number)", number)
         except DatabaseError:
             self.close()
-            return self._ask("SELECT pg_try_advisory_lock(:number)", number)
+            return self._query("SELECT pg_try_advisory_lock(:number)", number)
 
     def _drop(self, number: int) -> None:
         try:
-            self._ask("SELECT pg_advisory_unlock(:number)", number)
+            self._query("SELECT pg_advisory_unlock(:number)", number)
         except DatabaseError:
             self.close()  # the lock ends with the session
 
@@ -443,7 +443,7 @@ class _SessionLocks(ComputeLocks):
         if session is not None:
             session.close()
 
-    def _ask(self, statement: str, number: int) -> bool:
+    def _query(self, statement: str, number: int) -> bool:
         if self._session is None:
             self._session = self._store.session()
         return bool(self._session.value(statement, {"number": number}))

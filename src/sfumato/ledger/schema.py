@@ -29,7 +29,7 @@ _CHECKPOINTS = """CREATE TABLE ledger_checkpoint (
     PRIMARY KEY (dataset),
     FOREIGN KEY (dataset) REFERENCES ledger_dataset (name)
 )"""
-# place, entries, previous, hash: see answer_chain; found: null where the answer was bound when it was stored
+# place, entries, previous, hash: see journal; found: null if the answer was bound when it was stored
 _ANSWERS = """CREATE TABLE ledger_answer (
     dataset TEXT NOT NULL,
     number INTEGER NOT NULL,

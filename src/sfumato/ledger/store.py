@@ -21,10 +21,10 @@ from sfumato.ledger.database import (
     Database,
     DatabaseError,
     Driver,
-    NoneLeftError,
+    PoolExhaustedError,
     Postgresql,
     Sqlite,
-    spoken_plainly,
+    translate_errors,
 )
 from sfumato.ledger.schema import REVISION, VERSION_TABLE, create_tables
 
@@ -57,7 +57,7 @@ class Store:
         self.address = _address(url)
         self.place = str(self.address)
         self.file = _file(self.address).absolute() if self.address.backend == "sqlite" else None
-        with spoken_plainly(self.place):
+        with translate_errors(self.place):
             self._connections = connections(self.address, self.file)
         self._checkpointed = time.monotonic()
         self._give_back = weakref.finalize(self, self._connections.give_back)  # for a caller that never closes it
@@ -73,14 +73,14 @@ class Store:
     def reading(self) -> Iterator[Driver]:
         """A transaction that only reads, all of it from the state at its first statement."""
         self._refuse_moved()
-        with spoken_plainly(self.place), self._connections.transaction(writing=False) as driver:
+        with translate_errors(self.place), self._connections.transaction(writing=False) as driver:
             yield driver
 
     @contextmanager
     def writing(self) -> Iterator[Driver]:
         """A transaction that is durable when the block ends, and leaves no trace if it raises."""
         self._refuse_moved()
-        with spoken_plainly(self.place), self._connections.transaction(writing=True) as driver:
+        with translate_errors(self.place), self._connections.transaction(writing=True) as driver:
             yield driver
             self._refuse_moved()
         if time.monotonic() - self._checkpointed > CHECKPOINT_AFTER:
@@ -101,7 +101,7 @@ class Store:
             LedgerError: it does not answer, or has no connection left.
         """
         self._refuse_moved()
-        with spoken_plainly(self.place), self._connections.fresh() as driver:
+        with translate_errors(self.place), self._connections.fresh() as driver:
             driver.rows("SELECT 1")
 
     def session(self) -> Driver:
@@ -144,7 +144,7 @@ class Store:
             raise self._missing()
         if not has_tables:
             if self.file:
-                with spoken_plainly(self.place):
+                with translate_errors(self.place):
                     self._use_write_ahead_log()
             with self.founding() as driver:
                 if not self._holds_tables(driver):  # looked at again: another process may have been faster
@@ -162,7 +162,7 @@ class Store:
         self._checkpointed = time.monotonic()
         if self.file is None:
             return
-        with suppress(DatabaseError), self._connections.lent() as driver:
+        with suppress(DatabaseError), self._connections.borrow() as driver:
             driver.rows("PRAGMA wal_checkpoint(PASSIVE)")
 
     def close(self) -> None:
@@ -237,7 +237,7 @@ class Store:
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
-                with self._connections.lent() as driver:
+                with self._connections.borrow() as driver:
                     driver.rows("PRAGMA journal_mode = WAL")
             except DatabaseError as error:
                 if not error.is_busy or time.monotonic() > deadline:
@@ -247,7 +247,7 @@ class Store:
                 return
 
 
-def left_in_log(url: str) -> Path | None:
+def unmerged_wal(url: str) -> Path | None:
     """SQLite's write-ahead log beside a ledger, where it holds what the file itself may not hold yet.
 
     That is so while a program has the ledger open, and after one was killed.  A copy of the file alone would then
@@ -262,9 +262,9 @@ def left_in_log(url: str) -> Path | None:
 def _address(url: str) -> Address:
     address = Address.parse(url)
     if address is None:
-        said = "what is given" if "@" in url else repr(url)  # it may hold a password
+        named = "what is given" if "@" in url else repr(url)  # it may hold a password
         raise InputError(
-            f"{said} is no address of a ledger; use sqlite:///FILE or postgresql://..., in which the characters "
+            f"{named} is no address of a ledger; use sqlite:///FILE or postgresql://..., in which the characters "
             "@ : / ? # % of a user or password are written %40 %3A %2F %3F %23 %25"
         )
     if address.backend == "postgresql":
@@ -284,10 +284,10 @@ def _address(url: str) -> Address:
 
 def _on_disk(address: Address) -> bool:
     """Whether what the address says of SQLite leaves the ledger in the file that it names."""
-    said = dict(address.query)
-    mode, uri = said.pop("mode", None), said.pop("uri", None)
+    settings = dict(address.query)
+    mode, uri = settings.pop("mode", None), settings.pop("uri", None)
     once = len(address.query) == len(dict(address.query))
-    return once and not said and mode in (None, "ro", "rw") and uri in (None, "true") and bool(_file(address).name)
+    return once and not settings and mode in (None, "ro", "rw") and uri in (None, "true") and bool(_file(address).name)
 
 
 def _file(address: Address) -> Path:
@@ -331,20 +331,20 @@ class Connections:
     @contextmanager
     def transaction(self, *, writing: bool) -> Iterator[Driver]:
         """A transaction that is durable when the block ends, and leaves no trace if it raises."""
-        with self.lent() as driver:
-            driver.begin(writing=writing)
+        with self.borrow() as driver:
+            driver.begin_transaction(writing=writing)
             yield driver
             driver.commit()
 
     @contextmanager
-    def lent(self) -> Iterator[Driver]:
+    def borrow(self) -> Iterator[Driver]:
         """A connection for a block, outside of any transaction; what was not committed is undone at its end."""
-        connection = self._lend()
+        connection = self._acquire()
         try:
             driver = Driver(self.database, connection)
         except BaseException:
             self._close(connection)
-            self._less()
+            self._shrink()
             raise
         try:
             yield driver
@@ -367,18 +367,18 @@ class Connections:
             self.users -= 1
             if self.users > 0:
                 return
-            for key, found in list(_SHARED.items()):
-                if found is self:
+            for key, shared in list(_SHARED.items()):
+                if shared is self:
                     del _SHARED[key]
         with self._returned:
             idle, self._idle = self._idle, []
         for connection in idle:
             self._close(connection)
 
-    def _lend(self) -> Any:  # noqa: ANN401
+    def _acquire(self) -> Any:  # noqa: ANN401
         with self._returned:
             if not self._returned.wait_for(lambda: self._idle or self._lent < KEPT + MORE, database.PATIENCE):
-                raise NoneLeftError
+                raise PoolExhaustedError
             self._lent += 1
             connection = self._idle.pop() if self._idle else None
         try:
@@ -387,21 +387,21 @@ class Connections:
                 connection = None
             return self._opened() if connection is None else connection
         except BaseException:
-            self._less()
+            self._shrink()
             raise
 
     def _take_back(self, driver: Driver) -> None:
         try:
-            usable = driver.undone()
+            usable = driver.roll_back()
             with self._returned:
                 if usable and len(self._idle) < KEPT:
                     self._idle.append(driver.connection)
                     return
             self._close(driver.connection)
         finally:
-            self._less()
+            self._shrink()
 
-    def _less(self) -> None:
+    def _shrink(self) -> None:
         with self._returned:
             self._lent -= 1
             self._returned.notify()
@@ -426,11 +426,11 @@ def connections(address: Address, file: Path | None) -> Connections:
     """The connections of this process to an address; who takes them gives them back."""
     key = (address,) if file is None else (file, address.query)
     with _LOCK:
-        found = _SHARED.get(key)
-        if found is None or (found.identity is not None and identity(found.file) != found.identity):
-            found = _SHARED[key] = Connections(address, file)
-        found.users += 1
-        return found
+        shared = _SHARED.get(key)
+        if shared is None or (shared.identity is not None and identity(shared.file) != shared.identity):
+            shared = _SHARED[key] = Connections(address, file)
+        shared.users += 1
+        return shared
 
 
 def identity(file: Path | None) -> Identity | None:
@@ -438,18 +438,18 @@ def identity(file: Path | None) -> Identity | None:
     if file is None:
         return None
     try:
-        found = os.stat(file)  # noqa: PTH116  (a method less, and every transaction asks twice)
+        status = os.stat(file)  # noqa: PTH116  (a method less, and every transaction asks twice)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _forget() -> None:
     global _LOCK  # noqa: PLW0603  (another thread of the parent may hold it)
     _LOCK = threading.RLock()
-    for found in _SHARED.values():
-        _OF_PARENTS.extend(found.idle)
-        found.forget()
+    for shared in _SHARED.values():
+        _OF_PARENTS.extend(shared.idle)
+        shared.forget()
     _SHARED.clear()
 
 

@@ -140,7 +140,7 @@ class Transaction:
         self.version: int = version
         self.version_digest: str | None = digest
         self.declared: DataVersion | None = None
-        self._begun = self.entries, self.head
+        self._start = self.entries, self.head
         self.limit: Loss = loss_from(limit)
         self.unit = None if unit is None else unit_from(unit)
         self.account = Account(self.limit, charge_from(*spent))
@@ -165,7 +165,7 @@ class Transaction:
     def _read_release(self, key: str | None) -> None:
         """Read the latest release of a key, and the analysts who were charged for it."""
         self._release: Stored | None = None
-        self._shown: set[str] = set()
+        self._charged_analysts: set[str] = set()
         if key is None:
             return
         values = {"of_dataset": self.name, "of_key": key, "of_kind": Kind.REPEAT.value, "of_analyst": self._analyst}
@@ -181,11 +181,11 @@ class Transaction:
                 case Kind.FAILED:
                     self._forget_release()
             if analyst is not None and kind in (Kind.RELEASE, Kind.REPEAT):
-                self._shown.add(analyst)
+                self._charged_analysts.add(analyst)
 
     def _forget_release(self) -> None:
         self._release = None
-        self._shown.clear()
+        self._charged_analysts.clear()
 
     def _read_retry_key(self) -> str | None:
         if self._retry_key is None:
@@ -243,7 +243,7 @@ class Transaction:
         """
         release = self._release
         if release is not None and release.link is not None:
-            unchanged(release.link, self._begun[1])
+            unchanged(release.link, self._start[1])
         return release
 
     def refuse_lost(self, pending: Stored) -> None:
@@ -252,14 +252,14 @@ class Transaction:
         Raises:
             BrokenLedgerError: the chain of hashes does not go on from its entry.
         """
-        entries, head = self._begun
+        entries, head = self._start
         if pending.number <= entries:
             refuse_lost(self._driver, self.name, pending.number, head)
 
     @property
     def was_shown(self) -> bool:
         """Whether the analyst was charged for the release already."""
-        return self._analyst in self._shown
+        return self._analyst in self._charged_analysts
 
     @property
     def release_of_retry_key(self) -> str | None:
@@ -338,7 +338,7 @@ class Transaction:
         if event.fixes_unit:
             self.unit = event.unit
         if event.analyst is not None and event.kind is not Kind.CAP:
-            self._shown.add(event.analyst)
+            self._charged_analysts.add(event.analyst)
         return number
 
     def open(self, event: Event) -> Stored:
@@ -363,8 +363,8 @@ class Transaction:
 
     def _about(self, pending: Stored, event: Event, kind: Kind) -> None:
         """Add an entry that charges nobody, about a pending release."""
-        said = replace(event, kind=kind, analyst=None, details={"release": pending.number})
-        self.append(replace(said, counted=None, fixes_unit=False))
+        about = replace(event, kind=kind, analyst=None, details={"release": pending.number})
+        self.append(replace(about, grid_charge=None, fixes_unit=False))
 
     def store(self, body: bytes) -> None:
         """Store the answer of the pending release."""
@@ -372,7 +372,7 @@ class Transaction:
         assert pending is not None
         self._release = replace(pending, answer=body)
         place, previous = self.answers + 1, self.head
-        self.head = answer_hash(previous, place, pending.number, self.time, found=None, body=body)
+        self.head = answer_hash(previous, place, pending.number, self.time, bound=None, body=body)
         self.answers = place
         row = {"dataset": self.name, "number": pending.number, "time": self.time, "place": place, "found": None}
         row |= {"entries": self.entries, "previous": previous, "hash": self.head, "body": body}

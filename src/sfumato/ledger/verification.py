@@ -19,7 +19,7 @@ from pathlib import Path
 
 from sfumato.domain import Unit
 from sfumato.errors import BrokenLedgerError, InputError, LedgerError, SfumatoError
-from sfumato.ledger.account import charge_from, charge_text, counted, limit_units, loss_from, spent_units, unit_from
+from sfumato.ledger.account import charge_from, charge_text, limit_units, loss_from, on_grid, spent_units, unit_from
 from sfumato.ledger.audit_log import action_hashes, verify_actions
 from sfumato.ledger.database import Driver, file_address
 from sfumato.ledger.entry import DataVersion, Entry, Event, Kind, entry_hash, genesis, sealed
@@ -55,8 +55,8 @@ class Checkpoint:
         unit_is_fixed: whether an entry up to it says whom the dataset protects, or its founding did.
         sums: what the entries come to.
         checked: when they were last all read, in ISO 8601; None for a journal that was not read yet.
-        found: how many answers were bound as they were found in a ledger of an earlier version, by when that was; of
-            a check of the whole journal only.
+        bound_later: answers that a ledger of an earlier version stored without a hash, by the time at which they were
+            bound.  Only a check of the whole journal counts them.
         read: bytes of answers that were read since.
     """
 
@@ -66,7 +66,7 @@ class Checkpoint:
     unit_is_fixed: bool
     sums: _Sums
     checked: str | None = None
-    found: dict[str, int] = field(default_factory=dict)
+    bound_later: dict[str, int] = field(default_factory=dict)
     read: int = 0
 
 
@@ -82,10 +82,10 @@ class _Sums:
     @classmethod
     def from_json(cls, text: str) -> _Sums:
         """Read what :meth:`to_json` wrote."""
-        said = json.loads(text)
-        analysts = {analyst: charge_from(*amounts) for analyst, amounts in said["analysts"].items()}
-        number, digest = said["version"]
-        return cls(charge_from(*said["dataset"]), analysts, said["caps"], (number, digest))
+        fields = json.loads(text)
+        analysts = {analyst: charge_from(*amounts) for analyst, amounts in fields["analysts"].items()}
+        number, digest = fields["version"]
+        return cls(charge_from(*fields["dataset"]), analysts, fields["caps"], (number, digest))
 
     def to_json(self) -> str:
         """One line of text."""
@@ -101,7 +101,7 @@ class _Sums:
         """
         event = entry.event
         if event.kind is Kind.VERSION:
-            declared = DataVersion.of(entry)
+            declared = DataVersion.from_entry(entry)
             if declared.number != self._version[0] + 1:
                 raise BrokenLedgerError(f"the journal is broken at entry {entry.number}: its version", culprit=entry)
             self._version = declared.number, declared.digest
@@ -150,16 +150,18 @@ def _units(row: StoredRow, what: str) -> tuple[object, object]:
 def _added(spent: Charge, event: Event) -> Charge:
     """The sum of an account after a charge, as the account was added up when the charge was entered."""
     assert event.charge is not None
-    return spent + event.charge if event.counted is None else counted(spent) + event.counted
+    return spent + event.charge if event.grid_charge is None else on_grid(spent) + event.grid_charge
 
 
-def verify(driver: Driver, name: str, *, kept: str | None = None, since: Checkpoint | None = None) -> Checkpoint:
+def verify(
+    driver: Driver, name: str, *, earlier_head: str | None = None, since: Checkpoint | None = None
+) -> Checkpoint:
     """Check journal and answers, all or what follows a checkpoint, and that accounts are what the journal comes to.
 
     Args:
         driver: in a transaction that reads.
         name: of the dataset.
-        kept: a hash that was the head earlier, which the journal then still goes through; of a whole check only.
+        earlier_head: an earlier head through which the journal must still go.  Only a whole check can tell.
         since: where the journal was found whole; what stands before it is not read.
 
     Raises:
@@ -170,36 +172,37 @@ def verify(driver: Driver, name: str, *, kept: str | None = None, since: Checkpo
     if row is None:
         raise LedgerError(f"the ledger holds no dataset {name!r}", culprit=name)
     unit = None if row["unit"] is None else unit_from(row["unit"])
-    found = _beginning(driver, row, unit) if since is None else since
-    passed = kept in (None, found.head)
-    for entry in _checked(driver, name, found, row["answers"]):
-        passed = passed or found.head == kept
+    reached = _beginning(driver, row, unit) if since is None else since
+    passed = earlier_head in (None, reached.head)
+    for entry in _checked(driver, name, reached, row["answers"]):
+        passed = passed or reached.head == earlier_head
         if entry is None:
             continue
-        found.sums.add(entry)
-        if entry.event.fixes_unit and (found.unit_is_fixed or entry.unit != unit):
+        reached.sums.add(entry)
+        if entry.event.fixes_unit and (reached.unit_is_fixed or entry.unit != unit):
             raise LedgerError(
                 f"the journal of {name!r} is broken at entry {entry.number}: its unit", culprit=entry.number
             )
-        found.unit_is_fixed = found.unit_is_fixed or entry.event.fixes_unit
-    if found.number == row["entries"] and found.answers < row["answers"]:
-        raise _broken(name, f"after entry {found.number}: a stored answer is missing", found.number)
-    if (found.number, found.answers, found.head) != (row["entries"], row["answers"], row["head"]):
+        reached.unit_is_fixed = reached.unit_is_fixed or entry.event.fixes_unit
+    if reached.number == row["entries"] and reached.answers < row["answers"]:
+        raise _broken(name, f"after entry {reached.number}: a stored answer is missing", reached.number)
+    if (reached.number, reached.answers, reached.head) != (row["entries"], row["answers"], row["head"]):
         raise LedgerError(
-            f"the journal of {name!r} is broken after entry {found.number}: entries are missing", culprit=found.number
+            f"the journal of {name!r} is broken after entry {reached.number}: entries are missing",
+            culprit=reached.number,
         )
-    if found.unit_is_fixed != (unit is not None):
+    if reached.unit_is_fixed != (unit is not None):
         raise LedgerError(f"the unit of {name!r} is not the one of its journal", culprit=name)
-    found.sums.compare(row, analyst_rows(driver, name))
+    reached.sums.compare(row, analyst_rows(driver, name))
     if not passed:
         raise LedgerError(
             f"the journal of {name!r} does not go through the hash that was kept: it is an older copy of the ledger, "
             "or was written anew, so that released answers and their charges are missing",
-            culprit=kept,
+            culprit=earlier_head,
         )
     if since is None:
-        found.checked = datetime.now(UTC).isoformat()
-    return found
+        reached.checked = datetime.now(UTC).isoformat()
+    return reached
 
 
 def checkpoint(driver: Driver, name: str) -> Checkpoint | None:
@@ -214,22 +217,22 @@ def checkpoint(driver: Driver, name: str) -> Checkpoint | None:
     return None
 
 
-def keep(driver: Driver, name: str, found: Checkpoint) -> None:
+def store_checkpoint(driver: Driver, name: str, reached: Checkpoint) -> None:
     """Write a checkpoint down, in a transaction that writes, in the place of an earlier one."""
     driver.run("DELETE FROM ledger_checkpoint WHERE dataset = :dataset", {"dataset": name})
-    row = {"dataset": name, "number": found.number, "hash": found.head, "unit_is_fixed": int(found.unit_is_fixed)}
-    row |= {"sums": found.sums.to_json(), "checked": found.checked, "answers": found.answers}
+    row = {"dataset": name, "number": reached.number, "hash": reached.head, "unit_is_fixed": int(reached.unit_is_fixed)}
+    row |= {"sums": reached.sums.to_json(), "checked": reached.checked, "answers": reached.answers}
     driver.insert("ledger_checkpoint", [row])
 
 
-def hashes(driver: Driver, name: str, wanted: Collection[str]) -> set[str]:
+def hashes(driver: Driver, name: str, candidates: Collection[str]) -> set[str]:
     """Those of some hashes that entries or answers of a journal have, or its beginning has."""
     row = dataset_row(driver, name)
     assert row is not None
     query = """
     SELECT 1 FROM ledger_entry WHERE dataset = :dataset AND hash = :hash
     UNION ALL SELECT 1 FROM ledger_answer WHERE dataset = :dataset AND hash = :hash"""
-    held = {each for each in wanted if driver.rows(query, {"dataset": name, "hash": each})}
+    held = {each for each in candidates if driver.rows(query, {"dataset": name, "hash": each})}
     unit = None if row["unit"] is None else unit_from(row["unit"])
     return held | {_beginning(driver, row, unit).head}
 
@@ -293,7 +296,7 @@ def _take_answer(name: str, at: Checkpoint, row: StoredRow) -> None:
         raise _broken(name, f"at the stored answer to entry {row['number']}", row["number"])
     at.answers, at.head, at.read = row["place"], row["hash"], at.read + len(row["body"])
     if row["found"] is not None:
-        at.found[row["found"]] = at.found.get(row["found"], 0) + 1
+        at.bound_later[row["found"]] = at.bound_later.get(row["found"], 0) + 1
 
 
 def _broken(name: str, where: str, number: int) -> LedgerError:
@@ -311,7 +314,7 @@ def back_up(url: str, copy: Path) -> dict[str, str]:
     """Copy a ledger by SQLite's own means, which take in what its write-ahead log holds.
 
     Returns:
-        The last hashes in the copy, as :func:`heads` returns them.
+        The last hashes in the copy, as :func:`verify_heads` returns them.
 
     Raises:
         InputError: the copy exists already, or the ledger is not in SQLite.
@@ -328,22 +331,22 @@ def back_up(url: str, copy: Path) -> dict[str, str]:
         _refuse_existing(copy)
         _copy(store.file, copy)
     try:
-        return heads(file_address(copy))
+        return verify_heads(file_address(copy))
     except BaseException:
         copy.unlink(missing_ok=True)
         raise
 
 
-def restore(copy: Path, url: str, *, kept: Sequence[str]) -> dict[str, str]:
+def restore(copy: Path, url: str, *, earlier_heads: Sequence[str]) -> dict[str, str]:
     """Put a copy in the place of a ledger that is gone.
 
     Args:
         copy: what :func:`back_up` made.
         url: where the ledger was; nothing may lie there.
-        kept: hashes that the copy's journals must go through, each one of them.
+        earlier_heads: hashes that the copy's journals must go through, each one of them.
 
     Returns:
-        The last hashes, as :func:`heads` returns them.
+        The last hashes, as :func:`verify_heads` returns them.
 
     Raises:
         InputError: there is a file at the address, or it is not in SQLite.
@@ -360,17 +363,17 @@ def restore(copy: Path, url: str, *, kept: Sequence[str]) -> dict[str, str]:
             )
         for suffix in ("", "-wal", "-journal"):
             _refuse_existing(store.file.with_name(store.file.name + suffix))
-        found = heads(file_address(copy), kept=kept)
+        last_hashes = verify_heads(file_address(copy), earlier_heads=earlier_heads)
         _copy(copy, store.file)
-    return found
+    return last_hashes
 
 
-def heads(url: str, *, kept: Sequence[str] = ()) -> dict[str, str]:
+def verify_heads(url: str, *, earlier_heads: Sequence[str] = ()) -> dict[str, str]:
     """Verify every journal of a ledger and its audit log, and that each hash that was kept is in one of them.
 
     Args:
         url: of the ledger, or of a copy.
-        kept: the hashes.
+        earlier_heads: the hashes.
 
     Returns:
         The last hash of each dataset, and under :data:`AUDIT_LOG` that of the audit log, if it has an action.
@@ -378,24 +381,24 @@ def heads(url: str, *, kept: Sequence[str] = ()) -> dict[str, str]:
     Raises:
         LedgerError: one is broken, or no journal goes through a hash.
     """
-    missing = set(kept)
+    missing = set(earlier_heads)
     with closing(Store(url)) as store:
         place = store.file or store.place
         store.prepare(create=False)
         with store.reading() as driver:
-            found = {name: verify(driver, name).head for name in datasets(driver)}
-            for name in found:
+            last_hashes = {name: verify(driver, name).head for name in datasets(driver)}
+            for name in last_hashes:
                 missing -= hashes(driver, name, missing)
             log = verify_actions(driver)
             missing -= action_hashes(driver, missing)
             if log.number:
-                found[AUDIT_LOG] = log.hash
+                last_hashes[AUDIT_LOG] = log.hash
     if missing:
         raise LedgerError(
             f"no journal in {place} goes through the hash {min(missing)}: the copy is older, or of another ledger",
             culprit=url,
         )
-    return found
+    return last_hashes
 
 
 def _refuse_existing(file: Path) -> None:

@@ -31,7 +31,7 @@ from sfumato.query.aggregates import Confidence, ExpectedError
 from sfumato.query.answer import Answer, CountedTruncation, NoisyValue
 from sfumato.query.question import Query, refuse_no_query, words
 from sfumato.vault.contribution import Groups
-from sfumato.vault.interface import Mechanisms, Payload, Request, Settled
+from sfumato.vault.interface import Mechanisms, Payload, ReleasedPayload, Request
 from sfumato.vault.measurables import Marginal, Measurable, questions_json
 from sfumato.vault.mechanisms import MANY_ROWS, noises
 from sfumato.vault.unit_measurables import Dropped
@@ -102,7 +102,7 @@ class Plan:
         measured = mechanisms.measure(self.questions, loss, shares=self.shares)
         return {str(place): measurement.values for place, measurement in enumerate(measured)}
 
-    def answer(self, released: Settled, loss: Loss, confidence: Confidence) -> Answer:
+    def answer(self, released: ReleasedPayload, loss: Loss, confidence: Confidence) -> Answer:
         """Return the answer, from what was released at a loss."""
         query, domain, added = self.query, self.domain, self.noises(loss)
         columns = []

@@ -35,7 +35,7 @@ from sfumato.query.answer import NoisyValue
 from sfumato.query.ask import CONFIDENCE
 from sfumato.query.direct_estimate import ProjectedCounts, Term, estimate, term_weights
 from sfumato.query.question import Query, count, refuse_no_query
-from sfumato.vault.contribution import reach_of
+from sfumato.vault.contribution import contribution
 
 _MOST_CELLS = 1 << 24  # codes of the attributes that are asked about, together
 _PAIR = 2
@@ -313,7 +313,7 @@ def _price(
     half = _PART * largest if half_width is None else half_width
     if not half > 0:
         return ()
-    moved = reach_of(domain).rows * (width / below if term.ratio else float(most))
+    moved = contribution(domain).rows * (width / below if term.ratio else float(most))
     deviations = NormalDist().inv_cdf(float(1 + confidence.probability) / 2)
     about = "about " if term.ratio else ""
     rho = deviations**2 * moved**2 / (2 * half**2)

@@ -41,7 +41,7 @@ from sfumato.synthesize.codebook.codebook_entries import codebook_of, measured_t
 from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.product import DrawnRows, Model, Product, codes_of, filled, read_back, refuse_large
 from sfumato.synthesize.stated_errors import distances_of_rows
-from sfumato.vault.interface import Settled, decode, encode
+from sfumato.vault.interface import ReleasedPayload, decode, encode
 from sfumato.vault.release import Release, ReleasedRows, refuse_occupied_path, write_atomically
 from sfumato.workload.counting_queries import Marginals, Workload
 
@@ -130,7 +130,10 @@ class Synthetic(Release):
 
 
 def finish_release(
-    stored: Settled, model: Model, expected_error: dict[str, float], provenance: Mapping[str, object] | None = None
+    stored: ReleasedPayload,
+    model: Model,
+    expected_error: dict[str, float],
+    provenance: Mapping[str, object] | None = None,
 ) -> Synthetic:
     """Return the release of what the vault settled and the model that its payload holds; ``provenance`` is added.
 

@@ -47,10 +47,10 @@ class CellBound:
 
 
 @dataclass(frozen=True)
-class Reach:
+class Contribution:
     """How many rows of a unit meet a condition: ``rows`` in all, ``in_a_cell`` of the question, in ``cells`` cells.
 
-    >>> Reach(rows=6, in_a_cell=2, cells=4).counts()
+    >>> Contribution(rows=6, in_a_cell=2, cells=4).counts()
     (6, 12)
     """
 
@@ -81,7 +81,7 @@ def _noisy(l1: int, l2_squared: int) -> tuple[int, int]:
     return max(1, l1), max(1, l2_squared)
 
 
-def reach(rows: int, bounds: Sequence[CellBound], cells: int) -> Reach:
+def bounded_contribution(rows: int, bounds: Sequence[CellBound], cells: int) -> Contribution:
     """The reach of a unit of at most ``rows`` rows under further ``bounds`` into a question of so many ``cells``.
 
     Args:
@@ -90,8 +90,8 @@ def reach(rows: int, bounds: Sequence[CellBound], cells: int) -> Reach:
         cells: of the question that the condition allows.
 
     >>> month = CellBound(rows=2, groups=4, allowed=24, within=1, met=1)
-    >>> reach(6, [month], 24)
-    Reach(rows=6, in_a_cell=2, cells=4)
+    >>> bounded_contribution(6, [month], 24)
+    Contribution(rows=6, in_a_cell=2, cells=4)
     """
     most, in_a_cell, met = rows, rows, cells
     for bound in bounds:
@@ -100,12 +100,12 @@ def reach(rows: int, bounds: Sequence[CellBound], cells: int) -> Reach:
         in_a_cell = min(in_a_cell, min(groups, bound.within) * bound.rows)
         met = min(met, groups * bound.met)
     most = min(most, met * in_a_cell)
-    return Reach(most, min(in_a_cell, most), min(met, most))
+    return Contribution(most, min(in_a_cell, most), min(met, most))
 
 
-def reach_of(
+def contribution(
     domain: Domain, by: tuple[str, ...] = (), groups: Groups | None = None, where: Predicate | None = None
-) -> Reach:
+) -> Contribution:
     """The reach of a unit of the domain into the cells of a question.
 
     A condition is looked at attribute by attribute: what it allows is taken for all combinations of the codes that each
@@ -123,21 +123,27 @@ def reach_of(
     unit, groups = domain.unit, (None,) * len(by) if groups is None else groups
     if not unit.per:
         sizes = (domain[name].size if group is None else max(group) + 1 for name, group in zip(by, groups, strict=True))
-        return reach(unit.rows, (), math.prod(sizes))
-    return _reach_by_groups(domain, by, groups, where)
+        return bounded_contribution(unit.rows, (), math.prod(sizes))
+    return _contribution_by_groups(domain, by, groups, where)
 
 
 @cached()  # adaptive methods ask for the same tables again and again
-def _reach_by_groups(domain: Domain, by: tuple[str, ...], groups: Groups, where: Predicate | None) -> Reach:
+def _contribution_by_groups(
+    domain: Domain, by: tuple[str, ...], groups: Groups, where: Predicate | None
+) -> Contribution:
     """The same of a unit that is bounded by groups."""
-    asked: dict[str, list[GroupOfCode]] = {}
+    question_groups: dict[str, list[GroupOfCode]] = {}
     for name, group in zip(by, groups, strict=True):
-        asked.setdefault(name, []).append(_codes(domain, name, group))
+        question_groups.setdefault(name, []).append(_codes(domain, name, group))
     allowed = allowed_codes(domain, where)
     if allowed is None:
-        return Reach(0, 0, 0)
-    meetings = [_meeting(domain, bound, asked, allowed) for bound in domain.unit.per]
-    return reach(domain.unit.rows, meetings, math.prod(_cells(asked[name], allowed.get(name)) for name in asked))
+        return Contribution(0, 0, 0)
+    meetings = [_meeting(domain, bound, question_groups, allowed) for bound in domain.unit.per]
+    return bounded_contribution(
+        domain.unit.rows,
+        meetings,
+        math.prod(_cells(question_groups[name], allowed.get(name)) for name in question_groups),
+    )
 
 
 GroupOfCode = NDArray[np.intp]
@@ -146,21 +152,24 @@ Box = Mapping[str, NDArray[np.bool_]] | None
 
 
 def _meeting(
-    domain: Domain, bound: GroupBound, asked: Mapping[str, list[GroupOfCode]], allowed: Mapping[str, NDArray[np.bool_]]
+    domain: Domain,
+    bound: GroupBound,
+    question_groups: Mapping[str, list[GroupOfCode]],
+    allowed: Mapping[str, NDArray[np.bool_]],
 ) -> CellBound:
     """How a bound meets the cells of a question: attribute by attribute, as both have all combinations of cells."""
     own: dict[str, list[GroupOfCode]] = {}
     for name in bound.by:
         grouping = domain.grouping(name)
         own.setdefault(grouping.attribute, []).append(_codes(domain, grouping.attribute, grouping.groups))
-    counted = within = met = 1
-    for name in {*own, *asked}:
+    allowed_cells = within = met = 1
+    for name in {*own, *question_groups}:
         codes = allowed.get(name)
-        inner, outer = own.get(name, []), asked.get(name, [])
-        counted *= _cells(inner, codes) if inner else 1
+        inner, outer = own.get(name, []), question_groups.get(name, [])
+        allowed_cells *= _cells(inner, codes) if inner else 1
         within *= _most(inner, outer, codes) if inner else 1
         met *= _most(outer, inner, codes) if outer else 1
-    return CellBound(bound.rows, bound.groups, counted, within, met)
+    return CellBound(bound.rows, bound.groups, allowed_cells, within, met)
 
 
 def _codes(domain: Domain, name: str, group: tuple[int, ...] | None) -> GroupOfCode:
@@ -169,20 +178,20 @@ def _codes(domain: Domain, name: str, group: tuple[int, ...] | None) -> GroupOfC
 
 def _cells(maps: Sequence[GroupOfCode], allowed: NDArray[np.bool_] | None) -> int:
     """How many cells maps of the codes of one attribute have together, as far as codes are allowed."""
-    return len(_together(maps, allowed)[1])
+    return len(_joint_cells(maps, allowed)[1])
 
 
 def _most(of: Sequence[GroupOfCode], inside: Sequence[GroupOfCode], allowed: NDArray[np.bool_] | None) -> int:
     """The most cells of some maps that lie within one cell of others; of no others: all."""
     if not inside:
         return _cells(of, allowed)
-    cells, _ = _together(inside, allowed)
-    each, _ = _together([*inside, *of], allowed)
+    cells, _ = _joint_cells(inside, allowed)
+    each, _ = _joint_cells([*inside, *of], allowed)
     pairs = np.unique(np.stack([cells, each]), axis=1)
     return int(np.bincount(pairs[0]).max(initial=0))
 
 
-def _together(maps: Sequence[GroupOfCode], allowed: NDArray[np.bool_] | None) -> tuple[GroupOfCode, GroupOfCode]:
+def _joint_cells(maps: Sequence[GroupOfCode], allowed: NDArray[np.bool_] | None) -> tuple[GroupOfCode, GroupOfCode]:
     """The number of the cell of each allowed code, and the numbers that there are."""
     stacked = np.stack(maps) if allowed is None else np.stack(maps)[:, allowed]
     _, numbers = np.unique(stacked, axis=1, return_inverse=True)
@@ -196,8 +205,8 @@ def allowed_codes(domain: Domain, where: Predicate | None) -> Box:
     >>> from sfumato.domain import Categorical, Unknown
     >>> from sfumato.domain.predicate import Not
     >>> domain = Domain((Categorical(name="sex", values=("F", "M"), unknown=Unknown.DROP),))
-    >>> found = allowed_codes(domain, Not(Among("sex", [0])))
-    >>> found["sex"].tolist()
+    >>> codes = allowed_codes(domain, Not(Among("sex", [0])))
+    >>> codes["sex"].tolist()
     [False, True]
     """
     return {} if where is None else where.fold(_both(domain))[0]
@@ -211,19 +220,19 @@ def _both(domain: Domain) -> Fold[tuple[Box, Box]]:
         return _box(part.attribute, codes), _box(part.attribute, ~codes)
 
     def every(parts: Iterator[tuple[Box, Box]]) -> tuple[Box, Box]:
-        holds, fails = _unzipped(parts)
-        return _meet(holds), _join(fails)
+        inside, outside = _unzipped(parts)
+        return _meet(inside), _join(outside)
 
     def some(parts: Iterator[tuple[Box, Box]]) -> tuple[Box, Box]:
-        holds, fails = _unzipped(parts)
-        return _join(holds), _meet(fails)
+        inside, outside = _unzipped(parts)
+        return _join(inside), _meet(outside)
 
     return Fold(among=among, every=every, some=some, negated=lambda part: (part[1], part[0]))
 
 
 def _unzipped(parts: Iterator[tuple[Box, Box]]) -> tuple[list[Box], list[Box]]:
-    found = list(parts)
-    return [holds for holds, _ in found], [fails for _, fails in found]
+    pairs = list(parts)
+    return [inside for inside, _ in pairs], [outside for _, outside in pairs]
 
 
 def _box(attribute: str, codes: NDArray[np.bool_]) -> Box:
@@ -232,15 +241,15 @@ def _box(attribute: str, codes: NDArray[np.bool_]) -> Box:
 
 def _meet(boxes: Sequence[Box]) -> Box:
     """What is in every box."""
-    found: dict[str, NDArray[np.bool_]] = {}
+    common: dict[str, NDArray[np.bool_]] = {}
     for box in boxes:
         if box is None:
             return None
         for name, codes in box.items():
-            found[name] = codes if name not in found else found[name] & codes
-            if not found[name].any():
+            common[name] = codes if name not in common else common[name] & codes
+            if not common[name].any():
                 return None
-    return found
+    return common
 
 
 def _join(boxes: Sequence[Box]) -> Box:

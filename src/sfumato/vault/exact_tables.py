@@ -30,10 +30,10 @@ def _source(question: Measurable, finest: Mapping[Bins, Bins]) -> ExactTable:
 
 def _finest(questions: Sequence[Measurable]) -> dict[Bins, Bins]:
     """For each question about bins the one with the most edges among those asked that holds all of its own."""
-    asked = sorted(
+    distinct = sorted(
         {question.table() for question in questions if isinstance(question, Bins)}, key=lambda bins: -len(bins.edges)
     )
-    return {bins: next(other for other in asked if other.holds(bins)) for bins in asked}
+    return {bins: next(other for other in distinct if other.refines(bins)) for bins in distinct}
 
 
 class ExactTables:
@@ -42,7 +42,7 @@ class ExactTables:
     def __init__(self, encoded: Encoded) -> None:
         self.encoded = encoded
         self._domain = encoded.domain
-        self._kept: dict[ExactTable, Counts] = {}  # the oldest first
+        self._cache: dict[ExactTable, Counts] = {}  # the oldest first
         self._bytes = 0
         self._lock = threading.Lock()
 
@@ -73,13 +73,13 @@ class ExactTables:
         """Bytes of the tables that are kept, and of the questions that they answer."""
         return self._bytes
 
-    def holds(self, question: ExactTable) -> bool:
+    def contains(self, question: ExactTable) -> bool:
         """Whether its table is kept."""
-        return question in self._kept
+        return question in self._cache
 
     def tables(self, questions: Iterable[ExactTable]) -> dict[ExactTable, Counts]:
         """Exact tables, flat in C order; all marginals that are missing are counted in one pass a filter."""
-        found: dict[ExactTable, Counts] = {}
+        results: dict[ExactTable, Counts] = {}
         missing: dict[ExactTable, list[ExactTable]] = {}
         for question in questions:
             source = cube(self._domain, question)
@@ -87,47 +87,49 @@ class ExactTables:
             if table is None:
                 missing.setdefault(source, []).append(question)
             else:
-                found[question] = read(self._domain, question, source, table)
-        for source, table in self._counted(list(missing)):
-            self._keep(source, table)
-            found |= {question: read(self._domain, question, source, table) for question in missing[source]}
-        return found
+                results[question] = table_from_cube(self._domain, question, source, table)
+        for source, table in self._count(list(missing)):
+            self._store(source, table)
+            results |= {
+                question: table_from_cube(self._domain, question, source, table) for question in missing[source]
+            }
+        return results
 
-    def _counted(self, sources: list[ExactTable]) -> Iterator[tuple[ExactTable, Counts]]:
+    def _count(self, sources: list[ExactTable]) -> Iterator[tuple[ExactTable, Counts]]:
         marginals = [source for source in sources if isinstance(source, Marginal)]
         for where in {source.where for source in marginals}:
-            asked = [source for source in marginals if source.where == where]
-            sealed = self.encoded.marginals([source.attributes for source in asked], where)
-            yield from ((source, reveal(exact)) for source, exact in zip(asked, sealed, strict=True))
+            same_condition = [source for source in marginals if source.where == where]
+            sealed = self.encoded.marginals([source.attributes for source in same_condition], where)
+            yield from ((source, reveal(exact)) for source, exact in zip(same_condition, sealed, strict=True))
         for source in sources:
             if not isinstance(source, Marginal):
                 yield source, reveal(source.count(self.encoded))
 
     def _held(self, source: ExactTable) -> Counts | None:
         """What is kept of a table, or what can be summed from a kept one over more attributes."""
-        kept = self._kept.get(source)
-        if kept is not None or source.where is not None or not source.adds_up:
-            return kept
-        wanted, family = set(source.over), source.moved_to(())
-        for other, table in list(self._kept.items()):
-            if other.where is None and other.adds_up and wanted <= set(other.over) and other.moved_to(()) == family:
-                cube = table.reshape(*shape_of(self._domain, other.over), -1)
-                summed = _sliced(cube, other.over, source, self._domain)
-                self._keep(source, summed)
+        cached = self._cache.get(source)
+        if cached is not None or source.where is not None or not source.adds_up:
+            return cached
+        axes, family = set(source.axes), source.moved_to(())
+        for other, table in list(self._cache.items()):
+            if other.where is None and other.adds_up and axes <= set(other.axes) and other.moved_to(()) == family:
+                cube = table.reshape(*shape_of(self._domain, other.axes), -1)
+                summed = _sliced(cube, other.axes, source, self._domain)
+                self._store(source, summed)
                 return summed
         return None
 
-    def _keep(self, source: ExactTable, table: Counts) -> None:
+    def _store(self, source: ExactTable, table: Counts) -> None:
         """Keep a table in the place of the oldest; what was read beside the encoded rows may change."""
         with self._lock:
             size = _weight(source, table)
-            if source in self._kept or size > _KEPT_BYTES or not source.encoded_rows:
+            if source in self._cache or size > _KEPT_BYTES or not source.encoded_rows:
                 return
-            self._kept[source] = table
+            self._cache[source] = table
             self._bytes += size
             while self._bytes > _KEPT_BYTES:
-                oldest = next(iter(self._kept))
-                self._bytes -= _weight(oldest, self._kept.pop(oldest))
+                oldest = next(iter(self._cache))
+                self._bytes -= _weight(oldest, self._cache.pop(oldest))
 
 
 def _weight(source: ExactTable, table: Counts) -> int:
@@ -142,21 +144,21 @@ def cube(domain: Domain, question: ExactTable) -> ExactTable:
     """
     if not question.adds_up:
         return question
-    axes = _ordered(domain, {*question.over, *named(question.where)})
+    axes = _in_domain_order(domain, {*question.axes, *named(question.where)})
     if question.decided_by is not None:
         attribute = domain[question.decided_by]
-        finest = _ordered(domain, {*axes, question.decided_by})
+        finest = _in_domain_order(domain, {*axes, question.decided_by})
         codes = isinstance(attribute, Integer) and attribute.edges is None
         if codes and cells(domain, finest) * question.width <= CUBE_CELLS:
             return Marginal(finest)
     return question.moved_to(axes) if cells(domain, axes) * question.width <= CUBE_CELLS else question.table()
 
 
-def read(domain: Domain, question: ExactTable, source: ExactTable, table: Counts) -> Counts:
+def table_from_cube(domain: Domain, question: ExactTable, source: ExactTable, table: Counts) -> Counts:
     """The table of a question from that of :func:`cube`, flat in C order."""
     if source == question.table():
         return table
-    axes = source.over
+    axes = source.axes
     cube = table.reshape(*shape_of(domain, axes), -1)
     if isinstance(source, Marginal) and question.decided_by is not None:
         sizes = (-1 if name == question.decided_by else 1 for name in axes)
@@ -166,13 +168,13 @@ def read(domain: Domain, question: ExactTable, source: ExactTable, table: Counts
 
 def _sliced(cube: Counts, axes: tuple[str, ...], question: ExactTable, domain: Domain) -> Counts:
     """Sums over the cells that meet the filter, by the groups of the question; ``cube`` is (axes ..., numbers)."""
-    by = question.over
+    by = question.axes
     if question.where is not None:
         box = _box(question.where, axes, by)
         cube = cube * holds_at_cells(question.where, axes, domain)[..., None] if box is None else cube[box]
-    kept = [name for name in axes if name in by]
+    remaining = [name for name in axes if name in by]
     summed = cube.sum(axis=tuple(place for place, name in enumerate(axes) if name not in by))
-    counts: Counts = summed.transpose(*(kept.index(name) for name in by), len(kept)).reshape(-1)
+    counts: Counts = summed.transpose(*(remaining.index(name) for name in by), len(remaining)).reshape(-1)
     return counts
 
 
@@ -188,5 +190,5 @@ def _box(where: Predicate, axes: tuple[str, ...], by: Sequence[str]) -> tuple[sl
     return tuple(ranges.get(name, slice(None)) for name in axes)
 
 
-def _ordered(domain: Domain, names: set[str]) -> tuple[str, ...]:
+def _in_domain_order(domain: Domain, names: set[str]) -> tuple[str, ...]:
     return tuple(sorted(names, key=domain.index))

@@ -140,7 +140,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Settled:
+class ReleasedPayload:
     """A released payload, the promise it was released under, and its place in the journal.
 
     ``digest`` names the payload, which is public: the same answer has the same digest, hexadecimal.  ``view`` is that
@@ -186,7 +186,7 @@ class VaultInterface(Protocol):
         *,
         charge: Charge | None = None,
         retry_key: str | None = None,
-    ) -> Settled:
+    ) -> ReleasedPayload:
         """See :meth:`sfumato.vault.vault.Vault.release`."""
         ...
 
@@ -233,8 +233,8 @@ def encode(payload: Payload) -> bytes:
         ],
     }
     text = _ENCODER.encode(head)  # in order: that of columns means something
-    whole = b"".join([text.encode(), b"\n", *(array.tobytes() for array in stored.values())])
-    return _COMPRESSED + zlib.compress(whole, _LEVEL) if len(whole) > _SMALL else _PLAIN + whole
+    body = b"".join([text.encode(), b"\n", *(array.tobytes() for array in stored.values())])
+    return _COMPRESSED + zlib.compress(body, _LEVEL) if len(body) > _SMALL else _PLAIN + body
 
 
 def _narrow(array: np.ndarray) -> np.ndarray:
@@ -266,16 +266,16 @@ def decode(stored: bytes, *, most: int = _MOST_BYTES) -> dict[str, Any]:
 
 
 def _decoded(stored: bytes, most: int) -> dict[str, Any]:
-    kind, whole = stored[:1], stored[1:]
+    kind, body = stored[:1], stored[1:]
     if kind not in (_PLAIN, _COMPRESSED):
         raise ValueError
     if kind == _COMPRESSED:
         unpacking = zlib.decompressobj()
-        whole = unpacking.decompress(whole, most)
+        body = unpacking.decompress(body, most)
         if not unpacking.eof:  # cut off, or more than anything that is stored
             raise ValueError
-    start = whole.find(b"\n") + 1 or len(whole)
-    head = read_json(whole[:start])
+    start = body.find(b"\n") + 1 or len(body)
+    head = read_json(body[:start])
     payload: dict[str, Any] = dict(head["values"])
     for name, called, shape, *narrow in head["arrays"]:
         dtype = np.dtype(called)
@@ -286,9 +286,9 @@ def _decoded(stored: bytes, most: int) -> dict[str, Any]:
         most -= count * dtype.itemsize
         if count < 0 or most < 0:
             raise ValueError
-        flat = np.frombuffer(whole, held, count=count, offset=start)
+        flat = np.frombuffer(body, held, count=count, offset=start)
         start += flat.nbytes
         payload[name] = flat.reshape(shape).astype(dtype)  # a copy of its own
-    if start != len(whole):
+    if start != len(body):
         raise ValueError
     return payload

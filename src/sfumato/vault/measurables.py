@@ -30,7 +30,7 @@ from sfumato.engine.exact import Exact
 from sfumato.engine.port import Counts, Encoded
 from sfumato.errors import QueryError, SizeError
 from sfumato.privacy.noise import Noise
-from sfumato.vault.contribution import Groups, reach_of
+from sfumato.vault.contribution import Groups, contribution
 
 IntegerArray = NDArray[np.int64]
 
@@ -49,7 +49,7 @@ class Measurable(ABC):
             DomainError, QueryError, SizeError: as :meth:`check` says.
         """
         self.check(domain)
-        return self._moves(domain)
+        return self._sensitivity(domain)
 
     @abstractmethod
     def check(self, domain: Domain) -> None:
@@ -62,7 +62,7 @@ class Measurable(ABC):
         """
 
     @abstractmethod
-    def _moves(self, domain: Domain) -> tuple[int, int]:
+    def _sensitivity(self, domain: Domain) -> tuple[int, int]:
         """The sensitivities of a question that passes the check."""
 
     @abstractmethod
@@ -79,7 +79,7 @@ class Measurable(ABC):
 
 
 class ExactTable(Measurable):
-    """A question that is answered by a table of its own: numbers for each cell of ``over``, flat in C order.
+    """A question that is answered by a table of its own: numbers for each cell of ``axes``, flat in C order.
 
     Attributes:
         where: which rows are in it; None: all.
@@ -93,7 +93,7 @@ class ExactTable(Measurable):
 
     @property
     @abstractmethod
-    def over(self) -> tuple[str, ...]:
+    def axes(self) -> tuple[str, ...]:
         """The attributes of the cells."""
 
     @abstractmethod
@@ -129,7 +129,7 @@ class ExactTable(Measurable):
 
     def size(self, domain: Domain) -> int:
         """Numbers in the table."""
-        return cells(domain, self.over) * self.width
+        return cells(domain, self.axes) * self.width
 
 
 @dataclass(frozen=True)
@@ -163,8 +163,8 @@ class Marginal(ExactTable):
         coarse_cells(domain, self.attributes, self.groups)
         check_condition(self.where, domain)
 
-    def _moves(self, domain: Domain) -> tuple[int, int]:
-        return reach_of(domain, self.attributes, self.groups, self.where).counts()
+    def _sensitivity(self, domain: Domain) -> tuple[int, int]:
+        return contribution(domain, self.attributes, self.groups, self.where).counts()
 
     def canonical(self) -> dict[str, Any]:
         """See :class:`Measurable`."""
@@ -180,7 +180,7 @@ class Marginal(ExactTable):
         return coarsen(table, shape_of(domain, self.attributes), self.groups)
 
     @property
-    def over(self) -> tuple[str, ...]:
+    def axes(self) -> tuple[str, ...]:
         """See :class:`ExactTable`."""
         return self.attributes
 
@@ -209,9 +209,9 @@ class Counting(Measurable):
         """See :class:`Measurable`."""
         _check_rows(domain, self.attributes, self.matrix, np.dtype(np.bool_))
 
-    def _moves(self, domain: Domain) -> tuple[int, int]:
+    def _sensitivity(self, domain: Domain) -> tuple[int, int]:
         one = 1 if len(self.matrix) == 1 else int(self.matrix.sum(axis=0, dtype=np.int64).max(initial=1))
-        return reach_of(domain, self.attributes).queries(one, one)
+        return contribution(domain, self.attributes).queries(one, one)
 
     def canonical(self) -> dict[str, Any]:
         """See :class:`Measurable`."""
@@ -251,10 +251,10 @@ class Weighted(Measurable):
                 "divide them, or ask fewer sums at once"
             )
 
-    def _moves(self, domain: Domain) -> tuple[int, int]:
+    def _sensitivity(self, domain: Domain) -> tuple[int, int]:
         one = max(1, int(np.abs(self.weights).sum(axis=0).max()))
         squared = max(1, int((self.weights**2).sum(axis=0).max()))
-        return reach_of(domain, self.attributes).queries(one, squared)
+        return contribution(domain, self.attributes).queries(one, squared)
 
     def canonical(self) -> dict[str, Any]:
         """See :class:`Measurable`."""
@@ -292,8 +292,8 @@ class Distance(Measurable):
         _same(size, self.reference.shape[0], self.attributes)
         public_integers(self.reference, size)
 
-    def _moves(self, domain: Domain) -> tuple[int, int]:
-        return reach_of(domain, self.attributes, self.groups).queries(1, 1)
+    def _sensitivity(self, domain: Domain) -> tuple[int, int]:
+        return contribution(domain, self.attributes, self.groups).queries(1, 1)
 
     def canonical(self) -> dict[str, Any]:
         """See :class:`Measurable`."""
@@ -426,9 +426,9 @@ def public_integers(values: IntegerArray, count: int) -> None:
         QueryError: other than ``count`` int64 within 2^62 together.
     """
     largest = _LARGEST // count
-    whole = values.dtype == np.int64 and values.shape == (count,)
+    fits = values.dtype == np.int64 and values.shape == (count,)
     # one look in place of two: moved up by the largest, numbers that are too small are huge without a sign
-    if not whole or (values + largest).view(np.uint64).max() > 2 * largest:
+    if not fits or (values + largest).view(np.uint64).max() > 2 * largest:
         raise QueryError(f"a question compares {count} counts with as many int64 within 2^62 together")
 
 
@@ -443,21 +443,21 @@ def questions_json(questions: Sequence[Measurable]) -> dict[str, Any]:
     Conditions stand beside the questions, each once, and a question names the place of its own: many questions of one
     statement have the same, and it may be long.
     """
-    said, conditions = [question.canonical() for question in questions], list[Any]()
-    for each in said:
+    documents, conditions = [question.canonical() for question in questions], list[Any]()
+    for each in documents:
         where = each.get("where")
         if where is not None:
             if where not in conditions:
                 conditions.append(where)
             each["where"] = conditions.index(where)
-    return {"questions": said, **({"conditions": conditions} if conditions else {})}
+    return {"questions": documents, **({"conditions": conditions} if conditions else {})}
 
 
 def digest(array: NDArray[Any]) -> dict[str, Any]:
     """A large public array as JSON values: its digest."""
     plain_array = np.ascontiguousarray(array)
-    found = hashlib.sha256(plain_array.tobytes()).hexdigest()
-    return {"shape": list(plain_array.shape), "dtype": str(plain_array.dtype), "sha256": found}
+    sha256 = hashlib.sha256(plain_array.tobytes()).hexdigest()
+    return {"shape": list(plain_array.shape), "dtype": str(plain_array.dtype), "sha256": sha256}
 
 
 def groups_json(groups: Groups | None) -> Any:  # noqa: ANN401  (JSON)

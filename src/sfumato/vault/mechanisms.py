@@ -139,9 +139,9 @@ class TableMechanisms:
 
         mechanism = StabilityThreshold(loss, keys_per_unit=self.domain.unit.rows)
         self._filter.spend(mechanism.charge)
-        found = reveal(self._exactly.encoded.keys(columns))
-        shown, units = mechanism.apply(found["units"].to_numpy(), self._entropy)
-        released = found.filter(pa.array(shown)).drop_columns(["units"]).append_column("units", pa.array(units))
+        keys = reveal(self._exactly.encoded.keys(columns))
+        is_released, units = mechanism.apply(keys["units"].to_numpy(), self._entropy)
+        released = keys.filter(pa.array(is_released)).drop_columns(["units"]).append_column("units", pa.array(units))
         return released.sort_by([(column, "ascending") for column in columns])
 
 
@@ -154,12 +154,14 @@ class PreparedQueries:
 
     def __init__(self, queries: Counting, exactly: ExactTables, *, within: PrivacyFilter, entropy: Entropy) -> None:
         domain = exactly.encoded.domain
-        self._moved = AbsoluteErrors(queries, np.zeros(len(queries.matrix), dtype=np.int64)).sensitivity(domain)
+        self._score_sensitivity = AbsoluteErrors(queries, np.zeros(len(queries.matrix), dtype=np.int64)).sensitivity(
+            domain
+        )
         self._queries = queries
         self._exactly = exactly
         self._filter = within
         self._entropy = entropy
-        self._counted: Counts | None = None
+        self._answers: Counts | None = None
         self._terms: tuple[Loss, Exponential, Noise] | None = None
 
     def __repr__(self) -> str:
@@ -184,14 +186,14 @@ class PreparedQueries:
         _, _, noise = self._at(loss)
         self._filter.spend(loss.charge)
         one = slice(query, query + 1)
-        asked = Counting(self._queries.attributes, self._queries.matrix[one])
-        return Measurement(asked, noise.add(self._exact()[one], self._entropy), noise)
+        question = Counting(self._queries.attributes, self._queries.matrix[one])
+        return Measurement(question, noise.add(self._exact()[one], self._entropy), noise)
 
     def _exact(self) -> Counts:
         """The exact answers, counted after the first loss was spent."""
-        if self._counted is None:
-            (self._counted,) = self._exactly.answers([self._queries])
-        return self._counted
+        if self._answers is None:
+            (self._answers,) = self._exactly.answers([self._queries])
+        return self._answers
 
     def _at(self, loss: Loss) -> tuple[Loss, Exponential, Noise]:
         """The loss, with the mechanism of a choice and the noise of a measurement at it; loops stay at one loss."""
@@ -199,7 +201,7 @@ class PreparedQueries:
         if terms is None or terms[0] is not loss:
             one = Counting(self._queries.attributes, self._queries.matrix[:1])
             (noise,) = noises(self._exactly.encoded.domain, [one], loss, None)
-            terms = self._terms = (loss, _selection(loss, self._moved), noise)
+            terms = self._terms = (loss, _selection(loss, self._score_sensitivity), noise)
         return terms
 
     def _refuse_others(self, places: IntegerArray) -> None:

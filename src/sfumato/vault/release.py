@@ -68,9 +68,9 @@ def entry_cost(entry: Entry) -> str:
             return "no cost"
 
 
-def loss_json(asked: Loss | Charge) -> Mapping[str, str | None]:
+def loss_json(loss: Loss | Charge) -> Mapping[str, str | None]:
     """A loss, or an exact charge, as JSON values."""
-    return {name: None if amount is None else plain(amount) for name, amount in asked.amounts.items()}
+    return {name: None if amount is None else plain(amount) for name, amount in loss.amounts.items()}
 
 
 _SHOWN = 10  # rows in a notebook

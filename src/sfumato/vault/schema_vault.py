@@ -34,7 +34,7 @@ class SchemaVault:
     version: str  # of the data that the tables are of: its number in the ledger
     analyst: str | None = None
     _views: OrderedDict[str, Encoded] = field(default_factory=OrderedDict, repr=False, compare=False)
-    _told: list[int] = field(default_factory=lambda: [0], repr=False, compare=False)
+    _owners_read: list[int] = field(default_factory=lambda: [0], repr=False, compare=False)
 
     @property
     def schema(self) -> Schema:
@@ -118,11 +118,11 @@ class SchemaVault:
             UnitError: so it is.
             LedgerError: the ledger cannot be read.
         """
-        last, told = self.ledger.recorded_owners(after=self._told[0])
-        refuse_other_owners(self.schema.owners(self.schema), told)
-        self._told[0] = last
+        last, recorded = self.ledger.recorded_owners(after=self._owners_read[0])
+        refuse_other_owners(self.schema.owners(self.schema), recorded)
+        self._owners_read[0] = last
 
-    def asked_by(self, analyst: str) -> SchemaVault:
+    def for_analyst(self, analyst: str) -> SchemaVault:
         """The same tables, charging what is released of them to the analyst's cap as well."""
         return replace(self, analyst=analyst)
 

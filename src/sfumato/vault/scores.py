@@ -18,7 +18,7 @@ from sfumato.errors import QueryError, SizeError
 from sfumato.privacy.entropy import Entropy
 from sfumato.privacy.loss import plain
 from sfumato.privacy.selection import Exponential
-from sfumato.vault.contribution import reach_of
+from sfumato.vault.contribution import contribution
 from sfumato.vault.measurables import (
     Counting,
     Distance,
@@ -58,7 +58,7 @@ class Scores(ABC):
             DomainError, QueryError, SizeError: as :meth:`check` says.
         """
         self.check(domain)
-        return self._moves(domain)
+        return self._sensitivity(domain)
 
     @abstractmethod
     def check(self, domain: Domain) -> None:
@@ -70,7 +70,7 @@ class Scores(ABC):
         """
 
     @abstractmethod
-    def _moves(self, domain: Domain) -> int | Fraction:
+    def _sensitivity(self, domain: Domain) -> int | Fraction:
         """How far one unit can move any one score that passes the check."""
 
     @abstractmethod
@@ -99,8 +99,8 @@ class AbsoluteErrors(Scores):
         check_size(domain, [self.queries])
         public_integers(self.answers, len(self.queries.matrix))
 
-    def _moves(self, domain: Domain) -> int:
-        return reach_of(domain).rows
+    def _sensitivity(self, domain: Domain) -> int:
+        return contribution(domain).rows
 
     def canonical(self) -> dict[str, Any]:
         """See :class:`Scores`."""
@@ -133,8 +133,8 @@ class MarginalErrors(Scores):
             raise QueryError("weights of candidates must be positive", culprit=self.weights)
         check_size(domain, self.distances)
 
-    def _moves(self, domain: Domain) -> Fraction:
-        return max(self.weights) * reach_of(domain).rows
+    def _sensitivity(self, domain: Domain) -> Fraction:
+        return max(self.weights) * contribution(domain).rows
 
     def canonical(self) -> dict[str, Any]:
         """See :class:`Scores`."""
@@ -182,9 +182,9 @@ class RankErrors(Scores):
         if float(np.diff(edges).min()) / parts < max(_APART * max(map(abs, edges)), sys.float_info.min):
             raise QueryError("the cells of a quantile are too narrow for doubles; ask for fewer", culprit=parts)
 
-    def _moves(self, domain: Domain) -> int:
+    def _sensitivity(self, domain: Domain) -> int:
         one = max(self.probability.numerator, self.probability.denominator - self.probability.numerator)
-        return one * max(1, reach_of(domain, where=self.where).rows)
+        return one * max(1, contribution(domain, where=self.where).rows)
 
     def canonical(self) -> dict[str, Any]:
         """See :class:`Scores`."""

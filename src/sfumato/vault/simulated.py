@@ -16,7 +16,7 @@ from sfumato.engine.port import Encoded
 from sfumato.privacy.entropy import SIMULATED, SimulatedEntropy
 from sfumato.privacy.loss import NOTHING, Charge, Loss
 from sfumato.vault.exact_tables import ExactTables
-from sfumato.vault.interface import Mechanisms, Payload, Request, Settled, decode, encode
+from sfumato.vault.interface import Mechanisms, Payload, ReleasedPayload, Request, decode, encode
 from sfumato.vault.measurables import StoredMarginal
 from sfumato.vault.mechanisms import PrivacyFilter, TableMechanisms
 from sfumato.vault.release import guarantee_text, loss_json
@@ -83,18 +83,18 @@ class SimulatedVault:
         *,
         charge: Charge | None = None,
         retry_key: str | None = None,  # noqa: ARG002  (nothing is stored, so nothing is repeated)
-    ) -> Settled:
+    ) -> ReleasedPayload:
         """Run a method with fresh mechanisms, or repeat the answer to an equal request if the vault ``repeats``."""
-        asked = "" if self._answers is None else _asked(request, loss)
-        answer = None if self._answers is None else self._answers.get(asked)
+        key = "" if self._answers is None else _request_key(request, loss)
+        answer = None if self._answers is None else self._answers.get(key)
         if answer is None:
             within = PrivacyFilter(charge or loss.charge)
             self.reserved.append(within.reserved)
             answer = encode(run(self._within(within)))
             self.spent += within.spent
             if self._answers is not None:
-                self._answers[asked] = answer
-        return Settled(
+                self._answers[key] = answer
+        return ReleasedPayload(
             payload=decode(answer),
             digest=hashlib.sha256(answer).hexdigest(),
             guarantee=f"{SIMULATED}: {guarantee_text(loss, self.domain.unit)}, if the noise had no seed",
@@ -103,6 +103,6 @@ class SimulatedVault:
         )
 
 
-def _asked(request: Request, loss: Loss | Charge) -> str:
+def _request_key(request: Request, loss: Loss | Charge) -> str:
     """Return a name of a request at a loss."""
     return json.dumps([request.family, request.method, request.parameters, loss_json(loss)], sort_keys=True)

@@ -71,7 +71,7 @@ class Dropped(ExactTable):
             )
         check_condition(self.where, domain)
 
-    def _moves(self, domain: Domain) -> tuple[int, int]:
+    def _sensitivity(self, domain: Domain) -> tuple[int, int]:
         del domain
         return self.most, self.most**2
 
@@ -80,7 +80,7 @@ class Dropped(ExactTable):
         return {"kind": "dropped", "most": self.most, "where": where_json(self.where)}
 
     @property
-    def over(self) -> tuple[str, ...]:
+    def axes(self) -> tuple[str, ...]:
         """See :class:`ExactTable`."""
         return ()
 
@@ -119,11 +119,11 @@ class UnitSizes(ExactTable):
         for name in self.of.by:
             domain.grouping(name)
         starts = self.starts
-        whole = all(type(start) is int for start in starts)
-        if not whole or not 0 < len(starts) <= _MOST_BINS or starts[0] != 1 or sorted({*starts}) != [*starts]:
+        are_integers = all(type(start) is int for start in starts)
+        if not are_integers or not 0 < len(starts) <= _MOST_BINS or starts[0] != 1 or sorted({*starts}) != [*starts]:
             raise QueryError(f"sizes of units are in 1 to {_MOST_BINS} bins that begin at 1 and increase", culprit=self)
 
-    def _moves(self, domain: Domain) -> tuple[int, int]:
+    def _sensitivity(self, domain: Domain) -> tuple[int, int]:
         del domain
         return 1, 1
 
@@ -133,7 +133,7 @@ class UnitSizes(ExactTable):
         return {"kind": "unit-sizes", "starts": list(self.starts), **by}
 
     @property
-    def over(self) -> tuple[str, ...]:
+    def axes(self) -> tuple[str, ...]:
         """See :class:`ExactTable`."""
         return ()
 
@@ -180,7 +180,7 @@ class DerivedMarginal(ExactTable):
         named_once(self.attributes)
         coarse_cells(self.of.domain, self.attributes, self.groups)
 
-    def _moves(self, domain: Domain) -> tuple[int, int]:
+    def _sensitivity(self, domain: Domain) -> tuple[int, int]:
         del domain
         return self.of.unit_weight, self.of.unit_weight**2
 
@@ -199,7 +199,7 @@ class DerivedMarginal(ExactTable):
         return coarsen(table, shape_of(self.of.domain, self.attributes), self.groups)
 
     @property
-    def over(self) -> tuple[str, ...]:
+    def axes(self) -> tuple[str, ...]:
         """See :class:`ExactTable`: none of the attributes of the head."""
         return ()
 
@@ -211,13 +211,13 @@ class DerivedMarginal(ExactTable):
     def size(self, domain: Domain) -> int:
         """See :class:`ExactTable`: rows are counted by their number as well, then weighed."""
         del domain
-        return cells(self.of.domain, self._counted)
+        return cells(self.of.domain, self._counted_attributes)
 
     def count(self, encoded: Encoded) -> Exact[Counts]:
         """See :class:`ExactTable`."""
-        (exact,) = encoded.derived(self.of.name).marginals([self._counted])
-        counts = reveal(exact).reshape(shape_of(self.of.domain, self._counted))
-        axis = self._counted.index(self.of.number)
+        (exact,) = encoded.derived(self.of.name).marginals([self._counted_attributes])
+        counts = reveal(exact).reshape(shape_of(self.of.domain, self._counted_attributes))
+        axis = self._counted_attributes.index(self.of.number)
         if int(counts.sum()) > _MOST_UNITS:
             raise SizeError("these are more rows than can be weighed without overflow")
         weights = np.array(self.of.weights, dtype=np.int64)
@@ -228,7 +228,7 @@ class DerivedMarginal(ExactTable):
         return Exact(np.ascontiguousarray(weighed, dtype=np.int64).reshape(-1))
 
     @property
-    def _counted(self) -> tuple[str, ...]:
+    def _counted_attributes(self) -> tuple[str, ...]:
         return self.attributes if self.of.number in self.attributes else (*self.attributes, self.of.number)
 
 
@@ -253,7 +253,7 @@ class DerivedDistance(Measurable):
             raise QueryError(f"the distance is to a flat table of {size} integers", culprit=self.attributes)
         public_integers(self.reference, size)
 
-    def _moves(self, domain: Domain) -> tuple[int, int]:
+    def _sensitivity(self, domain: Domain) -> tuple[int, int]:
         del domain
         return self.of.unit_weight, self.of.unit_weight**2
 

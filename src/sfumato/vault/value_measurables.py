@@ -18,7 +18,7 @@ from sfumato.engine.exact import Exact, reveal
 from sfumato.engine.port import Counts, Encoded
 from sfumato.errors import QueryError, SizeError
 from sfumato.privacy.loss import plain
-from sfumato.vault.contribution import Groups, reach_of
+from sfumato.vault.contribution import Groups, contribution
 from sfumato.vault.measurables import (
     WRITTEN,
     ExactTable,
@@ -53,9 +53,9 @@ class Sum(ExactTable):
         fixed_bounds(domain, self.value, self.unit)
         _check_cells(domain, self.by, self.where, self.groups)
 
-    def _moves(self, domain: Domain) -> tuple[int, int]:
+    def _sensitivity(self, domain: Domain) -> tuple[int, int]:
         one = max(1, *map(abs, fixed_bounds(domain, self.value, self.unit)))
-        return reach_of(domain, self.by, self.groups, self.where).counts(one)
+        return contribution(domain, self.by, self.groups, self.where).counts(one)
 
     def canonical(self) -> dict[str, Any]:
         """See :class:`sfumato.vault.measurables.Measurable`."""
@@ -71,7 +71,7 @@ class Sum(ExactTable):
         return _coarse(self, domain, table)
 
     @property
-    def over(self) -> tuple[str, ...]:
+    def axes(self) -> tuple[str, ...]:
         """See :class:`ExactTable`."""
         return self.by
 
@@ -123,9 +123,9 @@ class Moments(ExactTable):
             raise SizeError(f"powers of {self.value!r} in units of {self.unit} could overflow; take a coarser unit")
         _check_cells(domain, self.by, self.where, self.groups)
 
-    def _moves(self, domain: Domain) -> tuple[int, int]:
+    def _sensitivity(self, domain: Domain) -> tuple[int, int]:
         one = steps(domain, self.value, self.unit) ** self.degree
-        return reach_of(domain, self.by, self.groups, self.where).counts(one)
+        return contribution(domain, self.by, self.groups, self.where).counts(one)
 
     def canonical(self) -> dict[str, Any]:
         """See :class:`sfumato.vault.measurables.Measurable`."""
@@ -151,7 +151,7 @@ class Moments(ExactTable):
         return self if self.groups is None else replace(self, groups=None)
 
     @property
-    def over(self) -> tuple[str, ...]:
+    def axes(self) -> tuple[str, ...]:
         """See :class:`ExactTable`."""
         return self.by
 
@@ -178,8 +178,8 @@ class Moments(ExactTable):
         attribute, numbers = _integers(domain, self.value)
         low, high = fixed_bounds(domain, self.value, self.unit)
         terms = np.zeros((attribute.size, self.width), dtype=np.int64)
-        counted = _rounded(numbers, self.unit).clip(low, high) - low
-        terms[: attribute.declared] = counted[:, None] ** np.arange(self.width)
+        units_above = _rounded(numbers, self.unit).clip(low, high) - low
+        terms[: attribute.declared] = units_above[:, None] ** np.arange(self.width)
         return terms
 
 
@@ -223,15 +223,15 @@ class Positions(Measurable):
             raise QueryError(
                 f"positions in {self.value!r} need a part a declared cell, numbered from 0 without a gap", culprit=self
             )
-        if self._moves(domain)[0] > FIXED_POINT_LIMIT:
+        if self._sensitivity(domain)[0] > FIXED_POINT_LIMIT:
             raise SizeError(f"weights of positions in {self.value!r} are too large; divide them", culprit=self)
 
-    def _moves(self, domain: Domain) -> tuple[int, int]:
+    def _sensitivity(self, domain: Domain) -> tuple[int, int]:
         attribute = numeric(domain, self.value)
-        beside = 0 if self.unit == 1 and isinstance(attribute, Integer) else 2
-        widths = (high - low + beside for low, high in self.steps(domain))
+        rounding = 0 if self.unit == 1 and isinstance(attribute, Integer) else 2
+        widths = (high - low + rounding for low, high in self.steps(domain))
         one = max(1, *(weight * width for weight, width in zip(self.weights, widths, strict=True)))
-        return reach_of(domain).queries(one, one**2)
+        return contribution(domain).queries(one, one**2)
 
     def steps(self, domain: Domain) -> list[tuple[int, int]]:
         """What the bounds of each declared cell round to, in units."""
@@ -287,15 +287,15 @@ class Units(ExactTable):
                 culprit=self.by,
             )
 
-    def _moves(self, domain: Domain) -> tuple[int, int]:
-        return reach_of(domain, self.by, self.groups, self.where).units()
+    def _sensitivity(self, domain: Domain) -> tuple[int, int]:
+        return contribution(domain, self.by, self.groups, self.where).units()
 
     def canonical(self) -> dict[str, Any]:
         """See :class:`sfumato.vault.measurables.Measurable`."""
         return {"kind": "units", "by": list(self.by), "where": where_json(self.where), **_grouped(self.groups)}
 
     @property
-    def over(self) -> tuple[str, ...]:
+    def axes(self) -> tuple[str, ...]:
         """See :class:`ExactTable`."""
         return self.by
 
@@ -311,18 +311,18 @@ class Units(ExactTable):
             range(encoded.domain[name].size) if group is None else range(max(group) + 1)
             for name, group in zip(self.by, self.groups, strict=True)
         ]
-        found = np.zeros([len(side) for side in sides], dtype=np.int64)
+        counts = np.zeros([len(side) for side in sides], dtype=np.int64)
         finer = tuple(name for name, group in zip(self.by, self.groups, strict=True) if group is None)
         coarser = [(name, group) for name, group in zip(self.by, self.groups, strict=True) if group is not None]
         for cell in product(*(range(max(group) + 1) for _, group in coarser)):
             parts: list[Predicate] = [] if self.where is None else [self.where]
-            for (name, group), wanted in zip(coarser, cell, strict=True):
-                parts.append(Among(name, CodeRanges.where(np.array(group) == wanted)))
+            for (name, group), group_number in zip(coarser, cell, strict=True):
+                parts.append(Among(name, CodeRanges.where(np.array(group) == group_number)))
             places = iter(cell)
             at = tuple(slice(None) if group is None else next(places) for group in self.groups)
-            inside = found[at]
-            found[at] = reveal(encoded.units(finer, All(tuple(parts)))).reshape(inside.shape)
-        return Exact(found.reshape(-1))
+            inside = counts[at]
+            counts[at] = reveal(encoded.units(finer, All(tuple(parts)))).reshape(inside.shape)
+        return Exact(counts.reshape(-1))
 
 
 @dataclass(frozen=True)
@@ -346,8 +346,8 @@ class Bins(ExactTable):
             raise QueryError("bins need at least two finite, increasing edges", culprit=edges)
         _check_cells(domain, self.by, self.where, self.groups)
 
-    def _moves(self, domain: Domain) -> tuple[int, int]:
-        return reach_of(domain, self.by, self.groups, self.where).counts()
+    def _sensitivity(self, domain: Domain) -> tuple[int, int]:
+        return contribution(domain, self.by, self.groups, self.where).counts()
 
     def canonical(self) -> dict[str, Any]:
         """See :class:`sfumato.vault.measurables.Measurable`."""
@@ -363,7 +363,7 @@ class Bins(ExactTable):
         return _coarse(self, domain, table)
 
     @property
-    def over(self) -> tuple[str, ...]:
+    def axes(self) -> tuple[str, ...]:
         """See :class:`ExactTable`."""
         return self.by
 
@@ -395,7 +395,7 @@ class Bins(ExactTable):
         terms[inside, np.minimum(bins, self.width - 1)] = 1
         return terms
 
-    def holds(self, coarse: Bins) -> bool:
+    def refines(self, coarse: Bins) -> bool:
         """Whether the other bins are sums of these."""
         if (self.value, self.by, self.where) != (coarse.value, coarse.by, coarse.where):
             return False

@@ -28,7 +28,7 @@ from sfumato.privacy.entropy import DrawnEntropy, OsEntropy
 from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Loss, Rho
 from sfumato.privacy.threshold import StabilityThreshold
 from sfumato.vault.exact_tables import ExactTables
-from sfumato.vault.interface import Mechanisms, Payload, Request, Settled, decode, encode
+from sfumato.vault.interface import Mechanisms, Payload, ReleasedPayload, Request, decode, encode
 from sfumato.vault.measurables import Marginal, Measurable, Measurement, StoredMarginal, questions_json
 from sfumato.vault.mechanisms import PrivacyFilter, TableMechanisms, noises, selection, selection_charge
 from sfumato.vault.release import charged_text, cost, guarantee_text, loss_json
@@ -150,7 +150,7 @@ class Vault:
         spent, left = cost(account.spent), str(account)
         return {"Guarantee of all releases together": account.guarantee, "Spent": spent, "Left": left}
 
-    def asked_by(self, analyst: str, *, admission: Admission | None = None) -> Vault:
+    def for_analyst(self, analyst: str, *, admission: Admission | None = None) -> Vault:
         """Return this vault for an analyst: each release is also charged to the analyst's cap, if it is admitted."""
         return replace(self, analyst=analyst, admission=admission)
 
@@ -170,7 +170,7 @@ class Vault:
         *,
         charge: Charge | None = None,
         retry_key: str | None = None,
-    ) -> Settled:
+    ) -> ReleasedPayload:
         """Reserve ``loss``, run a method with mechanisms that can spend no more, store its payload, return it.
 
         A request that was answered before returns the stored payload and costs the dataset nothing.  If ``run``
@@ -201,14 +201,14 @@ class Vault:
                 with _failures_of_one_kind(), noise:
                     payload = run(TableMechanisms(self._exactly, within=within, entropy=noise, stored=stored))
                 reservation.store(encode(payload))
-        settled = self._settled(request, parameters, reservation)
+        released = self._released_payload(request, parameters, reservation)
         if reusing and self.analyst is not None:
-            self._refuse_made_of_others(settled.payload)  # again: somebody may have released it in between
-        return settled
+            self._refuse_made_of_others(released.payload)  # again: somebody may have released it in between
+        return released
 
     def disclose(
         self, request: Request, run: Callable[[Encoded], Payload], *, statement: str, retry_key: str | None = None
-    ) -> Settled:
+    ) -> ReleasedPayload:
         """Release something exact, with no differential privacy, and write so in the journal.
 
         ``statement`` says what is promised instead: quasi-identifiers, criterion, attacker, suppression, loss.
@@ -218,7 +218,7 @@ class Vault:
         with self._reserve(event, lambda: True, retry_key) as reservation:
             if reservation.answer is None:
                 reservation.store(encode(run(self.encoded)))
-        return self._settled(request, request.parameters, reservation)
+        return self._released_payload(request, request.parameters, reservation)
 
     def _reserve(
         self, event: Event, noise_drawn: Callable[[], bool], retry_key: str | None
@@ -234,7 +234,7 @@ class Vault:
             **questions_json(questions),
             "shares": None if shares is None else [str(share) for share in shares],
         }
-        settled = self.release(
+        released = self.release(
             Request("vault", "measure", parameters),
             loss,
             lambda mechanisms: {
@@ -243,8 +243,8 @@ class Vault:
             },
         )
         return tuple(
-            Measurement(asked, settled.payload[str(index)], noise)
-            for index, (asked, noise) in enumerate(zip(questions, added, strict=True))
+            Measurement(question, released.payload[str(index)], noise)
+            for index, (question, noise) in enumerate(zip(questions, added, strict=True))
         )
 
     def select(self, scores: Scores, loss: Loss) -> int:
@@ -252,22 +252,22 @@ class Vault:
         mechanism = selection(self.domain, scores, loss)  # refuses what cannot be computed, before anything is charged
         charge = selection_charge(mechanism, loss)
         request = Request("vault", "select", {"scores": scores.canonical()})
-        settled = self.release(
+        released = self.release(
             request, loss, lambda mechanisms: {"index": mechanisms.select(scores, loss)}, charge=charge
         )
-        return int(settled.payload["index"])
+        return int(released.payload["index"])
 
     def threshold(self, columns: tuple[str, ...], loss: EpsilonDelta) -> pa.Table:
         """See :meth:`sfumato.vault.interface.Mechanisms.threshold`; one journal entry."""
         self.refuse_keys(columns)
-        asked = {"columns": list(columns), "of": loss_json(loss)}
-        request = Request("vault", "threshold", asked)
+        parameters = {"columns": list(columns), "of": loss_json(loss)}
+        request = Request("vault", "threshold", parameters)
         charge = StabilityThreshold(loss, keys_per_unit=self.domain.unit.rows).charge
 
         def run(mechanisms: Mechanisms) -> Payload:
-            found = mechanisms.threshold(columns, loss)
-            units = np.asarray(found["units"].to_numpy(), dtype=np.int64)
-            return {"keys": [found[column].to_pylist() for column in columns], "units": units}
+            table = mechanisms.threshold(columns, loss)
+            units = np.asarray(table["units"].to_numpy(), dtype=np.int64)
+            return {"keys": [table[column].to_pylist() for column in columns], "units": units}
 
         payload = self.release(request, charge, run).payload
         return pa.table(
@@ -324,9 +324,11 @@ class Vault:
         details["accepted"] = None if accepted is None else {"by": accepted.by, "at": accepted.at}
         return details
 
-    def _settled(self, request: Request, parameters: Mapping[str, Any], reservation: Reservation) -> Settled:
+    def _released_payload(
+        self, request: Request, parameters: Mapping[str, Any], reservation: Reservation
+    ) -> ReleasedPayload:
         event, answer = reservation.event, reservation.stored()
-        return Settled(
+        return ReleasedPayload(
             payload=decode(answer),
             digest=hashlib.sha256(answer).hexdigest(),
             view=self.view,
@@ -389,19 +391,19 @@ def stored_marginals(domain: Domain, answers: Sequence[StoredAnswer]) -> tuple[S
 
 def _marginals(domain: Domain, answer: StoredAnswer) -> list[StoredMarginal]:
     parameters: Mapping[str, Any] = answer.question.parameters
-    loss, asked = _loss(parameters["loss"]), parameters["questions"]
-    shares = [Fraction(1, len(asked))] * len(asked) if parameters["shares"] is None else parameters["shares"]
+    loss, questions = _loss(parameters["loss"]), parameters["questions"]
+    shares = [Fraction(1, len(questions))] * len(questions) if parameters["shares"] is None else parameters["shares"]
     payload = decode(answer.body)
-    found = []
-    for place, (question, share) in enumerate(zip(asked, map(Fraction, shares), strict=True)):
+    marginals = []
+    for place, (question, share) in enumerate(zip(questions, map(Fraction, shares), strict=True)):
         names = tuple(question.get("attributes", ()))
         if question != Marginal(names).canonical():
             continue
         (noise,) = noises(domain, [Marginal(names)], loss, [share])
         values = payload[str(place)].reshape(domain.project(names).shape if names else ())
         rho = (loss.divisible * share).as_rho().value
-        found.append(StoredMarginal(names, values, noise, rho, answer.number))
-    return found
+        marginals.append(StoredMarginal(names, values, noise, rho, answer.number))
+    return marginals
 
 
 def _loss(written: Mapping[str, str | None]) -> Loss:

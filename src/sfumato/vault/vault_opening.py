@@ -32,7 +32,7 @@ def open_vault(  # noqa: PLR0913  (keywords, each of which is one line of a call
     create: bool = False,
     new_version: bool = False,
 ) -> Vault:
-    """Open a protected table for release; :meth:`Vault.asked_by` names who asks, where the ledger caps analysts.
+    """Open a protected table for release; :meth:`Vault.for_analyst` names the analyst if the ledger has caps.
 
     Args:
         table: path of a CSV or Parquet file, a pandas, polars or Arrow frame, or the URL of a table in a

@@ -111,9 +111,9 @@ def verify(
 
     with existing(ledger, dataset) as opened:
         journal = opened.verified(head=head)
-    log = verified_actions(database(ledger), kept=actions_head)
-    earlier = sum(journal.found.values())
-    when = ", ".join(time[:10] for time in sorted(journal.found))
+    log = verified_actions(database(ledger), earlier_head=actions_head)
+    earlier = sum(journal.bound_later.values())
+    when = ", ".join(time[:10] for time in sorted(journal.bound_later))
     earlier_text = (
         f", of which {earlier:,} of an earlier version are bound as they were found on {when}" if earlier else ""
     )
@@ -190,9 +190,9 @@ def heads(
 
     Run it before 'pg_dump' copies a ledger in PostgreSQL, and with --head after the copy was restored.
     """
-    from sfumato.ledger.verification import heads as last_hashes
+    from sfumato.ledger.verification import verify_heads
 
-    hashes = last_hashes(database(ledger), kept=head or [])
+    hashes = verify_heads(database(ledger), earlier_heads=head or [])
     result(
         {"heads": hashes},
         columns([{"dataset": name, "hash": last} for name, last in hashes.items()]),
@@ -215,7 +215,7 @@ def restore(
     """
     from sfumato.ledger.verification import restore as put_back
 
-    heads = put_back(copy, database(ledger), kept=head or [])
+    heads = put_back(copy, database(ledger), earlier_heads=head or [])
     if not head:
         print_message(
             "Without --head nobody can tell whether releases were made after this copy; if so, their charges are "

@@ -268,9 +268,9 @@ def remark_limit(limit: Loss) -> None:
 
 def remark_log(url: str) -> None:
     """Warn if a copy of the ledger's file alone would lack releases."""
-    from sfumato.ledger.store import left_in_log
+    from sfumato.ledger.store import unmerged_wal
 
-    log = left_in_log(url)
+    log = unmerged_wal(url)
     if log is not None:
         print_message(
             f"{log.name} lies beside the ledger and may hold releases that the file lacks: another program has it "

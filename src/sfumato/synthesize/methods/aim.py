@@ -59,7 +59,7 @@ from sfumato.synthesize.stated_errors import PAIR_SHARE, measure_pair_distances
 from sfumato.synthesize.structural_zeros import Zeros, describe_zeros, refuse_impossible
 from sfumato.synthesize.synthesis_method import Option, PlannedRelease, RankedMethod, SynthesisMethod, Task
 from sfumato.synthesize.synthetic import Synthetic, rows_for
-from sfumato.vault.contribution import reach_of
+from sfumato.vault.contribution import contribution
 from sfumato.vault.interface import Mechanisms, Request, VaultInterface, refuse_no_vault
 from sfumato.workload.counting_queries import Marginals
 
@@ -138,7 +138,7 @@ def run_aim(
     zeros: Sequence[Zeros],
 ) -> Graphical:
     """The method itself, through ``mechanisms``: everything is asked for in exact shares of ``loss``."""
-    split = BudgetSplit(loss.divisible, reach_of(mechanisms.domain).rows)
+    split = BudgetSplit(loss.divisible, contribution(mechanisms.domain).rows)
     # read before noise is drawn, so that a ledger that fails costs nothing
     stored = mechanisms.stored_marginals() if limits.prior_marginals else ()
     pair_loss = split.take(PAIR_SHARE) if limits.distance_bounds else None
@@ -222,7 +222,7 @@ def expected_error(domain: Domain, loss: Loss, total: RowTotal, workload: Margin
     What is left out: the method measures fewer marginals, where it expects its model to be nearer than the
     noise, and inference may not hold all of them; how wrong the model then is depends on the data.
     """
-    split = BudgetSplit(loss.divisible, reach_of(domain).rows)
+    split = BudgetSplit(loss.divisible, contribution(domain).rows)
     most = max(ways for ways, _, _ in ROUNDS)
     cliques = workload_cliques(workload, domain)
     if max(map(len, cliques)) > most:
@@ -339,7 +339,7 @@ def least_rows(domain: Domain, loss: Loss, total: RowTotal) -> float:
 
     Noise drowns a table of fewer rows before any pair is measured.
     """
-    split = BudgetSplit(loss.divisible, reach_of(domain).rows)
+    split = BudgetSplit(loss.divisible, contribution(domain).rows)
     one_way = float(1 - count_share(total)) * one_way_share(split, domain, assumed_rows(total))
     shares = split.shares(domain.shape)
     made_up = [

@@ -44,7 +44,7 @@ from sfumato.synthesize.methods.aim import least_rows, marginals_request, models
 from sfumato.synthesize.structural_zeros import Zeros
 from sfumato.synthesize.synthesis_method import Option, PlannedRelease, RankedMethod, SynthesisMethod, Task
 from sfumato.synthesize.synthetic import Synthetic
-from sfumato.vault.contribution import reach_of
+from sfumato.vault.contribution import contribution
 from sfumato.vault.interface import Mechanisms, VaultInterface
 from sfumato.vault.measurables import Distance
 from sfumato.vault.scores import MarginalErrors
@@ -109,7 +109,7 @@ def run_annealed(
     zeros: Sequence[Zeros] = (),
 ) -> Graphical:
     """The method itself, through ``mechanisms``: everything is asked for in exact shares of ``loss``."""
-    split = BudgetSplit(loss.divisible, reach_of(mechanisms.domain).rows)
+    split = BudgetSplit(loss.divisible, contribution(mechanisms.domain).rows)
     rounds = _ROUNDS_AN_ATTRIBUTE * len(mechanisms.domain)
     one_way = Fraction(len(mechanisms.domain), rounds) * (1 - SELECTION) * (1 - count_share(total))
     halved = 2 if isinstance(split.loss, Epsilon) else 4  # times the loss that halves the noise

@@ -22,7 +22,7 @@ from sfumato.synthesize.initial_marginals import (
 from sfumato.synthesize.marginal_selection import SizeLimits
 from sfumato.synthesize.synthesis_method import PlannedRelease, SynthesisMethod, Task
 from sfumato.synthesize.synthetic import Synthetic, rows_of
-from sfumato.vault.contribution import reach_of
+from sfumato.vault.contribution import contribution
 from sfumato.vault.interface import Mechanisms, Request, VaultInterface
 from sfumato.workload.counting_queries import all_marginals
 
@@ -49,7 +49,7 @@ def independent(vault: VaultInterface, *, loss: Loss, total: RowTotal) -> Synthe
 def measure_columns(mechanisms: Mechanisms, loss: Loss, total: RowTotal) -> Graphical:
     """Measure the row count, the positions in wide cells and all columns, at exactly ``loss`` together."""
     domain = mechanisms.domain
-    split = BudgetSplit(loss.divisible, reach_of(domain).rows)
+    split = BudgetSplit(loss.divisible, contribution(domain).rows)
     share = 1 - count_share(total) - cell_positions.share(domain)
     return measure_one_way(mechanisms, split, total, OneWayMarginals(share), zeros=()).released(domain)
 

@@ -43,7 +43,7 @@ from sfumato.synthesize.methods.aim import least_rows, models_whole_table, witho
 from sfumato.synthesize.structural_zeros import Zeros, describe_zeros, refuse_impossible
 from sfumato.synthesize.synthesis_method import Option, PlannedRelease, RankedMethod, SynthesisMethod, Task
 from sfumato.synthesize.synthetic import Synthetic, rows_of
-from sfumato.vault.contribution import reach_of
+from sfumato.vault.contribution import contribution
 from sfumato.vault.interface import Mechanisms, Request, VaultInterface
 from sfumato.vault.measurables import Distance
 from sfumato.vault.scores import MarginalErrors
@@ -125,7 +125,7 @@ def run_mst(
     mechanisms: Mechanisms, loss: Loss, total: RowTotal, *, limits: SizeLimits, zeros: Sequence[Zeros] = ()
 ) -> Graphical:
     """The method itself, through ``mechanisms``: everything is asked for in exact shares of ``loss``."""
-    split = BudgetSplit(loss.divisible, reach_of(mechanisms.domain).rows)
+    split = BudgetSplit(loss.divisible, contribution(mechanisms.domain).rows)
     rest = 1 - count_share(total)
     fit = measure_one_way(
         mechanisms, split, total, OneWayMarginals(rest * THIRD, max_group_deviations=UNBOUNDED), zeros=zeros

@@ -17,7 +17,7 @@ import pytest
 from sfumato.domain import Categorical, Date, Domain, Grain, GroupBound, Integer, Unit, Unknown
 from sfumato.domain.predicate import All, Among, Not, Predicate
 from sfumato.domain.predicate import Any as AnyOf
-from sfumato.vault.contribution import Reach, reach_of
+from sfumato.vault.contribution import Contribution, contribution
 from sfumato.vault.measurables import Counting, Distance, Marginal, Weighted
 from sfumato.vault.scores import AbsoluteErrors, MarginalErrors, RankErrors
 from sfumato.vault.value_measurables import Bins, Moments, Positions, Sum, Units
@@ -105,7 +105,7 @@ def compared(most: int, bounds) -> tuple[int, int, int]:
         fitting = kept(rows, limit, per)
         for names, (where, holds) in product(ASKED, CONDITIONS.values()):
             by, groups = ASKED[names]
-            found = reach_of(domain, by, groups, where)
+            found = contribution(domain, by, groups, where)
             moved = by_cell(fitting, names, holds)
             attained = (
                 int(moved.sum(axis=1).max()),
@@ -138,10 +138,12 @@ def test_the_reach_is_attained_where_the_enumeration_is_long_enough() -> None:
 
 def test_a_reach_without_bounds_by_groups_is_that_of_the_rows_alone() -> None:
     domain = Domain(ATTRIBUTES, unit=Unit("p", rows=5))
-    assert reach_of(domain) == Reach(5, 5, 1)
-    assert reach_of(domain, ("d",)) == Reach(5, 5, 4)
-    assert reach_of(domain, ("d",), (QUARTER,), FIRST) == Reach(5, 5, 2), "as it was before there were other bounds"
-    assert reach_of(Domain(ATTRIBUTES), ("d", "kind")) == Reach(1, 1, 1)
+    assert contribution(domain) == Contribution(5, 5, 1)
+    assert contribution(domain, ("d",)) == Contribution(5, 5, 4)
+    assert contribution(domain, ("d",), (QUARTER,), FIRST) == Contribution(5, 5, 2), (
+        "as it was before there were other bounds"
+    )
+    assert contribution(Domain(ATTRIBUTES), ("d", "kind")) == Contribution(1, 1, 1)
 
 
 V = Domain(ATTRIBUTES, unit=Unit("p", rows=6, per=(GroupBound(("d",), rows=2, groups=4),)))
@@ -197,10 +199,10 @@ def test_scores_move_by_the_rows_of_a_unit_that_meet_their_condition() -> None:
 
 def test_a_number_of_each_unit_and_cell_is_clamped_once_a_cell() -> None:
     monthly = Unit("p", rows=60, per=(GroupBound(("d",), rows=20, groups=3),))
-    assert reach_of(Domain(WIDE.attributes, unit=monthly), ("d",)).clamped(800) == (2400, 1_920_000)
-    assert reach_of(Domain(WIDE.attributes, unit=monthly)).clamped(2500) == (2500, 2500**2)
+    assert contribution(Domain(WIDE.attributes, unit=monthly), ("d",)).clamped(800) == (2400, 1_920_000)
+    assert contribution(Domain(WIDE.attributes, unit=monthly)).clamped(2500) == (2500, 2500**2)
 
 
 def test_months_of_twelve_of_twenty_four_have_the_noise_that_the_documents_print() -> None:
     unit = Unit("p", rows=40, per=(GroupBound(("month(d)",), rows=4, groups=12),))
-    assert reach_of(Domain(WIDE.attributes, unit=unit), ("d",)).counts() == (40, 160)
+    assert contribution(Domain(WIDE.attributes, unit=unit), ("d",)).counts() == (40, 160)
