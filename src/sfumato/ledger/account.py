@@ -1,8 +1,7 @@
-"""Accounts: the most that may be spent, and what was, as exact amounts, as text, and as integers.
+"""Accounts: limits and spent losses, as exact amounts, as text, and as integers.
 
-:attr:`Account.guarantee` is the one statement of what all releases of an account guarantee together.
-
-The integers are those by which the database checks each account for itself.
+:attr:`Account.guarantee` states the guarantee of all releases of an account together.  The database checks each
+account by the integers.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from sfumato.strict_documents import canonical
 
 PICO = 10**12
 ATTO = 10**18
-# What accounts add up in: decimals of 18 places and their shares by up to a hundred fall on it exactly.
+# Accounts add up multiples of 1 / GRID.  Decimals of 18 places and their shares by up to a hundred are exact on it.
 GRID = 10**18 * math.lcm(*range(1, 101))
 MOST = 2**63 - 1  # the largest integer that both databases hold
 _LISTED = 5  # entries that a sentence names
@@ -31,7 +30,7 @@ _LISTED = 5  # entries that a sentence names
 
 @dataclass(frozen=True)
 class Account:
-    """What was spent, and the most that may be: a dataset's limit, or an analyst's cap (None: no cap).
+    """A spent loss under a maximum: a dataset's limit, or an analyst's cap (None: no cap).
 
     ``exact`` holds the numbers of the entries whose releases have no differential privacy.  They spend nothing of the
     limit, but they void the guarantee of all releases together.
@@ -48,7 +47,7 @@ class Account:
     exact: tuple[int, ...] = ()
 
     def admits(self, charge: Charge) -> bool:
-        """Whether the charge still fits, decided exactly.
+        """Return whether the charge still fits, decided exactly.
 
         Raises:
             LossError: the limit does not have the measure of the charge.
@@ -56,12 +55,12 @@ class Account:
         return self.limit is None or self.limit.admits(self.spent, charge)
 
     def charged(self, charge: Charge) -> Account:
-        """The account after the charge, which is counted on the grid of :func:`on_grid`."""
+        """Return the account after the charge, which is added on the grid of :func:`on_grid`."""
         return replace(self, spent=on_grid(self.spent) + on_grid(charge))
 
     @property
     def left(self) -> Fraction | None:
-        """What one more charge may cost: epsilon under an epsilon limit, otherwise rho; None without a limit."""
+        """The largest charge that still fits: epsilon under an epsilon limit, otherwise rho; None without a limit."""
         if self.limit is None:
             return None
         spent = self.limit.amount(self.spent)
@@ -69,7 +68,7 @@ class Account:
 
     @property
     def share_left(self) -> Fraction | None:
-        """How much of the limit is left, of 1, in the measure in which it adds up; None without a limit.
+        """The share of the limit that is left, in its own measure; None without a limit.
 
         >>> Account(Epsilon(1), Charge(Fraction(1, 4), Fraction(1, 32), Fraction(0))).share_left
         Fraction(3, 4)
@@ -80,7 +79,7 @@ class Account:
 
     @property
     def left_delta(self) -> Fraction | None:
-        """What mechanisms may still spend as delta; None where the limit has no delta."""
+        """The delta that mechanisms may still spend; None if the limit has no delta."""
         if self.limit is None or self.limit.spendable_delta is None:
             return None
         return max(self.limit.spendable_delta - self.spent.delta, Fraction(0))
@@ -122,7 +121,7 @@ class Account:
 
 
 def loss_text(loss: Loss) -> str:
-    """A loss as canonical JSON with exact fractions.
+    """Return a loss as canonical JSON with exact fractions.
 
     >>> loss_text(Epsilon("0.1")), loss_text(EpsilonDelta(1, "1e-9"))
     ('{"epsilon":"1/10"}', '{"delta":"1/1000000000","epsilon":"1"}')
@@ -132,7 +131,7 @@ def loss_text(loss: Loss) -> str:
 
 @contextmanager
 def refuse_damaged(what: str) -> Iterator[None]:
-    """Say in one sentence that what was kept was changed by other hands, or damaged."""
+    """Raise a :class:`LedgerError` if a stored value cannot be read, because another program changed it."""
     try:
         yield
     except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, LossError, InputError) as error:
@@ -145,7 +144,7 @@ def loss_from(text: str) -> Loss:
     """Read what :func:`loss_text` wrote.
 
     Raises:
-        LedgerError: somebody else wrote it.
+        LedgerError: another program wrote it.
     """
     with refuse_damaged("a limit or a cap"):
         match json.loads(text):
@@ -158,7 +157,7 @@ def loss_from(text: str) -> Loss:
 
 
 def charge_text(charge: Charge) -> list[str | None]:
-    """Epsilon (None where there is no pure epsilon), rho and delta as exact fractions."""
+    """Return epsilon (None if there is no pure epsilon), rho and delta as exact fractions."""
     return [None if charge.epsilon is None else str(charge.epsilon), str(charge.rho), str(charge.delta)]
 
 
@@ -167,17 +166,17 @@ def charge_from(epsilon: str | None, rho: str, delta: str) -> Charge:
     """Read what :func:`charge_text` wrote.
 
     Raises:
-        LedgerError: somebody else wrote it.
+        LedgerError: another program wrote it.
     """
     with refuse_damaged("an amount"):
         return Charge(None if epsilon is None else Fraction(epsilon), Fraction(rho), Fraction(delta))
 
 
 def on_grid(charge: Charge) -> Charge:
-    """What an account is charged for it: each amount on the one grid on which accounts add up, rounded up.
+    """Return a charge with each amount rounded up to the grid on which accounts add up.
 
-    Sums of what was asked for exactly could take ever more digits: whoever chooses a new denominator each time would
-    make the account unusable for everybody.
+    Sums of exact amounts could take ever more digits.  An analyst who chooses a new denominator for each question
+    would make the account unusable for all others.
 
     >>> on_grid(Charge(Fraction(1, 3), Fraction(1, 18), Fraction(0)))
     Charge(epsilon=Fraction(1, 3), rho=Fraction(1, 18), delta=Fraction(0, 1))
@@ -196,7 +195,7 @@ def _up(amount: Fraction) -> Fraction:
 
 
 def unit_text(unit: Unit) -> str:
-    """A unit as canonical JSON: its kind, the id of a person, the most rows of one, and of these by groups.
+    """Return a unit as canonical JSON: its kind, its id column, and its bounds on rows, in all and by groups.
 
     >>> unit_text(Unit("patient", rows=3))
     '{"id":"patient","kind":"id","rows":3}'
@@ -213,7 +212,7 @@ def unit_from(text: str) -> Unit:
     """Read what :func:`unit_text` wrote.
 
     Raises:
-        LedgerError: somebody else wrote it.
+        LedgerError: another program wrote it.
     """
     with refuse_damaged("a unit"):
         fields = json.loads(text)
@@ -255,7 +254,7 @@ def refuse_unaffordable(account: Account, charge: Charge, whose: str) -> None:
     """Refuse a charge that does not fit, in the measure in which the limit is kept.
 
     Raises:
-        BudgetError: says what is left, and what was asked for.
+        BudgetError: the charge does not fit; the message has the rest of the budget.
     """
     if account.limit is None or account.admits(charge):
         return
@@ -270,9 +269,9 @@ def refuse_unaffordable(account: Account, charge: Charge, whose: str) -> None:
 
 
 def spent_units(limit: Loss, spent: Charge) -> tuple[int, int]:
-    """What the measure of ``limit`` counts, in 1e-12, and delta, in 1e-18, rounded down.
+    """Return a spent loss in the measure of ``limit`` in units of 1e-12, and its delta in units of 1e-18.
 
-    Rounded down, so that the database's check never refuses what fits exactly; ``admits`` decides.
+    Both are rounded down, so that the database's check never refuses what fits exactly; ``admits`` decides.
 
     >>> spent_units(Epsilon(1), Charge(Fraction(1, 3), Fraction(1, 18), Fraction(0)))
     (333333333333, 0)
@@ -284,10 +283,10 @@ def spent_units(limit: Loss, spent: Charge) -> tuple[int, int]:
 
 
 def _floor(amount: Fraction, times: int) -> int:
-    """So many times the amount, rounded down; in integers, as products of fractions look for divisors."""
+    """Return a multiple of an amount, rounded down.  Products of fractions are slower, because they reduce."""
     return min(amount.numerator * times // amount.denominator, MOST)
 
 
 def limit_units(limit: Loss) -> tuple[int, int]:
-    """The most that :func:`spent_units` may come to, rounded up."""
+    """Return the largest values that :func:`spent_units` may have, rounded up."""
     return min(math.ceil(limit.most * PICO), MOST), math.ceil((limit.spendable_delta or 0) * ATTO)

@@ -51,7 +51,7 @@ class Actor:
 
     Attributes:
         name: of the key's holder, of the identity that logged in, or of the system's user.
-        through: the key or session by which the request came; ``machine`` for commands and programs on the machine.
+        through: the key or session of the request; ``machine`` for commands and programs on the machine.
     """
 
     name: str
@@ -223,7 +223,7 @@ def _action(row: dict[str, Any]) -> Action:
     try:
         action = Action(**row | {name: json.loads(row[name]) for name in _STATES})
         _ = action.expected_hash
-    except (ValueError, TypeError, InputError):  # other hands wrote it
+    except (ValueError, TypeError, InputError):  # another program wrote it
         raise _broken(f"at action {row['number']}", row["number"]) from None
     return action
 

@@ -1,7 +1,7 @@
-"""Databases under ledgers: addresses, statements in a transaction, and failures in one sentence of ours.
+"""Databases under ledgers: addresses, statements in a transaction, and failures as messages of this package.
 
-Two drivers of Python's database interface stand under one spelling of statements: that of the standard library for
-SQLite, and psycopg for PostgreSQL, which is loaded where it is used.  Parameters are written ``:name``.
+The drivers are sqlite3 and psycopg, which is loaded at its first use.  Statements are written for both, with
+parameters ``:name``.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ Values: TypeAlias = Mapping[str, Any]
 
 
 class DatabaseError(Exception):
-    """What a driver raised.
+    """An error of a driver.
 
     Attributes:
         origin: the driver's own error.
-        lost: whether the connection is gone.
-        refused: whether the database refused what was to be written, and not whoever writes.
+        lost: whether the connection is lost.
+        refused: whether the database refused the written rows, and not the connection.
     """
 
     def __init__(self, origin: Exception, *, lost: bool, refused: bool) -> None:
@@ -66,12 +66,12 @@ class DatabaseError(Exception):
 
     @property
     def is_busy(self) -> bool:
-        """Whether SQLite did not wait for a lock of another process."""
+        """True if SQLite did not wait for a lock of another process."""
         return self._name.startswith("SQLITE_BUSY")
 
     @property
     def is_of_other_file(self) -> bool:
-        """Whether SQLite found a file that is no database."""
+        """True if SQLite found a file that is no database."""
         return self._name.startswith("SQLITE_NOTADB")
 
     @property
@@ -79,7 +79,7 @@ class DatabaseError(Exception):
         return str(getattr(self.origin, "sqlite_errorname", ""))
 
     def __str__(self) -> str:
-        """The reason, as the end of a sentence about the ledger."""
+        """Return the reason, as the end of a sentence about the ledger."""
         if self.lost:
             return _LOST
         state = str(getattr(self.origin, "sqlstate", None) or "")
@@ -95,14 +95,14 @@ class DatabaseError(Exception):
 
 
 class PoolExhaustedError(Exception):
-    """All connections of the process are in use."""
+    """An error because all connections of the process are in use."""
 
     def __str__(self) -> str:
         return "has all its connections in use; try again later"
 
 
 class Exhaustion(StrEnum):
-    """What a database may be out of, or not be any more, as operators look for it."""
+    """A condition of a database that operators look for."""
 
     DISK = "disk-full"
     CONNECTIONS = "too-many-connections"
@@ -110,7 +110,7 @@ class Exhaustion(StrEnum):
 
 
 def exhaustion(error: LedgerError) -> Exhaustion | None:
-    """What a ledger is out of, where that is why it failed; None for any other reason."""
+    """Return the condition because of which a ledger failed; None for any other reason."""
     if isinstance(error, MovedLedgerError):
         return Exhaustion.MOVED
     cause = error.__cause__
@@ -122,16 +122,16 @@ def exhaustion(error: LedgerError) -> Exhaustion | None:
     name, state = getattr(origin, "sqlite_errorname", ""), getattr(origin, "sqlstate", None)
     if name in _DISK or state == "53100":
         return Exhaustion.DISK
-    # whoever is refused a connection gets a text and no state from libpq
+    # libpq refuses a connection with a text and without a state
     crowded = state is None and any(text in str(origin) for text in ("too many c", "connection slots are reserved"))
     return Exhaustion.CONNECTIONS if state == "53300" or crowded else None
 
 
 @contextmanager
 def translate_errors(place: str) -> Iterator[None]:
-    """Turn what a database raises into a :class:`LedgerError` about the ledger at ``place``.
+    """Turn errors of a database into a :class:`LedgerError` about the ledger at ``place``.
 
-    The database's own words are left out: they may quote what was being written.
+    The database's own message is left out, because it may quote the written values.
     """
     try:
         yield
@@ -150,7 +150,7 @@ def failed_for_all(error: Exception) -> bool:
 
 
 PATIENCE = 30  # seconds to wait for a lock
-SILENCE = 15  # seconds for which a transaction may say nothing: its process has vanished, and holds rows that all need
+SILENCE = 15  # seconds after which PostgreSQL ends an idle transaction: its process is gone and holds locks
 BEGIN_WRITING = "BEGIN IMMEDIATE"  # SQLite takes the write lock now, not when the first row is written
 
 _ADDRESS = re.compile(
@@ -160,7 +160,7 @@ _ADDRESS = re.compile(
 
 
 def file_address(file: Path) -> str:
-    """The URL of the SQLite database in a file, whatever characters its path has.
+    """Return the URL of the SQLite database in a file; any characters of its path are escaped.
 
     >>> file_address(Path("a 10%?.ledger"))
     'sqlite:///a 10%25%3F.ledger'
@@ -170,7 +170,7 @@ def file_address(file: Path) -> str:
 
 @dataclass(frozen=True)
 class Address:
-    """Where a database is; as text without its password and what it says besides."""
+    """The address of a database; its text has no password and no query."""
 
     backend: str
     user: str | None
@@ -182,7 +182,7 @@ class Address:
 
     @classmethod
     def parse(cls, url: str) -> Address | None:
-        """The address that a URL spells; None where it is none."""
+        """Return the address in a URL; None if it is no address."""
         match = _ADDRESS.fullmatch(url)
         if match is None:
             return None
@@ -202,7 +202,7 @@ class Address:
 
 
 class Database(Protocol):
-    """What the two databases have each of their own."""
+    """The operations that differ between the two databases."""
 
     name: str
     creates: bool
@@ -213,23 +213,23 @@ class Database(Protocol):
         ...
 
     def connect(self) -> Any:  # noqa: ANN401  (the driver's own)
-        """A new connection, on which transactions begin where we say."""
+        """Return a new connection, which begins no transaction by itself."""
         ...
 
     def answers(self, connection: Any) -> bool:  # noqa: ANN401
-        """Whether a connection that was not used for a while is still one."""
+        """Return whether a connection that was idle still works."""
         ...
 
     def begin_transaction(self, connection: Any, *, writing: bool) -> None:  # noqa: ANN401
-        """Begin a transaction; one that only reads sees all of one state."""
+        """Begin a transaction; one that only reads sees one state of the database."""
         ...
 
     def translate(self, statement: str) -> str:
-        """A statement in the words of the database."""
+        """Return a statement in the dialect of the database."""
         ...
 
     def is_lost(self, connection: Any, error: Exception) -> bool:  # noqa: ANN401
-        """Whether there is no connection any more."""
+        """Return whether the connection is lost."""
         ...
 
 
@@ -258,20 +258,20 @@ class Sqlite:
         return connection
 
     def answers(self, connection: sqlite3.Connection) -> bool:
-        """Nobody else closes a file."""
+        """Return True: no other process closes a file."""
         del connection
         return True
 
     def begin_transaction(self, connection: sqlite3.Connection, *, writing: bool) -> None:
-        """The first statement fixes what a transaction sees."""
+        """Begin a transaction, whose first statement fixes the state that it sees."""
         connection.execute(BEGIN_WRITING if writing else "BEGIN")
 
     def translate(self, statement: str) -> str:
-        """There is one writer at a time, so that no row is locked."""
+        """Return a statement without its row locks, because there is one writer at a time."""
         return statement.removesuffix(" FOR UPDATE")
 
     def is_lost(self, connection: sqlite3.Connection, error: Exception) -> bool:
-        """A file is not lost as a connection is."""
+        """Return False: a file is not lost as a connection is."""
         del connection, error
         return False
 
@@ -318,7 +318,7 @@ class Postgresql:
         return self.driver.connect(**self._parameters, autocommit=True)
 
     def answers(self, connection: Any) -> bool:  # noqa: ANN401
-        """Ask."""
+        """Run a statement to see."""
         try:
             connection.execute("SELECT 1", prepare=False)
         except self.driver.Error:
@@ -326,16 +326,16 @@ class Postgresql:
         return True
 
     def begin_transaction(self, connection: Any, *, writing: bool) -> None:  # noqa: ANN401
-        """Of itself, PostgreSQL shows each statement what was committed before it, not before the transaction."""
+        """Begin a transaction.  By default, each statement of PostgreSQL sees the commits before it."""
         how = "BEGIN" if writing else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
         connection.execute(how, prepare=False)
 
     def translate(self, statement: str) -> str:
-        """Parameters are written in another way."""
+        """Return a statement with the parameters of psycopg."""
         return _named(statement)
 
     def is_lost(self, connection: Any, error: Exception) -> bool:  # noqa: ANN401
-        """As the driver has noticed."""
+        """Return whether the driver found the connection lost."""
         del error
         return bool(connection.closed or connection.broken)
 
@@ -345,7 +345,7 @@ def _named(statement: str) -> str:
 
 
 class Driver:
-    """One connection in one transaction; what it raises is a :class:`DatabaseError`."""
+    """A connection in one transaction.  Its errors are :class:`DatabaseError`."""
 
     def __init__(self, database: Database, connection: Any) -> None:  # noqa: ANN401
         self.connection = connection
@@ -356,7 +356,7 @@ class Driver:
 
     @property
     def database(self) -> str:
-        """Which database it is: ``sqlite`` or ``postgresql``."""
+        """The name of the database: ``sqlite`` or ``postgresql``."""
         return self._database.name
 
     def begin_transaction(self, *, writing: bool) -> None:
@@ -368,12 +368,12 @@ class Driver:
         self._call(self.connection.commit)
 
     def close(self) -> None:
-        """End the connection, where it has not ended."""
+        """End the connection if it is open."""
         with suppress(self._database.driver.Error):
             self.connection.close()
 
     def roll_back(self) -> bool:
-        """Undo what was not committed; whether the connection can still be used."""
+        """Undo uncommitted changes, and return whether the connection can still be used."""
         if self._lost:
             return False
         try:
@@ -383,38 +383,38 @@ class Driver:
         return True
 
     def run(self, statement: str, values: Values | None = None) -> int:
-        """Run a statement; how many rows it changed."""
+        """Run a statement, and return the number of rows that it changed."""
         translated = self._database.translate(statement)
         self._call(self._cursor.execute, translated, *([values] if values else []))
         return int(self._cursor.rowcount)
 
     def rows(self, statement: str, values: Values | None = None) -> list[tuple[Any, ...]]:
-        """All rows of a query."""
+        """Return all rows of a query."""
         self.run(statement, values)
         return list(self._call(self._cursor.fetchall))
 
     def records(self, statement: str, values: Values | None = None) -> list[dict[str, Any]]:
-        """All rows of a query, by the names of their columns."""
+        """Return all rows of a query, by the names of their columns."""
         rows = self.rows(statement, values)
         names = [column[0] for column in self._cursor.description]
         return [dict(zip(names, row, strict=True)) for row in rows]
 
     def record(self, statement: str, values: Values) -> dict[str, Any] | None:
-        """The first row, by the names of its columns; None where there is none."""
+        """Return the first row, by the names of its columns; None if there is none."""
         return next(iter(self.records(statement, values)), None)
 
     def first(self, statement: str, key: str) -> tuple[Any, ...] | None:
-        """The first row of a query by one ``:key``, looked up once in this transaction; None where there is none."""
+        """Return the first row of a query by one ``:key``, read once in this transaction; None if there is none."""
         if (statement, key) not in self._looked_up:
             self._looked_up[statement, key] = next(iter(self.rows(statement, {"key": key})), None)
         return self._looked_up[statement, key]
 
     def value(self, statement: str, values: Values | None = None) -> Any:  # noqa: ANN401  (what stands there)
-        """The first value of the first row; None where there is none."""
+        """Return the first value of the first row; None if there is none."""
         return next((row[0] for row in self.rows(statement, values)), None)
 
     def write(self, statement: str, rows: Sequence[Values]) -> None:
-        """Run a statement once for each row of values; for none, not at all."""
+        """Run a statement once for each row of values."""
         if rows:
             self._call(self._cursor.executemany, self._database.translate(statement), rows)
 
@@ -440,5 +440,5 @@ def _insert(table: str, columns: tuple[str, ...]) -> str:
 
 
 def changed(columns: Sequence[str]) -> str:
-    """What stands after SET in an UPDATE of some columns, each by the parameter of its name."""
+    """Return the SET clause of an UPDATE of some columns, each by the parameter of its name."""
     return ", ".join(f"{column} = :{column}" for column in columns)

@@ -1,4 +1,4 @@
-"""What a ledger fixes about a dataset: its limit, secret and unit, and the declared versions of its data.
+"""The fixed terms of a dataset: its limit, secret and unit, and the declared versions of its data.
 
 The limit, the secret and the unit never change.  A version names the content of the tables.
 """
@@ -29,7 +29,7 @@ UNDECLARED = "0"
 
 
 def refuse_name(name: str | None, what: str) -> None:
-    """Refuse what names nothing; None stands for no name.
+    """Refuse a name that is empty, too long or not printable; None stands for no name.
 
     Raises:
         InputError: it is not 1 to 200 printable characters.
@@ -84,7 +84,7 @@ def _not_held(store: Store, dataset: str) -> LedgerError:
 
 
 def insert_dataset(driver: Driver, name: str, limit: Loss, unit: Unit | None) -> None:
-    """Enter a new dataset; one that is there already is left as it is."""
+    """Enter a new dataset; an existing one stays as it is."""
     if driver.rows("SELECT 1 FROM ledger_dataset WHERE name = :name", {"name": name}):
         return
     opened, text = now(), loss_text(limit)
@@ -107,7 +107,7 @@ def insert_dataset(driver: Driver, name: str, limit: Loss, unit: Unit | None) ->
 
 
 def create_or_check(driver: Driver, name: str, limit: Loss, unit: Unit | None) -> Loss:
-    """Enter a dataset, or find that it has this limit and unit; returns the limit.
+    """Enter a dataset, or check the limit and unit of an existing one; return the limit.
 
     Raises:
         LimitError: it has another limit.
@@ -176,7 +176,7 @@ def number_of(digest: str, last: tuple[int, str | None], *, new: bool) -> int:
 
 
 class NamedContent(Protocol):
-    """What tables hold, as an engine names it."""
+    """The content of tables, as an engine names it."""
 
     @property
     def files(self) -> str:

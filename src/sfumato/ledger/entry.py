@@ -1,4 +1,4 @@
-"""What was asked, in one spelling whoever asks it, and the journal's entries, each bound to all before it by a hash."""
+"""Questions in canonical form, and the journal's entries, each bound to all earlier ones by a hash."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def system_user() -> str:
 
 
 def digest(value: JSON) -> str:
-    """SHA-256 of the canonical spelling, hexadecimal."""
+    """Return the SHA-256 of the canonical form, hexadecimal."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()
 
 
 def _digest_of(*parts: str) -> str:
-    """The digest of a list, of whose parts there are the canonical spellings."""
+    """Return the digest of a list, from the canonical forms of its parts."""
     return hashlib.sha256(f"[{','.join(parts)}]".encode()).hexdigest()
 
 
@@ -46,8 +46,8 @@ class Question:
     """A question to one version of one dataset.
 
     ``dataset_version`` is the number of a declared version of the data.  ``parameters`` hold everything that decides
-    what the answer is distributed like, the loss included, in canonical form (sorted attributes, a normalised
-    predicate).  They are copied: later changes to the mapping that was handed over do not change the question.
+    the distribution of the answer, with the loss, in canonical form (sorted attributes, a normalised predicate).
+    They are copied, so later changes to the argument do not change the question.
 
     Raises:
         InputError: a parameter that is no JSON value.
@@ -79,7 +79,7 @@ class Question:
 
     @cached_property
     def to_json(self) -> str:
-        """The canonical spelling of the whole question."""
+        """The canonical form of the question."""
         return (
             f'{{"dataset_version":{canonical(self.dataset_version)},"family":{canonical(self.family)},'
             f'"method":{canonical(self.method)},"parameters":{self._parameters}}}'
@@ -92,9 +92,9 @@ class Question:
 
 
 def journalled_version(secret: str, content: str) -> str:
-    """Digest the content of a version under a secret: nobody else can recompute it.
+    """Digest the content of a version under a secret, so that no one else can recompute it.
 
-    A bare name of the content would confirm a guess of the whole table to whoever sees the journal.
+    A plain digest would confirm a guess of the whole table to every reader of the journal.
 
     Args:
         secret: of the dataset, drawn when the dataset was entered.
@@ -109,19 +109,19 @@ def sealed(number: int, digest: str) -> str:
 
 
 class Kind(StrEnum):
-    """What an entry records."""
+    """The kind of an event that an entry records."""
 
     RELEASE = "release"  # charged to the dataset, and to the analyst who asked first
     REPEAT = "repeat"  # a stored release shown to another analyst: charged to that analyst only
-    CAP = "cap"  # a steward set or lifted the cap of an analyst: charged to nobody
+    CAP = "cap"  # a steward set or lifted the cap of an analyst: no charge
     RETRY = "retry"  # a process died before it answered a release, so that it is computed again, once, at no charge
-    VERSION = "version"  # the owner declared a version of the data: charged to nobody
+    VERSION = "version"  # the owner declared a version of the data: no charge
     FAILED = "failed"  # noise was drawn for a release and no answer stored: it stays charged and is never answered
 
 
 @dataclass(frozen=True)
 class StoredAnswer:
-    """What was answered to a question: the number of the release in the journal, and the bytes that were stored."""
+    """A stored answer to a question, with the number of its release in the journal."""
 
     question: Question
     number: int
@@ -130,9 +130,9 @@ class StoredAnswer:
 
 @dataclass(frozen=True)
 class Event:
-    """What happened, before it has a place in the journal.
+    """An event, before it has a place in the journal.
 
-    ``charge`` is None where the release has no differential privacy guarantee, or nothing was released.  A charge is
+    ``charge`` is None if the release has no differential privacy guarantee, or nothing was released.  A charge is
     stated for ``unit`` under the relation ``neighbours``, and ``grid_charge`` is what accounts add up of it; entries of
     old ledgers have none of the three.  ``fixes_unit`` says that the dataset had no unit before.
 
@@ -165,7 +165,7 @@ class Event:
 
     @cached_property
     def stated(self) -> dict[str, JSON]:
-        """What the entry says of its charge in fields of their own; none in old entries."""
+        """The fields that state the charge; none in old entries."""
         fields: dict[str, JSON] = {}
         if self.unit is not None:
             fields["unit"] = unit_text(self.unit)
@@ -179,22 +179,22 @@ class Event:
 
     @cached_property
     def details_text(self) -> str:
-        """The canonical spelling of the details."""
+        """The canonical form of the details."""
         return canonical(self.details)
 
     @cached_property
     def stated_text(self) -> str | None:
-        """The canonical spelling of what is stated; None where nothing is."""
+        """The canonical form of :attr:`stated`; None if it is empty."""
         return canonical(self.stated) if self.stated else None
 
     @cached_property
     def charge_text(self) -> str:
-        """The canonical spelling of the charge."""
+        """The canonical form of the charge."""
         return "null" if self.charge is None else canonical(charge_text(self.charge))
 
     @cached_property
     def key(self) -> str:
-        """Names the release: one question at one charge.  The same question at another loss is another release."""
+        """The name of the release: one question at one charge.  Another loss makes another release."""
         return _digest_of(canonical(self.question.key), self.charge_text)
 
 
@@ -210,7 +210,7 @@ class Entry:
 
     @property
     def kind(self) -> Kind:
-        """What the entry records."""
+        """The kind of the event."""
         return self.event.kind
 
     @property
@@ -225,17 +225,17 @@ class Entry:
 
     @property
     def question(self) -> Question:
-        """What was asked."""
+        """The question of the event."""
         return self.event.question
 
     @property
     def charge(self) -> Charge | None:
-        """What it cost, exactly; None where nothing with a differential privacy guarantee was released."""
+        """The exact charge; None if nothing with a differential privacy guarantee was released."""
         return self.event.charge
 
     @property
     def unit(self) -> Unit | None:
-        """Whom the charge is stated for; None where nothing was charged, and in entries of old ledgers."""
+        """The unit of the charge; None if nothing was charged, and in entries of old ledgers."""
         return self.event.unit
 
     @property
@@ -250,7 +250,7 @@ class Entry:
 
     @property
     def asked(self) -> str:
-        """What was asked, in words: those that came with the question, or else its short parameters."""
+        """The question in words: those of its details, or else its short parameters."""
         match self.event.details:
             case {"asked": str(words)}:
                 return words
@@ -261,9 +261,9 @@ class Entry:
 
     @property
     def accepted(self) -> str | None:
-        """Who accepted the domain, and when, that a release rests on: nobody where its file was edited by hand.
+        """The person who accepted the domain of a release, and the time; "nobody" if its file was edited by hand.
 
-        None where the journal does not say, as of other entries than releases.
+        None if the journal does not say, such as in entries of other kinds.
         """
         match self.event.details:
             case {"accepted": {"by": str(by), "at": str(at)}}:
@@ -275,7 +275,7 @@ class Entry:
 
     @property
     def analyst(self) -> str | None:
-        """Who asked, where analysts are told apart."""
+        """The analyst who asked, if the ledger has analysts."""
         return self.event.analyst
 
 
@@ -299,7 +299,7 @@ class DataVersion:
 
     @classmethod
     def from_entry(cls, entry: Entry) -> DataVersion:
-        """Read the version that an entry declares."""
+        """Return the version that an entry declares."""
         parameters = entry.question.parameters
         with refuse_damaged("an entry"):
             number, files = int(str(parameters["number"])), str(parameters.get("files", ""))
@@ -321,7 +321,7 @@ def _short_parameters(question: Question) -> str:
 
 
 def entry_hash(previous: str, number: int, time: str, event: Event) -> str:
-    """SHA-256 over the previous hash and everything that the entry says."""
+    """Return the SHA-256 over the previous hash and all fields of an entry."""
     parts = [
         canonical(previous),
         str(number),
@@ -337,14 +337,14 @@ def entry_hash(previous: str, number: int, time: str, event: Event) -> str:
 
 
 def answer_hash(previous: str, place: int, number: int, time: str, *, bound: str | None, body: bytes) -> str:
-    """SHA-256 over the previous hash and everything that is stored of an answer.
+    """Return the SHA-256 over the previous hash and all fields of a stored answer.
 
     Args:
         previous: of the entry, or the answer, that was written before it.
         place: counts the answers.
         number: of the entry that it answers.
         time: when it was stored.
-        bound: when it was bound in a ledger that bound answers to nothing; None where it was bound when it was stored.
+        bound: when it was bound, if an old ledger stored it without a hash; None otherwise.
         body: the answer.
     """
     times = f"{canonical(time)},{'null' if bound is None else canonical(bound)}"
@@ -353,5 +353,5 @@ def answer_hash(previous: str, place: int, number: int, time: str, *, bound: str
 
 
 def genesis(dataset: str, limit_text: str, opened: str, unit: Unit | None) -> str:
-    """What the first entry is bound to: name, limit and unit of the dataset, and when its journal was opened."""
+    """Return the hash before the first entry: of name, limit and unit of the dataset, and the time of its creation."""
     return digest([dataset, limit_text, opened, *([] if unit is None else [unit_text(unit)])])

@@ -33,7 +33,7 @@ ChainPosition: TypeAlias = tuple[int, int, str]
 
 
 def dataset_account(driver: Driver, name: str) -> Account | None:
-    """The dataset's limit and what was spent of it; None where the ledger does not hold it."""
+    """Return the dataset's limit and spent loss; None if the ledger does not hold the dataset."""
     row = dataset_row(driver, name)
     if row is None:
         return None
@@ -42,12 +42,12 @@ def dataset_account(driver: Driver, name: str) -> Account | None:
 
 
 def datasets(driver: Driver) -> list[str]:
-    """The names of all datasets that the ledger holds, in order."""
+    """Return the names of all datasets of the ledger, in order."""
     return [name for (name,) in driver.rows("SELECT name FROM ledger_dataset ORDER BY name")]
 
 
 def analyst_accounts(driver: Driver, name: str) -> dict[str, Account]:
-    """The account of each analyst who has spent or has a cap, by name."""
+    """Return the account of each analyst who has spent or has a cap, by name."""
     exact: dict[str | None, list[int]] = {}
     for number, _, analyst in _exact(driver, name):
         exact.setdefault(analyst, []).append(number)
@@ -56,7 +56,7 @@ def analyst_accounts(driver: Driver, name: str) -> dict[str, Account]:
 
 
 def analyst_account(driver: Driver, name: str, analyst: str) -> Account:
-    """The account of one analyst; empty and without a cap where there is none yet."""
+    """Return the account of one analyst; a new one is empty and has no cap."""
     query = "SELECT * FROM ledger_analyst WHERE dataset = :dataset AND name = :analyst"
     row = driver.record(query, {"dataset": name, "analyst": analyst})
     exact = tuple(number for number, _, by in _exact(driver, name) if by == analyst)
@@ -73,16 +73,16 @@ def _exact(driver: Driver, name: str) -> list[tuple[int, str, str | None]]:
 
 
 def dataset_unit(driver: Driver, name: str) -> Unit | None:
-    """Whom the charges of a dataset are stated for; None in an old ledger that nothing was released from since."""
+    """Return the unit of all charges of a dataset; None in an old ledger before its next release."""
     text = driver.value("SELECT unit FROM ledger_dataset WHERE name = :name", {"name": name})
     return None if text is None else unit_from(text)
 
 
 def secret(driver: Driver, name: str) -> str:
-    """What hides the fingerprints of a dataset in its journal.
+    """Return the secret that hides the fingerprints of a dataset in its journal.
 
     Raises:
-        LedgerError: the ledger does not hold the dataset, or what hides them was changed.
+        LedgerError: the ledger does not hold the dataset, or its secret was changed.
     """
     row = dataset_row(driver, name)
     if row is None:
@@ -94,14 +94,14 @@ def secret(driver: Driver, name: str) -> str:
 
 
 def entries(driver: Driver, name: str, *, after: int = 0, most: int = PAGE, analyst: str | None = None) -> list[Entry]:
-    """The next page of the journal: up to ``most`` entries with numbers above ``after``, in order."""
+    """Return a page of the journal: up to ``most`` entries with numbers above ``after``, in order."""
     return [entry_from(row) for row in stored(driver, name, after=after, most=most, analyst=analyst)]
 
 
 def newest(
     driver: Driver, name: str, *, before: int | None = None, most: int, analyst: str | None = None
 ) -> list[Entry]:
-    """The last ``most`` entries, in order: of all, of an analyst's, of those with numbers below ``before``."""
+    """Return the last ``most`` entries with numbers below ``before``, of one analyst or of all, in order."""
     which = "" if before is None else " AND number < :before"
     which += "" if analyst is None else " AND analyst = :analyst"
     query = f"SELECT * FROM ledger_entry WHERE dataset = :dataset{which} ORDER BY number DESC LIMIT :most"  # noqa: S608
@@ -112,17 +112,17 @@ def newest(
 def answers(
     driver: Driver, name: str, *, methods: Collection[tuple[str, str]], version: str, analyst: str | None
 ) -> list[StoredAnswer]:
-    """Stored answers by some methods, each a family and its method, about one version of the data, in order.
+    """Return stored answers by some methods, each a family and its method, about one version of the data, in order.
 
     Args:
         driver: in a transaction that reads.
         name: of the dataset.
-        methods: whose answers.
+        methods: the families and methods.
         version: of the data, as the journal calls it.
-        analyst: whose account was charged for each; None for answers to anybody.
+        analyst: the analyst who was charged for each answer; None for answers to all analysts.
 
     Raises:
-        BrokenLedgerError: one of them was changed by other hands.
+        BrokenLedgerError: another program changed one of the answers.
     """
     beginning = f'{{"dataset_version":{canonical(version)},'  # of a question as it is spelled in the journal
     values: dict[str, Any] = {"dataset": name, "release": Kind.RELEASE.value, "repeat": Kind.REPEAT.value}
@@ -149,7 +149,7 @@ def answers(
 
 
 def recorded_owners(driver: Driver, name: str, *, after: int = 0) -> tuple[int, list[dict[str, str]]]:
-    """The last entry's number, and what entries above ``after`` say of tables: whose their rows are, by table."""
+    """Return the last entry's number, and the owners of tables in entries above ``after``, by table."""
     last = driver.value("SELECT entries FROM ledger_dataset WHERE name = :name", {"name": name})
     query = """
     SELECT DISTINCT details FROM ledger_entry
@@ -160,7 +160,7 @@ def recorded_owners(driver: Driver, name: str, *, after: int = 0) -> tuple[int, 
 
 
 def stored(driver: Driver, name: str, *, after: int, most: int = PAGE, analyst: str | None = None) -> list[StoredRow]:
-    """Rows of the journal with numbers above ``after``, in order."""
+    """Return rows of the journal with numbers above ``after``, in order."""
     which = "" if analyst is None else " AND analyst = :analyst"
     query = f"""
     SELECT * FROM ledger_entry WHERE dataset = :dataset AND number > :after{which}
@@ -169,10 +169,10 @@ def stored(driver: Driver, name: str, *, after: int, most: int = PAGE, analyst: 
 
 
 def entry_from(row: StoredRow) -> Entry:
-    """An entry as it is stored.
+    """Return the entry of a row.
 
     Raises:
-        LedgerError: somebody else wrote it.
+        LedgerError: another program wrote it.
     """
     amounts = row["epsilon"], row["rho"], row["delta"]
     charge = None if amounts == (None, None, None) else charge_from(*amounts)
@@ -190,7 +190,7 @@ def entry_from(row: StoredRow) -> Entry:
 
 
 def _stated(text: str | None) -> dict[str, Any]:
-    """What :attr:`Event.stated` says, as the fields of an event."""
+    """Return :attr:`Event.stated` as the fields of an event."""
     if text is None:
         return {}
     fields = json.loads(text)
@@ -204,22 +204,22 @@ def _stated(text: str | None) -> dict[str, Any]:
 
 
 def spent_of(row: StoredRow) -> Charge:
-    """What an account says was spent."""
+    """Return the spent loss of an account."""
     return charge_from(row["epsilon"], row["rho"], row["delta"])
 
 
 def account_of(row: StoredRow) -> Account:
-    """The account of an analyst as it is stored."""
+    """Return the account in the row of an analyst."""
     return Account(None if row["cap_loss"] is None else loss_from(row["cap_loss"]), spent_of(row))
 
 
 def analyst_rows(driver: Driver, name: str) -> Sequence[StoredRow]:
-    """The accounts of all analysts as they are stored, by name."""
+    """Return the rows of all analysts, by name."""
     return driver.records("SELECT * FROM ledger_analyst WHERE dataset = :dataset ORDER BY name", {"dataset": name})
 
 
 def dataset_row(driver: Driver, name: str) -> StoredRow | None:
-    """The account of a dataset as it is stored."""
+    """Return the row of a dataset."""
     return driver.record("SELECT * FROM ledger_dataset WHERE name = :name", {"name": name})
 
 
@@ -235,14 +235,14 @@ FOLLOWERS = """
 
 
 def unchanged(link: tuple[Any, ...], head: str) -> bytes:
-    """The body of an answer that is to be handed out, unless the chain does not go through it.
+    """Return the body of an answer if the chain of hashes goes through it.
 
     Args:
-        link: its row and what is bound to it: the columns of :data:`LINK`.
+        link: the columns of :data:`LINK`: its row and the hashes that follow it.
         head: of the dataset.
 
     Raises:
-        BrokenLedgerError: it, or what follows it, was changed.
+        BrokenLedgerError: the answer, or the row after it, was changed.
     """
     number, place, entries, time, bound_at, previous, hash_, body, next_entries, next_previous, entry_previous = link
     bound = next_previous if next_entries == entries else head if entry_previous is None else entry_previous
@@ -258,7 +258,7 @@ def unchanged(link: tuple[Any, ...], head: str) -> bytes:
 
 
 def refuse_lost(driver: Driver, name: str, number: int, head: str) -> None:
-    """Refuse to take a release for unanswered where something is missing that was written since it was charged.
+    """Refuse to take a release for unanswered if a row is missing that was written after its charge.
 
     Raises:
         BrokenLedgerError: the chain does not go on from its entry to the head.
@@ -282,7 +282,7 @@ def refuse_lost(driver: Driver, name: str, number: int, head: str) -> None:
 
 
 def _places_since(driver: Driver, name: str, number: int) -> Iterator[tuple[int, str, str]]:
-    """Of each answer stored since an entry, the last first: how many entries there were then, and its two hashes."""
+    """Yield the number of entries and the two hashes of each answer that was stored since an entry, last first."""
     query = """
     SELECT place, entries, previous, hash FROM ledger_answer WHERE dataset = :dataset AND place < :place
     ORDER BY place DESC LIMIT :most"""
@@ -296,7 +296,7 @@ def _places_since(driver: Driver, name: str, number: int) -> Iterator[tuple[int,
 
 
 def answers_after(driver: Driver, name: str, place: int) -> Iterator[dict[str, Any]]:
-    """The rows of answers behind a place of the chain, in their order, page by page."""
+    """Yield the rows of answers after a place of the chain, in order."""
     query = """
     SELECT * FROM ledger_answer WHERE dataset = :dataset AND place > :place ORDER BY place LIMIT :most"""
     while page := driver.records(query, {"dataset": name, "place": place, "most": ANSWERS_PAGE}):
@@ -305,14 +305,14 @@ def answers_after(driver: Driver, name: str, place: int) -> Iterator[dict[str, A
 
 
 def follows(row: dict[str, Any], place: int, previous: str) -> bool:
-    """Whether an answer is the one of a place, and bound to what comes before it there."""
+    """Return whether an answer has a place of the chain, and is bound to the row before it."""
     number, time, bound_at, body = row["number"], row["time"], row["found"], row["body"]
     bound = (row["place"], row["previous"]) == (place, previous)
     return bound and row["hash"] == _hash((previous, place, number, time, bound_at, body))
 
 
 def _hash(fields: tuple[Any, ...]) -> str | None:
-    """The hash that a stored answer has to have; None where somebody else wrote its row."""
+    """Return the hash that a stored answer must have; None if another program wrote its row."""
     previous, place, number, time, bound_at, body = fields
     is_readable = isinstance(previous, str) and isinstance(time, str) and isinstance(body, bytes)
     return answer_hash(previous, place, number, time, bound=bound_at, body=body) if is_readable else None
@@ -324,7 +324,7 @@ _FIND_HASH = """
 
 
 class JournalMemory:
-    """What a program remembers of a dataset's journal: where it ended, and whose the rows of tables are.
+    """The last position of a journal that a program saw, and the recorded owners of tables.
 
     A journal that lacks the last position was set back while the program ran.
 
@@ -359,7 +359,7 @@ class JournalMemory:
         Raises:
             MovedLedgerError: it does not.
         """
-        before = self.position  # before the reading begins, so that what is read is not older
+        before = self.position  # taken first, so that the position that is read is not older
         _ = self.secret
         with self.store.reading() as driver:
             row = dataset_row(driver, self._dataset) or {"secret": "", "entries": 0, "answers": 0, "head": ""}

@@ -32,8 +32,8 @@ from sfumato.ledger.transaction import Transaction
 from sfumato.ledger.verification import Checkpoint
 from sfumato.privacy.loss import NOTHING, Charge, Loss
 
-_BETWEEN_CHECKPOINTS = 20  # entries or answers: about as many are read again for each look at a journal
-_LARGE = 1 << 20  # bytes of answers: they are not read again for the next look
+_BETWEEN_CHECKPOINTS = 20  # entries or answers: a check reads at most about as many again
+_LARGE = 1 << 20  # bytes of answers: a check that reads more writes a checkpoint
 
 T = TypeVar("T")
 
@@ -132,7 +132,7 @@ class Ledger:
 
     @property
     def _memory(self) -> JournalMemory:
-        """What this program remembers of the journal.  Opens the ledger."""
+        """The journal's last position in this program.  Opens the ledger."""
         if self._opened is None:
             self.open()
         assert self._opened is not None
@@ -257,10 +257,10 @@ class Ledger:
         return Reservation(self, event, retry_key=retry_key, admission=admission, noise_drawn=noise_drawn)
 
     def remaining(self, analyst: str | None = None) -> Account:
-        """Return what is left of the dataset's limit, or of an analyst's cap: ``.left`` exactly, ``str()`` in words.
+        """Return the account of the dataset or of an analyst: ``.left`` is exact, ``str()`` says it in words.
 
         Raises:
-            MovedLedgerError: an older copy of the ledger was restored, which knows less of what was spent.
+            MovedLedgerError: an older copy of the ledger was restored, which has fewer charges.
         """
         self.refuse_set_back()
         with self._store.reading() as driver:
@@ -281,7 +281,7 @@ class Ledger:
         self._set_cap(partial(Transaction.set_cap, cap=cap, by=by), analyst, cap)
 
     def set_first_cap(self, analyst: str, cap: Loss) -> None:
-        """Set the cap of an analyst who has no account yet; whoever has one keeps theirs, set or not.
+        """Set the cap of an analyst who has no account yet; an existing account does not change.
 
         Raises:
             LossError: the cap is not in the measure of the ledger's limit.
@@ -304,9 +304,9 @@ class Ledger:
 
         Args:
             content: of all tables of the dataset, or a name of all their rows and columns.
-            by: the name of who declares it.
-            new: whether the next version is declared, whatever the content: that a version begins must not tell
-                whether any row changed.
+            by: the name of the person who declares it.
+            new: whether the next version is declared for any content: a new version must not tell whether any row
+                changed.
             most: the largest number that ``new`` may begin; None: any.
             first: the release that the version begins with; no version begins if it is refused.
 
@@ -343,31 +343,31 @@ class Ledger:
             return data_versions(driver, self.dataset)[::-1]
 
     def caps(self) -> dict[str, Account]:
-        """The account of every analyst who has spent or has a cap, by name."""
+        """Return the account of every analyst who has spent or has a cap, by name."""
         with self._store.reading() as driver:
             return journal.analyst_accounts(driver, self.dataset)
 
     def journal(self, *, after: int = 0) -> Iterator[Entry]:
-        """Entries with numbers above ``after``, in order; all without it."""
+        """Yield the entries with numbers above ``after``, in order."""
         last = after
         while page := self.page(after=last, most=journal.PAGE):
             yield from page
             last = page[-1].number
 
     def page(self, *, after: int, most: int, analyst: str | None = None) -> list[Entry]:
-        """The first ``most`` entries with numbers above ``after``, in order: of all, or of an analyst's."""
+        """Return the first ``most`` entries with numbers above ``after``, of one analyst or of all, in order."""
         with self._store.reading() as driver:
             return journal.entries(driver, self.dataset, after=after, most=most, analyst=analyst)
 
     def newest(self, most: int, *, before: int | None = None, analyst: str | None = None) -> list[Entry]:
-        """The last ``most`` entries, in order: of all, of those with numbers below ``before``, of an analyst's."""
+        """Return the last ``most`` entries with numbers below ``before``, of one analyst or of all, in order."""
         with self._store.reading() as driver:
             return journal.newest(driver, self.dataset, before=before, most=most, analyst=analyst)
 
     def answers(self, methods: Collection[tuple[str, str]], version: str, *, analyst: str | None) -> list[StoredAnswer]:
-        """Stored answers by some methods about a version of the data; charges nothing.
+        """Return stored answers by some methods about a version of the data; charge nothing.
 
-        Of an analyst, only what that account was charged for.
+        With ``analyst``, only those that this analyst was charged for.
         """
         if not self.exists():
             return []
@@ -375,7 +375,7 @@ class Ledger:
             return journal.answers(driver, self.dataset, methods=methods, version=version, analyst=analyst)
 
     def recorded_owners(self, *, after: int = 0) -> tuple[int, list[dict[str, str]]]:
-        """The last entry's number, and whose the rows of tables are by what entries above ``after`` say."""
+        """Return the last entry's number, and the owners of tables in entries above ``after``."""
         if not self.exists():
             return 0, []
         with self._store.reading() as driver:
@@ -385,12 +385,12 @@ class Ledger:
         """Check that no entry or answer was changed, removed or inserted, and that accounts are sums of the journal.
 
         Args:
-            head: what an earlier call returned and was kept outside: the journal must still go through it.
+            head: the result of an earlier call: the journal must still go through it.
 
         Returns:
-            The hash of what was written last.  Whoever keeps it elsewhere can tell later that nothing before it
-            was rewritten or set back; without that, a thief of the whole database could forge a new chain, and an
-            old copy of it would pass.
+            The hash of the last entry or answer.  Store it outside of the database: it proves later that nothing
+            before it was rewritten or set back.  Without it, a thief of the database could forge a new chain, and an
+            old copy would pass.
 
         Raises:
             LedgerError: names the first broken entry, or the entry of the first broken answer.
@@ -398,14 +398,14 @@ class Ledger:
         return self.verified(head=head).head
 
     def verified(self, *, head: str | None = None) -> Checkpoint:
-        """What :meth:`verify` finds: how many entries and answers there are, and how many of an earlier version."""
+        """Do as :meth:`verify`, and return the numbers of entries and answers as well."""
         with self._store.reading() as driver:
             return verification.verify(driver, self.dataset, earlier_head=head)
 
     def check(self) -> Checkpoint:
-        """Check what was written since the journal was last found whole, and all accounts; remembers how far that is.
+        """Check all accounts, and the entries and answers since the last checkpoint; write a new checkpoint.
 
-        Entries and answers before are not read again: :meth:`verify` reads all.
+        Earlier entries and answers are not read again: :meth:`verify` reads all.
 
         Raises:
             LedgerError: names the first broken entry, or the account that is not the sum of the journal.
@@ -422,7 +422,7 @@ class Ledger:
 
     @property
     def unit(self) -> Unit | None:
-        """Whom charges are stated for; None in an old ledger that nothing was released from since."""
+        """The unit of all charges; None in an old ledger before its next release."""
         with self._store.reading() as driver:
             return journal.dataset_unit(driver, self.dataset)
 
@@ -434,16 +434,16 @@ class Ledger:
         analyst: str | None = None,
         retry_key: str | None = None,
     ) -> T:
-        """Run ``act`` in a transaction, and return what it returns once that is durable.
+        """Run ``act`` in a transaction, and return its result when the transaction is durable.
 
-        If ``act`` refuses by a :class:`SfumatoError`, nothing is written to the journal.  What an :class:`Admission`
-        wrote next to the journal before it refused stands.
+        If ``act`` raises a :class:`SfumatoError`, nothing is written to the journal.  Rows that an
+        :class:`Admission` wrote next to the journal stay.
 
         Args:
             act: see above.
-            key: of the release that it looks at.
-            analyst: whose account it looks at.
-            retry_key: which it looks at.
+            key: of the release that it reads.
+            analyst: the analyst whose account it reads.
+            retry_key: that it reads.
         """
         _ = self._secret  # another connection looks it up
         with self._writing:

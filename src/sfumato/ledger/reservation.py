@@ -3,8 +3,8 @@
 The charge is durable before any data is touched.  Three rules hold whenever a process dies or a database fails:
 
 1. A charge is never lost: a process that dies before the first commit leaves neither charge nor answer.
-2. No answer is free: nothing of an answer leaves the process before the commit that stores it.  If the news of a
-   commit is lost, the caller gets an error, and asking again finds which of the two it was.
+2. No answer is free: no part of an answer leaves the process before the commit that stores it.  If the result of a
+   commit is lost, the caller gets an error, and the next request finds whether the commit was made.
 3. A death is retried once: a charged release without an answer was left by a process that died, and nothing of it
    was released.  It is computed again for its charge, and the journal counts this.  The next death closes it as
    failed.  If noise was drawn and the computation raised, the release is closed as failed at once.
@@ -97,7 +97,7 @@ class ReleaseLedger(Protocol):
 
 
 class Reservation:
-    """One release: a context manager that charges it when it is entered, and takes its answer.
+    """A release: a context manager that charges it when it is entered, and takes its answer.
 
     One caller at a time computes a release.  Other callers who ask for it wait for its answer.
 
@@ -460,7 +460,7 @@ def compute_locks(store: Store) -> ComputeLocks:
     Raises:
         LedgerError: the lock file cannot be made.
     """
-    # by whatever link it is opened, one ledger has one file of locks
+    # links are resolved, so that one ledger has one file of locks
     place = store.lock_place if store.file else store.address
     with _MUTEX:
         if place not in _LOCKS:

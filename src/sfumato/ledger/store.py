@@ -45,8 +45,8 @@ class Store:
     anything is read from it or written to it.
 
     Attributes:
-        address: where it is.
-        place: the same as messages say it, without a password.
+        address: of the database.
+        place: the address in messages, without a password.
         file: of SQLite; None for PostgreSQL.
 
     Raises:
@@ -65,20 +65,20 @@ class Store:
 
     @cached_property
     def lock_place(self) -> str:
-        """Where SQLite's file is, links followed: looked up once, as a file that is replaced is noticed anyway."""
+        """The path of SQLite's file with links resolved.  A replaced file is noticed anyway, so it is resolved once."""
         assert self.file is not None
         return str(self.file.resolve())
 
     @contextmanager
     def reading(self) -> Iterator[Driver]:
-        """A transaction that only reads, all of it from the state at its first statement."""
+        """Begin a transaction that only reads, from the state at its first statement."""
         self._refuse_moved()
         with translate_errors(self.place), self._connections.transaction(writing=False) as driver:
             yield driver
 
     @contextmanager
     def writing(self) -> Iterator[Driver]:
-        """A transaction that is durable when the block ends, and leaves no trace if it raises."""
+        """Begin a transaction that is durable when the block ends, and is undone if the block raises."""
         self._refuse_moved()
         with translate_errors(self.place), self._connections.transaction(writing=True) as driver:
             yield driver
@@ -88,14 +88,14 @@ class Store:
 
     @contextmanager
     def founding(self) -> Iterator[Driver]:
-        """A write transaction that no other of its kind overlaps: for making what must be made once."""
+        """Begin a write transaction that excludes others of its kind, to create tables and datasets once."""
         with self.writing() as driver:
             if not self.file:  # SQLite has one writer at a time anyhow
                 driver.rows("SELECT pg_advisory_xact_lock(:key)", {"key": _FOUNDING_LOCK})
             yield driver
 
     def alive(self) -> None:
-        """Ask the database anything over a connection of its own, as a new worker or request would need one.
+        """Run a statement over a new connection, as a new worker would.
 
         Raises:
             LedgerError: it does not answer, or has no connection left.
@@ -105,30 +105,29 @@ class Store:
             driver.rows("SELECT 1")
 
     def session(self) -> Driver:
-        """A connection of its own that lasts until it is closed, with each statement in a transaction of its own."""
+        """Return a new connection, on which each statement is a transaction; the caller closes it."""
         return self._connections.opened()
 
     def prepare(self, *, create: bool) -> None:
         """Check the tables; with ``create``, make them if there are none.
 
-        Several processes may do so at the same time, and any of them may die; what each finds, and answers:
+        Several processes may do so at the same time, and any of them may die.  The cases:
 
-        1. No file: without ``create`` that is refused.  With it, connecting makes an empty one.  The file is never
-           replaced afterwards, so that all mean the same one, and it has the identity that is remembered at the end.
-        2. An empty file, or one without tables, is no ledger yet: refused without ``create``.  Tables come all at once
-           in one transaction, so that nobody sees some of them, and who dies before its end leaves none.
-        3. SQLite's log: its mode is changed outside of any transaction, under an exclusive lock that SQLite does not
-           wait for.  Whoever is second is refused at once, and tries again.  Once it is changed, asking for it again
-           takes no lock, and who dies between this and the next step leaves an empty file.
-        4. Making the tables: one at a time, by SQLite's write lock, or by an advisory lock of PostgreSQL.  Both end
-           with their process, and are waited for.  The tables are looked for once more under the lock, so that all
-           but the first find nothing to do.
-        5. A dataset, its secret and its limit are entered in one more such transaction (:func:`opening.open_ledger`),
-           where its row is looked for first: one is entered, others find that it has their limit, or are refused.  Who
-           dies before leaves a ledger without datasets, which is begun by ``create`` and by nothing else.
+        1. There is no file.  Without ``create`` that is refused.  With it, connecting makes an empty file, which is
+           never replaced.  So all processes use one file, and its identity is stored at the end.
+        2. A file is empty or has no tables.  Without ``create`` that is refused.  One transaction creates all tables,
+           so no process sees some of them, and a process that dies leaves none.
+        3. SQLite's journal mode is changed outside of a transaction, under an exclusive lock for which SQLite does
+           not wait.  The second process is refused at once, and tries again.  A process that dies before the next
+           step leaves an empty file.
+        4. One process at a time creates the tables: under SQLite's write lock, or an advisory lock of PostgreSQL.
+           Both end with their process.  Each process looks for the tables again under the lock.
+        5. One more such transaction enters a dataset with its secret and limit (:func:`dataset_terms.open_dataset`).
+           Other processes find the row, and compare their limit with it.  A process that dies before leaves a ledger
+           without datasets, in which only ``create`` begins one.
 
-        Readers of SQLite wait wherever another process changes the mode of the log, recovers it, or removes it as the
-        last to leave; only after :data:`~sfumato.ledger.database.PATIENCE` does one answer that the ledger is locked.
+        Readers of SQLite wait while another process changes the journal mode, recovers the log, or removes it.  After
+        :data:`~sfumato.ledger.database.PATIENCE` they report that the ledger is locked.
 
         Raises:
             LedgerError: there is no ledger and none is to be created, the database holds something else,
@@ -147,18 +146,18 @@ class Store:
                 with translate_errors(self.place):
                     self._use_write_ahead_log()
             with self.founding() as driver:
-                if not self._holds_tables(driver):  # looked at again: another process may have been faster
+                if not self._holds_tables(driver):  # looked for again: another process may have been faster
                     create_tables(driver)
         if self.file:
             self._connections.database.creates = False
             self._connections.identity = identity(self.file)
 
     def exists(self) -> bool:
-        """Whether there is a ledger."""
+        """Return whether there is a ledger."""
         return not (self.file and not self.file.exists()) and self._has_tables()
 
     def checkpoint(self) -> None:
-        """Move what is in SQLite's write-ahead log to the file itself, as far as nobody reads it."""
+        """Move SQLite's write-ahead log to the file, except for pages that another connection reads."""
         self._checkpointed = time.monotonic()
         if self.file is None:
             return
@@ -174,7 +173,7 @@ class Store:
         self._give_back()
 
     def _refuse_moved(self) -> None:
-        """Refuse to go on with a file that is no longer the one at the address.
+        """Refuse a file that is not the one that was opened.
 
         Raises:
             MovedLedgerError: it was moved, deleted or replaced.
@@ -230,9 +229,9 @@ class Store:
         return False
 
     def _use_write_ahead_log(self) -> None:
-        """Have SQLite write ahead from now on, in whatever transaction nobody else is in the middle of.
+        """Set SQLite's journal mode to WAL.
 
-        SQLite refuses this change at once where another process holds a lock, whatever patience it was told to have.
+        SQLite refuses this change at once if another process holds a lock, in spite of its timeout.
         """
         deadline = time.monotonic() + PATIENCE
         while True:
@@ -248,10 +247,10 @@ class Store:
 
 
 def unmerged_wal(url: str) -> Path | None:
-    """SQLite's write-ahead log beside a ledger, where it holds what the file itself may not hold yet.
+    """Return SQLite's write-ahead log next to a ledger if it holds pages that the file may lack.
 
-    That is so while a program has the ledger open, and after one was killed.  A copy of the file alone would then
-    have forgotten releases.
+    That happens while a program has the ledger open, and after one was killed.  A copy of the file alone would then
+    lack releases.
     """
     address = _address(url)
     file = _file(address) if address.backend == "sqlite" else None
@@ -283,7 +282,7 @@ def _address(url: str) -> Address:
 
 
 def _on_disk(address: Address) -> bool:
-    """Whether what the address says of SQLite leaves the ledger in the file that it names."""
+    """Return whether the parameters of an address leave the ledger in the file that it names."""
     settings = dict(address.query)
     mode, uri = settings.pop("mode", None), settings.pop("uri", None)
     once = len(address.query) == len(dict(address.query))
@@ -291,12 +290,12 @@ def _on_disk(address: Address) -> bool:
 
 
 def _file(address: Address) -> Path:
-    """The file of a ledger, a link followed to where it leads."""
+    """Return the file of a ledger."""
     path = address.database or ""
     return Path(unquote(path.removeprefix("file:").partition("?")[0]) if "uri" in dict(address.query) else path)
 
 
-KEPT, MORE = 4, 4  # connections of a process that stay open, and that are opened besides when all are in use
+KEPT, MORE = 4, 4  # connections of a process that stay open, and further ones if all are in use
 
 Identity = tuple[int, int]  # device and inode
 
@@ -305,8 +304,8 @@ class Connections:
     """The connections of this process to one address, in use by ``users`` stores.
 
     Attributes:
-        database: which opens them.
-        identity: of the SQLite file that they are to; None where it is not known yet, and for PostgreSQL.
+        database: opens them.
+        identity: of the SQLite file; None until it is known, and for PostgreSQL.
     """
 
     def __init__(self, address: Address, file: Path | None) -> None:
@@ -318,19 +317,19 @@ class Connections:
         self.forget()
 
     def forget(self) -> None:
-        """In a child process: leave the parent's connections to the parent."""
+        """Drop the connections of the parent in a child process."""
         self._returned = threading.Condition()
         self._idle: list[Any] = []
         self._lent = 0
 
     @property
     def idle(self) -> Sequence[Any]:
-        """Those that are open and in nobody's use."""
+        """The open connections that are not in use."""
         return self._idle
 
     @contextmanager
     def transaction(self, *, writing: bool) -> Iterator[Driver]:
-        """A transaction that is durable when the block ends, and leaves no trace if it raises."""
+        """Begin a transaction that is durable when the block ends, and is undone if the block raises."""
         with self.borrow() as driver:
             driver.begin_transaction(writing=writing)
             yield driver
@@ -338,7 +337,7 @@ class Connections:
 
     @contextmanager
     def borrow(self) -> Iterator[Driver]:
-        """A connection for a block, outside of any transaction; what was not committed is undone at its end."""
+        """Borrow a connection for a block, outside of any transaction; undo uncommitted changes at its end."""
         connection = self._acquire()
         try:
             driver = Driver(self.database, connection)
@@ -353,16 +352,16 @@ class Connections:
 
     @contextmanager
     def fresh(self) -> Iterator[Driver]:
-        """A connection that nobody used before, or will use afterwards."""
+        """Open a connection for a block."""
         with closing(self.opened()) as driver:
             yield driver
 
     def opened(self) -> Driver:
-        """The same, for whoever closes it."""
+        """Open a connection, which the caller closes."""
         return Driver(self.database, self._opened())
 
     def give_back(self) -> None:
-        """Say that one store less uses them."""
+        """Count one user less, and close all after the last one."""
         with _LOCK:
             self.users -= 1
             if self.users > 0:
@@ -418,12 +417,12 @@ class Connections:
 
 
 _SHARED: dict[tuple[object, ...], Connections] = {}
-_OF_PARENTS: list[Any] = []  # kept: a child that forgot one would close its parent's connection
+_OF_PARENTS: list[Any] = []  # never freed: a child would close its parent's connection
 _LOCK = threading.RLock()  # a store that is collected in this block gives its connections back in it
 
 
 def connections(address: Address, file: Path | None) -> Connections:
-    """The connections of this process to an address; who takes them gives them back."""
+    """Return the connections of this process to an address; the caller gives them back."""
     key = (address,) if file is None else (file, address.query)
     with _LOCK:
         shared = _SHARED.get(key)
@@ -434,7 +433,7 @@ def connections(address: Address, file: Path | None) -> Connections:
 
 
 def identity(file: Path | None) -> Identity | None:
-    """Device and inode of a file; None where there is none."""
+    """Return device and inode of a file; None if there is none."""
     if file is None:
         return None
     try:

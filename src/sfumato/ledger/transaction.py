@@ -1,11 +1,11 @@
-"""One transaction on the journal and accounts of one dataset, which are held locked for its length.
+"""A transaction on the journal and accounts of one dataset, under locks.
 
 The dataset's row is locked first and the analyst's row after it, so two transactions never wait for each other in a
 circle.  A transaction reads one release, one analyst and one retry key at its start, changes them in memory, and writes
 them back by :meth:`Transaction.close`.
 """
 
-# ruff: noqa: S608  (names of our own stand in statements, values never)
+# ruff: noqa: S608  (statements hold constant names, never values)
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Stored:
 
 
 def now() -> str:
-    """The time of an entry."""
+    """Return the time of an entry."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
@@ -100,22 +100,22 @@ class Transaction:
     Args:
         driver: in a transaction that writes.
         name: of the dataset.
-        memory: what the program remembers of the journal; None: nothing.
-        key: of the release that is looked at; None: none is.
-        analyst: whose account is looked at; None: no analyst's.
-        retry_key: which is looked at; None: none is.
+        memory: the journal's last position in this program, if there is one.
+        key: of the release to read, if any.
+        analyst: the analyst whose account is read, if any.
+        retry_key: to read, if any.
 
     Attributes:
         name: of the dataset.
         founded: the secret of the dataset, which no other dataset has, whatever its name.
-        unit: the unit of all charges; None in an old ledger that has not been released from since.
+        unit: the unit of all charges; None in an old ledger before its next release.
         version: the number of the last declared version of the data; 0 before the first.
         version_digest: the digest of its content under the ledger's secret; None before the first.
         declared: the last version that this transaction declares; None if it declares none.
         entries: the number of entries in the journal.
         answers: the number of stored answers.
         head: the hash of the last entry or answer.
-        time: of all that is entered.
+        time: of all new entries.
         analyst: the account of the analyst, locked; a new one is empty and has no cap.
     """
 
@@ -201,14 +201,14 @@ class Transaction:
 
     @property
     def driver(self) -> Driver:
-        """The connection, for what is looked at beside the journal."""
+        """The connection, to read tables next to the journal."""
         return self._driver
 
     def refuse_other_version(self, version: str) -> None:
         """Refuse a question about another version of the data than the last declared one.
 
         Raises:
-            VersionError: it is.
+            VersionError: the versions differ.
         """
         if version != str(self.version):
             raise VersionError(
@@ -218,10 +218,10 @@ class Transaction:
             )
 
     def refuse_other_owners(self, owners: Mapping[str, str]) -> None:
-        """Refuse owners of tables' rows other than releases were charged for, here or in this transaction.
+        """Refuse owners of tables that differ from those in the journal or in this transaction.
 
         Raises:
-            UnitError: there are such.
+            UnitError: the owner of a table differs.
         """
         new = [json.loads(entry["details"]).get("owners", {}) for entry in self._new_entries]
         if self._memory is None:
@@ -232,14 +232,14 @@ class Transaction:
 
     @property
     def knows_analyst(self) -> bool:
-        """Whether the analyst has an account, or gets one in this transaction."""
+        """True if the analyst has an account, or gets one in this transaction."""
         return self._has_row or self._is_changed
 
     def stored_release(self) -> Stored | None:
         """Return the release, answered or pending; None if there is none, or if it failed.
 
         Raises:
-            BrokenLedgerError: its answer was changed by other hands.
+            BrokenLedgerError: another program changed its answer.
         """
         release = self._release
         if release is not None and release.link is not None:
@@ -247,7 +247,7 @@ class Transaction:
         return release
 
     def refuse_lost(self, pending: Stored) -> None:
-        """Refuse to take a release for unanswered whose answer may have been taken away.
+        """Refuse to take a release for unanswered if its answer may have been removed.
 
         Raises:
             BrokenLedgerError: the chain of hashes does not go on from its entry.
@@ -258,12 +258,12 @@ class Transaction:
 
     @property
     def was_shown(self) -> bool:
-        """Whether the analyst was charged for the release already."""
+        """True if the analyst was charged for the release already."""
         return self._analyst in self._charged_analysts
 
     @property
     def release_of_retry_key(self) -> str | None:
-        """The key of the release that the retry key stands for; each analyst has retry keys of their own."""
+        """The key of the release that the analyst's retry key stands for."""
         return self._release_of_retry_key
 
     def remember(self, key: str) -> None:
@@ -308,7 +308,7 @@ class Transaction:
         self.append(Event(Kind.CAP, question, None, self._analyst, statement, None))
 
     def append(self, event: Event) -> int:
-        """Add an entry to the journal; returns its number."""
+        """Add an entry to the journal, and return its number."""
         number: int = self.entries + 1
         time, previous = self.time, self.head
         self.head = entry_hash(previous, number, time, event)
@@ -379,7 +379,7 @@ class Transaction:
         self._new_answers.append(row)
 
     def close(self) -> None:
-        """Write everything down; the database checks the accounts against their limits once more."""
+        """Write all changes; the database checks the accounts against their limits once more."""
         self._driver.insert("ledger_entry", self._new_entries)
         self._driver.insert("ledger_answer", self._new_answers)
         self._driver.insert("ledger_retry", self._new_retries)
@@ -413,7 +413,7 @@ class Transaction:
 
 
 def spent_columns(limit: Loss, spent: Charge) -> dict[str, Any]:
-    """The columns of a dataset's or an analyst's row that say what was spent."""
+    """Return the columns of a dataset's or an analyst's row that hold the spent loss."""
     epsilon, rho, delta = charge_text(spent)
     units, delta_units = spent_units(limit, spent)
     return {

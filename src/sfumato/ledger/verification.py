@@ -1,7 +1,7 @@
-"""Whether a journal and its answers hang together, from the beginning or a place before which they did; and copies.
+"""Verification of journals and their answers, from the beginning or from a checkpoint; backups.
 
-A checkpoint is where a journal was found whole, and what it came to.  It lies beside the journal, so that it spares
-time and proves nothing: whoever could write the one could write the other.
+A checkpoint is a verified place of a journal, with the sums up to it.  It is stored next to the journal, so it saves
+time and proves nothing: an attacker who can write the one can write the other.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ from sfumato.privacy.loss import NOTHING, Charge
 from sfumato.strict_documents import JSON, canonical
 
 AUDIT_LOG = "(audit log)"
-"""What stands for the audit log among the names of datasets."""
+"""The name of the audit log among the names of datasets."""
 
 
 @dataclass
 class Checkpoint:
-    """A journal that is whole up to an entry.
+    """A verified place of a journal.
 
     Attributes:
-        number: of the entry.
-        answers: how many are stored up to it, or were before the next entry.
-        head: the hash of the last of both.
-        unit_is_fixed: whether an entry up to it says whom the dataset protects, or its founding did.
-        sums: what the entries come to.
-        checked: when they were last all read, in ISO 8601; None for a journal that was not read yet.
+        number: of the last entry.
+        answers: the number of answers up to it.
+        head: the hash of the last entry or answer.
+        unit_is_fixed: whether an entry up to it, or the creation of the dataset, states the unit.
+        sums: of the entries.
+        checked: the time at which all entries were last read, in ISO 8601; None if they never were.
         bound_later: answers that a ledger of an earlier version stored without a hash, by the time at which they were
             bound.  Only a check of the whole journal counts them.
-        read: bytes of answers that were read since.
+        read: bytes of answers that the check read.
     """
 
     number: int
@@ -72,7 +72,7 @@ class Checkpoint:
 
 @dataclass
 class _Sums:
-    """What the entries of a journal come to, added up as the accounts were."""
+    """The sums of a journal, added up like the accounts."""
 
     _dataset: Charge = NOTHING
     _analysts: dict[str, Charge] = field(default_factory=dict)
@@ -81,14 +81,14 @@ class _Sums:
 
     @classmethod
     def from_json(cls, text: str) -> _Sums:
-        """Read what :meth:`to_json` wrote."""
+        """Read the sums that :meth:`to_json` wrote."""
         fields = json.loads(text)
         analysts = {analyst: charge_from(*amounts) for analyst, amounts in fields["analysts"].items()}
         number, digest = fields["version"]
         return cls(charge_from(*fields["dataset"]), analysts, fields["caps"], (number, digest))
 
     def to_json(self) -> str:
-        """One line of text."""
+        """Return the sums as a line of JSON."""
         analysts: JSON = {analyst: charge_text(charge) for analyst, charge in self._analysts.items()}
         sums = {"dataset": charge_text(self._dataset), "analysts": analysts, "caps": self._caps}
         return canonical(sums | {"version": list(self._version)})
@@ -97,7 +97,7 @@ class _Sums:
         """Add an entry.
 
         Raises:
-            LedgerError: it declares a version whose number does not follow that of the last one.
+            LedgerError: it declares a version whose number does not follow the last one.
         """
         event = entry.event
         if event.kind is Kind.VERSION:
@@ -115,7 +115,7 @@ class _Sums:
             self._analysts[event.analyst] = _added(self._analysts.get(event.analyst, NOTHING), event)
 
     def compare(self, row: StoredRow, analysts: Sequence[StoredRow]) -> None:
-        """Refuse accounts that are not these sums, under these caps, or whose integers are others than their amounts.
+        """Refuse accounts that differ from these sums and caps, or whose integers differ from their amounts.
 
         Raises:
             LedgerError: names the account.
@@ -143,12 +143,12 @@ class _Sums:
 
 
 def _units(row: StoredRow, what: str) -> tuple[object, object]:
-    """The integers by which the database itself checks an account."""
+    """Return the integers by which the database checks an account."""
     return row[f"{what}_units"], row[f"{what}_delta_units"]
 
 
 def _added(spent: Charge, event: Event) -> Charge:
-    """The sum of an account after a charge, as the account was added up when the charge was entered."""
+    """Return the sum after a charge, as accounts were added up when the charge was entered."""
     assert event.charge is not None
     return spent + event.charge if event.grid_charge is None else on_grid(spent) + event.grid_charge
 
@@ -156,17 +156,17 @@ def _added(spent: Charge, event: Event) -> Charge:
 def verify(
     driver: Driver, name: str, *, earlier_head: str | None = None, since: Checkpoint | None = None
 ) -> Checkpoint:
-    """Check journal and answers, all or what follows a checkpoint, and that accounts are what the journal comes to.
+    """Check journal and answers, all or those after a checkpoint, and that accounts are the sums of the journal.
 
     Args:
         driver: in a transaction that reads.
         name: of the dataset.
         earlier_head: an earlier head through which the journal must still go.  Only a whole check can tell.
-        since: where the journal was found whole; what stands before it is not read.
+        since: a checkpoint; earlier entries are not read.
 
     Raises:
-        LedgerError: names the first entry or answer that is missing, was changed, or does not follow the one before;
-            or says which account does not agree with the journal, or that it lacks what it had.
+        LedgerError: an entry or answer is missing, was changed, or does not follow the one before; or an account
+            differs from the journal; or the journal lacks ``earlier_head``.
     """
     row = dataset_row(driver, name)
     if row is None:
@@ -206,7 +206,7 @@ def verify(
 
 
 def checkpoint(driver: Driver, name: str) -> Checkpoint | None:
-    """Where the journal of a dataset was found whole before; None where nobody has looked, or nothing can be read."""
+    """Return the last checkpoint of a dataset; None if there is none, or it cannot be read."""
     row = driver.record("SELECT * FROM ledger_checkpoint WHERE dataset = :dataset", {"dataset": name})
     if row is None:
         return None
@@ -218,7 +218,7 @@ def checkpoint(driver: Driver, name: str) -> Checkpoint | None:
 
 
 def store_checkpoint(driver: Driver, name: str, reached: Checkpoint) -> None:
-    """Write a checkpoint down, in a transaction that writes, in the place of an earlier one."""
+    """Replace the checkpoint of a dataset, in a transaction that writes."""
     driver.run("DELETE FROM ledger_checkpoint WHERE dataset = :dataset", {"dataset": name})
     row = {"dataset": name, "number": reached.number, "hash": reached.head, "unit_is_fixed": int(reached.unit_is_fixed)}
     row |= {"sums": reached.sums.to_json(), "checked": reached.checked, "answers": reached.answers}
@@ -226,7 +226,7 @@ def store_checkpoint(driver: Driver, name: str, reached: Checkpoint) -> None:
 
 
 def hashes(driver: Driver, name: str, candidates: Collection[str]) -> set[str]:
-    """Those of some hashes that entries or answers of a journal have, or its beginning has."""
+    """Return the candidates that are the hash of an entry, an answer, or the creation of a dataset."""
     row = dataset_row(driver, name)
     assert row is not None
     query = """
@@ -238,7 +238,7 @@ def hashes(driver: Driver, name: str, candidates: Collection[str]) -> set[str]:
 
 
 def _beginning(driver: Driver, row: StoredRow, unit: Unit | None) -> Checkpoint:
-    """What the first entry is bound to, and whether the dataset was founded with its unit."""
+    """Return the place before the first entry."""
     first = stored(driver, row["name"], after=0, most=1)
     bound = first[0]["previous"] if first else row["head"]
     founded = genesis(row["name"], row["limit_loss"], row["opened"], unit)
@@ -249,7 +249,7 @@ def _beginning(driver: Driver, row: StoredRow, unit: Unit | None) -> Checkpoint:
 
 
 def _checked(driver: Driver, name: str, at: Checkpoint, most: int) -> Iterator[Entry | None]:
-    """Take a checkpoint through entries and ``most`` answers in the order of their chain; None stands for an answer."""
+    """Move a checkpoint over entries and ``most`` answers in their order; yield None for an answer."""
     if driver.rows(UNBOUND, {"dataset": name}):
         raise BrokenLedgerError(f"the journal of {name!r} is broken: an answer has no place in it", culprit=name)
     stored_answers = answers_after(driver, name, at.answers)
@@ -274,7 +274,7 @@ def _rows_after(driver: Driver, name: str, number: int) -> Iterator[StoredRow]:
 
 
 def _take_entry(name: str, at: Checkpoint, row: StoredRow) -> Entry:
-    """The next entry, which the checkpoint then goes through."""
+    """Move a checkpoint over the next entry, and return the entry."""
     number, entry = at.number + 1, _readable(row)
     if (
         entry is None
@@ -289,7 +289,7 @@ def _take_entry(name: str, at: Checkpoint, row: StoredRow) -> Entry:
 
 
 def _take_answer(name: str, at: Checkpoint, row: StoredRow) -> None:
-    """The next answer, which the checkpoint then goes through."""
+    """Move a checkpoint over the next answer."""
     if row["place"] > at.answers + 1:
         raise _broken(name, f"after entry {at.number}: a stored answer is missing", at.number)
     if not follows(row, at.answers + 1, at.head):
@@ -311,7 +311,7 @@ def _readable(row: StoredRow) -> Entry | None:
 
 
 def back_up(url: str, copy: Path) -> dict[str, str]:
-    """Copy a ledger by SQLite's own means, which take in what its write-ahead log holds.
+    """Copy a ledger by SQLite's backup, which includes the write-ahead log.
 
     Returns:
         The last hashes in the copy, as :func:`verify_heads` returns them.
@@ -338,11 +338,11 @@ def back_up(url: str, copy: Path) -> dict[str, str]:
 
 
 def restore(copy: Path, url: str, *, earlier_heads: Sequence[str]) -> dict[str, str]:
-    """Put a copy in the place of a ledger that is gone.
+    """Restore a lost ledger from a copy.
 
     Args:
-        copy: what :func:`back_up` made.
-        url: where the ledger was; nothing may lie there.
+        copy: the file of :func:`back_up`.
+        url: of the lost ledger; there may be no file.
         earlier_heads: hashes that the copy's journals must go through, each one of them.
 
     Returns:
@@ -350,7 +350,7 @@ def restore(copy: Path, url: str, *, earlier_heads: Sequence[str]) -> dict[str, 
 
     Raises:
         InputError: there is a file at the address, or it is not in SQLite.
-        LedgerError: the copy is not a whole ledger, or lacks a hash that was kept.
+        LedgerError: the copy is not a whole ledger, or lacks one of ``earlier_heads``.
     """
     if not copy.is_file():
         raise InputError(f"there is no copy {copy}", culprit=copy)
@@ -369,7 +369,7 @@ def restore(copy: Path, url: str, *, earlier_heads: Sequence[str]) -> dict[str, 
 
 
 def verify_heads(url: str, *, earlier_heads: Sequence[str] = ()) -> dict[str, str]:
-    """Verify every journal of a ledger and its audit log, and that each hash that was kept is in one of them.
+    """Verify every journal of a ledger and its audit log, and find each of ``earlier_heads`` in one of them.
 
     Args:
         url: of the ledger, or of a copy.
@@ -407,7 +407,7 @@ def _refuse_existing(file: Path) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy page by page into a file beside the target, make it durable, and give it the name in one step."""
+    """Copy page by page into a file next to the target, sync it, and link it in one step."""
     draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
         with (
@@ -417,7 +417,7 @@ def _copy(source: Path, target: Path) -> None:
             origin.backup(made)
         with draft.open("rb") as written:
             os.fsync(written.fileno())
-        os.link(draft, target)  # unlike a rename, this refuses to replace a file that came meanwhile
+        os.link(draft, target)  # unlike a rename, this refuses to replace a file
     except FileExistsError:
         raise InputError(f"{target} exists; move it away, or name another file", culprit=target) from None
     except (sqlite3.Error, OSError) as error:
