@@ -140,15 +140,6 @@ def translate_errors(place: str) -> Iterator[None]:
         raise kind(f"the ledger {place} {error}", culprit=place) from error
 
 
-def failed_for_all(error: Exception) -> bool:
-    """Whether the database failed whoever writes to it, and did not refuse one of several entries.
-
-    Trying each alone would be in vain then, and take as long again for every one: the patience for a lock, say.
-    """
-    cause = error.__cause__
-    return isinstance(error, LedgerError) and not (isinstance(cause, DatabaseError) and cause.refused)
-
-
 PATIENCE = 30  # seconds to wait for a lock
 SILENCE = 15  # seconds after which PostgreSQL ends an idle transaction: its process is gone and holds locks
 BEGIN_WRITING = "BEGIN IMMEDIATE"  # SQLite takes the write lock now, not when the first row is written

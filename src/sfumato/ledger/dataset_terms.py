@@ -124,7 +124,7 @@ def create_or_check(driver: Driver, name: str, limit: Loss, unit: Unit | None) -
 def refuse_other_terms(
     name: str, recorded_limit: Loss, recorded_unit: str | None, *, limit: Loss | None, unit: Unit | None
 ) -> None:
-    """Refuse another limit or unit than those of the transaction.
+    """Refuse a limit or unit that differs from the recorded one.
 
     Raises:
         LimitError, UnitError: which it is.
@@ -152,8 +152,7 @@ def last_version(driver: Driver, name: str) -> tuple[DataVersion | None, str | N
 def number_of(digest: str, last: tuple[int, str | None], *, new: bool) -> int:
     """Return the number of the version that some content has, or gets.
 
-    A new version is counted whatever its content.  Otherwise whether a version begins would tell whether the rows of
-    anybody changed.
+    A new version is counted for any content.  Otherwise a new version would tell whether any row changed.
 
     Args:
         digest: of the content, under the ledger's secret.

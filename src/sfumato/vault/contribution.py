@@ -1,12 +1,13 @@
-"""How far one unit reaches into an answer: its rows, its rows in one cell, its cells; and sensitivities from these.
+"""Contributions of one unit to an answer: its rows, its rows in one cell and its cells; and their sensitivities.
 
-A unit is bounded by rows, and by groups (:class:`sfumato.domain.unit.GroupBound`).  A question has cells of its own and
-a condition; both are public maps of the codes that the bounds are in terms of, so that all of this is public.
+A unit is bounded by rows, and by groups (:class:`sfumato.domain.unit.GroupBound`).  A question has cells and a
+condition.  Bounds, cells and condition are maps of the same public codes, so all of this is public.
 
-The rows of a unit that meet a condition lie in disjoint cells of a question.  Adding or removing the unit adds or
-removes just these: what changes is x >= 0 in each cell, with x at most ``in_a_cell`` and in all at most ``rows``.  A
-convex function is largest at a vertex of these bounds, as full cells as there can be and one with the rest: the squared
-L2 norm of x is at most Q = floor(R/m) m^2 + (R mod m)^2.
+The rows of a unit that meet a condition lie in disjoint cells of a question.  Adding or removing the unit changes
+each cell by x >= 0, at most ``in_a_cell`` (m), and all cells together by at most ``rows`` (R).
+
+A convex function is largest at a vertex of these bounds: in as many full cells as possible, and one cell with the
+rest.  So the squared L2 norm of x is at most Q = floor(R/m) m^2 + (R mod m)^2.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ Groups = tuple[tuple[int, ...] | None, ...]
 
 @dataclass(frozen=True)
 class CellBound:
-    """A bound by groups, as it meets the cells of a question under a condition.
+    """A bound by groups, next to the cells of a question under a condition.
 
     Attributes:
         rows: of a unit in one cell of the bound, at most.
         groups: cells of the bound with rows of a unit, at most; None: any number.
         allowed: cells of the bound that the condition allows.
-        within: the most cells of the bound that lie within one cell of the question, as far as they are allowed.
-        met: the most cells of the question that lie within one cell of the bound, as far as they are allowed.
+        within: the most allowed cells of the bound within one cell of the question.
+        met: the most allowed cells of the question within one cell of the bound.
     """
 
     rows: int
@@ -48,7 +49,7 @@ class CellBound:
 
 @dataclass(frozen=True)
 class Contribution:
-    """How many rows of a unit meet a condition: ``rows`` in all, ``in_a_cell`` of the question, in ``cells`` cells.
+    """The rows of a unit that meet a condition: ``rows`` in all, ``in_a_cell`` of the question, in ``cells`` cells.
 
     >>> Contribution(rows=6, in_a_cell=2, cells=4).counts()
     (6, 12)
@@ -59,34 +60,34 @@ class Contribution:
     cells: int
 
     def counts(self, one: int = 1) -> tuple[int, int]:
-        """L1 and squared L2 sensitivity of sums by cell, to which a row adds at most ``one`` in L1: counts, moments."""
+        """Return L1 and squared L2 sensitivity of sums by cell to which a row adds at most ``one`` in L1."""
         full, rest = divmod(self.rows, max(1, self.in_a_cell))
         return _noisy(self.rows * one, (full * self.in_a_cell**2 + rest**2) * one**2)
 
     def queries(self, one: int, one_squared: int) -> tuple[int, int]:
-        """The same of answers that a row moves by at most ``one`` in L1 and ``one_squared`` in squared L2, anywhere."""
+        """Return both for answers that a row moves by at most ``one`` in L1 and ``one_squared`` in squared L2."""
         return _noisy(self.rows * one, self.rows**2 * one_squared)
 
     def clamped(self, most: int) -> tuple[int, int]:
-        """The same of sums over one number of each unit and cell, clamped to at most ``most`` away from 0."""
+        """Return both for sums of one number per unit and cell, clamped to at most ``most`` in absolute value."""
         return _noisy(self.cells * most, self.cells * most**2)
 
     def units(self) -> tuple[int, int]:
-        """The same of distinct units by cell."""
+        """Return both for distinct units by cell."""
         return self.clamped(1)
 
 
 def _noisy(l1: int, l2_squared: int) -> tuple[int, int]:
-    """Noise is scaled to at least one, also where no row of anybody can be counted."""
+    """Return at least one for both, because noise is scaled to them."""
     return max(1, l1), max(1, l2_squared)
 
 
 def bounded_contribution(rows: int, bounds: Sequence[CellBound], cells: int) -> Contribution:
-    """The reach of a unit of at most ``rows`` rows under further ``bounds`` into a question of so many ``cells``.
+    """Return the contribution of a unit of at most ``rows`` rows under ``bounds`` to a question of ``cells`` cells.
 
     Args:
         rows: of a unit in all, at most.
-        bounds: as they meet the question.
+        bounds: next to the cells of the question.
         cells: of the question that the condition allows.
 
     >>> month = CellBound(rows=2, groups=4, allowed=24, within=1, met=1)
@@ -106,16 +107,16 @@ def bounded_contribution(rows: int, bounds: Sequence[CellBound], cells: int) -> 
 def contribution(
     domain: Domain, by: tuple[str, ...] = (), groups: Groups | None = None, where: Predicate | None = None
 ) -> Contribution:
-    """The reach of a unit of the domain into the cells of a question.
+    """Return the contribution of a unit of the domain to the cells of a question.
 
-    A condition is looked at attribute by attribute: what it allows is taken for all combinations of the codes that each
-    attribute may have, which is all of it or more.  Without bounds by groups it is not looked at.
+    The allowed codes of a condition are computed for each attribute alone.  All their combinations are taken for
+    allowed, which is an upper bound.  Without bounds by groups the condition does not matter.
 
     Args:
         domain: with the unit and its bounds.
         by: attributes whose cells, or groups of them, are the cells of the question.
         groups: of their codes.
-        where: which rows are counted; None: all.
+        where: the counted rows; None: all.
 
     Raises:
         DomainError: no attribute of that name.
@@ -131,7 +132,7 @@ def contribution(
 def _contribution_by_groups(
     domain: Domain, by: tuple[str, ...], groups: Groups, where: Predicate | None
 ) -> Contribution:
-    """The same of a unit that is bounded by groups."""
+    """Return the contribution of a unit that is bounded by groups."""
     question_groups: dict[str, list[GroupOfCode]] = {}
     for name, group in zip(by, groups, strict=True):
         question_groups.setdefault(name, []).append(_codes(domain, name, group))
@@ -148,7 +149,7 @@ def _contribution_by_groups(
 
 GroupOfCode = NDArray[np.intp]
 Box = Mapping[str, NDArray[np.bool_]] | None
-"""Of each attribute that is named the codes that rows may have; None: there are no such rows."""
+"""The allowed codes of each named attribute; None: no row is allowed."""
 
 
 def _meeting(
@@ -157,7 +158,7 @@ def _meeting(
     question_groups: Mapping[str, list[GroupOfCode]],
     allowed: Mapping[str, NDArray[np.bool_]],
 ) -> CellBound:
-    """How a bound meets the cells of a question: attribute by attribute, as both have all combinations of cells."""
+    """Return a bound next to the cells of a question, from each attribute alone: both have all combinations."""
     own: dict[str, list[GroupOfCode]] = {}
     for name in bound.by:
         grouping = domain.grouping(name)
@@ -177,12 +178,12 @@ def _codes(domain: Domain, name: str, group: tuple[int, ...] | None) -> GroupOfC
 
 
 def _cells(maps: Sequence[GroupOfCode], allowed: NDArray[np.bool_] | None) -> int:
-    """How many cells maps of the codes of one attribute have together, as far as codes are allowed."""
+    """Return the number of joint cells of maps of one attribute's codes, among allowed codes."""
     return len(_joint_cells(maps, allowed)[1])
 
 
 def _most(of: Sequence[GroupOfCode], inside: Sequence[GroupOfCode], allowed: NDArray[np.bool_] | None) -> int:
-    """The most cells of some maps that lie within one cell of others; of no others: all."""
+    """Return the most cells of some maps within one cell of others; without others, all cells."""
     if not inside:
         return _cells(of, allowed)
     cells, _ = _joint_cells(inside, allowed)
@@ -192,7 +193,7 @@ def _most(of: Sequence[GroupOfCode], inside: Sequence[GroupOfCode], allowed: NDA
 
 
 def _joint_cells(maps: Sequence[GroupOfCode], allowed: NDArray[np.bool_] | None) -> tuple[GroupOfCode, GroupOfCode]:
-    """The number of the cell of each allowed code, and the numbers that there are."""
+    """Return the number of the joint cell of each allowed code, and the distinct numbers."""
     stacked = np.stack(maps) if allowed is None else np.stack(maps)[:, allowed]
     _, numbers = np.unique(stacked, axis=1, return_inverse=True)
     numbers = numbers.reshape(-1)
@@ -200,7 +201,7 @@ def _joint_cells(maps: Sequence[GroupOfCode], allowed: NDArray[np.bool_] | None)
 
 
 def allowed_codes(domain: Domain, where: Predicate | None) -> Box:
-    """Of each attribute the codes that a row may have that meets a condition; others may have any.
+    """Return the codes that a row may have if it meets a condition, by attribute; other attributes may have any.
 
     >>> from sfumato.domain import Categorical, Unknown
     >>> from sfumato.domain.predicate import Not
@@ -213,7 +214,7 @@ def allowed_codes(domain: Domain, where: Predicate | None) -> Box:
 
 
 def _both(domain: Domain) -> Fold[tuple[Box, Box]]:
-    """What meets a condition, and what does not: each of both is needed of what is negated."""
+    """Fold a condition to the boxes of rows that meet it and of rows that do not; a negation needs both."""
 
     def among(part: Among) -> tuple[Box, Box]:
         codes = part.codes.mask(domain[part.attribute].size)
@@ -240,7 +241,7 @@ def _box(attribute: str, codes: NDArray[np.bool_]) -> Box:
 
 
 def _meet(boxes: Sequence[Box]) -> Box:
-    """What is in every box."""
+    """Return the intersection of boxes."""
     common: dict[str, NDArray[np.bool_]] = {}
     for box in boxes:
         if box is None:
@@ -253,7 +254,7 @@ def _meet(boxes: Sequence[Box]) -> Box:
 
 
 def _join(boxes: Sequence[Box]) -> Box:
-    """What is in some box, or more: of the attributes that all of them name the codes of any of them."""
+    """Return a box around the union of boxes: the codes of any box for attributes that all boxes name."""
     possible = [box for box in boxes if box is not None]
     if not possible:
         return None

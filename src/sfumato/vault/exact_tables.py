@@ -1,9 +1,9 @@
-"""Exact answers inside the vault: counted in one pass for many questions, from tables that are kept.
+"""Exact answers inside the vault: one pass over the rows answers many questions, and its tables are cached.
 
-A table without a filter, over a few attributes, answers every question about them.  Which table a question is read
-off follows from the declared domain and the question alone, and which tables are there from earlier questions alone,
-so that keeping them tells nothing about the rows.  They belong to one encoded table, which never changes: rows that
-changed are encoded again, under a new version, and counted anew.
+A table without a filter, over a few attributes, answers every question about them.  The table of a question follows
+from the declared domain and the question alone.  The cached tables follow from earlier questions alone.  So the cache
+tells nothing about the rows.  The tables belong to one encoded table, which never changes: changed rows are encoded
+again under a new version.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from sfumato.engine.port import Counts, Encoded
 from sfumato.vault.measurables import ExactTable, Marginal, Measurable, cells, shape_of
 from sfumato.vault.value_measurables import Bins
 
-CUBE_CELLS = 1 << 18  # counters of one table: more cost longer to sum than a pass over the rows is worth
-_KEPT_BYTES = 1 << 27  # of one encoded table: an adaptive method asks about the same marginals again and again
-_ENTRY_BYTES = 1_000  # beside the counters and the condition
+CUBE_CELLS = 1 << 18  # counters of one table: a pass over the rows is faster than the sum of more
+_CACHE_BYTES = 1 << 27  # per encoded table: adaptive methods ask about the same marginals often
+_ENTRY_BYTES = 1_000  # without the counters and the condition
 
 
 def _source(question: Measurable, finest: Mapping[Bins, Bins]) -> ExactTable:
@@ -29,7 +29,7 @@ def _source(question: Measurable, finest: Mapping[Bins, Bins]) -> ExactTable:
 
 
 def _finest(questions: Sequence[Measurable]) -> dict[Bins, Bins]:
-    """For each question about bins the one with the most edges among those asked that holds all of its own."""
+    """Map each question about bins to the one with the most edges that refines it."""
     distinct = sorted(
         {question.table() for question in questions if isinstance(question, Bins)}, key=lambda bins: -len(bins.edges)
     )
@@ -59,7 +59,7 @@ class ExactTables:
         return [self._answer(question, finest, tables) for question in questions]
 
     def uncached_bins(self, question: Bins) -> Counts:
-        """Return exact bins whose edges follow from exact answers, so that no table of them is kept."""
+        """Return exact bins without caching them, because their edges follow from exact answers."""
         return reveal(question.count(self.encoded))
 
     def _answer(self, question: Measurable, finest: Mapping[Bins, Bins], tables: Mapping[ExactTable, Counts]) -> Counts:
@@ -70,15 +70,15 @@ class ExactTables:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the tables that are kept, and of the questions that they answer."""
+        """Bytes of the cached tables and of their questions."""
         return self._bytes
 
     def contains(self, question: ExactTable) -> bool:
-        """Whether its table is kept."""
+        """Return whether the table of a question is cached."""
         return question in self._cache
 
     def tables(self, questions: Iterable[ExactTable]) -> dict[ExactTable, Counts]:
-        """Exact tables, flat in C order; all marginals that are missing are counted in one pass a filter."""
+        """Return exact tables, flat in C order; count the missing marginals of each filter in one pass."""
         results: dict[ExactTable, Counts] = {}
         missing: dict[ExactTable, list[ExactTable]] = {}
         for question in questions:
@@ -106,7 +106,7 @@ class ExactTables:
                 yield source, reveal(source.count(self.encoded))
 
     def _held(self, source: ExactTable) -> Counts | None:
-        """What is kept of a table, or what can be summed from a kept one over more attributes."""
+        """Return the cached table of a question, or its sum from a cached table over more attributes."""
         cached = self._cache.get(source)
         if cached is not None or source.where is not None or not source.adds_up:
             return cached
@@ -120,14 +120,14 @@ class ExactTables:
         return None
 
     def _store(self, source: ExactTable, table: Counts) -> None:
-        """Keep a table in the place of the oldest; what was read beside the encoded rows may change."""
+        """Cache a table instead of the oldest, unless it depends on more than the encoded rows."""
         with self._lock:
             size = _weight(source, table)
-            if source in self._cache or size > _KEPT_BYTES or not source.encoded_rows:
+            if source in self._cache or size > _CACHE_BYTES or not source.encoded_rows:
                 return
             self._cache[source] = table
             self._bytes += size
-            while self._bytes > _KEPT_BYTES:
+            while self._bytes > _CACHE_BYTES:
                 oldest = next(iter(self._cache))
                 self._bytes -= _weight(oldest, self._cache.pop(oldest))
 
@@ -137,10 +137,10 @@ def _weight(source: ExactTable, table: Counts) -> int:
 
 
 def cube(domain: Domain, question: ExactTable) -> ExactTable:
-    """The table without a filter that holds the answer; the question's own where that would be too large.
+    """Return the table without a filter that holds the answer, or the question's own if that is too large.
 
-    It is over the attributes of the groups and of the filter.  Whole numbers that are their own codes are counted,
-    so that counts, sums and quantiles of them share one table.
+    The table is over the attributes of the groups and of the filter.  Integers that are their own codes are counted,
+    so that their counts, sums and quantiles share one table.
     """
     if not question.adds_up:
         return question
@@ -155,7 +155,7 @@ def cube(domain: Domain, question: ExactTable) -> ExactTable:
 
 
 def table_from_cube(domain: Domain, question: ExactTable, source: ExactTable, table: Counts) -> Counts:
-    """The table of a question from that of :func:`cube`, flat in C order."""
+    """Return the table of a question from the table of :func:`cube`, flat in C order."""
     if source == question.table():
         return table
     axes = source.axes
@@ -167,7 +167,7 @@ def table_from_cube(domain: Domain, question: ExactTable, source: ExactTable, ta
 
 
 def _sliced(cube: Counts, axes: tuple[str, ...], question: ExactTable, domain: Domain) -> Counts:
-    """Sums over the cells that meet the filter, by the groups of the question; ``cube`` is (axes ..., numbers)."""
+    """Sum the cells that meet the filter by the groups of the question; ``cube`` is (axes ..., numbers)."""
     by = question.axes
     if question.where is not None:
         box = _box(question.where, axes, by)
@@ -179,7 +179,7 @@ def _sliced(cube: Counts, axes: tuple[str, ...], question: ExactTable, domain: D
 
 
 def _box(where: Predicate, axes: tuple[str, ...], by: Sequence[str]) -> tuple[slice, ...] | None:
-    """The cells that meet a condition of one range a summed attribute, as most do; None where it is no such."""
+    """Return the cells of a condition with one range per summed attribute; None for other conditions."""
     ranges = {}
     for part in where.parts if isinstance(where, All) else (where,):
         if not isinstance(part, Among) or not part.codes or part.attribute in by or part.attribute in ranges:

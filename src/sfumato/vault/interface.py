@@ -1,8 +1,7 @@
-"""The measurement interface: what a method may do with a protected table, what it asks for, and what it gets.
+"""The measurement interface: the operations, requests and results of a method on a protected table.
 
-What a release stores in the ledger is named arrays and JSON values, as bytes that load without code: a line of JSON,
-then the bytes of the arrays one after another, all compressed where there is much.  An answer of a few numbers costs
-microseconds, which it would not as an archive of files.
+A release stores named arrays and JSON values in the ledger, as bytes that load without code.  The bytes are a line of
+JSON and then the arrays, compressed if they are many.  Encoding a few numbers takes microseconds.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from sfumato.domain.view import BoundedView
 
 Payload: TypeAlias = Mapping[str, Any]
-"""What a release stores: arrays and JSON values by name."""
+"""The stored result of a release: arrays and JSON values by name."""
 
 _PLAIN, _COMPRESSED = b"p", b"z"
 _MOST_BYTES = 1 << 36
@@ -40,7 +39,7 @@ _ENCODER = json.JSONEncoder(allow_nan=False)
 
 
 class Measures(Protocol):
-    """What a method may do with a protected table or one derived of it.  Each call charges before it counts."""
+    """Operations on a protected table, or on one derived from it.  Each call charges before it counts."""
 
     @property
     def domain(self) -> Domain:
@@ -50,7 +49,7 @@ class Measures(Protocol):
     def measure(
         self, questions: Sequence[Measurable], loss: Loss, *, shares: Sequence[Fraction] | None = None
     ) -> tuple[Measurement, ...]:
-        """Noisy answers to all questions, together at ``loss``.
+        """Return noisy answers to all questions, together at ``loss``.
 
         Pure epsilon takes discrete Laplace noise of the question's L1 sensitivity; rho (and what
         (epsilon, delta) admits as rho) takes discrete Gaussian noise of its L2 sensitivity.  ``shares``
@@ -60,7 +59,7 @@ class Measures(Protocol):
         ...
 
     def generator(self) -> np.random.Generator:
-        """A new generator to draw rows of public models with, within this release: post-processing, never noise.
+        """Return a new generator to draw rows of public models: post-processing, never noise.
 
         The operating system seeds it; over a simulated table the seed of the simulation does.
         """
@@ -68,21 +67,22 @@ class Measures(Protocol):
 
 
 class Mechanisms(Measures, Protocol):
-    """What a method may do with a protected table.  Each call charges its loss before it touches the data."""
+    """Operations on a protected table.  Each call charges its loss before it touches the data."""
 
     def stored_marginals(self) -> tuple[StoredMarginal, ...]:
-        """Noisy marginals of all rows that were released of this version of the table before: free to use again."""
+        """Return noisy marginals of all rows from earlier releases of this version: free to use again."""
         ...
 
     def select(self, scores: Scores, loss: Loss) -> int:
-        """Index of a candidate with nearly the largest score: exponential mechanism (McSherry and Talwar 2007),
-        exact, of loss epsilon, or, for rho, of epsilon = sqrt(8 rho) (Cesar and Rogers 2021: it is
-        epsilon^2/8-zCDP as its bounded range is epsilon).
+        """Return the index of a candidate with nearly the largest score.
+
+        The exact exponential mechanism (McSherry and Talwar 2007) has loss epsilon.  For rho it takes epsilon =
+        sqrt(8 rho), because a bounded range of epsilon is epsilon^2/8-zCDP (Cesar and Rogers 2021).
         """
         ...
 
     def prepare(self, queries: Counting) -> Prepared:
-        """Counting queries, checked once, for methods that choose among them and measure some of them many times.
+        """Check counting queries once, for methods that choose among them and measure some of them many times.
 
         Nothing is counted or spent yet.  What is prepared ends with the release.
 
@@ -92,8 +92,9 @@ class Mechanisms(Measures, Protocol):
         ...
 
     def threshold(self, columns: tuple[str, ...], loss: EpsilonDelta) -> pa.Table:
-        """Values of undeclared text columns held by enough units, with a noisy number of units (column
-        ``units``): stability threshold (Korolova, Kenthapadi, Mishra, Ntoulas 2009).
+        """Return values of undeclared text columns in enough units, with noisy numbers in column ``units``.
+
+        The mechanism is the stability threshold (Korolova, Kenthapadi, Mishra, Ntoulas 2009).
         """
         ...
 
@@ -102,11 +103,11 @@ class Prepared(Protocol):
     """Counting queries that were checked once.  Each call charges its loss before it touches the data."""
 
     def select(self, answers: IntegerArray, loss: Loss, *, among: IntegerArray) -> int:
-        """The place of a query with nearly the largest error: as :meth:`Mechanisms.select` of
+        """Return the place of a query with nearly the largest error, as :meth:`Mechanisms.select` does for
         :class:`sfumato.vault.scores.AbsoluteErrors` of the queries ``among``.
 
         Args:
-            answers: public integers, one a query, also of those that are not candidates.
+            answers: public integers, one per query, also for queries that are no candidates.
             loss: of this choice.
             among: places of the candidates.
 
@@ -117,7 +118,7 @@ class Prepared(Protocol):
         ...
 
     def measure(self, query: int, loss: Loss) -> Measurement:
-        """A noisy answer to the query at a place: as :meth:`Mechanisms.measure` of this query alone.
+        """Return a noisy answer to the query at a place, as :meth:`Mechanisms.measure` does for it alone.
 
         Raises:
             BudgetError, QueryError: as above.
@@ -127,10 +128,10 @@ class Prepared(Protocol):
 
 @dataclass(frozen=True)
 class Request:
-    """What a release is called in the journal: the same request of the same data is the same question.
+    """The identity of a release in the journal: an equal request for the same data is the same question.
 
-    ``parameters`` are JSON values that hold everything that shapes the answer, except the loss.  ``words`` say what
-    is asked to whoever reads the journal; they are no part of the question.
+    ``parameters`` are JSON values that hold everything that shapes the answer, except the loss.  ``words`` describe
+    the request in the journal and are no part of the question.
     """
 
     family: str
@@ -141,10 +142,10 @@ class Request:
 
 @dataclass(frozen=True)
 class ReleasedPayload:
-    """A released payload, the promise it was released under, and its place in the journal.
+    """A released payload, with its guarantee, its cost and its place in the journal.
 
-    ``digest`` names the payload, which is public: the same answer has the same digest, hexadecimal.  ``view`` is that
-    of several tables of which it is.
+    ``digest`` is the SHA-256 of the stored payload, which is public, in hexadecimal digits.  ``view`` is set if the
+    payload is about a view of several tables.
     """
 
     payload: dict[str, Any]
@@ -157,7 +158,7 @@ class ReleasedPayload:
 
 @runtime_checkable
 class VaultInterface(Protocol):
-    """What a method takes: a table behind mechanisms under one reserved loss, such as a vault."""
+    """A table behind mechanisms under one reserved loss, such as a vault."""
 
     @property
     def domain(self) -> Domain:
@@ -166,7 +167,7 @@ class VaultInterface(Protocol):
 
     @property
     def limit(self) -> Loss | None:
-        """The most that may ever be released, where it is known."""
+        """The privacy budget, if it is known."""
         ...
 
     @property
@@ -191,16 +192,16 @@ class VaultInterface(Protocol):
         ...
 
 
-_VAULTS: set[type] = set()  # those that were found to be vaults
+_VAULTS: set[type] = set()  # classes that passed the check
 
 
 def refuse_no_vault(vault: object) -> None:
-    """Refuse what is no vault, such as the path of a table.
+    """Refuse a value that is no vault, such as the path of a table.
 
     Raises:
         InputError: the value is no vault.
     """
-    if type(vault) in _VAULTS:  # looking for every method takes longer than a plan
+    if type(vault) in _VAULTS:  # the check of every method takes longer than a plan
         return
     if isinstance(vault, VaultInterface):
         _VAULTS.add(type(vault))
@@ -212,7 +213,7 @@ def refuse_no_vault(vault: object) -> None:
 
 
 def encode(payload: Payload) -> bytes:
-    """The bytes of a payload.
+    """Return the bytes of a payload.
 
     Raises:
         ValueError: an array of Python objects, or a value that JSON does not know.
@@ -238,7 +239,7 @@ def encode(payload: Payload) -> bytes:
 
 
 def _narrow(array: np.ndarray) -> np.ndarray:
-    """Many whole numbers in the narrowest type that holds them: they are compressed in half the time and room."""
+    """Return many integers in the narrowest type: that halves the time and size of their compression."""
     if array.dtype.kind != "i" or array.nbytes <= _SMALL:
         return array
     least, most = int(array.min()), int(array.max())
@@ -246,7 +247,7 @@ def _narrow(array: np.ndarray) -> np.ndarray:
     return array.astype(kind) if kind.itemsize < array.dtype.itemsize else array
 
 
-_NEVER_STORED = "cOV"  # kinds of arrays: of a complex number half would be dropped where it is taken for a real one
+_NEVER_STORED = "cOV"  # kinds of arrays: complex numbers, objects and raw bytes
 _DAMAGED = (
     *(InputError, ValueError, TypeError, KeyError),
     *(AttributeError, RecursionError, OverflowError, zlib.error),
@@ -254,7 +255,7 @@ _DAMAGED = (
 
 
 def decode(stored: bytes, *, most: int = _MOST_BYTES) -> dict[str, Any]:
-    """The payload that ``encode`` stored, of ``most`` bytes once it is unpacked, as anybody may have written it.
+    """Return the payload that ``encode`` stored, of at most ``most`` bytes.  The bytes are not trusted.
 
     Raises:
         LedgerError: the bytes are not a stored payload.

@@ -1,4 +1,4 @@
-"""What can be measured: each kind of question knows its check, sensitivity, canonical form, table and answer.
+"""Measurable questions: each kind has its check, sensitivity, canonical form, table and answer.
 
 A kind is one class.  This module has the base of all kinds, and the kinds about the cells of a marginal.
 :mod:`sfumato.vault.value_measurables` has the kinds about values, :mod:`sfumato.vault.unit_measurables` those about
@@ -36,14 +36,14 @@ IntegerArray = NDArray[np.int64]
 
 _LARGEST = 1 << 62
 _MATRIX = 2
-WRITTEN = 64  # codes of a coarsening, or edges of bins, that stand in the journal one by one
+WRITTEN = 64  # codes of a coarsening, or edges of bins, that the journal lists one by one
 
 
 class Measurable(ABC):
-    """A question whose answer is integers: what is asked, and all that must be known to answer it privately."""
+    """A question with integers as its answer, and all that its private answer needs."""
 
     def sensitivity(self, domain: Domain) -> tuple[int, int]:
-        """L1 and squared L2 sensitivity for the domain's unit, add/remove: the only numbers that noise is scaled to.
+        """Return L1 and squared L2 sensitivity for adding or removing one unit: noise is scaled to these alone.
 
         Raises:
             DomainError, QueryError, SizeError: as :meth:`check` says.
@@ -63,26 +63,26 @@ class Measurable(ABC):
 
     @abstractmethod
     def _sensitivity(self, domain: Domain) -> tuple[int, int]:
-        """The sensitivities of a question that passes the check."""
+        """Return the sensitivities of a question that passes the check."""
 
     @abstractmethod
     def canonical(self) -> dict[str, Any]:
-        """The question as JSON values: equal questions, however they were built, have equal JSON."""
+        """Return the question as JSON values; equal questions have equal JSON."""
 
     @abstractmethod
     def table(self) -> ExactTable:
-        """The exact table that the answer is read off; questions about the same one share it."""
+        """Return the exact table from which the answer follows; questions about one table share it."""
 
     @abstractmethod
     def finish(self, domain: Domain, table: Counts) -> Counts:
-        """The exact answer, from the exact table."""
+        """Return the exact answer, from the exact table."""
 
 
 class ExactTable(Measurable):
     """A question that is answered by a table of its own: numbers for each cell of ``axes``, flat in C order.
 
     Attributes:
-        where: which rows are in it; None: all.
+        where: the condition on its rows; None: all rows.
         adds_up: whether the table over fewer attributes is a sum of it.
         encoded_rows: whether it is about the encoded rows alone.
     """
@@ -98,11 +98,11 @@ class ExactTable(Measurable):
 
     @abstractmethod
     def moved_to(self, attributes: tuple[str, ...]) -> ExactTable:
-        """The same question of all rows, over other attributes."""
+        """Return the same question about all rows, over other attributes."""
 
     @abstractmethod
     def count(self, encoded: Encoded) -> Exact[Counts]:
-        """Count it."""
+        """Count the table."""
 
     def table(self) -> ExactTable:
         """See :class:`Measurable`."""
@@ -115,7 +115,7 @@ class ExactTable(Measurable):
 
     @property
     def width(self) -> int:
-        """Numbers a cell."""
+        """The number of integers per cell."""
         return 1
 
     @property
@@ -124,19 +124,19 @@ class ExactTable(Measurable):
         return None
 
     def terms(self, domain: Domain) -> Counts:
-        """What a row adds by the code of that attribute, shape ``(codes, width)``."""
+        """Return the numbers that a row adds, by the code of that attribute, shape ``(codes, width)``."""
         raise NotImplementedError(domain)
 
     def size(self, domain: Domain) -> int:
-        """Numbers in the table."""
+        """Return the number of integers in the table."""
         return cells(domain, self.axes) * self.width
 
 
 @dataclass(frozen=True)
 class Marginal(ExactTable):
-    """All cells of the contingency table of ``attributes``, flat in C order; no attributes: the row count.
+    """The contingency table of ``attributes``, flat in C order; without attributes, the row count.
 
-    With ``groups`` the cells are those of the coarser table, so that a merged cell carries the noise of one cell.
+    With ``groups`` it is the coarser table, so that a merged cell carries the noise of one cell.
     One row is in one cell and adds 1 to it.
     """
 
@@ -146,12 +146,12 @@ class Marginal(ExactTable):
 
     @property
     def held_bytes(self) -> int:
-        """About how many bytes it holds."""
+        """The approximate size in bytes."""
         coarser = sum(8 * len(group) for group in self.groups or () if group is not None)
         return 500 + coarser + (0 if self.where is None else self.where.held_bytes)
 
     def __hash__(self) -> int:
-        return self._hash  # marginals are looked up again and again, and their conditions may be long
+        return self._hash  # marginals are looked up often, and their conditions may be long
 
     @cached_property
     def _hash(self) -> int:
@@ -172,7 +172,7 @@ class Marginal(ExactTable):
         return {"kind": "marginal", **own, "groups": groups_json(self.groups)}
 
     def table(self) -> Marginal:
-        """See :class:`Measurable`: without groups, as all coarsenings share it."""
+        """See :class:`Measurable`: without groups, because all coarsenings share the table."""
         return self if self.groups is None else Marginal(self.attributes, self.where)
 
     def finish(self, domain: Domain, table: Counts) -> Counts:
@@ -331,14 +331,14 @@ class Measurement:
 
 @dataclass(frozen=True, eq=False)
 class StoredMarginal:
-    """A noisy marginal of all rows over single codes, as an earlier release put it out: public, free to reuse.
+    """A noisy marginal of all rows over single codes, from an earlier release: public, free to reuse.
 
     Attributes:
-        attributes: of the cells, as they were asked.
-        values: int64, one axis an attribute.
+        attributes: of the cells, in the order of the request.
+        values: int64, one axis per attribute.
         noise: on every cell.
-        rho: what it cost then, as zCDP.
-        entry: of the journal.
+        rho: its cost in zCDP.
+        entry: its number in the journal.
     """
 
     attributes: tuple[str, ...]
@@ -349,7 +349,7 @@ class StoredMarginal:
 
 
 def check_size(domain: Domain, questions: Sequence[Measurable]) -> None:
-    """Refuse questions whose tables the engine could not hold at once; what shares a table is counted once.
+    """Refuse questions whose distinct tables the engine could not hold at once.
 
     Raises:
         SizeError: together they have too many cells.
@@ -364,20 +364,20 @@ def check_size(domain: Domain, questions: Sequence[Measurable]) -> None:
 
 
 def cells(domain: Domain, attributes: tuple[str, ...]) -> int:
-    """Number of cells of a marginal."""
+    """Return the number of cells of a marginal."""
     return math.prod(shape_of(domain, attributes))
 
 
 def shape_of(domain: Domain, attributes: tuple[str, ...]) -> tuple[int, ...]:
-    """Cells of each attribute."""
+    """Return the number of codes of each attribute."""
     return tuple(domain[name].size for name in attributes)
 
 
 def coarse_cells(domain: Domain, attributes: tuple[str, ...], groups: Groups | None) -> int:
-    """Cells of a coarsened marginal; every code must be in exactly one group, or the sensitivity would not be one.
+    """Return the number of cells of a coarsened marginal.
 
     Raises:
-        QueryError: it is not.
+        QueryError: a code is not in exactly one group, so that the sensitivity would not be one.
     """
     if groups is None:
         return cells(domain, attributes)
@@ -420,14 +420,14 @@ def named_once(attributes: tuple[str, ...]) -> None:
 
 
 def public_integers(values: IntegerArray, count: int) -> None:
-    """Refuse what cannot be subtracted from counts without overflow.
+    """Refuse integers that cannot be subtracted from counts without overflow.
 
     Raises:
         QueryError: other than ``count`` int64 within 2^62 together.
     """
     largest = _LARGEST // count
     fits = values.dtype == np.int64 and values.shape == (count,)
-    # one look in place of two: moved up by the largest, numbers that are too small are huge without a sign
+    # one comparison instead of two: shifted up by the largest, too small numbers are huge as unsigned integers
     if not fits or (values + largest).view(np.uint64).max() > 2 * largest:
         raise QueryError(f"a question compares {count} counts with as many int64 within 2^62 together")
 
@@ -440,8 +440,8 @@ def where_json(condition: Predicate | None) -> Any:  # noqa: ANN401  (JSON)
 def questions_json(questions: Sequence[Measurable]) -> dict[str, Any]:
     """Return questions as JSON values for the journal.
 
-    Conditions stand beside the questions, each once, and a question names the place of its own: many questions of one
-    statement have the same, and it may be long.
+    Conditions are listed once, next to the questions, and a question has the index of its condition.  Many questions
+    of one statement share a condition, which may be long.
     """
     documents, conditions = [question.canonical() for question in questions], list[Any]()
     for each in documents:
@@ -454,14 +454,14 @@ def questions_json(questions: Sequence[Measurable]) -> dict[str, Any]:
 
 
 def digest(array: NDArray[Any]) -> dict[str, Any]:
-    """A large public array as JSON values: its digest."""
+    """Return the digest of a large public array as JSON values."""
     plain_array = np.ascontiguousarray(array)
     sha256 = hashlib.sha256(plain_array.tobytes()).hexdigest()
     return {"shape": list(plain_array.shape), "dtype": str(plain_array.dtype), "sha256": sha256}
 
 
 def groups_json(groups: Groups | None) -> Any:  # noqa: ANN401  (JSON)
-    """A coarsening as JSON values."""
+    """Return a coarsening as JSON values."""
     return None if groups is None else [None if group is None else _group_json(group) for group in groups]
 
 

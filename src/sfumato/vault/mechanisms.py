@@ -1,4 +1,4 @@
-"""The mechanisms of a release: spend of what was reserved, count, add noise, in this order and nowhere else."""
+"""The mechanisms of a release: spend of the reserved charge, count, add noise, in this order and nowhere else."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-MANY_ROWS = 1000  # where the number of rows is not public, noise is warned of that may outweigh more rows than this
+MANY_ROWS = 1000  # if the number of rows is secret, a warning tells of noise that may outweigh more rows
 
 
 class PrivacyFilter:
-    """What a release may still spend of the charge that it reserved, exactly and never beyond it.
+    """A bound on the spending of a release by the charge that it reserved, in exact numbers.
 
     A pure epsilon of the reservation binds, and the rho that follows from it (epsilon^2 / 2) needs no check.  A
     reservation of less rho holds the method to both.  Without a pure epsilon, rho binds.  Delta binds always.
 
     Attributes:
         reserved: the charge that the release reserved.
-        spent: the sum of all charges so far.
+        spent: the sum of all charges.
     """
 
     def __init__(self, reserved: Charge) -> None:
         self.reserved = reserved
         self.spent = NOTHING
         self._rho_binds = reserved.epsilon is None or reserved.rho < reserved.epsilon**2 / 2
-        self._lock = threading.Lock()  # two threads of a method do not both spend what is left
+        self._lock = threading.Lock()  # two threads of a method do not both spend the rest
 
     def spend(self, charge: Charge) -> None:
         """Spend ``charge``, before the data is touched.
@@ -148,8 +148,8 @@ class TableMechanisms:
 class PreparedQueries:
     """Implements :class:`sfumato.vault.interface.Prepared`: counting queries, checked and counted once for one release.
 
-    It spends within the release's privacy filter and draws from the release's words, so it ends with the release: what
-    is kept of it draws nothing, nor does a forked child, nor does another analyst's release come by it.
+    It spends within the release's privacy filter and draws from the release's entropy, so it ends with the release.
+    Later it draws nothing, and neither does a forked child.
     """
 
     def __init__(self, queries: Counting, exactly: ExactTables, *, within: PrivacyFilter, entropy: Entropy) -> None:
@@ -190,13 +190,13 @@ class PreparedQueries:
         return Measurement(question, noise.add(self._exact()[one], self._entropy), noise)
 
     def _exact(self) -> Counts:
-        """The exact answers, counted after the first loss was spent."""
+        """Return the exact answers, counted after the first loss was spent."""
         if self._answers is None:
             (self._answers,) = self._exactly.answers([self._queries])
         return self._answers
 
     def _at(self, loss: Loss) -> tuple[Loss, Exponential, Noise]:
-        """The loss, with the mechanism of a choice and the noise of a measurement at it; loops stay at one loss."""
+        """Return a loss with the mechanism and the noise at it.  A loop asks for one loss again and again."""
         terms = self._terms
         if terms is None or terms[0] is not loss:
             one = Counting(self._queries.attributes, self._queries.matrix[:1])
@@ -213,12 +213,12 @@ class PreparedQueries:
 def noises(
     domain: Domain, questions: Sequence[Measurable], loss: Loss, shares: Sequence[Fraction] | None
 ) -> tuple[Noise, ...]:
-    """The noise of each question, scaled to its sensitivity and share; together they cost at most ``loss``.
+    """Return the noise of each question, scaled to its sensitivity and share; together they cost at most ``loss``.
 
     Raises:
         DomainError, QueryError: no question, or one that does not fit the domain.
         SizeError: one that could not be counted.
-        LossError: no loss, or shares that are not positive, one a question, and at most one together.
+        LossError: no loss; or the shares are not positive, not one per question, or above one together.
     """
     if not isinstance(loss, Loss):
         raise LossError("state a loss: Epsilon, Rho or EpsilonDelta", culprit=loss)
@@ -235,7 +235,7 @@ def noises(
 
 
 def selection(domain: Domain, scores: Scores, loss: Loss) -> Exponential:
-    """The mechanism of a selection at a loss.
+    """Return the mechanism of a selection at a loss.
 
     Raises:
         DomainError, QueryError, SizeError: the scores cannot be computed.
@@ -244,7 +244,7 @@ def selection(domain: Domain, scores: Scores, loss: Loss) -> Exponential:
 
 
 def selection_charge(mechanism: Exponential, loss: Loss) -> Charge:
-    """What one selection at a loss costs: of an epsilon, a quarter of the rho that it implies in general."""
+    """Return the cost of one selection at a loss: for an epsilon, a quarter of the rho that it implies in general."""
     return mechanism.charge if isinstance(loss, Epsilon) else loss.charge
 
 

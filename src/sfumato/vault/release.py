@@ -1,4 +1,4 @@
-"""What every method returns: the statement of a release, its guarantee and cost in words, and released rows."""
+"""The statement of a release, its guarantee and cost in words, and released rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def guarantee_text(loss: Loss | Charge, unit: Unit) -> str:
-    """The guarantee of a release of the given loss, with its neighbour relation.
+    """Return the guarantee of a release of the given loss, with its neighbour relation.
 
     >>> from sfumato.privacy.loss import Epsilon
     >>> guarantee_text(Epsilon("0.5"), Unit.row())
@@ -33,7 +33,7 @@ def guarantee_text(loss: Loss | Charge, unit: Unit) -> str:
 
 
 def cost(charge: Charge | None) -> str:
-    """What an entry added to the journal."""
+    """Return the cost of a release in words."""
     if charge is None:
         return "nothing that an accountant can count: no DP guarantee"
     parts = [
@@ -56,7 +56,7 @@ def charged_text(charge: Charge | None, *, dataset: bool, analyst: bool) -> str:
 
 
 def entry_cost(entry: Entry) -> str:
-    """What an entry of the journal cost the dataset, so that the entries add up to what was spent of its limit."""
+    """Return the cost of an entry to the dataset in words; these costs add up to its spent loss."""
     match entry.kind:
         case Kind.RELEASE:
             return cost(entry.charge)
@@ -69,7 +69,7 @@ def entry_cost(entry: Entry) -> str:
 
 
 def loss_json(loss: Loss | Charge) -> Mapping[str, str | None]:
-    """A loss, or an exact charge, as JSON values."""
+    """Return a loss, or an exact charge, as JSON values."""
     return {name: None if amount is None else plain(amount) for name, amount in loss.amounts.items()}
 
 
@@ -132,12 +132,12 @@ class RowBlocks(Protocol):
 
     @property
     def num_rows(self) -> int:
-        """Of all blocks."""
+        """The number of rows of all blocks."""
         ...
 
     @property
     def column_names(self) -> Sequence[str]:
-        """Of each block."""
+        """The names of the columns."""
         ...
 
     def __iter__(self) -> Iterator[pa.Table]:
@@ -156,7 +156,7 @@ class ReleasedRows:
 
     @cached_property
     def table(self) -> pa.Table:
-        """All rows."""
+        """The table of all rows."""
         import pyarrow as pa
 
         return self.made if isinstance(self.made, pa.Table) else pa.concat_tables(self.made)

@@ -52,14 +52,14 @@ class SchemaVault:
         return self.ledger.remaining() if own is None or own.limit is None else own
 
     def over(self, view: BoundedView) -> Vault:
-        """The vault of a view: what releases of it are charged, all other views of the schema are charged too.
+        """Return the vault of a view.  Its releases are charged to the one budget of the schema.
 
         The rows of the last views are kept.
 
         Raises:
             QueryError: the view is bounded for other units than those of the schema, or of other tables, or its joins
                 could make too many rows of one unit.
-            UnitError: earlier releases say that rows are somebody else's than this schema does.
+            UnitError: earlier releases record other owners of rows.
             EngineError: the tables can no longer be read.
         """
         unit = view.unit
@@ -81,9 +81,9 @@ class SchemaVault:
         return self._vault(encoded, view.view.tables, view)
 
     def of_units(self, related: LinkedTables) -> Vault:
-        """The vault of whole units: one row each, with the tables derived of them.
+        """Return the vault of units: one row each, with the tables derived of them.
 
-        What releases of it are charged, all views of the schema are charged too.
+        Its releases are charged to the one budget of the schema.
 
         Raises:
             QueryError: the related tables are of other units, or of tables that this schema describes otherwise; what
@@ -109,13 +109,12 @@ class SchemaVault:
         )
 
     def refuse_other_owners(self) -> None:
-        """Refuse where earlier releases say of a table that its rows are somebody else's than this schema does.
+        """Refuse this schema if earlier releases record other owners of a table's rows.
 
-        Entries that were looked at are not read again.  What others release meanwhile is looked at once more in the
-        transaction that charges: see :mod:`sfumato.ledger.journal`.
+        Entries are read once.  The transaction that charges looks again: see :mod:`sfumato.ledger.journal`.
 
         Raises:
-            UnitError: so it is.
+            UnitError: an owner differs.
             LedgerError: the ledger cannot be read.
         """
         last, recorded = self.ledger.recorded_owners(after=self._owners_read[0])
@@ -123,7 +122,7 @@ class SchemaVault:
         self._owners_read[0] = last
 
     def for_analyst(self, analyst: str) -> SchemaVault:
-        """The same tables, charging what is released of them to the analyst's cap as well."""
+        """Return the same tables for an analyst: each release is also charged to the analyst's cap."""
         return replace(self, analyst=analyst)
 
     def __repr__(self) -> str:
@@ -160,9 +159,9 @@ def open_schema(  # noqa: PLR0913  (keywords, each of which is one line of a cal
         LedgerError: there is no ledger and none is to be made; or it cannot be opened, has another limit, or adds up
             losses of another unit, such as that of a single table.
         VersionError: the tables differ from the last version, and ``new_version`` is not set.
-        UnitError: earlier releases say of a table that its rows are somebody else's than this schema does.
+        UnitError: earlier releases record other owners of a table's rows.
     """
-    from sfumato.ledger import open_ledger  # here, as whoever only asks for errors needs no database's library
+    from sfumato.ledger import open_ledger  # imported here, because error estimates need no database
 
     expect(schema, Schema | str | Path, "a schema is a Schema or the path of its file")
     place = schema if isinstance(schema, str | Path) else None

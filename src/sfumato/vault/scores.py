@@ -1,4 +1,4 @@
-"""What a selection goes by: kinds of scores, each with its check, sensitivity, canonical form and choice."""
+"""Scores of selections: each kind has its check, sensitivity, canonical form and choice."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class Exactly(Protocol):
     """Exact answers, which only mechanisms may see."""
 
     def answers(self, questions: Sequence[Measurable]) -> list[Counts]:
-        """Exact answers, in order."""
+        """Return exact answers, in order."""
         ...
 
     def uncached_bins(self, question: Bins) -> Counts:
-        """Exact bins whose edges follow from exact answers, so that nothing of them is kept."""
+        """Return exact bins without caching them, because their edges follow from exact answers."""
         ...
 
 
@@ -52,7 +52,7 @@ class Scores(ABC):
     """Scores of candidates: one of them is selected, with nearly the largest score."""
 
     def sensitivity(self, domain: Domain) -> int | Fraction:
-        """How far one unit can move any one score.
+        """Return the largest change of any one score by one unit.
 
         Raises:
             DomainError, QueryError, SizeError: as :meth:`check` says.
@@ -71,15 +71,15 @@ class Scores(ABC):
 
     @abstractmethod
     def _sensitivity(self, domain: Domain) -> int | Fraction:
-        """How far one unit can move any one score that passes the check."""
+        """Return the sensitivity of scores that pass the check."""
 
     @abstractmethod
     def canonical(self) -> dict[str, Any]:
-        """The scores as JSON values: equal scores, however they were built, have equal JSON."""
+        """Return the scores as JSON values; equal scores have equal JSON."""
 
     @abstractmethod
     def choose(self, exactly: Exactly, mechanism: Exponential, entropy: Entropy) -> int:
-        """A candidate i with probability proportional to exp(epsilon score_i / (2 sensitivity)), exactly."""
+        """Draw a candidate i with probability proportional to exp(epsilon score_i / (2 sensitivity)), exactly."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,13 +192,12 @@ class RankErrors(Scores):
         return {"kind": "rank-errors", **own, "edges": edges_json(self.edges), "parts": self.parts}
 
     def choose(self, exactly: Exactly, mechanism: Exponential, entropy: Entropy) -> int:
-        """A cell of the grid, without counting all of its cells.
+        """Draw a cell of the grid, without counting all of its cells.
 
-        No cell of a bin misses the quantile by less than the bin does.  So a bin stands for its cells with the weight
-        of the best that they could be, until it is drawn; then its cells are counted, and one of them, drawn
-        uniformly, is kept with the ratio of its own weight to that.  Each round accepts every cell in proportion to
-        its own weight, whatever bins were counted in the rounds before, so what is accepted first has the exact
-        distribution.
+        No cell of a bin misses the quantile by less than the bin does.  So a bin is drawn with the largest weight that
+        its cells could have.  Then its cells are counted, and one of them, drawn uniformly, is accepted with the
+        ratio of its own weight to that.  Each round accepts every cell in proportion to its own weight, for any set
+        of counted bins.  So the first accepted cell has the exact distribution.
         """
         (counts,) = exactly.answers([self._bins])
         below = np.concatenate([[0], np.cumsum(counts)])
@@ -226,20 +225,20 @@ class RankErrors(Scores):
         return Bins(self.value, self.edges, (), self.where)
 
     def cell_errors(self, exactly: Exactly, bin_: int, below: Counts) -> Counts:
-        """By how much each cell of a bin misses the quantile."""
+        """Return the error of each cell of a bin."""
         counts = exactly.uncached_bins(Bins(self.value, self.edges_of(bin_), (), self.where))
         within = below[bin_] + np.concatenate([[0], np.cumsum(counts)])
         within[-1] = below[bin_ + 1]  # rows at the right end are in the next bin
         return self.errors(within, int(below[-1]))
 
     def edges_of(self, bin_: int) -> tuple[float, ...]:
-        """Edges of the cells of a bin."""
+        """Return the edges of the cells of a bin."""
         start, end = self.edges[bin_], self.edges[bin_ + 1]
         inner = start + np.arange(self.parts, dtype=np.float64) * ((end - start) / self.parts)
         return (*inner.tolist(), end)
 
     def errors(self, below: Counts, rows: int) -> Counts:
-        """max(0, f(x), -f(y)) of each cell, from the rows below its edges."""
+        """Return max(0, f(x), -f(y)) for each cell, from the rows below its edges."""
         above = below * self.probability.denominator - rows * self.probability.numerator  # (b - a) B - a (N - B)
         missed: Counts = np.maximum(0, np.maximum(above[:-1], -above[1:]))
         return missed

@@ -48,11 +48,11 @@ _MOST_DROPPED = 10**6
 
 @dataclass(frozen=True)
 class Dropped(ExactTable):
-    """How many rows the bound on rows of a unit leaves out, of those that meet ``where``: at most ``most`` of one unit.
+    """The number of rows that meet ``where`` and exceed the bound on rows of a unit: at most ``most`` per unit.
 
-    Which rows of a unit are left out depends on that unit's rows alone, so adding or removing one unit adds or removes
-    its own: from none up to ``most``, which is the sensitivity.  With ``most`` 1 it counts the units of which a row is
-    left out.  Numbers beyond ``most`` are cut off, so the exact answer is the least that were left out.
+    The dropped rows of a unit depend on that unit's rows alone.  So one unit adds 0 to ``most``, which is the
+    sensitivity.  With ``most`` 1 the answer is the number of units with a dropped row.  Larger numbers of one unit are
+    cut to ``most``, so the exact answer is a lower bound.
     """
 
     most: int
@@ -99,7 +99,7 @@ _MOST_BINS = 1000
 
 @dataclass(frozen=True)
 class UnitSizes(ExactTable):
-    """Units by their size, in bins that begin at ``starts``, the last one open: by their number of rows, or by groups.
+    """The number of units by size, in bins that begin at ``starts``; the last one is open.
 
     Rows are those that the domain does not drop, without any bound on the rows of a unit.  Neighbours: one unit more or
     less.  It has one size, so it is in one bin, whatever its rows, and changes nobody else's: L1 and squared L2
@@ -171,7 +171,7 @@ class DerivedMarginal(ExactTable):
 
     @property
     def where(self) -> Predicate | None:  # type: ignore[override]
-        """All rows."""
+        """The condition: None, because all rows count."""
         return None
 
     def check(self, domain: Domain) -> None:
@@ -275,16 +275,16 @@ class DerivedDistance(Measurable):
 
 
 def derived_json(table: DerivedTable) -> dict[str, Any]:
-    """A derived table as JSON values: what its rows are made of, and their weights."""
+    """Return a derived table as JSON values: its description and the weights of its rows."""
     weights = {"whole": table.unit_weight, "weights": list(table.weights), "rows": list(table.rows)}
     return {"name": table.name, "of": table.described, **weights}
 
 
 def refuse_other_table(table: DerivedTable, domain: Domain) -> None:
-    """Refuse a table that is derived of other units than those of the protected table, or otherwise than it says.
+    """Refuse a derived table that has other units than the protected table, or another description.
 
     Raises:
-        QueryError: it is.
+        QueryError: the units or the descriptions differ.
     """
     own, protected = table.domain.unit, domain.unit
     if (own.column, own.schema) != (protected.column, protected.schema) or own.column is None:

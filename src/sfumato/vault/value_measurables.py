@@ -1,4 +1,4 @@
-"""What can be measured of values and units: sums, moments, bins and distinct units."""
+"""Measurable questions about values and units: sums, moments, bins and distinct units."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Sum(ExactTable):
         return {"kind": "sum", **own, **_grouped(self.groups)}
 
     def table(self) -> Sum:
-        """See :class:`sfumato.vault.measurables.Measurable`: without groups, as all coarsenings share it."""
+        """See :class:`sfumato.vault.measurables.Measurable`: without groups, because coarsenings share it."""
         return self if self.groups is None else replace(self, groups=None)
 
     def finish(self, domain: Domain, table: Counts) -> Counts:
@@ -99,7 +99,7 @@ class Sum(ExactTable):
 
 @dataclass(frozen=True)
 class Moments(ExactTable):
-    """What each cell of ``by`` needs for a mean (``degree`` 1) or a variance (2) of a value.
+    """The sums in each cell of ``by`` for a mean (``degree`` 1) or a variance (2) of a value.
 
     With k = round(clamped value / unit) counted from the minimum and K its largest, each row with a value
     adds the terms of (k + (K - k))^degree: (K - k, k), or ((K - k)^2, 2 k (K - k), k^2).  They are never
@@ -147,7 +147,7 @@ class Moments(ExactTable):
         return np.stack(terms, axis=-1).reshape(-1)
 
     def table(self) -> Moments:
-        """See :class:`sfumato.vault.measurables.Measurable`: without groups, as all coarsenings share it."""
+        """See :class:`sfumato.vault.measurables.Measurable`: without groups, because coarsenings share it."""
         return self if self.groups is None else replace(self, groups=None)
 
     @property
@@ -185,7 +185,7 @@ class Moments(ExactTable):
 
 @dataclass(frozen=True)
 class Positions(Measurable):
-    """How far values lie above the middles of their cells, weighted by cell and summed over the rows of each part.
+    """Sums of the distances of values from the middles of their cells, weighted by cell, over the rows of each part.
 
     With v = round(clamped value / unit), a row in cell c adds ``weights[c] * (2 v - low_c - high_c)`` to the sum of the
     part that c is in, where low_c and high_c are what the bounds of the cell round to; a row without a number adds
@@ -234,7 +234,7 @@ class Positions(Measurable):
         return contribution(domain).queries(one, one**2)
 
     def steps(self, domain: Domain) -> list[tuple[int, int]]:
-        """What the bounds of each declared cell round to, in units."""
+        """Return the rounded bounds of each declared cell, in units."""
         attribute = numeric(domain, self.value)
         cells = (attribute.bounds(code) for code in range(attribute.declared))
         return [(round(Fraction(low) / self.unit), round(Fraction(high) / self.unit)) for low, high in cells]
@@ -267,8 +267,7 @@ class Positions(Measurable):
 class Units(ExactTable):
     """Distinct units with a row in each cell of ``by``: both sensitivities are the cells that rows of a unit are in.
 
-    A unit is counted once a cell, in at most so many cells; a unit in two cells is one unit, so its counts do not add
-    up, and coarser cells are counted one by one.
+    A unit in two cells counts once in each, so counts do not add up, and coarser cells are counted one by one.
     """
 
     by: tuple[str, ...]
@@ -355,7 +354,7 @@ class Bins(ExactTable):
         return {"kind": "bins", **own, "where": where_json(self.where), **_grouped(self.groups)}
 
     def table(self) -> Bins:
-        """See :class:`sfumato.vault.measurables.Measurable`: without groups, as all coarsenings share it."""
+        """See :class:`sfumato.vault.measurables.Measurable`: without groups, because coarsenings share it."""
         return self if self.groups is None else replace(self, groups=None)
 
     def finish(self, domain: Domain, table: Counts) -> Counts:
@@ -396,7 +395,7 @@ class Bins(ExactTable):
         return terms
 
     def refines(self, coarse: Bins) -> bool:
-        """Whether the other bins are sums of these."""
+        """Return whether the other bins are sums of these."""
         if (self.value, self.by, self.where) != (coarse.value, coarse.by, coarse.where):
             return False
         step, rest = divmod(self.width, coarse.width)
@@ -406,13 +405,13 @@ class Bins(ExactTable):
         return ends and {*coarse.edges} <= {*self.edges}
 
     def coarser(self, counts: Counts, coarse: Bins) -> Counts:
-        """Counts of the other bins, for each cell of ``by``, from those of these."""
+        """Return counts of the other bins, for each cell of ``by``, from counts of these."""
         starts = np.searchsorted(self.edges, coarse.edges[:-1])
         return np.add.reduceat(counts.reshape(-1, self.width), starts, axis=1).reshape(-1)
 
 
 def steps(domain: Domain, value: str, unit: Fraction) -> int:
-    """Number of units between what the attribute's minimum and its maximum round to, at least one.
+    """Return the number of units between the rounded minimum and maximum of an attribute, at least one.
 
     Raises:
         QueryError: the attribute is categorical, or the unit not positive.
@@ -423,7 +422,7 @@ def steps(domain: Domain, value: str, unit: Fraction) -> int:
 
 
 def edges_json(edges: tuple[float, ...]) -> Any:  # noqa: ANN401  (JSON)
-    """Edges as JSON values: one by one, or their digest."""
+    """Return edges as JSON values: one by one, or their digest."""
     return list(edges) if len(edges) <= WRITTEN else digest(np.array(edges))
 
 
@@ -434,18 +433,18 @@ def _check_cells(domain: Domain, by: tuple[str, ...], where: Predicate | None, g
 
 
 def _grouped(groups: Groups | None) -> dict[str, Any]:
-    """What a coarsening adds to the canonical form; nothing where there is none."""
+    """Return the entry of a coarsening in the canonical form, if there is one."""
     return {} if groups is None else {"groups": groups_json(groups)}
 
 
 def _coarse(question: Sum | Moments | Bins, domain: Domain, table: Counts) -> Counts:
-    """The numbers of each cell summed over the groups: a row is in one cell, and so in one group."""
+    """Sum the numbers of each cell over the groups: a row is in one cell, and so in one group."""
     shape = (*shape_of(domain, question.by), question.width)
     return table if question.groups is None else coarsen(table, shape, question.groups)
 
 
 def _integers(domain: Domain, value: str) -> tuple[Integer, np.ndarray[Any, np.dtype[np.float64]]]:
-    """An attribute of whole numbers that are their own codes, and these numbers."""
+    """Return an attribute of integers that are their own codes, and these integers."""
     attribute = domain[value]
     assert isinstance(attribute, Integer)
     return attribute, np.arange(attribute.declared, dtype=np.float64) + attribute.minimum

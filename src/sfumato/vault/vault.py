@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from sfumato.ledger.reservation import Admission, Reservation
 
 
-_LISTED = 6  # attributes that a vault is shown with
+_LISTED = 6  # attributes in the text of a vault
 
 
 STORED = (("query", "tally"), ("vault", "measure"))
@@ -48,15 +48,15 @@ REUSING = "synthesize"
 """The family whose methods may use stored marginals."""
 
 REUSED = "reused"
-"""Where the payload of such a method names the journal's entries whose marginals it was made of."""
+"""The key of the journal's entries whose marginals such a payload was made of."""
 
 
 class Journal(Protocol):
-    """What a vault needs of a ledger."""
+    """The operations of a ledger that a vault uses."""
 
     @property
     def limit(self) -> Loss | None:
-        """The most that may ever be released; None where the ledger is not opened yet and nobody has named it."""
+        """The privacy budget; None if it is not known."""
         ...
 
     def remaining(self, analyst: str | None = None) -> Account:
@@ -85,20 +85,20 @@ class Journal(Protocol):
 
 @dataclass(frozen=True)
 class Vault:
-    """A protected table that answers through mechanisms, charges first, and remembers what it said.
+    """A protected table that answers through mechanisms, charges first, and repeats stored answers.
 
-    Every call of a mechanism on the vault itself is a release of its own.  ``release`` gives a method mechanisms
+    Every call of a mechanism on the vault itself is a separate release.  ``release`` gives a method mechanisms
     that together may spend one charge, under one journal entry.
     """
 
     encoded: Encoded
     ledger: Journal
-    version: str  # of the data that the rows are of: its number in the ledger
+    version: str  # the number of the data's version in the ledger
     analyst: str | None = None
-    view: BoundedView | None = None  # of several tables, where the rows are those of one
-    owners: tuple[tuple[str, str], ...] = ()  # of several tables: whose the rows of each are
-    acceptance: Acceptance | None = None  # of several tables: who accepted their schema as it stands
-    admission: Admission | None = None  # what else has to hold when something is charged
+    view: BoundedView | None = None  # set if the rows are a view of several tables
+    owners: tuple[tuple[str, str], ...] = ()  # the owner of the rows of each table of a schema
+    acceptance: Acceptance | None = None  # of a schema, by a person
+    admission: Admission | None = None  # a further condition on each charge
     _tables: ExactTables | None = field(default=None, repr=False, compare=False)  # kept for every analyst
 
     def __post_init__(self) -> None:
@@ -118,12 +118,12 @@ class Vault:
 
     @property
     def limit(self) -> Loss | None:
-        """The most that may ever be released of the table; None where the ledger is still to be opened."""
+        """The privacy budget of the table; None if it is not known."""
         return self.ledger.limit
 
     @property
     def remaining(self) -> Account:
-        """The budget: what was spent and what is left, of the cap of who asks where there is one, else of the limit.
+        """The budget, spent and left: of the analyst's cap if there is one, otherwise of the limit.
 
         ``.left`` is exact, ``str()`` says it in words.
 
@@ -142,7 +142,7 @@ class Vault:
         return f'<dl class="vault">{rows}</dl>'
 
     def _budget(self) -> dict[str, str]:
-        """What was spent and what is left, in words; a vault is shown even where its ledger cannot be read."""
+        """Return the budget in words; a vault has a text even if its ledger cannot be read."""
         try:
             account = self.remaining
         except SfumatoError:
@@ -177,15 +177,15 @@ class Vault:
         raises after noise was drawn, the release stays charged and is never answered; asking again is charged again.
 
         Args:
-            request: what is asked.
-            loss: what the release is promised to cost.
+            request: the identity of the release.
+            loss: the stated cost of the release.
             run: the method.
-            charge: what is reserved, where the mechanisms of ``run`` cost less in some measure than any of that loss.
+            charge: the reserved charge, if the mechanisms of ``run`` cost less in some measure than that loss.
             retry_key: the same for all attempts at one request.
 
         Raises:
-            BudgetError: the ledger refuses the charge, the method asks for more than it reserved, or what was answered
-                before was made of marginals that the analyst was not charged for.
+            BudgetError: the ledger refuses the charge; or the method asks for more than it reserved; or the stored
+                answer was made of marginals that the analyst was not charged for.
         """
         charge = charge or loss.charge
         noise = DrawnEntropy(_ENTROPY)
@@ -203,7 +203,7 @@ class Vault:
                 reservation.store(encode(payload))
         released = self._released_payload(request, parameters, reservation)
         if reusing and self.analyst is not None:
-            self._refuse_made_of_others(released.payload)  # again: somebody may have released it in between
+            self._refuse_made_of_others(released.payload)  # again: another analyst may have released it since
         return released
 
     def disclose(
@@ -276,7 +276,7 @@ class Vault:
         )
 
     def _stored(self) -> tuple[StoredMarginal, ...]:
-        """The marginals that were released before, to whoever asks where analysts are told apart."""
+        """Return the marginals of earlier releases, those of the analyst if there is one."""
         answers = self.ledger.answers(STORED, self.version, analyst=self.analyst)
         return stored_marginals(self.domain, answers)
 
@@ -288,10 +288,10 @@ class Vault:
                 self._refuse_made_of_others(decode(answer.body))
 
     def _refuse_made_of_others(self, payload: Payload) -> None:
-        """Refuse to show an analyst what was made of marginals that this account was not charged for.
+        """Refuse a payload that was made of marginals that the analyst was not charged for.
 
         Raises:
-            BudgetError: it was; its charge alone would not cover what it tells.
+            BudgetError: it was; its charge alone would not cover its loss.
         """
         made_of = set(payload.get(REUSED, ()))
         charged = self.ledger.answers(STORED, self.version, analyst=self.analyst) if made_of else []
@@ -362,7 +362,7 @@ def _failures_of_one_kind() -> Iterator[None]:
         ) from error
 
 
-@cache  # reading a package's metadata takes as long as answering
+@cache  # reading a package's metadata takes as long as an answer
 def _version() -> str:
     return version("sfumato")
 
@@ -384,7 +384,12 @@ def stored_marginals(domain: Domain, answers: Sequence[StoredAnswer]) -> tuple[S
         if answer.question.parameters.get("domain") == domain.hash:
             try:
                 marginals += _marginals(domain, answer)
-            except (SfumatoError, KeyError, TypeError, ValueError):  # of another version: no less, and no more, is lost
+            except (
+                SfumatoError,
+                KeyError,
+                TypeError,
+                ValueError,
+            ):  # another version wrote it: the marginal is not used
                 continue
     return tuple(marginals)
 

@@ -1,4 +1,4 @@
-"""How a vault is opened: a table, its accepted description, the ledger that belongs to it, and the declared version."""
+"""Opening of a vault: a table, its accepted description, its ledger, and the declared version."""
 
 from __future__ import annotations
 
@@ -38,25 +38,23 @@ def open_vault(  # noqa: PLR0913  (keywords, each of which is one line of a call
         table: path of a CSV or Parquet file, a pandas, polars or Arrow frame, or the URL of a table in a
             database or on Spark.
         domain: the accepted description, or the path of its YAML file.
-        ledger: database URL of the journal (``sqlite:///people.ledger``, ``postgresql://...``).  Without
-            one, a SQLite file beside the domain file, so that one description has one budget.
-        limit: the most that may ever be released; fixed with the unit when the ledger is made, and from then on
-            only compared.
-        dataset: name of the journal, where one ledger keeps several.
-        create: whether to make the ledger, with ``limit``, where there is none.  Say so once: a program that
-            goes on saying so begins a fresh budget on the day on which the ledger is lost.
+        ledger: database URL of the journal (``sqlite:///people.ledger``, ``postgresql://...``).  By default, a
+            SQLite file next to the domain file, so that one description has one budget.
+        limit: the privacy budget.  It is fixed with the unit when the ledger is made, and compared later.
+        dataset: name of the journal, if one ledger has several.
+        create: whether to make the ledger, with ``limit``, if there is none.  Pass it once.  A script that always
+            passes it gets a new, full budget if the ledger file is lost.
         new_version: whether the table is declared as the next version, in which every question is charged again.
             Without it, a table that differs from the last version is refused.
 
     Raises:
         DomainError: the description is wrong, or a draft that nobody accepted.
         TableError: the table cannot be read or does not fit the description.
-        LedgerError: there is no ledger and none is to be made; or it cannot be opened, has another limit, or adds up
-            losses of another unit.
+        LedgerError: there is no ledger and none is to be made; or it cannot be opened, or has another limit or unit.
         VersionError: the table differs from the last version, and ``new_version`` is not set.
         EngineError: the table was written while it was read.
     """
-    from sfumato.ledger import open_ledger  # here, as whoever only asks for errors needs no database's library
+    from sfumato.ledger import open_ledger  # imported here, because error estimates need no database
 
     expect(domain, Domain | str | Path, "a domain is a Domain or the path of its file")
     described = _accepted(domain)
@@ -68,7 +66,7 @@ def open_vault(  # noqa: PLR0913  (keywords, each of which is one line of a call
 
 
 def declared(journal: Ledger, content: Content, *, new: bool) -> str:
-    """Declare what the tables of a ledger that was just opened hold; it is closed again if that is refused.
+    """Declare the content of tables in a ledger that was just opened, and close the ledger if that is refused.
 
     Returns:
         The version, as questions carry it.
@@ -103,11 +101,10 @@ def open_vault_later(
 
 
 def default_ledger_url(domain: Domain | str | Path) -> str:
-    """URL of the ledger that belongs to a domain file: beside the file itself, by whatever link it is named.
+    """Return the URL of the ledger next to a domain file; links are resolved.
 
     Raises:
-        LedgerError: the domain is not a file, so there is no place beside it; or it is a link with a ledger of its
-            own beside it.
+        LedgerError: the domain is not a file; or it is a link that has another ledger next to it.
     """
     if isinstance(domain, Domain):
         raise LedgerError("name a ledger: a domain that is not a file has no ledger beside it", culprit=domain)
