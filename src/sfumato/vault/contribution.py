@@ -19,7 +19,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.bounded_cache import cached
 from sfumato.domain import Domain
 from sfumato.domain.predicate import Among, Fold, Predicate
 from sfumato.domain.unit import GroupBound
@@ -128,7 +127,6 @@ def contribution(
     return _contribution_by_groups(domain, by, groups, where)
 
 
-@cached()  # adaptive methods ask for the same tables again and again
 def _contribution_by_groups(
     domain: Domain, by: tuple[str, ...], groups: Groups, where: Predicate | None
 ) -> Contribution:

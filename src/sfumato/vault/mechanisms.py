@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from sfumato.bounded_cache import cached
 from sfumato.domain import Domain
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import Counts
@@ -24,7 +23,6 @@ from sfumato.vault.exact_tables import ExactTables
 from sfumato.vault.measurables import (
     Counting,
     IntegerArray,
-    Marginal,
     Measurable,
     Measurement,
     StoredMarginal,
@@ -225,12 +223,12 @@ def noises(
     if not questions:
         raise QueryError("nothing was asked; name at least one question")
     if shares is None:
-        shares = _equal(len(questions))
+        shares = (Fraction(1, len(questions)),) * len(questions)
     elif len(shares) != len(questions) or min(shares) <= 0 or sum(shares) > 1:
         raise LossError("shares must be positive, one a question, and sum to at most one", culprit=shares)
     check_size(domain, questions)
     return tuple(
-        _noise(loss, share, *_sensitivity(domain, question)) for question, share in zip(questions, shares, strict=True)
+        _noise(loss, share, *question.sensitivity(domain)) for question, share in zip(questions, shares, strict=True)
     )
 
 
@@ -248,22 +246,6 @@ def selection_charge(mechanism: Exponential, loss: Loss) -> Charge:
     return mechanism.charge if isinstance(loss, Epsilon) else loss.charge
 
 
-def _sensitivity(domain: Domain, question: Measurable) -> tuple[int, int]:
-    # a question is looked at before it is charged and again when it is measured; those with arrays are not kept alive
-    return _of_marginal(domain, question) if isinstance(question, Marginal) else question.sensitivity(domain)
-
-
-@cached(lambda key, _: key[1].held_bytes)
-def _of_marginal(domain: Domain, question: Marginal) -> tuple[int, int]:
-    return question.sensitivity(domain)
-
-
-@cached(lambda key, _: 200 + 8 * key[0])
-def _equal(parts: int) -> tuple[Fraction, ...]:
-    return (Fraction(1, parts),) * parts
-
-
-@cached(8_000)  # adaptive methods ask for the same noise again and again
 def _noise(loss: Loss, share: Fraction, l1: int, l2_squared: int) -> Noise:
     try:
         divisible = loss.divisible
@@ -273,6 +255,5 @@ def _noise(loss: Loss, share: Fraction, l1: int, l2_squared: int) -> Noise:
         raise LossError(f"{loss} is too small: noise so wide cannot be drawn; state more", culprit=loss) from error
 
 
-@cached(8_000)  # adaptive methods choose at the same loss again and again
 def _selection(loss: Loss, sensitivity: int | Fraction) -> Exponential:
     return Exponential.for_loss(loss.divisible, sensitivity=sensitivity, monotone=False)
