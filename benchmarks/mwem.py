@@ -138,7 +138,7 @@ def released(name: str, run: int, *, rounds_alone: bool) -> tuple[float, float]:
     from sfumato.privacy.loss import Epsilon
     from sfumato.synthesize import PublicTotal, Schedule, mwem
     from sfumato.synthesize.methods.mwem import iterate
-    from sfumato.vault.interface import Request
+    from sfumato.vault.interface import ReleaseRequest
     from sfumato.workload.counting_queries import counting
 
     counts, domain, workload = question(name, run)
@@ -163,7 +163,7 @@ def released(name: str, run: int, *, rounds_alone: bool) -> tuple[float, float]:
                 took.append(time.process_time() - begun)
                 return {"cells": found.last}
 
-            weights = vault.release(Request("synthesize", "rounds", {}), loss, again).payload["cells"]
+            weights = vault.release(ReleaseRequest("synthesize", "rounds", {}), loss, again).payload["cells"]
             return took[0], float(np.abs(workload.answers(domain, weights - counts.ravel())).mean())
     answers = workload.answers(domain, made.model.cells(domain.names).ravel() - counts.ravel())
     return spent, float(np.abs(answers).mean())

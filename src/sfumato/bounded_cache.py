@@ -1,7 +1,7 @@
 """Caches of computed values: all caches of this kind in a process together hold a bounded number of bytes.
 
 What is kept of a protected table has bounds of its own: its columns as arrays (``engine.arrays``), its exact tables
-(``vault.exact_tables``) and, while a release is evaluated, its marginals (``evaluate.released``).
+(``vault.mechanisms``) and, while a release is evaluated, its marginals (``evaluate.released``).
 
 A cache that counts entries holds whatever its callers make of an entry, and some callers are analysts.  Here each entry
 is weighed when it is kept.  Entries that were not used for long make room, in whichever cache they are.

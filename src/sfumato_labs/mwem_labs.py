@@ -21,7 +21,7 @@ from sfumato.synthesize import NoisyTotal, PublicTotal, Schedule, histogram, ran
 from sfumato.synthesize.auto import options as ranked
 from sfumato.synthesize.methods.mwem import iterate
 from sfumato.synthesize.synthetic import Synthetic
-from sfumato.vault.interface import Mechanisms, Payload, ReleasedPayload, Request, VaultInterface
+from sfumato.vault.interface import Mechanisms, Payload, ReleasedPayload, ReleaseRequest, VaultInterface
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.workload.counting_queries import Workload, counting
 from sfumato_labs import mwem_figures, printed_mwem
@@ -208,7 +208,7 @@ class _Simulation:
 
     def release(
         self,
-        request: Request,
+        request: ReleaseRequest,
         loss: Loss | Charge,
         run: Callable[[Mechanisms], Payload],
         *,

@@ -21,8 +21,8 @@ from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
 from sfumato.engine.port import TILES, Recode
 from sfumato.errors import DomainError, InputError, QueryError, SfumatoError, SizeError, TableError
-from sfumato.vault.exact_tables import ExactTables
 from sfumato.vault.measurables import Marginal
+from sfumato.vault.mechanisms import ExactTables
 from sfumato.vault.value_measurables import Sum, Units
 
 C, D, K = Unknown.CATEGORY, Unknown.DROP, Unknown.CLAMP

@@ -22,7 +22,7 @@ from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.query import suggest_bound
 from sfumato.query.ask import view
 from sfumato.query.row_bound import chosen, grid, noise_a_row
-from sfumato.vault.exact_tables import ExactTables
+from sfumato.vault.mechanisms import ExactTables
 from sfumato.vault.schema_vault import open_schema
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.vault.unit_measurables import UnitSizes

@@ -39,7 +39,7 @@ from sfumato.query.row_bound import suggest_bound
 from sfumato.query.statements.select_statement import parse as read_statement
 from sfumato.synthesize import NoisyTotal, PublicTotal, Schedule, all_marginals, histogram, mst, mwem, synthesize_linked
 from sfumato.synthesize.linked import ModelSizes
-from sfumato.vault.interface import Mechanisms, Payload, Request
+from sfumato.vault.interface import Mechanisms, Payload, ReleaseRequest
 from sfumato.vault.measurables import Marginal
 from sfumato_server.application import create
 from sfumato_server.registry import Scope
@@ -186,7 +186,7 @@ def _broken(vault: Any, _: Mapping[str, Any], loss: Loss) -> str:
         mechanisms.measure([Marginal(())], loss)
         raise _BrokenError
 
-    return str(vault.release(Request("test", "broken", {}), loss, breaking))
+    return str(vault.release(ReleaseRequest("test", "broken", {}), loss, breaking))
 
 
 def _rows(vault: Any, given: Mapping[str, Any], loss: Loss) -> str:

@@ -16,8 +16,8 @@ import pytest
 from sfumato.domain import Categorical, Date, Domain, Grain, GroupBound, Integer, Unit, Unknown
 from sfumato.domain.predicate import Among
 from sfumato.engine.open import open_table
-from sfumato.vault.exact_tables import ExactTables
 from sfumato.vault.measurables import Counting, Distance, Marginal, Weighted
+from sfumato.vault.mechanisms import ExactTables
 from sfumato.vault.value_measurables import Bins, Moments, Positions, Sum, Units
 
 FIRST = date(2023, 1, 1)

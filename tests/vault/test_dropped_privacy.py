@@ -15,8 +15,7 @@ from sfumato.domain.predicate import Among
 from sfumato.engine.open import open_table
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import Epsilon, Rho
-from sfumato.vault.exact_tables import ExactTables
-from sfumato.vault.mechanisms import noises
+from sfumato.vault.mechanisms import ExactTables, noises
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.vault.unit_measurables import Dropped
 

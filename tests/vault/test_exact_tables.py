@@ -19,9 +19,9 @@ from sfumato.ledger import open_ledger
 from sfumato.ledger.dataset_terms import UNDECLARED
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.loss import Epsilon
-from sfumato.vault import exact_tables
-from sfumato.vault.exact_tables import ExactTables, cube
+from sfumato.vault import mechanisms
 from sfumato.vault.measurables import Marginal
+from sfumato.vault.mechanisms import ExactTables, cube
 from sfumato.vault.value_measurables import Bins, Moments, Sum, Units
 from sfumato.vault.vault import Vault
 
@@ -98,7 +98,7 @@ def counted(encoded, question):
 @settings(max_examples=25, deadline=None)
 def test_tables_are_those_that_the_engine_counts_in_whatever_order_they_are_asked(encoded, largest, asked):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exact_tables, "CUBE_CELLS", largest)
+        patch.setattr(mechanisms, "CUBE_CELLS", largest)
         kept = ExactTables(encoded)
         for questions in asked:
             found = kept.tables(questions)
@@ -132,7 +132,7 @@ def test_questions_about_the_same_attributes_are_counted_once():
 
 
 def test_what_is_kept_is_bounded_and_the_oldest_goes_first(monkeypatch):
-    monkeypatch.setattr(exact_tables, "_KEPT_BYTES", 3_000)
+    monkeypatch.setattr(mechanisms, "_CACHE_BYTES", 3_000)
     kept = ExactTables(ENCODED)
     questions = [Marginal(("age", "sex")), Marginal(("income",)), Marginal(("band", "sex")), Marginal(("age",))]
     for question in questions * 3:
@@ -160,7 +160,7 @@ ASKED = [
 
 def journal(folder, largest, monkeypatch):
     """Everything that leaves: noisy values at fixed coins, the journal, and what is spent."""
-    monkeypatch.setattr(exact_tables, "CUBE_CELLS", largest)
+    monkeypatch.setattr(mechanisms, "CUBE_CELLS", largest)
     with open_ledger(f"sqlite:///{folder}/{largest}.ledger", dataset="people", limit=Epsilon(9), create=True) as ledger:
         monkeypatch.setattr("sfumato.vault.vault._ENTROPY", SimulatedEntropy(4))
         vault = Vault(ENCODED, ledger, UNDECLARED)

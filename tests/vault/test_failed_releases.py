@@ -17,7 +17,7 @@ from sfumato.errors import BudgetError, EngineError, InputError, TableError
 from sfumato.ledger import Kind, open_ledger
 from sfumato.ledger.dataset_terms import UNDECLARED
 from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta
-from sfumato.vault.interface import Request
+from sfumato.vault.interface import ReleaseRequest
 from sfumato.vault.measurables import Counting, Marginal
 from sfumato.vault.scores import AbsoluteErrors
 from sfumato.vault.vault import Vault
@@ -51,7 +51,7 @@ def kinds(vault):
 
 def failing(vault, loss, run):
     with pytest.raises(ZeroDivisionError):
-        vault.release(Request("test", "failing", {}), loss, run)
+        vault.release(ReleaseRequest("test", "failing", {}), loss, run)
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -84,7 +84,7 @@ def test_what_raises_within_a_call_before_noise_is_drawn_may_be_tried_again(vaul
         call(mechanisms)
         return {"done": 1}
 
-    assert vault.release(Request("test", "failing", {}), loss, run).payload == {"done": 1}
+    assert vault.release(ReleaseRequest("test", "failing", {}), loss, run).payload == {"done": 1}
     assert kinds(vault) == [Kind.RELEASE]
 
 
@@ -121,7 +121,7 @@ def test_mechanisms_that_are_kept_draw_nothing_after_their_release(vault, name, 
         if fails:
             failing(vault, loss, run)
         else:
-            vault.release(Request("test", "kept", {}), loss, run)
+            vault.release(ReleaseRequest("test", "kept", {}), loss, run)
     for mechanisms in kept:
         with pytest.raises(InputError, match="this release is over"):
             call(mechanisms)
@@ -184,7 +184,7 @@ def test_averaging_over_failures_ends_with_the_budget(vault) -> None:
         failing(vault, LOSS, run)
     for _ in range(100):
         with pytest.raises(BudgetError):
-            vault.release(Request("test", "failing", {}), LOSS, run)
+            vault.release(ReleaseRequest("test", "failing", {}), LOSS, run)
     assert len(noted) == paid
 
 
@@ -205,7 +205,7 @@ def test_an_answer_that_cannot_be_stored_is_charged_and_closed(vault) -> None:
 
     for times in range(1, 3):
         with pytest.raises(TypeError):
-            vault.release(Request("test", "unstorable", {}), LOSS, run)
+            vault.release(ReleaseRequest("test", "unstorable", {}), LOSS, run)
         assert vault.ledger.remaining().spent.epsilon == Fraction(times, 4)
 
 
@@ -215,7 +215,7 @@ def test_a_run_interrupted_by_its_user_is_closed(vault) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        vault.release(Request("test", "interrupted", {}), LOSS, run)
+        vault.release(ReleaseRequest("test", "interrupted", {}), LOSS, run)
     assert kinds(vault) == [Kind.RELEASE, Kind.FAILED]
 
 
@@ -227,7 +227,7 @@ def test_threads_with_one_request_draw_once(vault) -> None:
         return {"count": drawn[-1]}
 
     def release(_):
-        return vault.release(Request("test", "same", {}), LOSS, run).payload["count"][0]
+        return vault.release(ReleaseRequest("test", "same", {}), LOSS, run).payload["count"][0]
 
     with ThreadPoolExecutor(8) as pool:
         assert len(set(pool.map(release, range(16)))) == len(drawn) == 1
@@ -236,8 +236,8 @@ def test_threads_with_one_request_draw_once(vault) -> None:
 def test_without_a_guarantee_nothing_is_charged_so_that_nothing_is_closed(vault) -> None:
     for _ in range(3):
         with pytest.raises(ZeroDivisionError):
-            vault.disclose(Request("test", "disclosed", {}), lambda _: {"x": 1 / 0}, statement="k = 5")
-    vault.disclose(Request("test", "disclosed", {}), lambda _: {"x": 1}, statement="k = 5")
+            vault.disclose(ReleaseRequest("test", "disclosed", {}), lambda _: {"x": 1 / 0}, statement="k = 5")
+    vault.disclose(ReleaseRequest("test", "disclosed", {}), lambda _: {"x": 1}, statement="k = 5")
     assert kinds(vault) == [Kind.RELEASE]
 
 
@@ -250,7 +250,7 @@ def draw_and_die(url, attributes):
             mechanisms.measure([Marginal(())], LOSS / 2)
             os.kill(os.getpid(), 9)
 
-        Vault(table(ROWS), ledger, UNDECLARED).release(Request("test", "killed", {}), LOSS, run)
+        Vault(table(ROWS), ledger, UNDECLARED).release(ReleaseRequest("test", "killed", {}), LOSS, run)
 
 
 def test_after_a_kill_the_next_process_may_spend_all_that_was_reserved_once(tmp_path) -> None:
@@ -262,7 +262,7 @@ def test_after_a_kill_the_next_process_may_spend_all_that_was_reserved_once(tmp_
     assert child.exitcode == -9
     with open_ledger(url, dataset="tiny", limit=Epsilon(1), create=True) as ledger:
         vault = Vault(table(ROWS), ledger, UNDECLARED)
-        request = Request("test", "killed", {})
+        request = ReleaseRequest("test", "killed", {})
         payload = vault.release(
             request, LOSS, lambda mechanisms: {"n": mechanisms.measure([Marginal(("b",))], LOSS)[0].values}
         )
@@ -284,7 +284,7 @@ def test_the_retry_of_a_killed_process_may_spend_no_more_than_it(tmp_path) -> No
             mechanisms.measure([Marginal(())], Epsilon("1e-9"))
 
         with pytest.raises(BudgetError, match="reserved"):
-            vault.release(Request("test", "killed", {}), LOSS, greedy)
+            vault.release(ReleaseRequest("test", "killed", {}), LOSS, greedy)
         assert kinds(vault) == [Kind.RELEASE, Kind.RETRY, Kind.FAILED]
 
 
@@ -294,7 +294,7 @@ def counted(vault, name="counted"):
     def run(mechanisms):
         return {"0": mechanisms.measure([Marginal(())], LOSS)[0].values}
 
-    return vault.release(Request("test", name, {}), LOSS, run).payload["0"]
+    return vault.release(ReleaseRequest("test", name, {}), LOSS, run).payload["0"]
 
 
 def test_what_is_measured_off_a_kept_table_and_raises_is_charged_each_time(vault, monkeypatch) -> None:
@@ -310,5 +310,7 @@ def test_what_is_measured_off_a_kept_table_and_raises_is_charged_each_time(vault
 def test_what_questions_measure_is_spent_of_what_their_release_reserved(vault) -> None:
     with pytest.raises(BudgetError, match="more than it reserved"):
         vault.release(
-            Request("test", "dearer", {}), Epsilon("0.125"), lambda mechanisms: mechanisms.measure([Marginal(())], LOSS)
+            ReleaseRequest("test", "dearer", {}),
+            Epsilon("0.125"),
+            lambda mechanisms: mechanisms.measure([Marginal(())], LOSS),
         )

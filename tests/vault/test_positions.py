@@ -11,7 +11,7 @@ import pytest
 from sfumato.domain import Domain, Integer, Real, Unknown
 from sfumato.domain.attribute import Attribute
 from sfumato.engine.open import open_table
-from sfumato.vault.exact_tables import ExactTables
+from sfumato.vault.mechanisms import ExactTables
 from sfumato.vault.value_measurables import Positions
 
 INCOME = Integer(name="x", minimum=-5, maximum=40, edges=(-5, 0, 1, 20), unknown=Unknown.CATEGORY, nullable=True)

@@ -19,7 +19,7 @@ from sfumato.ledger.dataset_terms import UNDECLARED
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.synthesize import PublicTotal, Schedule
 from sfumato.synthesize.methods.mwem import iterate
-from sfumato.vault.interface import Request
+from sfumato.vault.interface import ReleaseRequest
 from sfumato.vault.measurables import Counting
 from sfumato.vault.mechanisms import TableMechanisms
 from sfumato.vault.simulated import SimulatedVault
@@ -97,7 +97,7 @@ def test_every_use_spends_and_measures_with_noise_of_its_own(vault):
             prepared.measure(7, Epsilon("0.000001"))
         return {"values": np.array(values)}
 
-    values = vault.release(Request("vault", "measure", {"of": "prepared"}), Epsilon(1), run).payload["values"]
+    values = vault.release(ReleaseRequest("vault", "measure", {"of": "prepared"}), Epsilon(1), run).payload["values"]
     assert len(set(values[:50].tolist())) > 30  # of scale 100: two are equal with a probability below 1 %
     assert vault.ledger.remaining().spent.epsilon == 1
 
@@ -168,7 +168,7 @@ def kept(vault):
         taken.append(mechanisms.prepare(QUERIES))
         return {"value": taken[0].measure(3, Epsilon("0.1")).values}
 
-    vault.release(Request("vault", "measure", {"of": "kept"}), Epsilon(1), run)
+    vault.release(ReleaseRequest("vault", "measure", {"of": "kept"}), Epsilon(1), run)
     return taken[0]
 
 
@@ -190,7 +190,7 @@ def test_what_is_kept_of_a_release_answers_nothing_more_and_nobody_else(vault):
             prepared.measure(3, Epsilon("0.1"))
         return {"value": mechanisms.prepare(QUERIES).measure(3, Epsilon("0.1")).values}
 
-    others.release(Request("vault", "measure", {"of": "others"}), Epsilon(1), run)
+    others.release(ReleaseRequest("vault", "measure", {"of": "others"}), Epsilon(1), run)
 
 
 def test_a_forked_child_draws_nothing_of_what_its_parent_prepared(vault):
@@ -205,7 +205,7 @@ def test_a_forked_child_draws_nothing_of_what_its_parent_prepared(vault):
         child.join()
         return {"value": first}
 
-    vault.release(Request("vault", "measure", {"of": "forked"}), Epsilon(1), run)
+    vault.release(ReleaseRequest("vault", "measure", {"of": "forked"}), Epsilon(1), run)
 
 
 def tried(prepared):

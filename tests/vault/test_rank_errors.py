@@ -20,8 +20,7 @@ from sfumato.ledger.dataset_terms import UNDECLARED
 from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.loss import NOTHING, Epsilon, Rho
 from sfumato.privacy.selection import Exponential
-from sfumato.vault.exact_tables import ExactTables
-from sfumato.vault.mechanisms import selection
+from sfumato.vault.mechanisms import ExactTables, selection
 from sfumato.vault.scores import RankErrors
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.vault.value_measurables import Bins

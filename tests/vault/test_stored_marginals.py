@@ -15,7 +15,7 @@ from sfumato import query
 from sfumato.domain import parse
 from sfumato.errors import BudgetError
 from sfumato.privacy.gaussian import DiscreteGaussian
-from sfumato.vault.interface import Request
+from sfumato.vault.interface import ReleaseRequest
 from sfumato.vault.measurables import Marginal, StoredMarginal
 
 DOMAIN = {
@@ -56,7 +56,7 @@ def stored(vault) -> tuple[StoredMarginal, ...]:
         seen.append(mechanisms.stored_marginals())
         return {"seen": 1}
 
-    vault.release(Request("synthesize", "look", {"number": number}), sf.Rho("0.000001"), look)
+    vault.release(ReleaseRequest("synthesize", "look", {"number": number}), sf.Rho("0.000001"), look)
     return seen[0]
 
 
@@ -89,7 +89,7 @@ def test_a_pure_loss_counts_as_the_rho_that_it_implies(tmp_path: Path) -> None:
         seen.extend(mechanisms.stored_marginals())
         return {}
 
-    vault.release(Request("synthesize", "look", {}), sf.Epsilon("0.1"), look)
+    vault.release(ReleaseRequest("synthesize", "look", {}), sf.Epsilon("0.1"), look)
     assert [(each.rho, each.noise.variance) for each in seen] == [(Fraction(1, 8), pytest.approx(7.8, abs=0.1))]
 
 
@@ -123,7 +123,7 @@ def test_an_analyst_is_not_shown_what_was_made_of_answers_to_others(tmp_path: Pa
     (marginal,) = stored(owner)
 
     def made_of(vault):
-        request = Request("synthesize", "reusing", {})
+        request = ReleaseRequest("synthesize", "reusing", {})
         return vault.release(request, sf.Rho("0.1"), lambda _: {"reused": [marginal.entry]})
 
     made_of(owner)
@@ -140,7 +140,7 @@ def test_an_analyst_is_not_shown_what_was_made_of_answers_to_others(tmp_path: Pa
 def test_a_release_that_came_in_between_is_not_shown_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     owner = opened(tmp_path, create=True)
     query.ask(owner, query.table("town"), loss=sf.Rho("0.5"))
-    request, (marginal,) = Request("synthesize", "reusing", {}), stored(owner)
+    request, (marginal,) = ReleaseRequest("synthesize", "reusing", {}), stored(owner)
     bob = opened(tmp_path, analyst="bob")
     reserve = bob.ledger.reserve
 

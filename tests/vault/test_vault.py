@@ -19,9 +19,9 @@ from sfumato.errors import BudgetError, DomainError, LedgerError, QueryError, Ve
 from sfumato.ledger import open_ledger
 from sfumato.ledger.dataset_terms import UNDECLARED
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
-from sfumato.vault.exact_tables import ExactTables
-from sfumato.vault.interface import Request, decode, encode
+from sfumato.vault.interface import ReleaseRequest, decode, encode
 from sfumato.vault.measurables import Counting, Marginal
+from sfumato.vault.mechanisms import ExactTables
 from sfumato.vault.scores import AbsoluteErrors
 from sfumato.vault.simulated import SimulatedVault
 from sfumato.vault.vault import Vault
@@ -78,7 +78,7 @@ def test_a_method_cannot_spend_more_than_it_reserved(vault) -> None:
         return {}
 
     with pytest.raises(BudgetError, match="reserved"):
-        vault.release(Request("test", "greedy", {}), Epsilon("0.5"), greedy)
+        vault.release(ReleaseRequest("test", "greedy", {}), Epsilon("0.5"), greedy)
     assert vault.ledger.remaining().spent.epsilon == Fraction(1, 2), "what was reserved stays charged"
 
 
@@ -91,7 +91,7 @@ def test_rows_of_a_method_are_drawn_anew_in_every_release(vault) -> None:
         return {"nothing": np.zeros(1)}
 
     for part in ("0.1", "0.2"):
-        vault.release(Request("test", "drawing", {}), Epsilon(part), method)
+        vault.release(ReleaseRequest("test", "drawing", {}), Epsilon(part), method)
     assert len(set(drawn)) == 4
     rows = ArrayTable(vault.domain, np.zeros((1, len(vault.domain)), dtype=np.int64))
     simulated = [SimulatedVault(rows, seed=7) for _ in range(2)]
@@ -105,7 +105,7 @@ def test_a_failure_inside_a_method_stays_charged(vault) -> None:
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        vault.release(Request("test", "broken", {}), Epsilon("0.5"), broken)
+        vault.release(ReleaseRequest("test", "broken", {}), Epsilon("0.5"), broken)
     assert vault.ledger.remaining().spent.epsilon == Fraction(1, 2)
 
 
@@ -122,7 +122,7 @@ def test_disclosure_stands_in_the_journal_without_a_guarantee(vault) -> None:
         (counts,) = encoded.marginals([("a",)])
         return {"classes": reveal(counts)}
 
-    settled = vault.disclose(Request("anonymize", "test", {"k": 5}), run, statement="5-anonymity on a")
+    settled = vault.disclose(ReleaseRequest("anonymize", "test", {"k": 5}), run, statement="5-anonymity on a")
     assert settled.payload["classes"].tolist() == [30, 12]
     (entry,) = vault.ledger.journal()
     assert entry.event.statement == "no DP guarantee: 5-anonymity on a"

@@ -21,7 +21,7 @@ from sfumato.query.aggregates import Confidence
 from sfumato.query.answer import Answer
 from sfumato.query.plan import plan
 from sfumato.query.question import Query, refuse_no_query
-from sfumato.vault.interface import Mechanisms, Payload, Request, VaultInterface, refuse_no_vault
+from sfumato.vault.interface import Mechanisms, Payload, ReleaseRequest, VaultInterface, refuse_no_vault
 from sfumato.vault.release import loss_json
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _discover(vault: VaultInterface, query: Query, loss: Loss, confidence: Confi
         return {"keys": [keys[column].to_pylist() for column in columns], "units": units}
 
     released = vault.release(
-        Request(
+        ReleaseRequest(
             "query",
             "threshold",
             {"columns": list(columns), "of": loss_json(loss)},

@@ -31,7 +31,7 @@ from sfumato.query.aggregates import Confidence, ExpectedError
 from sfumato.query.answer import Answer, CountedTruncation, NoisyValue
 from sfumato.query.question import Query, refuse_no_query, words
 from sfumato.vault.contribution import Groups
-from sfumato.vault.interface import Mechanisms, Payload, ReleasedPayload, Request
+from sfumato.vault.interface import Mechanisms, Payload, ReleasedPayload, ReleaseRequest
 from sfumato.vault.measurables import Marginal, Measurable, questions_json
 from sfumato.vault.mechanisms import MANY_ROWS, noises
 from sfumato.vault.unit_measurables import Dropped
@@ -85,9 +85,9 @@ class Plan:
         return {**questions_json(self.questions), "shares": [str(share) for share in self.shares]}
 
     @property
-    def request(self) -> Request:
+    def request(self) -> ReleaseRequest:
         """The request of its release."""
-        return Request("query", "tally", self.parameters, self.words)
+        return ReleaseRequest("query", "tally", self.parameters, self.words)
 
     def noises(self, loss: Loss) -> tuple[Noise, ...]:
         """Return the noise on each question at a loss; refuses, for free, what cannot be measured.

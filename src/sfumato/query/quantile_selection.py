@@ -19,7 +19,7 @@ from sfumato.query.aggregates import Quantile
 from sfumato.query.aggregates.bins import leaves
 from sfumato.query.ask import CONFIDENCE
 from sfumato.query.question import Query
-from sfumato.vault.interface import Mechanisms, Payload, Request, VaultInterface, refuse_no_vault
+from sfumato.vault.interface import Mechanisms, Payload, ReleaseRequest, VaultInterface, refuse_no_vault
 from sfumato.vault.mechanisms import selection, selection_charge
 from sfumato.vault.release import Release
 from sfumato.vault.scores import RankErrors
@@ -83,7 +83,7 @@ def choose_quantile(
     def run(mechanisms: Mechanisms) -> Payload:
         return {"cell": mechanisms.select(scores, loss)}
 
-    request = Request("query", "choice", {"scores": scores.canonical()}, f"chosen {query.describe(domain)}")
+    request = ReleaseRequest("query", "choice", {"scores": scores.canonical()}, f"chosen {query.describe(domain)}")
     released = vault.release(request, loss, run, charge=selection_charge(mechanism, loss), retry_key=retry_key)
     cells = (len(scores.edges) - 1) * scores.parts
     # McSherry and Talwar 2007, Theorem 6: some cell misses nothing, and the rest are no more than all

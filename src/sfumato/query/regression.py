@@ -27,7 +27,7 @@ from sfumato.query.aggregates import Confidence
 from sfumato.query.answer import NoisyValue
 from sfumato.query.ask import CONFIDENCE
 from sfumato.query.question import count
-from sfumato.vault.interface import Mechanisms, Payload, Request, VaultInterface, refuse_no_vault
+from sfumato.vault.interface import Mechanisms, Payload, ReleaseRequest, VaultInterface, refuse_no_vault
 from sfumato.vault.measurables import IntegerArray, Weighted, cells
 from sfumato.vault.mechanisms import noises
 from sfumato.vault.release import Release
@@ -142,7 +142,7 @@ def linear_regression(
 
     parameters = {"outcome": outcome, "inputs": list(inputs), "moments": [product.canonical() for product in products]}
     words = f"linear regression of {variables[-1].words} by {', '.join(each.words for each in variables[1:-1])}"
-    released = vault.release(Request("query", "regression", parameters, words), loss, run, retry_key=retry_key)
+    released = vault.release(ReleaseRequest("query", "regression", parameters, words), loss, run, retry_key=retry_key)
     moments, variances = _moments(variables, pairs, released.payload["moments"], added)
     deviations, population = max(map(level.standard_deviations, added)), domain.unit.column is None
     coefficients = _coefficients(variables, moments, variances, deviations=deviations, population=population)

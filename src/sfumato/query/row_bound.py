@@ -26,7 +26,7 @@ from sfumato.domain.unit import SizeOf
 from sfumato.errors import LossError, QueryError, pluralize
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Epsilon, Loss, Number, exact
-from sfumato.vault.interface import Mechanisms, Payload, Request, VaultInterface, refuse_no_vault
+from sfumato.vault.interface import Mechanisms, Payload, ReleaseRequest, VaultInterface, refuse_no_vault
 from sfumato.vault.measurables import IntegerArray
 from sfumato.vault.mechanisms import noises
 from sfumato.vault.release import Release
@@ -162,7 +162,7 @@ def suggest_bound(
 
     parameters = {"questions": [tally.canonical() for tally in tallies]}
     words = "how many units have how many rows" + "".join(f", and how many by {group.name}" for group in groups)
-    released = vault.release(Request("query", "sizes", parameters, words), loss, run, retry_key=retry_key)
+    released = vault.release(ReleaseRequest("query", "sizes", parameters, words), loss, run, retry_key=retry_key)
     deviation, balance = math.sqrt(noise.variance), cells * noise_a_row(loss, part)
     rows, *by_groups = (
         _noisy_sizes(tally, released.payload[str(place)], deviation, balance=balance)

@@ -29,7 +29,7 @@ from sfumato.query.answer import Answer
 from sfumato.query.ask import ask, price
 from sfumato.query.plan import plan
 from sfumato.query.question import Query, refuse_no_query
-from sfumato.vault.interface import Mechanisms, Payload, Request, VaultInterface, refuse_no_vault
+from sfumato.vault.interface import Mechanisms, Payload, ReleaseRequest, VaultInterface, refuse_no_vault
 from sfumato.vault.measurables import Marginal
 from sfumato.vault.release import Release
 from sfumato.vault.release import loss_json as loss_in_words
@@ -261,14 +261,14 @@ def answer_batch(vault: VaultInterface, workload: Workload, *, loss: Loss) -> Ba
     )
 
 
-def _request(workload: Workload, domain: Domain, best: StrategyOption) -> Request:
+def _request(workload: Workload, domain: Domain, best: StrategyOption) -> ReleaseRequest:
     """Name the release by the workload, not by the optimized weights: their last bits differ between machines."""
     name, names = best.strategy.name, list(best.attributes)
     words = f"{workload.length(domain):,} counting queries over {', '.join(names)}, by {name}"
     if isinstance(best.question, Marginal):
         parameters = {"questions": [best.question.canonical()], "shares": ["1"]}
-        return Request("query", "tally", parameters, words)
+        return ReleaseRequest("query", "tally", parameters, words)
     rows = workload.matrix(domain)
     digest = hashlib.sha256(np.packbits(rows).tobytes()).hexdigest()
     matrix = {"shape": list(rows.shape), "sha256": digest}
-    return Request("query", "strategy", {"attributes": names, "strategy": name, "workload": matrix}, words)
+    return ReleaseRequest("query", "strategy", {"attributes": names, "strategy": name, "workload": matrix}, words)

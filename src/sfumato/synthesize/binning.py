@@ -17,7 +17,7 @@ from sfumato.domain import Domain, Integer, Real
 from sfumato.errors import QueryError
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Loss
-from sfumato.vault.interface import Mechanisms, Request, VaultInterface, refuse_no_vault
+from sfumato.vault.interface import Mechanisms, ReleaseRequest, VaultInterface, refuse_no_vault
 from sfumato.vault.value_measurables import Bins
 
 LEVELS = 5
@@ -45,7 +45,7 @@ def private_edges(vault: VaultInterface, attribute: str, *, loss: Loss, bins: in
     numeric = vault.domain[attribute]
     if bins < 2 or not isinstance(numeric, Integer | Real) or numeric.minimum == numeric.maximum:  # noqa: PLR2004
         raise QueryError(f"{attribute!r} needs to be a number with a range, and bins at least two", culprit=attribute)
-    request = Request(
+    request = ReleaseRequest(
         "synthesize", "private-edges", {"attribute": attribute, "bins": bins}, f"edges of {bins} bins of {attribute}"
     )
     stored = vault.release(

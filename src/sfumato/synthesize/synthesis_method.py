@@ -21,7 +21,7 @@ from sfumato.synthesize.marginal_selection import SizeLimits
 from sfumato.synthesize.product import Product
 from sfumato.synthesize.structural_zeros import Zeros
 from sfumato.synthesize.synthetic import Synthetic, finish_release
-from sfumato.vault.interface import Mechanisms, Request, VaultInterface, refuse_no_vault
+from sfumato.vault.interface import Mechanisms, ReleaseRequest, VaultInterface, refuse_no_vault
 from sfumato.workload.counting_queries import Marginals, Workload
 
 StoredModel: TypeAlias = Product | Graphical
@@ -84,7 +84,7 @@ class PlannedRelease:
         provenance: what the release says of how it was chosen.
     """
 
-    request: Request
+    request: ReleaseRequest
     run: Callable[[Mechanisms], StoredModel]
     model: type[Product | Graphical]
     expected_error: Mapping[str, float] | None = None

@@ -127,7 +127,7 @@ class Prepared(Protocol):
 
 
 @dataclass(frozen=True)
-class Request:
+class ReleaseRequest:
     """The identity of a release in the journal: an equal request for the same data is the same question.
 
     ``parameters`` are JSON values that hold everything that shapes the answer, except the loss.  ``words`` describe
@@ -181,7 +181,7 @@ class VaultInterface(Protocol):
 
     def release(
         self,
-        request: Request,
+        request: ReleaseRequest,
         loss: Loss | Charge,
         run: Callable[[Mechanisms], Payload],
         *,

@@ -15,10 +15,9 @@ from sfumato.domain import Domain
 from sfumato.engine.port import Encoded
 from sfumato.privacy.entropy import SIMULATED, SimulatedEntropy
 from sfumato.privacy.loss import NOTHING, Charge, Loss
-from sfumato.vault.exact_tables import ExactTables
-from sfumato.vault.interface import Mechanisms, Payload, ReleasedPayload, Request, decode, encode
+from sfumato.vault.interface import Mechanisms, Payload, ReleasedPayload, ReleaseRequest, decode, encode
 from sfumato.vault.measurables import StoredMarginal
-from sfumato.vault.mechanisms import PrivacyFilter, TableMechanisms
+from sfumato.vault.mechanisms import ExactTables, PrivacyFilter, TableMechanisms
 from sfumato.vault.release import guarantee_text, loss_json
 
 
@@ -77,7 +76,7 @@ class SimulatedVault:
 
     def release(
         self,
-        request: Request,
+        request: ReleaseRequest,
         loss: Loss | Charge,
         run: Callable[[Mechanisms], Payload],
         *,
@@ -103,6 +102,6 @@ class SimulatedVault:
         )
 
 
-def _request_key(request: Request, loss: Loss | Charge) -> str:
+def _request_key(request: ReleaseRequest, loss: Loss | Charge) -> str:
     """Return a name of a request at a loss."""
     return json.dumps([request.family, request.method, request.parameters, loss_json(loss)], sort_keys=True)

@@ -27,10 +27,9 @@ from sfumato.ledger.entry import digest
 from sfumato.privacy.entropy import DrawnEntropy, OsEntropy
 from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Loss, Rho
 from sfumato.privacy.threshold import StabilityThreshold
-from sfumato.vault.exact_tables import ExactTables
-from sfumato.vault.interface import Mechanisms, Payload, ReleasedPayload, Request, decode, encode
+from sfumato.vault.interface import Mechanisms, Payload, ReleasedPayload, ReleaseRequest, decode, encode
 from sfumato.vault.measurables import Marginal, Measurable, Measurement, StoredMarginal, questions_json
-from sfumato.vault.mechanisms import PrivacyFilter, TableMechanisms, noises, selection, selection_charge
+from sfumato.vault.mechanisms import ExactTables, PrivacyFilter, TableMechanisms, noises, selection, selection_charge
 from sfumato.vault.release import charged_text, cost, guarantee_text, loss_json
 from sfumato.vault.scores import Scores
 
@@ -164,7 +163,7 @@ class Vault:
 
     def release(
         self,
-        request: Request,
+        request: ReleaseRequest,
         loss: Loss | Charge,
         run: Callable[[Mechanisms], Payload],
         *,
@@ -207,7 +206,12 @@ class Vault:
         return released
 
     def disclose(
-        self, request: Request, run: Callable[[Encoded], Payload], *, statement: str, retry_key: str | None = None
+        self,
+        request: ReleaseRequest,
+        run: Callable[[Encoded], Payload],
+        *,
+        statement: str,
+        retry_key: str | None = None,
     ) -> ReleasedPayload:
         """Release something exact, with no differential privacy, and write so in the journal.
 
@@ -235,7 +239,7 @@ class Vault:
             "shares": None if shares is None else [str(share) for share in shares],
         }
         released = self.release(
-            Request("vault", "measure", parameters),
+            ReleaseRequest("vault", "measure", parameters),
             loss,
             lambda mechanisms: {
                 str(index): measurement.values
@@ -251,7 +255,7 @@ class Vault:
         """See :meth:`sfumato.vault.interface.Mechanisms.select`; one journal entry."""
         mechanism = selection(self.domain, scores, loss)  # refuses what cannot be computed, before anything is charged
         charge = selection_charge(mechanism, loss)
-        request = Request("vault", "select", {"scores": scores.canonical()})
+        request = ReleaseRequest("vault", "select", {"scores": scores.canonical()})
         released = self.release(
             request, loss, lambda mechanisms: {"index": mechanisms.select(scores, loss)}, charge=charge
         )
@@ -261,7 +265,7 @@ class Vault:
         """See :meth:`sfumato.vault.interface.Mechanisms.threshold`; one journal entry."""
         self.refuse_keys(columns)
         parameters = {"columns": list(columns), "of": loss_json(loss)}
-        request = Request("vault", "threshold", parameters)
+        request = ReleaseRequest("vault", "threshold", parameters)
         charge = StabilityThreshold(loss, keys_per_unit=self.domain.unit.rows).charge
 
         def run(mechanisms: Mechanisms) -> Payload:
@@ -301,7 +305,9 @@ class Vault:
                 "first, or for a release on other terms"
             )
 
-    def _event(self, request: Request, parameters: Mapping[str, Any], charge: Charge | None, statement: str) -> Event:
+    def _event(
+        self, request: ReleaseRequest, parameters: Mapping[str, Any], charge: Charge | None, statement: str
+    ) -> Event:
         """Return the release as the journal records it.
 
         Nothing of it depends on the rows: a repeat is free within a version and charged in the next one.
@@ -314,7 +320,7 @@ class Vault:
         details = self._details(request)
         return Event(Kind.RELEASE, question, charge, self.analyst, statement, details, self.domain.unit)
 
-    def _details(self, request: Request) -> dict[str, JSON]:
+    def _details(self, request: ReleaseRequest) -> dict[str, JSON]:
         accepted = self.acceptance or self.domain.accepted_by
         details: dict[str, JSON] = {"asked": request.words} if request.words else {}
         if self.view is not None:
@@ -325,7 +331,7 @@ class Vault:
         return details
 
     def _released_payload(
-        self, request: Request, parameters: Mapping[str, Any], reservation: Reservation
+        self, request: ReleaseRequest, parameters: Mapping[str, Any], reservation: Reservation
     ) -> ReleasedPayload:
         event, answer = reservation.event, reservation.stored()
         return ReleasedPayload(

@@ -15,7 +15,7 @@ from sfumato.privacy.loss import Rho
 from sfumato.synthesize import synthesize_linked as synthesize
 from sfumato.synthesize.linked import ModelSizes, child_measures
 from sfumato.synthesize.linked.child_measures import COUNTABLE, DerivedMeasures
-from sfumato.vault.interface import Request
+from sfumato.vault.interface import ReleaseRequest
 from sfumato.vault.measurables import Marginal
 from sfumato.vault.schema_vault import open_schema
 from sfumato.vault.simulated import SimulatedVault
@@ -74,7 +74,7 @@ def test_parts_cost_together_what_all_at_once_would(shares, monkeypatch) -> None
             answers += DerivedMeasures(mechanisms, tail).measure(questions, LOSS, shares=shares)
             return {}
 
-        vault.release(Request("synthesize", "test", {}), LOSS, measured)
+        vault.release(ReleaseRequest("synthesize", "test", {}), LOSS, measured)
         found.append(([answer.standard_error for answer in answers], vault.spent))
         assert [answer.question for answer in answers] == questions
     assert found[0][0] == pytest.approx(found[1][0])

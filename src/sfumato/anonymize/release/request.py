@@ -27,7 +27,7 @@ from sfumato.domain.hierarchy.levels import Hierarchy, Integers, Level
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import Encoded, ProtectedTable, Recodable, SparseTable
 from sfumato.errors import InputError, TableError
-from sfumato.vault.interface import Request
+from sfumato.vault.interface import ReleaseRequest
 
 
 class Missing(StrEnum):
@@ -156,7 +156,7 @@ class AnonymizationRequest:
         """Return the names of unchanged quasi-identifiers, and of the other unchanged columns."""
         return (*(each.name for each in self.quasi if each.unchanged), *unchanged.names)
 
-    def question(self, unchanged: UnchangedColumns) -> Request:
+    def question(self, unchanged: UnchangedColumns) -> ReleaseRequest:
         """Return the journal's question about rows that are published with these columns, no quasi-identifiers."""
         anyway = {"keep_anyway": sorted(unchanged.anyway)} if unchanged.anyway else {}
         described = [
@@ -168,7 +168,7 @@ class AnonymizationRequest:
             }
             for each in self.quasi
         ]
-        return Request(
+        return ReleaseRequest(
             "anonymize",
             self.method,
             {

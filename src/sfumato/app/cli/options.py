@@ -214,7 +214,7 @@ class Source:
     def _ledger(self, first: Loss | None) -> Ledger:
         """Return the ledger, which the first release makes if need be, and the end of the command closes."""
         from sfumato.app.api.questions import limit_of
-        from sfumato.ledger import Ledger
+        from sfumato.ledger.ledger import Ledger
         from sfumato.vault.vault_opening import default_ledger_url
 
         url = default_ledger_url(self.domain) if self.journal.ledger is None else database(self.journal.ledger)

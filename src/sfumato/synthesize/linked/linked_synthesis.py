@@ -35,7 +35,7 @@ from sfumato.synthesize.linked.next_child import KnownColumns, fit_next_child
 from sfumato.synthesize.marginal_selection import SizeLimits
 from sfumato.synthesize.methods.aim import expected_error, refuse_loss, run_aim
 from sfumato.synthesize.structural_zeros import Zeros
-from sfumato.vault.interface import Mechanisms, Payload, Request, VaultInterface
+from sfumato.vault.interface import Mechanisms, Payload, ReleaseRequest, VaultInterface
 from sfumato.vault.release import loss_json
 from sfumato.vault.schema_vault import SchemaVault
 from sfumato.workload.counting_queries import all_marginals
@@ -120,7 +120,7 @@ def release_units(
         "settings": settings.describe(),
     }
     names = ", ".join(child.table.name for child in linked.children)
-    request = Request("synthesize", "related", parameters, f"synthetic units with {names}")
+    request = ReleaseRequest("synthesize", "related", parameters, f"synthetic units with {names}")
     stored = vault.release(
         request, loss, lambda mechanisms: _measured(mechanisms, loss, linked, total=total, settings=settings)
     )

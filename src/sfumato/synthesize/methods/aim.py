@@ -60,7 +60,7 @@ from sfumato.synthesize.structural_zeros import Zeros, describe_zeros, refuse_im
 from sfumato.synthesize.synthesis_method import Option, PlannedRelease, RankedMethod, SynthesisMethod, Task
 from sfumato.synthesize.synthetic import Synthetic, rows_for
 from sfumato.vault.contribution import contribution
-from sfumato.vault.interface import Mechanisms, Request, VaultInterface, refuse_no_vault
+from sfumato.vault.interface import Mechanisms, ReleaseRequest, VaultInterface, refuse_no_vault
 from sfumato.workload.counting_queries import Marginals
 
 ROUNDS = ((2, Fraction(2, 5), Fraction(3, 10)), (3, Fraction(1), Fraction(1)))
@@ -315,7 +315,7 @@ def without_aim_limits(task: Task) -> Task:
     return replace(task, limits=replace(task.limits, prior_marginals=True, distance_bounds=False))
 
 
-def marginals_request(domain: Domain, method: str, task: Task) -> Request:
+def marginals_request(domain: Domain, method: str, task: Task) -> ReleaseRequest:
     """Return the journal's question for a workload of marginals.
 
     Raises:
@@ -331,7 +331,7 @@ def marginals_request(domain: Domain, method: str, task: Task) -> Request:
         "limits": task.limits.describe(),
         "zeros": describe_zeros(task.zeros),
     }
-    return Request("synthesize", method, parameters, rows_for(domain, workload))
+    return ReleaseRequest("synthesize", method, parameters, rows_for(domain, workload))
 
 
 def least_rows(domain: Domain, loss: Loss, total: RowTotal) -> float:

@@ -39,7 +39,7 @@ from sfumato.synthesize.synthesis_method import (
     release_planned,
 )
 from sfumato.synthesize.synthetic import Synthetic, rows_for, tables
-from sfumato.vault.interface import Mechanisms, Request, VaultInterface
+from sfumato.vault.interface import Mechanisms, ReleaseRequest, VaultInterface
 from sfumato.vault.measurables import Marginal
 from sfumato.vault.mechanisms import noises
 from sfumato.workload.counting_queries import MOST_MATRIX_CELLS, Marginals, Workload, as_clique, as_cliques
@@ -120,7 +120,7 @@ def _planned(
     _check(domain, cliques)
     parameters = {"cliques": [list(clique) for clique in cliques], "total": describe_total(total)}
     return PlannedRelease(
-        request=Request("synthesize", method, parameters, f"synthetic rows of {tables(cliques)}"),
+        request=ReleaseRequest("synthesize", method, parameters, f"synthetic rows of {tables(cliques)}"),
         run=lambda mechanisms: tabulate(mechanisms, loss, total, cliques),
         model=Product,
         expected_error=expected_errors(domain, loss, total, cliques),
@@ -218,7 +218,7 @@ def _plan_matrix(domain: Domain, task: Task) -> PlannedRelease:
         "total": describe_total(total),
     }
     return PlannedRelease(
-        request=Request("synthesize", "matrix", parameters, rows_for(domain, task.workload)),
+        request=ReleaseRequest("synthesize", "matrix", parameters, rows_for(domain, task.workload)),
         run=lambda mechanisms: estimate(mechanisms, loss, total, chosen),
         model=Product,
         expected_error={f"root mean squared error of a query, by the {chosen.strategy.name} strategy": chosen.error},

@@ -23,7 +23,7 @@ from sfumato.synthesize.marginal_selection import SizeLimits
 from sfumato.synthesize.synthesis_method import PlannedRelease, SynthesisMethod, Task
 from sfumato.synthesize.synthetic import Synthetic, rows_of
 from sfumato.vault.contribution import contribution
-from sfumato.vault.interface import Mechanisms, Request, VaultInterface
+from sfumato.vault.interface import Mechanisms, ReleaseRequest, VaultInterface
 from sfumato.workload.counting_queries import all_marginals
 
 
@@ -59,7 +59,7 @@ def _plan(domain: Domain, task: Task) -> PlannedRelease:
     refuse_fine(domain, SizeLimits().marginal)
     parameters = {"total": describe_total(task.total)}
     return PlannedRelease(
-        request=Request("synthesize", "independent", parameters, rows_of(domain, domain.names)),
+        request=ReleaseRequest("synthesize", "independent", parameters, rows_of(domain, domain.names)),
         run=lambda mechanisms: measure_columns(mechanisms, task.loss, task.total),
         model=Graphical,
     )

@@ -44,7 +44,7 @@ from sfumato.synthesize.structural_zeros import Zeros, describe_zeros, refuse_im
 from sfumato.synthesize.synthesis_method import Option, PlannedRelease, RankedMethod, SynthesisMethod, Task
 from sfumato.synthesize.synthetic import Synthetic, rows_of
 from sfumato.vault.contribution import contribution
-from sfumato.vault.interface import Mechanisms, Request, VaultInterface
+from sfumato.vault.interface import Mechanisms, ReleaseRequest, VaultInterface
 from sfumato.vault.measurables import Distance
 from sfumato.vault.scores import MarginalErrors
 from sfumato.workload.counting_queries import all_marginals
@@ -102,7 +102,7 @@ def _plan(domain: Domain, task: Task) -> PlannedRelease:
     refuse_impossible(zeros, domain, limits.cells)
     parameters = {"total": describe_total(task.total), "limits": limits.describe(), "zeros": describe_zeros(zeros)}
     return PlannedRelease(
-        request=Request("synthesize", "mst", parameters, rows_of(domain, domain.names)),
+        request=ReleaseRequest("synthesize", "mst", parameters, rows_of(domain, domain.names)),
         run=lambda mechanisms: run_mst(mechanisms, task.loss, task.total, limits=limits, zeros=zeros),
         model=Graphical,
     )

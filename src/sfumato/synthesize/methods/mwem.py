@@ -41,7 +41,7 @@ from sfumato.synthesize.synthesis_method import (
     release_planned,
 )
 from sfumato.synthesize.synthetic import Synthetic, rows_for
-from sfumato.vault.interface import Mechanisms, Request, VaultInterface
+from sfumato.vault.interface import Mechanisms, ReleaseRequest, VaultInterface
 from sfumato.vault.measurables import Counting
 from sfumato.vault.mechanisms import noises
 from sfumato.workload.counting_queries import MOST_MATRIX_CELLS, Workload, counting, refuse_no_workload
@@ -114,7 +114,7 @@ def _planned(
         return Product.from_parts(mechanisms.domain, (table,), iterates.count)
 
     return PlannedRelease(
-        request=Request("synthesize", "mwem", _describe(queries, total, schedule), rows_for(domain, workload)),
+        request=ReleaseRequest("synthesize", "mwem", _describe(queries, total, schedule), rows_for(domain, workload)),
         run=run,
         model=Product,
         expected_error=expected_errors(domain, loss, total, schedule),
