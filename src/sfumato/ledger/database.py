@@ -110,7 +110,7 @@ class Exhaustion(StrEnum):
 
 
 def exhaustion(error: LedgerError) -> Exhaustion | None:
-    """Return the condition because of which a ledger failed; None for any other reason."""
+    """Return the condition that made a ledger fail; None for any other reason."""
     if isinstance(error, MovedLedgerError):
         return Exhaustion.MOVED
     cause = error.__cause__
@@ -204,7 +204,7 @@ class Database(Protocol):
         ...
 
     def connect(self) -> Any:  # noqa: ANN401  (the driver's own)
-        """Return a new connection, which begins no transaction by itself."""
+        """Return a new connection, on which only :meth:`begin_transaction` begins a transaction."""
         ...
 
     def answers(self, connection: Any) -> bool:  # noqa: ANN401

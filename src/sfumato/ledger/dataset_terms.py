@@ -29,7 +29,7 @@ UNDECLARED = "0"
 
 
 def refuse_name(name: str | None, what: str) -> None:
-    """Refuse a name that is empty, too long or not printable; None stands for no name.
+    """Refuse a name that is empty, too long or not printable; None is no name.
 
     Raises:
         InputError: it is not 1 to 200 printable characters.
@@ -184,7 +184,7 @@ class NamedContent(Protocol):
 
     @property
     def name(self) -> str:
-        """A name of all rows and columns, for which the tables may be read once more."""
+        """A name of all rows and columns, which may need a second reading of the tables."""
         ...
 
 
@@ -193,7 +193,7 @@ def content_digests(
 ) -> tuple[str, str]:
     """Digest a content, or a name of one, under a ledger's secret.
 
-    Files with the bytes of the last version have its content, so that their rows are not read again.  If the next
+    Files with the bytes of the last version have its content, so their rows need no second reading.  If the next
     version is to be declared, they are read in any case: the time that it takes must not tell what changed.
 
     Returns:

@@ -250,7 +250,7 @@ class Entry:
 
     @property
     def asked(self) -> str:
-        """The question in words: those of its details, or else its short parameters."""
+        """The question in words: from its details, or else its short parameters."""
         match self.event.details:
             case {"asked": str(words)}:
                 return words

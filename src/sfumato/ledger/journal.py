@@ -380,7 +380,7 @@ class JournalMemory:
             before: the position; None if none was seen.
 
         Raises:
-            MovedLedgerError: it does not, or its dataset was founded anew.
+            MovedLedgerError: it does not, or its dataset was created again.
         """
         if founded == self.secret and (before is None or self._goes_through(driver, now, before)):
             return
@@ -410,7 +410,7 @@ class JournalMemory:
 
 
 def refuse_other_owners(own: Mapping[str, str], recorded: Iterable[Mapping[str, str]]) -> None:
-    """Refuse a release for which the rows of a table have another owner than the journal records.
+    """Refuse a release if a table has another owner than the journal records.
 
     Losses for one unit add up only if a unit is the same rows in all releases.  A table that one description calls
     public and another one protects has two neighbour relations.

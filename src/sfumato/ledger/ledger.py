@@ -75,7 +75,7 @@ class Ledger:
     Args:
         url: ``sqlite:///FILE`` or ``postgresql://...``.
         dataset: its name in the ledger.
-        limit: the most that may ever be spent, which also fixes the measure; None: that of the existing ledger.
+        limit: the privacy budget, which also fixes the measure; None: that of the existing ledger.
         limit_if_new: the limit of a new ledger if none is named.
         create: whether the first release makes the ledger.  There must be none then, and the database must not hold
             other datasets: a mistyped name would begin a fresh budget for the same table.  Pass ``create`` once.  A
@@ -237,7 +237,7 @@ class Ledger:
 
         Args:
             event: the release.  Its charge is None if it has no differential privacy; any other charge needs a unit.
-            noise_drawn: whether the caller has drawn noise for the release so far.
+            noise_drawn: whether the caller has drawn noise for the release.
             retry_key: chosen by the caller, the same for all attempts at one request.
             admission: looks at more than the budget in the transaction that charges, and raises a
                 :class:`SfumatoError` if it does not admit the release.
@@ -272,7 +272,7 @@ class Ledger:
         return account
 
     def set_cap(self, analyst: str, cap: Loss | None, *, by: Actor | None = None) -> None:
-        """Set or lift (None) what an analyst may spend of this dataset; stands in the journal and the audit log.
+        """Set or lift (None) an analyst's cap.  The journal and the audit log record it.
 
         Raises:
             LossError: the cap is not in the measure of the ledger's limit.
@@ -367,7 +367,7 @@ class Ledger:
     def answers(self, methods: Collection[tuple[str, str]], version: str, *, analyst: str | None) -> list[StoredAnswer]:
         """Return stored answers by some methods about a version of the data; charge nothing.
 
-        With ``analyst``, only those that this analyst was charged for.
+        With ``analyst``, only answers that this analyst was charged for.
         """
         if not self.exists():
             return []
@@ -405,7 +405,7 @@ class Ledger:
     def check(self) -> Checkpoint:
         """Check all accounts, and the entries and answers since the last checkpoint; write a new checkpoint.
 
-        Earlier entries and answers are not read again: :meth:`verify` reads all.
+        It reads no earlier entries and answers: :meth:`verify` reads all.
 
         Raises:
             LedgerError: names the first broken entry, or the account that is not the sum of the journal.
@@ -475,7 +475,7 @@ class Ledger:
         """Refuse a journal that does not contain the last position that this ledger saw.
 
         Raises:
-            MovedLedgerError: the dataset was founded anew, or an old copy of the ledger was restored.
+            MovedLedgerError: the dataset was created again, or an old copy of the ledger was restored.
             LedgerError: the ledger cannot be read.
         """
         self._memory.look()

@@ -106,7 +106,7 @@ class Reservation:
         event: the release, as the journal records it.
         retry_key: the same for all attempts at one request; None: there is none.
         admission: a further condition; None: the budget alone decides.
-        noise_drawn: whether the caller has drawn noise for the release so far.
+        noise_drawn: whether the caller has drawn noise for the release.
 
     Attributes:
         event: see above.

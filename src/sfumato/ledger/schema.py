@@ -118,7 +118,7 @@ JOURNAL_TABLES = (
 )""",
     'CREATE INDEX ledger_shown ON ledger_entry (dataset, "key", analyst)',
     _ANSWERS,
-    # analyst: empty where analysts are not told apart
+    # analyst: empty if the request names none
     """CREATE TABLE ledger_retry (
     dataset TEXT NOT NULL,
     analyst TEXT NOT NULL,
@@ -239,7 +239,7 @@ _SNAPSHOTS = """CREATE TABLE service_snapshot (
     PRIMARY KEY (dataset)
 )"""
 _OPERATION = (_NAMES, _IDENTITIES, _LOGINS, _APPROVALS, _APPROVALS_FOUND, _NOTICES, _PROBES)
-SERVER_TABLES = (  # what a server keeps beside its journals
+SERVER_TABLES = (  # the tables of a server next to its journals
     # name: of its ledger, which stays; called: null where that is what it is called
     """CREATE TABLE service_dataset (
     name TEXT NOT NULL,

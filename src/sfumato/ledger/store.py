@@ -61,7 +61,9 @@ class Store:
             self._connections = connections(self.address, self.file)
         self._checkpointed = time.monotonic()
         self._give_back = weakref.finalize(self, self._connections.give_back)  # for a caller that never closes it
-        self._give_back.atexit = False  # the operating system closes what is left, also that of a parent process
+        self._give_back.atexit = (
+            False  # at exit the operating system closes connections, also those that a child inherited
+        )
 
     @cached_property
     def lock_place(self) -> str:
@@ -146,7 +148,7 @@ class Store:
                 with translate_errors(self.place):
                     self._use_write_ahead_log()
             with self.founding() as driver:
-                if not self._holds_tables(driver):  # looked for again: another process may have been faster
+                if not self._holds_tables(driver):  # checked under the lock: another process may have been faster
                     create_tables(driver)
         if self.file:
             self._connections.database.creates = False

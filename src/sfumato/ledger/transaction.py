@@ -133,7 +133,7 @@ class Transaction:
         self._memory = memory
         self.name = name
         rows = driver.rows(LOCK_DATASET, {"of_dataset": name})
-        self.time = now()  # under the lock: a transaction that waited is later than those before, as in the journal
+        self.time = now()  # under the lock, so that times are in the order of the journal
         if not rows:
             raise LedgerError(f"the ledger holds no dataset {name!r}", culprit=name)
         self.founded, limit, unit, version, digest, *spent, self.entries, self.answers, self.head = rows[0]

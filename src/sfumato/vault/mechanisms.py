@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 CUBE_CELLS = 1 << 18  # counters of one table: a pass over the rows is faster than the sum of more
 _CACHE_BYTES = 1 << 27  # per encoded table: adaptive methods ask about the same marginals often
 _ENTRY_BYTES = 1_000  # without the counters and the condition
-MANY_ROWS = 1000  # if the number of rows is secret, a warning tells of noise that may outweigh more rows
+MANY_ROWS = 1000  # if the number of rows is secret, noise larger than this gets a warning
 
 
 class PrivacyFilter:

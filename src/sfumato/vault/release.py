@@ -106,7 +106,7 @@ class Release:
 
     @property
     def headline(self) -> str:
-        """The thing itself in a few words, for whoever looks at the release in a session."""
+        """A few words about the released thing, for its text in a session."""
         return str(self.provenance.get("method", ""))
 
     def __repr__(self) -> str:
@@ -233,7 +233,7 @@ def writable(path: str | Path, *, overwrite: bool) -> TableWriter:
 
 
 def checked_path(path: str | Path) -> Path:
-    """Refuse a path that names no file, or a longer one than what is written beside it first leaves room for.
+    """Refuse a path that names no file, or a name that is too long for its temporary file.
 
     Raises:
         InputError: it has no name, or too long a one.
@@ -271,7 +271,7 @@ def refuse_occupied_path(path: str | Path, *, overwrite: bool) -> None:
 
 
 def write_atomically(path: str | Path, write: Callable[[Path], None]) -> None:
-    """Let ``write`` fill a temporary file beside ``path``, then move it there in one step.
+    """Let ``write`` fill a temporary file next to ``path``, then move it there in one step.
 
     Raises:
         SfumatoError: the disk is full or the like; nothing is left behind.

@@ -57,8 +57,8 @@ class SchemaVault:
         The rows of the last views are kept.
 
         Raises:
-            QueryError: the view is bounded for other units than those of the schema, or of other tables, or its joins
-                could make too many rows of one unit.
+            QueryError: the view has other units or other tables than the schema, or its joins could make too many rows
+                of one unit.
             UnitError: earlier releases record other owners of rows.
             EngineError: the tables can no longer be read.
         """
@@ -146,10 +146,10 @@ def open_schema(  # noqa: PLR0913  (keywords, each of which is one line of a cal
         tables: a folder of CSV or Parquet files called by the tables' names, or a mapping from these names to files and
             frames.
         schema: the accepted description, or the path of its YAML file.
-        ledger: database URL of the journal.  Without, the file beside the schema, with the ending ``.ledger``.
-        limit: the most that may ever be released of all tables together, for one unit.
-        dataset: name of the journal, where one ledger keeps several.
-        create: whether to make the ledger, with ``limit``, where there is none.
+        ledger: database URL of the journal.  By default, the file next to the schema, with the ending ``.ledger``.
+        limit: the privacy budget of all tables together, for one unit.
+        dataset: name of the journal, if one ledger has several.
+        create: whether to make the ledger, with ``limit``, if there is none.
         new_version: whether the tables are declared as the next version, in which every question is charged again.
             Without it, tables that differ from the last version are refused.
 

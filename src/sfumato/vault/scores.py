@@ -157,7 +157,7 @@ class MarginalErrors(Scores):
 
 @dataclass(frozen=True)
 class RankErrors(Scores):
-    """Scores of the cells of a fine grid over a value: minus the rows by which a cell misses a quantile.
+    """Scores of the cells of a fine grid over a value: minus the rows between a cell and a quantile.
 
     The grid divides each bin between neighbouring ``edges`` into ``parts`` cells of one width, a cell holding its
     left end only (the last one of all both).  With the quantile a / b, B rows below a number and N in all, a number

@@ -57,7 +57,7 @@ class SimulatedVault:
 
     @property
     def view(self) -> None:
-        """There is none: the rows are those of one table."""
+        """There is none: the rows are of one table."""
         return
 
     @property

@@ -101,7 +101,7 @@ _MOST_BINS = 1000
 class UnitSizes(ExactTable):
     """The number of units by size, in bins that begin at ``starts``; the last one is open.
 
-    Rows are those that the domain does not drop, without any bound on the rows of a unit.  Neighbours: one unit more or
+    All rows count that the domain does not drop, without any bound on the rows of a unit.  Neighbours: one unit more or
     less.  It has one size, so it is in one bin, whatever its rows, and changes nobody else's: L1 and squared L2
     sensitivity are 1.
     """
@@ -236,7 +236,7 @@ class DerivedMarginal(ExactTable):
 class DerivedDistance(Measurable):
     """L1 distance between such weights and a public integer table ``reference``, shape ``(cells,)``.
 
-    By the triangle inequality it moves by at most what a unit adds in L1: sensitivity ``of.unit_weight``.
+    By the triangle inequality its sensitivity is at most the L1 sensitivity of the weights: ``of.unit_weight``.
     """
 
     of: DerivedTable

@@ -192,8 +192,8 @@ class Positions(Measurable):
     nothing.
 
     Neighbours: one unit of the domain more or less.  Sensitivity: v lies between low_c and high_c, so that one row adds
-    between minus and plus s, the largest of ``weights[c] * (high_c - low_c)``.  Where v was rounded, as a float, it may
-    lie one step beside them: the width counts two steps more.  A row is in one cell and so in one part, whatever their
+    between minus and plus s, the largest of ``weights[c] * (high_c - low_c)``.  A rounded float v may
+    lie one step outside: the width counts two steps more.  A row is in one cell and so in one part, whatever their
     number.  A unit of m rows in all moves the sums by at most m s together, squared m^2 s^2.  The loss is that of the
     noise which is scaled to it, as of every measurable question.
 
@@ -201,7 +201,7 @@ class Positions(Measurable):
         value: an attribute of numbers.
         unit: of the fixed point, positive, in the attribute's own unit.
         weights: one whole number from 0 for each declared cell; public.
-        parts: the part of each declared cell, numbers 0, 1, ... of which none is left out; None for one part.
+        parts: the part of each declared cell, consecutive numbers from 0; None for one part.
     """
 
     value: str

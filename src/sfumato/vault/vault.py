@@ -280,7 +280,7 @@ class Vault:
         )
 
     def _stored(self) -> tuple[StoredMarginal, ...]:
-        """Return the marginals of earlier releases, those of the analyst if there is one."""
+        """Return the marginals of earlier releases, to the analyst if there is one."""
         answers = self.ledger.answers(STORED, self.version, analyst=self.analyst)
         return stored_marginals(self.domain, answers)
 
