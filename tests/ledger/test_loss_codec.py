@@ -11,10 +11,10 @@ from sfumato.ledger.account import (
     Account,
     charge_from,
     charge_text,
-    counted,
     limit_units,
     loss_from,
     loss_text,
+    on_grid,
     spent_units,
 )
 from sfumato.privacy.loss import NOTHING, Charge, Epsilon, EpsilonDelta, Rho
@@ -88,11 +88,11 @@ def test_delta_that_is_spent_leaves_rho_as_it_is_and_admits_no_more_delta():
 @given(st.none() | positive, positive, deltas)
 def test_what_is_counted_is_no_less_and_hardly_more(epsilon, rho, delta):
     exact = Charge(epsilon, rho, delta)
-    found = counted(exact)
+    found = on_grid(exact)
     pairs = zip(parts(exact), parts(found), strict=True)
     assert all(0 <= after - before < Fraction(1, 10**18) for before, after in pairs)
     assert all(GRID % part.denominator == 0 for part in parts(found))
-    assert counted(found) == found
+    assert on_grid(found) == found
 
 
 def parts(charge):
@@ -102,7 +102,7 @@ def parts(charge):
 @given(st.integers(1, 10**18), st.integers(1, 100))
 def test_decimals_of_18_places_and_their_shares_are_counted_exactly(places, share):
     charge = Charge(Fraction(places, 10**18 * share), Fraction(0), Fraction(places, 10**18))
-    assert counted(charge) == charge
+    assert on_grid(charge) == charge
 
 
 def test_accounts_never_grow_long_whatever_is_charged():

@@ -144,11 +144,12 @@ class Ledger:
 
     @property
     def limit(self) -> Loss:
-        """The most that may ever be spent."""
-        if self._limit is None:
+        """The privacy budget: the most that may ever be spent."""
+        if self._limit is None and (self._limit_if_new is None or self.exists()):
             self.open()
-        assert self._limit is not None
-        return self._limit
+        limit = self._limit or self._limit_if_new
+        assert limit is not None
+        return limit
 
     def exists(self) -> bool:
         """Return whether the ledger was made."""
