@@ -122,7 +122,7 @@ def test_an_answer_that_was_made_to_fit_itself_does_not_fit_what_follows(answere
     for number in (2, 4, 6):  # an entry follows, an answer, the last entry
         row = next(row for row in rows(answered) if row["number"] == number)
         told = (row["previous"], row["place"], row["number"], row["time"])
-        forged = answer_hash(*told, found=None, body=body(1))
+        forged = answer_hash(*told, bound=None, body=body(1))
         behind_its_back(
             answered,
             HAVING.format(number=number, other=1),
