@@ -21,21 +21,21 @@ SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "structure"
 # No figure may rise above these.  To lower one, write the smaller number that scripts/structure prints here.
 # A new aggregate, mechanism or other new part may raise "files" by one, and nothing else.
 CEILINGS = {
-    "files": 334,
+    "files": 332,
     "folders over 15 files": 0,
     "files over 500 lines": 0,
     "functions over 40 lines": 8,
     "public classes and aliases defined twice": 0,
     "file names that repeat": 0,
     "circles of imports": 0,
-    "private words": 1478,
-    "the private word found": 605,
-    "modules entered by one query": 60,
+    "private words": 995,
+    "the private word found": 481,
+    "modules entered by one query": 56,
     "deepest stack of one query": 19,
     "frames from the command to the noise": 7,
     "frames from the command to its random words": 9,
     "classes held in frames at the noise": 11,
-    "classes created in app, ledger, query, vault": 47,
+    "classes created in app, ledger, query, vault": 40,
 }
 
 
