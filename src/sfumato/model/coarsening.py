@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -51,17 +50,17 @@ class Coarsening:
     groups: NDArray[np.int64]
     weights: NDArray[np.float64]
 
-    @cached_property
+    @property
     def size(self) -> int:
         """Return the number of groups."""
         return int(self.groups.max()) + 1
 
-    @cached_property
+    @property
     def trivial(self) -> bool:
         """Return True if every code is its own group, in order."""
         return self.size == len(self.groups) and bool((np.diff(self.groups) > 0).all())
 
-    @cached_property
+    @property
     def labels(self) -> tuple[int, ...] | None:
         """Return the groups as a measurement names them, or None if every code is its own group."""
         return None if self.trivial else tuple(self.groups.tolist())
@@ -92,7 +91,7 @@ class Coarsening:
             return groups
         return self._codes_by_group.give(groups, generator)[0]
 
-    @cached_property
+    @property
     def _codes_by_group(self) -> GroupedCells:
         codes = np.argsort(self.groups, kind="stable")
         compact_codes = codes.astype(np.min_scalar_type(len(codes) - 1))
@@ -283,7 +282,7 @@ class Runs:
         """Return the number of runs of each attribute."""
         return tuple(map(len, self.starts))
 
-    @cached_property
+    @property
     def _joined(self) -> tuple[tuple[int, NDArray[np.int64], NDArray[np.int64]], ...]:
         """Return the axes on which groups are joined, each with the starts and lengths of its runs."""
         return tuple(

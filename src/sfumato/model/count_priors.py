@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -153,7 +152,7 @@ class FallingTail:
     curves: FloatArray
     likely: FloatArray
 
-    @cached_property
+    @property
     def counts(self) -> FloatArray:
         """Return expected counts, shape ``(cells,)``."""
         return self.likely @ self.curves

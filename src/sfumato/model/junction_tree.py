@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from sfumato.errors import SizeError
 
@@ -176,7 +175,7 @@ class _Step:
     cells: int = 0
     changed: int = 0
 
-    @cached_property
+    @property
     def cost(self) -> _Cost:
         """Return the least cost, which names the attribute to eliminate."""
         return min(self.costs.values())

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -152,20 +151,20 @@ class GroupedCells:
             counts[cell] = 0
         return counts
 
-    @cached_property
+    @property
     def _impossible(self) -> NDArray[np.bool_]:
         return self.weights <= 0
 
-    @cached_property
+    @property
     def _first(self) -> CodeArray:
         return np.concatenate(([0], self.ends[:-1]))
 
-    @cached_property
+    @property
     def _group(self) -> CodeArray:
         """Return the group of each cell."""
         return np.repeat(np.arange(len(self.ends)), self.ends - self._first)
 
-    @cached_property
+    @property
     def _below(self) -> FloatArray:
         """Return the share of its group in each cell and the cells before it."""
         sums = np.add.reduceat(self.weights, self._first)

@@ -1,11 +1,11 @@
-"""Which synthesizer to take for a workload, decided by its noise before anything is spent.
+"""Choose a synthesizer for a workload by its noise, before anything is spent.
 
-Every figure is computed from the domain, the workload and the loss alone: choosing costs nothing and tells nothing
-of the data.  Methods are compared by one figure, the noise on the answers to the whole workload.  A method without
-that figure is taken only if noise drowns all methods that have it.
+Every figure depends only on the domain, the workload and the loss, so that the choice costs nothing and releases
+nothing.  Methods are compared by the noise on the answers to the whole workload.  A method without that figure is taken
+only if noise hides the table in all methods that have it.
 
-Noise drowns a table of fewer rows than noise alone makes up.  A dense table keeps the positive half of the noise on
-every cell, so noise makes up about half a standard deviation of rows in each.
+Noise hides a table that has fewer rows than noise alone adds.  A dense table keeps the positive half of the noise on
+every cell, so that noise adds about half a standard deviation of rows in each.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ class Synthesizer:
 
     @property
     def release(self) -> Synthetic:
-        """What was released.
+        """Return the release of the last fit.
 
         Raises:
-            InputError: nothing yet.
+            InputError: nothing was fitted yet.
         """
         if self._release is None:
             raise InputError("nothing was released yet: fit the synthesizer to a vault first", culprit=self)
         return self._release
 
     def fit(self, vault: VaultInterface) -> Synthesizer:
-        """Release with the method; where it raises, what was released before stays."""
+        """Release with the method; if it raises, the last release stays."""
         self._release = self.method(vault, **self.options)
         return self
 
     def sample(self, rows: int | None = None) -> ReleasedRows:
-        """Rows of the released model, as many as the release has without a number; costs nothing."""
+        """Sample rows of the released model at no cost; default: as many rows as the release has."""
         return self.release.sample(rows)
 
 
@@ -78,9 +78,9 @@ def auto(
 ) -> Synthetic:
     """Release with the first method of :func:`options`; the provenance says why.
 
-    If combinations are impossible (``zeros``), it chooses among the graphical methods, which keep them out.  These
-    release all attributes, whichever the workload names; dense methods release those that it names.
-    ``limits`` are those of the graphical methods.
+    With structural ``zeros`` it chooses among the graphical methods, which exclude these combinations.  Graphical
+    methods release all attributes; dense methods release the attributes of the workload.  ``limits`` are for graphical
+    methods.
 
     Raises:
         QueryError: impossible combinations for a workload that no graphical method takes.
@@ -102,9 +102,9 @@ def options(
 ) -> tuple[RankedMethod, ...]:
     """Return the methods that can hold the workload's cells, the one to take first; read no data.
 
-    Methods that noise drowns in a table of the public number of rows (a thousand, if it is not public) come last, those
-    that need fewer rows first.  Of the others those come first that measure the whole workload, by their noise.  Of
-    equal figures the one that leaves nothing out comes first, and then the first in ``SYNTHESIZERS``.
+    A method comes last if noise hides a table of the public number of rows (a thousand, if it is not public); among
+    these, methods that need fewer rows come first.  The other methods are sorted by their noise on the whole workload.
+    Among equal figures a method without omitted errors comes first, and then the first in ``SYNTHESIZERS``.
 
     Raises:
         QueryError: there is none that keeps impossible combinations out.
@@ -140,7 +140,7 @@ def _plan(domain: Domain, task: Task) -> PlannedRelease:
 
 
 def _place(candidate: RankedMethod) -> tuple[bool, float, bool]:
-    """Return what orders methods: those that noise drowns come last."""
+    """Return the sort key of a method; methods hidden by noise come last."""
     return (
         candidate.hidden_by_noise,
         candidate.rows_needed if candidate.hidden_by_noise else candidate.error,
@@ -173,7 +173,7 @@ def method_named(name: str) -> SynthesisMethod:
 
 
 def refuse_options(method: SynthesisMethod, given: Collection[Option]) -> None:
-    """Refuse options that a method ignores, and what it needs and was not given.
+    """Refuse options that a method ignores, and missing options that it needs.
 
     Raises:
         InputError: such an option, by its name on the command line.
@@ -196,13 +196,13 @@ def without_delta(
 ) -> tuple[str, ...]:
     """Return how much less noise a delta of 1e-9 would leave at the same epsilon, in sentences, before any charge.
 
-    There is no sentence for a loss that has a delta, for few cells, and if the noise would not be much less.
+    There is no sentence for a loss that has a delta, for few cells, or if the noise would not be much less.
 
     Args:
-        domain: of the table; no rows are read.
-        loss: what the release would cost.
+        domain: the domain of the table; no rows are read.
+        loss: the loss of the release.
         total: where the number of rows comes from.
-        workload: what is asked of the method.
+        workload: the queries of the release.
         method: the name of a method; ``mst`` and ``annealed`` are judged by the noise of ``aim``.
 
     Raises:

@@ -1,8 +1,8 @@
-"""Bin edges of a numeric column, measured rather than read: a quantile tree through the vault.
+"""Measure bin edges of a numeric column by a quantile tree through the vault.
 
-Edges taken from the data reveal single values; edges declared in advance may waste cells where nobody is.
-Here the range is split again where a noisy count says that enough people are (after Zhang, Xiao and Xie
-2016, "PrivTree", with a fixed depth whose levels are charged one by one).
+Edges taken from the data reveal single values, and edges declared in advance may leave cells empty.  Here a range is
+split again if its noisy count is large (after Zhang, Xiao and Xie 2016, "PrivTree").  The depth is fixed, and each
+level is charged.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _CLEAR = 3.0  # standard deviations of a bin's noise that its count must exceed 
 
 
 def private_edges(vault: VaultInterface, attribute: str, *, loss: Loss, bins: int) -> tuple[float, ...]:
-    """Edges of about ``bins`` bins that hold about as many rows each, at ``loss``.
+    """Release the edges of about ``bins`` bins with about the same number of rows each, at ``loss``.
 
-    Adding or removing one row moves one bin of each level by one: each level has sensitivity one and
-    takes an equal part of the loss.  Of a real attribute the first and the last edge are the declared bounds; of an
-    integer one the edges are the first values of bins, as the domain takes them, and the last bin ends at the
-    declared maximum.  A number that many rows share fills a bin of its own as far as five levels of quarters can
-    single it out, and the other bins divide the rest.  Put the edges into the domain and open the vault again, with
-    the same ledger, to release with them.
+    Adding or removing one row changes one bin of each level by one: each level has sensitivity one and takes an equal
+    part of the loss.  For a real attribute the first and the last edge are the declared bounds.  For an integer
+    attribute the edges are the first values of bins, and the last bin ends at the declared maximum.
+
+    A number that many rows share gets its own bin if five levels of quarters can isolate it.  To release with the
+    edges, put them into the domain and open the vault again with the same ledger.
 
     Raises:
         QueryError: the attribute is not numeric, or fewer than two bins are asked for.
@@ -55,7 +55,7 @@ def private_edges(vault: VaultInterface, attribute: str, *, loss: Loss, bins: in
 
 
 def _declarable(numeric: Integer | Real, edges: list[float]) -> tuple[float, ...]:
-    """The edges as the domain takes them: of an integer attribute whole first values, without the end.
+    """Return the edges as the domain takes them: for an integer attribute first values without the end.
 
     >>> from sfumato.domain import Unknown
     >>> age = Integer(name="age", minimum=0, maximum=99, unknown=Unknown.CLAMP)
@@ -68,7 +68,7 @@ def _declarable(numeric: Integer | Real, edges: list[float]) -> tuple[float, ...
 
 
 def split(mechanisms: Mechanisms, attribute: str, loss: Loss, *, bins: int) -> list[float]:
-    """The method itself: levels of counts through ``mechanisms``, then neighbours merged to about equal counts."""
+    """Measure levels of counts through ``mechanisms``, and merge neighboring bins to about equal counts."""
     divisible = loss.divisible
     edges = _bounds(mechanisms.domain, attribute)
     counts: FloatArray = np.array([np.inf])
@@ -88,7 +88,7 @@ def _bounds(domain: Domain, attribute: str) -> list[float]:
 
 
 def _share(counts: FloatArray, bins: int) -> float:
-    """Half of what a bin should hold: heavier ones are worth splitting."""
+    """Return half the target count of a bin, above which a bin is split."""
     finite = counts[np.isfinite(counts)]
     return float(np.maximum(finite, 0.0).sum()) / (2 * bins)
 
@@ -102,7 +102,7 @@ def _refined(edges: list[float], heavy: NDArray[np.bool_]) -> list[float]:
 
 
 def _merged(edges: list[float], counts: FloatArray, bins: int) -> list[float]:
-    """Neighbours joined until each bin holds about its share of what the bins before it left over."""
+    """Merge neighboring bins until each has about an equal share of the remaining rows."""
     left = float(counts.sum())
     merged, rows = [edges[0]], 0.0
     for edge, count in zip(edges[1:-1], counts[:-1], strict=True):

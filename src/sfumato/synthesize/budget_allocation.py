@@ -1,7 +1,7 @@
-"""How a loss is divided over the steps and tables of a method, and where the number of synthetic rows comes from.
+"""Divide a loss over the steps and tables of a method, and choose where the number of synthetic rows comes from.
 
-Dividing a loss reads sizes of tables, weights and noisy counts: only what is public or was released before.  The number
-of rows is never the true one, unless that is public.
+The division reads sizes of tables, weights and noisy counts, which are public.  The number of rows is never the true
+number, unless that is public.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _PARTS = 10**12  # shares are whole parts of this, so that they add up exactly
 
 @dataclass
 class BudgetSplit:
-    """A loss that is taken in exact shares, and the noise that a share allows, for a unit of ``rows`` rows.
+    """A loss that is spent in exact shares, and the noise at a share, for a unit of ``rows`` rows.
 
     Under rho a share s gives discrete Gaussian noise of standard deviation rows / sqrt(2 rho s); under
     epsilon discrete Laplace noise of rows sqrt(2) / (epsilon s).
 
     Attributes:
         loss: the whole loss.
-        rows: rows of one unit, at most.
-        left: the share that no step has taken yet.
+        rows: most rows of one unit.
+        left: the share that is not spent.
     """
 
     loss: Epsilon | Rho
@@ -44,7 +44,7 @@ class BudgetSplit:
     left: Fraction = field(default=Fraction(1), init=False)
 
     def take(self, share: Fraction) -> Epsilon | Rho:
-        """Return the loss of a share of the whole, which is then taken.
+        """Spend a share of the whole loss, and return its loss.
 
         Raises:
             BudgetError: less than ``share`` is left.
@@ -55,44 +55,44 @@ class BudgetSplit:
         return self.loss * share
 
     def deviation(self, share: float) -> float:
-        """Standard deviation of the noise on one cell, to plan with."""
+        """Return the standard deviation of the noise on one cell at a share."""
         value = float(self.loss.value) * share
         return self.rows * (math.sqrt(2) / value if isinstance(self.loss, Epsilon) else math.sqrt(1 / (2 * value)))
 
     def mean_absolute_noise(self, share: float) -> float:
-        """Mean absolute value of the noise on one cell."""
+        """Return the mean absolute value of the noise on one cell at a share."""
         return self.deviation(share) * (math.sqrt(1 / 2) if isinstance(self.loss, Epsilon) else math.sqrt(2 / math.pi))
 
     def allocation_weight(self, sizes: float) -> float:
-        """The part that a table of weight times cells ``sizes`` asks for: shares are in proportion to it.
+        """Return the allocation weight of a table of weight times cells ``sizes``; shares are proportional to it.
 
-        The sum of weight_i cells_i deviation(share_i) is least (Lagrange) for shares in proportion to
+        The sum of weight_i cells_i deviation(share_i) is least (Lagrange) for shares proportional to
         (weight x cells)^(2/3) under rho and to its square root under epsilon.
         """
         return float(sizes**self._power)
 
     def shares(self, sizes: Sequence[float]) -> tuple[Fraction, ...]:
-        """Shares of a loss over tables of weights times cells ``sizes``; they sum to at most one."""
+        """Return the shares of a loss over tables of weights times cells ``sizes``; they sum to at most one."""
         return proportions([self.allocation_weight(size) for size in sizes])
 
     def top_up(self, sizes: Sequence[float], spent: Sequence[float], share: float) -> FloatArray:
-        """How a further ``share`` of the loss is divided over tables of weights times cells ``sizes``.
+        """Divide a further ``share`` of the loss over tables of weights times cells ``sizes``.
 
-        ``spent`` are the shares that they had before.  Together with them the loss lies on the tables as ``shares``
-        would divide it; tables that have had more than that get nothing.
+        ``spent`` are the earlier shares of the tables.  The sums of both are as :meth:`shares` would divide them, but
+        tables that already have more get nothing.
 
         >>> BudgetSplit(Rho("1"), 1).top_up([8.0, 8.0, 27.0], [0.0, 0.0, 0.5], 0.4).tolist()
         [0.2, 0.2, 0.0]
         """
         parts, held = np.array([self.allocation_weight(size) for size in sizes]), np.asarray(spent)
-        order = np.argsort(held / parts)  # those with the least of what they ask for are topped up first
+        order = np.argsort(held / parts)  # tables with the least relative share are topped up first
         levels = (share + np.cumsum(held[order])) / np.cumsum(parts[order])
         level = levels[np.flatnonzero(levels > (held / parts)[order])[-1]]
         more: FloatArray = np.maximum(0.0, level * parts - held)
         return more
 
     def error(self, parts: FloatArray, share: float) -> FloatArray:
-        """Expected weighted L1 error of tables whose ``spread`` sums to ``parts``, measured together at ``share``."""
+        """Return the expected weighted L1 error of tables whose allocation weights sum to ``parts``, at ``share``."""
         errors: FloatArray = self.mean_absolute_noise(share) * parts ** (1 / self._power)
         return errors
 
@@ -102,22 +102,22 @@ class BudgetSplit:
 
 
 def proportions(parts: Sequence[float]) -> tuple[Fraction, ...]:
-    """Exact shares in proportion to ``parts``; they sum to at most one."""
+    """Return exact shares proportional to ``parts``; they sum to at most one."""
     total = sum(parts)
     return tuple(Fraction(max(1, math.floor(part / total * (_PARTS - len(parts)))), _PARTS) for part in parts)
 
 
 def fraction(share: float) -> Fraction:
-    """A share as an exact number, rounded down."""
+    """Return a share as an exact number, rounded down."""
     return Fraction(math.floor(share * _PARTS), _PARTS)
 
 
-_WIDEST = 10**7  # rows: where noise adds or takes away more, a sample of so many rows takes minutes and says nothing
+_WIDEST = 10**7  # rows: more noise would make a useless sample that takes minutes
 
 
 @dataclass(frozen=True)
 class PublicTotal:
-    """The number of rows is public knowledge, declared by the owner of the table."""
+    """A public number of rows, declared by the owner of the table."""
 
     count: int
 
@@ -128,7 +128,7 @@ class PublicTotal:
 
 @dataclass(frozen=True)
 class BudgetShare:
-    """The number of rows is a noisy count of its own that takes ``share`` of the loss, between 0 and 1."""
+    """A separate noisy count of rows that takes ``share`` of the loss, between 0 and 1."""
 
     share: Fraction
 
@@ -139,9 +139,9 @@ class BudgetShare:
 
 @dataclass(frozen=True)
 class NoisyTotal:
-    """The number of rows is the sum of the noisy tables themselves, and costs nothing beyond them.
+    """A number of rows that is the sum of the noisy tables, at no further cost.
 
-    Graphical methods, whose first tables depend on it, add a rough count at half a percent of the loss.
+    Graphical methods need it for their first tables, and add a rough count at half a percent of the loss.
     """
 
 
@@ -150,7 +150,7 @@ SeparateTotal: TypeAlias = PublicTotal | BudgetShare
 
 
 def refuse_wrong_total(domain: Domain, loss: Loss, total: RowTotal) -> None:
-    """Refuse what is no loss or no source of a row count, or a loss too small to count, before anything is charged.
+    """Refuse an invalid loss or source of a row count, and a loss too small to count rows, before any charge.
 
     Raises:
         LossError: the loss is none, or too small to count rows.
@@ -178,16 +178,16 @@ def refuse_wrong_total(domain: Domain, loss: Loss, total: RowTotal) -> None:
 
 
 def assumed_rows(total: RowTotal) -> int:
-    """Return the public number of rows, or a thousand, by which noise is judged without looking at the data."""
+    """Return the public number of rows, or a thousand, with which noise is compared."""
     return total.count if isinstance(total, PublicTotal) else MANY_ROWS
 
 
 def drowned_totals(domain: Domain, loss: Loss, total: RowTotal) -> tuple[str, ...]:
-    """Whether noise would drown a table at a loss, in sentences, before it is charged; it looks at no data.
+    """Return warnings, in sentences, if noise would hide a table at a loss; no data is read.
 
-    What is compared with a public number of rows, or with a thousand where it is not public, is the noise on one count
-    at the whole loss, which no method is below; and of a domain that is too large to be measured as one table the noise
-    on a count of a single column at this loss divided over the columns, as methods leave no more for each.
+    The noise on one count at the whole loss is compared with the public number of rows, or with a thousand.  No method
+    has less noise.  For a domain that is too large for one table, the noise on a count of one column is compared as
+    well, at the loss divided over the columns.
     """
     public = isinstance(total, PublicTotal)
     rows = assumed_rows(total) + (not public)
@@ -206,17 +206,17 @@ def drowned_totals(domain: Domain, loss: Loss, total: RowTotal) -> tuple[str, ..
 
 
 def _usual_error(domain: Domain, loss: Epsilon | Rho) -> int:
-    """Rows by which a count is off at most, with 95 %."""
+    """Return the 95 % quantile of the error of a count."""
     (noise,) = noises(domain, [Marginal(())], loss, None)
     return noise.quantile(Fraction(95, 100))
 
 
 @contextmanager
 def dividing(loss: Loss, steps: str) -> Iterator[None]:
-    """Say of the whole loss that it cannot be divided, where a part of it cannot be asked for.
+    """Turn errors about a part of a loss into errors about the whole loss.
 
     Raises:
-        LossError: a part of the loss is too small or too large to be asked for.
+        LossError: a part of the loss is too small or too large for its noise.
     """
     try:
         yield
@@ -226,13 +226,13 @@ def dividing(loss: Loss, steps: str) -> Iterator[None]:
 
 
 def after_count(loss: Loss, total: RowTotal) -> Epsilon | Rho:
-    """What remains of the loss after the row count was charged."""
+    """Return the loss that remains after the row count."""
     divisible = loss.divisible
     return divisible * (1 - total.share) if isinstance(total, BudgetShare) else divisible
 
 
 def measure_total(mechanisms: Mechanisms, loss: Loss, total: SeparateTotal) -> int:
-    """The number of rows to use; what is left of the loss is ``after_count``."""
+    """Measure the number of rows; ``after_count`` is the remaining loss."""
     if isinstance(total, PublicTotal):
         return total.count
     (measured,) = mechanisms.measure([Marginal(())], loss.divisible * total.share)
@@ -240,7 +240,7 @@ def measure_total(mechanisms: Mechanisms, loss: Loss, total: SeparateTotal) -> i
 
 
 def describe_total(total: RowTotal) -> Any:  # noqa: ANN401  (JSON)
-    """The choice as JSON values, for the journal."""
+    """Return the source of the row count as JSON values, for the journal."""
     match total:
         case PublicTotal(count=count):
             return {"public": count}

@@ -1,13 +1,13 @@
-"""Where numbers lie within their cells: measured for each attribute of wide cells, followed when rows are drawn.
+"""Measure the mean positions of numbers within wide cells, and draw numbers at these positions.
 
-Rows that are drawn evenly from wide cells miss totals: incomes crowd at round numbers, where many cells begin, and
-tails fall within a cell as well.  How the density goes on from a cell to the next shows in the noisy counts, and so how
-it leans within each.  By how much that is wrong tell two numbers: the sum over the rows of how far a value lies above
-the middle of its cell, over the cells of nearly all rows, and over the few wider ones (the open end of incomes), which
-may hold much of a total.  A row is in one of the two, so that both cost no more than one.
+Numbers drawn evenly from wide cells give wrong totals: incomes are often round numbers, where many cells begin, and
+tails fall within a cell as well.  The noisy counts of neighboring cells suggest the slope of the density within each.
+Two measured sums correct it: the distances of values from the middle of their cells, over the cells of nearly all rows,
+and over the few wider cells (the open end of incomes).  A row is in one of the two sums, so that both cost no more than
+one.
 
-Rows are drawn about that noisy, charged number with randomness of post-processing, which may be seeded: no guarantee
-rests on it, and the noise on the number itself is drawn in ``privacy``.
+Numbers are drawn with randomness for post-processing, which may be seeded.  No guarantee depends on it; the noise on
+the sums is drawn in ``privacy``.
 """
 
 from __future__ import annotations
@@ -28,43 +28,43 @@ from sfumato.vault.measurables import Measurement
 from sfumato.vault.value_measurables import Positions
 
 SHARE = Fraction(1, 100)
-"""Share of the loss for the positions of all attributes of wide cells together; nothing where there are none."""
+"""Share of the loss for the positions of all attributes with wide cells together, if there are any."""
 
-_STEPS = 1 << 12  # that one row adds, or somewhat more: enough for any precision
+_STEPS = 1 << 12  # steps that one row adds, at least: enough for any precision
 _FINE = 1 << 8  # steps of the widest cells of nearly all people
-_NEARLY_ALL = 0.95  # of the people; the cells that are wider than any of theirs are summed by themselves
+_NEARLY_ALL = 0.95  # share of the people; wider cells than theirs are summed separately
 _LARGEST = 1 << 27  # steps from zero to a bound
-_MOST = 0.9  # of half a cell: how far positions are moved at most
-_ANYWHERE = 1 / 3  # variance of a mean position of which nothing is known: any on [-1, 1] is as likely
+_MOST = 0.9  # largest mean position, in halves of a cell
+_ANYWHERE = 1 / 3  # prior variance of a mean position: uniform on [-1, 1]
 
 
 @dataclass(frozen=True)
 class CellPosition:
-    """Mean positions of the declared cells of an attribute, -1 at their lower and 1 at their upper ends."""
+    """The mean positions of the declared cells of an attribute, -1 at their lower and 1 at their upper ends."""
 
     cells: tuple[float, ...]
 
     @staticmethod
     def of_all(mean: float, deviation: float, declared: int) -> CellPosition:
-        """One position for all cells, less what is noise (James and Stein 1961): what older models hold."""
+        """Return one shrunken position for all cells (James and Stein 1961), for models of old versions."""
         shrinkage = 1 - (deviation / mean) ** 2 if abs(mean) > deviation else 0.0
         return CellPosition((float(np.clip(shrinkage * mean, -_MOST, _MOST)),) * declared)
 
 
 def attributes_with_wide_cells(domain: Domain) -> list[Integer | Real]:
-    """The attributes with a cell of more than one number."""
+    """Return the attributes with a cell of more than one number."""
     return [attribute for attribute in domain if isinstance(attribute, Integer | Real) and _has_wide_cell(attribute)]
 
 
 def share(domain: Domain) -> Fraction:
-    """Share of the loss that positions take: none where every number has a cell of its own."""
+    """Return the share of the loss for positions: zero if every number has its own cell."""
     return SHARE if attributes_with_wide_cells(domain) else Fraction(0)
 
 
 def measure(
     mechanisms: Mechanisms, loss: Epsilon | Rho, counts: Mapping[str, FloatArray], deviations: Mapping[str, float]
 ) -> dict[str, CellPosition]:
-    """Mean positions within the cells of every attribute of wide ones, together at ``loss``.
+    """Measure the mean positions within the cells of every attribute with wide cells, together at ``loss``.
 
     ``counts`` are public: noisy counts of the cells of each attribute, with the ``deviations`` of their noise.
     """
@@ -78,16 +78,16 @@ def measure(
 
 
 def position_query(attribute: Integer | Real, counts: FloatArray) -> Positions:
-    """What is asked of an attribute.
+    """Return the query of an attribute's positions.
 
-    A row counts in proportion to half the width of its cell, so that the answer is the error of a total.  The few cells
-    that are wider than those of nearly all people are a part of their own, and each part is scaled to its widest cell,
-    since the noise is made for the row that counts most.
+    A row counts in proportion to half the width of its cell, so that the answer is the error of a total.  Cells that
+    are wider than the cells of nearly all people are a separate part.  Each part is scaled to its widest cell, because
+    the noise is scaled to the largest row.
     """
     bounds = _bounds(attribute)
     widths = bounds[:, 1] - bounds[:, 0]
     if attribute.typical is not None:
-        widths[-1] = 0.0  # what is drawn from an open cell is declared
+        widths[-1] = 0.0  # the value of an open cell is declared
     held = np.where(widths > 0, np.maximum(counts[: attribute.declared], 0.0), 0.0)
     order = np.argsort(widths, kind="stable")
     below = np.cumsum(held[order])
@@ -107,11 +107,11 @@ def position_query(attribute: Integer | Real, counts: FloatArray) -> Positions:
 
 
 def mean_positions(attribute: Integer | Real, counts: FloatArray, deviation: float) -> FloatArray:
-    """Mean positions that noisy counts alone suggest: shape ``(declared,)``, none of an open cell or a single number.
+    """Estimate mean positions from noisy counts: shape ``(declared,)``, zero for an open cell or a single number.
 
-    The logarithm of the density is taken to go on evenly from the middle of a cell to that of the next.  Its step is
-    shrunk by its signal to noise ratio; of two neighbours the nearer one counts more.  Single numbers among wider cells
-    (no income, the top of a scale) are people of another kind, and no neighbours.
+    The logarithm of the density is linear between the middles of neighboring cells.  Its step is shrunk by its signal
+    to noise ratio, and the nearer neighbor has more weight.  Single numbers among wider cells (no income, the top of a
+    scale) do not count as neighbors.
     """
     bounds = _bounds(attribute)
     widths = bounds[:, 1] - bounds[:, 0] + isinstance(attribute, Integer)
@@ -136,7 +136,7 @@ def _bounds(attribute: Integer | Real) -> FloatArray:
 
 
 def _unit(attribute: Integer | Real, cap: float) -> Fraction:
-    """A power of ten that divides the widest cells that count into about a hundred steps; one for small integers."""
+    """Return a power of ten that divides the widest counted cells into about a hundred steps; 1 for small integers."""
     least = max(cap / _FINE, max(abs(attribute.minimum), abs(attribute.maximum)) / _LARGEST)
     if isinstance(attribute, Integer) and least <= 1:
         return Fraction(1)
@@ -146,9 +146,7 @@ def _unit(attribute: Integer | Real, cap: float) -> Fraction:
 def position(
     domain: Domain, attribute: Integer | Real, measured: Measurement, counts: FloatArray, deviation: float
 ) -> CellPosition:
-    """What the counts suggest, moved in each part by what was measured, less what is noise: the mean of what the
-    position may be if any other were as likely before it was measured.
-    """
+    """Return the posterior mean of positions: the estimate from counts, corrected in each part by the measured sum."""
     query = measured.question
     assert isinstance(query, Positions)
     steps = np.diff(np.array(query.steps(domain)), axis=1)[:, 0]
@@ -160,14 +158,14 @@ def position(
         within_part = np.where(parts == part, weights, 0.0)
         total_weight = float(within_part.sum())
         if not total_weight > 0:
-            continue  # nobody seems to be in such a cell: nothing is known
+            continue  # the part seems to be empty
         shrinkage = _ANYWHERE / (_ANYWHERE + (measured.standard_error / total_weight) ** 2)
         means += np.where(within_part > 0, shrinkage * (answer - float(suggested @ within_part)) / total_weight, 0.0)
     return CellPosition(tuple(np.clip(means, -_MOST, _MOST).tolist()))
 
 
 def _has_wide_cell(attribute: Integer | Real) -> bool:
-    """Whether a cell, other than an open one, has more than one number."""
+    """Return True if a cell, other than an open one, has more than one number."""
     closed = attribute.declared - (attribute.typical is not None)
     if isinstance(attribute, Real):
         return closed > 0
@@ -176,11 +174,11 @@ def _has_wide_cell(attribute: Integer | Real) -> bool:
 
 # --- drawing
 
-_SLOPES = np.sinh(np.linspace(-4, 4, 4001))  # of the logarithm of the density from the middle of a cell to its end
+_SLOPES = np.sinh(np.linspace(-4, 4, 4001))  # slopes of the log density over half a cell
 
 
 def _mean(slopes: FloatArray) -> FloatArray:
-    """Mean on [-1, 1] under a density in proportion to exp(slope x): coth(slope) - 1 / slope."""
+    """Return the mean on [-1, 1] under a density proportional to exp(slope x): coth(slope) - 1 / slope."""
     with np.errstate(divide="ignore", invalid="ignore"):
         means: FloatArray = np.where(np.abs(slopes) < 1e-3, slopes / 3, 1 / np.tanh(slopes) - 1 / slopes)  # noqa: PLR2004
     return means
@@ -190,7 +188,7 @@ _MEANS = _mean(_SLOPES)
 
 
 def exponential_positions(means: FloatArray, random: np.random.Generator) -> FloatArray:
-    """Numbers on [0, 1] with the given means on [-1, 1], from exponential densities: those of largest entropy."""
+    """Draw numbers on [0, 1] with the given means on [-1, 1], from exponential densities of largest entropy."""
     slopes = np.interp(means, _MEANS, _SLOPES)
     flat = np.abs(slopes) < 1e-6  # noqa: PLR2004
     slopes = np.where(flat, 1.0, slopes)
@@ -205,7 +203,7 @@ def sample_within_cells(
     position: CellPosition,
     random: np.random.Generator,
 ) -> FloatArray:
-    """Numbers from declared cells, at the mean positions within them; of integer attributes whole ones."""
+    """Draw numbers from declared cells at the mean positions; integers for integer attributes."""
     low, high = _bounds(attribute)[np.asarray(codes)].T
     means = np.array(position.cells)[np.asarray(codes)]
     if isinstance(attribute, Real):

@@ -1,4 +1,4 @@
-"""A table as a graphical model over groups of codes: as mst and aim release it."""
+"""A graphical model over groups of codes, as the graphical methods release it."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from sfumato.workload.counting_queries import Marginals, Workload
 
 POSITIONS = "positions of cells"  # of a stored model
 MOST_CELLS = 1 << 26  # 512 MiB of expected counts
-_BLOCK = 1 << 18  # rows drawn at a time: what is shuffled of so many stays in the processor's cache
+_BLOCK = 1 << 18  # rows drawn at a time, so that they stay in the processor's cache
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A table that was measured: its attributes and the standard deviation of the noise on one of its cells.
+    """A measured table: its attributes and the standard deviation of the noise on one of its cells.
 
-    Its cells are single codes for one-way tables of the first round, groups of codes for all others.
+    Cells are single codes in one-way tables of the first round, and groups of codes in all others.
     """
 
     attributes: tuple[str, ...]
@@ -49,12 +49,12 @@ class Measured:
 
 @dataclass(frozen=True, eq=False)
 class Graphical:
-    """A graphical model over the groups of each attribute, and how groups are shared out over codes.
+    """A graphical model over the groups of each attribute, and the weights that spread groups over codes.
 
-    Public: made of noisy measurements only, so it may be kept, sampled and asked again at no cost.  ``tables`` are
-    these measurements, none in a release of a version that did not keep them.  ``reused`` are journal entries whose
-    marginals were used as well.  ``distances`` are of pairs, from the table, where they were asked for, and ``totals``
-    those of the weight of the rows.
+    It is public, because it depends only on noisy measurements: storing and sampling it costs nothing.  ``tables`` are
+    these measurements; releases of old versions have none.  ``reused`` are journal entries whose marginals were used as
+    well.  ``distances`` are measured distances of pairs from the table, and ``totals`` the measured totals of the
+    weight of the rows.
     """
 
     domain: Domain
@@ -69,11 +69,11 @@ class Graphical:
 
     @property
     def total(self) -> int:
-        """Number of rows of a sample."""
+        """Return the number of rows of a sample."""
         return round(self.model.total)
 
     def cells(self, attributes: tuple[str, ...]) -> FloatArray:
-        """Expected counts of a marginal over the codes, flat in C order.
+        """Return the expected counts of a marginal over the codes, flat in C order.
 
         Raises:
             SizeError: the marginal has too many cells.
@@ -88,21 +88,21 @@ class Graphical:
         return table.ravel()
 
     def answers(self, workload: Workload) -> FloatArray:
-        """Expected answers to a workload: shape ``(queries,)``."""
+        """Return the expected answers to a workload: shape ``(queries,)``."""
         if isinstance(workload, Marginals):  # marginal by marginal, as their common table may be beyond any memory
             return np.concatenate([self.cells(clique) for clique in workload.marginal_attributes(self.domain)])
         return workload.answers(self.domain, self.cells(workload.attributes(self.domain)))
 
     def sample(self, random: np.random.Generator, rows: int | None = None) -> CodeArray:
-        """``rows`` rows of codes, ``total`` without them, in random order: shape ``(rows, attributes)``.
+        """Draw rows of codes in random order, shape ``(rows, attributes)``; default: ``total`` rows.
 
-        Counts are rounded cell by cell of each clique, not drawn row by row; more rows than 262 144 are drawn in
-        blocks, each rounded by itself.
+        Counts are rounded cell by cell in each clique, not drawn row by row.  Each block of 262 144 rows is rounded
+        separately.
         """
         return filled(self.blocks(random, rows), self.total if rows is None else rows, self.domain, np.int32)
 
     def blocks(self, random: np.random.Generator, rows: int | None = None) -> Iterator[CodeArray]:
-        """The rows of :meth:`sample`, a block at a time."""
+        """Yield the rows of :meth:`sample` in blocks."""
         size = self.total if rows is None else rows
         sampler, kind = RowSampler(self.model), np.min_scalar_type(max(self.domain.shape) - 1)
         for start in range(0, max(size, 1), _BLOCK):
@@ -114,12 +114,12 @@ class Graphical:
             yield codes
 
     def given(self, codes: Mapping[str, Collection[int]]) -> Graphical:
-        """The rows whose named attributes have one of the given codes, as a model; its total is how many to expect.
+        """Condition the model on codes of the named attributes; its total becomes the expected number of such rows.
 
         Raises:
             DomainError: no such attribute.
             QueryError: no such code.
-            InfeasibleError: the model holds no such row possible.
+            InfeasibleError: such rows are impossible in the model.
         """
         coarsenings = dict(self.coarsenings)
         log_shares: dict[str, FloatArray] = {}
@@ -143,7 +143,7 @@ class Graphical:
         )
 
     def payload(self) -> dict[str, Any]:
-        """Named arrays and JSON values; :meth:`restore` reads them back."""
+        """Return named arrays and JSON values; :meth:`restore` reads them."""
         names = self.domain.names
         return (
             {f"potential {index}": factor.values for index, factor in enumerate(self.model.factors)}
@@ -164,11 +164,11 @@ class Graphical:
 
     @staticmethod
     def restore(domain: Domain, payload: Mapping[str, Any]) -> Graphical:
-        """The model that was stored, over the domain of the protected table.
+        """Restore a stored model over the domain of the protected table.
 
         Raises:
-            SizeError: groups that are not those of the domain's codes, potentials that are not over the groups, or a
-                measured table over what is no attribute.
+            SizeError: the groups do not fit the domain's codes, the potentials do not fit the groups, or a measured
+                table has an unknown attribute.
         """
         coarsenings = {
             name: Coarsening(payload[f"groups {index}"], _numbers(payload[f"weights {index}"], least=0.0))
@@ -199,7 +199,7 @@ class Graphical:
 
 
 def _positions(domain: Domain, payload: Mapping[str, Any]) -> dict[str, CellPosition]:
-    """Where numbers lie in their cells; older models have one mean and its noise for all cells of an attribute."""
+    """Restore the positions in cells; models of old versions have one mean and its noise for all cells."""
     older = payload.get("positions", {})
     return {
         name: CellPosition.of_all(mean, deviation, domain[name].declared) for name, (mean, deviation) in older.items()
@@ -212,8 +212,8 @@ def _measured(domain: Domain, names: tuple[str, ...], deviation: float) -> Measu
     return Measured(names, deviation)
 
 
-def _numbers(values: Any, *, least: float) -> FloatArray:  # noqa: ANN401 - of a file that anybody may have written
-    """An array of numbers from ``least`` that are not infinitely large."""
+def _numbers(values: Any, *, least: float) -> FloatArray:  # noqa: ANN401 - from a file that anyone may have written
+    """Check that an array has finite numbers from ``least`` on, and return it."""
     numbers: FloatArray = np.asarray(values, dtype=np.float64)
     if not ((numbers >= least) & (numbers < np.inf)).all():
         raise SizeError("the model holds what is no number")
@@ -221,7 +221,7 @@ def _numbers(values: Any, *, least: float) -> FloatArray:  # noqa: ANN401 - of a
 
 
 def _groups(coarsening: Coarsening, codes: int) -> int:
-    """The number of groups of an attribute of so many codes, none of which is beyond them."""
+    """Check that a coarsening has the given number of codes, and return the number of its groups."""
     if coarsening.groups.shape != (codes,) or not 0 <= coarsening.groups.min() <= coarsening.groups.max() < codes:
         raise SizeError(f"the model has groups that are not those of {codes} codes")
     return coarsening.size
@@ -236,10 +236,9 @@ def _codes(codes: object, size: int) -> bool:
 
 
 def expected_errors(measured: Sequence[Measured]) -> dict[str, float]:
-    """Typical standard deviation of the noise on a cell as it was measured, by the number of attributes of the table.
+    """Return the median standard deviation of the noise on a measured cell, by the number of attributes.
 
-    That is the noise alone, before the fit: cells of groups share one noise, and of what was not measured
-    it says nothing.
+    This is the noise before the fit.  The cells of a group share one noise.
     """
     deviations_by_size: dict[int, list[float]] = {}
     for table in measured:

@@ -1,4 +1,4 @@
-"""The first step of every graphical method: the row count, one-way marginals, and what is too rare to keep apart.
+"""The first step of every graphical method: the row count, the one-way marginals, and the groups of codes.
 
 Marginals that were released before are used as further observations of the model.  They are public, so a fit uses them
 at no loss; the analyst was charged for them when they were asked.  They help if they are about as precise as what the
@@ -50,20 +50,19 @@ from sfumato.vault.mechanisms import noises
 COUNT_SHARE = Fraction(1, 200)  # a rough count to plan with; the one released uses the sums of one-way tables as well
 _MOST_SHARE = 0.5
 _SHARE_SCALE = 2.0
-_LEAST_SHARE = Fraction(1, 10**6)  # at a huge loss, what is asked for would be none
-_LEAST_PART = Fraction(1, 10**9)  # of a loss that one step, or one of its tables, asks for, as good as never less
-_SUREST = 1e-2  # of the noise's variance: what is expected of a tail is no surer, and a fit with much surer cells fails
-LEAST_VARIANCE = 1e-6  # of a cell: at a huge loss, that of the noise is a float zero, by which no fit can be weighted
+_LEAST_SHARE = Fraction(1, 10**6)  # at a huge loss the computed share would be zero
+_LEAST_PART = Fraction(1, 10**9)  # least part of a loss for one step or table
+_SUREST = 1e-2  # least variance of an expected tail, relative to the noise; a fit with surer cells fails
+LEAST_VARIANCE = 1e-6  # least variance of a cell: at a huge loss the noise variance is a float zero
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """What is known so far: groups of codes, noisy tables over them, and the model fitted to these.
+    """The groups of codes, the noisy tables over them, and the model fitted to these.
 
-    ``tables`` are all noisy tables as they were measured, one for each of ``measured`` and one of the row count, where
-    it was measured.  ``before`` is what the model said of a marginal of several attributes before it was known;
-    ``totals`` are those of the weight of the rows; ``ordered`` says of which attributes how many of the first groups
-    have an order.
+    ``tables`` are all noisy tables as they were measured: one for each of ``measured``, and one of a measured row
+    count.  ``prior_expectations`` are the model's counts of marginals before they were measured.  ``totals`` are those
+    of the weight of the rows.  ``ordered_groups`` is the number of the first groups of an attribute that have an order.
     """
 
     coarsenings: dict[str, Coarsening]
@@ -77,7 +76,7 @@ class Fit:
     ordered_groups: Mapping[str, int] = field(default_factory=dict)
 
     def groups(self, attributes: tuple[str, ...], runs: Runs | None = None) -> Groups | None:
-        """The public coarsening of a marginal, as a question names it; None where all codes are kept."""
+        """Return the public coarsening of a marginal; None if every code is its own group."""
         labels = tuple(
             self.coarsenings[name].labels_in(None if runs is None else runs.labels(axis))
             for axis, name in enumerate(attributes)
@@ -85,16 +84,16 @@ class Fit:
         return labels if any(label is not None for label in labels) else None
 
     def question(self, attributes: tuple[str, ...], runs: Runs | None = None) -> Marginal:
-        """The marginal over groups, or over runs of them."""
+        """Return the marginal over groups, or over runs of them."""
         return Marginal(attributes, groups=self.groups(attributes, runs))
 
     def with_measurements(
         self, measurements: Sequence[Measurement], runs: Mapping[Clique, Runs | None] | None = None
     ) -> Fit:
-        """The state after measuring marginals over groups, refitted from where the model was; its total stays.
+        """Return the fit with further measured marginals, from the current model; its total is not changed.
 
-        What is measured again is pooled with what was known of the same marginal.  The model is fitted to what cells of
-        several attributes are likely to hold (:func:`shrunken_counts`), not to their noisy counts.
+        Measurements of the same marginal are pooled.  For several attributes the model is fitted to shrunken counts
+        (:func:`shrunken_counts`), not to noisy counts.
 
         Args:
             measurements: noisy marginals.
@@ -119,7 +118,7 @@ class Fit:
         )
 
     def with_observations(self, stored: Sequence[Observation]) -> Fit:
-        """The state with tables over groups that were released before, refitted; nothing of the loss is taken."""
+        """Return the fit with tables over groups that were released before, at no loss."""
         if not stored:
             return self
         known, expectations = self._with(stored), self._expected_before(stored)
@@ -127,7 +126,7 @@ class Fit:
         return replace(self, observations=known, prior_expectations=expectations, model=model)
 
     def _expected_before(self, new_tables: Sequence[Observation]) -> dict[Clique, FloatArray]:
-        """Of each marginal of several attributes what the model said of it before it was known, over its cells."""
+        """Return the model's counts of each marginal of several attributes before it was measured."""
         tables = {o.attributes for o in new_tables if len(o.attributes) > 1 and o.weights is None}
         new = tables - set(self.prior_expectations)
         return {**self.prior_expectations, **{clique: self._expected_table(clique) for clique in new}}
@@ -147,7 +146,7 @@ class Fit:
         return tuple(observations.values())
 
     def _likely(self, observation: Observation, expectations: Mapping[Clique, FloatArray]) -> Observation:
-        """A table of several attributes with what its cells are likely to hold in place of their noisy counts."""
+        """Return an observation with shrunken counts if it has several attributes."""
         if len(observation.attributes) < 2 or observation.weights is not None:  # noqa: PLR2004
             return observation
         deviation = np.sqrt(observation.variance)
@@ -159,7 +158,7 @@ class Fit:
         return replace(observation, counts=shrunken_counts(observation.counts, expected, deviation, places))
 
     def released(self, domain: Domain) -> Graphical:
-        """The model as it is released."""
+        """Return the model for the release."""
         model = Graphical(domain, self.coarsenings, self.model, self.measured, self.tables, self.positions)
         return replace(model, totals=self.totals)
 
@@ -174,13 +173,12 @@ class Fit:
 
 @dataclass(frozen=True)
 class OneWayMarginals:
-    """How single columns are measured, and their codes grouped.
+    """The options by which one-way marginals are measured and their codes grouped.
 
     Attributes:
-        share: of the loss, for all of them; None for a share that grows with the noise relative to the noisy number of
-            rows (a table of little signal is spent on what can still be seen).
-        crowded: standard deviations of its noise that the count of neighbours in one group may reach.
-        importance: what the error of each column counts when the share is divided; without, all the same.
+        share: share of the loss for all of them; None for a share that grows with the noise relative to the rows.
+        max_group_deviations: largest noisy count of a group of neighbors, in standard deviations of its noise.
+        importance: weights of the columns when the share is divided; default: equal weights.
     """
 
     share: Fraction | None = None
@@ -202,8 +200,8 @@ def measure_one_way(
     """
     domain = mechanisms.domain
     count = _count(mechanisms, split, total)
-    count_observations = tuple(Observation((), m.values.astype(np.float64).reshape(()), _variance(m)) for m in count)
-    rows = total.count if isinstance(total, PublicTotal) else max(1.0, float(count_observations[0].counts))
+    row_counts = tuple(Observation((), m.values.astype(np.float64).reshape(()), _variance(m)) for m in count)
+    rows = total.count if isinstance(total, PublicTotal) else max(1.0, float(row_counts[0].counts))
     parts = split.shares([n * size for n, size in zip(columns.importance or repeat(1), domain.shape, strict=False)])
     share = columns.share
     if share is None:
@@ -219,9 +217,7 @@ def measure_one_way(
         _merged(coarsenings[name], measurement, name)
         for name, measurement in zip(domain.names, measurements, strict=True)
     ]
-    sums = (
-        float(total.count) if isinstance(total, PublicTotal) else estimate_total([*count_observations, *observations])
-    )
+    sums = float(total.count) if isinstance(total, PublicTotal) else estimate_total([*row_counts, *observations])
     for index, (attribute, measurement) in enumerate(zip(domain, measurements, strict=True)):
         if isinstance(attribute, Integer | Real):
             coarsenings[attribute.name], observations[index] = _with_tails(
@@ -236,18 +232,23 @@ def measure_one_way(
         *(_noisy_table(m, [-1], fresh=False) for m in measurements),
     )
     fitted = fit(observations, model)
-    ordered_groups = {
+    ordered_groups = _ordered_groups(domain, coarsenings)
+    return Fit(coarsenings, tuple(observations), fitted, measured, tables, positions, ordered_groups=ordered_groups)
+
+
+def _ordered_groups(domain: Domain, coarsenings: Mapping[str, Coarsening]) -> dict[str, int]:
+    """Return how many of the first groups of each attribute with an order have one."""
+    return {
         attribute.name: int(coarsenings[attribute.name].groups[attribute.declared - 1]) + 1
         for attribute in domain
         if not isinstance(attribute, Categorical)
     }
-    return Fit(coarsenings, tuple(observations), fitted, measured, tables, positions, ordered_groups=ordered_groups)
 
 
 def _positions(
     mechanisms: Mechanisms, split: BudgetSplit, measurements: Sequence[Measurement]
 ) -> Mapping[str, CellPosition]:
-    """Measure where numbers lie in wide cells; without such cells, measure and take nothing."""
+    """Measure the positions of numbers in wide cells; without such cells, measure nothing."""
     domain, positions = mechanisms.domain, {}
     if part := cell_positions.share(domain):
         counts = {name: m.values.astype(np.float64) for name, m in zip(domain.names, measurements, strict=True)}
@@ -285,7 +286,7 @@ def refuse_undividable(domain: Domain, loss: Loss) -> None:
 
 
 def count_share(total: RowTotal) -> Fraction:
-    """Share of the loss that :func:`measure_one_way` takes for the row count."""
+    """Return the share of the loss that :func:`measure_one_way` takes for the row count."""
     match total:
         case PublicTotal():
             return Fraction(0)
@@ -296,7 +297,7 @@ def count_share(total: RowTotal) -> Fraction:
 
 
 def one_way_share(split: BudgetSplit, domain: Domain, rows: float) -> float:
-    """Share of the loss for the one-way marginals: twice the root of the error they would have at all of it.
+    """Return the share of the loss for one-way marginals: twice the root of their error at the whole loss.
 
     The error is the mean total variation that noise at the whole loss would cause in ``rows`` rows.
     """
@@ -316,9 +317,9 @@ def coarsen(
     *,
     max_deviations: float,
 ) -> Coarsening:
-    """Groups of the codes of an attribute: neighbours where its values have an order, rare ones where not.
+    """Group the codes of an attribute: neighbors if its values have an order, otherwise rare codes.
 
-    Rare ones go together along the hierarchy that the domain declares.
+    Rare codes are merged along the hierarchy that the domain declares.
     """
     counts = measurement.values.astype(np.float64)
     if isinstance(attribute, Real) and attribute.points:
@@ -344,7 +345,7 @@ def _points_apart(attribute: Real, strata: NDArray[np.int64] | None) -> NDArray[
 def _with_tails(
     attribute: Integer | Real, groups: Coarsening, measurement: Measurement, observation: Observation
 ) -> tuple[Coarsening, Observation]:
-    """Rare groups at the ends shared out as falling tails, and what is expected of them in place of noise."""
+    """Spread rare groups at the ends as falling tails, and observe their expected counts instead of noisy ones."""
     widths = _widths(attribute)
     counts = measurement.values.astype(np.float64)
     shared, estimates = with_falling_tails(groups, counts, _variance(measurement), widths)
@@ -355,7 +356,7 @@ def _with_tails(
 
 
 def _widths(attribute: Integer | Real) -> NDArray[np.float64]:
-    """Widths of the declared cells, of points 0; an open one has its typical value in the middle."""
+    """Return the widths of the declared cells, 0 for points; an open cell has its typical value in the middle."""
     if isinstance(attribute, Real):
         widths = np.diff([attribute.bounds(code) for code in range(attribute.declared)])[:, 0]
     elif attribute.edges is None:
@@ -375,7 +376,7 @@ def _count(mechanisms: Mechanisms, split: BudgetSplit, total: RowTotal) -> tuple
 
 
 def _noisy_table(measurement: Measurement, shape: Sequence[int], *, fresh: bool) -> NoisyTable:
-    """A measured marginal as a release keeps it."""
+    """Return a measured marginal as a table of the release."""
     assert isinstance(measurement.question, Marginal)
     return NoisyTable.from_cells(
         measurement.question, measurement.values.reshape(shape), measurement.noise, fresh=fresh
@@ -392,40 +393,40 @@ def _attributes(measurement: Measurement) -> tuple[str, ...]:
 
 
 def _cells_of(observation: Observation) -> tuple[Clique, Runs | None, bool]:
-    """What makes two observations ones of the same cells."""
+    """Return a key that is equal for observations of the same cells."""
     return observation.attributes, observation.runs, observation.weights is not None
 
 
 def pooled(one: Observation, other: Observation) -> Observation:
-    """Two observations of one marginal as one, weighted by inverse variance."""
+    """Pool two observations of one marginal by inverse variance."""
     variance = 1 / (1 / one.variance + 1 / other.variance)
     counts = variance * (one.counts / one.variance + other.counts / other.variance)
     return replace(one, counts=counts, variance=variance)
 
 
 def _merged(groups: Coarsening, measurement: Measurement, name: str) -> Observation:
-    """Noisy counts of groups: a group of m codes carries the noise of m cells."""
+    """Sum noisy counts over groups; a group of m codes carries the noise of m cells."""
     counts = groups.merge(measurement.values.astype(np.float64))
     variances = groups.merge(np.full(len(groups.groups), _variance(measurement)))
     return Observation((name,), counts, variances)
 
 
 CLEAR = 2.0
-"""Times the expected noise that a stored table must differ from independent attributes to shape the model at once."""
+"""Least distance of a stored table from independence, in expected noise, for it to enter the model at once."""
 
 EARLY_CELL_SHARE = 0.15
-"""Share of the cell cap that tables may take before anything was scored: they stand in the way of better ones."""
+"""Share of the cell cap for tables that enter before candidates are scored; the rest is for better tables."""
 
 
 @dataclass(frozen=True, eq=False)
 class PriorMarginals:
-    """Stored marginals over the groups of a state, each once, and the journal's entries that they stand in."""
+    """The stored marginals over the groups of a fit, each once, and their journal entries."""
 
     observations: tuple[Observation, ...] = ()
     entries: tuple[int, ...] = ()
 
     def informative(self, fit: Fit, cap: int) -> tuple[Observation, ...]:
-        """Tables of several attributes that tell clearly more than independence, as far as there is room for them."""
+        """Return the joint tables that clearly differ from independence, up to a share of the cell cap."""
         joint = [each for each in self.observations if len(each.attributes) > 1]
         gains = [_distance(fit.model, each) - CLEAR * _expected_noise(each) for each in joint]
         chosen: list[Observation] = []
@@ -437,7 +438,7 @@ class PriorMarginals:
         return tuple(chosen)
 
     def within_model(self, fit: Fit, used: Sequence[Observation]) -> tuple[Observation, ...]:
-        """The tables that the model has room for as it is, without those already used."""
+        """Return the unused tables whose attributes lie within one clique of the model."""
         return tuple(
             each
             for each in self.observations
@@ -446,7 +447,7 @@ class PriorMarginals:
 
 
 def prior_marginals(domain: Domain, fit: Fit, stored: Sequence[StoredMarginal], loss: Loss) -> PriorMarginals:
-    """What a release at ``loss`` uses of stored marginals: nothing where it costs more than they did."""
+    """Return the stored marginals that a release at ``loss`` uses: none if it costs more than they did."""
     stored = [each for each in stored if each.attributes]
     if loss.as_rho().value > sum(each.rho for each in stored):
         return PriorMarginals()
@@ -459,7 +460,7 @@ def prior_marginals(domain: Domain, fit: Fit, stored: Sequence[StoredMarginal], 
 
 
 def merge_into_groups(domain: Domain, fit: Fit, stored: StoredMarginal) -> Observation:
-    """A stored marginal with its cells summed into groups: a sum of m cells carries the noise of m cells."""
+    """Sum the cells of a stored marginal into groups; a sum of m cells carries the noise of m cells."""
     names = tuple(name for name in domain.names if name in stored.attributes)
     counts = stored.values.astype(np.float64).transpose([stored.attributes.index(name) for name in names])
     cells = np.ones(counts.shape)

@@ -1,9 +1,8 @@
-"""Which marginals to measure next: those that promise to lower the error most, while inference stays exact.
+"""Select the marginals to measure next: those with the largest expected gain that keep inference exact.
 
-Candidates are scored once a round, all together, by their noisy L1 distance from the model; marginals
-then join greedily as long as one more is expected to remove more error than its noise adds to all, and
-the junction tree stays under its cap.  The pairs of a maximum spanning tree go first, as a few large cliques, and the
-noise of many tables, would leave other attributes without any tie.
+All candidates of a round are scored together by their noisy L1 distance from the model.  Marginals are then added
+greedily while one more removes more expected error than its noise adds, and the junction tree stays under its cap.
+The pairs of a maximum spanning tree come first, because a few large cliques would leave other attributes independent.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ from sfumato.workload.counting_queries import Marginals
 _CHUNK_CELLS = 1 << 22  # 32 MiB of exact counts at a time behind the mechanisms
 _MOST_MARGINAL = 1 << 27  # as the vault counts at once; more would be refused when the loss is charged
 _LEAST_SAMPLE, _MOST_SAMPLE = 100_000, 250_000
-_LEAST_AGAIN = 1e-4  # of a round's share: less is not worth a question
+_LEAST_AGAIN = 1e-4  # least part of a round's share that is measured
 _PATIENCE = 200  # candidates in a row that no longer fit under the cap
 
 HELD = 2.0
-"""Deviations of noise that a cell of a table holds in people, on average, once neighbours are joined."""
+"""Mean number of people in a cell of a table after neighbors are joined, in deviations of noise."""
 
 SPARSE = 0.4
 """Share of filled cells, those of fewer people than a deviation of noise counting in part, up to which a table is
@@ -52,12 +51,12 @@ _Query = TypeVar("_Query", Distance, Marginal)
 
 
 LEADING = 4.0
-"""How many times as much the error of a leading attribute counts."""
+"""Weight of the error of a leading attribute, relative to others."""
 
 
 @dataclass(frozen=True)
 class SizeLimits:
-    """What a graphical method may use, whatever the data.
+    """The size limits of a graphical method, which do not depend on the data.
 
     Attributes:
         cells: of the junction tree, all cliques together; about 60 bytes each while fitting.  One marginal has
@@ -105,7 +104,7 @@ class SizeLimits:
         )
 
     def importance(self, names: Sequence[str]) -> tuple[float, ...]:
-        """What the error of each column counts beside that of others, when the loss for single columns is divided."""
+        """Return the weight of each column's error when the loss for single columns is divided."""
         return tuple(LEADING if name in self.leading else 1.0 for name in names)
 
     def refuse_for(self, method: str) -> None:
@@ -119,10 +118,10 @@ class SizeLimits:
 
 
 def size_limits(limits: SizeLimits | None) -> SizeLimits:
-    """The limits given, or those that hold where none are.
+    """Return the given limits, or the default limits.
 
     Raises:
-        InputError: no limits.
+        InputError: the value is not of type ``SizeLimits``.
     """
     if limits is not None and not isinstance(limits, SizeLimits):
         raise InputError("limits are given as SizeLimits(cells=..., candidates=..., marginal=...)", culprit=limits)
@@ -139,18 +138,18 @@ class Table:
 
     @property
     def cells(self) -> int:
-        """Cells that are measured."""
+        """Return the number of measured cells."""
         return math.prod(self.runs.shape)
 
     @property
     def open(self) -> int:
-        """Cells whose noise a model may follow."""
+        """Return the number of cells that are not structural zeros."""
         return self.cells - self.impossible
 
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """Candidates with their noisy L1 distances from the model, in rows."""
+    """The candidates with their noisy L1 distances from the model, in rows."""
 
     tables: tuple[Table, ...]
     distances: FloatArray
@@ -160,9 +159,9 @@ UNSCORED = Scored((), np.zeros(0))
 
 
 def workload_cliques(workload: Marginals, domain: Domain) -> list[Clique]:
-    """The workload's marginals with their attributes in the domain's order, each once.
+    """Return the workload's marginals with their attributes in the domain's order, each once.
 
-    Where all marginals of so many attributes are asked for and one is the target, it is put into each of them.
+    If the workload has all marginals of one size, a target attribute is added to each of them.
     """
     position = {name: index for index, name in enumerate(domain.names)}
     target = domain.in_role(Role.TARGET) if workload.ways is not None and len(domain) > 1 else None
@@ -174,7 +173,7 @@ def workload_cliques(workload: Marginals, domain: Domain) -> list[Clique]:
 
 
 def relevant(cliques: Sequence[Clique], ways: int) -> dict[Clique, int]:
-    """Marginals of ``ways`` attributes inside those of a workload, weighted by how much of it they share.
+    """Return the marginals of ``ways`` attributes inside those of a workload, with their weights.
 
     The weight of a marginal is the number of attributes that it shares with each marginal of the workload,
     summed (McKenna, Mullins, Sheldon, Miklau 2022, Section 3.2).
@@ -188,7 +187,7 @@ def relevant(cliques: Sequence[Clique], ways: int) -> dict[Clique, int]:
 
 
 def affordable(candidates: Sequence[Clique], domain: Domain, fit: Fit, limits: SizeLimits) -> list[Clique]:
-    """Candidates whose tables are small enough to count and to model."""
+    """Return the candidates whose tables are small enough to count and to model."""
     codes, sizes = dict(zip(domain.names, domain.shape, strict=True)), fit.model.sizes
     return [
         clique
@@ -199,7 +198,7 @@ def affordable(candidates: Sequence[Clique], domain: Domain, fit: Fit, limits: S
 
 
 def comparable(candidates: Sequence[Clique], domain: Domain, most: int) -> list[Clique]:
-    """The candidates with the smallest tables over the codes, ``most`` cells together, in the order given.
+    """Return the candidates with the smallest tables over the codes, ``most`` cells together, in the given order.
 
     The exponential mechanism looks at all candidates at once, so the vault has to hold all their tables.
     """
@@ -217,9 +216,7 @@ def measure_marginals(
     loss: Epsilon | Rho,
     shares: Sequence[Fraction],
 ) -> Fit:
-    """The state after measuring marginals, over runs of groups or all groups, together at ``loss``, divided in
-    proportion to ``shares``.
-    """
+    """Measure marginals over groups or runs of them, at ``loss`` divided by ``shares``, and return the new fit."""
     questions = [fit.question(clique, runs) for clique, runs in marginals.items()]
     total = sum(shares, Fraction(0))
     measurements: list[Measurement] = []
@@ -231,14 +228,14 @@ def measure_marginals(
 
 
 def remeasure(mechanisms: Measures, fit: Fit, split: BudgetSplit, loss: Epsilon | Rho) -> Fit:
-    """The state after measuring the one-way marginals again: what to do where nothing more is worth its noise."""
+    """Measure the one-way marginals again, if no other marginal is worth its noise, and return the new fit."""
     shares = split.shares([float(fit.model.sizes[name]) for name in mechanisms.domain.names])
     every = [(name,) for name in mechanisms.domain.names]
     return measure_marginals(mechanisms, fit, dict.fromkeys(every), loss=loss, shares=shares)
 
 
 def score(mechanisms: Measures, fit: Fit, tables: Sequence[Table], *, loss: Epsilon | Rho) -> Scored:
-    """Noisy L1 distances of tables from the model, together at ``loss``: each has sensitivity one row."""
+    """Measure noisy L1 distances of tables from the model, together at ``loss``: each has sensitivity one row."""
     wide = any(len(table.attributes) > 2 for table in tables)  # noqa: PLR2004
     sampled = sample_model(fit.model, mechanisms.generator()) if wide else {}
     questions = [
@@ -258,18 +255,17 @@ def score(mechanisms: Measures, fit: Fit, tables: Sequence[Table], *, loss: Epsi
 
 @dataclass(frozen=True)
 class MeasuredMarginal:
-    """What a table that is measured has had: its runs, its weight times cells, and its share of the loss."""
+    """A selected table: its runs, its weight times cells, and its share of the loss."""
 
     runs: Runs
     size: float
     share: float
 
     def remeasured(self, expected: FloatArray, deviation: float) -> MeasuredMarginal:
-        """The table to measure another time, given what the model now says of it, over groups.
+        """Return the table for a repeated measurement, given the model's expected counts over groups.
 
-        Over the same runs, so that both are pooled; group by group where the fit would follow little of the noise of
-        empty cells: where the runs leave most cells empty already (``SPARSE``), or where its people are seen to be in
-        so few cells that these hold ``HELD`` deviations each even then.
+        It has the same runs, so that both measurements are pooled.  It has single groups instead if most cells are
+        empty: over runs (``SPARSE``), or if the filled cells have ``HELD`` deviations of people each.
         """
         joined = np.minimum(self.runs.sum(expected) / deviation, 1.0).mean()
         filled = np.minimum(expected / deviation, 1.0).sum()
@@ -277,7 +273,7 @@ class MeasuredMarginal:
         return replace(self, runs=self.runs.finest()) if finer else self
 
     def added_to(self, before: MeasuredMarginal | None) -> MeasuredMarginal:
-        """What it has had with what it had before."""
+        """Return the table with the shares of both measurements."""
         return self if before is None else replace(self, share=self.share + before.share)
 
 
@@ -290,16 +286,15 @@ def select_marginals(
     cell_budget: CellBudget,
     taken: Mapping[Clique, MeasuredMarginal],
 ) -> dict[Clique, MeasuredMarginal]:
-    """The tables to measure together at ``share`` of the loss, and what each takes of the loss.
+    """Select the tables to measure together at ``share`` of the loss, each with its own share.
 
-    A candidate's gain is its weighted distance less what its noise adds to the error of all chosen, when
-    the loss is divided over them in the best way (:meth:`BudgetSplit.allocation_weight`).  ``cell_budget`` is what the
-    junction tree has for the candidates chosen.  The pairs that form a spanning tree of largest weighted distances are
-    chosen before others, as far as they have a gain: a tie tells of all pairs across it, which its own distance leaves
-    out, and beside many tables its noise would seem to outweigh it.  What ``cell_budget`` says is tied is so already.
+    The gain of a candidate is its weighted distance less the error that its noise adds, when the loss is divided
+    optimally (:meth:`BudgetSplit.allocation_weight`).  ``cell_budget`` bounds the junction tree.  Pairs with a gain in
+    a maximum spanning tree of weighted distances come first: such a pair also connects all pairs across it, which its
+    own distance leaves out.
 
-    Tables ``taken`` before are measured again: the loss that they had and ``share`` are divided as one over them and
-    the candidates chosen.
+    Tables ``taken`` before are measured again: their loss and ``share`` are divided together over them and the selected
+    candidates.
     """
     cliques = [table.attributes for table in scored.tables]
     sizes = weights * np.array([table.open for table in scored.tables])
@@ -314,10 +309,9 @@ def select_marginals(
 def select_child_marginals(
     scored: Scored, *, split: BudgetSplit, share: float, cell_budget: CellBudget
 ) -> dict[Clique, MeasuredMarginal]:
-    """The tables to measure of a child, given attributes of known ties: see :func:`select_marginals`.
+    """Select the tables to measure of a child, given its known attributes: see :func:`select_marginals`.
 
-    What is known ties no attribute of the child to them, so it does not count here.  Where the junction tree has not
-    enough for all that have a gain, the pairs of these that form a spanning tree are chosen before others.
+    If the junction tree has no room for all candidates with a gain, the pairs of a spanning tree of these come first.
     """
     cliques = [table.attributes for table in scored.tables]
     sizes = np.array([table.cells for table in scored.tables], dtype=np.float64)
@@ -341,7 +335,7 @@ def _divided(
     share: float,
     taken: Mapping[Clique, MeasuredMarginal],
 ) -> dict[Clique, MeasuredMarginal]:
-    """What each of the tables found, and of those ``taken`` before, takes of ``share`` of the loss."""
+    """Divide ``share`` of the loss over the selected tables and the tables ``taken`` before."""
     chosen_tables = [(scored.tables[index], float(sizes[index])) for index in chosen]
     tables = {table.attributes: MeasuredMarginal(table.runs, size, 0.0) for table, size in chosen_tables} | dict(taken)
     if not tables:
@@ -356,7 +350,7 @@ def _divided(
 
 @dataclass(frozen=True, eq=False)
 class _Worth:
-    """What candidates are worth: weighted distances, and parts that they ask of ``share`` beside those ``taken``."""
+    """The weighted distances of candidates, and their allocation weights next to those ``taken``."""
 
     distances: FloatArray
     parts: FloatArray
@@ -365,18 +359,18 @@ class _Worth:
     share: float
 
     def ties(self, cliques: Sequence[Clique], tied: Iterable[Clique]) -> list[int]:
-        """The pairs of a spanning tree of largest distances, the largest first, beside what is ``tied``."""
+        """Return the pairs of a maximum spanning tree that contains ``tied``, the largest distances first."""
         pairs = {cliques[index]: index for index in np.argsort(-self.distances, kind="stable").tolist()}
         known = [(clique[0], name) for clique in tied for name in clique[1:]]
         tree = spanning([*known, *(clique for clique in pairs if len(clique) == 2)])  # noqa: PLR2004
         return [pairs[pair] for pair in tree if pair in pairs and pair not in known]
 
     def largest(self, indexes: Iterable[int]) -> list[int]:
-        """Those candidates, the largest distances first."""
+        """Sort candidates by distance, the largest first."""
         return sorted(indexes, key=lambda index: -self.distances[index])
 
     def picked(self, cliques: Sequence[Clique], cell_budget: CellBudget | None, first: Sequence[int]) -> list[int]:
-        """Candidates with a gain, greedily, those of ``first`` before others; all of them without ``cell_budget``."""
+        """Select candidates with a gain greedily, ``first`` before others; without ``cell_budget`` all of them."""
         waiting, total, ahead = self.distances.copy(), self.taken, list(reversed(first))
         picked: list[int] = []
         refused = 0
@@ -400,7 +394,7 @@ class _Worth:
 
 
 def spanning(pairs: Iterable[Clique]) -> Iterator[Clique]:
-    """Pairs that close no cycle with those before them: a maximum spanning tree where weights fall (Kruskal 1956).
+    """Yield pairs that close no cycle with earlier pairs: a maximum spanning tree if weights fall (Kruskal 1956).
 
     >>> list(spanning([("a", "b"), ("b", "c"), ("a", "c"), ("d", "e"), ("c", "d")]))
     [('a', 'b'), ('b', 'c'), ('d', 'e'), ('c', 'd')]
@@ -414,15 +408,16 @@ def spanning(pairs: Iterable[Clique]) -> Iterator[Clique]:
 
 
 def sample_model(model: GraphicalModel, random: np.random.Generator) -> dict[str, CodeArray]:
-    """Rows to count marginals on that no clique holds, where exact elimination could be very large."""
+    """Draw rows on which marginals outside all cliques are counted, because exact elimination could be very large."""
     return sample(model, int(np.clip(2 * model.total, _LEAST_SAMPLE, _MOST_SAMPLE)), random)
 
 
 def reference(
     model: GraphicalModel, clique: Clique, sampled: dict[str, CodeArray], runs: Runs | None = None
 ) -> NDArray[np.int64]:
-    """The model's counts of a marginal, over runs of groups or all of them, as integers: exact, or those of ``sampled``
-    rows for three attributes or more that no clique holds.
+    """Return the model's counts of a marginal over groups or runs of them, as integers.
+
+    They are exact, but for three or more attributes outside all cliques they are counted on ``sampled`` rows.
     """
     if not sampled or len(clique) <= 2 or model.tree.holder(clique) is not None:  # noqa: PLR2004
         counts: FloatArray = model.expected(clique)
@@ -435,10 +430,9 @@ def reference(
 
 
 def coarsened_marginals(fit: Fit, domain: Domain, cliques: Iterable[Clique], deviation: float) -> list[Table]:
-    """Each marginal over the finest runs of groups that noise of ``deviation`` allows: on average a cell holds at least
-    ``HELD`` times that many people.
+    """Return each marginal over the finest runs whose cells have ``HELD`` times ``deviation`` people on average.
 
-    Only neighbours of ordered attributes are joined.  Reads noisy counts only: those of the model.
+    Only neighbors of ordered attributes are joined.  Only the model's counts are read.
     """
     levels = {attribute.name: _levels(fit, attribute) for attribute in domain}
     most = fit.model.total / (HELD * deviation)
@@ -446,9 +440,9 @@ def coarsened_marginals(fit: Fit, domain: Domain, cliques: Iterable[Clique], dev
 
 
 def with_structural_zeros(fit: Fit, zeros: Sequence[Zeros], tables: Iterable[Table]) -> list[Table]:
-    """The tables with the cells counted that zeros rule out by two attributes, as the model of ``state`` knows.
+    """Return the tables with the number of cells that are structural zeros of two attributes.
 
-    No model has people there, whatever the noise, so they are no reason to leave a table out.
+    The model has no people in these cells, so that their noise does not count against a table.
     """
     names = {name for zero in zeros for name in zero.attributes}
     empty: dict[Clique, NDArray[np.bool_]] = {}

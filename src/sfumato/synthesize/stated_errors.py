@@ -20,7 +20,6 @@ from itertools import accumulate, combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.bounded_cache import cached
 from sfumato.domain import Domain
 from sfumato.model.factor import FloatArray
 from sfumato.model.noisy_table import NoisyDistance, NoisyTable, digest_of, integer_counts
@@ -110,7 +109,6 @@ def _summed(table: NoisyTable, attributes: tuple[str, ...], domain: Domain) -> P
     return PooledMarginal(counts, groups, table.noise, table.values.size // max(1, counts.size))
 
 
-@cached()
 def _quantile(noise: Noise, summed: int, simultaneous: int) -> int:
     """A k with P(|sum of noise| <= k) as large as stated: the smallest for one draw, nearly so for a sum.
 

@@ -1,7 +1,7 @@
-"""The contract of a synthesizer: what a method is told, what it plans before the charge, and how it is released.
+"""The contract of a synthesizer: its task, its plan before the charge, and its release.
 
 A method is one file in :mod:`sfumato.synthesize.methods`.  The file ends with its :class:`SynthesisMethod`, whose name
-stands in the tuple ``SYNTHESIZERS`` of that package.  Commands, requests, refusals and ``auto`` read the tuple.
+is in the tuple ``SYNTHESIZERS`` of that package.  Commands, requests, refusals and ``auto`` read the tuple.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Option(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What a synthesizer is told; each method reads the part that it has a use for.
+    """The task of a synthesizer; each method reads the parts that it uses.
 
     Attributes:
         loss: the whole cost of the release.
@@ -77,11 +77,11 @@ class PlannedRelease:
     """A release that was checked and not charged.
 
     Attributes:
-        request: what the journal says of it.
-        run: the method; it asks the mechanisms for exact shares of the loss.
-        model: the class that restores what was stored.
-        expected_error: errors that are known beforehand; None reads them off the tables that were measured.
-        provenance: what the release says of how it was chosen.
+        request: the request for the journal.
+        run: the method; it measures at exact shares of the loss.
+        model: the class that restores the stored model.
+        expected_error: errors that are known beforehand; None takes them from the measured tables.
+        provenance: how the method was chosen.
     """
 
     request: ReleaseRequest
@@ -157,7 +157,7 @@ class RankedMethod:
         task: what the method is told if it is taken.
         error: root mean squared noise on an answer, over the whole workload, in rows; infinite if the method does not
             measure the whole workload.
-        needed: rows of a table below which noise drowns the method.
+        rows_needed: rows of a table below which noise hides it.
         reason: the basis of the figures.
         left_out: errors that the figure does not count; empty if it counts all.
     """
@@ -171,17 +171,17 @@ class RankedMethod:
 
     @property
     def method(self) -> str:
-        """The name of the method."""
+        """Return the name of the method."""
         return self.synthesizer.name
 
     @property
     def rows(self) -> int:
-        """The public number of rows of the table, or a thousand."""
+        """Return the public number of rows of the table, or a thousand."""
         return assumed_rows(self.task.total)
 
     @property
     def hidden_by_noise(self) -> bool:
-        """Whether noise drowns the method in a table of ``rows`` rows."""
+        """Return True if noise hides a table of ``rows`` rows."""
         return self.rows_needed > self.rows
 
     def run(self, vault: VaultInterface) -> Synthetic:

@@ -1,12 +1,11 @@
-"""Totals of the weight of the rows by the values of every other attribute, measured as such.
+"""Measure totals of the weight of the rows by the values of every other attribute.
 
-Where rows stand for several people, what is published are sums of their weights by groups.  Read off a table of counts
-over groups of weights, such a sum carries the noise of all its cells, times their weights; measured by itself it
-carries one noise.  Weights are cut at a limit, and taken from half of it: what a total then lacks is half the limit
-times the number of rows, which other tables tell, and a row moves it by half the limit at most.
+If rows represent several people, sums of their weights are published.  A sum over a table of counts by weights carries
+the noise of all its cells, times their weights; a measured total carries one noise.  Weights are clipped at a limit and
+centered at half of it, so that a row changes a total by half the limit at most.  Other tables give the number of rows.
 
-The model holds the totals by a second variable of the weight, its class: cliques that bind attributes to it hold three
-classes rather than all weights, and leave room for what else is measured.
+The model includes the totals by a second variable of the weight, its class.  Cliques with it have three classes instead
+of all weights, and leave room for other tables.
 """
 
 from __future__ import annotations
@@ -32,19 +31,19 @@ from sfumato.vault.interface import Mechanisms
 from sfumato.vault.measurables import Measurement, Weighted
 
 SHARE = Fraction(1, 20)
-"""Of what is left of the loss after the one-way marginals: for the totals by all other attributes together."""
+"""Share of the loss left after the one-way marginals, for the totals by all other attributes together."""
 
 GRID = 1 << 10
-"""Steps of half the limit: so many a row moves a total by at most."""
+"""Steps of half the limit, by which a row changes a total at most."""
 
-_WITHIN = 0.95  # of the rows, by noisy counts, have a weight of at most the limit
+_WITHIN = 0.95  # share of the rows, by noisy counts, whose weight is at most the limit
 _CLASSES = 3
-_MOST_WEIGHTS = 1 << 23  # of the questions that are asked at once, 64 MiB; totals that need more are not measured
+_MOST_WEIGHTS = 1 << 23  # weights of the queries of one batch, 64 MiB; totals that need more are not measured
 
 
 @dataclass(frozen=True, eq=False)
 class WeightScale:
-    """Weights as they are measured: ``GRID (2 min(weight, limit) / limit - 1)`` for each code, rounded."""
+    """The measured weights: ``GRID (2 min(weight, limit) / limit - 1)`` for each code, rounded."""
 
     weight: str
     limit: float
@@ -52,7 +51,7 @@ class WeightScale:
 
     @staticmethod
     def from_fit(domain: Domain, fit: Fit, weight: str) -> WeightScale:
-        """By noisy counts and positions of the weight alone."""
+        """Return the scale by noisy counts and positions of the weight."""
         released = fit.released(domain)
         attribute = numeric(domain, weight)
         position = released.positions.get(weight)
@@ -65,14 +64,13 @@ class WeightScale:
 
 
 def measure_totals(mechanisms: Mechanisms, fit: Fit, weight: str, split: BudgetSplit) -> Fit:
-    """The state after measuring the totals of the weight by all other attributes, at ``SHARE`` of the loss left.
+    """Measure the totals of the weight by all other attributes, at ``SHARE`` of the loss left; return the new fit.
 
-    Neighbouring tables differ in one unit (added or removed).  A row is in one group of each attribute, and moves its
-    total by at most ``GRID``, whatever its weight; the attributes divide the loss as one-way marginals do.  Totals are
-    over the groups of each attribute, or over runs of them that the noise allows.
+    Neighboring tables differ in one unit (added or removed).  A row is in one group of each attribute, and changes its
+    total by at most ``GRID``; the attributes divide the loss as one-way marginals do.  Totals are over the groups of
+    each attribute, or over runs of them that the noise allows.
 
-    What the model is fitted to is drawn to what it said before, by how far all totals of an attribute are from that
-    beside their noise: groups of few rows, and attributes that the weight does not go with, keep what they had.
+    The observed totals are shrunken towards the model's by the signal of all totals of an attribute.
     """
     domain = mechanisms.domain
     scale, share = WeightScale.from_fit(domain, fit, weight), split.left * SHARE
@@ -100,7 +98,7 @@ def measure_totals(mechanisms: Mechanisms, fit: Fit, weight: str, split: BudgetS
 
 
 def weighted_query(fit: Fit, table: Table, scale: WeightScale) -> Weighted:
-    """The totals by runs of groups of one attribute, in steps."""
+    """Return the query for the totals by runs of groups of one attribute, in steps."""
     (name,) = table.attributes
     inside = table.runs.labels(0)[fit.coarsenings[name].groups] == np.arange(table.cells)[:, None]
     weights = inside[:, :, None] * scale.steps  # (totals, codes, codes of the weight)
@@ -116,7 +114,7 @@ def _measured(
     loss: Epsilon | Rho,
     shares: Sequence[Fraction],
 ) -> tuple[NoisyTotals, ...]:
-    """The totals by each attribute, as many attributes at a time as have so many weights together."""
+    """Measure the totals by each attribute, in batches of bounded size."""
     totals: list[NoisyTotals] = []
     total = sum(shares, Fraction(0))
     while len(totals) < len(tables):
@@ -148,7 +146,7 @@ def _noisy_totals(fit: Fit, table: Table, answer: Measurement, scale: WeightScal
 
 
 def _classes(fit: Fit, scale: WeightScale) -> tuple[NDArray[np.int64], FloatArray]:
-    """The class of each group of the weight, of about as many rows each, and the mean of a class, -1 to 1."""
+    """Return the class of each group of the weight, with about equal numbers of rows, and the means of classes."""
     groups = fit.coarsenings[scale.weight]
     values = groups.merge(groups.shares() * scale.steps / GRID)
     rows = np.maximum(fit.model.expected((scale.weight,)), np.finfo(float).tiny)
@@ -162,7 +160,7 @@ def _classes(fit: Fit, scale: WeightScale) -> tuple[NDArray[np.int64], FloatArra
 
 
 def _likely(fit: Fit, table: Table, total: NoisyTotals, classes: str, means: FloatArray) -> Observation | None:
-    """The totals as the model is fitted to them; None where they are as near as noise to what it says already."""
+    """Return shrunken totals to fit the model to; None if they differ from the model's by no more than noise."""
     every, size = tuple(range(len(means))), len(means)
     runs = replace(table.runs, starts=(*table.runs.starts, every), sizes=(*table.runs.sizes, size))
     variance = max(total.noise.variance / total.grid**2, LEAST_VARIANCE)
@@ -179,7 +177,7 @@ def _likely(fit: Fit, table: Table, total: NoisyTotals, classes: str, means: Flo
 
 
 def _typical(attribute: Integer | Real, position: FloatArray | float) -> FloatArray:
-    """What a row of each code weighs on average: nothing where the weight is missing."""
+    """Return the mean weight of a row of each code: zero for a missing weight."""
     bounds = np.array([attribute.bounds(code) for code in range(attribute.declared)], dtype=np.float64)
     values = bounds.mean(axis=1) + position * (bounds[:, 1] - bounds[:, 0]) / 2
     if attribute.typical is not None:

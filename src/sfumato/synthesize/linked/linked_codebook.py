@@ -245,23 +245,19 @@ def _next_child_rows(
     linked: LinkedTables, child: ChildTable, first_rows: Mapping[str, Codes], child_slots: Sequence[Slot]
 ) -> Iterator[Weighed]:
     """Yield the next rows of a child table, slot by slot, with their weights."""
-    further = linked.next_child(child)
-    assert further is not None
+    table = linked.next_child(child)
+    assert table is not None
     plain, every = [each.name for each in child.plain], [each.name for each in child.table.attributes]
     numbers = first_rows[child.number] + linked.least_children(child)
-    nested = further.number == child.rows
-    lengths = first_rows[further.number] if nested else np.maximum(numbers - 2, 0)
-    weights = np.array(further.weights, dtype=np.float64)[lengths]
-    places = further.domain[f"{child.table.name}.place"].size
+    classes = first_rows[table.number] if table.number == child.rows else np.maximum(numbers - 2, 0)
+    weights = np.array(table.weights, dtype=np.float64)[classes]
+    places = table.domain[f"{child.table.name}.place"].size
+    known = {name: codes for name, codes in first_rows.items() if name in table.domain and name != child.number}
     held = {name: np.zeros(len(numbers), dtype=np.int64) for name in every}
     older = {name: np.full(len(numbers), child.attribute(name).size) for name in every}
     for slot, (units, codes) in enumerate(child_slots, start=1):
         if slot > 1 and len(units):
-            columns = {
-                name: first_rows[name][units]
-                for name in further.domain.names
-                if name in first_rows and name != child.number
-            }
+            columns = {name: codes_of[units] for name, codes_of in known.items()}
             columns[child.number] = numbers[units] - 2
             columns[f"{child.table.name}.place"] = np.full(len(units), min(slot - 2, places - 1))
             columns[f"{child.table.name}.last"] = (numbers[units] == slot).astype(np.int64)

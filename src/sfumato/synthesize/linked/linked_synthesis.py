@@ -154,11 +154,10 @@ def _measured(
     numbers = tuple(child.number for child in linked.direct if child.most > 1)  # which all children are counted by
     limits = SizeLimits(cells=settings.head_cells, prior_marginals=False, leading=numbers)
     own = divisible * (1 - sum(shares.values(), Fraction(0)))
-    # of sequences a head has the number and the first alone
     workload = all_marginals(min(_WAYS, len(linked.unit_domain)))
     unit_model = run_aim(mechanisms, own, total, workload, limits=limits, zeros=first_row_zeros(linked))
-    payload: dict[str, Any] = {f"{HEAD} {name}": value for name, value in unit_model.payload().items()}
-    notes, place, models = [], 0, {}
+    notes, models = [], {}
+    derived: list[Graphical] = []
     limits = SizeLimits(cells=settings.tail_cells, prior_marginals=False)
     for child in linked.children:
         parent, name = linked.parent_of(child), child.table.name
@@ -166,8 +165,7 @@ def _measured(
         if parent is not None:
             first = FirstChildModel(linked, child, models[parent.table.name])
             models[name], seen = fit_first_child(mechanisms, divisible * shares[first.table.name], first, limits=limits)
-            payload |= {f"tail {place} {part}": value for part, value in models[name].payload().items()}
-            place += 1
+            derived.append(models[name])
             if not seen:
                 notes.append(
                     f"noise outweighs what the rows of {name} could tell at this loss: no row of {parent.table.name} "
@@ -177,14 +175,16 @@ def _measured(
             continue
         known = KnownColumns(linked, child, models[name])
         model, seen = fit_next_child(mechanisms, divisible * shares[table.name], known, limits=limits)
-        payload |= {f"tail {place} {part}": value for part, value in model.payload().items()}
-        place += 1
+        derived.append(model)
         if not seen:
             of = "a unit" if parent is None else f"a row of {parent.table.name}"
             notes.append(
                 f"noise outweighs what {name} beyond the first of {of} could tell at this loss: they are drawn as the "
                 "first ones are"
             )
+    payload: dict[str, Any] = {f"{HEAD} {name}": value for name, value in unit_model.payload().items()}
+    for place, model in enumerate(derived):
+        payload |= {f"tail {place} {part}": value for part, value in model.payload().items()}
     return payload | {"notes": notes}
 
 

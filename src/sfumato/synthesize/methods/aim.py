@@ -64,7 +64,7 @@ from sfumato.vault.interface import Mechanisms, ReleaseRequest, VaultInterface, 
 from sfumato.workload.counting_queries import Marginals
 
 ROUNDS = ((2, Fraction(2, 5), Fraction(3, 10)), (3, Fraction(1), Fraction(1)))
-"""Of each round: attributes of its candidates at most, share of the loss left, share of the cell cap."""
+"""For each round: most attributes of its candidates, share of the loss left, share of the cell cap."""
 
 SCORES = Fraction(7, 100)
 """Share of a round's loss that its scores take."""
@@ -137,7 +137,7 @@ def run_aim(
     limits: SizeLimits,
     zeros: Sequence[Zeros],
 ) -> Graphical:
-    """The method itself, through ``mechanisms``: everything is asked for in exact shares of ``loss``."""
+    """Run AIM through ``mechanisms``, in exact shares of ``loss``."""
     split = BudgetSplit(loss.divisible, contribution(mechanisms.domain).rows)
     # read before noise is drawn, so that a ledger that fails costs nothing
     stored = mechanisms.stored_marginals() if limits.prior_marginals else ()
@@ -213,14 +213,14 @@ def _repeated(
 
 
 def expected_error(domain: Domain, loss: Loss, total: RowTotal, workload: Marginals) -> float | None:
-    """Root mean squared noise on a cell of the workload, if each of its marginals were measured; reads no data.
+    """Return the root mean squared noise on a cell of the workload, if all its marginals are measured; read no data.
 
-    The row count, the scores and the one-way marginals take their shares first; what the last take depends on
-    the noisy row count, and is the most that it can be where the count is not public.  None for a workload of
-    more than three attributes at a time, which the method measures by their triples only.
+    The row count, the scores and the one-way marginals take their shares first.  The share of one-way marginals depends
+    on the row count, and is largest if the count is not public.  None for a workload with more than three attributes in
+    a marginal, which the method measures only by triples.
 
-    What is left out: the method measures fewer marginals, where it expects its model to be nearer than the
-    noise, and inference may not hold all of them; how wrong the model then is depends on the data.
+    The figure leaves out the error of marginals that the method does not measure, because the model is nearer than
+    noise or has no room.  That error depends on the data.
     """
     split = BudgetSplit(loss.divisible, contribution(domain).rows)
     most = max(ways for ways, _, _ in ROUNDS)
@@ -252,13 +252,11 @@ def _candidates(
     ways: int,
     limits: SizeLimits,
 ) -> dict[Clique, float]:
-    """Marginals of two to ``ways`` attributes that were not measured, with their weights.
+    """Return the marginals of two to ``ways`` attributes that were not measured, with their weights.
 
-    Weights are relative to the largest of their number of attributes: the published ones would give a triple
-    half as much again as a pair, and triples, whose noise is larger, the room of the pairs.
-
-    Where there are more than the limit, those of the largest known distances are kept; a triple's is the sum of
-    its pairs'.
+    Weights are relative to the largest of the same number of attributes.  The published weights would prefer triples,
+    whose noise is larger, to pairs.  At most ``limits.candidates`` of each size with the largest known distances are
+    candidates; the distance of a triple is the sum of its pairs' distances.
     """
     known = {frozenset(clique): distance for clique, distance in interest.items()}
     measured = {table.attributes for table in fit.measured}
@@ -275,9 +273,9 @@ def _candidates(
 
 
 def _cell_budget(fit: Fit, cap: int) -> CellBudget:
-    """The room of a junction tree of at most ``cap`` cells, or those that it has.
+    """Return the budget of a junction tree of at most ``cap`` cells, or of its current size.
 
-    Attributes that only zeros bind are not tied: what is impossible tells little of how the others go together.
+    Attributes that only structural zeros connect do not count as measured together.
     """
     present = Triangulation((factor.attributes for factor in fit.model.factors), fit.model.sizes)
     tied = tuple(observation.attributes for observation in fit.observations)
@@ -285,7 +283,7 @@ def _cell_budget(fit: Fit, cap: int) -> CellBudget:
 
 
 def refuse_loss(vault: VaultInterface, loss: Loss, total: RowTotal) -> None:
-    """Refuse what is no vault, and a loss that cannot be divided as a graphical method divides it.
+    """Refuse an invalid vault, and a loss that a graphical method cannot divide.
 
     Raises:
         InputError: no vault, or no source of a row count.
@@ -297,12 +295,11 @@ def refuse_loss(vault: VaultInterface, loss: Loss, total: RowTotal) -> None:
 
 
 def models_whole_table(domain: Domain, task: Task) -> bool:
-    """Whether a task is one for a model of the whole table.
+    """Return True if a task needs a model of the whole table.
 
-    It is one if it has a workload of marginals and states impossible combinations, which dense tables do not keep out,
-    or if the marginals cover all attributes or overlap.  Overlapping marginals of a few attributes are no histogram of
-    all of these: five pairs of one attribute name six, and the noise of their joint cells, summed over the cells of a
-    pair, would drown it.
+    It needs one if it has a workload of marginals with structural zeros, or if the marginals cover all attributes or
+    overlap.  Overlapping marginals need no joint histogram: five pairs with a common attribute have six attributes, and
+    the noise of the joint cells, summed over the cells of a pair, would hide it.
     """
     if not isinstance(task.workload, Marginals):
         return False
@@ -335,9 +332,9 @@ def marginals_request(domain: Domain, method: str, task: Task) -> ReleaseRequest
 
 
 def least_rows(domain: Domain, loss: Loss, total: RowTotal) -> float:
-    """Return the rows that noise alone makes up in a single column, on average over columns; reads no data.
+    """Return the rows that noise alone adds in a single column, on average over columns; read no data.
 
-    Noise drowns a table of fewer rows before any pair is measured.
+    Noise hides a table of fewer rows before any pair is measured.
     """
     split = BudgetSplit(loss.divisible, contribution(domain).rows)
     one_way = float(1 - count_share(total)) * one_way_share(split, domain, assumed_rows(total))

@@ -108,7 +108,7 @@ def run_annealed(
     limits: SizeLimits,
     zeros: Sequence[Zeros] = (),
 ) -> Graphical:
-    """The method itself, through ``mechanisms``: everything is asked for in exact shares of ``loss``."""
+    """Run AIM as published through ``mechanisms``, in exact shares of ``loss``."""
     split = BudgetSplit(loss.divisible, contribution(mechanisms.domain).rows)
     rounds = _ROUNDS_AN_ATTRIBUTE * len(mechanisms.domain)
     one_way = Fraction(len(mechanisms.domain), rounds) * (1 - SELECTION) * (1 - count_share(total))
@@ -135,7 +135,7 @@ def run_annealed(
 
 
 def closure(mechanisms: Mechanisms, fit: Fit, workload: Marginals, limits: SizeLimits) -> dict[Clique, int]:
-    """Marginals of one to three attributes inside those of the workload, with their weights."""
+    """Return the marginals of one to three attributes inside those of the workload, with their weights."""
     cliques = workload_cliques(workload, mechanisms.domain)
     weights = relevant(cliques, 1) | relevant(cliques, 2) | relevant(cliques, 3)
     small = comparable(affordable(list(weights), mechanisms.domain, fit, limits), mechanisms.domain, _COMPARED)
@@ -143,7 +143,7 @@ def closure(mechanisms: Mechanisms, fit: Fit, workload: Marginals, limits: SizeL
 
 
 def _within(fit: Fit, candidates: dict[Clique, int], most: int) -> dict[Clique, int]:
-    """Candidates that the junction tree has room for; one-way marginals always have."""
+    """Return the candidates that fit into the junction tree, and all one-way marginals."""
     present = Triangulation((factor.attributes for factor in fit.model.factors), fit.model.sizes)
     return {
         clique: weight
@@ -155,7 +155,7 @@ def _within(fit: Fit, candidates: dict[Clique, int], most: int) -> dict[Clique, 
 def selection_scores(
     fit: Fit, candidates: dict[Clique, int], noise: float, random: np.random.Generator
 ) -> MarginalErrors:
-    """Scores weight x (distance - expected noise), as the selection mechanism takes them."""
+    """Return the scores weight x (distance - expected noise) for the selection mechanism."""
     sampled = sample_model(fit.model, random) if any(len(clique) > 2 for clique in candidates) else {}  # noqa: PLR2004
     distances = tuple(
         Distance(clique, reference(fit.model, clique, sampled), fit.groups(clique)) for clique in candidates

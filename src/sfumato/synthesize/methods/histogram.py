@@ -104,13 +104,13 @@ def tabulate(mechanisms: Mechanisms, loss: Loss, total: RowTotal, cliques: Seque
 def expected_errors(
     domain: Domain, loss: Loss, total: RowTotal, cliques: Sequence[tuple[str, ...]]
 ) -> dict[str, float]:
-    """Standard deviation of the noise on one cell of each table, before the projection: needs no data."""
+    """Return the standard deviation of the noise on one cell of each table, before the projection; read no data."""
     variance = cell_variance(domain, loss, total, cliques)
     return {f"standard deviation of a cell of {', '.join(clique)}": math.sqrt(variance) for clique in cliques}
 
 
 def cell_variance(domain: Domain, loss: Loss, total: RowTotal, cliques: Sequence[tuple[str, ...]]) -> float:
-    """Variance of the noise on one cell of any of the tables."""
+    """Return the variance of the noise on one cell of any of the tables."""
     return noises(domain, [Marginal(clique) for clique in cliques], after_count(loss, total), None)[0].variance
 
 
@@ -146,7 +146,7 @@ def _check(domain: Domain, cliques: Sequence[tuple[str, ...]]) -> None:
 
 
 def _summed(tables: Sequence[NDArray[np.int64]]) -> int:
-    """Number of rows by the tables' own sums, each weighted by the inverse variance of its noise."""
+    """Return the number of rows by the sums of the tables, weighted by the inverse variance of their noise."""
     weights = [Fraction(1, table.size) for table in tables]
     sums = [int(table.sum()) for table in tables]
     return max(0, round(sum(weight * count for weight, count in zip(weights, sums, strict=True)) / sum(weights)))
@@ -163,7 +163,7 @@ def matrix(vault: VaultInterface, *, loss: Loss, total: RowTotal, workload: Work
 
 
 def optimised(domain: Domain, loss: Loss, total: RowTotal, workload: Workload) -> StrategyOption:
-    """The best of identity, hierarchical (for one attribute) and p-identity strategies; reads no data.
+    """Return the best of identity, hierarchical (for one attribute) and p-identity strategies; read no data.
 
     Raises:
         SizeError: the workload's attributes have too many cells.
@@ -184,9 +184,9 @@ def estimate(mechanisms: Mechanisms, loss: Loss, total: RowTotal, chosen: Strate
 
 
 def _nearest(rows: FloatArray, answers: FloatArray, count: int) -> FloatArray:
-    """The non-negative cells of sum ``count`` whose weighted sums are nearest to the answers, in least squares.
+    """Return the non-negative cells of sum ``count`` whose weighted sums fit the answers best in least squares.
 
-    Nearest in the answers, not in the cells: sums that were measured well stay so, whatever single cells do.
+    The fit is to the answers, not to the cells, so that precise sums stay precise.
     """
     from scipy.optimize import nnls
 

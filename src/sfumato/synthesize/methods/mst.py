@@ -54,8 +54,11 @@ THIRD = Fraction(1, 3)
 _PAIRS = all_marginals(2)  # MST chooses its pairs itself, whatever the workload
 
 UNBOUNDED = float("inf")
-"""Of people in a group of neighbours: a tree measures a fixed number of pairs whatever their noise, so finer groups
-cost it more than they tell (docs/benchmarks/census.md)."""
+"""No limit on the count of a group of neighbors.
+
+A tree measures a fixed number of pairs at any noise, so that finer groups cost more than they gain
+(docs/benchmarks/census.md).
+"""
 
 _COMPARED = 1 << 23  # cells of all pairs together, 64 MiB of exact counts that the vault keeps from choice to choice
 
@@ -124,7 +127,7 @@ def _estimate(domain: Domain, task: Task) -> RankedMethod | None:
 def run_mst(
     mechanisms: Mechanisms, loss: Loss, total: RowTotal, *, limits: SizeLimits, zeros: Sequence[Zeros] = ()
 ) -> Graphical:
-    """The method itself, through ``mechanisms``: everything is asked for in exact shares of ``loss``."""
+    """Run MST through ``mechanisms``, in exact shares of ``loss``."""
     split = BudgetSplit(loss.divisible, contribution(mechanisms.domain).rows)
     rest = 1 - count_share(total)
     fit = measure_one_way(
@@ -142,9 +145,9 @@ def run_mst(
 def _spanning_tree(
     mechanisms: Mechanisms, fit: Fit, split: BudgetSplit, share: Fraction, limits: SizeLimits
 ) -> list[Clique]:
-    """At most attributes - 1 pairs without a cycle, each chosen with nearly the largest distance from independence.
+    """Select at most attributes - 1 pairs without a cycle, by their distances from independence.
 
-    Each choice takes its part of ``share``; of what cannot be chosen for want of room nothing is taken.
+    Each selection takes an equal part of ``share``.
     """
     names = mechanisms.domain.names
     held = [factor.attributes for factor in fit.model.factors if len(factor.attributes) > 1]  # structural zeros
@@ -169,9 +172,9 @@ def _spanning_tree(
 def _pairs_that_fit(
     fit: Fit, held: Sequence[Clique], pairs: Sequence[Clique], linked: dict[str, int], most: int
 ) -> list[Clique]:
-    """The pairs with any one of which the junction tree stays within ``most`` cells.
+    """Return the pairs that each keep the junction tree within ``most`` cells.
 
-    A pair that closes no cycle with what is held becomes a clique of its own; with any other the tree is built to see.
+    A pair that closes no cycle becomes a clique of its own; for any other pair the tree is built.
     """
     used = _cells(fit, held)
     return [

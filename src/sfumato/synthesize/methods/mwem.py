@@ -55,7 +55,7 @@ COUNT_SHARE = BudgetShare(Fraction(1, 20))  # of the loss, where nothing else is
 
 
 class Output(StrEnum):
-    """Which of the iterates is released."""
+    """The iterate that is released."""
 
     LAST = "last"
     AVERAGE = "average"  # of the iterates before the last, as Figure 1 of the paper prints it
@@ -63,9 +63,7 @@ class Output(StrEnum):
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long MWEM runs: ``rounds`` queries are measured, and after each, all of them are replayed
-    ``repetitions`` times.
-    """
+    """The length of a run: ``rounds`` queries are measured, and after each all are replayed ``repetitions`` times."""
 
     rounds: int
     repetitions: int
@@ -160,9 +158,9 @@ def _estimate(domain: Domain, task: Task) -> RankedMethod | None:
 
 @dataclass(frozen=True, eq=False)
 class Iterates:
-    """What a run of MWEM ends with: flat tables of ``count`` rows, shape ``(cells,)``.
+    """The result of a run of MWEM: flat tables of ``count`` rows, shape ``(cells,)``.
 
-    ``average`` is that of the iterates before the last (of the only one, where there is one round).
+    ``average`` is the mean of the iterates before the last, or the only iterate of one round.
     """
 
     last: FloatArray
@@ -198,22 +196,22 @@ def iterate(
 
 
 def expected_errors(domain: Domain, loss: Loss, total: SeparateTotal, schedule: Schedule) -> dict[str, float]:
-    """Standard deviation of the noise on one measured query; what was never measured can be further off."""
+    """Return the standard deviation of the noise on one measured query; other answers can be further off."""
     return {"standard deviation of a measured query": math.sqrt(query_variance(domain, loss, total, schedule))}
 
 
 def query_variance(domain: Domain, loss: Loss, total: SeparateTotal, schedule: Schedule) -> float:
-    """Variance of the noise on one measured query."""
+    """Return the variance of the noise on one measured query."""
     query = Counting((), np.ones((1, 1), dtype=bool))
     (noise,) = noises(domain, [query], _part(loss, total, schedule), None)
     return noise.variance
 
 
 def _part(loss: Loss, total: SeparateTotal, schedule: Schedule) -> Epsilon | Rho:
-    """The loss of one choice, and of one measurement.
+    """Return the loss of one selection, and of one measurement.
 
     Raises:
-        LossError: it is too small or too large to choose at.
+        LossError: it is too small or too large for a selection.
     """
     with dividing(loss, f"the {schedule.rounds} rounds of MWEM"):
         part = after_count(loss, total) / (2 * schedule.rounds)
@@ -272,7 +270,7 @@ class History:
         self._answers = np.zeros(most)
 
     def add(self, query: NDArray[np.bool_], answer: float) -> None:
-        """Take in one measured query."""
+        """Add one measured query."""
         row = query.astype(np.float64)
         if self._gram is not None:
             self._gram += row[:, None] * row
@@ -283,7 +281,7 @@ class History:
         self.count += 1
 
     def gradient(self, step: float, total: float) -> Callable[[FloatArray, FloatArray], object]:
-        """A function that writes ``step * sum of q (m / total - q . share)`` of its first argument into its second."""
+        """Return a function that writes ``step * sum of q (m / total - q . share)`` into its second argument."""
         if self._gram is not None:
             # shares sum to one, so the target can be taken into the matrix
             return (self._target[:, None] * (step / total) - step * self._gram).dot
@@ -292,14 +290,14 @@ class History:
         return lambda share, out: (answers - rows.dot(share)).dot(scaled, out)
 
     def pull(self, share: FloatArray) -> FloatArray:
-        """``sum of q (q . share)``: shape ``(cells,)``."""
+        """Return ``sum of q (q . share)``: shape ``(cells,)``."""
         rows = self._rows[: self.count]
         pulled: FloatArray = self._gram.dot(share) if self._gram is not None else rows.dot(share).dot(rows)
         return pulled
 
 
 def replay(weights: FloatArray, measured: History, repetitions: int) -> FloatArray:
-    """Multiplicative weights over the whole history, ``repetitions`` times.
+    """Apply multiplicative weights over the whole history, ``repetitions`` times.
 
     The paper multiplies cell x by exp(q(x) (m - q(A)) / 2n) for one measurement (q, m).  Here one pass moves
     along all measurements at once: their exponents are summed, and instead of 1/2 the step is 1/L where
@@ -322,7 +320,7 @@ def replay(weights: FloatArray, measured: History, repetitions: int) -> FloatArr
 
 
 def _curvature(share: FloatArray, measured: History) -> float:
-    """Largest eigenvalue of the covariance of the measured queries: one power iteration on from the last."""
+    """Return the largest eigenvalue of the covariance of the measured queries, by one more power iteration."""
     moved = measured.pull(share * (measured.direction - share.dot(measured.direction)))
     largest = math.sqrt(moved.dot(moved))
     if largest < _FLAT:  # no query distinguishes cells yet
