@@ -42,7 +42,7 @@ SILENT = {  # methods of ports that read no row
     *("refuse_keys", "relation", "schema", "stamps", "title", "version"),
 }
 OPENING = {  # acts of an owner, for whom keys are checked and versions of the data are told apart
-    *("DuckTable.__init__", "DuckTable.encode", "DuckTable.encode_with_content", "DuckTable.content"),
+    *("DuckTable.read_columns", "DuckTable.encode", "DuckTable.encode_with_content", "DuckTable.content"),
     "DuckTable.write_columns",  # to the snapshot of a server
     *("DuckJoin.with_content", "JoinedTables.__init__", "SqlJoin.with_content"),
     *("SqlTable.__init__", "SqlTable.encode", "SqlTable.encode_with_content", "SqlTable.content"),
@@ -78,7 +78,6 @@ def listening(tape: Tape, *, seed: int) -> Iterator[None]:
         (Reservation, "__exit__", ledger.leave),
         (Ledger, "write", ledger.write),
         (DuckSession, "cursor", engine.cursor),
-        (DuckTable, "__init__", engine.port("DuckTable.__init__")),
         (JoinedTables, "__init__", engine.port("JoinedTables.__init__")),
         (SqlTable, "__init__", engine.port("SqlTable.__init__")),
         *((DatabaseSession, name, engine.statement) for name in ("named_rows", "chunks", "make")),
