@@ -227,13 +227,13 @@ def summary(loaded: ServedDataset) -> dict[str, Any]:
 
 def _by_month(loaded: ServedDataset, account: Account) -> dict[str, Any] | None:
     """Return the months of the budget, the number begun, and the amount they still allow; None for other budgets."""
-    budget = parse_monthly_budget(loaded.dataset.limit)
-    if budget is None:
+    monthly = parse_monthly_budget(loaded.dataset.limit)
+    if monthly is None:
         return None
     since, now = datetime.fromisoformat(loaded.dataset.registered), datetime.now(UTC)
-    left = decimals(budget.left(account, since, now), up=False)
-    begun_months = budget.months_begun(since, now)
-    return {"limit": str(budget.monthly), "months": budget.months, "begun": begun_months, "left": left}
+    left = decimals(monthly.left(account, since, now), up=False)
+    begun_months = monthly.months_begun(since, now)
+    return {"limit": str(monthly.monthly), "months": monthly.months, "begun": begun_months, "left": left}
 
 
 def _columns(description: Description) -> dict[str, Any]:
@@ -247,7 +247,7 @@ def _columns(description: Description) -> dict[str, Any]:
 def budgets(loaded: ServedDataset, key: Key, default_cap: str | None = None) -> dict[str, Any]:
     """Return the budgets that a key may see; ``default_cap`` is the cap of an analyst without one."""
     account, own = loaded.ledger.remaining(), loaded.ledger.remaining(key.name)
-    budgets: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "dataset": str(account),
         "guarantee": account.guarantee,
         "left": None if account.left is None else decimals(account.left, up=False),
@@ -256,6 +256,6 @@ def budgets(loaded: ServedDataset, key: Key, default_cap: str | None = None) -> 
         else f"{default_cap} from the first question on",
     }
     if key.scope is Scope.STEWARD:
-        budgets["analysts"] = {name: str(cap) for name, cap in loaded.ledger.caps().items()}
-        budgets["spent_by"] = spent_by(loaded.ledger)
-    return budgets
+        facts["analysts"] = {name: str(cap) for name, cap in loaded.ledger.caps().items()}
+        facts["spent_by"] = spent_by(loaded.ledger)
+    return facts

@@ -243,9 +243,9 @@ def problem_response(error: Exception) -> JSONResponse:
     return JSONResponse(content, content["status"], headers, MEDIA)
 
 
-def record_refusal(scope: Connection, problem: Mapping[str, Any]) -> None:
+def record_refusal(scope: Connection, content: Mapping[str, Any]) -> None:
     """Count a problem, and add its kind to the log line of the request."""
-    kind = str(problem["type"]).rpartition("/")[2]
+    kind = str(content["type"]).rpartition("/")[2]
     scope.setdefault("state", {})["reason"] = kind
     REFUSALS.labels(kind).inc()
     if kind in ("ledger-unavailable", "ledger-moved"):

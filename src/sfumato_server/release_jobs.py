@@ -70,12 +70,12 @@ def release(name: str, form: SynthesisFields, key: Anyone, service: CurrentServi
 def anonymization(name: str, form: AnonymizeRequest, key: Steward, service: CurrentService) -> dict[str, Any]:
     """Start the release of an anonymized table, for stewards.  It has no differential privacy and spends no budget."""
     loaded = service.loaded(name)
-    anonymization = form.read()
+    request = form.read()
     for attribute in form.quasi:
         loaded.domain.index(attribute)
     refuse_retired(loaded)
     order = ReleaseOrder(loaded, key, None, {"anonymize": form.model_dump()})
-    return _start(service, order, partial(anonymized, request=anonymization))
+    return _start(service, order, partial(anonymized, request=request))
 
 
 @router.get("/releases/{job_id}")

@@ -7,7 +7,7 @@ from scipy.optimize import nnls
 from sfumato.errors import InfeasibleError, QueryError
 from sfumato.model.coarsening import Runs
 from sfumato.model.factor import Factor
-from sfumato.model.fitting import Observation, Patience, estimate_total, fit, loss
+from sfumato.model.fitting import Observation, Patience, estimate_total, fit_model, loss
 from sfumato.model.graphical_model import GraphicalModel
 
 SIZES = {"a": 3, "b": 2, "c": 4}
@@ -54,7 +54,7 @@ def brute_force(observations, total):
 def test_the_fit_is_as_near_as_any_table_could_be(random, table):
     observations = [observed(table, clique, 30.0, random) for clique in CLIQUES]
     total = estimate_total(observations)
-    fitted = fit(observations, GraphicalModel.uniform(SIZES, CLIQUES, total), LONG)
+    fitted = fit_model(observations, GraphicalModel.uniform(SIZES, CLIQUES, total), LONG)
     assert loss(observations, fitted) == pytest.approx(brute_force(observations, total), rel=2e-3)
 
 
@@ -65,7 +65,7 @@ def test_a_table_over_runs_of_cells_says_nothing_of_what_is_inside_them(random, 
     joined = np.array([counts[:2].sum(axis=0), counts[2:].sum(axis=0)]) + random.normal(scale=3, size=(2, 2))
     observations = [observed(table, ("c",), 9.0, random), Observation(("c", "b"), joined, 9.0, runs)]
     total = estimate_total(observations)
-    fitted = fit(observations, GraphicalModel.uniform(SIZES, [], total), LONG)
+    fitted = fit_model(observations, GraphicalModel.uniform(SIZES, [], total), LONG)
     assert loss(observations, fitted) == pytest.approx(brute_force(observations, total), rel=2e-3)
     share = fitted.expected(("c", "b"))
     share /= share.sum(axis=1, keepdims=True)
@@ -76,13 +76,13 @@ def test_each_cell_counts_by_its_own_variance(random, table):
     variance = np.array([1.0, 400.0, 100.0])
     observations = [observed(table, ("a", "b"), 5.0, random), Observation(("a",), np.array([30.0, 9, 50]), variance)]
     total = estimate_total(observations)
-    fitted = fit(observations, GraphicalModel.uniform(SIZES, [], total), LONG)
+    fitted = fit_model(observations, GraphicalModel.uniform(SIZES, [], total), LONG)
     assert loss(observations, fitted) == pytest.approx(brute_force(observations, total), rel=2e-3)
 
 
 def test_what_was_not_measured_stays_at_maximum_entropy(table):
     observations = [observed(table, ("a", "b"), 1.0), observed(table, ("b", "c"), 1.0)]
-    fitted = fit(observations, GraphicalModel.uniform(SIZES, [], table.sum()), LONG)
+    fitted = fit_model(observations, GraphicalModel.uniform(SIZES, [], table.sum()), LONG)
     whole = Factor(tuple(SIZES), table)
     ab, bc, b = (whole.project(clique).values for clique in (("a", "b"), ("b", "c"), ("b",)))
     conditional = ab[:, :, None] * bc[None] / b[None, :, None]
@@ -93,11 +93,11 @@ def test_a_fit_goes_on_from_where_it_is_started(random, table):
     observations = [observed(table, ("a", "b"), 4.0, random), observed(table, ("b", "c"), 4.0, random)]
     uniform = GraphicalModel.uniform(SIZES, [], table.sum())
     few = Patience(iterations=3, tolerance=0.0)
-    cold = fit(observations, uniform, few)
-    warm = fit(observations, fit(observations[:1], uniform, LONG), few)
-    again = fit(observations, fit(observations, uniform, LONG), few)
+    cold = fit_model(observations, uniform, few)
+    warm = fit_model(observations, fit_model(observations[:1], uniform, LONG), few)
+    again = fit_model(observations, fit_model(observations, uniform, LONG), few)
     assert loss(observations, cold) < loss(observations, uniform)
-    assert loss(observations, warm) < loss(observations, fit(observations[:1], uniform, LONG))
+    assert loss(observations, warm) < loss(observations, fit_model(observations[:1], uniform, LONG))
     assert loss(observations, again) < loss(observations, cold)
 
 
@@ -105,16 +105,18 @@ def test_structural_zeros_survive_a_fit_that_contradicts_them(table):
     barred = np.zeros((3, 2))
     barred[0, 0] = -np.inf
     start = GraphicalModel.uniform(SIZES, [], table.sum()).times(Factor(("a", "b"), barred))
-    fitted = fit([observed(table, ("a", "b"), 1.0)], start)
+    fitted = fit_model([observed(table, ("a", "b"), 1.0)], start)
     assert fitted.expected(("a", "b"))[0, 0] == 0.0
     assert fitted.expected(("a", "b")).sum() == pytest.approx(table.sum())
     impossible = start.times(Factor((), np.array(-np.inf)))
     with pytest.raises(InfeasibleError):
-        fit([observed(table, ("a",), 1.0)], impossible)
+        fit_model([observed(table, ("a",), 1.0)], impossible)
 
 
 def test_negative_counts_fit_to_empty_cells():
-    fitted = fit([Observation(("b",), np.array([-50.0, 120.0]), 9.0)], GraphicalModel.uniform({"b": 2}, [], 70.0), LONG)
+    fitted = fit_model(
+        [Observation(("b",), np.array([-50.0, 120.0]), 9.0)], GraphicalModel.uniform({"b": 2}, [], 70.0), LONG
+    )
     assert fitted.expected(("b",))[0] < 0.1
 
 
@@ -146,7 +148,7 @@ def test_a_weighted_sum_tilts_a_distribution_as_far_as_it_says():
     weights, counts = np.array([-1.0, 0.0, 0.5, 1.0]), np.array([[-30.0], [0.0], [45.0]])
     sums = Observation(("a", "c"), counts, 1e-4, weights=weights)
     known = [Observation(("a",), np.full(3, 100.0), 1e-4), sums]
-    fitted = fit(known, GraphicalModel.uniform(SIZES, [("a",), ("c",)], 300.0), LONG)
+    fitted = fit_model(known, GraphicalModel.uniform(SIZES, [("a",), ("c",)], 300.0), LONG)
     cells = fitted.expected(("a", "c"))
     assert cells @ weights == pytest.approx(counts[:, 0], abs=0.05)
     assert cells.sum(axis=1) == pytest.approx(np.full(3, 100.0), abs=0.05)
@@ -158,5 +160,5 @@ def test_a_weighted_sum_tilts_a_distribution_as_far_as_it_says():
 def test_a_weighted_sum_over_runs_is_fitted_as_near_as_its_noise():
     runs = Runs(((0, 2), (0, 1, 2, 3)), (3, 4))
     sums = Observation(("a", "c"), np.array([[40.0], [-20.0]]), 25.0, runs, np.array([-1.0, 0.0, 0.5, 1.0]))
-    fitted = fit([sums], GraphicalModel.uniform(SIZES, [("a", "c")], 300.0), LONG)
+    fitted = fit_model([sums], GraphicalModel.uniform(SIZES, [("a", "c")], 300.0), LONG)
     assert loss([sums], fitted) < 1e-6

@@ -21,7 +21,7 @@ from sfumato.privacy.entropy import SimulatedEntropy
 from sfumato.privacy.loss import Epsilon
 from sfumato.vault import mechanisms
 from sfumato.vault.measurables import Marginal
-from sfumato.vault.mechanisms import ExactTables, cube
+from sfumato.vault.mechanisms import ExactTables, cube_question
 from sfumato.vault.value_measurables import Bins, Moments, Sum, Units
 from sfumato.vault.vault import Vault
 
@@ -143,8 +143,8 @@ def test_what_is_kept_is_bounded_and_the_oldest_goes_first(monkeypatch):
 
 @given(_questions)
 def test_the_table_that_is_read_follows_from_the_domain_and_the_question_alone(question):
-    source = cube(DOMAIN, question)
-    assert source == cube(open_table(rows(50, 7)).encode(DOMAIN).domain, question)
+    source = cube_question(DOMAIN, question)
+    assert source == cube_question(open_table(rows(50, 7)).encode(DOMAIN).domain, question)
     if not isinstance(question, Units):
         assert source.where is None
 

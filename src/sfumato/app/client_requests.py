@@ -103,9 +103,9 @@ def _method(request: Callable[..., Exchange[Any]], *, is_async: bool) -> Callabl
         def method(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             return self._run(request(self, *args, **kwargs))
 
-    stated = signature(request)
-    result = str(stated.return_annotation).removeprefix("Exchange[").removesuffix("]")
-    method.__signature__ = stated.replace(return_annotation=result)  # type: ignore[attr-defined]
+    original = signature(request)
+    result = str(original.return_annotation).removeprefix("Exchange[").removesuffix("]")
+    method.__signature__ = original.replace(return_annotation=result)  # type: ignore[attr-defined]
     return method
 
 

@@ -415,10 +415,10 @@ def _worded(word: str, parts: Sequence[Callable[[], str]], none: str) -> str:
 def _among(attribute: Attribute, codes: CodeRanges) -> str:
     """Return the cells in words, or the other cells if they are fewer to name."""
     others = CodeRanges.between(0, attribute.size - 1) - codes
-    named, left = (_phrases(attribute, each) for each in (codes, others))
-    word, codes_listed = ("in", codes) if named <= left else ("not in", others)
+    inside, outside = (_phrases(attribute, each) for each in (codes, others))
+    word, codes_listed = ("in", codes) if inside <= outside else ("not in", others)
     listed = islice(_stretches(attribute, codes_listed), _LISTED)
-    more = min(named, left) - _LISTED
+    more = min(inside, outside) - _LISTED
     return f"{attribute.name} {word} {', '.join(listed)}{f' and {more} more' if more > 0 else ''}"
 
 

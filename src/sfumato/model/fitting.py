@@ -115,7 +115,9 @@ def estimate_total(observations: Sequence[Observation]) -> float:
     return max(1.0, float(weights @ sums / weights.sum()))
 
 
-def fit(observations: Sequence[Observation], start: GraphicalModel, patience: Patience | None = None) -> GraphicalModel:
+def fit_model(
+    observations: Sequence[Observation], start: GraphicalModel, patience: Patience | None = None
+) -> GraphicalModel:
     """Fit a model to the observations, from ``start``; its total is not changed.
 
     Observed marginals without a potential in ``start`` get one.

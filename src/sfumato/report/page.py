@@ -26,7 +26,7 @@ Row: TypeAlias = Mapping[str, str | int | float | bool | None]
 ShownTable: TypeAlias = tuple[Row, ...]
 
 _PNG_SCALE = 2.0
-_ROWS = 2000  # of a table; longer ones end with a remark
+_ROWS = 2000  # of a table; longer ones end with a note
 _CLOSED = "</"
 
 PALETTE = ("#7f7f7f", "#2f86c6", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#6a51a3")

@@ -23,7 +23,7 @@ from sfumato.errors import SizeError
 from sfumato.model.coarsening import MAX_GROUP_DEVIATIONS, Coarsening, Runs, merge_neighbours, merge_rare
 from sfumato.model.count_priors import shrunken_counts, with_falling_tails
 from sfumato.model.factor import FloatArray
-from sfumato.model.fitting import Observation, estimate_total, fit
+from sfumato.model.fitting import Observation, estimate_total, fit_model
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.junction_tree import Clique, tree_cells
 from sfumato.model.noisy_table import NoisyTable, NoisyTotals
@@ -112,7 +112,7 @@ class Fit:
             self,
             observations=known,
             prior_expectations=expectations,
-            model=fit([self._likely(o, expectations) for o in known], self.model),
+            model=fit_model([self._likely(o, expectations) for o in known], self.model),
             measured=(*self.measured, *measured),
             tables=(*self.tables, *tables),
         )
@@ -122,7 +122,7 @@ class Fit:
         if not stored:
             return self
         known, expectations = self._with(stored), self._expected_before(stored)
-        model = fit([self._likely(o, expectations) for o in known], self.model)
+        model = fit_model([self._likely(o, expectations) for o in known], self.model)
         return replace(self, observations=known, prior_expectations=expectations, model=model)
 
     def _expected_before(self, new_tables: Sequence[Observation]) -> dict[Clique, FloatArray]:
@@ -231,7 +231,7 @@ def measure_one_way(
         *(_noisy_table(m, [], fresh=True) for m in count),
         *(_noisy_table(m, [-1], fresh=False) for m in measurements),
     )
-    fitted = fit(observations, model)
+    fitted = fit_model(observations, model)
     ordered_groups = _ordered_groups(domain, coarsenings)
     return Fit(coarsenings, tuple(observations), fitted, measured, tables, positions, ordered_groups=ordered_groups)
 

@@ -219,8 +219,8 @@ class PreparedQueries:
         return terms
 
     def _refuse_others(self, places: IntegerArray) -> None:
-        named = places.ndim == 1 and places.dtype == np.int64 and places.size > 0
-        if not named or places.view(np.uint64).max() >= len(self._queries.matrix):  # negative ones are huge so
+        are_places = places.ndim == 1 and places.dtype == np.int64 and places.size > 0
+        if not are_places or places.view(np.uint64).max() >= len(self._queries.matrix):  # negative ones are huge so
             raise QueryError("queries that were prepared are named by their places, whole numbers from 0")
 
 
@@ -333,7 +333,7 @@ class ExactTables:
         results: dict[ExactTable, Counts] = {}
         missing: dict[ExactTable, list[ExactTable]] = {}
         for question in questions:
-            source = cube(self._domain, question)
+            source = cube_question(self._domain, question)
             table = self._held(source)
             if table is None:
                 missing.setdefault(source, []).append(question)
@@ -387,7 +387,7 @@ def _weight(source: ExactTable, table: Counts) -> int:
     return table.nbytes + _ENTRY_BYTES + (0 if source.where is None else source.where.held_bytes)
 
 
-def cube(domain: Domain, question: ExactTable) -> ExactTable:
+def cube_question(domain: Domain, question: ExactTable) -> ExactTable:
     """Return the table without a filter that holds the answer, or the question's own if that is too large.
 
     The table is over the attributes of the groups and of the filter.  Integers that are their own codes are counted,
@@ -406,7 +406,7 @@ def cube(domain: Domain, question: ExactTable) -> ExactTable:
 
 
 def table_from_cube(domain: Domain, question: ExactTable, source: ExactTable, table: Counts) -> Counts:
-    """Return the table of a question from the table of :func:`cube`, flat in C order."""
+    """Return the table of a question from the table of :func:`cube_question`, flat in C order."""
     if source == question.table():
         return table
     axes = source.axes

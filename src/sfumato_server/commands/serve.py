@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sfumato.app.cli.options import database, remark_log
+from sfumato.app.cli.options import database, warn_about_unmerged_log
 from sfumato.app.cli.output import print_message
 from sfumato.errors import InputError
 from sfumato.extras import require
@@ -150,7 +150,7 @@ def serve(
     url = database(server.ledger)
     if server.create:
         create_database(url)
-    remark_log(url)
+    warn_about_unmerged_log(url)
     if server.sample:
         _register_sample(server.ledger, tables.snapshots)
     address = settings.base_url or f"{'http' if tls is None else 'https'}://{server.host}:{port}"

@@ -135,14 +135,14 @@ def is_htmx(request: Request) -> bool:
     return "hx-request" in request.headers
 
 
-def in_plain_words(problem: dict[str, Any]) -> dict[str, Any]:
-    """Return a problem with details for people instead of programs."""
-    content = dict(problem)
-    detail = _PLAIN_DETAILS.get(str(problem.get("type", "")).removeprefix("/problems/"))
+def in_plain_words(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a problem document with details for people instead of programs."""
+    content = dict(document)
+    detail = _PLAIN_DETAILS.get(str(document.get("type", "")).removeprefix("/problems/"))
     if detail is not None:
         content["detail"] = detail
-    if "errors" in problem:
-        content["errors"] = [each | {"place": _field(str(each["place"]))} for each in problem["errors"]]
+    if "errors" in document:
+        content["errors"] = [each | {"place": _field(str(each["place"]))} for each in document["errors"]]
     return content
 
 
@@ -237,8 +237,8 @@ class StaticFile:
 def _files() -> dict[str, StaticFile]:
     """Return all static files by name."""
     static = resources.files("sfumato_server.ui").joinpath("static")
-    files = [file for folder in (static, static.joinpath("vendor")) for file in folder.iterdir() if _media(file)]
-    return {file.name: _file(file) for file in files}
+    static_files = [file for folder in (static, static.joinpath("vendor")) for file in folder.iterdir() if _media(file)]
+    return {file.name: _file(file) for file in static_files}
 
 
 @cached(2_000)

@@ -328,9 +328,9 @@ def cap_of(limit: Loss, text: str) -> Loss:
         LossError: the text is neither.
     """
     if isinstance(limit, EpsilonDelta) or text.startswith("rho="):
-        cap = limit_of(text)
-        assert cap is not None  # only an empty text has none
-        return cap
+        loss = limit_of(text)
+        assert loss is not None  # only an empty text has none
+        return loss
     return type(limit.divisible)(text)
 
 

@@ -155,8 +155,8 @@ def full_domain_decision(
         InfeasibleError: counted again, a class does not satisfy the criteria.
     """
     problem = lattice.problem
-    classes, safe = lattice.safe_classes(vector)
-    published = safe & (classes.counts > 0)
+    classes, is_safe = lattice.safe_classes(vector)
+    published = is_safe & (classes.counts > 0)
     levels = [hierarchy.levels[level] for hierarchy, level in zip(problem.hierarchies, vector, strict=True)]
     codes = problem.data.codes[classes.members[published]]
     cells = np.stack([level.cells[column] for level, column in zip(levels, codes.T, strict=True)], axis=1)

@@ -66,8 +66,8 @@ def evaluate_tables(given: TablesToJudge, *, overwrite: bool, as_json: bool) -> 
         controls = None if given.holdout is None else read_table_tree(given.holdout, schema, orders=order, tables=names)
     with working("Scoring"):
         judged = judge_linked_tables(real, release, claim=claim, controls=controls, seed=given.seed)
-    _remark_left_out(Path(given.real), judged.real)
-    _remark_left_out(folder, judged.released)
+    _report_left_out(Path(given.real), judged.real)
+    _report_left_out(folder, judged.released)
     page = "" if given.out is None else f"\n\nPage: {given.out}"
     if given.out is not None:
         title = f"Evaluation of {folder.name}"
@@ -88,7 +88,7 @@ def _given(orders: Sequence[str]) -> dict[str, str]:
     return dict(parts)
 
 
-def _remark_left_out(folder: Path, tables: Mapping[str, RowsRead]) -> None:
+def _report_left_out(folder: Path, tables: Mapping[str, RowsRead]) -> None:
     """Report which rows of each table are not judged, and why."""
     for name, read in tables.items():
         if read.judged < read.rows:

@@ -16,7 +16,7 @@ from sfumato.app.cli.options import (
     RhoOption,
     database,
     existing,
-    remark_limit,
+    warn_about_limit,
 )
 from sfumato.app.cli.output import (
     columns,
@@ -51,7 +51,7 @@ def create(
     with open_ledger(database(ledger), dataset=dataset, limit=limit_of(limit), create=True) as opened:
         print_message(f"{redacted_source(ledger)} keeps {dataset!r} within {opened.limit}.")
         if opened.limit is not None:
-            remark_limit(opened.limit)
+            warn_about_limit(opened.limit)
 
 
 @app.command()

@@ -218,7 +218,7 @@ class Source:
         from sfumato.vault.vault_opening import default_ledger_url
 
         url = default_ledger_url(self.domain) if self.journal.ledger is None else database(self.journal.ledger)
-        remark_log(url)
+        warn_about_unmerged_log(url)
         limit = limit_of(self.journal.limit)
         create = self.journal.create
         ledger = Ledger(url, dataset=self.journal.dataset, limit=limit, limit_if_new=first, create=create)
@@ -227,7 +227,7 @@ class Source:
         if self.charge is not None and (cheaper := most.remedy(self.charge)):
             print_message(f"Before it is charged: {cheaper}.")
         if create:
-            remark_limit(most)
+            warn_about_limit(most)
         return ledger
 
 
@@ -251,11 +251,11 @@ def existing(ledger: str, dataset: str) -> Ledger:
     from sfumato.ledger import open_ledger
 
     url = database(ledger)
-    remark_log(url)
+    warn_about_unmerged_log(url)
     return open_ledger(url, dataset=dataset, limit=None)
 
 
-def remark_limit(limit: Loss) -> None:
+def warn_about_limit(limit: Loss) -> None:
     """Warn that a new ledger with a limit of pure epsilon never takes other losses."""
     from sfumato.privacy.loss import Epsilon, plain
 
@@ -266,7 +266,7 @@ def remark_limit(limit: Loss) -> None:
         )
 
 
-def remark_log(url: str) -> None:
+def warn_about_unmerged_log(url: str) -> None:
     """Warn if a copy of the ledger's file alone would lack releases."""
     from sfumato.ledger.store import unmerged_wal
 

@@ -18,7 +18,7 @@ import numpy as np
 from sfumato.domain.linked_domain import PLACES, ChildTable, LinkedTables
 from sfumato.model.coarsening import MAX_GROUP_DEVIATIONS, Coarsening, identity
 from sfumato.model.factor import Factor, FloatArray
-from sfumato.model.fitting import Observation, fit
+from sfumato.model.fitting import Observation, fit_model
 from sfumato.model.graphical_model import GraphicalModel
 from sfumato.model.junction_tree import CellBudget, Clique, Triangulation
 from sfumato.model.noisy_table import NoisyTable
@@ -215,7 +215,7 @@ def started(
         for name, answer in measured.items()
     )
     tables = tuple(Measured((name,), answer.standard_error) for name, answer in measured.items())
-    fitted = fit(observations, model) if observations else model
+    fitted = fit_model(observations, model) if observations else model
     return Fit(coarsenings, observations, fitted, tables, noisy_tables, {})
 
 
