@@ -15,6 +15,7 @@ import pytest
 from pydantic import ValidationError
 from tests.query.conftest import DOMAIN
 
+from sfumato import query
 from sfumato.app.api.questions import AggregateFields
 from sfumato.domain import Domain, Unit
 from sfumato.errors import QueryError
@@ -87,6 +88,13 @@ def test_an_unknown_function_is_refused_with_all_that_can_be_asked() -> None:
         parse("SELECT MODE(age) FROM t", PEOPLE)
     words = re.findall("[A-Z_]{3,}", str(refused.value))
     assert words == list(dict.fromkeys(form.function for form in FORMS))
+    with pytest.raises(QueryError, match=r"column 8: ask COUNT, .* or IQR of an attribute, .* no level 'IQRR'"):
+        parse("SELECT IQRR(age) FROM t", PEOPLE)
+
+
+def test_the_package_exports_and_the_documentation_names_every_aggregate() -> None:
+    text = (DOCS / "query.md").read_text().partition("with the aggregates ")[2].partition(" of `sfumato.query`")[0]
+    assert set(re.findall(r"`(\w+)`", text)) == {each.__name__ for each in AGGREGATES} <= set(query.__all__)
 
 
 def test_the_documentation_lists_every_function() -> None:

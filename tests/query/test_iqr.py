@@ -7,9 +7,10 @@ import pyarrow as pa
 
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.engine.open import open_table
+from sfumato.privacy.laplace import DiscreteLaplace
 from sfumato.privacy.loss import Epsilon
 from sfumato.query import ask
-from sfumato.query.aggregates import Iqr, Quantile
+from sfumato.query.aggregates import Confidence, Iqr, Quantile
 from sfumato.query.question import Query
 from sfumato.vault.simulated import SimulatedVault
 
@@ -20,6 +21,22 @@ SURE = Fraction(9, 10)
 
 def test_it_measures_what_a_quantile_measures():
     assert Iqr("age").measurables((), None, AGES) == Quantile("age", Fraction(1, 2)).measurables((), None, AGES)
+
+
+def test_its_error_is_the_sum_of_those_of_both_quartiles():
+    noise, sure = DiscreteLaplace(10), Confidence(SURE)
+    stated, first, third = (
+        aggregate.expected("", noise, AGES, confidence=confidence, rows=None)
+        for aggregate, confidence in (
+            (Iqr("age"), sure),
+            (Quantile("age", Fraction(1, 4)), sure.for_each(2)),
+            (Quantile("age", Fraction(3, 4)), sure.for_each(2)),
+        )
+    )
+    assert sure.for_each(2).probability == Fraction(19, 20)
+    assert first.standard_error < third.standard_error  # so twice the first is no bound
+    assert stated.standard_error == first.standard_error + third.standard_error
+    assert (stated.half_width, stated.measure) == (first.half_width + third.half_width, "rank")
 
 
 def test_its_interval_holds_as_often_as_stated_and_says_something():

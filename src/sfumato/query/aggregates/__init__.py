@@ -17,7 +17,16 @@ from sfumato.query.aggregates.quantile import Extreme, Quantile
 from sfumato.query.aggregates.sums import Average, Total
 from sfumato.query.aggregates.variance import Variance
 
-AGGREGATES: Final[tuple[type[Aggregate], ...]] = (Count, Distinct, Total, Average, Variance, Quantile, Extreme, Iqr)
+AGGREGATES: Final[tuple[type[Aggregate], ...]] = (
+    Count,
+    Distinct,
+    Total,
+    Average,
+    Variance,
+    Quantile,
+    Extreme,
+    Iqr,
+)
 """Every aggregate.  Names in SQL, HTTP, TypeScript, on the page and in the documentation are those of their forms."""
 
 FORMS: Final[tuple[AggregateForm, ...]] = tuple(form for aggregate in AGGREGATES for form in aggregate.forms())

@@ -68,9 +68,10 @@ class ExpectedError:
         name: what the aggregate is called.
         standard_error: standard deviation of the noise on the answer, or a bound on it.
         half_width: half the width of its interval.
-        measure: in what they are stated: the answer's own "units", the "rank" in rows, or what one "row" in a group
-            would have, which shrinks in proportion to their number.
-        rows: the number of rows in a group that was supposed, where the error depends on it.
+        measure: the measure of both errors.  They are "units" of the answer, a "rank" in rows, or the error of a group
+            of one "row", which shrinks in proportion to the rows.  The rank of an answer that is read off several
+            quantiles is the sum of their errors of rank.
+        rows: the supposed number of rows in a group, if the error depends on it.
     """
 
     name: str
@@ -100,6 +101,10 @@ class Confidence:
                 f"a confidence lies strictly between 0 and 1, with twelve digits, not {plain(number)}", culprit=number
             )
         return Confidence(rounded)
+
+    def for_each(self, intervals: int) -> Confidence:
+        """Return the confidence of each of several intervals, so that all hold with this one (union bound)."""
+        return Confidence.from_number(1 - (1 - self.probability) / intervals)
 
     def half_width(self, noise: Noise, numbers: int = 1) -> int:
         """Return what noise exceeds on none of ``numbers`` cells, at the confidence (union bound)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -48,7 +48,7 @@ class Iqr(NumericAggregate):
 
     def estimates(self, tables: NoisyAnswers, noise: Noise, domain: Domain, confidence: Confidence) -> Estimates:
         """Return the distance of the quartiles; its interval joins the farthest and the nearest of their ends."""
-        first, third = (each.estimates(tables, noise, domain, _for_both(confidence)) for each in self._quartiles)
+        first, third = (each.estimates(tables, noise, domain, confidence.for_each(2)) for each in self._quartiles)
         return Estimates(
             np.maximum(third.value - first.value, 0),
             first.error + third.error,
@@ -60,14 +60,12 @@ class Iqr(NumericAggregate):
         self, name: str, noise: Noise, domain: Domain, *, confidence: Confidence, rows: int | None
     ) -> ExpectedError:
         """Return a bound on the sum of the errors of both ranks."""
-        one = self._quartiles[0].expected(name, noise, domain, confidence=_for_both(confidence), rows=rows)
-        return replace(one, standard_error=2 * one.standard_error, half_width=2 * one.half_width)
+        first, third = (
+            each.expected(name, noise, domain, confidence=confidence.for_each(2), rows=rows) for each in self._quartiles
+        )
+        standard_error = first.standard_error + third.standard_error
+        return ExpectedError(name, standard_error, first.half_width + third.half_width, first.measure)
 
     @property
     def _quartiles(self) -> tuple[Quantile, Quantile]:
         return Quantile(self.of, Fraction(1, 4)), Quantile(self.of, Fraction(3, 4))
-
-
-def _for_both(confidence: Confidence) -> Confidence:
-    """Return the confidence at which each of two intervals has to hold."""
-    return Confidence.from_number((1 + confidence.probability) / 2)

@@ -1,4 +1,4 @@
-"""Quantiles, the minimum and the maximum, and the interquartile range: read off nested noisy bins."""
+"""Quantiles, the minimum and the maximum: read off nested noisy bins."""
 
 from __future__ import annotations
 

@@ -149,10 +149,7 @@ class _SelectReader:
         names: list[str] = []
         for column in columns:
             node, name = (column.this, column.alias) if isinstance(column, exp.Alias) else (column, None)
-            grouped = isinstance(node, exp.Column) or (
-                _form(node) is None and level_of(self.text, node, self.domain) is not None
-            )
-            if grouped:
+            if isinstance(node, exp.Column) or (_form(node) is None and self._is_level(node)):
                 if self._group(node) not in by:
                     raise refuse(self.text, node, "a plain attribute in SELECT also stands in GROUP BY")
                 continue
@@ -164,6 +161,18 @@ class _SelectReader:
         if len(set(names)) != len(names):
             raise refuse(self.text, columns[0], "two columns have one name; give one of them another by AS")
         return aggregates, names
+
+    def _is_level(self, node: Any) -> bool:  # noqa: ANN401
+        """Return whether a node is a level of an attribute; refuse a name of neither a level nor an aggregate."""
+        from sqlglot import exp
+
+        try:
+            return level_of(self.text, node, self.domain) is not None
+        except QueryError as error:
+            if not isinstance(node, exp.Anonymous):
+                raise
+            reason = str(error).partition(": ")[2]
+            raise refuse(self.text, node, f"{_functions()}, or a level: {reason}") from None
 
     def _group(self, column: Any) -> str:  # noqa: ANN401
         """Return the attribute, the level of its hierarchy, or the undeclared column that a node groups by."""
@@ -197,8 +206,7 @@ class _SelectReader:
                 raise refuse(self.text, node, "write VAR_POP or STDDEV_POP: the sample's own size is not known exactly")
         form = _form(node)
         if form is None:
-            *others, last = dict.fromkeys(each.function for each in FORMS)
-            raise refuse(self.text, node, f"ask {', '.join(others)} or {last} of an attribute")
+            raise refuse(self.text, node, _functions())
         return self._of_number(node, form, list(node.iter_expressions()))
 
     def _count(self, node: Any) -> Aggregate:  # noqa: ANN401
@@ -240,6 +248,12 @@ class _SelectReader:
             return form.make(name, *numbers)
         except QueryError as error:
             raise refuse(self.text, shares[0] if shares else node, str(error)) from None
+
+
+def _functions() -> str:
+    """Return what to ask instead of an unknown function."""
+    *others, last = dict.fromkeys(each.function for each in FORMS)
+    return f"ask {', '.join(others)} or {last} of an attribute"
 
 
 def _form(node: Any) -> AggregateForm | None:  # noqa: ANN401
