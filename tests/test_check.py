@@ -15,6 +15,7 @@ FILES = """
   src/sfumato/query/plan.py src/sfumato/app/cli/query.py src/sfumato_server/jobs.py src/sfumato/extras.py
   src/sfumato_labs/risk.py tests/conftest.py tests/test_extras.py tests/query/helpers.py tests/query/test_plan.py
   tests/query/test_answers.py tests/app/test_cli.py tests/server/test_jobs.py tests/labs/test_risk.py
+  tests/test_structure.py tests/clients/test_typescript_types.py
   scripts/check tests/test_check.py tests/mutants/query.toml docs/query.md
 """.split()  # noqa: SIM905 - a listing of a folder
 
@@ -55,8 +56,8 @@ def root(tmp_path_factory) -> Path:
 )
 def test_a_change_chooses_the_tests_that_mirror_it(check, root, change, tests):
     chosen = {str(file) for file in check.files_for([Path(change)], root)}
-    sources = {change} if change.startswith("src/") and (root / change).is_file() else set()
-    assert chosen == set(tests.split()) | sources
+    own = {change} if change.startswith("src/") and (root / change).is_file() else set()
+    assert chosen == set(tests.split()) | own | (set(check.ALWAYS) if change.startswith("src/") else set())
 
 
 def test_a_package_brings_its_tests_and_sources(check, root):
@@ -64,6 +65,7 @@ def test_a_package_brings_its_tests_and_sources(check, root):
         "src/sfumato/query/plan.py",
         "tests/query/test_answers.py",
         "tests/query/test_plan.py",
+        *check.ALWAYS,
     }
     assert Path("tests/labs/test_risk.py") in check.files_of_package("labs", root)
     assert Path("tests/app/test_cli.py") in check.files_of_package("app/cli", root)
@@ -74,6 +76,10 @@ def test_a_package_brings_its_tests_and_sources(check, root):
 def test_a_package_that_is_not_there_is_refused(check, root, name):
     with pytest.raises(SystemExit, match="name one such as query"):
         check.files_of_package(name, root)
+
+
+def test_the_files_that_are_always_chosen_are_there(check):
+    assert [test for test in check.ALWAYS if not (ROOT / test).is_file()] == []
 
 
 def test_the_longest_files_are_those_of_the_conftest(check):

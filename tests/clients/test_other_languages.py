@@ -7,11 +7,8 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from shutil import which
 
@@ -136,15 +133,3 @@ def test_every_function_of_the_r_client_is_exported_and_every_export_is_there():
 def test_the_client_for_r(environment):
     source, checked = (str(CLIENTS / "r" / name) for name in ("R/client.R", "tests/check.R"))
     check(found_by(["Rscript", "-e", f"source({source!r}); source({checked!r})"], environment))
-
-
-def test_types_are_those_that_the_server_describes():
-    script = CLIENTS.parent / "scripts" / "client-types"
-    loader = SourceFileLoader("client_types", str(script))
-    spec = spec_from_loader("client_types", loader)
-    assert spec is not None
-    module = module_from_spec(spec)
-    sys.modules["client_types"] = module
-    loader.exec_module(module)
-    written = (CLIENTS / "typescript" / "api.d.ts").read_text(encoding="utf-8")
-    assert module.declared(module.schemas_of_server()).strip() == written.strip()
