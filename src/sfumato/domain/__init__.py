@@ -1,4 +1,4 @@
-"""What is publicly known about tables: attributes, their cells, and what one person can change.
+"""The public facts about tables: attributes, their cells, and the unit of privacy.
 
 A domain has attributes in order: categorical, integer, real, date or time stamp, nullable or not.  It declares what
 becomes of an unknown value.  A hierarchy groups values level by level; a grouping is what a question groups by.  The

@@ -1,7 +1,7 @@
-"""One column as the public knows it: which cells it has, in order, and what becomes of anything else.
+"""One public column: its cells in order, and the treatment of all other values.
 
-Every attribute numbers its cells 0 .. size-1.  Declared cells come first, then one cell for missing
-values where the attribute is ``nullable``, then one for unknown values under ``Unknown.CATEGORY``.
+Every attribute numbers its cells 0 .. size-1.  The declared cells come first.  A ``nullable`` attribute then has one
+cell for missing values.  With ``Unknown.CATEGORY`` the last cell is for unknown values.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EXTRA = ("(missing)", "(other)")
 
 
 class Unknown(StrEnum):
-    """What becomes of a value outside the declared cells (and of a missing one, where not nullable)."""
+    """The treatment of a value outside the declared cells, and of a missing value if the attribute is not nullable."""
 
     CATEGORY = "category"  # it is counted in a cell of its own, the last
     DROP = "drop"  # the whole row is left out, for every attribute alike
@@ -32,14 +32,14 @@ class Unknown(StrEnum):
 
 
 class Role(StrEnum):
-    """What an attribute is there for, which says what synthesis measures of it with every other attribute."""
+    """The purpose of an attribute, which decides what synthesis measures of it with every other attribute."""
 
     TARGET = "target"  # what is to be predicted from the others
     WEIGHT = "weight"  # how many people a row stands for, so that sums of it by groups should hold
 
 
 class _DeclaredCells(ABC):
-    """What all attributes share: the cells that follow the declared ones, and labels."""
+    """The common part of all attributes: the cells after the declared ones, and labels."""
 
     name: str
     unknown: Unknown
@@ -67,7 +67,7 @@ class _DeclaredCells(ABC):
         return EXTRA[0] if self.nullable and code == self.declared else EXTRA[1]
 
     def labels(self) -> tuple[str, ...]:
-        """One label a cell, in code order."""
+        """Return the label of each cell, in the order of codes."""
         return tuple(map(self.label, range(self.size)))
 
 
@@ -98,7 +98,7 @@ class Categorical(_DeclaredCells):
             raise DomainError(f"attribute {self.name!r} is categorical and cannot clamp", culprit=self)
 
     def describe(self) -> dict[str, Any]:
-        """What a domain document says of it."""
+        """Return the attribute as a domain document states it."""
         return {"type": "categorical", "values": list(self.values), **_rest(self)}
 
     @property
@@ -164,7 +164,7 @@ class Integer(_DeclaredCells):
         _refuse_untypical(self)
 
     def describe(self) -> dict[str, Any]:
-        """What a domain document says of it."""
+        """Return the attribute as a domain document states it."""
         edges = {} if self.edges is None else {"edges": list(self.edges)}
         bounds = {"minimum": self.minimum, "maximum": self.maximum}
         return {"type": "integer", **bounds, **edges, **_opened(self), **_rest(self)}
@@ -222,7 +222,7 @@ class Real(_DeclaredCells):
         _refuse_no_option(self)
 
     def describe(self) -> dict[str, Any]:
-        """What a domain document says of it."""
+        """Return the attribute as a domain document states it."""
         points = {"points": list(self.points)} if self.points else {}
         edges = list(declared_edges(self.edges, self.points))
         return {"type": "real", "edges": edges, **points, **_opened(self), **_rest(self)}
@@ -357,7 +357,7 @@ class Date(_Periods):
             )
 
     def describe(self) -> dict[str, Any]:
-        """What a domain document says of it."""
+        """Return the attribute as a domain document states it."""
         return {"type": "date", **_period(self), **_rest(self)}
 
     @property
@@ -379,7 +379,7 @@ class Date(_Periods):
 
 @dataclass(frozen=True, kw_only=True)
 class Timestamp(_Periods):
-    """Moments of the days ``first .. last``, as the clocks of a time zone show them: one cell an hour, day or longer.
+    """Moments of the days ``first .. last`` on the clocks of a time zone, with one cell per hour, day or longer period.
 
     A day has 24 cells of hours whatever is done to the clocks: what they show twice is in one cell, and what they skip
     is in none unless the table says so.
@@ -404,7 +404,7 @@ class Timestamp(_Periods):
         refuse_zone(self.name, self.zone)
 
     def describe(self) -> dict[str, Any]:
-        """What a domain document says of it."""
+        """Return the attribute as a domain document states it."""
         return {"type": "timestamp", **_period(self), "zone": self.zone, **_rest(self)}
 
     @property
@@ -413,7 +413,7 @@ class Timestamp(_Periods):
         return self.by.of(self.first), self.by.of(self.last, 23)
 
     def bounds(self, code: int) -> tuple[datetime, datetime]:
-        """What clocks show when a declared cell begins, and when the next one does."""
+        """Return the clock times at which a declared cell begins and the next cell begins."""
         low, high = (timedelta(days=second // DAY - 1, seconds=second % DAY) for second in self.span(code))
         return datetime.min + low, datetime.min + high  # noqa: DTZ901 - what clocks show has no zone
 
@@ -432,12 +432,12 @@ Attribute: TypeAlias = Categorical | Integer | Real | Date | Timestamp
 
 
 def null_code(attribute: Attribute) -> int | None:
-    """Code of the cell for missing values, or None where the attribute is not nullable."""
+    """Return the code of the cell for missing values, or None if the attribute is not nullable."""
     return attribute.declared if attribute.nullable else None
 
 
 def unknown_code(attribute: Attribute) -> int | None:
-    """Code of the cell for unknown values, or None where they are dropped or clamped."""
+    """Return the code of the cell for unknown values, or None if they are dropped or clamped."""
     return attribute.size - 1 if attribute.unknown is Unknown.CATEGORY else None
 
 

@@ -1,8 +1,8 @@
-"""The calendar: which periods days and hours lie in, what these are called, and how clocks in a zone are set.
+"""The calendar: the periods of days and hours, their names, and the clock changes of time zones.
 
-Periods of a grain are numbered in order, so that the cells of a date are neighbouring numbers.  Days are counted as
-Python does (the first of January of the year 1 is day 1), and seconds of a clock on the wall from that midnight.  Weeks
-are those of ISO 8601: from Monday on, and of the year that their Thursday lies in.
+Periods of a grain are numbered in order, so that the cells of a date are consecutive numbers.  Days are counted as in
+Python: the first of January of the year 1 is day 1.  Seconds of a wall clock are counted from the midnight of that day.
+Weeks follow ISO 8601: a week starts on Monday, and belongs to the year of its Thursday.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LATEST = date(9998, 12, 31)  # the year after it has an end as well
 
 
 class Grain(StrEnum):
-    """What the cells of a date are, finest first."""
+    """The grain of the cells of a date, finest first."""
 
     HOUR = "hour"
     DAY = "day"
@@ -73,7 +73,7 @@ class Grain(StrEnum):
                 return date(period, 1, 1)
 
     def label(self, period: int) -> str:
-        """What a period is called, after ISO 8601 where it has a name for it.
+        """Return the name of a period, in the form of ISO 8601 if that has one.
 
         >>> day = date(2021, 1, 1)
         >>> [grain.label(grain.of(day, 9)) for grain in Grain]
@@ -110,7 +110,9 @@ WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", 
 
 @dataclass(frozen=True)
 class _Part:
-    """What ``EXTRACT`` takes of a date: its name in SQL, the grains that decide it, its numbers, and that of a day."""
+    """A part of a date that ``EXTRACT`` takes: its name in SQL, the grains that decide it, its numbers, and its number
+    for a day.
+    """
 
     sql: str
     of: tuple[Grain, ...]
@@ -157,7 +159,7 @@ class CalendarMap:
 
     @property
     def parts(self) -> Mapping[str, int]:
-        """All that the calendar has of a part, with and without a cell: numbers by labels; none of longer periods."""
+        """The numbers of a part by their labels, with and without a cell; empty for longer periods."""
         numbers = _PARTS[self.name].numbers if self.name in _PARTS else range(0)
         return {WEEKDAYS[number - 1] if self.name == "weekday" else str(number): number for number in numbers}
 
@@ -242,7 +244,7 @@ def known_period(part: str) -> Grain:
 
 
 def refuse_days(name: str, first: object, last: object) -> None:
-    """Refuse what are no first and last day of an attribute.
+    """Refuse values that are not the first and last day of an attribute.
 
     Raises:
         DomainError: no days, not in order, or beyond the year 9998.
@@ -256,7 +258,7 @@ def refuse_days(name: str, first: object, last: object) -> None:
 
 
 def refuse_zone(name: str, zone: object) -> None:
-    """Refuse what is no name of a time zone.
+    """Refuse a text that is not the name of a time zone.
 
     Raises:
         DomainError: the IANA time zone database has none called so.

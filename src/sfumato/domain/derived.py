@@ -1,10 +1,10 @@
-"""What a schema derives from its tables: columns of a table, and facts about each unit.
+"""The derived parts of a schema: columns of a table, and facts about each unit.
 
-A derived column is computed of a row and of the rows of the same unit, so that it depends on that unit alone; a fact
-about a unit is computed of all its rows in another table, before any bound cuts them.  Numbers are moved to the bounds
-that are declared (``unknown: clamp``), and what is missing is in a cell of its own, for which the column says
-``nullable: true``.  With ``unknown: drop`` rows beyond the bounds, and those that miss a value and may not, are in no
-view of the table, as of any other attribute, whether a statement names the column or not.
+A derived column is computed from a row and from other rows of the same unit, so it depends on that unit alone.  A fact
+about a unit is computed from all its rows in another table, before any bound cuts them.  With ``unknown: clamp``,
+numbers are clamped to the declared bounds.  With ``nullable: true``, missing values have a cell of their own.  With
+``unknown: drop``, rows beyond the bounds, and rows without a value that must not be missing, are in no view of the
+table.  This holds whether or not a statement names the column.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class BetweenDates:
 
 @dataclass(frozen=True)
 class SincePrevious:
-    """The days since the row before, of the same unit by a date; missing in the first, and where there is no date.
+    """The days since the previous row of the same unit by a date; missing in the first row and in rows without a date.
 
-    Of rows of one date the one with the least key comes first; those after it are 0 days behind it.
+    Among rows of one date the row with the least key comes first; the others are 0 days after it.
     """
 
     date: str
@@ -45,7 +45,7 @@ class SincePrevious:
 
 @dataclass(frozen=True)
 class FirstCase:
-    """The label of the first condition that a row meets; missing where it meets none and nothing else is said."""
+    """The label of the first condition that a row meets; missing if it meets none and there is no other label."""
 
     cases: tuple[tuple[str, str], ...]
     otherwise: str | None
@@ -100,7 +100,7 @@ class Derived:
 
     @property
     def drops(self) -> bool:
-        """Whether it leaves out rows."""
+        """True if the column leaves out rows."""
         return self.unknown is Unknown.DROP
 
     @property
@@ -135,7 +135,7 @@ class Derived:
                 )
 
     def describe(self) -> dict[str, Any]:
-        """What the document says of it."""
+        """Return the column as the document states it."""
         rest: dict[str, Any] = {} if self.edges is None else {"edges": list(self.edges)}
         rest |= {"nullable": True} if self.nullable else {}
         unknown = {"unknown": self.unknown.value}
@@ -152,7 +152,7 @@ class Derived:
 
 
 class FactOfUnit(StrEnum):
-    """What is computed of all rows of a unit in a table."""
+    """A number that is computed from all rows of a unit in a table."""
 
     COUNT = "count"
     ANY = "any"
@@ -168,14 +168,14 @@ class OfUnit:
     """A fact about each unit: an attribute of the table that lists the units.
 
     Attributes:
-        name: by which it is asked for.
-        how: it is computed.
-        table: of whose rows.
-        column: of these; None: of the rows themselves.
-        by: the date by which rows are first or last; None: the column is one.
-        where: the condition that rows meet, as it stands after WHERE.
-        minimum: to which numbers are moved.
-        maximum: to which numbers are moved.
+        name: name of the attribute.
+        how: the computation.
+        table: the table whose rows are used.
+        column: the column of these rows; None for the rows themselves.
+        by: the date that decides which rows are first or last; None: the column is that date.
+        where: the condition on the rows, in the form of WHERE.
+        minimum: lower bound, to which smaller numbers are clamped.
+        maximum: upper bound, to which larger numbers are clamped.
     """
 
     name: str
@@ -205,7 +205,7 @@ class OfUnit:
             raise DomainError(f"of_unit.{self.name} has minimum above maximum", culprit=self)
 
     def describe(self) -> dict[str, Any]:
-        """What the document says of it."""
+        """Return the fact as the document states it."""
         own: dict[str, Any] = {self.how.value: self.table if self.column is None else f"{self.table}.{self.column}"}
         own |= {} if self.by is None else {"by": self.by}
         own |= {} if self.where is None else {"where": self.where}
@@ -227,7 +227,7 @@ _REST = {"minimum", "maximum", "edges", "nullable", "unknown"}
 
 
 def read_derived(document: object, at: str) -> tuple[Derived, ...]:
-    """The derived columns that the document says of a table.
+    """Return the derived columns of a table in a document.
 
     Raises:
         DomainError: it does not follow the format; the message names the place.

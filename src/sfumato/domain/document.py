@@ -51,7 +51,7 @@ def dump(domain: Domain) -> str:
 
 
 def accept(path: str | Path, *, by: str) -> str:
-    """The text of a domain file once somebody has accepted what it says now; comments and layout stay.
+    """Return the text of a domain file with the acceptance of its content; comments and layout stay.
 
     Args:
         path: of the file, which is only read.
@@ -270,7 +270,7 @@ def _day(name: str, text: str) -> date:
 
 
 def mapping_at(value: object, at: str) -> dict[Any, Any]:
-    """A mapping.
+    """Return a mapping.
 
     Raises:
         DomainError: something else stands there.
@@ -281,7 +281,7 @@ def mapping_at(value: object, at: str) -> dict[Any, Any]:
 
 
 def text_at(value: object, at: str) -> str:
-    """A name.
+    """Return a name.
 
     Raises:
         DomainError: something else stands there.

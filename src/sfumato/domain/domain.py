@@ -1,4 +1,4 @@
-"""What is declared of a table: attributes in order, unit of privacy, how its file is written, who accepted it."""
+"""The declaration of a table: attributes in order, the unit of privacy, the form of its file, and its acceptance."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LEVEL_OF = re.compile(r"\s*(?P<level>\w+)\s*\(\s*(?P<of>.*?\S)\s*\)\s*")
 
 @dataclass(frozen=True, kw_only=True)
 class CsvFormat:
-    """How a CSV file is written, where it is not in UTF-8 with a comma, or a tab in .tsv, and a decimal point.
+    """The form of a CSV file that is not in UTF-8 with a decimal point and a comma (in .tsv, a tab) between fields.
 
     Attributes:
         delimiter: one character between fields; None: a comma, in .tsv a tab.
@@ -72,7 +72,7 @@ THOUSANDS = ("", ".", ",", "'", "\u2019", "_", " ", "\u00a0", "\u202f")
 
 @dataclass(frozen=True)
 class Acceptance:
-    """Who accepted a description, when (UTC, ISO 8601), and a hash of what was accepted and of both."""
+    """The person who accepted a description, the time (UTC, ISO 8601), and hashes of the content and of all three."""
 
     by: str
     at: str
@@ -85,14 +85,14 @@ class Acceptance:
 
 @dataclass(frozen=True)
 class Grouping:
-    """Cells by which rows are grouped: those of an attribute, or coarser ones of a hierarchy or the calendar.
+    """Cells by which rows are grouped: the cells of an attribute, or coarser cells of a hierarchy or the calendar.
 
     Attributes:
-        name: as it is asked for: ``diag``, ``chapter(diag)`` or ``month(admitted)``.
-        attribute: whose cells they are, or are made of.
-        labels: one a cell.
-        groups: of each code of the attribute its cell; None: its own.
-        calendar: the map that makes them of the periods of a date; None where none does.
+        name: name in questions: ``diag``, ``chapter(diag)`` or ``month(admitted)``.
+        attribute: the grouped attribute.
+        labels: the label of each cell.
+        groups: the cell of each code of the attribute; None: each code is a cell.
+        calendar: the map from the periods of a date to the cells; None for other groupings.
     """
 
     name: str
@@ -111,15 +111,15 @@ class Grouping:
 
 @dataclass(frozen=True)
 class Axis:
-    """The cells of one attribute by which rows are grouped, by one grouping of it or by several together.
+    """The cells of one attribute by which rows are grouped, from one or several groupings.
 
-    Several groupings have as cells those combinations that some code has, such as the days of a month on a weekday.
+    The cells of several groupings are the combinations that some code has, such as the days of a month on a weekday.
 
     Attributes:
-        attribute: whose codes they are.
-        groupings: one or more.
-        groups: of each code its cell; None: its own.
-        cells: of each grouping the cell of its own that each cell lies in.
+        attribute: the grouped attribute.
+        groupings: one or more groupings.
+        groups: the cell of each code; None: each code is a cell.
+        cells: for each grouping, the cell of that grouping for each cell of the axis.
     """
 
     attribute: str
@@ -129,7 +129,7 @@ class Axis:
 
     @staticmethod
     def of(groupings: Sequence[Grouping]) -> Axis:
-        """What groupings of one attribute have as cells."""
+        """Return the cells of several groupings of one attribute."""
         first = groupings[0]
         if len(groupings) == 1:
             return Axis(first.attribute, (first,), first.groups, (tuple(range(len(first.labels))),))
@@ -158,7 +158,7 @@ def _refuse_many(attribute: Attribute) -> None:
 
 
 def _maps(attribute: Dated, level: str, names: tuple[str, ...]) -> bool:
-    """Whether a level is meant to be of the calendar: it is one, or there is nothing else that it could be."""
+    """Return whether a level is of the calendar: it has that name, or nothing else can have it."""
     return not names or level.lower() in maps(attribute.by)
 
 
@@ -258,7 +258,7 @@ class Domain(Shared):
         return tuple(attribute.size for attribute in self.attributes)
 
     def in_role(self, role: Role) -> str | None:
-        """The name of the attribute in that role, where there is one."""
+        """Return the name of the attribute in a role, or None."""
         return next((attribute.name for attribute in self if attribute.role is role), None)
 
     @property
@@ -297,7 +297,7 @@ class Domain(Shared):
         return replace(self, attributes=tuple(self[name] for name in chosen), hierarchies=hierarchies, unit=unit)
 
     def hierarchy(self, name: str) -> Hierarchy | None:
-        """The hierarchy of an attribute over its cells, in the order of their codes; None where none is declared.
+        """Return the hierarchy of an attribute over its cells, in the order of their codes; None if none is declared.
 
         Raises:
             DomainError: no attribute of that name, or its hierarchy misses a declared value.
@@ -307,7 +307,7 @@ class Domain(Shared):
         return None if declared is None else declared.align(attribute.labels())
 
     def grouping(self, name: str) -> Grouping:
-        """What ``diag``, ``chapter(diag)`` or ``month(admitted)`` group by; names of levels in upper or lower case.
+        """Return the grouping by ``diag``, ``chapter(diag)`` or ``month(admitted)``; names of levels are in any case.
 
         Raises:
             DomainError: no such attribute, or none of its levels or calendar maps is called so, or it has more than
@@ -338,7 +338,7 @@ class Domain(Shared):
         return Grouping(f"{names[place - 1]}({of})", of, labels, tuple(cells))
 
     def axes(self, names: Iterable[str]) -> tuple[Axis, ...]:
-        """What groupings group by together: one axis an attribute, in the order in which they name them first.
+        """Return the axes of several groupings: one per attribute, in the order in which the names first have them.
 
         Raises:
             DomainError: as :meth:`grouping` says.
@@ -354,7 +354,7 @@ class Domain(Shared):
 
     @property
     def accepted_by(self) -> Acceptance | None:
-        """Who accepted it as it stands: nobody where it is a draft, or was edited since, name and time included."""
+        """The person who accepted the description unchanged; None for a draft, or if anything was edited afterwards."""
         accepted = self.acceptance
         if self.draft or accepted is None:
             return None
@@ -367,7 +367,7 @@ class Domain(Shared):
         return hashlib.sha256(text.encode()).hexdigest()
 
     def refuse_changed(self) -> None:
-        """Refuse to release under a description that was changed after somebody accepted it.
+        """Refuse to release under a description that was changed after its acceptance.
 
         Raises:
             DomainError: so it was, or who accepted it and when was written by other hands.

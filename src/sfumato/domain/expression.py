@@ -1,7 +1,7 @@
-"""What is computed of one row: closed expressions over its cells, whose bounds follow by interval arithmetic.
+"""Expressions over the cells of one row, whose bounds follow by interval arithmetic.
 
-No expression can fail: numbers are declared to lie within bounds, nothing is divided by a column, and what is missing
-or unknown makes the result missing.  Whole numbers are exact; others are doubles, clamped to the bounds at the end.
+No expression can fail.  Numbers have declared bounds, no column is a divisor, and a missing or unknown operand makes
+the result missing.  Whole numbers are exact; others are doubles, clamped to the bounds at the end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LARGEST_REAL = Fraction(10) ** 100
 
 @dataclass(frozen=True)
 class Interval:
-    """Where the values of an expression lie, whether they are whole, and whether they may be missing."""
+    """The bounds of an expression, whether its values are whole, and whether they may be missing."""
 
     low: Fraction
     high: Fraction
@@ -44,7 +44,7 @@ class Expression(ABC):
 
     @abstractmethod
     def interval(self, domain: Domain) -> Interval:
-        """Its bounds.
+        """Return the bounds of the expression.
 
         Raises:
             QueryError: it has none, or the domain not what it is computed of.
@@ -58,7 +58,7 @@ class Field(Expression):
     name: str
 
     def interval(self, domain: Domain) -> Interval:
-        """Its declared bounds."""
+        """Return the declared bounds."""
         attribute = domain[self.name]
         if not isinstance(attribute, Integer | Real):
             held = "is categorical" if isinstance(attribute, Categorical) else "holds dates"
@@ -81,7 +81,7 @@ class Constant(Expression):
 
 
 class Operator(StrEnum):
-    """How two numbers become one."""
+    """An operator on two numbers."""
 
     PLUS = "+"
     MINUS = "-"
@@ -97,7 +97,7 @@ class Arithmetic(Expression):
     right: Expression
 
     def interval(self, domain: Domain) -> Interval:
-        """By interval arithmetic."""
+        """Return the bounds by interval arithmetic."""
         a, b = self.left.interval(domain), self.right.interval(domain)
         integer, nullable = a.integer and b.integer, a.nullable or b.nullable
         match self.how:
@@ -112,13 +112,13 @@ class Arithmetic(Expression):
 
 @dataclass(frozen=True)
 class DaysBetween(Expression):
-    """The number of days from one date to a later one; negative where it is earlier."""
+    """The number of days from one date to a later one; negative if that date is earlier."""
 
     later: str
     earlier: str
 
     def interval(self, domain: Domain) -> Interval:
-        """From the declared first and last days."""
+        """Return the bounds from the declared first and last days."""
         ends = [domain[name] for name in (self.later, self.earlier)]
         for date in ends:
             if not isinstance(date, Date) or date.by is not Grain.DAY:
@@ -145,7 +145,7 @@ class Clamp(Expression):
             raise QueryError("the bounds of LEAST and GREATEST stand the wrong way round", culprit=self)
 
     def interval(self, domain: Domain) -> Interval:
-        """What its bounds are moved to."""
+        """Return the bounds to which the expression is clamped."""
         inner = self.value.interval(domain)
         ends = [end for end in (self.low, self.high) if end is not None]
         integer = inner.integer and all(end.denominator == 1 for end in ends)
@@ -158,13 +158,13 @@ class Clamp(Expression):
 
 @dataclass(frozen=True)
 class Cases(Expression):
-    """The number of the first condition that is met; missing where none is and nothing else is said."""
+    """The number of the first condition that is met; missing if none is met and there is no other number."""
 
     cases: tuple[tuple[Predicate, Expression], ...]
     otherwise: Expression | None = None
 
     def interval(self, domain: Domain) -> Interval:
-        """All of them together."""
+        """Return an interval around the bounds of all cases."""
         for where, _ in self.cases:
             for name in named(where):
                 domain.index(name)
@@ -180,7 +180,7 @@ class Cases(Expression):
 
 @dataclass(frozen=True)
 class Labels(Expression):
-    """The label of the first condition that is met; missing where none is and nothing else is said."""
+    """The label of the first condition that is met; missing if none is met and there is no other label."""
 
     cases: tuple[tuple[Predicate, str], ...]
     otherwise: str | None = None
@@ -215,7 +215,7 @@ def computed(name: str, value: Expression, domain: Domain) -> Attribute:
 
 
 def whole_number(name: str, low: int, high: int, *, nullable: bool) -> Integer:
-    """A whole number within bounds: a cell each, or one for all where there are too many."""
+    """Return an attribute of whole numbers within bounds, with a cell for each or, if they are many, one for all."""
     edges = (low,) if high - low >= _MOST_CELLS else None
     return Integer(name=name, minimum=low, maximum=high, edges=edges, unknown=Unknown.CLAMP, nullable=nullable)
 
@@ -226,5 +226,5 @@ def real_number(name: str, low: float, high: float, *, nullable: bool) -> Real:
 
 
 def _gaps(attribute: Attribute) -> bool:
-    """Whether there may be rows without a value of it."""
+    """Return whether rows may lack a value of an attribute."""
     return attribute.nullable or attribute.unknown is Unknown.CATEGORY

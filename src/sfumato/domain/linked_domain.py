@@ -1,17 +1,19 @@
-"""A parent table and its children as tables of one row a unit and of one row a child: what is publicly known of them.
+"""The public facts about a parent table and its child tables, as tables with one row per unit and one row per child.
 
-Of each child table the first ``most`` rows of a unit in a public order are kept.  The *head* has one row a unit: the
-parent's attributes and, of every child table, the number of children and the first child.  The *tail* of a child table
-has one row for each further child: the parent, the number of children, where the child stands, the child before it and
-itself.  Both are made of one unit at a time: its rows in them depend on no other unit.
+From each child table the first ``most`` rows of a unit in a public order are used.  The *head* has one row per unit:
+the parent's attributes and, for every child table, the number of children and the first child.  The *tail* of a child
+table has one row per further child: the parent, the number of children, the place of the child, the child before it,
+and the child.  The rows of a unit in both depend on that unit alone.
 
-A row of a tail weighs ``floor(WHOLE / max(tau, number - 1))``: all rows of a unit together at most ``WHOLE``.
+A row of a tail weighs ``floor(WHOLE / max(tau, number - 1))``, so that all rows of a unit weigh at most ``WHOLE``
+together.
 
-Rows of a child table may have children themselves: diagnoses of a visit of a patient.  Of each row the first ``most``
-are kept, and of a unit as many as the schema bounds, the first in the order of the rows that they belong to.  Their own
-*head* has one row for each row above: what is known of it, how many children, the first one; their tail is as above,
-family by family.  A row of either weighs ``floor(WHOLE / max(tau, n))``, where n is at least the number of all such
-rows of the unit: that is a function of the rows of one unit, and all of them together weigh ``WHOLE`` at most.
+Rows of a child table may have children themselves, such as the diagnoses of a visit of a patient.  Each row has at most
+``most`` children, and each unit at most the number that the schema declares; the first in the order of the parent rows
+are used.  The *head* of a nested table has one row per parent row: its known attributes, the number of its children,
+and the first child.  The tail is as above, for each parent row.  A row of either weighs ``floor(WHOLE / max(tau, n))``,
+and n is at least the number of such rows of the unit.  So the weight depends on one unit, and all rows of a unit weigh
+at most ``WHOLE``.
 """
 
 from __future__ import annotations
@@ -57,13 +59,13 @@ class DerivedTable:
     """Weighted rows that are made of one unit at a time.
 
     Attributes:
-        name: as the journal calls it.
-        domain: of its rows; its unit has ``unit_weight`` rows, as a row of weight w counts as w equal rows.
-        number: the attribute that says how many rows the unit of a row has in the table.
-        rows: of a unit, at most, by the code of that attribute.
-        weights: of each of these rows, by the same code.
+        name: name in the journal.
+        domain: domain of the rows. Its unit has ``unit_weight`` rows, because a row of weight w counts as w equal rows.
+        number: the attribute with the number of rows of the row's unit in the table.
+        rows: the most rows of a unit, by the code of that attribute.
+        weights: the weight of each of these rows, by the same code.
         unit_weight: the largest total weight of the rows of a unit.
-        described: as JSON values, what makes its rows: order, bounds, weights.
+        described: the order, bounds and weights that make the rows, as JSON values.
     """
 
     name: str
@@ -91,22 +93,22 @@ class DerivedTable:
 
     @property
     def counted(self) -> Domain:
-        """Of the rows as they are counted, each once."""
+        """The domain of the rows if each is counted once, without its weight."""
         return Domain(self.domain.attributes, unit=self.domain.unit.bounded(rows=max(self.rows), per=()))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChildTable:
-    """A table of which a unit has several rows, in an order that everybody may know.
+    """A table with several rows per unit, in a public order.
 
     Attributes:
-        table: of a schema.
-        order: attribute by whose cells the rows of a unit are ordered, missing ones last; None: by a hash of the row.
-            Rows of one cell are ordered by that hash.  Of dates, the first and the gaps between them are counted.
-        falling: whether the greatest comes first.
-        most: rows of a unit that are kept, the first in order.
-        memory: rows before it that a row is drawn by: 1 or 2.
-        final: attribute and label of a cell after which a unit has no further row.
+        table: the table of the schema.
+        order: the attribute that orders the rows of a unit, missing values last; None: a hash of the row. Rows of one
+            cell are ordered by that hash. If it is a date, the first date and the gaps between dates are counted.
+        falling: whether the greatest value comes first.
+        most: the number of rows of a unit that are used, the first in order.
+        memory: the number of earlier rows on which a row depends: 1 or 2.
+        final: an attribute and the label of a cell after which a unit has no further row.
     """
 
     table: SchemaTable
@@ -136,17 +138,17 @@ class ChildTable:
             raise DomainError(f"a row of {name} is drawn by one or two rows before it, not {self.memory}", culprit=name)
 
     def attribute(self, name: str) -> Attribute:
-        """One of its attributes."""
+        """Return an attribute of the table."""
         return next(each for each in self.table.attributes if each.name == name)
 
     @property
     def dated(self) -> bool:
-        """Whether its rows are ordered by a date."""
+        """True if the rows are ordered by a date."""
         return self.order is not None and isinstance(self.attribute(self.order), Date | Timestamp)
 
     @property
     def plain(self) -> tuple[Attribute, ...]:
-        """Its attributes but the date that orders its rows."""
+        """The attributes of the table without the date that orders its rows."""
         return tuple(each for each in self.table.attributes if not (self.dated and each.name == self.order))
 
     @property
@@ -158,13 +160,13 @@ class ChildTable:
 
     @property
     def gaps(self) -> tuple[int, ...]:
-        """Where the cells of a distance between two dates begin."""
+        """The starts of the cells of a distance between two dates."""
         assert self.order is not None
         return tuple(gap for gap in GAPS if gap < self.attribute(self.order).declared)
 
     @property
     def undated(self) -> bool:
-        """Whether the date that orders its rows may be missing."""
+        """True if the date that orders the rows may be missing."""
         assert self.order is not None
         attribute = self.attribute(self.order)
         return attribute.size > attribute.declared
@@ -184,25 +186,25 @@ class ChildTable:
 
     @property
     def number(self) -> str:
-        """What the number of rows of a unit is called in heads and tails."""
+        """The name of the number of rows of a unit in heads and tails."""
         return f"{self.table.name}.number"
 
     @property
     def rows(self) -> str:
-        """What the class of the number of all rows of a unit is called, where they are not of one family."""
+        """The name of the class of the number of all rows of a unit, if these have several parent rows."""
         return f"{self.table.name}.rows"
 
     @property
     def place(self) -> str:
-        """What the place of a row among its siblings is called."""
+        """The name of the place of a row among its siblings."""
         return f"{self.table.name}.place"
 
     def named(self, where: str, name: str) -> str:
-        """What an attribute of the ``first``, ``this``, ``previous`` or ``before`` row is called."""
+        """Return the name of an attribute of the ``first``, ``this``, ``previous`` or ``before`` row."""
         return f"{self.table.name}.{where}.{name}"
 
     def describe(self) -> dict[str, Any]:
-        """What makes its rows, as JSON values."""
+        """Return the order, bounds and end of the rows as JSON values."""
         order = None if self.order is None else {"by": self.order, "falling": self.falling}
         document = {"table": self.table.name, "order": order, "most": self.most, "memory": self.memory}
         return document | ({} if self.final is None else {"final": list(self.final)})
@@ -210,12 +212,12 @@ class ChildTable:
 
 @dataclass(frozen=True, kw_only=True)
 class LinkedTables:
-    """A parent table and its children, as far as everybody may know them.
+    """The public facts about a parent table and its child tables.
 
     Attributes:
-        schema: accepted.
+        schema: the accepted schema.
         children: child tables, in the order in which they are synthesized.
-        tau: rows of a tail up to which the rows of a unit weigh the same.
+        tau: the number of rows of a tail up to which the rows of a unit have equal weight.
     """
 
     schema: Schema
@@ -287,7 +289,7 @@ class LinkedTables:
 
     @property
     def unit(self) -> Unit:
-        """Of a head: one row, behind which stand so many rows of each child table."""
+        """The unit of a head: one row, which represents bounded numbers of rows of each child table."""
         rows_kept = [(child.table.name, self.most_rows(child)) for child in self.children]
         return Unit(self.schema.id, rows=1, schema=self.schema.name, kept=rows_kept)
 
@@ -308,7 +310,7 @@ class LinkedTables:
         return Domain(tuple(attributes), unit=self.unit, derives=(self.hash, *(table.hash for table in self.derived)))
 
     def _first(self, child: ChildTable) -> list[Attribute]:
-        """How many children, and the first one."""
+        """Return the attributes for the number of children and the first child."""
         least = self.least_children(child)
         attributes: list[Attribute] = [
             Integer(name=child.number, minimum=least, maximum=child.most, unknown=Unknown.CLAMP),
@@ -339,7 +341,7 @@ class LinkedTables:
         return other.periods[0] - one.periods[0] if one.by == other.by else None
 
     def distances(self, child: ChildTable) -> tuple[int, ...]:
-        """Where the cells of the distance of a first date from that of the row above begin, the least one first."""
+        """Return the starts of the cells of the distance from a parent row's date to the first date, ascending."""
         above, apart = self.parent_of(child), self.periods_between(child)
         assert above is not None
         assert apart is not None
@@ -420,7 +422,7 @@ class LinkedTables:
 
     @property
     def derived(self) -> tuple[DerivedTable, ...]:
-        """All that is derived beside the head: of each child table its own head, where it has one, and its tail."""
+        """The derived tables besides the head: for each child table its own head, if it has one, and its tail."""
         both = (table for child in self.children for table in (self.first_child(child), self.next_child(child)))
         return tuple(table for table in both if table is not None)
 
@@ -448,7 +450,7 @@ class LinkedTables:
 
 
 def row_above(schema: Schema, table: SchemaTable) -> str | None:
-    """The table to whose rows those of a private table belong; None where they belong to a unit."""
+    """Return the table to whose rows the rows of a private table belong; None if they belong to a unit."""
     if table.unit is not None or table.through is None:
         return None
     above = schema[table.through.table].name
@@ -465,9 +467,9 @@ def _chained(schema: Schema) -> list[SchemaTable]:
 
 
 def link_tables(schema: Schema, children: Sequence[ChildTable] = (), *, tau: int = 2) -> LinkedTables:
-    """The related tables of a schema; without ``children`` all private tables, those of rows of others after these.
+    """Return the linked tables of a schema; by default all private tables, each after its parent table.
 
-    Rows are ordered by their first date, where they have one, and as many are kept as the schema bounds.
+    Rows are ordered by their first date if they have one.  The number of rows per unit is the bound of the schema.
 
     Raises:
         DomainError: no such tables.

@@ -92,7 +92,7 @@ class CodeRanges:
 
     @staticmethod
     def intersection(sets: Sequence[CodeRanges]) -> CodeRanges:
-        """Return the codes that are in all of the sets, of which there is one at least."""
+        """Return the codes that are in all of the sets; there is at least one set."""
         return sets[0] if len(sets) == 1 else _swept([(each, 1) for each in sets], least=len(sets))
 
     def __repr__(self) -> str:
@@ -157,7 +157,7 @@ class CodeRanges:
         return not self.bounds or (self.bounds[0] >= 0 and self.bounds[-1] <= size)
 
     def mask(self, size: int) -> NDArray[np.bool_]:
-        """Return an array, shape ``(size,)``, that is true at the codes, all of which are below ``size``."""
+        """Return an array, shape ``(size,)``, that is true at the codes; all codes are below ``size``."""
         mask = np.zeros(size, dtype=np.bool_)
         for first, last in self.ranges:
             mask[first : last + 1] = True
@@ -202,7 +202,7 @@ def _swept(sets: Sequence[tuple[CodeRanges, int]], *, least: int) -> CodeRanges:
 
 @dataclass(frozen=True)
 class Fold(Generic[T]):
-    """What each kind of condition becomes, given what its parts became: SQL, an array, JSON, words."""
+    """The result of each kind of condition, given the results of its parts:  SQL, an array, JSON, or words."""
 
     among: Callable[[Among], T]
     every: Callable[[Iterator[T]], T]
@@ -273,13 +273,13 @@ class Among(Predicate):
         return ()
 
     def fold(self, how: Fold[T]) -> T:
-        """What the comparison becomes."""
+        """Fold the comparison."""
         return how.among(self)
 
 
 @dataclass(frozen=True)
 class All(Predicate):
-    """Every part holds; no parts hold for every row."""
+    """A condition that holds if every part holds; without parts it holds for every row."""
 
     parts: tuple[Predicate, ...]
 
@@ -289,7 +289,7 @@ class All(Predicate):
         return self.parts
 
     def fold(self, how: Fold[T]) -> T:
-        """What the conjunction becomes."""
+        """Fold the conjunction."""
         return how.every(part.fold(how) for part in self.parts)
 
 
@@ -305,7 +305,7 @@ class Any(Predicate):
         return self.parts
 
     def fold(self, how: Fold[T]) -> T:
-        """What the disjunction becomes."""
+        """Fold the disjunction."""
         return how.some(part.fold(how) for part in self.parts)
 
 
@@ -321,7 +321,7 @@ class Not(Predicate):
         return (self.part,)
 
     def fold(self, how: Fold[T]) -> T:
-        """What the negation becomes."""
+        """Fold the negation."""
         return how.negated(self.part.fold(how))
 
 
@@ -358,15 +358,15 @@ def named(predicate: Predicate | None) -> frozenset[str]:
 def condition_mask(
     predicate: Predicate, domain: Domain, codes: Callable[[str], NDArray[np.integer[Anything]]]
 ) -> NDArray[np.bool_]:
-    """Where a condition is true.
+    """Return a mask of the codes that meet a condition.
 
     Args:
-        predicate: what is asked.
+        predicate: the condition.
         domain: the domain of the codes.
         codes: the codes of an attribute; arrays of different attributes are broadcast against each other.
 
     Returns:
-        Of the shape to which the arrays that it looks at are broadcast: none where the condition looks at no code.
+        A mask with the broadcast shape of the arrays that the condition reads; without axes if it reads none.
     """
 
     def true(part: Among) -> NDArray[np.bool_]:
@@ -430,7 +430,7 @@ def _phrases(attribute: Attribute, codes: CodeRanges) -> int:
 
 
 def _stretches(attribute: Attribute, codes: CodeRanges) -> Iterator[str]:
-    """Yield neighbouring declared cells of numbers as one stretch, and every other cell by itself."""
+    """Yield each run of consecutive declared cells of numbers as one interval, and every other cell alone."""
     declared = codes & CodeRanges.between(0, attribute.declared - 1)
     if isinstance(attribute, Categorical):
         yield from (str(attribute.values[code]) for code in declared)

@@ -41,21 +41,21 @@ class Link:
 
 @dataclass(frozen=True, kw_only=True)
 class SchemaTable:
-    """One table of a schema.
+    """A table of a schema.
 
     Attributes:
-        name: as statements and files call it.
-        attributes: what may be asked of it; none where it only ties others together.
-        key: the column whose values tell its rows apart.
-        unit: the column that says whose a row is.
-        through: the column that says of which row of another private table it is part, and so whose it is.
+        name: name in statements and of its file.
+        attributes: columns that questions may use; empty if the table only links others.
+        key: the column whose values identify the rows.
+        unit: the column with the owner of a row.
+        through: the column with the key of the private row to whose owner a row belongs.
         references: columns that hold keys of public tables.
-        rows: most rows of one unit that a view which begins with this table keeps; None in drafts and public tables.
-        per: most of them in each cell of a grouping.
-        public: everybody may know all of it; no row of it is anybody's.
-        hierarchies: of its attributes.
-        csv: how its file is written.
-        derived: columns that are computed of it.
+        rows: the most rows of one unit in a view that begins with this table; None in drafts and public tables.
+        per: the most rows of one unit in each cell of a grouping.
+        public: True if the whole table is public; its rows have no owner.
+        hierarchies: hierarchies of its attributes.
+        csv: form of its file.
+        derived: columns that are computed from it.
     """
 
     name: str
@@ -103,7 +103,7 @@ class SchemaTable:
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """All columns that hold keys of other tables, but the unit's."""
+        """The columns that hold keys of other tables, except the unit's."""
         return (*([] if self.through is None else [self.through]), *self.references)
 
     @property
@@ -113,7 +113,7 @@ class SchemaTable:
         return tuple(dict.fromkeys(name for name in named if name is not None))
 
     def describe(self) -> dict[str, Any]:
-        """What the document says of it."""
+        """Return the table as the document states it."""
         own: dict[str, Any] = {"public": True} if self.public else {}
         own |= {} if self.key is None else {"key": self.key}
         own |= {} if self.unit is None else {"unit": self.unit}
@@ -131,16 +131,16 @@ class SchemaTable:
 
 @dataclass(frozen=True, kw_only=True)
 class Schema:
-    """Tables, and the one unit that all private rows of them belong to.
+    """Tables, and the unit that owns all private rows of them.
 
     Attributes:
-        name: of the whole.
-        id: what a unit is called by: ``patient_id``.
-        tables: private and public ones.
-        units: the table that lists all units, by its key; None: no table does.
-        draft: whether nobody has accepted it yet.
-        of_unit: what is computed of all rows of each unit, as attributes of the table that lists the units.
-        acceptance: who accepted it, where anybody did; releases refuse it when it was changed since.
+        name: name of the schema.
+        id: name of the id of a unit, such as ``patient_id``.
+        tables: private and public tables.
+        units: the table that lists all units, by its key; None if there is no such table.
+        draft: whether the schema is not accepted yet.
+        of_unit: facts that are computed from all rows of each unit, as attributes of the table that lists the units.
+        acceptance: the acceptance, if there is one; releases refuse a schema that was changed afterwards.
     """
 
     name: str
@@ -244,12 +244,12 @@ class Schema:
         return iter(self.tables)
 
     def unit_column(self, name: str) -> str | None:
-        """The column of a table that holds the id of the unit; None where it is found through another, or public."""
+        """Return the column with the id of the unit; None for public tables, and if another table has it."""
         table = self[name]
         return table.key if table.name == self.units else table.unit
 
     def bounds(self, name: str) -> Unit:
-        """What a view that lists the rows of a private table keeps of one unit."""
+        """Return the unit with the bounds of a view that lists the rows of a private table."""
         table = self[name]
         rows = 1 if table.rows is None and table.name == self.units else table.rows
         if rows is None:
@@ -303,12 +303,12 @@ class Schema:
 
     @property
     def accepted_by(self) -> Acceptance | None:
-        """Who accepted it as it stands: nobody where it is a draft, was written by hand, or was changed since."""
+        """The person who accepted the schema unchanged; None for a draft, or if anything was edited afterwards."""
         return None if self.draft or self.changed else self.acceptance
 
     @property
     def changed(self) -> bool:
-        """Whether it says anything else than what somebody accepted, name and time included."""
+        """True if the schema differs from the accepted one, or the acceptance was edited."""
         accepted = self.acceptance
         return accepted is not None and accepted.hash != self.hash_accepted(accepted.by, accepted.at)
 
@@ -475,7 +475,7 @@ def _links(body: object, at: str) -> list[Link]:
 
 
 def accept_schema(path: str | Path, *, by: str) -> tuple[str, Acceptance]:
-    """The text of a schema's file once somebody has accepted what it says now, and who did; comments and layout stay.
+    """Return the text of a schema's file with the acceptance of its content, and the acceptance; comments stay.
 
     Args:
         path: of the file, which is only read.

@@ -15,12 +15,12 @@ _BETWEEN = re.compile(r"\s*,\s*")
 
 @dataclass(frozen=True)
 class GroupBound:
-    """At most ``rows`` rows of a unit in each cell of a grouping, and rows in at most ``groups`` of its cells.
+    """A bound on the rows of a unit: at most ``rows`` in each cell of a grouping, in at most ``groups`` of its cells.
 
     Attributes:
-        by: names of groupings, such as ``month(admitted)`` or ``drug``; several together have the cells of all of them.
-        rows: of one unit in one cell.
-        groups: cells with rows of one unit; None: any number.
+        by: names of groupings, such as ``month(admitted)`` or ``drug``; several have the combinations of their cells.
+        rows: the most rows of one unit in one cell.
+        groups: the most cells with rows of one unit; None: any number.
 
     >>> str(GroupBound(("month(admitted)",), rows=4, groups=12))
     'at most 4 in one month(admitted), in at most 12 of them'
@@ -51,7 +51,7 @@ class GroupBound:
         return GroupBound(tuple(_BETWEEN.split(name.strip())), rows=rows, groups=groups)
 
     def describe(self) -> int | dict[str, int]:
-        """What a document says of it."""
+        """Return the bound as a document states it."""
         return self.rows if self.groups is None else {"rows": self.rows, "groups": self.groups}
 
     def __str__(self) -> str:
@@ -61,11 +61,11 @@ class GroupBound:
 
 @dataclass(frozen=True)
 class SizeOf:
-    """What is told of a unit by its size: the rows in its fullest cell of some groupings, or how many cells it is in.
+    """A size of a unit: the number of rows in its fullest cell of some groupings, or the number of its cells.
 
     Attributes:
-        by: names of groupings; without any, all rows are one cell.
-        cells: the number of cells with rows of the unit, not the rows in the fullest.
+        by: names of groupings; without any, all rows are in one cell.
+        cells: True for the number of cells with rows of the unit.
 
     >>> str(SizeOf()), str(SizeOf(("month(admitted)",), cells=True)), str(SizeOf(("kind", "drug")))
     ('rows', 'cells of month(admitted)', 'rows in one cell of drug and kind')
@@ -86,14 +86,15 @@ class SizeOf:
 
 @dataclass(frozen=True)
 class Unit:
-    """One row, or all rows of one id up to declared bounds.
+    """A unit of privacy: one row, or all rows of one id up to declared bounds.
 
-    Neighbouring tables differ by adding or removing one unit: one row when ``column`` is None,
-    otherwise all rows that share a value of ``column``.  Engines keep at most ``rows`` rows a unit, and of these what
-    each bound of ``per`` lets stand, chosen at random, and drop the rest before anything is counted.  With ``schema``
-    they differ by the rows of the id in all private tables of that schema, and the bounds are those of one view.  Of a
-    table of whole units, one row each, ``kept`` says how many rows of each further table stand behind that row: words
-    for whoever reads a guarantee, and no part of what is compared or kept of a unit.
+    Neighboring tables differ by adding or removing one unit: one row if ``column`` is None, otherwise all rows that
+    share a value of ``column``.  Engines keep at most ``rows`` rows per unit, and of these at most what each bound of
+    ``per`` allows.  The rows are chosen at random, and the rest is dropped before anything is counted.
+
+    With ``schema``, neighbors differ by the rows of the id in all private tables of that schema, and the bounds are
+    those of one view.  In a table of whole units, ``kept`` has the number of rows of each further table that one row
+    represents.  It is for readers of the guarantee, and is not compared.
 
     >>> Unit.row()
     Unit(column=None, rows=1, per=())
@@ -134,7 +135,7 @@ class Unit:
 
     @staticmethod
     def row() -> Unit:
-        """The unit of a table with one row a person."""
+        """Return the unit of a table with one row per person."""
         return Unit()
 
     def bounded(self, *, rows: int, per: Sequence[GroupBound]) -> Unit:
@@ -143,11 +144,11 @@ class Unit:
 
     @property
     def by_groups(self) -> str:
-        """The bounds by groups in words, as they stand behind that on all rows; nothing where there are none."""
+        """The bounds by groups in words, each after a comma; empty without such bounds."""
         return "".join(f", {bound}" for bound in self.per)
 
     def describe(self) -> str | dict[str, Any]:
-        """What a document says of it."""
+        """Return the unit as a document states it."""
         if self.column is None:
             return "row"
         per = {bound.name: bound.describe() for bound in self.per}

@@ -1,4 +1,4 @@
-"""Views that know or keep rows per unit: facts, gaps, at most so many rows, and bounds on the rows that joins make.
+"""Views with values or bounds per unit: facts, gaps, bounded rows, and bounds on the rows that joins make.
 
 All are unit-local, as :mod:`sfumato.domain.view` asks: what they add to a row of a unit, and which rows of a unit they
 keep, depends on that unit's rows.
@@ -30,17 +30,17 @@ from sfumato.errors import DomainError, QueryError
 
 @dataclass(frozen=True)
 class WithGap(OverSource):
-    """A private view with one more attribute: the days since the row before, of the same unit, by a date.
+    """A private view with one more attribute: the days since the previous row of the same unit by a date.
 
-    Rows stand in the order of the date, then of the keys, then of everything else that they hold, so that rows which
-    the order does not tell apart are equal.  It is missing in the first row, and where there is no date.
+    Rows are in the order of the date, then of the keys, then of all other values; rows that are equal in all of these
+    are interchangeable.  The attribute is missing in the first row, and in rows without a date.
 
     Attributes:
-        source: private.
-        name: of the new attribute.
+        source: a private view.
+        name: name of the new attribute.
         date: an attribute whose cells are days.
-        low: what a smaller number is moved to.
-        high: what a larger number is moved to.
+        low: lower bound, to which smaller numbers are clamped.
+        high: upper bound, to which larger numbers are clamped.
     """
 
     name: str
@@ -66,20 +66,20 @@ class WithGap(OverSource):
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
-        """Those of its source, and the new one."""
+        """The attributes of the source, and the new one."""
         return (*self.source.attributes, self.added)
 
 
 @dataclass(frozen=True)
 class WithFacts(OverSource):
-    """A private view beside what is computed of its unit's rows elsewhere.
+    """A private view with facts that are computed from other rows of its units.
 
-    Of a unit without rows there numbers of rows and sums are 0 (or the nearest bound), no row meets any condition, and
+    For a unit without such rows, numbers of rows and sums are 0 (or the nearest bound), no row meets any condition, and
     values that would be taken from a row are missing.
 
     Attributes:
-        source: private.
-        facts: one row a unit, without keys.
+        source: a private view.
+        facts: a view with one row per unit, without keys.
     """
 
     facts: PerUnit
@@ -109,7 +109,7 @@ class WithFacts(OverSource):
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
-        """Those of its source, and the facts."""
+        """The attributes of the source, and the facts."""
         return (*self.source.attributes, *self.facts.attributes)
 
 
@@ -135,7 +135,7 @@ class Declared(OverSource):
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
-        """Those of its source, the last as declared."""
+        """The attributes of the source, the last as declared."""
         return (*self.source.attributes[:-1], self.declared)
 
 
@@ -158,7 +158,7 @@ class AtMost(OverSource):
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
-        """Those of its source."""
+        """The attributes of the source."""
         return self.source.attributes
 
 
@@ -184,10 +184,10 @@ class _Side:
     """A view whose joins are bounded, and the known bounds of the rows of one unit in it.
 
     Attributes:
-        view: the view; it keeps declared rows before its joins.
-        most: the most rows, whatever the tables hold; None: only the tables know.
+        view: the view; before its joins it keeps the declared number of rows.
+        most: the most rows in any table; None if that depends on the tables.
         factors: the most rows that are declared, as a product.
-        unique: places of keys of which no two rows have the same.
+        unique: places of keys that have different values in all rows.
     """
 
     view: View

@@ -33,7 +33,7 @@ LARGEST_SUM = 1 << 31  # of one row, in steps: 2^31 rows stay within 64 bits on 
 
 @dataclass(frozen=True)
 class KeyColumn:
-    """A column of keys that a view carries for joins: of which alias, and of which table its values are keys."""
+    """A column of keys for joins: the alias that it is from, and the table whose keys it holds."""
 
     alias: str
     column: str
@@ -46,38 +46,38 @@ class View(ABC):
     @property
     @abstractmethod
     def attributes(self) -> tuple[Attribute, ...]:
-        """What its rows hold."""
+        """The attributes of the rows."""
 
     @property
     @abstractmethod
     def keys(self) -> tuple[KeyColumn, ...]:
-        """What its rows may be joined by."""
+        """The keys by which the rows may be joined."""
 
     @property
     @abstractmethod
     def private(self) -> bool:
-        """Whether each row belongs to a unit."""
+        """True if each row belongs to a unit."""
 
     @property
     @abstractmethod
     def hierarchies(self) -> tuple[Hierarchy, ...]:
-        """Of its attributes."""
+        """The hierarchies of the attributes."""
 
     @property
     def tables(self) -> frozenset[SchemaTable]:
-        """Those that it is made of, as it knows them."""
+        """The tables of the view, by their descriptions."""
         own: list[Any] = [getattr(self, each.name) for each in fields(self)] if is_dataclass(self) else []
         within = (each.tables for each in own if isinstance(each, View))
         return frozenset(each for each in own if isinstance(each, SchemaTable)).union(*within)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of its attributes, in order."""
+        """The names of the attributes, in order."""
         return tuple(attribute.name for attribute in self.attributes)
 
     @property
     def domain(self) -> Domain:
-        """Its attributes as a domain, for conditions on them.
+        """The attributes as a domain, for conditions on them.
 
         Raises:
             QueryError: it has none.
@@ -89,11 +89,11 @@ class View(ABC):
 
 @dataclass(frozen=True)
 class Scan(View):
-    """All rows of a table that have an owner and whose values its description does not drop.
+    """All rows of a table that have an owner and that the description of the table does not drop.
 
     Attributes:
-        table: of the schema.
-        alias: what the statement calls it.
+        table: the table of the schema.
+        alias: name in the statement.
         called: names of its attributes in the view, in order.
     """
 
@@ -103,36 +103,36 @@ class Scan(View):
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
-        """Those of the table."""
+        """The attributes of the table."""
         return tuple(replace(each, name=name) for each, name in zip(self.table.attributes, self.called, strict=True))
 
     @property
     def keys(self) -> tuple[KeyColumn, ...]:
-        """Its own key and those of the tables that it refers to."""
+        """The key of the table, and the keys of the tables that it refers to."""
         links = {link.column: link.table for link in self.table.links}
         return tuple(KeyColumn(self.alias, column, links.get(column, self.table.name)) for column in self.table.columns)
 
     @property
     def private(self) -> bool:
-        """As the schema says."""
+        """True if the table is private."""
         return not self.table.public
 
     @property
     def hierarchies(self) -> tuple[Hierarchy, ...]:
-        """Those of the table."""
+        """The hierarchies of the table."""
         called = dict(zip((each.name for each in self.table.attributes), self.called, strict=True))
         return tuple(replace(each, attribute=called[each.attribute]) for each in self.table.hierarchies)
 
 
 @dataclass(frozen=True)
 class Join(View):
-    """Rows of a private view beside those of another that match; of two private ones only those of equal owners do.
+    """Matching rows of a private view and another view; rows of two private views match only for equal owners.
 
     Attributes:
-        left: private.
-        right: private or public.
+        left: a private view.
+        right: a private or public view.
         on: pairs of places among the keys of both that are equal.
-        outer: whether rows of ``left`` without a match stay, with nothing of ``right``.
+        outer: whether rows of ``left`` without a match stay, with missing values of ``right``.
     """
 
     left: View
@@ -152,13 +152,13 @@ class Join(View):
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
-        """Those of both; of an outer join those of the right may be missing."""
+        """The attributes of both views; in an outer join the attributes of the right view may be missing."""
         right = self.right.attributes
         return (*self.left.attributes, *(replace(each, nullable=True) if self.outer else each for each in right))
 
     @property
     def keys(self) -> tuple[KeyColumn, ...]:
-        """Those of both."""
+        """The keys of both views."""
         return (*self.left.keys, *self.right.keys)
 
     @property
@@ -168,7 +168,9 @@ class Join(View):
 
     @property
     def hierarchies(self) -> tuple[Hierarchy, ...]:
-        """Those of both; of an outer join those of the left, as the others know no missing value."""
+        """The hierarchies of both views; in an outer join those of the left only, because the right has no cell for
+        missing.
+        """
         return (*self.left.hierarchies, *(() if self.outer else self.right.hierarchies))
 
 
@@ -180,17 +182,17 @@ class OverSource(View):
 
     @property
     def keys(self) -> tuple[KeyColumn, ...]:
-        """Those of its source."""
+        """The keys of the source."""
         return self.source.keys
 
     @property
     def private(self) -> bool:
-        """As its source."""
+        """True if the source is private."""
         return self.source.private
 
     @property
     def hierarchies(self) -> tuple[Hierarchy, ...]:
-        """Those of its source."""
+        """The hierarchies of the source."""
         return self.source.hierarchies
 
 
@@ -206,7 +208,7 @@ class Filter(OverSource):
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
-        """Those of its source."""
+        """The attributes of the source."""
         return self.source.attributes
 
 
@@ -223,18 +225,18 @@ class OfUnits(OverSource):
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
-        """Those of its source."""
+        """The attributes of the source."""
         return self.source.attributes
 
 
 @dataclass(frozen=True)
 class Computed(OverSource):
-    """A view with one more attribute, computed of each row by itself.
+    """A view with one more attribute, computed from each row alone.
 
     Attributes:
         source: the view.
-        name: of the new attribute.
-        value: what it is, which never fails: bounds of numbers follow by interval arithmetic.
+        name: name of the new attribute.
+        value: its expression, which never fails; bounds of numbers follow by interval arithmetic.
     """
 
     name: str
@@ -252,12 +254,12 @@ class Computed(OverSource):
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
-        """Those of its source, and the new one."""
+        """The attributes of the source, and the new one."""
         return (*self.source.attributes, self.added)
 
 
 class Pick(StrEnum):
-    """Which value of a unit's rows is taken."""
+    """The choice of one value among the rows of a unit."""
 
     LEAST = "least"
     GREATEST = "greatest"
@@ -266,7 +268,7 @@ class Pick(StrEnum):
 
 
 class UnitAggregate(ABC):
-    """What is computed of a unit's rows, all of them."""
+    """An aggregate of all rows of a unit."""
 
     @abstractmethod
     def attribute(self, name: str, source: View) -> Attribute:
@@ -328,7 +330,7 @@ class UnitSum(UnitAggregate):
         return real_number(name, float(self.low), float(self.high), nullable=False)
 
     def step(self, source: View) -> float:
-        """In which a sum of real numbers is added up; a power of two, so that doubles hold its multiples."""
+        """Return the step in which a sum of reals is added: a power of two, so that doubles hold its multiples."""
         added = source.domain[self.of]
         assert isinstance(added, Real)
         largest = max(abs(added.minimum), abs(added.maximum))
@@ -340,8 +342,9 @@ class UnitSum(UnitAggregate):
 
 @dataclass(frozen=True)
 class Taken(UnitAggregate):
-    """The least or greatest value of an attribute, or that of the first or last row by a date, missing where no row has
-    one.  Of several rows of that date the least value is taken.
+    """The least or greatest value of an attribute, or its value in the first or last row by a date.
+
+    Among several rows of that date the least value is taken.  Without a row the value is missing.
     """
 
     which: Pick
@@ -349,7 +352,7 @@ class Taken(UnitAggregate):
     by: str | None = None
 
     def attribute(self, name: str, source: View) -> Attribute:
-        """As it was, and it may be missing."""
+        """Return the attribute of the source, with a cell for missing values."""
         taken = source.domain[self.of]
         by_date = self.which in (Pick.FIRST, Pick.LAST)
         if isinstance(taken, Categorical) and not by_date:
@@ -362,7 +365,7 @@ class Taken(UnitAggregate):
 
 @dataclass(frozen=True)
 class AnyRow(UnitAggregate):
-    """Whether any row meets a condition."""
+    """An aggregate that is true if any row meets a condition."""
 
     where: Predicate
 
@@ -375,12 +378,12 @@ class AnyRow(UnitAggregate):
 
 @dataclass(frozen=True)
 class PerUnit(View):
-    """One row of each unit that has rows, or of each unit and each combination of some attributes' cells.
+    """A view with one row per unit that has rows, or per unit and combination of some attributes' cells.
 
     Attributes:
-        source: private.
+        source: a private view.
         by: attributes of the source.
-        values: names and what they are.
+        values: names and aggregates.
     """
 
     source: View
@@ -419,7 +422,7 @@ class PerUnit(View):
 
     @property
     def hierarchies(self) -> tuple[Hierarchy, ...]:
-        """Those of the keys."""
+        """The hierarchies of the keys."""
         return tuple(each for each in self.source.hierarchies if each.attribute in self.by)
 
 
@@ -443,7 +446,7 @@ class BoundedView:
 
     @cached_property
     def domain(self) -> Domain:
-        """What may be asked of it."""
+        """The domain of the view for questions."""
         return replace(self.view.domain, unit=self.unit)
 
     @cached_property
@@ -458,7 +461,7 @@ class BoundedView:
 
 
 def one_row_bounds(unit: Unit, view: PerUnit) -> Unit:
-    """What is kept of a view that has one row a unit, or one in each cell of its keys: no more than there can be."""
+    """Return the bounds of a view with one row per unit, or one per cell of its keys, which cut nothing."""
     if not view.by:
         return unit.bounded(rows=1, per=())
     cells = 1

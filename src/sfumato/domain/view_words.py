@@ -1,7 +1,7 @@
-"""Views in words, for whoever reads the journal or approves a release: nothing of them is left out.
+"""Views in words, complete, for readers of the journal and stewards who approve a release.
 
-What stands here is public: names of a schema, declared values, and numbers of a statement.  The text is like SQL, and
-not for an engine.
+The text has public facts only: names of a schema, declared values, and numbers of a statement.  It is like SQL, but no
+engine gets it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LONGEST = 1500  # characters of a view
 
 
 def describe_view(bounded: BoundedView) -> str:
-    """Which rows a view has: tables, joins, conditions, and what is computed; at most 1500 characters."""
+    """Describe the rows of a view: tables, joins, conditions and computed columns, in at most 1500 characters."""
     words = _view(bounded.view, bounded.unit.column or "row")
     printable = "".join(letter if letter.isprintable() else "?" for letter in words[: _LONGEST + 1])
     more = f" ... and more (view {bounded.hash[:16]}, longer than can be shown)"
@@ -147,9 +147,9 @@ def _number(value: Fraction) -> str:
 
 
 def may_cut(bounded: BoundedView) -> bool:
-    """Whether the bounds of a view can take any row away, whatever the tables hold; that they cannot is proven.
+    """Return whether the bounds of a view may remove a row, whatever the tables hold; False is proven.
 
-    Rows that are left out before a join are no rows of the view: :func:`left_out` tells of them.
+    Rows that are left out before a join are not rows of the view:  :func:`left_out` describes them.
     """
     view, unit = bounded.view, bounded.unit
     most = _most_rows(view)
@@ -163,7 +163,7 @@ def may_cut(bounded: BoundedView) -> bool:
 
 
 def _most_rows(view: View) -> int | None:
-    """The most rows that a unit can have in a view; None where the tables alone know."""
+    """Return the most rows that a unit can have in a view; None if that depends on the tables."""
     match view:
         case Scan(table=table):  # whose key is the unit itself
             listed = table.key is not None and table.through is None and table.unit in (None, table.key)
@@ -179,9 +179,9 @@ def _most_rows(view: View) -> int | None:
 
 
 def left_out(bounded: BoundedView) -> tuple[str, ...]:
-    """What an exact answer over a view leaves out beside what its bounds cut, and where it stops counting.
+    """Describe what an exact answer over a view leaves out besides rows beyond its bounds, and where it stops counting.
 
-    Every table that anything is computed of is named, also where the view does not show its attributes.
+    Every table that a column is computed from is named, even if the view does not show its attributes.
     """
     tables: dict[str, list[str]] = {}
     clamped: dict[str, None] = {}

@@ -22,7 +22,7 @@ class DateLevel(StrEnum):
     DECADE = "decade"
 
     def label(self, day: date) -> str:
-        """What the period is called that holds a day.
+        """Return the name of the period of a day.
 
         >>> [level.label(date(987, 6, 5)) for level in DateLevel]
         ['0987-06', '0987-Q2', '0987', '0980s']
@@ -43,7 +43,7 @@ def flat(attribute: str, values: Sequence[str]) -> Hierarchy:
 
 
 def intervals(attribute: str, minimum: int, maximum: int, *, widths: Sequence[int]) -> Hierarchy:
-    """Whole numbers in intervals of growing width, cut at multiples of the width.
+    """Return whole numbers in intervals of growing width, cut at multiples of the width.
 
     The loss of an interval is (width - 1) / (maximum - minimum), not clipped to the range of the data, so
     that an interval at the edge costs as much as any other.
@@ -184,7 +184,9 @@ def draft(attribute: Attribute) -> Hierarchy:
 
 
 def _calendar(attribute: Dated) -> Hierarchy:
-    """The longer periods that those of a date make up: of hours or days weeks are none, as months cut them."""
+    """Return the longer periods that consist of the periods of a date; weeks are not among them, because months cut
+    weeks.
+    """
     grains = [grain for grain in (Grain.DAY, Grain.MONTH, Grain.QUARTER, Grain.YEAR) if grain is not attribute.by]
     longer = [calendar_map(grain, attribute.by, *attribute.periods) for grain in grains if grain in maps(attribute.by)]
     useful = [each for each in longer if len(each.labels) > 1]

@@ -45,7 +45,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """One level: ``cells[leaf]`` is the cell of a leaf, ``labels[cell]`` its name, ``losses[cell]`` in 0..1."""
+    """A level:  ``cells[leaf]`` is the cell of a leaf, ``labels[cell]`` its name, ``losses[cell]`` its loss in 0..1."""
 
     labels: tuple[str, ...]
     cells: Integers  # (leaves,)
@@ -94,16 +94,16 @@ class Hierarchy:
     def from_rows(
         cls, attribute: str, rows: Sequence[Sequence[str]], *, names: Sequence[str] | None = None
     ) -> Hierarchy:
-        """A hierarchy from one row a leaf, levels as columns, leaf first and top last (the form of ARX).
+        """Make a hierarchy from one row per leaf, with levels as columns, leaf first and top last (the form of ARX).
 
         Args:
-            attribute: what it is of.
+            attribute: name of the attribute.
             rows: labels.
-            names: of the levels between leaves and top, finest first; rows of no more than these have the top added.
+            names: of the levels between leaves and top, finest first. Rows of exactly these levels get the top.
 
         Raises:
             DomainError: no rows, rows of different length, a leaf or label that is empty or given twice,
-                levels that do not nest, or more than one top; or names that are not one a level.
+                levels that do not nest, more than one top, or another number of names than of levels.
         """
         if names is not None and rows and all(len(row) == len(names) + 1 for row in rows):
             rows = [[*row, TOP] for row in rows]
@@ -198,7 +198,7 @@ class Hierarchy:
         return self.names or tuple(f"level_{number}" for number in range(1, self.height))
 
     def rows(self) -> list[list[str]]:
-        """One row a leaf, levels as columns: what ``from_rows`` reads."""
+        """Return one row per leaf, with levels as columns, in the form that ``from_rows`` reads."""
         columns = [[level.labels[cell] for cell in level.cells] for level in self.levels]
         return [list(row) for row in zip(*columns, strict=True)]
 
@@ -218,10 +218,10 @@ class Hierarchy:
         return replace(self, levels=tuple(levels), declared_losses=tuple(map(float, losses)))
 
     def align(self, labels: Sequence[str]) -> Hierarchy:
-        """The hierarchy over exactly these leaves, in this order: what turns codes of a domain into cells.
+        """Return the hierarchy over exactly these leaves, in this order, so that codes of a domain become cells.
 
-        Leaves that the domain does not have are dropped; the losses stay as they were.  ``(missing)`` and
-        ``(other)``, where the hierarchy says nothing about them, are categories of their own below the top.
+        Leaves that the domain does not have are dropped; losses do not change.  If the hierarchy has no ``(missing)``
+        or ``(other)``, these labels are categories of their own below the top.
 
         Raises:
             DomainError: a label is no leaf.
@@ -333,7 +333,7 @@ SUFFIXES = (".csv", ".yaml", ".yml", ".json")
 
 
 def read_folder(folder: str | Path) -> dict[str, Hierarchy]:
-    """Every hierarchy in a folder, by attribute.
+    """Return all hierarchies of a folder, by attribute.
 
     Raises:
         DomainError: the folder cannot be read, a file is no hierarchy, or two are for one attribute.
@@ -352,7 +352,7 @@ def read_folder(folder: str | Path) -> dict[str, Hierarchy]:
 
 
 def _where(error: BaseException, text: str) -> str:
-    """The line that cannot be read, and what is most often wrong with it; nothing where the reader names none."""
+    """Return the line that cannot be read, with its most frequent fault; empty if the reader names no line."""
     line = error.lineno if isinstance(error, json.JSONDecodeError) else None
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         line = error.problem_mark.line + 1
