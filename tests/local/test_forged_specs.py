@@ -12,10 +12,11 @@ import copy
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import combinations, islice, product
 from typing import Any
 
@@ -279,9 +280,23 @@ def _supporters(text: str) -> list[set[int]]:
                 return total == 0
 
             return [{v for v in range(inputs) if met(points[v], report)} for report in points]
-        case kind:  # the test of a design of its own file says once more what supports what
-            supporters_of: list[set[int]] = import_module(f"tests.local.test_{kind}").supporters(inputs)
+        case kind:
+            supporters_of: list[set[int]] = of_own_test(kind, "supporters")(inputs)
             return supporters_of
+
+
+def of_own_test(kind: str, name: str) -> Callable[..., Any]:
+    """Return a function of the test of a randomizer, which says once more what its class computes."""
+    file = f"test_{kind.replace('-', '_')}"
+    wanted = {
+        "supporters": "supporters(inputs) for a SupportDesign: for every report, the values that it supports",
+        "channel": "channel(document) for a FrequencyOracle: for every value, the probability of each report",
+    }
+    if find_spec(f"tests.local.{file}") is not None:
+        function: Callable[..., Any] | None = getattr(import_module(f"tests.local.{file}"), name, None)
+        if function is not None:
+            return function
+    raise AssertionError(f"write tests/local/{file}.py with the function {wanted[name]}, by the published definition")
 
 
 def bits_of(chances: list[Fraction]) -> Row:
@@ -346,7 +361,8 @@ def channel(part: dict[str, Any]) -> list[Row]:
         case "table":
             return [{output: share(n) for output, n in enumerate(row)} for row in part["rows"]]
         case kind:
-            raise AssertionError(kind)
+            rows: list[Row] = of_own_test(kind, "channel")(part)
+            return rows
 
 
 def signed(part: dict[str, Any], code: int) -> Row:
@@ -460,6 +476,16 @@ def judged_by_reports(spec: Spec) -> None:
 
 
 # -------------------------------------------------------------------------------------------------------- the tests
+
+
+def test_a_randomizer_without_its_definition_is_refused_in_words() -> None:
+    for part, words in (
+        ({"kind": "choice", "design": {"kind": "two-way", "inputs": 3}, "truth": "1"}, "supporters.inputs. for a Supp"),
+        ({"kind": "two-way", "inputs": 3}, "channel.document. for a Freq"),
+    ):
+        with pytest.raises(AssertionError, match=rf"write tests/local/test_two_way.py with the function {words}"):
+            channel(part)
+    assert of_own_test("paley", "supporters")(3) == [{2}, {0}, {1}]
 
 
 @pytest.mark.parametrize("name", SPECS)
