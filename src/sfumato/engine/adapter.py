@@ -2,7 +2,8 @@
 
 A :class:`ViewTable` is a view as a table of its own.
 
-A new engine is one folder next to ``duckdb``, its adapter in ``ADAPTERS`` of :mod:`sfumato.engine.open`, and its test.
+A new engine is one folder next to ``duckdb``, and its adapter in ``ADAPTERS`` of :mod:`sfumato.engine.open`.
+Its tables implement the protocols of :mod:`sfumato.engine.port`.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class EngineAdapter(ABC):
         libraries: packages whose frames it opens.
         extras: the packages that it imports, by the extra that installs them.
         folder: how a message calls a source of several tables; empty if it opens none.
-        together: how a message says whence its tables are opened together; empty if it cannot join tables.
+        joinable_sources: how a message names the sources whose tables it joins; empty if it joins none.
     """
 
     schemes: ClassVar[tuple[str, ...]] = ()

@@ -25,7 +25,7 @@ _LARGEST = 1 << 62
 
 
 class NoiseSource(Protocol):
-    """What draws noise of one distribution: a table for many numbers, or digits for few."""
+    """A source of noise of one distribution: a table for many numbers, or digits for few."""
 
     def draw(self, count: int, entropy: Entropy) -> NDArray[np.int64]:
         """Draw independent numbers, shape ``(count,)``."""
@@ -35,14 +35,15 @@ class NoiseSource(Protocol):
 class Noise(ABC):
     """The contract of a mechanism: integer noise, symmetric around zero, and the loss that it gives.
 
-    A subclass is a frozen dataclass in a file of its own.  It is listed in :data:`sfumato.privacy.noise_kinds.NOISES`;
-    vault, stored tables, codebooks and audits read from the class what they need to know.
+    A subclass is a frozen dataclass in a file of its own.  It is listed in :data:`sfumato.privacy.noise_kinds.NOISES`,
+    from which audits and the choice for one number take it.  Releases, and the tables that they store, have only the
+    noise of :data:`sfumato.privacy.noise_kinds.NOISE_OF`.
 
     Attributes:
-        name: how stored files and reports call the noise; it never changes.
+        name: the name of the noise in stored files and reports; it never changes.
         loss_type: the measure in which it states its loss.
-        sensitivity_norm: which distance of two neighbours a sensitivity bounds.
-        few: up to so many draws a new scale is not worth a table.
+        sensitivity_norm: the distance of two neighbors that a sensitivity bounds.
+        few: the largest number of draws that :meth:`_single` makes; :meth:`_table` makes more.
     """
 
     name: ClassVar[str]
@@ -139,11 +140,11 @@ class Noise(ABC):
 
     @abstractmethod
     def _table(self) -> NoiseSource:
-        """Return what many draws are made by."""
+        """Return the source of more than :attr:`few` numbers."""
 
     @abstractmethod
     def _single(self) -> NoiseSource:
-        """Return what few draws are made by."""
+        """Return the source of at most :attr:`few` numbers."""
 
 
 def as_sensitivity(value: int) -> Fraction:

@@ -1,4 +1,7 @@
-"""The mechanisms that add noise, in one tuple: the vault, stored tables and audits find them here."""
+"""The mechanisms that add noise, in one tuple for audits and for the choice of noise for one number.
+
+Releases add the noise of ``NOISE_OF`` only, so no stored table names another one.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,10 @@ from sfumato.privacy.noise import Noise
 from sfumato.privacy.staircase import Staircase
 
 NOISES: Final[tuple[type[Noise], ...]] = (DiscreteLaplace, DiscreteGaussian, Staircase)
+"""Every mechanism that adds noise."""
 
 NOISE_OF: Final[Mapping[type, type[Noise]]] = {Epsilon: DiscreteLaplace, Rho: DiscreteGaussian}
-"""The noise that a release adds at a loss that is divided into parts."""
+"""The noise that a release adds, by the measure of the shares of its loss.  Stored tables name no other."""
 
 
 def noise_from_json(written: Sequence[str]) -> Noise:
