@@ -35,7 +35,7 @@ from sfumato.domain.hierarchy.levels import Integers, Reals
 from sfumato.engine.port import Recodable
 from sfumato.errors import InfeasibleError, InputError
 from sfumato.model.row_sampling import generator
-from sfumato.vault.interface import refuse_no_vault
+from sfumato.vault.interface import ReleaseRequest, refuse_no_vault
 from sfumato.vault.vault import Vault
 
 
@@ -236,8 +236,7 @@ def k_member(
         check_criteria(request.criteria, data)
         space = _space(vault, data, request.quasi)
         # the same table and question give the same classes, whatever is kept, so that asking twice reveals no more
-        digest = hashlib.sha256(f"{vault.encoded.version} {request.question(NONE_UNCHANGED)}".encode()).digest()
-        rng = generator(int.from_bytes(digest[:8], "big"))
+        rng = generator(_seed(vault.encoded.version, request.question(NONE_UNCHANGED)))
         blocks = _blocks(data, request.quasi)
         ends = monotonic() + search.seconds
 
@@ -253,6 +252,12 @@ def k_member(
         return replace(decision, facts={**decision.facts, "search": clock})
 
     return disclose(vault, request, unchanged, decide)
+
+
+def _seed(version: str, request: ReleaseRequest) -> int:
+    """Return the seed of a search.  Its text is fixed, because another seed would give other classes."""
+    fixed = f"Request(family={request.family!r}, method={request.method!r}, parameters={request.parameters!r})"
+    return int.from_bytes(hashlib.sha256(f"{version} {fixed}".encode()).digest()[:8], "big")
 
 
 def microaggregate(
