@@ -142,10 +142,15 @@ class ReleaseRequest:
 
 @dataclass(frozen=True)
 class ReleasedPayload:
-    """A released payload, with its guarantee, its cost and its place in the journal.
+    """A payload that was stored and may be shown.
 
-    ``digest`` is the SHA-256 of the stored payload, which is public, in hexadecimal digits.  ``view`` is set if the
-    payload is about a view of several tables.
+    Attributes:
+        payload: the arrays and JSON values by name.
+        guarantee: the guarantee in words.
+        cost: the cost of this call in words.
+        provenance: the request, domain, unit, journal entry and version of the program.
+        digest: the SHA-256 of the stored bytes of the payload, in hexadecimal digits.
+        view: the view of several tables that the payload describes; None if it describes one table.
     """
 
     payload: dict[str, Any]

@@ -41,13 +41,13 @@ _LISTED = 6  # attributes in the text of a vault
 
 
 STORED = (("query", "tally"), ("vault", "measure"))
-"""Families and methods whose answers are noisy tables, each under its place among the questions."""
+"""The families and methods whose payloads are noisy tables.  The key of a table is its question's number, from 0."""
 
 REUSING = "synthesize"
 """The family whose methods may use stored marginals."""
 
 REUSED = "reused"
-"""The key of the journal's entries whose marginals such a payload was made of."""
+"""The key in such a payload of the journal entries whose stored marginals it was made of, by their numbers."""
 
 
 class Journal(Protocol):
@@ -94,11 +94,11 @@ class Vault:
     ledger: Journal
     version: str  # the number of the data's version in the ledger
     analyst: str | None = None
-    view: BoundedView | None = None  # set if the rows are a view of several tables
-    owners: tuple[tuple[str, str], ...] = ()  # the owner of the rows of each table of a schema
-    acceptance: Acceptance | None = None  # of a schema, by a person
-    admission: Admission | None = None  # a further condition on each charge
-    _tables: ExactTables | None = field(default=None, repr=False, compare=False)  # kept for every analyst
+    view: BoundedView | None = None  # the view that the rows belong to; None: they are rows of one table
+    owners: tuple[tuple[str, str], ...] = ()  # each table of a schema, with how its rows find their owner
+    acceptance: Acceptance | None = None  # the person who accepted the schema; None: the domain has its own
+    admission: Admission | None = None  # a condition on each charge besides the budget
+    _tables: ExactTables | None = field(default=None, repr=False, compare=False)  # shared by the vaults of all analysts
 
     def __post_init__(self) -> None:
         self.domain.refuse_draft()
@@ -122,9 +122,9 @@ class Vault:
 
     @property
     def remaining(self) -> Account:
-        """The budget, spent and left: of the analyst's cap if there is one, otherwise of the limit.
+        """The analyst's cap with what is spent and left of it; the dataset's budget if the analyst has no cap.
 
-        ``.left`` is exact, ``str()`` says it in words.
+        ``.left`` is exact, and ``str()`` gives the account in words.
 
         Raises:
             LedgerError: the ledger cannot be read.
@@ -154,7 +154,7 @@ class Vault:
         return replace(self, analyst=analyst, admission=admission)
 
     def refuse_keys(self, columns: tuple[str, ...]) -> None:
-        """Refuse columns whose values cannot be found, before anything is charged.
+        """Refuse undeclared columns whose values cannot be released, before anything is charged.
 
         Raises:
             QueryError, TableError: see :meth:`sfumato.engine.port.Encoded.refuse_keys`.
@@ -170,21 +170,37 @@ class Vault:
         charge: Charge | None = None,
         retry_key: str | None = None,
     ) -> ReleasedPayload:
-        """Reserve ``loss``, run a method with mechanisms that can spend no more, store its payload, return it.
+        """Reserve ``charge``, run a method with mechanisms that can spend no more, store its payload and return it.
 
-        A request that was answered before returns the stored payload and costs the dataset nothing.  If ``run``
-        raises after noise was drawn, the release stays charged and is never answered; asking again is charged again.
+        A request was answered before if the journal has a payload for an equal release: the same request, loss and
+        charge, on the same version of the table with the same domain, view and owners.  That payload is returned,
+        and the dataset is not charged.  An analyst who did not get it before is charged to their own cap.
+
+        If ``run`` raises before noise is drawn, the charge stands.  The next equal request runs the method under that
+        charge, and costs nothing more.  If ``run`` raises after noise was drawn, the release is closed as failed.
+        The next equal request is a new release with a new charge.
 
         Args:
             request: the identity of the release.
-            loss: the stated cost of the release.
+            loss: the loss that the guarantee states.  It is a :class:`Charge` if the mechanism has a cost that no
+                single measure states, such as a stability threshold.
             run: the method.
-            charge: the reserved charge, if the mechanisms of ``run`` cost less in some measure than that loss.
-            retry_key: the same for all attempts at one request.
+            charge: the charge to reserve; by default, the charge of ``loss``.  It is smaller than that if the
+                mechanisms of ``run`` cost less in some measure, such as the rho of a selection.
+            retry_key: the same text for all attempts at one request.
 
         Raises:
-            BudgetError: the ledger refuses the charge; or the method asks for more than it reserved; or the stored
-                answer was made of marginals that the analyst was not charged for.
+            BudgetError: the limit or the analyst's cap refuses the charge; or the mechanisms of ``run`` would spend
+                more than ``charge``; or the stored payload was made of marginals that the analyst was not charged for.
+            LossError: the limit does not have the measure of the charge.
+            UnitError: the ledger adds up losses of another unit, or for other owners of the rows.
+            VersionError: the table is not the version that was declared last.
+            RetryKeyError: the retry key was used for another question.
+            InputError: a parameter is no JSON value; or a name or the statement is not printable text.
+            EngineError: the rows changed since they were encoded, and nothing was charged; or the engine failed in
+                ``run``, and the charge stands.
+            LedgerError: the ledger was moved, was changed or failed; or the release was closed as failed meanwhile.
+            SfumatoError: any other error of ``run`` or of the admission.
         """
         charge = charge or loss.charge
         noise = DrawnEntropy(_ENTROPY)
@@ -213,9 +229,26 @@ class Vault:
         statement: str,
         retry_key: str | None = None,
     ) -> ReleasedPayload:
-        """Release something exact, with no differential privacy, and write so in the journal.
+        """Release something exact without differential privacy, and state so in the journal.
 
-        ``statement`` says what is promised instead: quasi-identifiers, criterion, attacker, suppression, loss.
+        A request that was answered before returns its stored payload, as in :meth:`release`.  Nothing is charged.  If
+        ``run`` raises, the next equal request runs it again.
+
+        Args:
+            request: the identity of the release.
+            run: the method; it gets the exact rows.
+            statement: the promise of the release: quasi-identifiers, criterion, attacker, suppression and the loss of
+                information.
+            retry_key: the same text for all attempts at one request.
+
+        Raises:
+            UnitError: the ledger is for other owners of the rows.
+            VersionError: the table is not the version that was declared last.
+            RetryKeyError: the retry key was used for another question.
+            InputError: a parameter is no JSON value; or a name or the statement is not printable text.
+            EngineError: the rows changed since they were encoded.
+            LedgerError: the ledger was moved, was changed or failed.
+            SfumatoError: any other error of ``run`` or of the admission.
         """
         statement = f"no DP guarantee: {statement}"
         event = self._event(request, request.parameters, None, statement)
@@ -295,7 +328,8 @@ class Vault:
         """Refuse a payload that was made of marginals that the analyst was not charged for.
 
         Raises:
-            BudgetError: it was; its charge alone would not cover its loss.
+            BudgetError: the analyst was not charged for one of the marginals, so the charge of the payload does not
+                cover its loss to them.
         """
         made_of = set(payload.get(REUSED, ()))
         charged = self.ledger.answers(STORED, self.version, analyst=self.analyst) if made_of else []
@@ -310,7 +344,7 @@ class Vault:
     ) -> Event:
         """Return the release as the journal records it.
 
-        Nothing of it depends on the rows: a repeat is free within a version and charged in the next one.
+        The event does not depend on the rows.  An equal request is free within a version, and charged in the next one.
         """
         self.encoded.ready()
         view = {} if self.view is None else {"view": self.view.hash}
@@ -353,7 +387,7 @@ class Vault:
 
 
 _ENTROPY: Final = OsEntropy()
-"""The noise of all vaults.  It is no argument of any, because noise with a seed is no release."""
+"""The source of noise of all vaults.  No vault takes another one, because noise from a seed gives no guarantee."""
 
 
 @contextmanager
