@@ -129,11 +129,11 @@ def off_by(release, place: int, weights) -> float:
 
 
 def test_weighted_totals_hold_better_and_counts_as_well():
-    """Fixed seeds: means over six attributes and four releases.
+    """Means over six attributes and twelve releases: seeds give other rows on processors that round in another order.
 
-    Weighted totals .026 off, and .047 without the role (counts .0065, .0072); .030 (and .0095) where, as before,
-    marginals with the weight counted ten times."""
-    with_role, without = ([released(role, seed) for seed in range(4)] for role in (Role.WEIGHT, None))
+    Weighted totals are .022 off, and .043 without the role; counts .0075 and .0072, with a deviation of .001 for one
+    release.  Marginals in which the weight counts ten times leave counts .0095 off."""
+    with_role, without = ([released(role, seed) for seed in range(12)] for role in (Role.WEIGHT, None))
     heavy, plain = (
         [
             np.mean([off_by(each, place, weights) for each in releases for place in range(6)])
@@ -142,7 +142,7 @@ def test_weighted_totals_hold_better_and_counts_as_well():
         for weights in (lambda codes: codes[:, -1], lambda codes: np.ones(len(codes)))
     )
     assert heavy[0] < 0.6 * heavy[1]
-    assert plain[0] < 1.15 * plain[1]
+    assert plain[0] < 1.2 * plain[1]
 
 
 def test_totals_travel_with_a_saved_model_and_are_said_in_its_codebook():
