@@ -1,9 +1,7 @@
-"""What an engine implements: an adapter, which opens its tables, and joins for views of several tables.
+"""The contract of an engine: an adapter, which opens its tables, and joins for views of several tables.
 
-A :class:`ViewTable` is a view as a table of its own.
-
-A new engine is one folder next to ``duckdb``, and its adapter in ``ADAPTERS`` of :mod:`sfumato.engine.open`.
-Its tables implement the protocols of :mod:`sfumato.engine.port`.
+A :class:`ViewTable` is a view as a table of its own.  A new engine is one folder next to ``duckdb``, its adapter in
+``ADAPTERS`` of :mod:`sfumato.engine.open`, and its test.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Encoded rows as arrays in this process.
 
-``KeptColumns`` are columns of a table of DuckDB, read from it once and kept while they fit: what is kept, and whether
-it fits, follows from the number of rows and from earlier questions.  ``ArrayTable`` is a whole table of codes: the
-engine of simulations, labs and tests.
+``KeptColumns`` are columns of a table of DuckDB, read from it once and cached while they fit.  The cached columns, and
+whether they fit, follow from the number of rows and from earlier questions.  ``ArrayTable`` is a whole table of codes:
+the engine of simulations, labs and tests.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _Array = TypeVar("_Array")
 
 
 class KeptColumns:
-    """Counting over columns in memory.  Every method returns None where the columns that it needs do not fit.
+    """Counting over columns in memory.  Every method returns None if the columns that it needs do not fit.
 
     Args:
         domain: of the codes.
-        rows: their number.
+        rows: the number of rows.
         read: fills an array with a column of codes (``c…``) or of numbers (``v…``, NaN for none), by its name, always
             in the same order of rows.
     """
@@ -64,7 +64,7 @@ class KeptColumns:
         return sum(each._bytes for each in tuple(_ALL))  # noqa: SLF001  (its own)
 
     def tally(self, plan: CoverPlan, where: Predicate | None) -> Sequence[Counts] | None:
-        """One flat table a cover of the plan."""
+        """Return one flat table per cover of the plan."""
         used = {axis for cover in plan.covers for axis in cover}
         if not self._held({self._domain.names[axis] for axis in used} | named(where)):
             return None
@@ -156,7 +156,7 @@ class KeptColumns:
         return np.empty(0, dtype=np.int32) if cells is None else cells, size
 
     def _numbers(self, place: int) -> NDArray[np.float64] | None:
-        """Clamped numbers, NaN where there is none."""
+        """Return the clamped numbers of an attribute, NaN for none."""
         attribute = self._domain.attributes[place]
         if not isinstance(attribute, Integer) or attribute.edges is not None:
             name, kind = f"v{place}", np.dtype(np.float64)
@@ -199,7 +199,7 @@ class KeptColumns:
         return self._once(key, kind.itemsize * self._rows, partial(_bin, numbers, np.array(edges)))
 
     def _once(self, key: object, size: int, make: Callable[[], _Array | None]) -> _Array | None:
-        """What is kept under ``key``, made on first use; None where ``size`` bytes more would not fit."""
+        """Return the array cached under ``key``, made on first use; None if ``size`` more bytes would not fit."""
         array: _Array | None = self._arrays.get(key)
         if array is not None:
             return array
@@ -244,7 +244,9 @@ def _bin(numbers: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np
 
 
 def searched(numbers: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The bin of every number, by a search among the edges; of what is no number, the one after the last."""
+    """Return the bin of every number, by a search among the edges; a value that is no number gets the bin after the
+    last.
+    """
     bins = len(edges) - 1
     places = np.full(len(numbers), bins, dtype=np.int64)
     inside = np.flatnonzero((numbers >= edges[0]) & (numbers <= edges[-1]))
@@ -283,7 +285,7 @@ _BATCH_ROWS = 1 << 16
 
 
 def middle_values(domain: Domain, codes: NDArray[np.integer]) -> dict[str, NDArray[np.float64]]:
-    """Numbers for rows of which only the cells are known: the middle of the cell, NaN where it holds none."""
+    """Return numbers for rows of known cells: the middle of the cell, or NaN for a cell without numbers."""
     middles = {}
     for place, attribute in enumerate(domain):
         if isinstance(attribute, Integer | Real):
@@ -390,7 +392,7 @@ class ArrayTable:
         return Exact(totals(cell[inside], self._size(by) * (len(edges) - 1), self._arrays(where)[inside]))
 
     def dropped(self, most: int, where: p.Predicate | None = None) -> Exact[Counts]:  # noqa: ARG002
-        """See :meth:`sfumato.engine.port.Encoded.dropped`; whoever bounded the rows left the others out before."""
+        """See :meth:`sfumato.engine.port.Encoded.dropped`; rows over the bound are not in the table."""
         self._refuse_ids()
         return Exact(np.zeros(1, dtype=np.int64))
 

@@ -1,16 +1,16 @@
-"""Which rows of a unit are kept: what bounds the contribution of a person, as SQL, one text for every engine.
+"""Bounds on the contribution of a unit: the choice of its rows, as SQL, one text for every engine.
 
 Rows of a unit are ordered by the MD5 (on MySQL the SHA-256) of id, row and repetition.  That order is as good as
-random, differs from unit to unit, does not depend on the order in which the engine reads or on other units, and comes
-out the same when a task is retried.  Rows that are equal after encoding are told apart by their number, so a row that
-stands there a hundred times is a hundred times as likely to be kept.  No privacy rests on the randomness: any choice
-that looks at one unit alone bounds its contribution.
+random.  It differs from unit to unit, does not depend on other units or on the order in which the engine reads, and is
+the same when a task is retried.  Rows that are equal after encoding have different numbers of repetition, so a row that
+occurs a hundred times is a hundred times as likely to stay.  No privacy depends on the randomness: any choice by one
+unit alone bounds its contribution.
 
-Bounds by groups come first, one after the other in the order of their names: of the cells that a unit has rows in, the
-first by the MD5 of id and cell are kept, and of the rows in each of them the first.  Then the bound on all rows.  Each
-step looks at one unit alone and only takes rows away, so that in the end every bound holds.
+Bounds by groups come first, one after the other in the order of their names.  Among the cells that have rows of a unit,
+the first by the MD5 of id and cell stay, and the first rows in each of them.  The bound on all rows comes last.  Each
+step reads one unit alone and only removes rows, so every bound holds at the end.
 
-DuckDB finds the same rows without these statements (``duckdb/duck_bounding.py``), by the same digests.
+DuckDB selects the same rows without these statements (``duckdb/duck_bounding.py``), by the same digests.
 """
 
 # ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
@@ -46,7 +46,9 @@ def kept_rows(encoding: RowEncoding, relation: str, raw: Sequence[str]) -> str:
 
 
 def kept_rows_at_once(encoding: RowEncoding, relation: str, raw: Sequence[str]) -> str:
-    """What :func:`kept_rows` says, where a common table is computed once: only units above a bound are sorted."""
+    """Return the rows of :func:`kept_rows` for engines that compute a common table once: only units above a bound are
+    sorted.
+    """
     if encoding.domain.unit.column is None:
         return kept_rows(encoding, relation, raw)
     columns = [*encoding.stored, *(f"r{place}" for place in range(len(raw)))]
@@ -159,7 +161,7 @@ def _by_groups(rows: str, carried: str, encoding: RowEncoding, number: int, boun
 
 
 def cell_digest(encoding: RowEncoding, cell: str) -> str:
-    """What the cells of a unit are ordered by: the digest of the unit ``u`` and the number of a cell."""
+    """Return the digest by which the cells of a unit are ordered: of the unit ``u`` and the number of a cell."""
     return encoding.dialect.digest(f"CONCAT('{encoding.domain.hash[:16]}', u, '|', {encoding.dialect.text(cell)})")
 
 
@@ -187,7 +189,7 @@ def fewest_cut(unit: Unit) -> int:
 
 
 def beyond_bounds(relation: str, encoding: RowEncoding) -> str:
-    """The units of which a bound takes rows away, for engines that place the rows of these only.
+    """Return the units that lose rows by a bound, for engines that order the rows of these units only.
 
     Args:
         relation: an encoded relation; holds whole units.
@@ -206,13 +208,13 @@ def beyond_bounds(relation: str, encoding: RowEncoding) -> str:
 
 
 def unit_sizes(relation: str, encoding: RowEncoding, starts: Sequence[int], of: SizeOf) -> str:
-    """How many units have which size: pairs of a bin, by the place of its least size, and its units.
+    """Return how many units have which size: pairs of a bin, by the place of its least size, and its units.
 
     Args:
-        relation: an encoded relation; holds whole units.
-        encoding: made the relation.
+        relation: an encoded relation with whole units.
+        encoding: the encoding of the relation.
         starts: the least size of each bin, increasing from 1; the last bin is open.
-        of: what of a unit is its size.
+        of: the size to count.
     """
     place = bin_number("n", starts, range(len(starts)))
     sizes = f"SELECT u, COUNT(*) AS n FROM {relation} GROUP BY u"
@@ -253,7 +255,7 @@ def row_content(encoding: RowEncoding) -> str:
 
 
 def spelled_row(dialect: Dialect, attributes: Sequence[Attribute], values: Sequence[int]) -> str:
-    """Return SQL for the codes of a row, and for the numbers of some attributes, as text that is one on all engines.
+    """Return SQL for the codes of a row and the numbers of some attributes, as text that is equal on all engines.
 
     Args:
         dialect: of the engine.

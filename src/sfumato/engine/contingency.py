@@ -45,11 +45,11 @@ _WINDOW = 4096  # cliques looked at when a cover grows: planning must cost less 
 
 @dataclass(frozen=True)
 class CoverPlan:
-    """Covers to tally, and how each clique is read off one of them.
+    """Covers to tally, and the cover from which each clique is computed.
 
     Attributes:
         shape: cells of every attribute of the domain.
-        cliques: wanted marginals, as positions in ``shape``.
+        cliques: requested marginals, as positions in ``shape``.
         covers: increasing positions; the tables that are tallied.
         source: for each clique, the index of the cover that contains it.
     """
@@ -247,7 +247,7 @@ def check_condition(predicate: Predicate | None, domain: Domain) -> None:
 
 
 def _refuse_foreign(domain: Domain, part: Among) -> int:
-    """The place of the attribute, of which all named cells are."""
+    """Return the place of an attribute; refuse a condition on cells that it does not have."""
     place = domain.index(part.attribute)
     if not part.codes.within(domain.attributes[place].size):
         raise QueryError(f"a condition names a cell that {part.attribute!r} does not have", culprit=part)
@@ -350,10 +350,10 @@ class CellStatements:
         return _grouped("COUNT(*)", f"SELECT {number} AS cell FROM ({rows}) AS cells WHERE {inside}")
 
     def sums(self, value: str, unit: Fraction) -> str:
-        """Fixed-point sum of ``value`` over each cell, each row rounded half to even.
+        """Return the fixed-point sum of ``value`` over each cell, each row rounded half to even.
 
-        The quotient is a double product and quotient, the same on every engine, and what rounding could
-        move past the rounded bounds is moved back, so one row never adds more than its sensitivity says.
+        The quotient is a double product and quotient, the same on every engine.  A number that rounding moves past the
+        rounded bounds is moved back, so a row never adds more than its sensitivity.
         """
         return _grouped("SUM(fixed)", self._fixed(value, unit))
 
@@ -384,7 +384,7 @@ class CellStatements:
         return f"SELECT {listed} FROM {self.relation} WHERE {condition(self.where, self.domain)}"
 
     def _clamped(self, value: str) -> str:
-        """The clamped number as a double, NULL where it is missing or unknown."""
+        """Return SQL for the clamped number as a double, NULL if it is missing or unknown."""
         attribute, place = numeric(self.domain, value), self.domain.index(value)
         if isinstance(attribute, Integer) and attribute.edges is None:
             number = f"{self.dialect.integer(f'c{place}')} + {attribute.minimum}"
@@ -444,9 +444,9 @@ def increasing(edges: Sequence[float]) -> list[float]:
 
 
 def even_width(edges: Sequence[float]) -> float | None:
-    """The width of which all edges but the last are multiples beyond the first, to the last bit; None: there is none.
+    """Return the width of which all edges but the last are exact multiples beyond the first; None if there is none.
 
-    The first bin's width, or the average of all of them: one of these it is where edges were computed from a width.
+    It is the first bin's width or the average of all widths, if the edges were computed from a width.
 
     >>> even_width([0.0, 0.25, 0.5, 0.75]), even_width([0.0, 0.1, 1.0, 2.0])
     (0.25, None)

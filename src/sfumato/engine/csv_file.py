@@ -48,7 +48,7 @@ _NAMES = {",": "a comma", "\t": "a tab", ";": "';'", "|": "'|'"}
 
 @dataclass(frozen=True)
 class CsvFile:
-    """One CSV file with its columns, read off the header."""
+    """A CSV file with its columns, which its header names."""
 
     path: Path
     columns: tuple[str, ...]
@@ -62,7 +62,7 @@ class CsvFile:
 
     @property
     def form(self) -> str:
-        """How the bytes are read: as its domain says, or as usual for its name."""
+        """The format of the bytes: as the domain declares it, or the usual one for the name."""
         return repr(("csv", delimiter(self.path, self.format), self.format))
 
     def relation(self, connection: Any) -> str:  # noqa: ANN401, ARG002 - part of the protocol
@@ -81,7 +81,7 @@ class CsvFile:
         return f"(SELECT {trimmed} FROM {read}) AS trimmed"
 
     def stamps(self) -> Stamps:
-        """Of the one file."""
+        """Return the stamps of the file."""
         return stamps(str(self.path))
 
     def odd_line_end(self) -> int | None:
@@ -102,10 +102,10 @@ class CsvFile:
 
     @cached_property
     def _in_utf8(self) -> Path:
-        """A copy in UTF-8 for this user only, gone with the source.
+        """A copy in UTF-8 for this user only, which is deleted with the source.
 
         Raises:
-            TableError: the file is not in the encoding that is said.
+            TableError: the file is not in the declared encoding.
         """
         folder = tempfile.TemporaryDirectory(prefix="sfumato-")
         self._copies.append(folder)
@@ -121,7 +121,7 @@ BLANKS = " \t\u00a0"
 
 
 def csv_file(path: Path, form: CsvFormat | None) -> CsvFile:
-    """The CSV file at a path, read as ``form`` says, or as its name says without.
+    """Return the CSV file at a path, read in the given format or in the usual one for its name.
 
     Raises:
         TableError: no CSV, or written in another way.
@@ -167,19 +167,19 @@ def refuse_header(names: Sequence[str], title: str) -> None:
 
 
 def delimiter(path: str | Path, form: CsvFormat | None = None) -> str:
-    """What separates the fields of a CSV file: as it is said, else by its name."""
+    """Return the separator of the fields of a CSV file: the given one, or the usual one for its name."""
     if form is not None and form.delimiter is not None:
         return form.delimiter
     return "\t" if ".tsv" in Path(path).name.lower()[-7:] else ","
 
 
 def is_gzip(path: Path) -> bool:
-    """Whether the name says that the file is packed."""
+    """Return whether the name is that of a compressed file."""
     return path.suffix.lower() == ".gz"
 
 
 def is_utf8(form: CsvFormat) -> bool:
-    """Whether the file needs no copy to be read."""
+    """Return whether the file can be read without a copy."""
     return codecs.lookup(form.encoding).name in ("utf-8", "utf-8-sig", "ascii")
 
 
@@ -245,20 +245,21 @@ def _refuse_other_delimiter(header: Sequence[str], path: Path, form: CsvFormat) 
 
 @dataclass(frozen=True)
 class Written:
-    """How a CSV file seems to be written, None where as usual, and what of it its owner should know."""
+    """The detected format of a CSV file, with None for usual parts, and notes for its owner."""
 
     format: CsvFormat | None
     notes: tuple[str, ...] = ()
 
 
 def how_written(source: str, declared: Mapping[str, Any]) -> Written:
-    """How the file of a table is written, as far as its owner has not ``declared`` so, by fields of ``CsvFormat``.
+    """Detect the format of a table's file, except for the fields of ``CsvFormat`` that are ``declared``.
 
-    All of a file is read for its encoding, the first records for the rest.  A file of a cluster is as it is said.
+    All of a file is read for its encoding, and the first records for the rest.  The format of a file on a cluster is
+    not detected.
 
     Raises:
-        InputError: something is said of what is no CSV file.
-        DomainError: what is said makes no sense.
+        InputError: a format is declared for a table that is no CSV file.
+        DomainError: the declared format makes no sense.
         TableError: the file cannot be read.
     """
     form, path = CsvFormat(**declared), Path(source)
@@ -326,7 +327,7 @@ def _encoding(path: Path) -> str:
 
 
 def _records(path: Path, form: CsvFormat) -> list[list[str]]:
-    """The header and the first records; none from where they are no CSV."""
+    """Return the header and the first records; empty after the first record that is no CSV."""
     records: list[list[str]] = []
     try:
         with opened(path, form.encoding) as stream:
@@ -341,7 +342,9 @@ def _records(path: Path, form: CsvFormat) -> list[list[str]]:
 
 
 def _delimiter(path: Path, form: CsvFormat) -> str | None:
-    """The one by which nearly all records have as many fields as the header, and more than one; None: as usual."""
+    """Return the separator by which nearly all records have as many fields as the header, and several; None: the usual
+    one.
+    """
     usual = delimiter(path)
     even = {}
     for each in (usual, *DELIMITERS.replace(usual, "")):
@@ -354,7 +357,7 @@ def _delimiter(path: Path, form: CsvFormat) -> str | None:
 
 
 def _padded(records: list[list[str]]) -> bool:
-    """Whether the names, or most fields after the first, begin or end with a blank."""
+    """Return whether the names, or most fields after the first, begin or end with a blank."""
     if not records:
         return False
     fields = [field for record in records[1:] for field in record[1:] if field]
@@ -366,7 +369,7 @@ _NUMERALS = ((".", ""), (".", ","), (",", ""), (",", "."), *((d, t) for t in " \
 
 
 def _numerals(records: list[list[str]], form: CsvFormat) -> CsvFormat:
-    """With the decimal sign and the separator of thousands under which most columns hold nothing but numbers."""
+    """Return the format whose decimal sign and thousands separator make most columns numeric."""
     rows = [record for record in records[1:] if len(record) == len(records[0])]
     columns = [{text.strip(BLANKS) for text in column} - {""} for column in zip(*rows, strict=True)]
     # of 1,234 the comma is a decimal one where fields do not stand apart by it

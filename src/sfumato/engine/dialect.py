@@ -34,7 +34,7 @@ LONGEST_ID = 256
 
 
 class Dialect(Protocol):
-    """How one engine writes identifiers, literals and the few functions that an encoding needs."""
+    """The SQL of one engine: identifiers, literals and the few functions that an encoding needs."""
 
     @property
     def whole_ids(self) -> frozenset[str]:
@@ -42,13 +42,16 @@ class Dialect(Protocol):
         ...
 
     def day(self, column: Column) -> str | None:
-        """A column of dates as numbers of days, as Python counts them, NULL where there is none within years of four
-        digits; None where the engine's dates are read as text.
+        """Return a column of dates as numbers of days, as Python counts them.
+
+        NULL stands for no date within years of four digits.  The result is None if the engine's dates are read as text.
         """
         ...
 
     def distinct(self, key: str, low: int, high: int) -> str | None:
-        """How many values an integer column has, all of which are within bounds; None where it counts them as any."""
+        """Return the number of values of an integer column within bounds; None if the engine counts them like other
+        values.
+        """
         ...
 
     def draw(self, columns: Sequence[str], salt: str) -> str:
@@ -56,7 +59,7 @@ class Dialect(Protocol):
         ...
 
     def filtered(self, relation: str, condition: str) -> str:
-        """What stands after FROM for the rows of a relation that meet a condition on columns computed there."""
+        """Return the FROM clause for the rows of a relation that meet a condition on columns computed there."""
         ...
 
     def name(self, identifier: str) -> str:
@@ -107,11 +110,11 @@ class Dialect(Protocol):
         ...
 
     def matches(self, expression: str, pattern: str) -> str:
-        """Whether the whole text matches a regular expression."""
+        """Return whether the whole text matches a regular expression."""
         ...
 
     def is_nan(self, expression: str) -> str:
-        """Whether a double is not a number."""
+        """Return whether a double is not a number."""
         ...
 
     def digest(self, expression: str) -> str:
@@ -132,7 +135,7 @@ class Dialect(Protocol):
 
 
 def number(dialect: Dialect, column: Column) -> str:
-    """A column as a double; NULL where it is missing or not a number."""
+    """Return a column as a double; NULL if it is missing or not a number."""
     name = dialect.name(column.name)
     match column.kind:
         case ColumnKind.TEXT:
@@ -155,7 +158,7 @@ def plain(dialect: Dialect, column: Column) -> str:
 
 
 def missing(dialect: Dialect, column: Column) -> str:
-    """Whether a column is NULL or, for real numbers, NaN."""
+    """Return whether a column is NULL or, for real numbers, NaN."""
     name = dialect.name(column.name)
     if column.kind is ColumnKind.REAL:
         return f"({name} IS NULL OR {dialect.is_nan(as_double(dialect, column))})"
@@ -218,8 +221,10 @@ MOMENTS = f"{DAYS}({CLOCK}(Z|{_AHEAD})?)?"
 
 
 def read_date(dialect: Dialect, column: Column, attribute: Dated, place: int) -> list[Named]:
-    """What is read off a raw column: ``p``, the day packed in order; of time stamps ``t``, its seconds, and ``o``, by
-    how many of them the clock is ahead of UTC; all NULL where there is no such date.
+    """Return the columns that are computed from a raw column of dates.
+
+    They are ``p``, the day packed in order, and for time stamps ``t``, its seconds, and ``o``, the seconds by which the
+    clock is ahead of UTC.  All are NULL if there is no such date.
     """
     number = _day(dialect, column, attribute)
     if number is not None:
@@ -244,7 +249,7 @@ def _day(dialect: Dialect, column: Column, attribute: Dated) -> str | None:
 
 
 def numbered_dates(dialect: Dialect, column: Column, attribute: Dated, place: int) -> list[list[Named]]:
-    """What is computed of it, step by step: at last ``n``, the day or the second of the zone's clock."""
+    """Return the columns that follow from it in steps, at last ``n``, the day or the second of the zone's clock."""
     if _day(dialect, column, attribute) is not None:
         return [[], []]
     days = _days(f"p{place}")
@@ -314,7 +319,7 @@ def _seconds(dialect: Dialect, text: str) -> str:
 
 
 def _ahead(dialect: Dialect, text: str) -> str:
-    """By how many seconds the clock is ahead of UTC; NULL where that is not said."""
+    """Return the seconds by which the clock is ahead of UTC; NULL if the text does not state them."""
     branches = [f"WHEN {dialect.matches(text, '.*Z')} THEN 0"]
     for written, places in (("+00:00:00", (2, 5, 8)), ("+00:00", (2, 5)), ("+0000", (2, 4)), ("+00", (2,))):
         mark, form = f"RIGHT({text}, {len(written)})", written.replace("+", "[+-]").replace("00", "[0-9]{2}")
@@ -327,7 +332,7 @@ def _ahead(dialect: Dialect, text: str) -> str:
 
 
 def _stepwise(value: str, starts: list[int], values: list[int]) -> str:
-    """What belongs to the last of ``starts`` that is at most ``value``, as a balanced tree of CASE.
+    """Return the value of the last of ``starts`` that is at most ``value``, as a balanced tree of CASE.
 
     >>> _stepwise("v", [0, 10, 20], [7, 8, 9])
     'CASE WHEN v < 10 THEN 7 ELSE CASE WHEN v < 20 THEN 8 ELSE 9 END END'

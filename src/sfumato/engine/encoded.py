@@ -48,21 +48,21 @@ class EncodedStore(Protocol):
 
     @property
     def dialect(self) -> Dialect:
-        """How the engine writes SQL."""
+        """The SQL dialect of the engine."""
         ...
 
     @property
     def relation(self) -> str:
-        """What stands after FROM."""
+        """The FROM clause of the rows."""
         ...
 
     @property
     def cover_cells(self) -> int:
-        """How large the tables should be over which marginals are tallied together."""
+        """The number of cells that tables should have over which marginals are tallied together."""
         ...
 
     def ready(self) -> None:
-        """Refuse where the rows can no longer be counted as they were encoded.
+        """Refuse if the rows can no longer be counted as they were encoded.
 
         Raises:
             EngineError: the connection is lost, or files that the engine would read again were written.
@@ -74,7 +74,7 @@ class EncodedStore(Protocol):
         ...
 
     def tally(self, plan: CoverPlan, where: Predicate | None) -> Sequence[Counts]:
-        """One flat table a cover of the plan, over the rows that meet ``where``."""
+        """Return one flat table per cover of the plan, over the rows that meet ``where``."""
         ...
 
     def scan(self, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
@@ -86,11 +86,13 @@ class EncodedStore(Protocol):
         ...
 
     def dropped(self, most: int, where: Predicate | None) -> int:
-        """Rows over the bound of a unit that meet ``where``, at most ``most`` of one unit, read again."""
+        """Return the number of rows over the bound of a unit that meet ``where``, at most ``most`` per unit, from the
+        raw table.
+        """
         ...
 
     def unit_sizes(self, starts: Sequence[int], of: SizeOf) -> Sequence[Sequence[int]]:
-        """Pairs of a bin of :func:`sfumato.engine.bounding.unit_sizes` and its units, read again."""
+        """Return pairs of a bin of :func:`sfumato.engine.bounding.unit_sizes` and its units, from the raw table."""
         ...
 
     def keys(self, columns: tuple[str, ...]) -> pa.Table:
@@ -136,7 +138,9 @@ class LaterStore:
 
 
 class EncodedRows:
-    """Implements :class:`sfumato.engine.port.Encoded` over a store, with columns in this process where it has them."""
+    """Implements :class:`sfumato.engine.port.Encoded` over a store, with cached columns in this process if there are
+    any.
+    """
 
     def __init__(
         self,
@@ -158,7 +162,7 @@ class EncodedRows:
 
     @property
     def store(self) -> EncodedStore:
-        """Where the encoded rows are, which a view encodes when they are first counted."""
+        """The store of the encoded rows; a view is encoded when it is first counted."""
         return self._store.made() if isinstance(self._store, LaterStore) else self._store
 
     @property
@@ -204,7 +208,7 @@ class EncodedRows:
     def marginals(
         self, cliques: Sequence[tuple[str, ...]], where: Predicate | None = None
     ) -> tuple[Exact[Counts], ...]:
-        """One contingency table a clique, flat in C order, out of a single pass over the rows."""
+        """Return one contingency table per clique, flat in C order, from a single pass over the rows."""
         if not cliques:
             return ()
         places = [tuple(self.domain.index(name) for name in clique) for clique in cliques]
@@ -304,21 +308,21 @@ class EncodedRows:
         return Exact(self.store.keys(columns).sort_by(order))
 
     def refuse_keys(self, columns: tuple[str, ...]) -> None:
-        """Refuse what is no column of the table."""
+        """Refuse columns that the table does not have."""
         _refuse_repeats(columns)
         if not columns or "units" in columns:
             raise QueryError("keys are one or more columns, none of them called 'units'", culprit=columns)
         self.refuse_missing(columns)
 
     def refuse_missing(self, columns: Sequence[str]) -> None:
-        """Refuse what is no column of the table; reads no row."""
+        """Refuse columns that the table does not have; read no row."""
         known = {column.name for column in self._table.schema()}
         for column in columns:
             if column not in known:
                 raise TableError(f"the table has no column {column!r}", culprit=column)
 
     def batches(self, attributes: tuple[str, ...]) -> Exact[Iterator[pa.RecordBatch]]:
-        """The encoded rows in batches: codes, one column an attribute under its name."""
+        """Yield the encoded rows in batches of codes, with one column per attribute."""
         _refuse_repeats(attributes)
         scanned = self.store.scan([self.domain.index(name) for name in attributes])
         return Exact(batch.rename_columns(list(attributes)) for batch in scanned)
@@ -346,7 +350,7 @@ class EncodedRows:
         return Exact(int(reveal(self._loose(unit).marginals([()])[0]).sum()))
 
     def _loose(self, unit: Unit) -> Encoded:
-        """All rows under a unit: one attribute is encoded again, every value of it kept."""
+        """Return all rows under a unit: one attribute is encoded again, with a cell for each value."""
         loose = replace(next(iter(self.domain)), nullable=True, unknown=Unknown.CATEGORY)
         again = self._table.encode(Domain((loose,), unit=unit))
         self.store.ready()  # both were read from the same files

@@ -49,17 +49,17 @@ class RowEncoding(Protocol):
 
     @property
     def domain(self) -> Domain:
-        """Of the codes, with the unit whose rows are bounded."""
+        """The domain of the codes, with the unit whose rows are bounded."""
         ...
 
     @property
     def dialect(self) -> Dialect:
-        """How the engine writes SQL."""
+        """The SQL dialect of the engine."""
         ...
 
     @property
     def named(self) -> str:
-        """What names it: rows of encodings of other names have another version."""
+        """The name of the encoding; rows of encodings with different names have different versions."""
         ...
 
     @property
@@ -104,7 +104,7 @@ class Encoding:
 
     @property
     def values(self) -> tuple[int, ...]:
-        """Positions of the attributes whose clamped number is stored beside the code."""
+        """The positions of the attributes whose clamped number is stored next to the code."""
         return stored_values(self.domain)
 
     @property
@@ -144,7 +144,7 @@ class Encoding:
         return f"SELECT {_listed(final)} FROM {rows}"
 
     def _numbered(self) -> list[list[tuple[str, str]]]:
-        """What is computed of dates before they are coded, step by step."""
+        """Return the columns that are computed from dates before they are coded, in steps."""
         steps = [
             numbered_dates(self.dialect, self.columns[attribute.name], attribute, place)
             for place, attribute in enumerate(self.domain)
@@ -171,9 +171,9 @@ class Encoding:
         return [(gone, f"m{place}"), (value, f"n{place}")]
 
     def _code(self, place: int, attribute: Attribute) -> list[tuple[str, str]]:
-        """Codes, and clamped numbers where they are stored; NULL for what drops the row.
+        """Return the code of an attribute, and its clamped number if that is stored; NULL drops the row.
 
-        What is inside the bounds comes first, as nearly all rows are, and engines stop there.
+        Values inside the bounds come first, because nearly all rows have them, and engines stop there.
         """
         if isinstance(attribute, Categorical):
             return [(f"c{place}", f"c{place}")]
@@ -208,7 +208,7 @@ class Encoding:
         return written(attribute.minimum), written(attribute.maximum)
 
     def _exact(self, attribute: Attribute) -> bool:
-        """Whether an integer column meets an integer attribute, so that no number has to be a double."""
+        """Return whether an integer column has an integer attribute, so that no number has to be a double."""
         return isinstance(attribute, Integer) and self.columns[attribute.name].kind is ColumnKind.INTEGER
 
     def _cell(self, value: str, attribute: Numeric | Date | Timestamp) -> str:
@@ -221,7 +221,7 @@ class Encoding:
 
 
 def stored_values(attributes: Iterable[Attribute]) -> tuple[int, ...]:
-    """Positions of the attributes of which the code alone does not say the number."""
+    """Return the positions of the attributes whose code alone does not state the number."""
     return tuple(
         place
         for place, attribute in enumerate(attributes)
@@ -259,7 +259,7 @@ def bin_number(value: str, starts: Sequence[float], cells: Sequence[int] | None 
 
 
 def spellings(attribute: Categorical) -> dict[str, int]:
-    """Every text that stands for a declared value, with its code."""
+    """Return every text of a declared value, with its code."""
     codes: dict[str, int] = {}
     for code, value in enumerate(attribute.values):
         if isinstance(value, bool):
@@ -341,8 +341,8 @@ _MIXED_ROWS = 1 << 14  # rows mixed at a time: what is mixed stays in the fast c
 class Fingerprint:
     """A 128-bit name of a multiset of encoded rows: the same rows in any order and any batches give the same digest.
 
-    Each row is hashed, the hashes are summed.  It tells changed tables apart; it is no cryptographic commitment.  It is
-    read off the protected data: it belongs in the ledger's keys and never in a release.
+    Each row is hashed, and the hashes are summed.  The name distinguishes changed tables; it is no cryptographic
+    commitment.  It is derived from the protected data: it belongs in the ledger's keys and never in a release.
     """
 
     def __init__(self, shape: Sequence[int]) -> None:
@@ -351,7 +351,7 @@ class Fingerprint:
         self._sums = [0, 0]
 
     def add(self, codes: Sequence[NDArray[np.integer]], values: Sequence[_Words]) -> None:
-        """Take in a batch: one array of codes an attribute, then any further words that tell rows apart."""
+        """Add a batch: one array of codes per attribute, then any further words that distinguish rows."""
         rows = len(codes[0])
         self._rows += rows
         for start in range(0, rows, _MIXED_ROWS):
@@ -370,13 +370,13 @@ class Fingerprint:
                 self._sums[lane] = (self._sums[lane] + int(mixed.sum(dtype=np.uint64))) % (1 << 64)
 
     def add_batch(self, batch: pa.RecordBatch) -> None:
-        """Take in a batch of codes, one column an attribute, and of doubles and integers after them."""
+        """Add a batch with one column of codes per attribute, and doubles and integers after them."""
         arrays = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
         codes, more = arrays[: len(self._shape)], arrays[len(self._shape) :]
         self.add(codes, [words_of(array) if array.dtype == np.float64 else array.astype(np.uint64) for array in more])
 
     def state(self) -> bytes:
-        """The sums so far, for :meth:`merge` in another process."""
+        """Return the sums up to now, for :meth:`merge` in another process."""
         return b"".join(number.to_bytes(8, "little") for number in (self._rows, *self._sums))
 
     def merge(self, state: bytes) -> None:

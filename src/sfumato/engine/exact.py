@@ -1,8 +1,8 @@
 """Exact results, sealed.
 
-A tally leaves the engine as an opaque box: nothing can be read off it, compared, printed or pickled.
-``reveal`` opens one.  The import contracts allow it to the vault, ``anonymize`` and ``evaluate``, and to the engine
-itself, which tells the owner how a table fits its description.
+A tally leaves the engine sealed: it cannot be read, compared, printed or pickled.  ``reveal`` opens it.  The import
+contracts allow this to the vault, ``anonymize``, ``evaluate`` and ``description``, which tells the owner how a table
+fits its domain.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""One way in: a path, a URL or a frame becomes a table.  Also the copies of tables that a server answers from.
+"""The way to open a table from a path, a URL or a frame, and the copies of tables from which a server answers.
 
-A copy is one Parquet file per table, with the described columns.  It encodes to what its table does.  DuckDB reads the
+A copy is one Parquet file per table, with the described columns.  It has the same codes as its table.  DuckDB reads the
 copy of a table of files or of a database.  A cluster writes the copy of its table as a directory of files, which all
 executors must be able to read, and reads it back.
 """

@@ -35,7 +35,7 @@ ROWS = "rows of the class"
 
 
 class ColumnKind(StrEnum):
-    """What a column holds, as far as a domain cares."""
+    """The kind of the values of a column, as far as a domain needs it."""
 
     TEXT = "text"
     BOOLEAN = "boolean"
@@ -48,9 +48,9 @@ class ColumnKind(StrEnum):
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the table: its name, kind, the engine's own name of its type, and how numbers are spelled in text.
+    """A column of the table: its name, its kind, the engine's name of its type, and the form of its numbers in text.
 
-    Of a column of time stamps ``moments`` says that each is a point in time, rather than what some clock showed.
+    If ``moments`` is set, time stamps are points in time instead of the times that a clock showed.
     """
 
     name: str
@@ -67,8 +67,9 @@ TILES = 32
 
 @dataclass(frozen=True)
 class DateProfile:
-    """The dates that a text column mostly holds: of what kind, ``TEXT`` where they are not written after ISO 8601, and
-    how many values are none.
+    """The dates that a text column mostly holds: their kind, and the number of values that are no dates.
+
+    The kind is ``TEXT`` if the dates are not in the form of ISO 8601.
     """
 
     kind: ColumnKind
@@ -77,16 +78,15 @@ class DateProfile:
 
 @dataclass(frozen=True)
 class Profile:
-    """What a draft domain is made from: read off the data, for its owner's eyes only.
+    """The facts from which a draft of a domain is made.  They are exact, for the table's owner only.
 
-    ``values`` are the distinct non-null values in order, or None where there are more than the limit.
-    ``numbers`` describes the numbers of a text column that has more values than that, nearly all of them
-    numbers, and a few codes beside them, such as "N" for "not applicable".
-    ``tiles`` are the smallest numbers of TILES parts of equally many rows, in order, where a column holds more
-    different numbers than the limit, or further apart: a number that fills a part stands there twice.
-    ``repeats`` say of a column whose values may name people how many of them have so many rows: pairs of rows and
-    values, in order.
-    ``dates`` describe a text column that mostly holds dates, but not only such as ISO 8601 writes.
+    ``values`` are the distinct non-null values in order, or None if there are more than the limit.  ``numbers``
+    describes the numbers of a text column that has more values than that: nearly all are numbers, and a few are codes,
+    such as "N" for "not applicable".  ``tiles`` are the smallest numbers of TILES parts of equally many rows, in order,
+    if a column holds more different numbers than the limit, or further apart.  A number that fills a part occurs twice.
+
+    ``repeats`` are for a column whose values may name people: pairs of a number of rows, and of the values that have so
+    many, in order.  ``dates`` describe a text column that mostly holds dates, but not all in the form of ISO 8601.
     """
 
     column: Column
@@ -106,9 +106,9 @@ class Profile:
 class SparseTable:
     """A sparse contingency table: distinct code tuples with their counts.
 
-    ``codes`` has shape ``(groups, attributes)`` and an unsigned dtype; ``counts`` has shape ``(groups,)``.
-    Groups come in lexicographic order of their codes.  With ``units``, shape ``(groups,)``, groups are told apart by
-    their unit as well: the same number stands for the same unit.
+    ``codes`` has shape ``(groups, attributes)`` and an unsigned dtype; ``counts`` has shape ``(groups,)``.  Groups come
+    in lexicographic order of their codes.  With ``units``, shape ``(groups,)``, each group has one unit: equal numbers
+    are equal units.
     """
 
     attributes: tuple[str, ...]
@@ -119,19 +119,19 @@ class SparseTable:
 
 @dataclass(frozen=True, eq=False)
 class Recode:
-    """How rows are rewritten: code, coarser code, class, labels.
+    """A rewriting of rows: code, coarser code, class, labels.
 
-    Full-domain recoding coarsens each attribute by ``levels`` and lists the kept classes once.  Local
-    recoding takes levels as they are and lists every tuple of codes, more than once where its rows are
-    dealt to several classes, with the number of ``rows`` that each takes.
+    Full-domain recoding coarsens each attribute by ``levels`` and lists the published classes once.  Local recoding
+    leaves the codes unchanged and lists every tuple of codes.  A tuple is listed several times if its rows are dealt to
+    several classes; ``rows`` is the number that each takes.
 
     Attributes:
         attributes: the quasi-identifiers.
         levels: for each attribute the coarser code of each of its codes, shape ``(size,)``.
         classes: coarser codes of the classes, shape ``(classes, attributes)``.
-        labels: what is written for each class: ``classes`` rows, one text column an attribute.
-        rows: how many rows each class takes, shape ``(classes,)``, dealt at random; None: all there are.
-        suppressed: written in every label of a row that is in no class; None leaves such rows out.
+        labels: the text for each class: ``classes`` rows, one text column per attribute.
+        rows: how many rows each class takes, shape ``(classes,)``, dealt at random; None: all of them.
+        suppressed: the label of a row that is in no class; None leaves such rows out.
     """
 
     attributes: tuple[str, ...]
@@ -157,10 +157,10 @@ class Recode:
 
 @runtime_checkable
 class ProtectedTable(Protocol):
-    """A protected table where it lies.
+    """A protected table in its engine.
 
-    Opening one is its owner's act: a table without rows is refused there, and the message says so; of several
-    tables about the same people only one that lists them all.
+    Its owner opens it.  Opening refuses a table without rows, and the message says so.  Among several tables about the
+    same people only a table that lists all of them is refused.
     """
 
     def schema(self) -> tuple[Column, ...]:
@@ -172,8 +172,9 @@ class ProtectedTable(Protocol):
         ...
 
     def values(self, name: str) -> pa.ChunkedArray:
-        """One column as it stands, in the order of the rows.  Not private: for the owner of the table only, whose
-        local randomizer perturbs every value.
+        """Return one column unchanged, in the order of the rows.  It is not private.
+
+        It is for the owner of the table only, whose local randomizer perturbs every value.
 
         Raises:
             TableError: there is no such column.
@@ -182,11 +183,12 @@ class ProtectedTable(Protocol):
 
     def write_columns(self, attributes: Sequence[str], ids: Sequence[str], out: Path) -> None:
         """Write columns to a Parquet file (on Spark a directory of them), which encodes to the same cells as the table.
-        Not private: for a copy that is protected as the table is.
+
+        It is not private: it is for a copy that is protected like the table.
 
         Args:
             attributes: columns that are read as values.
-            ids: columns whose values are told apart, such as ids, keys, and columns whose values are discovered.
+            ids: columns whose values are only compared, such as ids, keys, and columns whose values are discovered.
             out: the file, which ends in ``.parquet``; nothing is left behind on failure.
 
         Raises:
@@ -212,12 +214,12 @@ class ProtectedTable(Protocol):
         ...
 
     def encode(self, domain: Domain) -> Recodable:
-        """Read the table once: codes in the smallest unsigned integers, numbers clamped to their declared
-        bounds, at most ``domain.unit.rows`` rows a unit; all rows of a missing id are dropped.
+        """Read the table once, and return its encoded rows.
 
-        Which rows of a unit are kept is drawn by a keyed hash of id, row and repetition: as good as
-        uniform, independent of other units and of the order of rows, and the same at every reading, so
-        that a retried task or a second opening keeps the same rows.
+        They are codes in the smallest unsigned integers and numbers clamped to their declared bounds.  At most
+        ``domain.unit.rows`` rows per unit stay; all rows of a missing id are dropped.  The rows of a unit that stay are
+        drawn by a keyed hash of id, row and repetition.  The draw is as good as uniform, independent of other units and
+        of the order of rows, and the same at every reading.  So a retried task or a second opening has the same rows.
 
         Raises:
             TableError: a column is missing, has no mapping to its attribute, or the table cannot be read.
@@ -249,7 +251,7 @@ class Encoded(Protocol):
     def marginals(
         self, cliques: Sequence[tuple[str, ...]], where: Predicate | None = None
     ) -> tuple[Exact[Counts], ...]:
-        """One contingency table a clique, flat in C order, out of a single pass over the rows.
+        """Return one contingency table per clique, flat in C order, from a single pass over the rows.
 
         The empty clique counts the rows.
         """
@@ -260,8 +262,9 @@ class Encoded(Protocol):
         ...
 
     def sums(self, value: str, by: tuple[str, ...], unit: Fraction, where: Predicate | None = None) -> Exact[Counts]:
-        """Sum of round(clamped value / unit) over each cell of ``by``, flat in C order; rows whose value
-        is missing or unknown add nothing.  ``value`` names an integer or real attribute.
+        """Return the sum of round(clamped value / unit) over each cell of ``by``, flat in C order.
+
+        ``value`` names an integer or real attribute.  Rows whose value is missing or unknown add nothing.
         """
         ...
 
@@ -308,10 +311,11 @@ class Encoded(Protocol):
         ...
 
     def keys(self, columns: tuple[str, ...]) -> Exact[pa.Table]:
-        """Distinct values of raw columns that need not be in the domain, as text, with column ``units``: the
-        number of distinct units of each, a unit counting for at most ``domain.unit.rows`` of them (chosen
-        by a keyed hash).  Rows with a missing key are left out.  Reads the table again.  For release
-        behind a stability threshold only.
+        """Return the distinct values of raw columns as text, with column ``units``, the number of their distinct units.
+
+        The columns need not be in the domain.  A unit counts for at most ``domain.unit.rows`` values, chosen by a keyed
+        hash.  Rows with a missing key are left out.  The table is read again.  The result may be released only behind a
+        stability threshold.
         """
         ...
 
@@ -325,8 +329,9 @@ class Encoded(Protocol):
         ...
 
     def batches(self, attributes: tuple[str, ...]) -> Exact[Iterator[pa.RecordBatch]]:
-        """The encoded rows in batches of at most 64 k: codes, one column an attribute under its name.  Their
-        order means nothing, but is the same at every call.
+        """Yield the encoded rows in batches of at most 64 k, with one column of codes per attribute.
+
+        Their order has no meaning, but is the same at every call.
         """
         ...
 
@@ -338,7 +343,10 @@ class Recodable(Encoded, Protocol):
     """
 
     def rows_before_drop(self) -> Exact[int]:
-        """Number of rows before the domain drops any, at most ``domain.unit.rows`` a unit.  Reads the table again."""
+        """Return the number of rows before the domain drops any, at most ``domain.unit.rows`` per unit.
+
+        The table is read again.
+        """
         ...
 
     def unbounded(self) -> Exact[int]:
@@ -366,7 +374,7 @@ class Recodable(Encoded, Protocol):
         ...
 
     def refuse_missing(self, columns: Sequence[str]) -> None:
-        """Refuse what is no column of the table; reads no row.
+        """Refuse columns that the table does not have; read no row.
 
         Raises:
             TableError: a column that the table does not have.

@@ -17,7 +17,7 @@ _Query = Callable[[str], Sequence[Sequence[Any]]]
 
 @dataclass(frozen=True)
 class DeclaredKeys:
-    """What the catalogue of a database says of a table: its key, and columns that hold keys of others."""
+    """The keys of a table in the catalogue of a database: its own key, and columns that hold keys of other tables."""
 
     key: str | None
     links: tuple[tuple[str, str], ...] = ()
@@ -89,7 +89,7 @@ class Profiler:
         return DateProfile(ColumnKind.TEXT, held - moments - foreign) if moments + foreign > _MOSTLY * held else None
 
     def _numbers(self, column: Column, missing: int) -> Profile | None:
-        """The numbers of a text column that holds only a few distinct texts beside them."""
+        """Return the numbers of a text column that holds only a few distinct other texts."""
         text, value = self.dialect.text(self.dialect.name(column.name)), number(self.dialect, column)
         known = self.dialect.matches(text, numeral(column.decimal, column.thousands))
         condition = f"{known} AND NOT {self.dialect.matches(text, _CODE)}"
@@ -117,7 +117,7 @@ class Profiler:
         return tuple((int(each), int(values)) for each, values in repeats)
 
     def _read(self, column: Column) -> tuple[ColumnKind, str]:
-        """What a column seems to hold, and its value as that."""
+        """Return the kind that a column seems to hold, and its values as that kind."""
         name = self.dialect.name(column.name)
         text = self.dialect.text(name)
         match column.kind:
@@ -137,7 +137,7 @@ class Profiler:
                 return column.kind, name if column.kind is ColumnKind.INTEGER else text
 
     def _readings(self, column: Column) -> dict[tuple[ColumnKind, str], tuple[str, str]]:
-        """What text may hold, and the value as that; what is tested, and the test."""
+        """Return the kinds that text may hold, the value as each, and the test for each."""
         name = self.dialect.name(column.name)
         text, value, plain_text = self.dialect.text(name), number(self.dialect, column), plain(self.dialect, column)
         known = f"{value} IS NOT NULL AND " if plain_text != text else ""
@@ -158,7 +158,7 @@ class Profiler:
     def _first_reading(
         self, readings: Mapping[tuple[ColumnKind, str], tuple[str, str]]
     ) -> tuple[ColumnKind, str] | None:
-        """The first reading whose test holds for every value that is not missing; None where there is none."""
+        """Return the first reading whose test holds for every value that is not missing; None if there is none."""
         cases = (
             f"MIN(CASE WHEN {value} IS NULL THEN NULL WHEN {test} THEN 1 ELSE 0 END)"
             for value, test in readings.values()
@@ -176,7 +176,7 @@ _ROWS_OF_ONE = 100  # on average, at most, of what may be a person
 
 
 def named_like_people(name: str) -> int:
-    """How much the name of a column sounds like an id: 2 of people, 1 of anything, 0 not at all.
+    """Return how much the name of a column is like an id: 2 for people, 1 for any id, 0 for none.
 
     >>> [named_like_people(name) for name in ("patient_nbr", "encounter_id", "userId", "age", "number_of_visits")]
     [2, 1, 2, 0, 0]
@@ -193,7 +193,7 @@ def named_like_people(name: str) -> int:
 
 
 def may_name_people(name: str, held: int, distinct: int) -> bool:
-    """Whether the values of a column are many and repeat little enough to be asked whose rows they are."""
+    """Return whether a column has many values that repeat little, so that they may name people."""
     return distinct > _LEAST_PEOPLE and held <= _ROWS_OF_ONE * distinct and named_like_people(name) > 0
 
 

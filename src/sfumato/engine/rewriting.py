@@ -25,10 +25,10 @@ _DENSE = 1 << 22  # a table of all keys is used up to this many: beyond, it miss
 
 
 class Tuples:
-    """A list of distinct code tuples; finds the place of others in it.
+    """A list of distinct code tuples, with a search for the place of a tuple.
 
-    Attributes are packed into one 64-bit key; where that is too narrow, what is packed so far is replaced by its
-    place among the prefixes that the list has.
+    Attributes are packed into one 64-bit key.  If that is too narrow, the packed part is replaced by its place among
+    the prefixes of the list.
     """
 
     def __init__(self, listed: _Codes, levels: Sequence[_Codes]) -> None:
@@ -53,7 +53,7 @@ class Tuples:
         self._steps.append((weighted, _Places(keys, bound)))
 
     def places(self, columns: Sequence[NDArray[np.integer]]) -> _Integers:
-        """Place of each tuple of codes in the list, -1 where it is not there; one array of codes an attribute."""
+        """Return the place of each tuple of codes in the list, -1 for none; one array of codes per attribute."""
         rest = iter(columns)
         places_so_far = np.zeros(len(columns[0]) if columns else 0, dtype=np.int64)
         missing = np.zeros(len(places_so_far), dtype=np.bool_)
@@ -87,10 +87,10 @@ class _Places:
 
 
 class ClassAssignment:
-    """Deals rows to the classes of a ``Recode``.
+    """An assignment of rows to the classes of a ``Recode``.
 
-    Where rows of one tuple go to several classes, the order in which they take turns is drawn once, at random;
-    so it does not matter in which order rows come, as long as the order in which they leave is drawn again.
+    If rows of one tuple go to several classes, their turns are drawn once at random.  So the order of the rows does not
+    matter, if the order of the output is drawn again.
     """
 
     def __init__(self, recode: Recode) -> None:
@@ -116,7 +116,7 @@ class ClassAssignment:
 
 
 class _Decks:
-    """For each tuple the classes that its rows take in turn, shuffled."""
+    """The classes that rows of each tuple take in turn, shuffled."""
 
     def __init__(self, tuples: _Integers, rows: _Integers) -> None:
         cards = np.repeat(np.arange(len(rows)), rows)
@@ -128,7 +128,7 @@ class _Decks:
         self._taken = np.zeros(len(self._sizes), dtype=np.int64)
 
     def next(self, tuples: _Integers) -> _Integers:
-        """The next class of each row's tuple, -1 where there is no tuple (-1) or its classes are full."""
+        """Return the next class of each row's tuple, -1 for no tuple (-1) or if its classes are full."""
         order = np.argsort(tuples, kind="stable")
         order = order[np.searchsorted(tuples[order], 0) :]
         owners = tuples[order]
@@ -146,12 +146,12 @@ _BUCKETS = 256  # at most: each has an open file
 
 
 class Shuffle:
-    """Takes rows in batches, gives them back in random order, however many.  Used once, closed at the end.
+    """A shuffle that takes rows in batches and returns them in random order.  It is used once, and closed at the end.
 
-    Rows are dealt to buckets at random, each bucket is shuffled by itself.  Independent uniform buckets and a uniform
-    order within each make a uniform order of all rows (Rao 1961; Sandelius 1962), and no bucket but one has to fit in
-    memory.  The draws come from the operating system: the order says nothing about the order in which the rows came,
-    also to somebody who knows most of that.
+    Rows are dealt to buckets at random, and each bucket is shuffled.  Independent uniform buckets and a uniform order
+    within each make a uniform order of all rows (Rao 1961; Sandelius 1962), and only one bucket has to fit in memory.
+    The draws come from the operating system.  So the order reveals nothing about the order of the input, even to an
+    attacker who knows most of that.
     """
 
     def __init__(self, schema: pa.Schema, rows: int, folder: Path) -> None:
@@ -183,7 +183,7 @@ class Shuffle:
             writer.write_batch(dealt.slice(start, end - start))
 
     def tables(self) -> Iterator[pa.Table]:
-        """All rows in random order, a bucket at a time."""
+        """Yield all rows in random order, one bucket at a time."""
         for writer in self._writers:
             writer.close()
         if not self._files:
@@ -248,7 +248,7 @@ def _labelled(mixer: Shuffle, labels: Sequence[_Label], schema: pa.Schema) -> It
 
 
 class _Label:
-    """One column of labels: the code of its text for each class, in as few bytes as codes need."""
+    """A column of labels: the code of its text for each class, in as few bytes as codes need."""
 
     def __init__(self, column: pa.ChunkedArray, suppressed: str | None) -> None:
         encoded = column.combine_chunks().dictionary_encode()

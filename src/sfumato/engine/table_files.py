@@ -48,7 +48,7 @@ Stamps = tuple[tuple[str, int, int, int, int, int], ...]
 
 
 def stamps(source: str) -> Stamps:
-    """Name, size, times and number of every file of a source; nothing where it is not made of files on this machine.
+    """Return name, size, times and number of every file of a source; empty if it is not made of files on this machine.
 
     Equal stamps mean that no file was written, replaced, added or removed.
     """
@@ -63,13 +63,13 @@ def stamps(source: str) -> Stamps:
 
 
 class Content:
-    """What tables hold.
+    """The content of tables.
 
-    Reading the bytes of files takes a tenth of the time that their rows take.  So whoever knows both names of a content
-    compares those of the files first.
+    Reading the bytes of files takes a tenth of the time of reading their rows.  So callers who know both names of a
+    content compare the names of the files first.
 
     Attributes:
-        files: a name of the bytes of all files and of how they are read; empty if tables are not made of files.
+        files: a name of the bytes of all files and of their format; empty if tables are not made of files.
     """
 
     def __init__(self, name: Callable[[], str], *, files: str = "") -> None:
@@ -102,7 +102,7 @@ def bytes_name(files: Iterable[str], form: str) -> str:
 
 
 def table_name(file: Path) -> str:
-    """What a table of a folder is called: its file without the ending, which may be in capitals.
+    """Return the name of a table in a folder: its file without the ending, which may be in capitals.
 
     >>> table_name(Path("hospital/PATIENTS.CSV.GZ")), table_name(Path("notes.txt"))
     ('PATIENTS', 'notes.txt')
@@ -139,7 +139,7 @@ def refuse_repeats(names: Sequence[str], title: str) -> None:
 
 
 def _stamp(name: str) -> tuple[int, tuple[str, int, int, int, int, int]] | None:
-    """Mode and stamp of what lies there; None where nothing does, or it has just gone."""
+    """Return mode and stamp of a file; None if there is none, or it was just deleted."""
     try:
         status = os.stat(name)  # noqa: PTH116  (a Path takes longer to make than to look up)
     except (OSError, ValueError):

@@ -140,8 +140,10 @@ def refuse_impossible(zeros: Sequence[Zeros], domain: Domain, cap: int) -> None:
 
 
 def _refuse_many_cells(zeros: Sequence[Zeros], domain: Domain, cap: int) -> None:
-    """Refuse zeros that inference cannot hold, whatever groups there will be: :func:`barred` ties an attribute of
-    many groups by its kinds, so that of any attribute it ties fewer than three groups a kind.
+    """Refuse zeros that inference cannot hold, whatever groups there will be.
+
+    :func:`apply_zeros` connects an attribute of many groups by its kinds, so a potential has fewer than three groups
+    per kind of any attribute.
     """
     tied = [zero for zero in zeros if len(zero.attributes) > 1]
     kinds_of = {name: kinds(name, tied) for zero in tied for name in zero.attributes}

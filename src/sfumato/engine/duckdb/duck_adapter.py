@@ -129,7 +129,7 @@ class ParquetFiles:
 
     @property
     def form(self) -> str:
-        """Parquet says of itself how it is read."""
+        """The format ``parquet``; a Parquet file states the rest itself."""
         return "parquet"
 
     def relation(self, connection: Any) -> str:  # noqa: ANN401, ARG002 - part of the protocol
@@ -137,7 +137,7 @@ class ParquetFiles:
         return f"read_parquet({quoted(self.pattern)}, hive_partitioning=false)"
 
     def stamps(self) -> Stamps:
-        """Of every file that matches now."""
+        """Return the stamps of every file that matches now."""
         return stamps(self.pattern)
 
 
@@ -245,7 +245,7 @@ def frame_source(frame: object) -> Frame:
 
 
 def _arrow_table(frame: Any, library: str) -> pa.Table | None:  # noqa: ANN401  (a frame of any library)
-    """The frame as an Arrow table, by the interface that libraries of frames share; None where it is no frame."""
+    """Return a frame as an Arrow table, by the interface that libraries of frames share; None for any other value."""
     name = type(frame).__name__
     if (library, name) == ("polars", "LazyFrame"):
         frame = frame.collect()

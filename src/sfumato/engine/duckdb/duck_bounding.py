@@ -1,9 +1,9 @@
-"""Which rows of a unit DuckDB keeps: those of :mod:`sfumato.engine.bounding`, found with few hashes and no window.
+"""The rows of a unit that stay in DuckDB: those of :mod:`sfumato.engine.bounding`, selected with few hashes and no
+window.
 
-The rows of units that could be above a bound are numbered in arrays, some units at a time.  Only where a bound cuts are
-cells and rows hashed and sorted, unit by unit; all others stay unseen.  The digests are the same texts, so the kept
-rows are the same.  Arrays hold at most a fixed number of rows, whatever one unit has: units with more are left to
-DuckDB, whose memory has a limit.
+The rows of units that could be above a bound are numbered in arrays, some units at a time.  Cells and rows are hashed
+and sorted, unit by unit, only if a bound cuts them.  The digests are of the same texts, so the rows are the same.
+Arrays hold at most a fixed number of rows per unit.  Units with more rows are left to DuckDB, whose memory has a limit.
 """
 
 # ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
@@ -93,7 +93,7 @@ class _Bucket:
 
     @classmethod
     def of(cls, cursor: Any, relation: str, encoding: RowEncoding, part: int) -> _Bucket:  # noqa: ANN401
-        """One of several parts of the units."""
+        """Return one of several parts of the units."""
         cells = "".join(
             f", {cell_number(encoding, bound.by)} AS a{n}" for n, bound in enumerate(encoding.domain.unit.per)
         )
@@ -165,10 +165,10 @@ class _Draws:
         self._at = np.zeros(len(bucket.places), dtype=np.int64)
 
     def of(self, rows: _Rows) -> _Words:
-        """Two words a row; the same for a row whenever it is asked for.
+        """Return two words per row, always the same for a row.
 
-        Rows that hold the same are in the same cells: all of them are asked for together, or dropped, so that how
-        often what a row holds was there before does not depend on which bound asks.
+        Equal rows are in the same cells: all of them are requested together, or dropped.  So the number of earlier
+        equal rows does not depend on the bound that needs it.
         """
         new = rows[~self._known[rows]]
         if len(new):
@@ -228,7 +228,7 @@ def _order(groups: _Rows, words: _Words) -> _Rows:
 
 
 def _digest_words(column: pa.ChunkedArray, rows: int) -> _Words:
-    """Digests of 32 hexadecimal digits as two words a row, that compare as the text does."""
+    """Return digests of 32 hexadecimal digits as two words per row, which compare as the text does."""
     text = column.combine_chunks().cast(pa.large_binary())
     offset = np.frombuffer(text.buffers()[1], dtype=np.int64)[text.offset]
     digits = np.frombuffer(text.buffers()[2], dtype=np.uint8, count=32 * rows, offset=offset)

@@ -34,7 +34,7 @@ class DuckJoin:
         return DIALECT
 
     def columns(self, name: str) -> Mapping[str, Column]:
-        """As its table describes them."""
+        """Return the columns of a raw table."""
         return {column.name: column for column in self._tables[name].schema()}
 
     def materialize(self, select: Callable[[str], str], name: str, keys: Sequence[str]) -> str:
@@ -71,9 +71,9 @@ class DuckJoin:
         self._refuse_written()
 
     def encoded(self, encoding: RowEncoding) -> EncodedRows:
-        """One more table of the database, made when it is first counted and dropped with the result.
+        """Return one more table of the database, made when it is first counted and dropped with the result.
 
-        Nothing of a view is kept in this process, as the limit of DuckDB's memory would not hold for it.
+        No rows of a view are cached in this process, because the limit of DuckDB's memory would not hold for them.
         """
         self.ready()
         return EncodedRows(
@@ -92,7 +92,7 @@ class DuckJoin:
 
     @property
     def title(self) -> str:
-        """All of them."""
+        """The titles of all tables."""
         return f"the tables {', '.join(self._tables)}"
 
     @property
@@ -105,7 +105,7 @@ class DuckJoin:
         return ""
 
     def stamps(self) -> Stamps:
-        """Of all files."""
+        """Return the stamps of all files."""
         return tuple(stamp for table in self._tables.values() for stamp in table.source.stamps())
 
     def _refuse_written(self) -> None:

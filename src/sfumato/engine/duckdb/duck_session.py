@@ -26,8 +26,8 @@ SPILL = "50GB"  # at most, in a private temporary directory; DuckDB would fill 9
 class DuckSession:
     """One DuckDB database in memory.
 
-    Tables of a process share one, as each database has threads, buffers and catalogues of its own, which cost more than
-    a small table does.  They do not see one another: a table knows the names that it was given, no other.
+    Tables of a process share a database, because each database has threads, buffers and catalogues of its own, which
+    cost more than a small table.  Tables do not see one another: a table knows only the names that it was given.
     """
 
     def __init__(self, *, threads: int | None = None, memory: str | None = None) -> None:
@@ -76,7 +76,7 @@ class DuckSession:
             raise EngineError(f"{title} is no longer open, as {self._lost}; open it again", culprit=title)
 
     def lose(self, reason: str) -> None:
-        """Ask nothing of it any more: whoever opens a table next gets another session."""
+        """Mark the session as lost, so that the next table gets another session."""
         self._lost = reason
 
     def abandon(self, reason: str) -> None:
@@ -86,7 +86,7 @@ class DuckSession:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
 
     def drop(self, name: str) -> None:
-        """Forget a table, where there is one and the session still answers."""
+        """Drop a table, if it exists and the session still answers."""
         if not self._lost:
             with self.cursor("a table") as cursor:
                 cursor.execute(f"DROP TABLE IF EXISTS {name}")
@@ -212,7 +212,7 @@ class DuckDialect:
         )
 
     def distinct(self, key: str, low: int, high: int) -> str | None:
-        """One bit for each number that there could be."""
+        """Return SQL with one bit for each possible number."""
         return f"BIT_COUNT(BITSTRING_AGG({key}, {low}, {high}))"
 
     def string(self, value: str) -> str:
@@ -224,7 +224,7 @@ class DuckDialect:
         return f"CAST({expression} AS VARCHAR)"
 
     def telling(self, column: Column) -> str:
-        """Its text: numbers are spelled with all digits that they have."""
+        """Return the text of a value; numbers have all their digits."""
         return self.text(self.name(column.name))
 
     def exact(self, column: Column) -> str:
@@ -235,7 +235,7 @@ class DuckDialect:
         return self.text(f"EPOCH_US({name})" if column.moments else name)
 
     def timestamp(self, column: Column) -> str:
-        """Its text, which says how far from UTC the session's clock is where it holds moments."""
+        """Return the text of a value, which for moments has the distance of the session's clock from UTC."""
         return self.text(self.name(column.name))
 
     def computed_once(self, select: str) -> str:

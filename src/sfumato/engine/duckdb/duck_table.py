@@ -42,21 +42,21 @@ class DuckSource(Protocol):
 
     @property
     def title(self) -> str:
-        """What messages call it."""
+        """The name of the table in messages."""
         ...
 
     @property
     def format(self) -> CsvFormat | None:
-        """How numbers are spelled in its text, where it is, or was copied from, a CSV file."""
+        """The format of the CSV file that the table is, or was copied from; it decides how numbers look as text."""
         ...
 
     @property
     def form(self) -> str:
-        """How the bytes of its files are read; empty if there are no files."""
+        """The format of the bytes of its files; empty if there are no files."""
         ...
 
     def relation(self, connection: Any) -> str:  # noqa: ANN401 - a duckdb connection, imported lazily
-        """What stands after FROM, on this connection."""
+        """Return the FROM clause of the table on this connection."""
         ...
 
     def stamps(self) -> Stamps:

@@ -40,7 +40,7 @@ class SparkJoin:
         return DIALECT
 
     def columns(self, name: str) -> Mapping[str, Column]:
-        """As its table describes them."""
+        """Return the columns of a raw table."""
         return {column.name: column for column in self._tables[name].schema()}
 
     def materialize(self, select: Callable[[str], str], name: str, keys: Sequence[str]) -> str:
@@ -77,7 +77,7 @@ class SparkJoin:
             raise EngineError(f"{self.title} were written since they were encoded; open them again")
 
     def encoded(self, encoding: RowEncoding) -> EncodedRows:
-        """One more cached frame, made when it is first counted and dropped with the result."""
+        """Return one more cached frame, made when it is first counted and dropped with the result."""
         self.ready()
         later = LaterStore(encoding.domain, partial(self._stored, encoding), self.ready)
         return EncodedRows(later, ViewTable(self, encoding))
@@ -97,7 +97,7 @@ class SparkJoin:
     # --- what a view's rows need of where they were read --------------------------------------------------------------
 
     def stamps(self) -> list[tuple[str, int, int]]:
-        """Of all files."""
+        """Return the stamps of all files."""
         return [stamp for table in self._tables.values() for stamp in table.stamps()]
 
     def raw(self, name: str) -> str:

@@ -1,4 +1,4 @@
-"""One Spark session: how it is found, how it spells SQL, what it says when it fails, and folds of reports over it."""
+"""A Spark session: how it is obtained, its SQL dialect, its errors, and folds of reports over it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def translating(spark: Any, title: str) -> Iterator[None]:  # noqa: ANN401 - a S
 
 
 def stopped(spark: Any) -> bool:  # noqa: ANN401 - a SparkSession, imported lazily
-    """Whether the session has been stopped."""
+    """Return whether the session has been stopped."""
     return spark.sparkContext._jsc is None  # noqa: SLF001 - there is no public question for it
 
 
@@ -235,16 +235,16 @@ class SparkDialect:
         return f"CAST({expression} AS STRING)"
 
     def telling(self, column: Column) -> str:
-        """Its text: numbers are spelled with all digits that they have."""
+        """Return the text of a value; numbers have all their digits."""
         return self.text(self.name(column.name))
 
     def exact(self, column: Column) -> str:
-        """Its text; moments as numbers, which no session's clock spells otherwise."""
+        """Return the text of a value; moments become numbers, which do not depend on the session's clock."""
         name = self.name(column.name)
         return self.text(f"UNIX_MICROS({name})" if column.moments else name)
 
     def timestamp(self, column: Column) -> str:
-        """Its text; of moments as the session's clock shows them, with its distance to UTC."""
+        """Return the text of a value; for moments the time of the session's clock with its distance to UTC."""
         name = self.name(column.name)
         return f"DATE_FORMAT({name}, 'yyyy-MM-dd HH:mm:ssXXXXX')" if column.moments else self.text(name)
 
@@ -298,8 +298,9 @@ class SparkDialect:
         return f"CASE {expression} {branches} END"
 
     def filtered(self, relation: str, condition: str) -> str:
-        """A condition with a part that is another one for each row: Spark writes out in full what any other is about,
-        as it moves the condition to below the columns.
+        """Return the FROM clause for a condition, with a part that differs for each row.
+
+        Without it, Spark moves the condition below the columns, and writes each of them out in full.
         """
         predicate = f"{condition} AND MONOTONICALLY_INCREASING_ID() >= 0"
         return f"(SELECT *, {predicate} AS kept FROM {relation}) AS all_rows WHERE kept"  # noqa: S608

@@ -101,7 +101,7 @@ class SparkTable:
             return tuple(profiler.profile(column, distinct_limit) for column in self._columns)
 
     def values(self, name: str) -> pa.ChunkedArray:
-        """One column as it stands.  Not private: for the owner of the table only."""
+        """Return one column unchanged.  It is not private: it is for the owner of the table only."""
         with translating(self.spark, self.title):
             return self.spark.sql(f"SELECT {self.raw(name)} FROM {self.relation}").toArrow().column(0)
 
@@ -138,7 +138,7 @@ class SparkTable:
         return content_name(self._columns, row)
 
     def stamps(self) -> list[tuple[str, int, int]]:
-        """Name, length and time of every file under the table; none where it is not made of files."""
+        """Return name, length and time of every file under the table; empty if it is not made of files."""
         jvm, context = self.spark._jvm, self.spark.sparkContext  # noqa: SLF001 - the only way to Hadoop's file systems
         stamps_of_files = []
         for name in self._frame.inputFiles():
@@ -422,7 +422,7 @@ def _frame(spark: Any, place: str, title: str, form: CsvFormat) -> Any:  # noqa:
 
 
 def _csv(spark: Any, place: str, title: str, form: CsvFormat) -> Any:  # noqa: ANN401
-    """Every column as text, by the names of the header."""
+    """Read every column as text, by the names of the header."""
     from pyspark.sql.types import StringType, StructField, StructType
 
     encoding = _ENCODINGS.get(codecs.lookup(form.encoding).name)

@@ -1,4 +1,4 @@
-"""What PostgreSQL, MariaDB and MySQL write differently of the SQL that engines share."""
+"""The SQL of PostgreSQL, MariaDB and MySQL that differs from the SQL of all engines."""
 
 from __future__ import annotations
 
@@ -62,21 +62,21 @@ class PostgresDialect:
         return f'CAST({expression} AS TEXT) COLLATE "C"'
 
     def timestamp(self, column: Column) -> str:
-        """Its text; of moments in UTC."""
+        """Return the text of a time stamp; moments are in UTC."""
         name = self.name(column.name)
         moment = self.text(f"({name} AT TIME ZONE 'UTC')")
         return f"({moment} || 'Z')" if column.moments else self.text(name)
 
     def telling(self, column: Column) -> str:
-        """Its text: numbers are spelled with all digits that they have."""
+        """Return the text of a value; numbers have all their digits."""
         return self.text(self.name(column.name))
 
     def exact(self, column: Column) -> str:
-        """Its text; of moments in UTC, which no session's clock spells otherwise."""
+        """Return the text of a value; moments are in UTC, which does not depend on the session's clock."""
         return self.timestamp(column) if column.moments else self.telling(column)
 
     def computed_once(self, select: str) -> str:
-        """A subquery with OFFSET is planned by itself."""
+        """Return a subquery with OFFSET, which is planned by itself."""
         return f"{select} OFFSET 0"
 
     def double(self, expression: str) -> str:
@@ -144,7 +144,7 @@ class PostgresDialect:
         return cases(expression, codes, self)
 
     def filtered(self, relation: str, condition: str) -> str:
-        """As it stands."""
+        """Return the condition unchanged."""
         return f"{relation} WHERE {condition}"
 
     def draw(self, columns: Sequence[str], salt: str) -> str:
@@ -210,7 +210,9 @@ class MariaDialect:
         return f"CONVERT({expression} USING utf8mb4) COLLATE {self._collation}"
 
     def timestamp(self, column: Column) -> str:
-        """Its text; of moments in UTC, by their number, as the session's clock shows some of them twice."""
+        """Return the text of a time stamp; moments are in UTC, by their number, because a clock shows some of them
+        twice.
+        """
         name = self.name(column.name)
         if not column.moments:
             return self.text(name)
@@ -219,12 +221,12 @@ class MariaDialect:
         return self.text(f"CASE WHEN {name} IS NOT NULL THEN CONCAT(COALESCE({moment}, ''), 'Z') END")
 
     def telling(self, column: Column) -> str:
-        """Its text, of a FLOAT as a double: as it is, a FLOAT is spelled with six digits."""
+        """Return the text of a value, of a FLOAT as a double: a FLOAT alone has six digits in text."""
         name = self.name(column.name)
         return self.text(self.double(name) if column.type.upper().startswith("FLOAT") else name)
 
     def exact(self, column: Column) -> str:
-        """Its text; moments by their number, and bytes and other types in hexadecimal digits."""
+        """Return the text of a value; moments by their number, and bytes and other types in hexadecimal digits."""
         name = self.name(column.name)
         if column.moments:
             return self.text(f"UNIX_TIMESTAMP({name})")
@@ -293,7 +295,7 @@ class MariaDialect:
         return cases(expression, codes, self)
 
     def filtered(self, relation: str, condition: str) -> str:
-        """As it stands."""
+        """Return the condition unchanged."""
         return f"{relation} WHERE {condition}"
 
     def draw(self, columns: Sequence[str], salt: str) -> str:

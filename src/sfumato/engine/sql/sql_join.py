@@ -45,7 +45,7 @@ class SqlJoin:
         return self._session.dialect
 
     def columns(self, name: str) -> Mapping[str, Column]:
-        """As its table describes them."""
+        """Return the columns of a raw table."""
         return {column.name: column for column in self._tables[name].schema()}
 
     def materialize(self, select: Callable[[str], str], name: str, keys: Sequence[str]) -> str:
@@ -72,7 +72,7 @@ class SqlJoin:
         self._session.ready()
 
     def encoded(self, encoding: RowEncoding) -> EncodedRows:
-        """One more temporary table, made when it is first counted and dropped some time after the result is gone."""
+        """Return one more temporary table, made when it is first counted and dropped some time after its result."""
         later = LaterStore(encoding.domain, partial(self._stored, encoding), self.ready)
         return EncodedRows(later, ViewTable(self, encoding))
 

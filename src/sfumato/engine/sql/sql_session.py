@@ -43,7 +43,7 @@ _REFUSALS: tuple[tuple[tuple[object, ...], str], ...] = (
 
 
 class DatabaseSession:
-    """One connection, used by one thread at a time; errors come out as ours, without data values."""
+    """A connection for one thread at a time, whose errors are those of this package and have no data values."""
 
     def __init__(self, engine: Any, title: str) -> None:  # noqa: ANN401 - a SQLAlchemy engine, imported lazily
         self._title = title
@@ -56,7 +56,7 @@ class DatabaseSession:
             self.run(*self.dialect.session, *self.dialect.read_only)
 
     def rows(self, statement: str) -> Sequence[Sequence[Any]]:
-        """All rows of a result."""
+        """Return all rows of a result."""
         return self.named_rows(statement)[1]
 
     def named_rows(self, statement: str) -> tuple[list[str], Sequence[Sequence[Any]]]:
@@ -159,7 +159,7 @@ class DatabaseSession:
         )
 
     def inspected(self, look: Callable[[Any], _Result]) -> _Result:
-        """What somebody reads off the catalogue, by SQLAlchemy's inspector."""
+        """Return a result of SQLAlchemy's inspector of the catalogue."""
         import sqlalchemy as sa
 
         with self._lock, self._translating():
@@ -275,7 +275,7 @@ def _kind(kind: Any) -> ColumnKind:  # noqa: ANN401 - a type of SQLAlchemy, impo
 
 
 def _of_moments(kind: Any, dialect: PostgresDialect | MariaDialect) -> bool:  # noqa: ANN401 - a type of SQLAlchemy
-    """Whether time stamps are points in time: those ``with time zone``, and the TIMESTAMP of MariaDB."""
+    """Return whether time stamps are points in time: those ``with time zone``, and the TIMESTAMP of MariaDB."""
     import sqlalchemy as sa
 
     mariadb = isinstance(dialect, MariaDialect) and isinstance(kind, sa.TIMESTAMP)

@@ -68,7 +68,7 @@ class Rewriting:
         return levels | {"sfumato_classes": pa.table(columns | {"first": first, "last": last})}
 
     def key(self, name: str) -> tuple[str, ...]:
-        """The columns by which rows look a small table up."""
+        """Return the columns by which rows look up a small table."""
         if name != "sfumato_classes":
             return ("code",)
         return tuple(f"k{place}" for place in range(len(self.recode.attributes)))
@@ -172,11 +172,11 @@ class SqlTable:
 
     @property
     def address(self) -> str:
-        """Of its database, without the password."""
+        """The address of the database, without the password."""
         return str(self._engine.url)
 
     def own_session(self, title: str) -> DatabaseSession:
-        """A session of the database that whoever asked for it closes; messages speak of ``title``."""
+        """Open a session of the database, which the caller closes; ``title`` is its name in messages."""
         return DatabaseSession(self._engine, title)
 
     def profile(self, distinct_limit: int) -> tuple[Profile, ...]:
@@ -186,7 +186,7 @@ class SqlTable:
             return tuple(profiler.profile(column, distinct_limit) for column in self._columns)
 
     def values(self, name: str) -> pa.ChunkedArray:
-        """One column as it stands.  Not private: for the owner of the table only."""
+        """Return one column unchanged.  It is not private: it is for the owner of the table only."""
         column = self.raw(name)
         schema = pa.schema([(name, arrow_type(column))])
         with self.session() as session:
@@ -285,11 +285,11 @@ def in_one_state(
 
 
 class SqlSource(Protocol):
-    """What encoded rows need of where they were read: one table, or several."""
+    """The source of encoded rows: one table, or several."""
 
     @property
     def relation(self) -> str:
-        """What stands after FROM for its raw rows."""
+        """The FROM clause of the raw rows."""
         ...
 
     def raw(self, name: str) -> Column:
@@ -330,7 +330,7 @@ class SqlStore:
         return pa.table({name: [row[place] for row in rows] for place, name in enumerate(names)})
 
     def tally(self, plan: CoverPlan, where: Predicate | None) -> Sequence[Counts]:
-        """One GROUP BY over the mixed-radix key of each cover."""
+        """Run one GROUP BY over the mixed-radix key of each cover."""
         return [self._tallied(plan, cover, where) for cover in range(len(plan.covers))]
 
     def scan(self, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
@@ -415,7 +415,7 @@ class SqlStore:
 
 
 def arrow_type(column: Column) -> pa.DataType:
-    """What Arrow calls the values of a column that is carried along."""
+    """Return Arrow's type of the values of a raw column."""
     if column.kind is ColumnKind.INTEGER and "UNSIGNED" in column.type.upper():
         return pa.uint64()
     return _ARROW.get(column.kind, pa.string())

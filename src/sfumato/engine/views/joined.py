@@ -1,7 +1,7 @@
 """Several tables of one engine, each encoded once, and views of them: encoded, bounded rows like those of one table.
 
-Opening them is their owner's act: keys are checked there, and messages say what is wrong with them.  Afterwards nothing
-that is asked of a view can fail for its rows, and a view without rows is one like any other.
+Their owner opens them: keys are checked then, and messages describe wrong keys.  Later no question to a view can fail
+because of its rows, and a view without rows is a view like any other.
 """
 
 # ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
@@ -34,7 +34,7 @@ _KEYS = {ColumnKind.TEXT, ColumnKind.INTEGER, ColumnKind.DATE}
 
 
 class JoinedTables:
-    """The tables of a schema, encoded where they lie."""
+    """The tables of a schema, encoded in their engine."""
 
     def __init__(self, schema: Schema, engine: JoinEngine) -> None:
         """Check and encode them.
@@ -87,7 +87,7 @@ class JoinedTables:
         return [(name, column) for name, column in pairs if column is not None]
 
     def _has_integer_keys(self) -> bool:
-        """Whether all keys and ids that are whole numbers are of types that the engine takes as they are."""
+        """Return whether the engine takes the types of all integer keys and ids unchanged."""
         named = [(table.name, column) for table in self.schema for column in table.columns] + self._unit_columns()
         columns = (self._engine.columns(name)[column] for name, column in named)
         return all(each.type in self._engine.dialect.whole_ids for each in columns if each.kind is ColumnKind.INTEGER)
@@ -118,7 +118,7 @@ class JoinedTables:
         return self._engine.encoded(ViewEncoding(bounded, self._relations, dialect, whole_units=self._whole_units))
 
     def derive(self, related: LinkedTables) -> EncodedRows:
-        """The head of related tables, with all that is derived of the same units beside it."""
+        """Return the head of linked tables, with all tables that are derived from the same units."""
         encode = partial(DerivedEncoding, related, relations=self._relations, dialect=self._engine.dialect)
         derived = {
             table.name: self._engine.encoded(encode(child, opening=opening))
@@ -205,7 +205,7 @@ class JoinedTables:
     def _decimal_of(
         self, relations: Mapping[str, str], one: tuple[SchemaTable, str], other: tuple[SchemaTable, str]
     ) -> bool:
-        """Whether a column of keys has a whole number of another with ".0" behind it."""
+        """Return whether a column of keys has a whole number of another one followed by ".0"."""
         (own, relation), (their, other_relation) = (
             (
                 "u" if name == self.schema.unit_column(table.name) else f"k{table.columns.index(name)}",
@@ -223,7 +223,7 @@ class JoinedTables:
         return bool(int(matches))
 
     def _distinct(self, table: SchemaTable, key: str, relation: str) -> tuple[int, int]:
-        """How many rows have a key, and how many keys there are."""
+        """Return the number of rows with a key, and the number of keys."""
         assert table.key is not None
         if self._engine.columns(table.name)[table.key].kind is ColumnKind.INTEGER and self._has_integer_keys():
             ((rows, low, high),) = self._engine.rows(

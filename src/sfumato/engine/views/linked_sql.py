@@ -39,7 +39,7 @@ class DerivedEncoding:
 
     @property
     def domain(self) -> Domain:
-        """Of the rows, with the most that a unit has of them."""
+        """The domain of the rows, with the most rows of a unit."""
         if self.child is None:
             return self.related.unit_domain
         table = self.related.first_child(self.child) if self.opening else self.related.next_child(self.child)
@@ -48,13 +48,13 @@ class DerivedEncoding:
 
     @property
     def named(self) -> str:
-        """What its version begins with."""
+        """The beginning of its version."""
         part = " head" if self.opening else ""
         return f"{self.related.hash} {'' if self.child is None else self.child.table.name}{part}"
 
     @property
     def values(self) -> tuple[int, ...]:
-        """No numbers beside the codes."""
+        """There are none: no numbers are stored next to the codes."""
         return ()
 
     @property
@@ -89,7 +89,9 @@ class DerivedEncoding:
         return values, "p.u", f"{self.relations[self.related.parent.name]} AS p{joins}"
 
     def _first(self, child: ChildTable, at: str, day: str = "") -> list[str]:
-        """How many children, and the first one, of rows that may have none; ``day`` is the date of the row above."""
+        """Return the number of children and the first child, of rows that may have none; ``day`` is the date of the
+        parent row.
+        """
         values = [f"COALESCE({at}.n, 0) - {self.related.least_children(child)}"]
         for place, attribute in enumerate(child.table.attributes):
             code, none = f"{at}.c{place}", attribute.size
@@ -156,8 +158,9 @@ class DerivedEncoding:
         return f"CASE WHEN {code} IS NOT NULL THEN {cell} END"
 
     def _distance(self, child: ChildTable, code: str, day: str, apart: int) -> str:
-        """The cell of the distance of a first date from that of the row above; dates that are none have cells of their
-        own, and so have those of rows without.
+        """Return the cell of the distance from the parent row's date to a first date.
+
+        Invalid dates and the dates of rows without a parent date have cells of their own.
         """
         above = self.related.parent_of(child)
         assert above is not None
@@ -179,11 +182,12 @@ class DerivedEncoding:
         return [] if parent is None else [f"p.c{place}" for place in range(len(parent.attributes))]
 
     def _bounded_rows(self, child: ChildTable) -> str:
-        """The rows that are kept of each unit: codes, place ``t`` of ``n`` in a family, and codes of the rows before.
+        """Return the rows of each unit within its bounds: codes, place ``t`` of ``n`` in a family, and codes of the
+        rows before.
 
-        Where they have children, also ``k``, their key, and ``r``, their place in the unit.  Where they belong to rows
-        of another table also ``a``, the place of that row in its unit, ``e``, what is known of it, and ``w``, how many
-        there are of the unit.
+        Rows with children also have ``k``, their key, and ``r``, their place in the unit.  Rows of another table's rows
+        also have ``a``, the place of that parent row in its unit, ``e``, its known attributes, and ``w``, the number of
+        such rows of the unit.
         """
         above, codes = self.related.parent_of(child), [f"c{place}" for place in range(len(child.table.attributes))]
         keyed = bool(self.related.children_of(child))
@@ -233,11 +237,11 @@ class DerivedEncoding:
         return f"SELECT {', '.join(carried)}, t, {', '.join(more)} FROM {cut}"
 
     def _digest(self, text: str) -> str:
-        """Of something of a row of a unit, by which rows of one order follow each other."""
+        """Return the digest of a text of a row and its unit, which orders rows of equal rank."""
         return self.dialect.digest(f"CONCAT('{self.related.schema.hash[:16]}', u, '|', {text})")
 
     def _with_evidence(self, child: ChildTable) -> str:
-        """The rows kept of a table with children: their keys, places, numbers, and ``e``, what is known of them."""
+        """Return the rows of a table with children: their keys, places, numbers, and ``e``, their known attributes."""
         own = [f"d.c{child.table.attributes.index(each)}" for each in child.plain]
         listed, source = (
             ["d.u AS u", "d.k AS k", "d.r AS r", "d.t AS t", "d.n AS n"],
@@ -269,6 +273,6 @@ def _placed(place: str, child: ChildTable, *, first: int) -> str:
 
 
 def _class_of(count: str, rows: Sequence[int]) -> str:
-    """The class of a number of rows: the first that holds so many."""
+    """Return the class of a number of rows: the first class that is large enough."""
     held = " ".join(f"WHEN {count} <= {most} THEN {code}" for code, most in enumerate(rows[:-1]))
     return f"CASE {held} ELSE {len(rows) - 1} END" if held else "0"

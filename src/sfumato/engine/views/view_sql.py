@@ -1,8 +1,8 @@
 """Views as SQL over encoded tables: one text for every engine.
 
 A relation has codes ``c0, c1, …`` and clamped numbers ``v…`` of its attributes by position, keys ``k0, k1, …`` as text
-and, where it is private, the id of the unit ``u``.  All values were encoded before, so nothing here can fail: numbers
-lie within declared bounds, whole ones are added and compared as 64-bit integers, and what is missing is NULL.
+and, if it is private, the id of the unit ``u``.  All values were encoded before, so nothing here can fail: numbers lie
+within declared bounds, whole numbers are added and compared as 64-bit integers, and a missing value is NULL.
 """
 
 # ruff: noqa: S608 - this module writes SQL; every name and literal in it is quoted
@@ -71,17 +71,17 @@ class ViewEncoding:
 
     @property
     def domain(self) -> Domain:
-        """Of the view, with its unit."""
+        """The domain of the view, with its unit."""
         return self.bounded.domain
 
     @property
     def named(self) -> str:
-        """What its version begins with: two views are two, though they hold the same rows."""
+        """The beginning of its version; two views differ even if they have the same rows."""
         return self.bounded.hash
 
     @property
     def values(self) -> tuple[int, ...]:
-        """Positions of the attributes whose clamped number is stored beside the code."""
+        """The positions of the attributes whose clamped number is stored next to the code."""
         return stored_values(self.domain)
 
     @property
@@ -191,7 +191,7 @@ class ViewEncoding:
         )
 
     def _coded(self, value: str, attribute: Integer | Real, place: int) -> list[str]:
-        """Code and, where it is stored, number of a value within its bounds or NULL."""
+        """Return the code of a value within its bounds or NULL, and its number if that is stored."""
         if isinstance(attribute, Integer) and attribute.edges is None:
             code = f"{value} - ({attribute.minimum})"
         else:
@@ -204,7 +204,7 @@ class ViewEncoding:
     # --- numbers of a row ---------------------------------------------------------------------------------------------
 
     def _number(self, value: Expression, domain: Domain) -> str:
-        """An expression as a whole number or a double, NULL where it is missing."""
+        """Return an expression as a whole number or a double; NULL if it is missing."""
         integer = value.interval(domain).integer
         match value:
             case Field():
@@ -377,12 +377,12 @@ def columns(view: View) -> list[str]:
 
 
 def place_is_stored(attribute: Attribute) -> bool:
-    """Whether the number of an attribute is stored beside its code."""
+    """Return whether the number of an attribute is stored next to its code."""
     return bool(stored_values([attribute]))
 
 
 def number_of(dialect: Dialect, domain: Domain, name: str) -> str:
-    """The number of an attribute, or the day of a date, from its encoded columns; NULL where it is missing."""
+    """Return the number of an attribute, or the day of a date, from its encoded columns; NULL if it is missing."""
     attribute, place = domain[name], domain.index(name)
     if place_is_stored(attribute):
         return f"v{place}" if isinstance(attribute, Real) else dialect.integer(f"v{place}")
@@ -410,12 +410,12 @@ def _clamped(value: str, low: str | None, high: str | None) -> str:
 
 
 def keyed(dialect: Dialect, column: Column, *, integer: bool) -> str:
-    """A key as text that only equal keys share, or the number that it is; NULL where it is missing.
+    """Return a key as text that only equal keys share, or its number; NULL if it is missing.
 
     Args:
         dialect: of the engine.
         column: of keys.
-        integer: whether all keys of the schema that are numbers are of types that the engine takes as they are.
+        integer: whether the engine takes the types of all integer keys of the schema unchanged.
     """
     if integer and column.kind is ColumnKind.INTEGER:
         return dialect.name(column.name)
@@ -495,5 +495,5 @@ def own_owners(
 
 
 def found_owners(own: str, above: str) -> str:
-    """The same of a table whose units are found through another: with the unit in place of the key."""
+    """Return the owners of a table whose units are found through another table: the unit instead of the key."""
     return f"SELECT own.k AS k, o.u AS u FROM {own} AS own JOIN {above} AS o ON own.u = o.k"

@@ -73,7 +73,7 @@ class LinkedPair:
         parents: codes of the parents by column, the number of children among them.
         children: codes of the children by column.
         owner: the parent of each child, ascending.
-        ordered: whether the children of a parent have an order.
+        has_order: whether the children of a parent have an order.
     """
 
     parents: Mapping[str, Places]

@@ -36,9 +36,9 @@ class TableStatement:
     """A statement over several tables, as a query over a view.
 
     Attributes:
-        view: whose rows are counted.
-        query: about them.
-        arranged: which of the noisy answers are shown, and in which order.
+        view: the view whose rows are counted.
+        query: the query over its rows.
+        ordering: the noisy answers to show, and their order.
     """
 
     view: BoundedView
