@@ -1,7 +1,7 @@
 """The contract of an engine: an adapter, which opens its tables, and joins for views of several tables.
 
-A :class:`ViewTable` is a view as a table of its own.  A new engine is one folder next to ``duckdb``, its adapter in
-``ADAPTERS`` of :mod:`sfumato.engine.open`, and its test.
+A :class:`ViewTable` is a view as a table of its own.  A new engine is one folder next to ``duckdb``, and its adapter in
+``ADAPTERS`` of :mod:`sfumato.engine.open`.  Its tables implement the protocols of :mod:`sfumato.engine.port`.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ class ServedPlaces(Protocol):
 
 
 class EngineAdapter(ABC):
-    """One engine that opens tables.
+    """An engine that opens tables.
 
     An adapter imports its engine when it opens a table, not before.
 
     Attributes:
-        schemes: what stands before the first colon of its addresses.
+        schemes: texts before the first colon of its addresses.
         libraries: packages whose frames it opens.
         extras: the packages that it imports, by the extra that installs them.
-        folder: how a message calls a source of several tables; empty if it opens none.
-        joinable_sources: how a message names the sources whose tables it joins; empty if it joins none.
+        folder: the words of messages for a source of several tables; empty if it opens none.
+        joinable_sources: the words of messages for sources whose tables it can join; empty if it cannot join tables.
     """
 
     schemes: ClassVar[tuple[str, ...]] = ()
@@ -116,11 +116,11 @@ class EngineAdapter(ABC):
 
 
 class JoinEngine(Protocol):
-    """What an engine does for tables that are joined in it."""
+    """The operations of an engine on tables that are joined in it."""
 
     @property
     def dialect(self) -> Dialect:
-        """How it writes SQL."""
+        """The SQL dialect of the engine."""
         ...
 
     def columns(self, name: str) -> Mapping[str, Column]:
@@ -136,7 +136,7 @@ class JoinEngine(Protocol):
         ...
 
     def materialize_joined(self, select: str, keys: Sequence[str]) -> str:
-        """Keep the rows of a query over what is kept."""
+        """Materialize the rows of a query over materialized rows."""
         ...
 
     def rows(self, statement: str) -> Sequence[Sequence[Any]]:
@@ -152,10 +152,10 @@ class JoinEngine(Protocol):
         ...
 
     def ready(self) -> None:
-        """Refuse where what is kept is lost, or of files that were written since.
+        """Refuse if materialized rows are lost, or if their files were written later.
 
         Raises:
-            EngineError: so it is; the tables have to be opened again.
+            EngineError: either is so; the tables have to be opened again.
         """
         ...
 
@@ -201,7 +201,7 @@ class ViewTable:
         raise TableError("a view has no raw columns to write", culprit=(*attributes, *ids))
 
     def content(self) -> str:
-        """Refuse: the content of raw tables is named where they are opened.
+        """Refuse, because the content of raw tables is named when they are opened.
 
         Raises:
             TableError: always.
@@ -213,7 +213,7 @@ class ViewTable:
         return self.encode(domain), Content(self.content)
 
     def encode(self, domain: Domain) -> Recodable:
-        """All rows of the view under the unit of a domain; without one no bound takes any of them away."""
+        """Return all rows of the view under the unit of a domain; without any bound if that unit has no id."""
         if not isinstance(self.encoding, ViewEncoding):
             raise TableError("a derived table is encoded once, by the related tables that it belongs to")
         bounded = self.encoding.bounded

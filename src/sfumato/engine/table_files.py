@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 def redacted_source(source: object) -> str:
-    """The address of a table without user, password and options; a path as it is.
+    """Return the address of a table without user, password and options; a path stays unchanged.
 
-    Where an odd password leaves open where the host begins, only the scheme is shown.
+    If an unusual password hides where the host begins, only the scheme is returned.
 
-    >>> shown("postgresql://ann:secret@db.example/census?table=people&sslpassword=secret")
+    >>> redacted_source("postgresql://ann:secret@db.example/census?table=people&sslpassword=secret")
     'postgresql://db.example/census?table=people'
-    >>> shown("spark:people.parquet"), shown("mysql://ann:what?@db/census?table=people")
+    >>> redacted_source("spark:people.parquet"), redacted_source("mysql://ann:what?@db/census?table=people")
     ('spark:people.parquet', 'mysql://...')
     """
     scheme, separator, rest = str(source).partition("://")
