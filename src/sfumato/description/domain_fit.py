@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -99,12 +99,7 @@ def draft_domain(table: ProtectedTable, csv: CsvFormat | None = None) -> Draft:
             continue
         if profile.distinct and (body := _date(profile)) is not None:
             dates[profile.column.name] = body
-            hints[profile.column.name] = _TO_WRITE[body["type"]]
-            if profile.dates is not None and profile.dates.others:
-                hints[profile.column.name] += (
-                    f"; {profile.dates.others:,} of its values are no dates of ISO 8601, such as 2023-12-31, and are "
-                    "counted as unknown"
-                )
+            hints[profile.column.name] = _date_hint(profile, body)
             order.append(profile.column.name)
             continue
         drafted = _attribute(profile)
@@ -138,6 +133,17 @@ _TO_WRITE = {
     "timestamp": "a time stamp: write its first and its last day, days that everybody knows the table to be about, the "
     "zone whose clocks count, and take the longest cells that answer your questions (by: hour, day, ...)",
 }
+
+
+def _date_hint(profile: Profile, body: Mapping[str, Any]) -> str:
+    """Return the hint for a column of dates: what to write, and how many of its values are unknown."""
+    hint = _TO_WRITE[body["type"]]
+    if profile.dates is not None and profile.dates.others:
+        hint += (
+            f"; {profile.dates.others:,} of its values are no dates of ISO 8601, such as 2023-12-31, and are "
+            "counted as unknown"
+        )
+    return hint
 
 
 def _date(profile: Profile) -> dict[str, Any] | None:

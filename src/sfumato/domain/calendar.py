@@ -110,9 +110,7 @@ WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", 
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of a date that ``EXTRACT`` takes: its name in SQL, the grains that decide it, its numbers, and its number
-    for a day.
-    """
+    """A part of a date for ``EXTRACT``: its name in SQL, the grains that decide it, its numbers, and a day's number."""
 
     sql: str
     of: tuple[Grain, ...]

@@ -368,8 +368,10 @@ def cells(name: str, declared: int, more: int) -> Attribute:
 
 
 def weight_classes(most: int) -> tuple[int, ...]:
-    """Numbers of rows of which each stands for itself and those between it and the one before: the greatest is the one
-    that a weight is made of, so that rows of fewer weigh less together.
+    """Return the bounds of the classes of numbers of rows, rising.
+
+    All numbers above one bound, up to the next, are one class.  Its weight is that of its largest number, so that units
+    with fewer rows weigh less in all.
 
     >>> weight_classes(14)
     (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14)

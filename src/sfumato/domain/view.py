@@ -168,9 +168,7 @@ class Join(View):
 
     @property
     def hierarchies(self) -> tuple[Hierarchy, ...]:
-        """The hierarchies of both views; in an outer join those of the left only, because the right has no cell for
-        missing.
-        """
+        """The hierarchies of both views; in an outer join those of the left, because the right lacks missing cells."""
         return (*self.left.hierarchies, *(() if self.outer else self.right.hierarchies))
 
 

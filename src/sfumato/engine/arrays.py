@@ -244,9 +244,7 @@ def _bin(numbers: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np
 
 
 def searched(numbers: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the bin of every number, by a search among the edges; a value that is no number gets the bin after the
-    last.
-    """
+    """Return the bin of every number by a search among the edges, and for no number the bin after the last."""
     bins = len(edges) - 1
     places = np.full(len(numbers), bins, dtype=np.int64)
     inside = np.flatnonzero((numbers >= edges[0]) & (numbers <= edges[-1]))

@@ -46,9 +46,7 @@ def kept_rows(encoding: RowEncoding, relation: str, raw: Sequence[str]) -> str:
 
 
 def kept_rows_at_once(encoding: RowEncoding, relation: str, raw: Sequence[str]) -> str:
-    """Return the rows of :func:`kept_rows` for engines that compute a common table once: only units above a bound are
-    sorted.
-    """
+    """Return the rows of :func:`kept_rows`, but sort only units above a bound; common tables are computed once."""
     if encoding.domain.unit.column is None:
         return kept_rows(encoding, relation, raw)
     columns = [*encoding.stored, *(f"r{place}" for place in range(len(raw)))]

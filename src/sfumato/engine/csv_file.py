@@ -342,9 +342,7 @@ def _records(path: Path, form: CsvFormat) -> list[list[str]]:
 
 
 def _delimiter(path: Path, form: CsvFormat) -> str | None:
-    """Return the separator by which nearly all records have as many fields as the header, and several; None: the usual
-    one.
-    """
+    """Return the separator by which nearly all records have as many fields as the header; None: the usual one."""
     usual = delimiter(path)
     even = {}
     for each in (usual, *DELIMITERS.replace(usual, "")):

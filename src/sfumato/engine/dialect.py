@@ -49,9 +49,7 @@ class Dialect(Protocol):
         ...
 
     def distinct(self, key: str, low: int, high: int) -> str | None:
-        """Return the number of values of an integer column within bounds; None if the engine counts them like other
-        values.
-        """
+        """Return the number of values of a bounded integer column; None if the engine has no faster way."""
         ...
 
     def draw(self, columns: Sequence[str], salt: str) -> str:

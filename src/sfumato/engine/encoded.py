@@ -86,9 +86,7 @@ class EncodedStore(Protocol):
         ...
 
     def dropped(self, most: int, where: Predicate | None) -> int:
-        """Return the number of rows over the bound of a unit that meet ``where``, at most ``most`` per unit, from the
-        raw table.
-        """
+        """Count the rows over the bound that meet ``where`` again, at most ``most`` per unit."""
         ...
 
     def unit_sizes(self, starts: Sequence[int], of: SizeOf) -> Sequence[Sequence[int]]:
@@ -138,9 +136,7 @@ class LaterStore:
 
 
 class EncodedRows:
-    """Implements :class:`sfumato.engine.port.Encoded` over a store, with cached columns in this process if there are
-    any.
-    """
+    """Implements :class:`sfumato.engine.port.Encoded` over a store, with some columns cached in this process."""
 
     def __init__(
         self,

@@ -285,20 +285,23 @@ class Encoded(Protocol):
     def bins(
         self, value: str, edges: Sequence[float], by: tuple[str, ...], where: Predicate | None = None
     ) -> Exact[Counts]:
-        """Counts of clamped ``value`` between neighbouring ``edges`` (closed on the left, the last on both
-        sides) for each cell of ``by``: shape ``(cells of by * (edges - 1),)``, flat in C order.
+        """Return the counts of clamped ``value`` between ``edges`` for each cell of ``by``, flat in C order.
+
+        Bins are closed on the left, the last on both sides: shape ``(cells of by * (edges - 1),)``.
         """
         ...
 
     def dropped(self, most: int, where: Predicate | None = None) -> Exact[Counts]:
-        """Number of rows that the bound on rows of a unit leaves out and that meet ``where``, at most ``most`` of one
-        unit: shape ``(1,)``.  Reads the table again.
+        """Return the number of rows over the bound that meet ``where``, at most ``most`` per unit: shape ``(1,)``.
+
+        The table is read again.
         """
         ...
 
     def unit_sizes(self, starts: tuple[int, ...], of: SizeOf) -> Exact[Counts]:
-        """Number of units of so large a size, before any bound on them: one bin a start, the last one open, shape
-        ``(starts,)``.  Reads the table again.
+        """Return the number of units per size, before any bound on them: shape ``(starts,)``.
+
+        There is a bin per start, the last one open.  The table is read again.
         """
         ...
 
@@ -350,8 +353,9 @@ class Recodable(Encoded, Protocol):
         ...
 
     def unbounded(self) -> Exact[int]:
-        """Number of all rows, those included that the domain drops, are over the bound of their unit or have no id.
-        Reads the table again.
+        """Return the number of all rows, also of rows that the domain drops, over a bound or without an id.
+
+        The table is read again.
         """
         ...
 
@@ -382,14 +386,16 @@ class Recodable(Encoded, Protocol):
         ...
 
     def recoded(self, recode: Recode, raw: tuple[str, ...]) -> Exact[pa.Table]:
-        """Rewritten rows in random order: the columns of ``recode.labels``, then the ``raw`` columns as they
-        are.  Reads the table again.
+        """Return the rewritten rows in random order: the columns of ``recode.labels``, then the ``raw`` columns.
+
+        The table is read again.
         """
         ...
 
     def write_recoded(self, recode: Recode, raw: tuple[str, ...], out: Path) -> None:
-        """Write what :meth:`recoded` returns to ``out``, a .csv file or a .parquet file (a directory of them on
-        Spark), without holding it in memory where the engine can.  Nothing is left behind on failure.
+        """Write the rows of :meth:`recoded` to ``out``, a .csv or .parquet file (on Spark a directory of them).
+
+        If the engine can, it does not hold them in memory.  Nothing is left behind on failure.
         """
         ...
 

@@ -175,17 +175,9 @@ def interval(
             notes = (*notes, f"none of a population: rows of one {unit} are no independent draws")
         if widened:
             notes = (*notes, f"values are known by groups or bins only, which widened the interval by {widened:.4g}")
-    return ReleaseInterval(
-        words,
-        _by_model(release.model, names, terms),
-        table,
-        population,
-        widened,
-        tuple(each.attributes for each in used),
-        level.probability,
-        notes,
-        bound,
-    )
+    by_model = _by_model(release.model, names, terms)
+    measured = tuple(each.attributes for each in used)
+    return ReleaseInterval(words, by_model, table, population, widened, measured, level.probability, notes, bound)
 
 
 def _checked_width(half_width: Number) -> float:

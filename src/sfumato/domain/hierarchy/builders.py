@@ -184,9 +184,7 @@ def draft(attribute: Attribute) -> Hierarchy:
 
 
 def _calendar(attribute: Dated) -> Hierarchy:
-    """Return the longer periods that consist of the periods of a date; weeks are not among them, because months cut
-    weeks.
-    """
+    """Return the longer periods that consist of the periods of a date, without weeks, which months cut."""
     grains = [grain for grain in (Grain.DAY, Grain.MONTH, Grain.QUARTER, Grain.YEAR) if grain is not attribute.by]
     longer = [calendar_map(grain, attribute.by, *attribute.periods) for grain in grains if grain in maps(attribute.by)]
     useful = [each for each in longer if len(each.labels) > 1]

@@ -1,5 +1,4 @@
-"""The rows of a unit that stay in DuckDB: those of :mod:`sfumato.engine.bounding`, selected with few hashes and no
-window.
+"""The rows of a unit that stay in DuckDB: those of :mod:`sfumato.engine.bounding`, selected without a window.
 
 The rows of units that could be above a bound are numbered in arrays, some units at a time.  Cells and rows are hashed
 and sorted, unit by unit, only if a bound cuts them.  The digests are of the same texts, so the rows are the same.

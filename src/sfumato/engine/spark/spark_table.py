@@ -106,8 +106,9 @@ class SparkTable:
             return self.spark.sql(f"SELECT {self.raw(name)} FROM {self.relation}").toArrow().column(0)
 
     def write_columns(self, attributes: Sequence[str], ids: Sequence[str], out: Path) -> None:
-        """Write columns as they stand to a directory of Parquet files, which the executors write.  Not private: for a
-        copy that is protected as the table is.
+        """Write columns unchanged to a directory of Parquet files, which the executors write.
+
+        It is not private: it is for a copy that is protected like the table.
         """
         listed = ", ".join(self.raw(name) for name in dict.fromkeys((*attributes, *ids)))
         with translating(self.spark, self.title), complete(out) as part:

@@ -210,9 +210,7 @@ class MariaDialect:
         return f"CONVERT({expression} USING utf8mb4) COLLATE {self._collation}"
 
     def timestamp(self, column: Column) -> str:
-        """Return the text of a time stamp; moments are in UTC, by their number, because a clock shows some of them
-        twice.
-        """
+        """Return the text of a time stamp; moments are in UTC, because a clock shows some of them twice."""
         name = self.name(column.name)
         if not column.moments:
             return self.text(name)

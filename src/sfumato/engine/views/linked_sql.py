@@ -89,9 +89,7 @@ class DerivedEncoding:
         return values, "p.u", f"{self.relations[self.related.parent.name]} AS p{joins}"
 
     def _first(self, child: ChildTable, at: str, day: str = "") -> list[str]:
-        """Return the number of children and the first child, of rows that may have none; ``day`` is the date of the
-        parent row.
-        """
+        """Return the number of children and the first child, if any; ``day`` is the date of the parent row."""
         values = [f"COALESCE({at}.n, 0) - {self.related.least_children(child)}"]
         for place, attribute in enumerate(child.table.attributes):
             code, none = f"{at}.c{place}", attribute.size
@@ -182,8 +180,7 @@ class DerivedEncoding:
         return [] if parent is None else [f"p.c{place}" for place in range(len(parent.attributes))]
 
     def _bounded_rows(self, child: ChildTable) -> str:
-        """Return the rows of each unit within its bounds: codes, place ``t`` of ``n`` in a family, and codes of the
-        rows before.
+        """Return the bounded rows of each unit: codes, place ``t`` of ``n`` in a family, and codes of the rows before.
 
         Rows with children also have ``k``, their key, and ``r``, their place in the unit.  Rows of another table's rows
         also have ``a``, the place of that parent row in its unit, ``e``, its known attributes, and ``w``, the number of
@@ -193,21 +190,8 @@ class DerivedEncoding:
         keyed = bool(self.related.children_of(child))
         relation, family, known = self.relations[child.table.name], "u", []
         if above is not None:
-            link = child.table.through
-            assert link is not None
-            known = [f"e{place}" for place in range(len(self.related.known_attributes(child)))]
-            inside = [
-                "g.u AS u",
-                "d.r AS a",
-                *(f"g.{code} AS {code}" for code in codes),
-                *(f"d.{e} AS {e}" for e in known),
-            ]
-            inside += [f"g.k{place} AS k{place}" for place in range(len(child.table.columns))]
-            tied = f"d.u = g.u AND d.k = g.k{child.table.columns.index(link.column)}"
-            relation = (
-                f"(SELECT {', '.join(inside)} FROM {relation} AS g JOIN ({self._with_evidence(above)}) AS d ON {tied})"
-            )
-            relation, family, known = f"{relation} AS linked_rows", "u, a", ["a", *known]
+            family, known = "u, a", ["a", *self._known_columns(child)]
+            relation = self._with_parent_rows(child, above, codes)
         text = ", ' ', ".join(self.dialect.text(code) for code in codes)
         carried, order = ["u", *codes, *known], [*self._sorting(child), "draw"]
         drawn = [*carried, f"{self._digest(text)} AS draw"]
@@ -236,6 +220,20 @@ class DerivedEncoding:
                 ]
         return f"SELECT {', '.join(carried)}, t, {', '.join(more)} FROM {cut}"
 
+    def _known_columns(self, child: ChildTable) -> list[str]:
+        return [f"e{place}" for place in range(len(self.related.known_attributes(child)))]
+
+    def _with_parent_rows(self, child: ChildTable, parent: ChildTable, codes: Sequence[str]) -> str:
+        """Return the rows of a nested table, each with the place and the known attributes of its parent row."""
+        link = child.table.through
+        assert link is not None
+        inside = ["g.u AS u", "d.r AS a", *(f"g.{code} AS {code}" for code in codes)]
+        inside += [f"d.{e} AS {e}" for e in self._known_columns(child)]
+        inside += [f"g.k{place} AS k{place}" for place in range(len(child.table.columns))]
+        tied = f"d.u = g.u AND d.k = g.k{child.table.columns.index(link.column)}"
+        rows = f"{self.relations[child.table.name]} AS g JOIN ({self._with_evidence(parent)}) AS d ON {tied}"
+        return f"(SELECT {', '.join(inside)} FROM {rows}) AS linked_rows"
+
     def _digest(self, text: str) -> str:
         """Return the digest of a text of a row and its unit, which orders rows of equal rank."""
         return self.dialect.digest(f"CONCAT('{self.related.schema.hash[:16]}', u, '|', {text})")
@@ -250,7 +248,7 @@ class DerivedEncoding:
         known = self._parents()
         if self.related.parent_of(child) is not None:
             listed.append("d.w AS w")
-            known = [f"d.e{place}" for place in range(len(self.related.known_attributes(child)))]
+            known = [f"d.{column}" for column in self._known_columns(child)]
         elif self.related.parent is not None:
             source += f" JOIN {self.relations[self.related.parent.name]} AS p ON p.u = d.u"
         listed += [f"{code} AS e{place}" for place, code in enumerate([*known, *own])]
