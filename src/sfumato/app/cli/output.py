@@ -19,6 +19,10 @@ from sfumato.app.api.methods import EXACT_FIGURES
 from sfumato.errors import InputError
 
 _OPTIONS = {"claims": "--claim"}  # options that are not named like the argument of the library
+_AMOUNTS = {"with the limit ": "with --limit ", "a delta of ": "--delta "}
+_PHRASES = re.compile(  # of the library; names and values of the caller stand in quotes, and files have a suffix
+    r"""(?<!\w)(?:'[^']*'|"[^"]*")|\b(?:with the limit|a delta of) (?=\d)|\bthe argument (?P<argument>\w+)(?!\.?\w)"""
+)
 AT_END = ExitStack()
 """Callbacks of the command that runs, such as the closing of its ledger."""
 
@@ -45,14 +49,17 @@ def _in_options(message: str) -> str:
     'with --delta 1e-09 it asks for less; begin a ledger with --limit 1,1e-9'
     >>> _in_options("name one by the argument unit_rows; give the argument claims for each release")
     'name one by --unit-rows; give --claim for each release'
+    >>> _in_options("the table's column 'the argument unit' is not in the argument unit.csv")
+    "the table's column 'the argument unit' is not in the argument unit.csv"
     """
-    message = re.sub(r"\bwith the limit (?=\d)", "with --limit ", message)
-    message = re.sub(r"\ba delta of (?=\d)", "--delta ", message)
-    return re.sub(r"\bthe argument (\w+)", lambda match: _option(match[1]), message)
+    return _PHRASES.sub(_option, message)
 
 
-def _option(argument: str) -> str:
-    return _OPTIONS.get(argument, f"--{argument.replace('_', '-')}")
+def _option(phrase: re.Match[str]) -> str:
+    argument = phrase["argument"]
+    if argument is not None:
+        return _OPTIONS.get(argument, f"--{argument.replace('_', '-')}")
+    return _AMOUNTS.get(phrase[0], phrase[0])
 
 
 def columns(rows: Sequence[Mapping[str, Any]]) -> str:
