@@ -88,6 +88,11 @@ def test_answers_of_all_kinds_are_whole_and_repeated(answered, ledger, monkeypat
             "at the stored answer to entry 5",
             1,
         ),
+        (
+            [f"UPDATE ledger_answer SET number = {number} WHERE number = {was}" for was, number in ((1, 5), (2, 1))],
+            "at the stored answer to entry 5",
+            2,
+        ),
         (["DELETE FROM ledger_answer WHERE number = 2"], "after entry 2: a stored answer is missing", 2),
         (["DELETE FROM ledger_answer WHERE number = 4"], "after entry 5: a stored answer is missing", 4),
         (["DELETE FROM ledger_answer WHERE number = 6"], "after entry 6: a stored answer is missing", 6),

@@ -282,17 +282,19 @@ def refuse_lost(driver: Driver, name: str, number: int, head: str) -> None:
 
 
 def _places_since(driver: Driver, name: str, number: int) -> Iterator[tuple[int, str, str]]:
-    """Yield the number of entries and the two hashes of each answer that was stored since an entry, last first."""
+    """Yield the number of entries and the two hashes of each answer that was stored since an entry, last first.
+
+    The hash is empty if the row does not have it any more: the answer may have been moved to another entry.
+    """
     query = """
-    SELECT place, entries, previous, hash FROM ledger_answer WHERE dataset = :dataset AND place < :place
-    ORDER BY place DESC LIMIT :most"""
+    SELECT place, entries, previous, hash, number, time, found, body FROM ledger_answer
+    WHERE dataset = :dataset AND place < :place ORDER BY place DESC LIMIT :most"""
     place = 1 << 62
     while page := driver.rows(query, {"dataset": name, "place": place, "most": ANSWERS_PAGE}):
-        for _, entries, previous, hash_ in page:
+        for place, entries, previous, hash_, *hashed in page:
             if entries < number:
                 return
-            yield entries, previous, hash_
-        place = page[-1][0]
+            yield entries, previous, hash_ if hash_ == _hash((previous, place, *hashed)) else ""
 
 
 def answers_after(driver: Driver, name: str, place: int) -> Iterator[dict[str, Any]]:
