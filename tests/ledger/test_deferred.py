@@ -5,8 +5,8 @@ from tests.ledger.asking import ROW, TENTH, question, reservation, spent_epsilon
 from tests.ledger.racing_processes import release_first
 from tests.processes import processes
 
-from sfumato.errors import BudgetError, VersionError
-from sfumato.ledger import Kind, Ledger, open_ledger
+from sfumato.errors import BudgetError, InputError, LimitError, VersionError
+from sfumato.ledger import Event, Kind, Ledger, open_ledger
 from sfumato.privacy.loss import Epsilon, EpsilonDelta
 
 
@@ -85,3 +85,34 @@ def test_a_ledger_that_is_still_to_be_made_has_the_limit_of_a_new_one(tmp_path):
     late = Ledger(f"sqlite:///{tmp_path / 'new.ledger'}", dataset="people", limit_if_new=Epsilon(2), create=True)
     assert late.limit == Epsilon(2)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_second_ledger_is_refused_whatever_limit_it_would_have(tmp_path):
+    deferred(tmp_path, Epsilon(1)).open(create=True)
+    second = deferred(tmp_path, Epsilon(2))
+    with pytest.raises(InputError, match="leave out --create"):
+        second.refuse_missing(TENTH)
+    with pytest.raises(LimitError), reservation(second, question(), TENTH, statement="pure", unit=ROW):
+        pytest.fail("nothing may be computed")
+
+
+def test_of_two_threads_that_begin_a_ledger_one_declares_the_tables(tmp_path):
+    """The other thread declares them when this one has found that they are to be declared."""
+
+    class Overtaken(Ledger):
+        looks = 0
+
+        def __getattribute__(self, name):
+            found = super().__getattribute__(name)
+            if name == "_undeclared":
+                Overtaken.looks += 1
+                if Overtaken.looks == 1:
+                    self.prepare(first)
+            return found
+
+    url = f"sqlite:///{tmp_path / 'new.ledger'}"
+    first = Event(Kind.RELEASE, question(0, 1), TENTH, None, "pure", None, ROW)
+    with Overtaken(url, dataset="people", limit=Epsilon(1), create=True) as ledger:
+        ledger.declare_later("mine", new=True)
+        ledger.prepare(first)
+        assert [version.number for version in ledger.data_versions()] == [1]

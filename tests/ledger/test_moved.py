@@ -6,6 +6,7 @@ import gc
 import secrets
 import shutil
 import sqlite3
+import weakref
 from contextlib import closing, contextmanager
 from fractions import Fraction
 from pathlib import Path
@@ -15,7 +16,7 @@ from sqlalchemy.engine import make_url
 from tests.ledger.asking import answered, ask, behind_its_back, spent_epsilon, unfreeze
 
 from sfumato.errors import BudgetError, InputError, LedgerError, MissingLedgerError, MovedLedgerError
-from sfumato.ledger import open_ledger
+from sfumato.ledger import open_ledger, store
 from sfumato.ledger.entry import entry_hash
 from sfumato.ledger.store import KEPT, Store, connections, unmerged_wal
 from sfumato.ledger.verification import back_up, restore
@@ -241,6 +242,29 @@ def test_a_ledger_that_is_dropped_without_closing_leaves_no_open_file(file):
     del ledger
     gc.collect()
     assert not names & open_files()
+
+
+def test_the_locks_of_a_ledger_do_not_keep_its_connections(url):
+    ledger = open_ledger(url, dataset="people", limit=Epsilon(1), create=True)
+    ask(ledger)
+    dropped = weakref.ref(ledger._store)  # noqa: SLF001
+    del ledger
+    gc.collect()
+    assert dropped() is None
+
+
+def test_connections_that_are_given_back_while_another_store_takes_them_are_shared(people, file, monkeypatch):
+    """A store that nobody holds is collected at any moment, also while connections are looked up."""
+    look = store.identity
+
+    def collected(path):
+        monkeypatch.setattr(store, "identity", look)
+        people.close()
+        return look(path)
+
+    monkeypatch.setattr(store, "identity", collected)
+    with closing(Store(f"sqlite:///{file}")) as taken, closing(Store(f"sqlite:///{file}")) as other:
+        assert taken._connections is other._connections  # noqa: SLF001
 
 
 def open_files() -> set[str]:

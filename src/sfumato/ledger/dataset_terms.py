@@ -24,6 +24,9 @@ from sfumato.strict_documents import JSON
 _LISTED = 10  # datasets that a message names
 _LONGEST_NAME = 200
 
+NOT_HELD = (MissingLedgerError, OtherDatasetsError)
+"""The errors of a dataset that was not made."""
+
 UNDECLARED = "0"
 """The version that questions carry as long as none is declared."""
 

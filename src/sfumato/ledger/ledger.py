@@ -9,11 +9,12 @@ from typing import Self, TypeVar
 
 from sfumato.arguments import expect
 from sfumato.domain import Unit
-from sfumato.errors import InputError, LedgerError, LossError, MissingLedgerError, OtherDatasetsError, SfumatoError
+from sfumato.errors import InputError, LedgerError, LimitError, LossError, MissingLedgerError, SfumatoError
 from sfumato.ledger import journal, verification
 from sfumato.ledger.account import Account, refuse_beyond_limit, refuse_unaffordable
 from sfumato.ledger.audit_log import Actor
 from sfumato.ledger.dataset_terms import (
+    NOT_HELD,
     UNDECLARED,
     NamedContent,
     content_digests,
@@ -28,7 +29,7 @@ from sfumato.ledger.entry import DataVersion, Entry, Event, StoredAnswer, system
 from sfumato.ledger.journal import JournalMemory
 from sfumato.ledger.reservation import Admission, ComputeLocks, Reservation, admitted, compute_locks, new_answer_cache
 from sfumato.ledger.store import Store
-from sfumato.ledger.transaction import Transaction
+from sfumato.ledger.transaction import Transaction, outcome
 from sfumato.ledger.verification import Checkpoint
 from sfumato.privacy.loss import NOTHING, Charge, Loss
 
@@ -155,8 +156,10 @@ class Ledger:
         """Return whether the ledger was made."""
         try:
             self.open()
-        except (MissingLedgerError, OtherDatasetsError):
+        except NOT_HELD:
             return False
+        except LimitError:
+            pass  # it was made with another limit
         return True
 
     def refuse_missing(self, charge: Charge | None = None) -> Loss:
@@ -221,8 +224,8 @@ class Ledger:
         if self._opened is None:
             self._refuse_beyond(first.charge)
             self.open(unit=first.unit, create=self._create)
-        if self._undeclared is not None:
-            (content, new), by = self._undeclared, system_user()
+        if (undeclared := self._undeclared) is not None:  # read once: another thread may declare it meanwhile
+            (content, new), by = undeclared, system_user()
             self.declare_version(content, by=by, new=new, most=int(self.version), first=first)
             self._undeclared = None  # later releases are of the version that the first one declared
 
@@ -454,7 +457,7 @@ class Ledger:
                 )
                 seen = self._memory.position
                 self._memory.refuse_set_back(driver, transaction.founded, transaction.position, before=seen)
-                result = _outcome(act, transaction)
+                result = outcome(act, transaction)
                 if not isinstance(result, SfumatoError):
                     transaction.close()
             if isinstance(result, SfumatoError):
@@ -491,10 +494,3 @@ class Ledger:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _outcome(act: Callable[[Transaction], T], transaction: Transaction) -> T | SfumatoError:
-    try:
-        return act(transaction)
-    except SfumatoError as error:
-        return error

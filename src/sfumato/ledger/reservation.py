@@ -420,9 +420,9 @@ class _FileLocks(ComputeLocks):
 class _SessionLocks(ComputeLocks):
     """Advisory locks of one session of PostgreSQL, which is opened again if it is lost."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, open_session: Callable[[], Driver]) -> None:
         super().__init__()
-        self._store = store
+        self._open_session = open_session
         self._session: Driver | None = None
 
     def _take(self, number: int) -> bool:
@@ -445,7 +445,7 @@ class _SessionLocks(ComputeLocks):
 
     def _query(self, statement: str, number: int) -> bool:
         if self._session is None:
-            self._session = self._store.session()
+            self._session = self._open_session()
         return bool(self._session.value(statement, {"number": number}))
 
 
@@ -465,7 +465,9 @@ def compute_locks(store: Store) -> ComputeLocks:
     with _MUTEX:
         if place not in _LOCKS:
             try:
-                _LOCKS[place] = _FileLocks(Path(f"{place}-attempts")) if store.file else _SessionLocks(store)
+                _LOCKS[place] = (
+                    _FileLocks(Path(f"{place}-attempts")) if store.file else _SessionLocks(store.open_session)
+                )
             except OSError as error:
                 raise LedgerError(
                     f"no lock file can be made beside the ledger {place}; make its folder writable", culprit=place

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -106,9 +106,13 @@ class Store:
         with translate_errors(self.place), self._connections.fresh() as driver:
             driver.rows("SELECT 1")
 
-    def session(self) -> Driver:
-        """Return a new connection, on which each statement is a transaction; the caller closes it."""
-        return self._connections.opened()
+    @property
+    def open_session(self) -> Callable[[], Driver]:
+        """A function that opens a connection, on which each statement is a transaction.
+
+        It does not hold this store, which may be collected before its caller.
+        """
+        return self._connections.opened
 
     def prepare(self, *, create: bool) -> None:
         """Check the tables; with ``create``, make them if there are none.
@@ -429,8 +433,9 @@ def connections(address: Address, file: Path | None) -> Connections:
     with _LOCK:
         shared = _SHARED.get(key)
         if shared is None or (shared.identity is not None and identity(shared.file) != shared.identity):
-            shared = _SHARED[key] = Connections(address, file)
+            shared = Connections(address, file)
         shared.users += 1
+        _SHARED[key] = shared  # again: a store that was collected just now may have taken it away
         return shared
 
 
