@@ -88,13 +88,15 @@ def test_an_unknown_function_is_refused_with_all_that_can_be_asked() -> None:
         parse("SELECT MODE(age) FROM t", PEOPLE)
     words = re.findall("[A-Z_]{3,}", str(refused.value))
     assert words == list(dict.fromkeys(form.function for form in FORMS))
-    with pytest.raises(QueryError, match=r"column 8: ask COUNT, .* or IQR of an attribute, .* no level 'IQRR'"):
+    with pytest.raises(QueryError, match=r"column 8: ask COUNT, .* of an attribute, or a level: no level 'IQRR'"):
         parse("SELECT IQRR(age) FROM t", PEOPLE)
 
 
 def test_the_package_exports_and_the_documentation_names_every_aggregate() -> None:
     text = (DOCS / "query.md").read_text().partition("with the aggregates ")[2].partition(" of `sfumato.query`")[0]
-    assert set(re.findall(r"`(\w+)`", text)) == {each.__name__ for each in AGGREGATES} <= set(query.__all__)
+    names = {each.__name__ for each in AGGREGATES}
+    assert set(re.findall(r"`(\w+)`", text)) == names, "docs/query.md lists the classes of AGGREGATES"
+    assert names <= set(query.__all__), "query/__init__.py exports the classes of AGGREGATES"
 
 
 def test_the_documentation_lists_every_function() -> None:
