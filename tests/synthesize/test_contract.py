@@ -5,6 +5,7 @@ from __future__ import annotations
 import pkgutil
 from fractions import Fraction
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 from tests.synthesize.identities import DOMAIN, identity
@@ -32,6 +33,7 @@ from sfumato.synthesize.auto import METHODS, method_named, options, refuse_optio
 from sfumato.synthesize.synthesis_method import Option, SynthesisMethod, Task
 from sfumato.workload.counting_queries import Marginals
 
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAIR = Marginals(cliques=(("sex", "age"),))
 TERMS = {"loss": Rho(1), "total": NoisyTotal()}
 FUNCTIONS = {
@@ -62,6 +64,13 @@ def test_every_method_of_the_folder_stands_in_the_tuple():
     }
     assert found == {id(method) for method in SYNTHESIZERS}
     assert len({method.name for method in METHODS}) == len(METHODS)
+
+
+def test_every_method_has_a_function_here_and_a_row_in_the_documentation():
+    names, lines = {method.name for method in METHODS}, (DOCS / "synthesize.md").read_text().splitlines()
+    rows = [line.split("|")[1] for line in lines if line.startswith("| `")]
+    assert names == set(FUNCTIONS), "FUNCTIONS has one call of each method"
+    assert {name for name in names if not any(f"`{name}`" in row for row in rows)} == set(), "docs/synthesize.md"
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
