@@ -1,8 +1,8 @@
-"""The answer of a query: a release that holds a table of estimates, and how it is written as JSON, Arrow and Parquet.
+"""The answer of a query: a release with a table of estimates, as JSON, Arrow and Parquet.
 
-Answers are written some groups at a time, so that a million groups take no memory beside the answer.  Arrow puts the
-text together and lets other threads run meanwhile.  Counts become non-negative integers on request only: raw counts
-are right on average, and counts forced above zero are too large in empty groups.
+Answers are written in blocks of groups, so that a million groups take no memory besides the answer.  Arrow builds the
+text, and other threads run meanwhile.  Counts become non-negative integers on request only: raw counts are right on
+average, and counts forced above zero are too large in empty groups.
 """
 
 from __future__ import annotations
@@ -92,17 +92,17 @@ class CountedTruncation:
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Answer(Release):
-    """Estimates by group, in columns: a million groups are a few arrays, and objects where they are asked for.
+    """Estimates by group, stored in columns: a million groups are a few arrays, and objects are made on request.
 
     Attributes:
         query: the query.
-        labels: of the groups, one array of text a grouping attribute: declared cells that can hold a row which meets
-            the condition, in their order.
-        integers: the grouping attributes whose cells are whole numbers, and at most missing values.
-        estimates: one an aggregate, of arrays of shape ``(groups,)``.
-        confidence: the probability with which each interval holds the exact answer, on its own.
-        notes: which table the intervals are about, and what was done to the released estimates.
-        truncation: what the bound on rows of a unit left out, if the query asks for it.
+        labels: labels of the groups, one text array per grouping attribute: declared cells that can hold a row which
+            meets the condition, in their order.
+        integers: the grouping attributes whose cells are whole numbers and at most missing values.
+        estimates: arrays of shape ``(groups,)``, one set per aggregate.
+        confidence: the probability with which each interval, alone, holds the exact answer.
+        notes: the table that the intervals are about, and any change of the released estimates.
+        truncation: the rows that the bound on rows of a unit left out, if the query asks for them.
         called: names of the grouping attributes, if a statement gives others.
     """
 
@@ -122,12 +122,12 @@ class Answer(Release):
 
     @cached_property
     def keys(self) -> tuple[tuple[str, ...], ...]:
-        """Labels of the cells, one tuple a group."""
+        """Labels of the cells, one tuple per group."""
         return tuple(zip(*(each.to_pylist() for each in self.labels), strict=True)) if self.labels else ((),)
 
     @cached_property
     def values(self) -> tuple[tuple[NoisyValue, ...], ...]:
-        """Estimates, one tuple a group, one value an aggregate."""
+        """Estimates, one tuple per group with a value per aggregate."""
         columns = ([NoisyValue(*parts) for parts in _parts(each)] for each in self.estimates)
         return tuple(zip(*columns, strict=True))
 
@@ -166,7 +166,7 @@ class Answer(Release):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """One flat mapping a group: labels, then estimate, standard error and interval of each aggregate."""
+        """One flat mapping per group: labels, then estimate, standard error and interval of each aggregate."""
         rows = []
         for key, values in zip(self.keys, self.values, strict=True):
             row: dict[str, Any] = dict(zip(self.groups, key, strict=True))

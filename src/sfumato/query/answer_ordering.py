@@ -43,13 +43,13 @@ class SortKey:
 
 @dataclass(frozen=True)
 class Ordering:
-    """The groups of a noisy answer that are shown, and their order.
+    """The groups of a noisy answer to show, and their order.
 
     Attributes:
-        having: conditions, all of which a shown group meets.
-        order: keys, the first of which orders first.
-        limit: how many groups; None: all.
-        called: names of the groups, in order; nothing: the names of what they are by.
+        having: conditions that every group to show meets.
+        order: keys; the first has precedence.
+        limit: the number of groups; None: all.
+        called: names of the groups, in order; empty for the names of the groupings.
     """
 
     having: tuple[HavingCondition, ...] = ()

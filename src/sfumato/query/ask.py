@@ -1,6 +1,6 @@
-"""Asking: one release for all the tables that a question needs, and the estimates read off them.
+"""Answers to questions: one release for all the tables that a question needs, and the estimates from them.
 
-From one release all quantiles of an attribute follow, each with its interval: they are read off a noisy tree of counts.
+All quantiles of an attribute follow from one release, each with its interval, because it is a noisy tree of counts.
 """
 
 from __future__ import annotations

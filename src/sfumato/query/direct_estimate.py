@@ -1,7 +1,7 @@
-"""Estimates read off noisy tables: signed sums of counts, sums and ratios, with the variance of their noise.
+"""Estimates from noisy tables: signed sums of counts, sums and ratios, with the variance of their noise.
 
-Every number is a sum over the cells of all tables that hold what is asked about, with weights that do not look at the
-cells, so that its variance is known; ratios go by the delta method.
+Every number is a sum over the cells of all tables that have the attributes of the question.  The weights do not depend
+on the cells, so the variance is known.  Ratios use the delta method.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class Term:
 
 @dataclass(frozen=True, eq=False)
 class ProjectedCounts:
-    """Counts as a question sees them: one axis an attribute that it names, over groups of its codes.
+    """Counts over the attributes of a question: one axis per attribute, over groups of its codes.
 
-    Each cell carries noise of ``variance``, independent of all others; ``spread`` of its standard deviations, and one
-    step of its integers, make an interval.
+    Each cell carries noise of ``variance``, independent of all others.  An interval is ``spread`` of its standard
+    deviations and one step of its integers.
     """
 
     counts: FloatArray
@@ -124,7 +124,7 @@ class DirectEstimate:
 def estimate(
     tables: Sequence[NoisyTable], names: tuple[str, ...], terms: Sequence[Term], domain: Domain, confidence: Confidence
 ) -> tuple[DirectEstimate | str, list[NoisyTable]]:
-    """Return the signed sum of the terms and the tables it was read off, or why it has no interval."""
+    """Return the signed sum of the terms and the tables that it is from, or the reason why it has no interval."""
     used: list[NoisyTable] = []
     views: list[ProjectedCounts] = []
     weights: list[list[TermWeights]] = []  # a list a view, of as many as there are terms
@@ -176,12 +176,12 @@ def _combined(
     rows: float,
     side: int,
 ) -> _Combined | str:
-    """The signed sum of the terms, with values at the middles of their groups, or at the ends that lower (``side`` -1)
-    or raise (1) it; or why it has no interval.
+    """Return the signed sum of the terms, or the reason why it has no interval.
 
-    Where the values of a group may lie anywhere between its ends, so may the answer between those of all lower and of
-    all upper ends.  Each is a sum or ratio of its own, and its noise that of its own weights: an interval from the
-    lower end of the one to the upper end of the other holds the answer wherever it lies (Imbens and Manski 2004).
+    Values are at the middles of their groups, or at the ends that lower (``side`` -1) or raise (1) the sum.  If the
+    values of a group may lie anywhere between its ends, the answer may lie between the sums of all lower and all upper
+    ends.  Each is a sum or ratio with its own weights and noise.  An interval from the lower end of the one to the
+    upper end of the other holds the answer wherever it lies (Imbens and Manski 2004).
     """
     answers: list[_Answer] = []
     for place, term in enumerate(terms):
@@ -212,11 +212,11 @@ def _rows(tables: Sequence[NoisyTable], domain: Domain, confidence: Confidence) 
 
 
 def _tables_for(tables: Sequence[NoisyTable], names: tuple[str, ...], domain: Domain) -> list[NoisyTable]:
-    """Return the tables that may answer a question about ``names``, decided without looking at the question's cells.
+    """Return the tables that may answer a question about ``names``, decided without a look at the question's cells.
 
-    The noise of the first table of an attribute decides on its groups.  Given the groups it is not what it was, so it
-    is never mixed with the tables that were measured later, whether they can be used or not depending on the groups.
-    No groups can be made of no attribute, or of two declared values.
+    The groups of an attribute follow from the noise of its first table.  Given the groups, that noise has another
+    distribution.  So the first table is never combined with later tables, whether or not these can be used with the
+    groups.  An attribute with no value or two declared values has no groups.
     """
     holding = [table for table in tables if set(names) <= set(table.attributes)]
     if all(isinstance(domain[name], Categorical) and domain[name].size <= _PAIR for name in names):

@@ -1,10 +1,10 @@
-"""The plan of a question: the few noisy tables that answer it, and how its answer is read off them.
+"""The plan of a question: the few noisy tables that answer it, and the answer from them.
 
-Aggregates that need the same table share it, and two questions that need the same tables are one release.  How wrong
-an answer will be is known from the plan and the loss alone, before anything is spent.  Errors of counts and sums are
-exact.  The error of a mean or a variance depends on how many rows a group has, which the table does not tell for free:
-it is bounded for the number of rows that the caller supposes.  The error of a quantile is bounded as a rank: a share
-of the rows.
+Aggregates that need the same table share it, and two questions that need the same tables are one release.  The error of
+an answer follows from the plan and the loss alone, before anything is spent.  Errors of counts and sums are exact.  The
+error of a mean or a variance depends on the number of rows in a group, which the table does not reveal for free, so it
+is bounded for a number of rows that the caller supposes.  The error of a quantile is bounded as a rank: a share of the
+rows.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ _USUAL = Confidence(Fraction(95, 100))
 
 @dataclass(frozen=True)
 class Plan:
-    """The noisy tables of a query, in canonical order, and which of them each aggregate is read off.
+    """The noisy tables of a query, in canonical order, and the table of each aggregate.
 
     Attributes:
-        query: as it was checked.
-        domain: of the rows.
+        query: the checked query.
+        domain: the domain of the rows.
         tables: the questions of each table, which divide its part of the loss equally.
         source: the place of the table of each aggregate.
         words: the query in words, for readers of the journal.
         truncation: the place of the table of dropped rows, and of units with any; None if the query does not ask.
-        groups: which groups the condition leaves, in the order of the answer; None: all.
+        groups: the groups that the condition leaves, in the order of the answer; None: all.
     """
 
     query: Query
@@ -142,7 +142,7 @@ class Plan:
         return tuple(errors)
 
     def warnings(self, loss: Loss, *, rows: int | None = None) -> tuple[str, ...]:
-        """Return which answers noise would drown at a loss; see :func:`low_signal_warnings`."""
+        """Return sentences about answers that noise would hide at a loss; see :func:`low_signal_warnings`."""
         warnings, added = [], self.noises(loss)
         for name, aggregate, source in zip(self.query.labels, self.query.aggregates, self.source, strict=True):
             rows_hidden = aggregate.rows_hidden_by(added[self._places(source)[0]], self.domain, _USUAL)
@@ -285,13 +285,13 @@ def cost(domain: Domain, query: Query, half_width: Number, *, confidence: Number
 
 
 def low_signal_warnings(domain: Domain, query: Query, loss: Loss, *, rows: int | None = None) -> tuple[str, ...]:
-    """Return which answers noise would drown at a loss, in sentences, before it is charged; it looks at no data.
+    """Return sentences about answers that noise would hide at a loss, before it is charged; read no data.
 
     Args:
         domain: the public description.
-        query: what would be asked.
-        loss: what it would cost in all.
-        rows: a public number of rows of the table; without it, only noise of more than a thousand rows is told.
+        query: the query that would be asked.
+        loss: the whole loss of the query.
+        rows: a public number of rows of the table; without it, only noise of more than a thousand rows is reported.
 
     Raises:
         QueryError, DomainError, LossError: as :func:`accuracy`.
@@ -315,7 +315,7 @@ def _spells_integers(name: str, domain: Domain) -> bool:
 
 
 def _cells(by: Sequence[str], axes: Sequence[Axis]) -> tuple[pa.Array, ...]:
-    """Labels of all cells in C order of the axes: an array of shape ``(cells,)`` a grouping, as they were asked for."""
+    """Return the labels of all cells in C order of the axes: an array of shape ``(cells,)`` per grouping."""
     if not axes:
         return ()
     import pyarrow as pa

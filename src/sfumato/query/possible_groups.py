@@ -155,7 +155,7 @@ class _Search:
         return mask.reshape(shape)
 
     def _apart(self, parts: Sequence[Predicate]) -> list[list[Predicate]]:
-        """Return parts of a conjunction in lists: parts that share an open attribute stand in one."""
+        """Return parts of a conjunction in lists; parts that share an open attribute are in one list."""
         lists: list[tuple[frozenset[str], list[Predicate]]] = []
         for part in parts:
             names, sharing = self._open(part), [part]
@@ -239,7 +239,7 @@ def _leaves(where: Predicate) -> int:
 
 
 def _fixed(where: Predicate, name: str, codes: CodeRanges) -> Predicate:
-    """Return a condition for rows whose code is one of ``codes``, all of which the comparisons treat alike."""
+    """Return a condition for rows whose code is one of ``codes``, which the comparisons do not distinguish."""
     outcomes = All(()), Any(())
     return _folded(where, lambda leaf: leaf if leaf.attribute != name else outcomes[codes.first not in leaf.codes])
 
@@ -319,7 +319,7 @@ class _RowConditions:
         return Any((All((present, self._renamed(where, view.source, keys | {value.of: name}))), absent))
 
     def _renamed(self, where: Predicate, source: View, names: Mapping[str, str]) -> Predicate:
-        """Return a condition in which attributes have other names, hidden ones if no other is said."""
+        """Return a condition with other names of attributes; attributes without another name get hidden names."""
         names = dict(names)
         for name in sorted(where.attributes - names.keys()):
             before = self.hidden[name] if name in self.hidden else source.domain[name]
@@ -379,7 +379,7 @@ def _computed_of(attribute: Integer | Real, made: Computed) -> Predicate | None:
 
 
 def _fields(value: Expression) -> frozenset[str] | None:
-    """The attributes of which a number is missing exactly if one of them is; None if it is computed otherwise."""
+    """Return the attributes whose missing values alone make a number missing; None if it is computed otherwise."""
     match value:
         case Field():
             return frozenset((value.name,))

@@ -1,7 +1,7 @@
 """One quantile chosen by the exponential mechanism.
 
-Everything is spent on one number: its error is a few rows of rank, at the price of the interval and of the other
-quantiles, which :func:`sfumato.query.ask` reads off a noisy tree of counts.
+The whole loss is spent on one number, whose error is a few rows of rank.  It has no interval, and no other quantile
+follows from it; :func:`sfumato.query.ask` computes those from a noisy tree of counts.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def choose_quantile(
 
 
 def _value(cell: int, scores: RankErrors, ends: tuple[float, float], *, integers: bool) -> float:
-    """Return the value that stands for a cell of the grid: its first integer or its middle, between the ends."""
+    """Return the value for a cell of the grid: its first integer or its middle, between the ends."""
     bin_, part = divmod(cell, scores.parts)
     start, end = scores.edges[bin_], scores.edges[bin_ + 1]
     low = start + part * (end - start) / scores.parts

@@ -213,7 +213,7 @@ def words(query: Query, where: Predicate | None, domain: Domain) -> str:
 
 
 def refuse_no_query(query: object) -> None:
-    """Refuse what is no query, such as its text.
+    """Refuse a value that is no query, such as its text.
 
     Raises:
         QueryError: the value is no Query.

@@ -1,7 +1,7 @@
-"""Linear regression with noise on its moments, and intervals that hold for what the noise and the sample leave open.
+"""Linear regression on noisy moments, with intervals that cover both the noise and the sample.
 
-Synthetic rows, used as if they were data, give coefficients whose intervals hold in a few percent of all cases, as they
-know neither the noise nor what the model leaves out.  Here the moments themselves are measured: sums over all rows of
+Coefficients of synthetic rows, used like data, have intervals that hold in a few percent of all cases, because they
+include neither the noise nor the error of the model.  Here the moments themselves are measured: sums over all rows of
 the products of two variables, each scaled to [-1, 1] by its declared bounds.
 """
 
@@ -233,7 +233,7 @@ def _variable(domain: Domain, text: str) -> _Variable:
 
 
 def _places(attribute: Integer | Real) -> tuple[FloatArray, str]:
-    """Return the number that stands for each declared cell, and in words where that is not the value itself."""
+    """Return the number of each declared cell, and its explanation if it is not the value itself."""
     bounds = np.array([attribute.bounds(code) for code in range(attribute.declared)], dtype=np.float64)
     places = bounds.mean(axis=1)
     if attribute.typical is not None:

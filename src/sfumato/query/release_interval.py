@@ -1,15 +1,15 @@
-"""Intervals for what is asked of a synthetic release: read off the noisy tables that it keeps, not off its model.
+"""Intervals for questions to a synthetic release, from the noisy tables in it instead of its model.
 
-A model is wrong where nothing was measured, and nothing that it was fitted to tells how wrong; intervals by resampling
-through the fit, or from several copies of the rows, hold far too seldom for that reason.  A noisy table is different:
-it is the exact table plus fresh, independent noise of known size, so that what is summed from it is unbiased, with a
-known variance, whether or not the model is right.  Reading it costs nothing: it is post-processing of what was charged.
+A model may be wrong wherever nothing was measured, and its fit does not show how wrong.  For that reason, intervals by
+resampling through the fit, or from several copies of the rows, hold far too seldom.  A noisy table is the exact table
+plus fresh, independent noise of known size.  So a sum over it is unbiased and has a known variance, whether or not the
+model is right.  Using it costs nothing, because it is post-processing of a charged release.
 
-What is asked is answered from the tables that hold all its attributes and on whose groups of codes it is constant, each
-weighted by its inverse variance.  Tables over groups count only if they were measured after the groups were fixed, as
-groups are made by looking at the noise of the first tables; a question about a single attribute is read off the
-first table of that attribute alone, over its single codes, whatever groups came of it.  Every interval is for one
-question, named before the release was looked at.
+A question is answered from the tables that have all its attributes and on whose groups of codes it is constant, each
+weighted by its inverse variance.  Tables over groups count only if they were measured after the groups were fixed,
+because groups depend on the noise of the first tables.  A question about a single attribute is answered from the first
+table of that attribute alone, over its single codes.  Every interval is for one question that was named before anyone
+looked at the release.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class KeptRelease(Protocol):
 
 @dataclass(frozen=True)
 class Share:
-    """The share of rows that meet ``where`` among those that meet ``among``: conditions, as text or not."""
+    """A share of the rows that meet ``where`` among the rows that meet ``among``: conditions, as text or not."""
 
     where: Predicate | str
     among: Predicate | str | None = None
@@ -287,8 +287,10 @@ def _bound(
 def _price(
     terms: Sequence[Term], domain: Domain, model: FittedModel, half_width: float | None, confidence: Confidence
 ) -> tuple[str, ...]:
-    """Say what a direct answer would cost: discrete Gaussian noise of standard deviation half-width / z costs
-    rho = z^2 D^2 / (2 half-width^2), where D is the most that the rows of one unit move the answer.
+    """Return sentences about the cost of a direct answer.
+
+    Discrete Gaussian noise of standard deviation half-width / z costs rho = z^2 D^2 / (2 half-width^2), where D is the
+    largest change of the answer by the rows of one unit.
     """
     (term,) = terms[:1]
     if len(terms) > 1:

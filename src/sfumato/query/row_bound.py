@@ -1,13 +1,13 @@
-"""A bound on the rows of a unit, chosen by noisy sizes of the units: small for little noise, large to leave little out.
+"""A bound on the rows of a unit, chosen by noisy sizes of units: small for little noise, large to leave few rows out.
 
-Answers by C cells under a bound r miss, a cell, what r leaves out, divided by C, and carry noise that grows with r: a
-times r, with a = 1 / epsilon for Laplace noise (Gaussian noise of rho: 1 / sqrt(pi rho)).  Together that is least where
-as many units have more than r rows as C a says.  That number is a rank: a unit is above r or not, and so it is counted
-with noise for one unit, whatever its rows.
+The answers by C cells under a bound r lack, per cell, the rows that r leaves out, divided by C.  They carry noise that
+grows with r: a times r, with a = 1 / epsilon for Laplace noise (Gaussian noise of rho: 1 / sqrt(pi rho)).  The sum of
+both errors is least if C a units have more than r rows.  That number is a rank: a unit is above r or not.  So it is
+counted with noise for one unit, whatever its rows.
 
-Bounds by groups are found in the same way: tables of distinct units by groups miss what a bound g on their cells leaves
-out and carry noise of a times g; tables of rows by groups under at most s rows in a cell carry noise that falls with s
-at least as fast as it does with one group.  A unit has one number of cells, and one fullest cell.
+Bounds by groups are found in the same way.  Tables of distinct units by groups lack the cells beyond a bound g on their
+number, and carry noise of a times g.  Tables of rows by groups under at most s rows in a cell carry noise that falls
+with s at least as fast as with one group.  A unit has one number of cells, and one fullest cell.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ _SLACK = 2.0  # deviations by which a tail may exceed what it should be
 
 @dataclass(frozen=True, kw_only=True)
 class NoisySizes:
-    """Noisy numbers of units by their size, and the bound that is read off them.
+    """Noisy numbers of units by their size, and the bound that follows from them.
 
     Attributes:
-        of: what is the size of a unit.
+        of: the size of a unit that is counted.
         starts: the least size of each bin; the last one is open.
-        units: how many units are in each bin, with noise.
+        units: the noisy number of units in each bin.
         most: the suggested bound.
-        above: about how many units are above it, with the deviation of the noise on that; both 0 where no bin above
-            seems to hold anybody, which noise hides of a few.
+        above: the estimated number of units above it, with the deviation of its noise; both 0 if no bin above seems to
+            have units. Noise hides a few units.
     """
 
     of: SizeOf
@@ -71,17 +71,17 @@ class NoisySizes:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SuggestedBound(Release):
-    """A bound on the rows of a unit, and the noisy sizes that it was read off.
+    """A bound on the rows of a unit, and the noisy sizes that it follows from.
 
     Attributes:
-        unit: of the domain, with the suggested bound on its rows, and those by groups that were asked for.
+        unit: the unit of the domain with the suggested bounds on its rows, also by groups if requested.
         starts: the least rows of each bin; the last one is open.
-        units: how many units have so many rows, with noise, one a bin.
-        deviation: of the noise on each of them.
-        above: about how many units have more rows, with the deviation of the noise on that; both 0 where no bin above
-            seems to hold anybody, which noise hides of a few.
-        cells: of the tables that the bound is for.
-        by_groups: sizes by groups, where they were asked for: two of each grouping.
+        units: the noisy number of units in each bin.
+        deviation: the standard deviation of the noise on each of them.
+        above: the estimated number of units with more rows, with the deviation of its noise; both 0 if no bin above
+            seems to have units. Noise hides a few units.
+        cells: the number of cells of the tables that the bound is for.
+        by_groups: sizes by groups, if requested: two of each grouping.
     """
 
     unit: Unit
@@ -110,7 +110,7 @@ class SuggestedBound(Release):
         }
 
     def applied(self, domain: Domain) -> Domain:
-        """Return the domain with the bound, a draft that somebody has to accept."""
+        """Return the domain with the bound, a draft that a person has to accept."""
         return replace(domain, unit=self.unit, draft=True, acceptance=None)
 
 
@@ -248,10 +248,10 @@ def grid(largest: int) -> tuple[int, ...]:
 def chosen(
     starts: Sequence[int], units: Sequence[int], deviation: float, *, balance: float
 ) -> tuple[int, tuple[float, float]]:
-    """Return the least r before a start above which about ``balance`` units lie, and how many do, with a deviation.
+    """Return the least r before a start above which about ``balance`` units lie, and their number with a deviation.
 
-    Bins after the last that seems to hold anybody are taken to be empty: noise on many of them would otherwise look
-    like units with many rows.
+    Bins after the last that seems to have units are taken for empty.  Otherwise the noise on many of them would
+    resemble units with many rows.
     """
     counts: FloatArray = np.asarray(units, dtype=np.float64)
     last = _last(counts, deviation)
@@ -264,7 +264,7 @@ def chosen(
 
 
 def _last(counts: FloatArray, deviation: float) -> int:
-    """The last bin that seems to hold anybody: the sizes end before two bins that do not, unless one surely does."""
+    """Return the last bin that seems to have units: two bins that do not end the sizes, unless one surely does."""
     held = counts > _HELD * deviation
     gaps = [place for place in range(1, len(held)) if not held[place : place + _GAP].any()]
     sure = np.flatnonzero(counts > _SURE * deviation)

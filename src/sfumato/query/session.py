@@ -1,11 +1,10 @@
 """Several questions under one budget: sessions, and batches of counts that are answered together.
 
-A session divides a budget over a number of queries fixed in advance, or spends it as the analyst goes along.  It bounds
-what its own queries cost, on top of the ledger's limits, which bound everybody together, and lives in memory.  A batch
-is answered from one optimized set of noisy counts (the matrix mechanism); which strategy is measured is decided by its
-expected error, computed with the very noise that it would get, so that choosing costs nothing.  Its answers come from
-one least-squares table, so that sums and differences of queries agree.  Caps that outlive a process are the ledger's,
-by analyst.
+A session divides a budget over a fixed number of queries, or spends it as the analyst goes along.  It bounds the cost
+of its own queries in memory, in addition to the limits and caps of the ledger, which outlive the process.  A batch is
+answered from one optimized set of noisy counts (the matrix mechanism).  The strategy is chosen by its expected error
+with the noise that it would get, so the choice costs nothing.  All answers come from one least-squares table, so that
+sums and differences of queries agree.
 """
 
 from __future__ import annotations
@@ -43,14 +42,14 @@ REFUSALS = (BudgetError, DomainError, LossError, QueryError, SizeError)
 
 
 class Session:
-    """``queries`` queries that share ``budget`` equally; the next one is refused.
+    """A session of ``queries`` queries that share ``budget`` equally; the next query is refused.
 
-    A query that needs the same tables as an earlier one of the session returns its numbers, is not counted and
-    costs nothing, so that asking again teaches nothing: averages of copies are the copy.
+    A query that needs the same tables as an earlier one of the session returns its numbers, is not counted and costs
+    nothing.  So asking again reveals nothing: averages of copies are the copy.
 
     Raises:
         QueryError: no whole number of queries, or fewer than one.
-        LossError: no loss, or one that has not the measure of the ledger's limit.
+        LossError: no loss, or a loss in another measure than the ledger's limit.
         BudgetError: the ledger's limit would never admit all of the queries.
     """
 
@@ -197,9 +196,9 @@ class BatchAnswer(Release):
 
     Attributes:
         answers: shape ``(queries,)``.
-        standard_errors: of the noise on each answer, shape ``(queries,)``, known without the data.
-        cells: the least-squares table that all answers are sums of, flat in C order.
-        strategy: what was measured.
+        standard_errors: standard deviation of the noise on each answer, shape ``(queries,)``, known without the data.
+        cells: the least-squares table whose sums are the answers, flat in C order.
+        strategy: the measured strategy.
         considered: expected root mean squared error of an answer by strategy.
     """
 

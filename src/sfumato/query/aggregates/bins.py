@@ -1,7 +1,7 @@
-"""Noisy counts of nested bins, which quantiles, the minimum and the maximum are read off.
+"""Noisy counts of nested bins, from which quantiles, the minimum and the maximum are computed.
 
-Every level divides the bins of the level above into ``BRANCHES``.  Any prefix is then a sum of a few bins
-of every level instead of thousands of the finest, and least squares over the tree make the levels agree.
+Every level divides the bins of the level above into ``BRANCHES``.  Any prefix is then a sum of a few bins of every
+level instead of thousands of the finest, and least squares over the tree make the levels agree.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Ladder:
 
 
 def ladder(attribute: Integer | Real) -> Ladder:
-    """Return bins of one width: single integers where there are at most 4096 of them, otherwise 4096 bins or fewer."""
+    """Return bins of one width: single integers if there are at most 4096 of them, otherwise at most 4096 bins."""
     integers = attribute.maximum - attribute.minimum + 1 if isinstance(attribute, Integer) else None
     return Ladder(attribute, _edges(attribute.minimum, attribute.maximum, integers))
 
@@ -139,10 +139,10 @@ def increasing(cumulative: FloatArray) -> FloatArray:
 
 
 def rank_variance(places: NDArray[np.int64], probability: float, leaves: int, levels: int) -> FloatArray:
-    """Upper bound, in variances of one bin, on the variance of (count below ``places``) - probability * (count of all).
+    """Bound the variance of (count below ``places``) - probability * (count of all), in variances of one bin.
 
-    It is the variance of the estimate that adds the fewest bins from the coarsest level down and takes the
-    total from the coarsest; least squares over the same counts do at least as well (Gauss and Markov).
+    It is the variance of the estimate that adds the fewest bins from the coarsest level down and takes the total from
+    the coarsest.  Least squares over the same counts do at least as well (Gauss and Markov).
     """
     top = leaves // BRANCHES ** (levels - 1)
     coarsest, rest = np.divmod(places, BRANCHES ** (levels - 1))

@@ -1,10 +1,10 @@
-"""The contract of an aggregate: what it needs of the vault, how it is read off noisy tables, and what error to expect.
+"""The contract of an aggregate: the tables that it needs of the vault, its estimate from them, and its expected error.
 
 A new aggregate is one class of this folder and its name in ``AGGREGATES``.  SQL, HTTP, the page, the documentation and
-intervals of releases take from its class what they need to know.
+intervals of releases read its class.
 
-Intervals hold for each number on its own, at the confidence asked for, over the noise alone: they say
-how far the exact answer of this table may be, not how well the table stands for a population.
+An interval holds for each number alone, at the requested confidence, over the noise alone.  It states how far the exact
+answer of this table may be.  It does not state how well the table represents a population.
 """
 
 from __future__ import annotations
@@ -111,10 +111,11 @@ class Confidence:
         return _half_width(noise, self.probability, numbers)
 
     def standard_deviations(self, noise: Noise) -> float:
-        """Standard deviations within which a sum of noises lies, but for less than one step of its integers: as many as
-        one noise or the normal distribution needs, whichever are more.
+        """Return the half-width of an interval for a sum of noises, in standard deviations.
 
-        Sums of independent noises lie between the two; below 90 % of confidence it is the normal one that is wider.
+        It holds but for less than one step of the integers.  A sum of independent noises lies between one noise and the
+        normal distribution, so the larger of both deviations is used.  Below 90 % of confidence the normal distribution
+        is wider.
         """
         if not noise.variance:  # at a huge loss: too small for a double
             return 0.0
@@ -188,7 +189,7 @@ class Aggregate(ABC):
     @classmethod
     @abstractmethod
     def forms(cls) -> tuple[AggregateForm, ...]:
-        """Return the names by which it is asked for."""
+        """Return the names of the aggregate."""
 
     def check(self, domain: Domain) -> None:  # noqa: B027  (most kinds fit every domain)
         """Refuse what does not fit the domain.
@@ -200,7 +201,7 @@ class Aggregate(ABC):
 
     @abstractmethod
     def measurables(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
-        """The noisy tables that it is read off: one, or several levels of one, that share a part of a loss equally."""
+        """Return the noisy tables of the aggregate, or levels of one, which share a part of a loss equally."""
 
     @abstractmethod
     def estimates(self, tables: NoisyAnswers, noise: Noise, domain: Domain, confidence: Confidence) -> Estimates:
@@ -210,7 +211,7 @@ class Aggregate(ABC):
     def expected(
         self, name: str, noise: Noise, domain: Domain, *, confidence: Confidence, rows: int | None
     ) -> ExpectedError:
-        """Return the error to expect, with so many rows in each group where it depends on that; reads no data."""
+        """Return the expected error, for so many rows in each group if it depends on that; read no data."""
 
     def rows_hidden_by(self, noise: Noise, domain: Domain, confidence: Confidence) -> float:
         """Return how many rows noise may outweigh: of fewer rows the answer says nothing.

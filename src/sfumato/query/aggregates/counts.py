@@ -42,7 +42,7 @@ class _CountingAggregate(Aggregate):
 
 @dataclass(frozen=True)
 class Count(_CountingAggregate):
-    """Number of rows; of those with a value of ``of``, where it is named."""
+    """The number of rows, or of rows that have a value of ``of``."""
 
     of: str | None = None
 

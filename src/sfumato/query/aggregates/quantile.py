@@ -1,4 +1,4 @@
-"""Quantiles, the minimum and the maximum: read off nested noisy bins."""
+"""Quantiles, the minimum and the maximum, from nested noisy bins."""
 
 from __future__ import annotations
 

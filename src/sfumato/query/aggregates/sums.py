@@ -135,7 +135,7 @@ def sum_unit(domain: Domain, name: str) -> Fraction:
 
 
 def fixed_point(attribute: Integer | Real, width: float, most: int) -> Fraction:
-    """The smallest power of ten that divides ``width`` into at most so many steps; 1 for integers where it does."""
+    """Return the least power of ten that divides ``width`` into at most so many steps; 1 for integers if that does."""
     if isinstance(attribute, Integer) and width <= most:
         return Fraction(1)
     if not math.isfinite(width):
@@ -163,7 +163,7 @@ def error_per_row(name: str, deviation: float, half: float, rows: int | None, la
 
 
 def _share(part: FloatArray, rest: FloatArray) -> FloatArray:
-    """Return the quotient part / (part + rest), one half where there is nothing, always between 0 and 1."""
+    """Return the quotient part / (part + rest), or one half if both are zero; it is always between 0 and 1."""
     part, rest = np.maximum(part, 0), np.maximum(rest, 0)
     both = part + rest
     share: FloatArray = np.divide(part, both, out=np.full(len(part), 0.5), where=both > 0)

@@ -94,7 +94,7 @@ class Variance(NumericAggregate):
         return half * (16 if self.root else 8)  # over a quarter of the width squared, over an eighth of its square
 
     def largest_interval(self, domain: Domain) -> float:
-        """Return the value for rows of which half are at either bound."""
+        """Return the value for rows that are half at one bound and half at the other."""
         attribute = numeric(domain, self.of)
         width = float(attribute.maximum - attribute.minimum)
         return width / 2 if self.root else width**2 / 4

@@ -133,7 +133,7 @@ def _derived(view: View, column: Derived, own: list[str], called: Mapping[str, s
 
 
 def _declared(view: Computed | WithGap, column: Derived) -> View:
-    """Return the cells that the schema says of a derived column, which leave out rows where it says so."""
+    """Return a view whose new column has the cells of the schema, and lacks the rows that these cells drop."""
     if column.edges is None and not column.drops:
         return view
     computed, what = view.added, column.what
@@ -183,7 +183,7 @@ def _aggregate(fact: OfUnit, table: SchemaTable, view: View, called: Mapping[str
 
 
 def _condition(text: str, view: View, own: list[str], called: Mapping[str, str]) -> Predicate:
-    """Return a condition in the names of the schema, as one in those of a view."""
+    """Return a condition in names of the schema as a condition in names of a view."""
     back = {called[name]: name for name in own}
     attributes = tuple(replace(each, name=back[each.name]) for each in view.attributes if each.name in back)
     hierarchies = tuple(
@@ -201,7 +201,7 @@ def _condition(text: str, view: View, own: list[str], called: Mapping[str, str])
 
 
 def check_derived(schema: Schema) -> None:
-    """Refuse a schema whose derived columns or facts cannot be computed, before anybody asks for them.
+    """Refuse a schema whose derived columns or facts cannot be computed, before any question.
 
     Raises:
         DomainError: one of them cannot be; the message names the place.

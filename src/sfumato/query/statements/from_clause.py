@@ -97,7 +97,7 @@ def unit_rows(
 
 
 def _with_named(text: str, clause: Any, schema: Schema, known: Mapping[str, Part]) -> dict[str, Part]:  # noqa: ANN401
-    """Return the statements that WITH names, next to those that are known."""
+    """Return the statements that WITH names, and the known ones."""
     from sqlglot import exp
 
     named = dict(known)
@@ -142,7 +142,7 @@ def _swap(joins: Sequence[Any], parts: Sequence[Part]) -> str:
 
 
 def _drafted(text: str, node: Any, schema: Schema, known: Mapping[str, Part]) -> Part:  # noqa: ANN401
-    """Return a table or statement under the name that it is given, before it is told apart from others."""
+    """Return a table or statement under its name in the statement, before it is distinguished from others."""
     from sqlglot import exp
 
     if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Select):
@@ -227,7 +227,7 @@ def _join(rows: UnitRows, join: Any, part: Part) -> None:  # noqa: ANN401
 
 
 def _refuse_side(rows: UnitRows, join: Any, part: Part, side: str) -> None:  # noqa: ANN401
-    """Refuse joins that keep rows of the table that is joined: of a public one they would belong to nobody."""
+    """Refuse joins that keep rows of the joined table: rows of a public table would have no owner."""
     if side == "LEFT":
         return
     if not part.view.private:
@@ -289,7 +289,7 @@ def _tied(one: KeyColumn, other: KeyColumn, part: Part) -> bool:
 
 
 def of_units(rows: UnitRows, where: Any) -> Any:  # noqa: ANN401
-    """Keep the rows of units that another statement has or has not; what is left of the condition, or None."""
+    """Keep the rows of units that another statement has or lacks; return the rest of the condition, or None."""
     from sqlglot import exp
 
     rest = []
@@ -334,10 +334,10 @@ def _conjuncts(node: Any) -> Iterator[Any]:  # noqa: ANN401
 
 
 def per_unit(text: str, select: Any, schema: Schema, known: Mapping[str, Part], alias: str) -> Part:  # noqa: ANN401
-    """Return a statement of one row a unit, as FROM has it.
+    """Return a statement of one row per unit, as FROM has it.
 
     Raises:
-        QueryError: what looks at rows of other units, or no such statement.
+        QueryError: an expression reads rows of other units, or the statement is no such statement.
     """
     from sqlglot import exp
 

@@ -191,7 +191,7 @@ def _map_of(text: str, node: Any, domain: Domain) -> str:  # noqa: ANN401  (sqlg
 
 
 def read_condition(text: str, domain: Domain) -> Predicate:
-    """Return where a condition, as it stands after WHERE, is true.
+    """Return where the condition of a WHERE clause is true.
 
     >>> from sfumato.domain import Integer, Unknown
     >>> ages = Domain((Integer(name="age", minimum=0, maximum=3, unknown=Unknown.CLAMP),))

@@ -1,13 +1,13 @@
 """Conditions in the three-valued logic of SQL: for each row true, false, or unknown because a value is missing.
 
-A condition is kept as the pair of predicates that say where it is true and where it is false.  NOT swaps
-them; AND is true where both are and false if either is; OR the other way round.  WHERE keeps the rows
-for which the condition is true, so that rows with a missing value fall out of ``x = 1`` and ``NOT x = 1`` alike.
+A condition is a pair of predicates: for the rows where it is true, and for those where it is false.  NOT swaps them.
+AND is true if both parts are and false if either is, and OR is its dual.  WHERE keeps the rows for which the condition
+is true, so that rows with a missing value meet neither ``x = 1`` nor ``NOT x = 1``.
 
-Predicates have a normal form, so that conditions that mean the same by their shape are one question.  Negations are
-pushed down to ranges of cells, nested conjunctions and disjunctions are flattened, ranges of the same attribute are
-merged, and parts stand once and in a fixed order.  The form is not minimal: two predicates with one meaning may still
-differ.  They are then charged twice, never confused.
+Predicates have a normal form, so that conditions of equal meaning and similar shape are one question.  Negations become
+ranges of cells, nested conjunctions and disjunctions are flattened, ranges of one attribute are merged, and parts occur
+once and in a fixed order.  The form is not minimal: two predicates with one meaning may still differ.  They are then
+charged twice, never confused.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Comparison(StrEnum):
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition: where it is true and where it is false; elsewhere it is unknown."""
+    """A condition as two predicates: where it is true and where it is false; elsewhere it is unknown."""
 
     true: Predicate
     false: Predicate
@@ -326,7 +326,7 @@ def _seconds(moment: datetime) -> Fraction:
 
 
 def _attribute(domain: Domain, name: str) -> tuple[Attribute, Grouping | None]:
-    """Return the attribute that a name stands for, and the level of its hierarchy where it names one."""
+    """Return the attribute that a name is for, and the level of its hierarchy if the name has one."""
     if name in domain:
         return domain[name], None
     grouping = domain.grouping(name)

@@ -1,7 +1,7 @@
-"""Rows of units as SQL spells them: FROM with its joins, statements of one row a unit, and what is computed of a row.
+"""Rows of units in SQL:  FROM with its joins, statements of one row per unit, and expressions over a row.
 
 Every name is resolved to an attribute of the view, to a key or to the unit; every expression becomes one more
-attribute.  What then is left of a statement is about attributes alone, as that of one table is.
+attribute.  The rest of a statement is then about attributes alone, like a statement about one table.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _LABELS = 1000  # cells of a period or level that are made a key of a unit's row
 
 @dataclass(frozen=True)
 class Part:
-    """A table, or a statement of one row a unit, as FROM has it.
+    """A table, or a statement of one row per unit, in FROM.
 
     Attributes:
-        alias: what it is called.
+        alias: its name.
         view: its rows.
-        names: its attributes' names there, and in the view.
+        names: its attributes' names in it, and in the view.
         keys: its columns of keys, by place.
         unit: its column of the unit.
-        table: of the schema; None of a statement.
-        bounds: what a view that lists its rows keeps of one unit; None if it is public.
+        table: the table of the schema; None for a statement.
+        bounds: the bounds on the rows of one unit in a view that lists its rows; None if it is public.
     """
 
     alias: str
@@ -185,7 +185,7 @@ class UnitRows:
         return name
 
     def _computed(self) -> Iterator[Computed | Declared]:
-        """Yield what was computed of the rows so far, the last first."""
+        """Yield the expressions computed over the rows, the last first."""
         at: View = self.view
         while isinstance(at, Computed | Declared):
             yield at
