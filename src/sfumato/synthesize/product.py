@@ -1,9 +1,9 @@
-"""What a fitted model of a table can do, the plainest one (tables as if independent), and how codes become rows.
+"""The contract of a fitted model, the plainest model (independent tables), and the rows of codes.
 
-A declared cell becomes its value: a categorical one the declared value, a bin of integers an integer
-drawn uniformly from it, a bin of reals a real drawn uniformly from it.  A missing value becomes null.
-The cell of unknown values becomes the text ``(other)`` in a text column, which is its public label, and
-null anywhere else, as no number or boolean stands for "not declared".
+A declared cell becomes its value: a categorical cell the declared value, a bin of integers an integer drawn uniformly
+from it, a bin of reals a real drawn uniformly from it.  A missing value becomes null.  The cell of unknown values
+becomes the text ``(other)`` in a text column, which is its public label.  In other columns it becomes null, because no
+number or boolean means "not declared".
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ class Model(Protocol):
 
     @property
     def tables(self) -> tuple[NoisyTable, ...]:
-        """The noisy tables that it was fitted to; none where queries were measured, not tables."""
+        """The noisy tables that the model was fitted to; empty if queries were measured instead of tables."""
         ...
 
     @property
     def distances(self) -> tuple[NoisyDistance, ...]:
-        """How far pairs of the table are from it, where that was measured."""
+        """The measured distances of pairs of the model from the table."""
         ...
 
     @property
     def positions(self) -> Mapping[str, CellPosition]:
-        """Where numbers lie within their cells, where it was measured."""
+        """The measured positions of numbers within their cells."""
         ...
 
     def cells(self, attributes: tuple[str, ...]) -> FloatArray:
@@ -80,10 +80,10 @@ class Product:
     """Non-negative tables over disjoint attributes, each summing to about ``total`` rows.
 
     Attributes:
-        domain: the attributes covered, in the order of the protected table.
-        parts: the tables; what they do not share is independent.
+        domain: the attributes of all tables, in the order of the protected table.
+        parts: the tables, which are independent of each other.
         total: number of rows that ``sample`` draws.
-        tables: what was measured, where that is tables of cells.
+        tables: the noisy tables, if tables of cells were measured.
     """
 
     domain: Domain
@@ -121,9 +121,9 @@ class Product:
         return workload.answers(self.domain, self.cells(workload.attributes(self.domain)))
 
     def sample(self, random: np.random.Generator, rows: int | None = None) -> CodeArray:
-        """``rows`` rows, ``total`` without them, in random order: shape ``(rows, attributes)``.
+        """Draw ``rows`` rows, by default ``total``, in random order: shape ``(rows, attributes)``.
 
-        Counts of cells are rounded together, not drawn one by one, so a table is met to within one row a cell.
+        Counts of cells are rounded together, not drawn one by one, so each cell is within one row of its table.
         """
         size = self.total if rows is None else rows
         codes = np.empty((size, len(self.domain)), dtype=np.int32)
@@ -139,7 +139,7 @@ class Product:
         yield self.sample(random, rows)
 
     def payload(self) -> dict[str, Any]:
-        """What the ledger stores; :meth:`restore` reads it back."""
+        """Return the payload for the ledger; :meth:`restore` reads it."""
         parts = {f"part {index}": part.values for index, part in enumerate(self.parts)}
         named = {"attributes": [list(part.attributes) for part in self.parts], "total": self.total}
         return parts | named | tables_payload(self.tables)
@@ -214,14 +214,14 @@ def filled(blocks: Iterable[CodeArray], rows: int, domain: Domain, kind: type[np
 
 @dataclass(frozen=True, eq=False)
 class DrawnRows:
-    """Rows of codes as typed Arrow columns, made a block at a time and the same each time.
+    """Rows of codes as typed Arrow columns, made one block at a time and the same each time.
 
     Attributes:
-        domain: of the codes.
+        domain: domain of the codes.
         codes: shape ``(rows, attributes)``, in the smallest type that holds them.
-        random: what values within a cell are drawn with; it is copied, not used up.
-        metadata: of the schema.
-        positions: where numbers lie in their cells, where it was measured.
+        random: generator that draws values within a cell; it is copied, not used up.
+        metadata: metadata of the schema.
+        positions: measured positions of numbers in their cells.
     """
 
     domain: Domain
@@ -232,12 +232,12 @@ class DrawnRows:
 
     @property
     def num_rows(self) -> int:
-        """Of all blocks."""
+        """The number of rows of all blocks."""
         return len(self.codes)
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        """Of each block."""
+        """The names of the columns of each block."""
         return self.domain.names
 
     def __iter__(self) -> Iterator[pa.Table]:
@@ -254,11 +254,11 @@ def to_arrow(
     *,
     positions: Mapping[str, CellPosition] | None = None,
 ) -> pa.Table:
-    """Rows of codes, shape ``(rows, attributes)``, as typed Arrow columns.
+    """Return rows of codes, shape ``(rows, attributes)``, as typed Arrow columns.
 
-    Numbers are drawn evenly from their cells, or about the mean ``positions`` that were measured.  A date is the first
-    day of its cell, a time stamp the first moment: nothing finer than the cells is measured, and an even draw would put
-    admissions on Sundays and at night as if it were known.
+    Numbers are drawn evenly from their cells, or about the measured mean ``positions``.  A date is the first day of its
+    cell, a time stamp the first moment.  Nothing finer than the cells is measured, and an even draw would suggest that
+    admissions on Sundays and at night were known.
     """
     held = positions or {}
     return pa.table(
@@ -299,7 +299,7 @@ def _column(
 
 
 def _reals(attribute: Real, inside: NDArray[Any], drawn: FloatArray, missing: NDArray[np.bool_]) -> pa.Array:
-    """Numbers of cells, of which one that was rounded up to the edge would be in the next."""
+    """Return numbers of cells; a number that rounds up to the edge would be in the next cell, so it is moved back."""
     low, high = _real_bounds(attribute)
     closed = np.array([attribute.is_closed(code) for code in range(attribute.declared)])
     last = np.where(closed, high, np.nextafter(high, low))
@@ -327,9 +327,9 @@ def _categorical(attribute: Categorical, codes: CodeArray) -> pa.Array:
 
 
 def codes_of(attribute: Attribute, column: pa.ChunkedArray) -> NDArray[np.int64]:
-    """The cells of the rows of a synthetic column, shape ``(rows,)``: what :func:`to_arrow` made of them.
+    """Return the cells of the rows of a synthetic column from :func:`to_arrow`, shape ``(rows,)``.
 
-    They are those of :func:`read_back`.
+    They are the cells of :func:`read_back`.
 
     Raises:
         InputError: the column is of another type, or holds a value that the attribute does not declare.
@@ -360,7 +360,7 @@ def codes_of(attribute: Attribute, column: pa.ChunkedArray) -> NDArray[np.int64]
 
 
 def read_back(attribute: Attribute, codes: NDArray[Any]) -> NDArray[Any]:
-    """Codes as a file tells them apart: a null is a missing value, where an unknown one has a cell but no text too."""
+    """Return codes as a file distinguishes them: without a text for unknown values, a null is a missing value."""
     missing, other = null_code(attribute), unknown_code(attribute)
     text = isinstance(attribute, Categorical) and isinstance(attribute.values[0], str)
     if missing is None or other is None or text:
@@ -369,9 +369,9 @@ def read_back(attribute: Attribute, codes: NDArray[Any]) -> NDArray[Any]:
 
 
 def _in_order(attribute: Numeric | Dated, values: pa.Array) -> tuple[NDArray[Any], NDArray[Any], tuple[float, float]]:
-    """Numbers of a column, those that the cells of its attribute begin with, and the least and the greatest declared.
+    """Return the numbers of a column, the first numbers of its cells, and the least and the greatest declared number.
 
-    Dates are numbers as the spans of cells have them, whatever parts of a second a file counts in.
+    Dates are numbers like the spans of cells, whatever the unit of time in the file.
     """
     codes = range(attribute.declared)
     if isinstance(attribute, Integer | Real):

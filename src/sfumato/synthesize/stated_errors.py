@@ -1,12 +1,12 @@
-"""How far the counts of a synthetic file can be from those of the protected table, for declared values and for pairs.
+"""The errors of the counts of a synthetic file, for declared values and for pairs.
 
-Everything is read off the noisy tables that the release keeps and the file itself: noise of known size lies on each of
-their counts, so that the table's own count is known up to it, whatever the model made of it.  The table is not looked
-at again.  Of what was not measured nothing is said.
+They follow from the noisy tables of the release and from the file.  Noise of known size is on each noisy count, so the
+table's own count is known up to that noise, whether or not the model is right.  The protected table is not read again.
+Errors of values and pairs that were not measured are not stated.
 
-A pair that no table holds is answered by the model, and no measured table bounds the error of the model.  Distances of
-all pairs do.  They are measured after the last fit, at a small part of the loss.  They hold whatever the model is, and
-they are wide, because they count every cell.
+A pair that no table has is answered by the model, and no measured table bounds the error of the model.  Distances of
+all pairs do.  They are measured after the last fit, at a small part of the loss.  They hold for any model, and they are
+wide, because they count every cell.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class PooledMarginal:
     """A noisy table summed over all but some of its attributes, or several pooled by inverse variance.
 
     Attributes:
-        counts: one axis an attribute.
+        counts: one axis per attribute.
         groups: the group of each code of an attribute, shape ``(codes,)``.
-        noise: of one cell of the table, of several that of the one with least noise on a count.
-        summed: cells of this table in each count.
-        left: of the variance of its noise, after pooling.
+        noise: noise on one cell of the table; of several tables, the noise of the table with least noise on a count.
+        summed: number of cells of this table in each count.
+        left: share of the variance of its noise that is left after pooling.
     """
 
     counts: NDArray[np.int64] | FloatArray
@@ -66,21 +66,22 @@ class PooledMarginal:
         return math.sqrt(self.noise.variance * self.summed * self.left)
 
     def noise_bound(self, *, counts: int = 1, simultaneous: int = 1) -> float:
-        """How far the noise on a sum of so many counts reaches, with 95 %; of ``together`` such sums, all at once.
+        """Return a bound on the noise of a sum of so many counts, with 95 %, for ``simultaneous`` such sums at once.
 
-        Noise of several tables reaches no further than that of one, each in its own standard deviations; where its
-        numbers are no longer whole, what ended at one ends half a step later.
+        Noise of several tables reaches no further than that of one, each in its own standard deviations.  Pooled noise
+        has no integer values, so the bound is half a step larger before it is scaled.
         """
         alone = _quantile(self.noise, self.summed * counts, simultaneous)
         return alone if self.left == 1 else (alone + 0.5) * math.sqrt(self.left)
 
 
 def pooled_marginal(tables: Sequence[NoisyTable], attributes: Sequence[str], domain: Domain) -> PooledMarginal | None:
-    """The noisy table that tells most of these attributes, summed over its others; None where none holds them.
+    """Return the most precise noisy table of these attributes, summed over its others; None if no table has them.
 
-    That with the finest groups is taken, of several one that was measured before the groups were made, as its noise
-    decided on them: were it left out where no group came of it, its errors would be stated only where it is far off.
-    Then that with least noise, pooled by inverse variance with those over the same groups, as they are independent.
+    The table with the finest groups is used.  Among several, it is one that was measured before the groups were made,
+    because its noise decided on them.  If it were used only for groups that were made, its errors would be stated only
+    when it is far off.  Then the table with least noise is used, pooled by inverse variance with independent tables
+    over the same groups.
     """
     held = [table for table in tables if set(attributes) <= set(table.attributes)]
     sums = [(table.fresh, _summed(table, tuple(attributes), domain)) for table in held]
@@ -110,12 +111,13 @@ def _summed(table: NoisyTable, attributes: tuple[str, ...], domain: Domain) -> P
 
 
 def _quantile(noise: Noise, summed: int, simultaneous: int) -> int:
-    """A k with P(|sum of noise| <= k) as large as stated: the smallest for one draw, nearly so for a sum.
+    """Return a k so that P(|sum of noise| <= k) is as large as stated.
 
-    A sum of m is taken to reach root m times as far as one, to the half step past which that one is rounded: a sum of
-    discrete Gaussians is nearly one of m times the variance (Canonne, Kamath and Steinke 2020), and sums of Laplace
-    noise have lighter tails than one has, each in its own standard deviations.  Where noise is so small that single
-    integers count, its distribution is added up.
+    It is the smallest for one draw, and nearly so for a sum.  A sum of m draws is assumed to reach root m times as far
+    as one draw, to the half step beyond which that rounds.  A sum of discrete Gaussians is nearly a discrete Gaussian
+    of m times the variance (Canonne, Kamath and Steinke 2020).  Sums of Laplace noise have lighter tails than one draw,
+    each in its own standard deviations.  If the noise is so small that single integers matter, its distribution is
+    summed.
     """
     missed = (1 - CONFIDENCE) / simultaneous
     if summed == 1:
@@ -126,7 +128,7 @@ def _quantile(noise: Noise, summed: int, simultaneous: int) -> int:
 
 
 def _tails(noise: Noise, summed: int) -> FloatArray:
-    """P(sum >= k) for k from 0, of so many independent draws: their characteristic functions multiply."""
+    """Return P(sum >= k) for k from 0, for so many independent draws: their characteristic functions multiply."""
     support = 128 + math.ceil(64 * math.sqrt(noise.variance * summed))
     probabilities = np.zeros(2 * support)
     for k in range(-support + 1, support):
@@ -139,12 +141,12 @@ def _tails(noise: Noise, summed: int) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class ValueErrors:
-    """What is known of the table's own counts of an attribute's values beside those of a file.
+    """The possible counts of an attribute's values in the table, next to those of a file.
 
     Attributes:
-        rows: of the file, by value, times table rows a file row: shape ``(values,)``.
-        low, high: between these lies the table's own count, each with 95 %.
-        worst: no value of the file is further off, with 95 % for all at once.
+        rows: counts of the file by value, scaled to the rows of the table: shape ``(values,)``.
+        low, high: interval of the table's own count, each with 95 %.
+        worst: no value of the file is off by more, with 95 % for all at once.
     """
 
     rows: FloatArray
@@ -154,15 +156,15 @@ class ValueErrors:
 
     @property
     def off_by(self) -> FloatArray:
-        """How far each count of the file is from the table's at most, each with 95 %."""
+        """The largest difference of each count of the file from the table's, each with 95 %."""
         return _farthest(self.rows, self.low, self.high)
 
 
 def value_errors(measured: PooledMarginal, rows: FloatArray, runs: NDArray[np.int64]) -> ValueErrors:
-    """The errors of an attribute whose codes are shown in runs, ``runs`` a number a code, ``rows`` a count a run.
+    """Return the errors of an attribute's runs of codes:  ``runs`` has a number per code, ``rows`` a count per run.
 
-    What was measured by itself is known up to its noise.  Of a run inside a group only the group was measured: the run
-    has from none to all of its rows.
+    A count that was measured alone is known up to its noise.  For a run inside a group only the group was measured: the
+    run has from none to all of its rows.
     """
     (groups,) = measured.groups
     (run, group), inside = np.unique(np.stack([runs, groups]), axis=1, return_counts=True)
@@ -182,17 +184,17 @@ def value_errors(measured: PooledMarginal, rows: FloatArray, runs: NDArray[np.in
 
 @dataclass(frozen=True)
 class PairErrors:
-    """How far the counts of a pair of attributes in a file are from the table's.
+    """The errors of the counts of a pair of attributes in a file.
 
     Attributes:
-        cells: of the table that was measured.
+        cells: number of cells of the measured table.
         grouped: whether some of them are groups of values.
         deviation: standard deviation of the noise on one of them.
-        worst: none of them is further off, with 95 % for all at once.
-        worst_of_values: no combination of single values is: of one inside a group only the group was measured, so it
-            may be off by all the rows of the group.
-        misplaced: at most this share of the rows would have to move to another cell, with 95 %: half of all differences
-            of cells, which is more where file and table have different numbers of rows.
+        worst: no cell is off by more, with 95 % for all at once.
+        worst_of_values: no combination of single values is off by more. For a value inside a group only the group was
+            measured, so it may be off by all the rows of the group.
+        misplaced: largest share of the rows that would have to move to another cell, with 95 %. It is half of all
+            differences of cells, which is more if file and table have different numbers of rows.
     """
 
     cells: int
@@ -204,7 +206,7 @@ class PairErrors:
 
 
 def pair_errors(measured: PooledMarginal, codes: tuple[CodeArray, CodeArray], scale: float) -> PairErrors:
-    """The errors of a measured pair in a file of these codes, each of which stands for ``scale`` rows of the table."""
+    """Return the errors of a measured pair in a file of these codes, which represent ``scale`` rows of the table."""
     rows = (scale * tally(codes, measured.groups, measured.counts.shape)).astype(np.float64)
     cells = measured.counts.size
     bound = measured.noise_bound(simultaneous=cells)
@@ -237,7 +239,7 @@ def occurrences(codes: CodeArray, size: int) -> NDArray[np.int64]:
 def tally(
     codes: tuple[CodeArray, CodeArray], groups: tuple[NDArray[np.int64], ...], shape: tuple[int, ...]
 ) -> NDArray[np.int64]:
-    """Rows by the groups of two attributes, counted by code where there are more rows than pairs of codes."""
+    """Count rows by the groups of two attributes, by code if there are more rows than pairs of codes."""
     sizes = (len(groups[0]), len(groups[1]))
     if math.prod(sizes) > len(codes[0]):
         one, other = (number[code] for number, code in zip(groups, codes, strict=True))
@@ -273,7 +275,7 @@ def association(codes: tuple[CodeArray, CodeArray], groups: tuple[NDArray[np.int
 
 
 def _farthest(rows: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
-    """How far a count is from any between low and high at most."""
+    """Return the largest distance of a count from the numbers between low and high."""
     return np.maximum(rows - low, high - rows)
 
 
@@ -300,10 +302,10 @@ def measure_pair_distances(mechanisms: Mechanisms, model: Graphical, loss: Epsil
 
 
 def distances_of_rows(model: Graphical, codes: CodeArray) -> tuple[NoisyDistance, ...]:
-    """The same distances for a file of these rows, each for as many as it stands for: with what lies between them.
+    """Return the distances for a file of these rows, each of which represents as many rows of the table.
 
-    The counts of the model that a distance is from travel with it, those of small pairs first, where there is room:
-    bounds about them are narrower than about rows that differ from them by chance.
+    The counts of the model that a distance refers to are stored with it, those of small pairs first, if there is room.
+    Bounds about them are narrower than bounds about rows, which differ from them by chance.
     """
     distances = []
     sizes = sorted((model.domain.project(each.attributes).size, each.attributes) for each in model.distances)

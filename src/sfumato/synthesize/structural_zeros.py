@@ -1,9 +1,9 @@
-"""Structural zeros: cells that no row can be in, by the meaning of the attributes, listed or said as rules.
+"""Structural zeros: cells that no row can be in, by the meaning of the attributes, as lists or rules.
 
-Public knowledge, never read off the protected table, so that they take nothing of a loss.  A model in which they have
-no probability has no such row.  They are checked on *kinds* of codes, those of which the same cells are impossible:
-a hundred ages are two kinds where a rule tells children from others, so that whether any row is left possible is
-decided exactly, whatever the number of codes.
+They are public knowledge, never derived from the protected table, so they cost nothing of a loss.  A model in which
+they have no probability has no such row.  They are checked on *kinds* of codes: codes of one kind have the same
+impossible cells.  A hundred ages are two kinds if a rule distinguishes children from others.  So the check whether any
+row is possible is exact, whatever the number of codes.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ KIND = " kind of "
 
 @dataclass(frozen=True, eq=False)
 class Zeros:
-    """Cells that no row can be in: ``impossible`` has one axis an attribute.
+    """Cells that no row can be in:  ``impossible`` has one axis per attribute.
 
-    ``rule`` is how messages call them; it is no part of what they are.
+    ``rule`` is their name in messages, and is not compared.
     """
 
     attributes: tuple[str, ...]
@@ -161,7 +161,7 @@ def _refuse_many_cells(zeros: Sequence[Zeros], domain: Domain, cap: int) -> None
 
 
 def kinds(name: str, zeros: Sequence[Zeros]) -> NDArray[np.int64] | None:
-    """Numbers for the codes of an attribute, equal where the same cells are impossible; None where no table has it."""
+    """Return a kind for each code of an attribute, equal if the same cells are impossible; None if no table has it."""
     patterns = [  # of each code, a bit a cell
         np.packbits(np.moveaxis(zero.impossible, zero.attributes.index(name), 0).reshape(size, -1), axis=1)
         for zero in zeros
@@ -176,11 +176,11 @@ def kinds(name: str, zeros: Sequence[Zeros]) -> NDArray[np.int64] | None:
 
 
 def apply_zeros(model: GraphicalModel, zeros: Sequence[Zeros], coarsenings: Mapping[str, Coarsening]) -> GraphicalModel:
-    """The model over groups in which the impossible cells have no probability.
+    """Return the model over groups in which the impossible cells have no probability.
 
-    All codes of a group have the same impossible cells, so that the first of each says which.  An attribute of many
-    groups and few kinds gets a second variable, its kind, to which the zeros are tied in its place: cliques that zeros
-    bind together then hold some kinds of it rather than all its groups, and leave room for what is measured.
+    All codes of a group have the same impossible cells, so the first code of each decides.  An attribute of many groups
+    and few kinds gets a second variable, its kind, to which the zeros are tied instead.  The cliques of zeros then have
+    some kinds of it instead of all its groups, and leave room for measured tables.
     """
     first = {
         name: np.unique(coarsenings[name].groups, return_index=True)[1]
@@ -243,7 +243,7 @@ def _blocked(rules: Sequence[Sequence[Zeros]], conditions: Sequence[Sequence[Zer
 
 
 def _possible(zeros: Sequence[Zeros]) -> bool:
-    """Whether some cell is left, decided over kinds of codes."""
+    """Return whether some cell is possible, decided over kinds of codes."""
     names = dict.fromkeys(name for zero in zeros for name in zero.attributes)
     kinds_of = {name: kinds(name, zeros) for name in names}
     folded = {
@@ -289,7 +289,7 @@ def _box(sides: Mapping[str, NDArray[np.bool_]], domain: Domain, rule: str) -> Z
 
 
 def _listed(names: Sequence[str], combinations: Sequence[Sequence[Any]], domain: Domain, rule: str) -> Zeros:
-    """The combinations that stand there one by one."""
+    """Return zeros from combinations that are listed one by one."""
     projected = domain.project(names)
     _refuse_large(tuple(names), domain, rule)
     impossible = np.zeros(projected.shape, dtype=np.bool_)
@@ -308,7 +308,7 @@ def _refuse_large(names: tuple[str, ...], domain: Domain, rule: str) -> None:
 
 
 def _named_cells(attribute: Attribute, labels: object) -> NDArray[np.bool_]:
-    """Which cells of an attribute a rule names: shape ``(codes,)``."""
+    """Return a mask of the cells of an attribute that a rule names: shape ``(codes,)``."""
     if isinstance(labels, Mapping) and set(labels) == {"not"}:
         return ~_named_cells(attribute, labels["not"])
     items = labels if isinstance(labels, list | tuple) and labels else [labels]
@@ -381,7 +381,7 @@ def _number_range(attribute: Attribute, first: str, last: str) -> tuple[int, int
 
 
 def _words(rule: Mapping[str, Any]) -> str:
-    """A rule as it was said, shortened."""
+    """Return a rule in words, shortened."""
     if "if" in rule:
         text = f"if {_sides(rule['if'])} then {_sides(rule['then'])}"
     else:

@@ -1,11 +1,11 @@
-"""The release that every synthesizer returns, its saved file, and a synthetic file by itself.
+"""The release that every synthesizer returns, its saved file, and a synthetic file alone.
 
 A saved release holds the public model with its domain and statement.  Sampling it again costs nothing.
 
-A Parquet or Arrow file of rows holds all that intervals need, without model and ledger: the domain and the noisy tables
-stand in the metadata of the file, as text, because other programs refuse other metadata.  A digest binds them to the
-codebook.  It finds damage, and a codebook that was changed by itself.  It does not find a change of all parts together,
-because anybody can make the digest anew.
+A Parquet or Arrow file of rows holds all that intervals need, without model and ledger.  The domain and the noisy
+tables are in the metadata of the file, as text, because other programs refuse other metadata.  A digest binds them to
+the codebook.  It detects damage, and a codebook that was changed alone.  It does not detect a change of all parts
+together, because any program can compute the digest again.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class Synthetic(Release):
 
     @property
     def distances(self) -> tuple[NoisyDistance, ...]:
-        """How far pairs of the model are from the table, where that was measured."""
+        """The measured distances of pairs of the model from the table."""
         return self.model.distances
 
     @property
     def headline(self) -> str:
-        """How many rows of what."""
+        """The number of rows and the names of the columns."""
         return f"{self.model.total:,} {rows_of(self.model.domain, self.model.domain.names)}"
 
     @property
@@ -82,7 +82,7 @@ class Synthetic(Release):
 
     @property
     def codebook(self) -> Codebook:
-        """What whoever is handed ``rows`` has to know of them: columns, guarantee, what was measured, and the errors.
+        """The codebook for the readers of ``rows``: columns, guarantee, measured tables, and the errors.
 
         Raises:
             SizeError: as ``rows``.
@@ -112,7 +112,7 @@ class Synthetic(Release):
         return self.sample_with_codebook(rows)[0]
 
     def sample_with_codebook(self, rows: int | None = None) -> tuple[ReleasedRows, Codebook]:
-        """Another sample, and the codebook that it carries; errors are those of these rows.
+        """Draw another sample; return it with its codebook, whose errors are those of these rows.
 
         Raises:
             InputError, SizeError: as :meth:`sample` says.
@@ -134,10 +134,10 @@ def finish_release(
     expected_error: dict[str, float],
     provenance: Mapping[str, object] | None = None,
 ) -> Synthetic:
-    """Return the release of what the vault settled and the model that its payload holds; ``provenance`` is added.
+    """Return the release of a stored payload and its model, with ``provenance`` added.
 
-    What was made of earlier releases as well keeps its guarantee beyond these only: whoever is shown nothing else may
-    learn what all of them cost together.
+    If it was made of earlier releases as well, its guarantee is in addition to theirs.  A reader of this release alone
+    may learn as much as all of them cost together.
     """
     guarantee = stored.guarantee
     if isinstance(model, Graphical) and model.reused:
@@ -157,7 +157,7 @@ _LISTED = 4
 
 
 def rows_of(domain: Domain, names: Sequence[str]) -> str:
-    """Rows with those columns, by name where they are few.
+    """Describe rows with those columns, by name if they are few.
 
     >>> from sfumato.domain import Integer, Unknown
     >>> ages = Domain([Integer(name="age", minimum=0, maximum=99, unknown=Unknown.CLAMP)])
@@ -262,7 +262,7 @@ def load(path: str | Path) -> Synthetic:
 
 
 def _refuse_odd(release: Synthetic) -> None:
-    """Refuse a file that somebody made up: its statement says something, and its model draws a row."""
+    """Refuse a file with an invented statement or a model that draws no row."""
     texts = isinstance(release.guarantee, str) and isinstance(release.cost, str) and type(release.seed) is int
     tables = isinstance(release.provenance, dict) and isinstance(release.expected_error, dict)
     if not texts or not tables or release.seed < 0 or release.model.total < 0:
@@ -290,9 +290,9 @@ _DAMAGED_TABLES = (
 
 
 def metadata(book: Codebook, model: Model, codes: CodeArray) -> dict[bytes, bytes]:
-    """What Parquet and Arrow files keep: the codebook, and the noisy tables with their domain where they have room.
+    """Return the metadata of Parquet and Arrow files: the codebook, and the noisy tables with their domain if they fit.
 
-    Public: the tables were charged with the release, and their domain is that of its rows.
+    All of it is public: the tables were charged with the release, and their domain is that of its rows.
     """
     entries = book.metadata()
     if not model.tables:
@@ -312,10 +312,10 @@ def metadata(book: Codebook, model: Model, codes: CodeArray) -> dict[bytes, byte
 
 @dataclass(frozen=True, eq=False)
 class FileRows:
-    """The rows of a file as a model: what they count, for as many rows as the table has.
+    """The rows of a file as a model: their counts, scaled to the number of rows of the table.
 
-    ``distances`` say of pairs what the rows counted as they were written, ``columns`` what each column did: a digest,
-    which files of earlier versions lack.
+    ``distances`` are those of the counts of pairs when the rows were written.  ``columns`` has a digest of each
+    column's counts then; files of earlier versions lack it.
     """
 
     domain: Domain
@@ -360,13 +360,13 @@ class FileRows:
 
 @dataclass(frozen=True, eq=False)
 class SyntheticFile:
-    """A released file with its noisy tables: what ``query.interval`` asks, without the saved model.
+    """A released file with its noisy tables: what ``query.interval`` reads, without the saved model.
 
     Attributes:
-        codebook: what the file says of itself.
-        tables: that were measured for the release.
-        distances: of pairs of its rows from the table, where they were measured.
-        model: the rows of the file, in place of the model that they were drawn from.
+        codebook: the codebook of the file.
+        tables: the measured tables of the release.
+        distances: measured distances of pairs of its rows from the table.
+        model: the rows of the file, instead of the model that they were drawn from.
     """
 
     codebook: Codebook
@@ -381,15 +381,15 @@ class SyntheticFile:
 
 
 def read_release(path: str | Path) -> SyntheticFile:
-    """The release that a Parquet or Arrow file holds; nothing in the file is executed.
+    """Return the release in a Parquet or Arrow file; nothing in the file is executed.
 
-    Everything is what the file states: that its tables are those of the release only its ledger can confirm.
+    The file states everything itself.  Only the ledger can confirm that its tables are those of the release.
 
     Args:
         path: a file that ``sfumato synthesize`` or ``sfumato sample`` wrote.
 
     Raises:
-        InputError: the file cannot be read, carries no noisy tables, or they, its codebook and its rows do not belong
+        InputError: the file cannot be read, has no noisy tables, or they, its codebook and its rows do not belong
             together.
     """
     file = open_codebook(path)

@@ -1,7 +1,7 @@
-"""The codebook of a synthetic file: what its columns mean, what was measured, how far off it is, and what it is for.
+"""The codebook of a synthetic file: the meaning of its columns, its measured tables, its errors, and its uses.
 
-It travels with the file, as Markdown beside it and inside Parquet and Arrow files.  What is read back from a file may
-have been written by anybody: it is taken for text of a bounded size, and nothing in it is executed.
+It is in a Markdown file next to the rows, and inside Parquet and Arrow files.  Any program may have written a codebook
+that is read from a file.  It is read as text of a bounded size, and nothing in it is executed.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ class MeasuredTable:
 
 @dataclass(frozen=True)
 class PairEntry:
-    """Two attributes: measured together, or modelled.
+    """A pair of attributes, measured together or modeled.
 
     Attributes:
-        attributes: the two.
-        measured: whether a table that holds both was measured; where not, no error is known.
-        strength: of the association in the file, 0 to 1 (Cramer's V).
-        cells: of the measured table.
-        worst: none of its cells is further off, with 95 % for all at once.
-        worst_of_values: no combination of single values is further off; larger where values share a group.
-        misplaced: share of the rows that would have to move to another cell, at most, with 95 %: half of all
-            differences of cells, whatever number of rows the file has more or less than the table.
+        attributes: the two attributes.
+        measured: whether a table with both was measured; otherwise no error is known.
+        strength: strength of the association in the file, 0 to 1 (Cramer's V).
+        cells: number of cells of the measured table.
+        worst: no cell of the table is off by more, with 95 % for all at once.
+        worst_of_values: no combination of single values is off by more; larger if values share a group.
+        misplaced: largest share of the rows that would have to move to another cell, with 95 %. It is half of all
+            differences of cells, whatever the numbers of rows of the file and the table.
     """
 
     attributes: tuple[str, ...]
@@ -72,7 +72,7 @@ class PairEntry:
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What was promised: in words, and the neighbour relation, unit and loss by themselves."""
+    """The guarantee in words, and the neighbor relation, unit and loss in fields of their own."""
 
     text: str
     neighbours: str
@@ -82,21 +82,21 @@ class Guarantee:
 
 @dataclass(frozen=True)
 class Codebook:
-    """What a reader has to know of a synthetic file; public, like the file.
+    """The public description of a synthetic file for its readers.
 
     Attributes:
-        notice: that the rows are synthetic.
-        rows: of the file.
-        table_rows: of the protected table, as the model has it; the file's rows stand for them.
-        method: that made it.
-        version: of Sfumato.
+        notice: statement that the rows are synthetic.
+        rows: number of rows of the file.
+        table_rows: number of rows of the protected table by the model, which the rows of the file represent.
+        method: the method that made it.
+        version: the version of Sfumato.
         journal_entry: number of the release in the ledger's journal.
         domain: hash of the accepted description of the table.
-        guarantee: the promise.
-        considered: what ``auto`` chose among.
-        columns: with values, groups and errors.
-        measured: tables.
-        pairs: of attributes, measured ones first; ``pairs_left_out`` more are modelled, or too many to list.
+        guarantee: the guarantee.
+        considered: the methods among which ``auto`` chose.
+        columns: columns with values, groups and errors.
+        measured: the measured tables.
+        pairs: pairs of attributes, measured ones first; ``pairs_left_out`` more are modeled, or too many to list.
         good_for, not_for: sentences that follow from the rest.
     """
 
@@ -117,24 +117,24 @@ class Codebook:
     not_for: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values; :meth:`parse` reads them back."""
+        """Return the codebook as JSON values; :meth:`parse` reads them."""
         return {"codebook": _VERSION, **asdict(self)}
 
     def metadata(self) -> dict[bytes, bytes]:
-        """What Parquet and Arrow files keep of it."""
+        """Return the metadata of Parquet and Arrow files."""
         text = json.dumps(self.to_json(), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         return {NOTICE_KEY: NOTICE.encode(), KEY: text.encode()}
 
     def to_markdown(self) -> str:
-        """As Markdown, in which no text of the file means more than itself."""
+        """Return the codebook as Markdown, in which text of the file is escaped."""
         return "\n".join(_markdown(self)) + "\n"
 
     @staticmethod
     def parse(text: bytes) -> Codebook:
-        """The codebook that was written; every field is checked, as anybody may have written it.
+        """Return a codebook from its text.  Every field is checked, because any program may have written it.
 
         Raises:
-            InputError: it is none, or larger than any that is written.
+            InputError: the text is no codebook, or larger than any codebook.
         """
         if len(text) > _MOST_BYTES:
             raise InputError(f"its codebook is larger than the {_MOST_BYTES >> 20} MiB that one has at most")
@@ -149,13 +149,13 @@ class Codebook:
 
 @dataclass(frozen=True, eq=False)
 class CodebookFile:
-    """A Parquet or Arrow file with the codebook that it carries, and its rows for whoever asks for them.
+    """A Parquet or Arrow file with its codebook, and its rows on request.
 
     Attributes:
-        path: of the file.
+        path: path of the file.
         book: its codebook.
-        metadata: all that it carries beside its rows; anybody may have written it.
-        columns: names.
+        metadata: all its metadata, which any program may have written.
+        columns: names of its columns.
     """
 
     path: Path
@@ -242,7 +242,7 @@ def open_codebook(path: str | Path) -> CodebookFile:
 
 
 def codebook_path(rows: Path) -> Path:
-    """Where the codebook of a file of rows stands: beside it, as Markdown."""
+    """Return the path of the codebook of a file of rows: next to it, as Markdown."""
     return rows.with_suffix(".codebook.md")
 
 
@@ -362,7 +362,7 @@ PAIRS_TEXT = (
 
 
 def facts(book: Codebook) -> list[tuple[str, object]]:
-    """What stands at the head of every form of it."""
+    """Return the facts at the top of every form of a codebook."""
     loss = ", ".join(f"{name} = {value}" for name, value in book.guarantee.loss.items())
     return [
         ("Rows", f"{book.rows:,}, for {book.table_rows:,} of the table"),

@@ -1,4 +1,4 @@
-"""What stands in the codebook of a release: its columns, groups, measured tables and pairs, with their errors."""
+"""The content of the codebook of a release: its columns, groups, measured tables and pairs, with their errors."""
 
 from __future__ import annotations
 
@@ -152,9 +152,9 @@ def _groups(
 
 
 def _runs(attribute: Attribute, counts: NDArray[np.int64], most: int) -> tuple[NDArray[np.int64], list[str]]:
-    """A number for each code, equal for those that are listed together, and the labels of these.
+    """Return a number for each code, equal for codes that are listed together, and the labels of these numbers.
 
-    Where there are more values than ``most``, neighbours of a number come together, or the rarest of a list.
+    If there are more values than ``most``, neighbors of a number are listed together, or the rarest values of a list.
     """
     labels = attribute.labels()
     if attribute.size <= most:
@@ -323,7 +323,7 @@ def _unsupported_uses(
 
 
 def _uses_outside_the_table(domain: Domain, provenance: Mapping[str, Any]) -> Iterator[str]:
-    """What the domain or rules put into the rows, or kept out of them, without a look at the table."""
+    """Return what the domain or rules put into the rows, or kept out of them, whatever the table holds."""
     for attribute in domain:
         if isinstance(attribute, Integer | Real) and attribute.typical is not None:
             yield (

@@ -1,6 +1,6 @@
-"""The values of a column in a codebook, and how readers are shown them: many folded into few lines, blanks to be seen.
+"""The values of a column in a codebook, and the few lines in which people read them.
 
-Files and JSON keep every value.  What is shown may have been written by anybody, and is text for whoever writes it out.
+Files and JSON have every value.  Any program may have written the text of a line, so its reader has to escape it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _UNSEEN = re.compile(r"^ +| +$| {2,}")
 
 @dataclass(frozen=True)
 class ValueEntry:
-    """A declared value, or neighbouring ones that are listed together.
+    """A declared value, or consecutive values that are listed together.
 
     Attributes:
-        label: of the value.
-        values: how many declared values are listed together.
-        rows: of the file.
-        low, high: between these lies the number of rows of the protected table, with 95 %; None: not measured.
-        off_by: how far the file's number, as one of the table's rows, is from it at most, with 95 %.
-        group: the place of the column's group that it is in; None: it is in none.
+        label: label of the value.
+        values: number of declared values that are listed together.
+        rows: number of rows of the file.
+        low, high: 95 % interval of the number of rows of the protected table; None: not measured.
+        off_by: largest difference between the file's number, scaled to the table, and the table's, with 95 %.
+        group: the place of its group among the column's groups; None: it is in none.
     """
 
     label: str
@@ -47,10 +47,10 @@ class GroupEntry:
     """Values that were measured as one in tables of several attributes.
 
     Attributes:
-        label: the first and the last of them.
-        values: how many they are.
-        rows: of the file.
-        off_by: how far their sum is off at most, with 95 %; None: the group was not measured after it was formed.
+        label: labels of the first and the last value.
+        values: number of values.
+        rows: number of rows of the file.
+        off_by: largest error of their sum, with 95 %; None: the group was not measured after it was formed.
     """
 
     label: str
@@ -61,16 +61,16 @@ class GroupEntry:
 
 @dataclass(frozen=True)
 class ColumnEntry:
-    """An attribute.
+    """An attribute in a codebook.
 
     Attributes:
-        name: of the column.
+        name: name of the column.
         kind: categorical, integer or real.
-        size: number of declared values or bins, with those for missing and unknown ones.
-        cells: of the attribute in the tables of several attributes, of which ``groups`` hold several values.
-        deviation: standard deviation of the noise on one measured count; None: it was not measured by itself.
-        worst: no value listed is further off, with 95 % for all at once.
-        values: with their errors.
+        size: number of declared values or bins, with those for missing and unknown values.
+        cells: number of its cells in tables of several attributes; ``groups`` have the cells of several values.
+        deviation: standard deviation of the noise on one measured count; None: it was not measured alone.
+        worst: no listed value is off by more, with 95 % for all at once.
+        values: values with their errors.
     """
 
     name: str
@@ -85,15 +85,15 @@ class ColumnEntry:
 
 @dataclass(frozen=True)
 class ValueLine:
-    """One line: a value, or several.
+    """A line for a value, or for several.
 
     Attributes:
-        label: of the value, or of the first and the last.
-        rows: of the file, of all of them.
-        low, high: between these lies the number of rows of the protected table, with 95 %; of several, of none.
-        off_by: how far the value's rows are off at most, or those of each of several; None: not measured.
-        group: label of the group that all of them are in.
-        several: whether the line stands for more than one listed value.
+        label: label of the value, or labels of the first and the last.
+        rows: number of rows of the file with any of the values.
+        low, high: 95 % interval of the number of rows of the protected table; None for several values.
+        off_by: largest error of the rows of the value, or of each of several; None: not measured.
+        group: label of the group of all its values.
+        several: whether the line has more than one listed value.
     """
 
     label: str
@@ -130,13 +130,13 @@ def value_lines(column: ColumnEntry) -> tuple[ValueLine, ...]:
 
 @dataclass(frozen=True)
 class GroupLine:
-    """One line: a group of values, or several groups.
+    """A line for a group of values, or for several groups.
 
     Attributes:
-        label: of the group, or of the first and the last.
-        values: how many declared values they hold.
-        rows: of the file.
-        error: how far the sum of a group is off at most, and whether that is meant of each; None: not measured.
+        label: label of the group, or labels of the first and the last.
+        values: number of their declared values.
+        rows: number of rows of the file.
+        error: largest error of the sum of a group, and whether it is for each group; None: not measured.
     """
 
     label: str
@@ -146,9 +146,9 @@ class GroupLine:
 
 
 def group_lines(column: ColumnEntry) -> tuple[GroupLine, ...]:
-    """The groups of a column on at most as many lines as people read.
+    """Return the groups of a column on a few lines for people.
 
-    Neighbours of numbers and days share a line, and of a list those of the fewest rows.
+    Neighbors of numbers and days share a line, and in a list the groups with the fewest rows.
     """
     groups, listed = column.groups, column.kind == "categorical"
     if len(groups) <= MOST_LINES:
@@ -174,7 +174,7 @@ def _group_line(run: Sequence[GroupEntry], *, listed: bool) -> GroupLine:
 
 
 def _neighbours(values: Sequence[ValueEntry]) -> Iterator[Sequence[ValueEntry]]:
-    """Runs of one length, and missing and unknown values by themselves."""
+    """Return runs of one length, and missing and unknown values alone."""
     extra_cells = sum(value.label in EXTRA for value in values[-len(EXTRA) :])
     declared = len(values) - extra_cells
     width = -(-declared // (MOST_LINES - extra_cells))
@@ -185,7 +185,7 @@ def _neighbours(values: Sequence[ValueEntry]) -> Iterator[Sequence[ValueEntry]]:
 
 
 def _rarest(values: Sequence[ValueEntry]) -> Iterator[Sequence[ValueEntry]]:
-    """Those with most rows in the file each, in their order, and the others together."""
+    """Return the values with most rows in the file, in their order, and the others together."""
     by_rows = sorted(range(len(values)), key=lambda place: -values[place].rows)
     largest = frozenset(by_rows[: MOST_LINES - 1])
     yield from ([value] for place, value in enumerate(values) if place in largest)

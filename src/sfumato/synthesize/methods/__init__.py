@@ -1,4 +1,4 @@
-"""The methods of synthesis: each file ends with its contract, whose name stands in the tuple below."""
+"""The methods of synthesis: each file ends with its contract, whose name is in the tuple below."""
 
 from typing import Final
 
