@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.errors import SizeError
-from sfumato.model.junction_tree import Triangulation, junction_tree, refuse_larger, tree_cells
+from sfumato.model.junction_tree import Triangulation, junction_tree, tree_cells
 
 NAMES = tuple("abcdef")
 SIZES = {name: size for size, name in enumerate(NAMES, start=2)}
@@ -135,11 +134,3 @@ def test_a_cycle_is_triangulated_and_counted():
     ring = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")]
     sizes = dict.fromkeys("abcd", 10)
     assert tree_cells(ring, sizes) == 2000  # the cliques alone would add up to 400
-
-
-def test_too_large_a_tree_is_refused_before_any_memory_is_taken():
-    sizes = {f"x{index}": 100 for index in range(12)}
-    dense = [(one, other) for one in sizes for other in sizes if one < other]
-    with pytest.raises(SizeError, match="more than the cap of 1,000"):
-        refuse_larger(dense, sizes, 1000)
-    refuse_larger([("x0",)], sizes, 1200)

@@ -11,8 +11,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sfumato.errors import SizeError
-
 Clique = tuple[str, ...]
 _Cost = tuple[int, int, int]  # edges added, cells, place
 
@@ -75,21 +73,6 @@ def maximal_cliques(cliques: Sequence[Clique], sizes: Mapping[str, int]) -> list
 def tree_cells(cliques: Sequence[Clique], sizes: Mapping[str, int]) -> int:
     """Return the number of cells that a junction tree of these cliques would have."""
     return Triangulation(cliques, sizes).cells
-
-
-def refuse_larger(cliques: Sequence[Clique], sizes: Mapping[str, int], cap: int) -> None:
-    """Refuse cliques whose junction tree exceeds ``cap`` cells.
-
-    Raises:
-        SizeError: it does.
-    """
-    needed = tree_cells(cliques, sizes)
-    if needed > cap:
-        raise SizeError(
-            f"inference over these marginals needs {needed:,} cells ({8 * needed / 2**20:,.0f} MiB a copy), "
-            f"more than the cap of {cap:,}; measure fewer or smaller marginals",
-            culprit=tuple(cliques),
-        )
 
 
 class Triangulation:
