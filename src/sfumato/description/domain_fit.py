@@ -1,13 +1,12 @@
-"""How a domain and a table fit: a draft of one, what is risky in one, how many values of each attribute it declares.
+"""Drafts of domains from tables, the risks of a domain, and the values of a table that it declares.
 
-What it says about people (extremes, categories) is not private, so it is marked as a draft and releases
-refuse it.  A column of numbers with a few codes among them ("N") is drafted as numbers, and the codes, like
-numbers out of range, as one cell of unknown values.  Columns that cannot be described by a list of values or
-a range are left out, and named.
+A draft states exact facts about people (extremes, categories), so it is marked as a draft, and releases refuse it.  A
+column of numbers with a few codes among them ("N") is drafted as numbers.  The codes, and numbers out of range, are in
+one cell of unknown values.  Columns that a list of values or a range cannot describe are left out, and named.
 
-Cells of numbers lie closer where there are more rows, and a number that many rows share (no gain, no income) has a
-cell of its own: rows are drawn evenly from a cell, so a wide one around it would make them up.  Of real numbers such a
-number is a point.
+Cells of numbers are narrower if there are more rows.  A number that many rows share (no gain, no income) has a cell of
+its own, because rows are drawn evenly from a cell, and a wide cell would invent other numbers.  Such a real number is a
+point.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ Tiles = tuple[int | float, ...]
 
 @dataclass(frozen=True)
 class Draft:
-    """A domain marked as a draft, the columns it leaves out with the reason, and those to look at with what to see.
+    """A domain marked as a draft, the columns that it leaves out with reasons, and hints about columns to check.
 
-    ``dates`` are columns of dates, as a domain document describes them, but for their first and last day: these are
-    facts about people, so they are for the owner to write, and no domain has the dates before.  ``order`` are the
-    columns of both.
+    ``dates`` are columns of dates, in the form of a domain document, without their first and last day.  These days are
+    facts about people, so the owner writes them, and the domain lacks the dates until then.  ``order`` are the columns
+    of both.
     """
 
     domain: Domain
@@ -75,14 +74,14 @@ class People:
 
 
 def draft_domain(table: ProtectedTable, csv: CsvFormat | None = None) -> Draft:
-    """Describe ``table`` as its own content suggests.
+    """Draft the domain of a table from its content.
 
-    The unit is all rows of one value of the column that seems to name people, where several rows have one value; of
-    99 % of them all rows are kept.  Else it is one row.
+    The unit is all rows of one value of the column that seems to name people, if several rows have one value.  Its
+    bound keeps all rows of 99 % of the people.  Otherwise the unit is one row.
 
     Args:
-        table: what to describe.
-        csv: how its file is written, which the domain then says.
+        table: the table to describe.
+        csv: the form of its file, which the domain will state.
 
     Raises:
         TableError: no column can be described.
@@ -160,7 +159,7 @@ def _date(profile: Profile) -> dict[str, Any] | None:
 
 
 def people_of(profiles: Sequence[Profile]) -> People | None:
-    """The column that most seems to name people of several rows each; None where there is none."""
+    """Return the column that most seems to name people of several rows each; None if there is none."""
     candidates = [
         profile for profile in profiles if profile.repeats and profile.repeats[-1][0] > 1 and not _crowded(profile)
     ]
@@ -176,17 +175,17 @@ def people_of(profiles: Sequence[Profile]) -> People | None:
 
 
 def _crowded(profile: Profile) -> bool:
-    """Whether a number of anything, not of people by its name, has one value in more of the rows than anybody has."""
+    """Return whether one value of an id that is not of people by its name has more rows than any person."""
     crowd = max(_FEW_ROWS, profile.held / 10)
     return bool(profile.repeats) and profile.repeats[-1][0] > crowd and named_like_people(profile.column.name) == 1
 
 
 def risks(domain: Domain, table: ProtectedTable | None) -> tuple[str, ...]:
-    """What of a description its owner should look at before accepting it, a sentence each.
+    """Return sentences about a description that its owner should check before accepting it.
 
     Args:
         domain: the description.
-        table: what it describes, for the facts that it may have been read off; None: names are all there is to see.
+        table: the table that it describes, whose facts it may repeat; None to check names only.
 
     Raises:
         TableError: the table cannot be read.
@@ -208,7 +207,7 @@ def risks(domain: Domain, table: ProtectedTable | None) -> tuple[str, ...]:
 
 
 def _read_off(attribute: Attribute, profile: Profile | None) -> str | None:
-    """Which facts of the data an attribute states."""
+    """Return the facts of the data that an attribute states."""
     if profile is None:
         return None
     if isinstance(attribute, Categorical):
@@ -270,7 +269,7 @@ def _natural(value: bool | str) -> list[tuple[bool, int, str]]:  # noqa: FBT001 
 
 
 def _hint(profile: Profile) -> str | None:
-    """What the owner should see to before accepting the column."""
+    """Return what the owner should check before accepting the column."""
     if (
         profile.column.kind is ColumnKind.INTEGER
         and profile.held > MOST_VALUES
@@ -314,7 +313,7 @@ def _real(name: str, low: float, high: float, tiles: Tiles, *, nullable: bool) -
 
 
 def _edges(grid: Sequence[float], width: float, tiles: Tiles) -> list[float]:
-    """Round numbers between the tiles, and the grid where there are none within its width."""
+    """Return round numbers between the tiles, and numbers of the grid that have none of these within its width."""
     between = []
     for low, high in pairwise(sorted(set(tiles))):
         step = _round_within(high - low)
@@ -359,9 +358,9 @@ class AttributeFit:
 
 @dataclass(frozen=True)
 class DroppedRows:
-    """What the bound on rows of a unit leaves out of a table: ``dropped`` of its ``rows``, of ``units`` of them.
+    """The rows of a table beyond the bound on rows of a unit:  ``dropped`` of its ``rows``, of ``units`` of its units.
 
-    ``without_id`` more rows are nobody's, and left out of everything.
+    ``without_id`` more rows have no unit, and are always left out.
     """
 
     rows: int
@@ -371,9 +370,9 @@ class DroppedRows:
 
 
 def dropped_rows(table: ProtectedTable, domain: Domain) -> DroppedRows | None:
-    """What the bound of the domain's unit leaves out, exactly; None where every row is a unit.
+    """Count the rows that the bound of the domain's unit leaves out, exactly; None if every row is a unit.
 
-    Rows that the domain drops for their values are no part of it.
+    Rows that the domain drops for their values are not counted.
 
     Raises:
         TableError: the table has no such columns.

@@ -1,8 +1,7 @@
-"""A draft of a schema from several tables: whose rows they may be, by names, repeats and the keys a database declares.
+"""A draft of a schema from several tables: the owners of rows, by names, repeats and keys that a database declares.
 
-It reads the protected tables, so it is marked as a draft and releases refuse it.  Bounds on the rows of a person are
-left out, as they would be facts about people, and so is whether a table without people is public: that is for its
-owner to say.
+It reads the protected tables, so it is marked as a draft, and releases refuse it.  Bounds on the rows of a person are
+facts about people, so they are left out.  The owner also has to state whether a table without people is public.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ def draft_schema(
 
 @dataclass
 class _Drafting:
-    """What is found out of the tables, step by step."""
+    """The state of a draft, built from the tables step by step."""
 
     profiles: Mapping[str, Sequence[Profile]]
     declared: Mapping[str, DeclaredKeys]
@@ -125,7 +124,7 @@ class _Drafting:
         return max(scored)[-1] if scored else None
 
     def _choose_unit_table(self) -> None:
-        """Of tables with a key of one name take that which lists the most; the others refer to it."""
+        """Choose the table that lists the most units, among tables with one key; the others refer to it."""
         named: dict[str, list[str]] = {}
         for table, key in self.keys.items():
             if _stem(key) not in _GENERIC:
@@ -204,7 +203,7 @@ class _Drafting:
                 )
 
     def _lists(self, table: str) -> bool:
-        """Whether others lead to a table, or it alone has the unit as its key."""
+        """Return whether other tables refer to a table, or it alone has the unit as its key."""
         return any(to == table for links in self.links.values() for _, to in links) or (
             sum(key == self.id for key in self.keys.values()) == 1
         )
@@ -254,7 +253,7 @@ class _Drafting:
             )
 
     def body(self, table: str) -> dict[str, Any]:
-        """What the document says of a table, but for its attributes."""
+        """Return the table as the document states it, without its attributes."""
         own: dict[str, Any] = {}
         if table not in self.owners and table != self.units:
             own["public"] = None
@@ -350,7 +349,7 @@ def _singular(table: str) -> str:
 
 
 def _own_key(column: str, table: str) -> bool:
-    """Whether a column is called as the key of its table would be."""
+    """Return whether a column has the name that the key of its table would have."""
     return _stem(column) in {f"{_singular(table)}{word}" for word in _KEY_WORDS} or column.lower() == "id"
 
 

@@ -1,4 +1,4 @@
-"""A schema and its tables: drafted from where they lie, what is risky in it, and what bounds of its views cut.
+"""A schema and its tables: drafts, risks, and the rows that bounds of views cut.
 
 All of it is for the owner of the tables alone.
 """
@@ -28,7 +28,7 @@ _ALL = 1 << 40  # more rows than any unit has
 
 @dataclass(frozen=True)
 class CutRows:
-    """What the bounds of a view leave out, exactly: ``cut`` of its ``rows``, of so many ``units``."""
+    """The rows that the bounds of a view leave out, exactly:  ``cut`` of its ``rows``, of ``units`` units."""
 
     view: str
     rows: int
@@ -63,12 +63,11 @@ def schema_fit(schema: Schema, source: object) -> dict[str, tuple[AttributeFit, 
 
 
 def schema_risks(schema: Schema, source: object | None) -> tuple[str, ...]:
-    """What of a schema its owner should look at before accepting it, a sentence each.
+    """Return sentences about a schema that its owner should check before accepting it.
 
     Args:
         schema: the description.
-        source: where its tables lie, for keys that name several rows and facts that were read off; None: names are all
-            there is to see.
+        source: the source of its tables, to check keys that name several rows and stated facts; None to check names.
 
     Raises:
         TableError: a table cannot be read, or a key names several rows: such a schema is not to be accepted.

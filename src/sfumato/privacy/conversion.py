@@ -33,7 +33,7 @@ _WIDEST = 700.0  # exp of it is still a double
 
 @cached(4_000)
 def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
-    """An epsilon for which rho-zCDP gives (epsilon, delta)-DP: the smallest known, rounded up to 15 digits.
+    """Return an epsilon for which rho-zCDP gives (epsilon, delta)-DP: the smallest known, rounded up to 15 digits.
 
     Args:
         rho: at least zero.
@@ -62,9 +62,9 @@ def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
 
 @cached(4_000)
 def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction | None:
-    """The largest rho, rounded down to twelve digits, with ``epsilon_of(rho, delta) <= epsilon``.
+    """Return the largest rho, rounded down to twelve digits, with ``epsilon_of(rho, delta) <= epsilon``.
 
-    None where both are so small (some 1e-300) that floating point finds no alpha.
+    None if both are so small (some 1e-300) that floating point finds no alpha.
 
     >>> float(rho_within(Fraction(1), Fraction(1, 10**9)))
     0.0149730576735
@@ -92,7 +92,7 @@ def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction | None:
 
 
 def _root(falling: Callable[[float], float], widest: float) -> float:
-    """Where a falling function of ln x crosses zero, by bisection, between -60 and ``widest``."""
+    """Return the zero of a falling function of ln x, by bisection, between -60 and ``widest``."""
     low, high = -60.0, min(widest, _WIDEST)
     for _ in range(60):
         middle = (low + high) / 2
@@ -110,7 +110,7 @@ def _softplus(value: float) -> float:
 
 
 def _float(number: Fraction) -> float:
-    """The nearest double, infinite where there is none."""
+    """Return the nearest double, or infinity if there is none."""
     try:
         return float(number)
     except OverflowError:

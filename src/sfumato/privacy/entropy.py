@@ -1,4 +1,4 @@
-"""Where random words come from: the operating system for releases, a seed for simulation only."""
+"""Sources of random words: the operating system for releases, a seed for simulation only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REKEY_BYTES = 1 << 40  # far below the 2^68 bytes at which AES-CTR output is di
 
 
 class _Forks:
-    """What tells a child from its parent.  Their process ids may be the same: each is 1 in a namespace of its own."""
+    """A mark that distinguishes a child process from its parent, because both may have the same process id."""
 
     def __init__(self) -> None:
         self.generation = object()
@@ -125,7 +125,7 @@ class DrawnEntropy:
 
 
 class SimulatedEntropy:
-    """Reproducible words for simulation and tests.  Never for a release: whoever knows the seed knows the noise."""
+    """Reproducible words for simulation and tests.  Anyone who knows the seed knows the noise: never for a release."""
 
     def __init__(self, seed: int) -> None:
         self._generator = np.random.Generator(np.random.PCG64(seed))

@@ -181,13 +181,13 @@ def _tails(sigma_squared: Fraction) -> _Tails:
 
 @dataclass(frozen=True, eq=False)
 class GaussianTries:
-    """The integer k with probability proportional to exp(-k^2 / (2 sigma^2)), by rejection.
+    """Draws of the integer k with probability proportional to exp(-k^2 / (2 sigma^2)), by rejection.
 
-    With t = floor(sigma) + 1, an integer k of discrete Laplace noise of scale t is kept with probability
-    exp(-(|k| - sigma^2 / t)^2 / (2 sigma^2)): the product of both is exp(-k^2 / (2 sigma^2)) times a constant.
-    Fewer than two tries are needed in the mean.
+    With t = floor(sigma) + 1, an integer k of discrete Laplace noise of scale t is accepted with probability exp(-(|k|
+    - sigma^2 / t)^2 / (2 sigma^2)).  The product of both is exp(-k^2 / (2 sigma^2)) times a constant.  On average,
+    fewer than two tries are needed.
 
-    Source: Canonne, Kamath and Steinke 2020, The discrete Gaussian for differential privacy, Algorithm 3.
+    Source:  Canonne, Kamath and Steinke 2020, The discrete Gaussian for differential privacy, Algorithm 3.
     """
 
     sigma_squared: Fraction

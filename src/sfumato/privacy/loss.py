@@ -98,7 +98,7 @@ def _parse_text(text: str) -> Fraction | None:
 
 
 def _short(number: Decimal) -> bool:
-    """Whether the number is written out in reasonable space: "1e999999999" would fill the memory."""
+    """Return whether a number has a short decimal form: "1e999999999" would fill the memory."""
     return number.is_finite() and abs(number.adjusted()) <= _DIGITS and len(number.as_tuple().digits) <= _DIGITS
 
 
@@ -114,7 +114,7 @@ def _positive(value: Number, name: str, *, most: Fraction) -> Fraction:
 
 @cached(4_000)
 def plain(number: Fraction) -> str:
-    """The shortest exact spelling: a decimal where there is one, otherwise ``numerator/denominator``.
+    """Return the shortest exact text: a decimal if there is one, otherwise ``numerator/denominator``.
 
     >>> plain(Fraction(1, 8)), plain(Fraction(1, 3)), plain(Fraction(4))
     ('0.125', '1/3', '4')
@@ -127,9 +127,9 @@ def plain(number: Fraction) -> str:
 
 
 def decimals(number: Fraction, *, up: bool) -> str:
-    """A spelling for people: exact where it is a decimal, otherwise rounded, with the fraction where that is short.
+    """Return a text for people: exact for a decimal, otherwise rounded, with the fraction if that is short.
 
-    Round down what is left and up what is spent, so that nobody counts on more than there is.
+    Round a remaining amount down and a spent amount up, so that readers never expect more than there is.
 
     >>> decimals(Fraction(1, 8), up=True), decimals(Fraction(311, 75), up=False), decimals(Fraction(1, 3), up=True)
     ('0.125', '4.14666 (311/75)', '0.333334 (1/3)')
@@ -145,9 +145,9 @@ def decimals(number: Fraction, *, up: bool) -> str:
 
 @dataclass(frozen=True)
 class Charge:
-    """What one event costs: ``epsilon`` is None where no finite pure epsilon holds.
+    """The cost of one event; ``epsilon`` is None if no finite pure epsilon holds.
 
-    The event is delta-approximately rho-zCDP and, where ``epsilon`` is given, (epsilon, delta)-DP.
+    The event is delta-approximately rho-zCDP and, if ``epsilon`` is given, (epsilon, delta)-DP.
 
     >>> Epsilon("0.1").charge + Epsilon("0.2").charge
     Charge(epsilon=Fraction(3, 10), rho=Fraction(1, 40), delta=Fraction(0, 1))
@@ -168,7 +168,7 @@ class Charge:
 
     @property
     def charge(self) -> Charge:
-        """The charge itself, as a loss has one."""
+        """The charge itself, so that a charge can be used like a loss."""
         return self
 
     @property
@@ -178,7 +178,7 @@ class Charge:
 
     @property
     def promise(self) -> str:
-        """What is promised of an event of this charge, in words."""
+        """The guarantee of an event of this charge, in words."""
         if self.epsilon is not None:
             return f"differential privacy with epsilon = {plain(self.epsilon)}, delta = {plain(self.delta)}"
         kind = f"{plain(self.delta)}-approximate " if self.delta else ""
@@ -189,7 +189,7 @@ NOTHING = Charge(Fraction(0), Fraction(0), Fraction(0))
 
 
 def total(charges: Iterable[Charge]) -> Charge:
-    """Everything charged so far."""
+    """Return the sum of all charges."""
     return reduce(Charge.__add__, charges, NOTHING)
 
 
@@ -203,7 +203,7 @@ class Loss(ABC):
     @property
     @abstractmethod
     def charge(self) -> Charge:
-        """What an event of this loss costs in every measure."""
+        """The cost of an event of this loss in every measure."""
 
     @property
     @abstractmethod
@@ -217,21 +217,21 @@ class Loss(ABC):
 
     @property
     def most(self) -> Fraction:
-        """As a limit: the most of the measure in which it adds up, epsilon or rho."""
+        """The limit in the measure in which it adds up, epsilon or rho."""
         return self.as_rho().value
 
     @property
     def spendable_delta(self) -> Fraction | None:
-        """As a limit: what thresholds may spend as delta; None where it has no delta."""
+        """The delta that thresholds may spend under this limit; None if it has no delta."""
         return None
 
     def amount(self, charge: Charge) -> Fraction | None:
-        """A charge in the measure in which this limit adds up; None where it has no finite size there."""
+        """Return a charge in the measure in which this limit adds up; None if it is not finite there."""
         return charge.rho
 
     @abstractmethod
     def admits(self, spent: Charge, charge: Charge) -> bool:
-        """Whether ``charge`` still fits on top of ``spent`` under this limit, decided exactly.
+        """Return whether ``charge`` still fits on top of ``spent`` under this limit, decided exactly.
 
         Raises:
             LossError: the limit promises a measure that the charge does not have at any size.
@@ -251,12 +251,12 @@ class Loss(ABC):
         return f"rho = {decimals(charge.rho, up=True)}{delta}"
 
     def guarantee(self, spent: Charge) -> str:
-        """What ``spent`` amounts to in the measure of this limit, in words, rounded upward."""
+        """Return ``spent`` in the measure of this limit, in words, rounded upward."""
         return self.in_words(spent)
 
     @property
     def promise(self) -> str:
-        """What is promised of an event of this loss, in words."""
+        """The guarantee of an event of this loss, in words."""
         return f"differential privacy with {self}"
 
     @abstractmethod
@@ -323,7 +323,7 @@ class Epsilon(Loss):
         return charge.epsilon
 
     def admits(self, spent: Charge, charge: Charge) -> bool:
-        """Whether the pure epsilons add up to no more than this one."""
+        """Return whether the pure epsilons add up to at most this epsilon."""
         if charge.epsilon is None or charge.delta:
             raise LossError(
                 "this ledger promises pure epsilon and can never take a delta or a rho; leave them out, or begin "
@@ -388,7 +388,7 @@ class Rho(Loss):
         return {"rho": self.value}
 
     def admits(self, spent: Charge, charge: Charge) -> bool:
-        """Whether the rhos add up to no more than this one."""
+        """Return whether the rhos add up to at most this rho."""
         if charge.delta:
             raise LossError("this ledger promises rho-zCDP and cannot take a delta", culprit=charge)
         return spent.rho + charge.rho <= self.value
@@ -453,12 +453,12 @@ class EpsilonDelta(Loss):
         return self.delta * (1 - CONVERTED)
 
     def admits(self, spent: Charge, charge: Charge) -> bool:
-        """Whether the rhos and the deltas each stay within their part of this limit."""
+        """Return whether the rhos and the deltas each stay within their part of this limit."""
         within = spent.rho + charge.rho <= self.as_rho().value
         return within and spent.delta + charge.delta <= self.spendable_delta
 
     def guarantee(self, spent: Charge) -> str:
-        """The epsilon that the spent rho converts to at this delta, or the sum of pure epsilons where that is less."""
+        """Return the epsilon of the spent rho at this delta, or the sum of pure epsilons if that is less."""
         if not spent.rho:
             return f"epsilon = 0, delta = {plain(spent.delta)}"
         converted = epsilon_of(spent.rho, self.delta * CONVERTED)

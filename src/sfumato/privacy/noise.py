@@ -230,9 +230,9 @@ def exp_sequence(
 
 
 def first_number(condition: Callable[[int], bool], *, near: int = 1) -> int:
-    """The smallest n >= 1 for which a monotone condition holds.
+    """Return the smallest n >= 1 for which a monotone condition holds.
 
-    It is sought at ever larger distances from ``near``: two looks are enough where that is it.
+    The search begins at ``near`` and widens.  Two evaluations suffice if ``near`` is the result.
     """
     step, low, high = 1, 0, max(1, near)
     if condition(high):

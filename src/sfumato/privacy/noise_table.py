@@ -135,7 +135,7 @@ class NoiseTable:
 
     @classmethod
     def build(cls, exponent: Exponent, scale: int, *, word_bits: int = WORD) -> NoiseTable:
-        """The table of exp(-exponent(k)); 5 to 100 milliseconds, so mechanisms cache it.
+        """Build the table of exp(-exponent(k)), which takes 5 to 100 milliseconds, so mechanisms cache it.
 
         Args:
             exponent: g.
@@ -176,7 +176,7 @@ class NoiseTable:
         return values
 
     def trials(self, count: int, entropy: Entropy) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-        """One trial each: values, and the positions whose trial failed."""
+        """Return one trial each: values, and the positions whose trial failed."""
         words = entropy.words(count)
         if self.word_bits < WORD:
             words = words >> np.uint64(WORD - self.word_bits)
@@ -273,7 +273,7 @@ def _cell_weights(exponent: Exponent, nearest: int, width: int, half: int, bits:
 
 
 def _guide(edges: NDArray[np.uint64], word_bits: int) -> NDArray[np.int32]:
-    """For each value of the leading bits the one cell that owns all such words, or -1."""
+    """Return for each value of the leading bits the one cell that has all such words, or -1."""
     guide_bits = min(_GUIDE_BITS, word_bits)
     firsts = np.arange(1 << guide_bits, dtype=np.uint64) << np.uint64(word_bits - guide_bits)
     lasts = firsts + np.uint64((1 << (word_bits - guide_bits)) - 1)
@@ -322,7 +322,7 @@ def uniform_below(bound: int, count: int, entropy: Entropy) -> NDArray[np.int64]
 
 
 def one_below(bound: int, entropy: Entropy) -> int:
-    """One uniform integer in ``0 .. bound - 1``, faster than :func:`uniform_below`, for a bound in 1 .. 2^64."""
+    """Draw one uniform integer in ``0 .. bound - 1``, faster than :func:`uniform_below`, for a bound in 1 .. 2^64."""
     shift = WORD - (bound - 1).bit_length()
     while (drawn := int(entropy.words(1)[0]) >> shift) >= bound:
         pass
@@ -330,17 +330,17 @@ def one_below(bound: int, entropy: Entropy) -> int:
 
 
 def decide(enclosure: Enclosure, entropy: Entropy, *, first: int | None = None) -> bool:
-    """One coin whose probability p is only known by enclosures: whether a uniform real number U is below p.
+    """Toss one coin whose probability p is known only by enclosures: whether a uniform real number U is below p.
 
-    U is drawn digit by digit.  Its first ``bits`` digits put it into an interval of length 2^-bits; as
-    soon as that interval lies on one side of ``enclosure(bits)``, U < p is decided for every continuation.
-    Otherwise 64 more digits are drawn.  The answer is that of infinite precision, so the probability is
-    exactly p; a round fails to decide with probability about 2^-62, so the loop ends.
+    U is drawn digit by digit.  Its first ``bits`` digits put it into an interval of length 2^-bits.  As soon as that
+    interval lies on one side of ``enclosure(bits)``, U < p is decided for every continuation.  Otherwise 64 more digits
+    are drawn.  The answer is that of infinite precision, so the probability is exactly p.  A round fails to decide with
+    probability about 2^-62, so the loop ends.
 
     Args:
         enclosure: for a number of bits, integers ``low <= 2^bits p <= high``.
         entropy: source of the digits.
-        first: the first 64 digits, where the caller has already drawn them.
+        first: the first 64 digits, if the caller has already drawn them.
     """
     drawn = int(entropy.words(1)[0]) if first is None else first
     bits = WORD

@@ -62,12 +62,12 @@ class ScoreMechanism(ABC):
 
     @cached_property
     def charge(self) -> Charge:
-        """What one choice costs in every measure."""
+        """The cost of one choice in every measure."""
         return Charge(self.epsilon.value, self.epsilon.value**2 / self.squares_a_rho, Fraction(0))
 
     @cached_property
     def rate(self) -> Fraction:
-        """What a unit of score is worth in the exponent."""
+        """The exponent per unit of score."""
         return self.epsilon.value / (self.sensitivity if self.monotone else 2 * self.sensitivity)
 
     @abstractmethod
@@ -111,15 +111,15 @@ class Exponential(ScoreMechanism):
         return chosen
 
     def choose_among(self, scores: CandidateScores, sizes: NDArray[np.int64], entropy: Entropy) -> tuple[int, int]:
-        """As :meth:`choose`, among groups of candidates that share a score: the group, and the place within it.
+        """Choose like :meth:`choose` among groups of candidates that share a score: the group, and the place within it.
 
         Args:
-            scores: of the groups, as there.
+            scores: scores of the groups, as for :meth:`choose`.
             sizes: candidates of each group, shape ``(groups,)``, at least one and less than 2^32 in all.
             entropy: source of the coins.
 
         Raises:
-            InputError: as there, or too many candidates.
+            InputError: as for :meth:`choose`, or too many candidates.
         """
         gaps = gaps_below(scores, self.rate)
         if sizes.shape != gaps.high.shape or sizes.min() < 1 or int(sizes.sum()) >= _MOST_CANDIDATES:
@@ -191,7 +191,7 @@ class _Gaps:
 
 
 def gaps_below(scores: CandidateScores, rate: Fraction) -> _Gaps:
-    """How far each score is below the best, and what its weight ``exp(-rate gap)`` is enclosed by.
+    """Return the distance of each score below the best, and an enclosure of its weight ``exp(-rate gap)``.
 
     Raises:
         InputError: no scores, or some that are not exact or out of range.

@@ -58,19 +58,19 @@ class StabilityThreshold:
 
     @property
     def charge(self) -> Charge:
-        """What one release costs in every measure."""
+        """The cost of one release in every measure."""
         pure = self.noise.loss(self.keys_per_unit).value
         return Charge(pure, pure**2 / 2, self.delta)
 
     def apply(self, units: NDArray[np.int64], entropy: Entropy) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-        """Which keys are shown, and their noisy numbers of units.
+        """Return the keys to release, and their noisy numbers of units.
 
         Args:
             units: distinct units of each key, int64, shape ``(keys,)``, each at least one.
             entropy: source of the noise.
 
         Returns:
-            A mask of shape ``(keys,)`` and the noisy numbers of the keys it shows.
+            A mask of shape ``(keys,)`` and the noisy numbers of the keys in it.
         """
         noisy = self.noise.add(units, entropy)
         released = (units > 0) & (noisy >= self.threshold)
