@@ -268,6 +268,24 @@ def test_a_criterion_on_a_column_that_is_not_kept_is_noted_and_not_refused(works
     assert said not in anonymize(workspace, *asked, "--keep", "ill", "--out", "kept.csv").stderr
 
 
+@pytest.mark.parametrize(
+    ("criterion", "message"),
+    [
+        ("distinct-diversity:l=2,sensitive=nothing", "nothing"),
+        ("distinct-diversity:l=2,sensitive=age", "'age' cannot be both a quasi-identifier and sensitive"),
+        ("alpha-k:alpha=0.5,k=3,sensitive=ill,code=99", "code is at most"),
+        ('distinct-diversity:l=2,sensitive="ill,ness"', "ill,ness"),
+        ("distinct-diversity:l=2,l=1,sensitive=ill", "'l' is given twice"),
+    ],
+)
+def test_a_criterion_that_cannot_be_is_refused_without_a_note(workspace: Path, criterion: str, message: str) -> None:
+    command = ("anonymize", "people.csv", "--quasi", "age", "--k", "3", "--criterion", criterion, "--out", "out.csv")
+    ledger = ("--create", "--limit", "2")
+    refused = sfumato(*command, *ledger, cwd=workspace, code=2).stderr
+    assert message in refused.splitlines()[-1]
+    assert "Note" not in refused
+
+
 def test_a_missing_ledger_is_found_out_before_the_search(workspace: Path) -> None:
     before = files(workspace)
     asked = ("anonymize", "people.csv", "--quasi", "age", "--k", "3", "--out", "out.csv")

@@ -19,6 +19,7 @@ from sfumato.anonymize.criteria import (
     GroundDistance,
     KAnonymity,
     KMap,
+    NTCloseness,
     RecursiveDiversity,
     TCloseness,
 )
@@ -58,6 +59,7 @@ __all__ = [
     "KMap",
     "Keep",
     "Missing",
+    "NTCloseness",
     "Quasi",
     "RecursiveDiversity",
     "RowLimit",

@@ -3,8 +3,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from importlib import import_module
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +27,10 @@ from sfumato.anonymize.criteria.closeness import (
     GroundDistance,
     TCloseness,
 )
-from sfumato.anonymize.criteria.criterion import Criterion, DeltaPresence, KAnonymity, KMap, safe
+from sfumato.anonymize.criteria.criterion import CountedIn, Criterion, DeltaPresence, KAnonymity, KMap, Mask, safe
 from sfumato.anonymize.criteria.diversity import AlphaK, DistinctDiversity, EntropyDiversity, RecursiveDiversity
+from sfumato.anonymize.criteria.n_t_closeness import NTCloseness
+from sfumato.anonymize.criteria.parameters import split_optional
 from sfumato.anonymize.criteria.tally import ClassTally, ValueTally
 from sfumato.anonymize.release.request import parse_criterion
 from sfumato.engine.port import SparseTable
@@ -45,7 +51,33 @@ CRITERIA: list[Criterion] = [
     DeltaDisclosure(1.0, "s"),
     BasicBetaLikeness(0.5, "s"),
     EnhancedBetaLikeness(2.0, "s"),
+    NTCloseness(4, 0.25, "s", GroundDistance.EQUAL),
+    NTCloseness(4, 0.2, "s", GroundDistance.ORDERED),
 ]
+KINDS = [pytest.param(kind, id=kind.name) for kind in DECLARED]
+VALUES: dict[object, list[object]] = {
+    int: [0, 1, 2, 3, 5],
+    float: [0.1, 0.25, 0.5, 1.0, 1.8],
+    Fraction: [Fraction(1, 4), Fraction(1, 3), Fraction(1, 2), Fraction(1), Fraction(2)],
+    str: ["s"],
+    SparseTable: [NOBODY],
+}
+
+
+@cache
+def instances(kind: type[Criterion]) -> list[Criterion]:
+    """Criteria of a class with values of all its fields, by their types alone."""
+    choices: dict[str, list[object]] = {}
+    for name, hint in kind.field_types.items():
+        of_type, optional = split_optional(hint)
+        choices[name] = [*VALUES.get(of_type, of_type), *([None] if optional else [])]
+    choices["count"] = [CountedIn.UNITS]
+    result = []
+    for given_values in product(*choices.values()):
+        with suppress(InputError):
+            result.append(kind(**dict(zip(choices, given_values, strict=True))))
+    return result
+
 
 pairs = st.lists(st.integers(0, 4), min_size=2, max_size=2)
 histograms = st.lists(st.integers(0, 4), min_size=3, max_size=3)
@@ -61,11 +93,18 @@ def classes_of(rows: list[list[int]], overall: list[int], absent: list[int], dec
     return Classes(np.arange(len(rows)), counts, people, {"s": histogram}, {"s": np.array(overall)}, {"s": declared})
 
 
-@pytest.mark.parametrize("criterion", [c for c in CRITERIA if c.monotone], ids=str)
-@given(a=histograms, b=histograms, rest=histograms, outside=pairs, declared=values)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.values[0].monotone])
+@given(data=st.data(), a=histograms, b=histograms, rest=histograms, outside=pairs, declared=values)
 def test_two_classes_that_hold_merge_into_one_that_holds(
-    criterion: Criterion, a: list[int], b: list[int], rest: list[int], outside: list[int], declared: int
+    kind: type[Criterion],
+    data: st.DataObject,
+    a: list[int],
+    b: list[int],
+    rest: list[int],
+    outside: list[int],
+    declared: int,
 ) -> None:
+    criterion = data.draw(st.sampled_from(instances(kind)))
     union = [x + y for x, y in zip(a, b, strict=True)]
     overall = [x + y for x, y in zip(union, rest, strict=True)]
     assume(sum(union) > 0)
@@ -74,17 +113,72 @@ def test_two_classes_that_hold_merge_into_one_that_holds(
     assert merged[0] or not parts.all()
 
 
-@pytest.mark.parametrize("criterion", [c for c in CRITERIA if c.monotone_with_suppression], ids=str)
-@given(a=histograms, b=histograms, rest=histograms, outside=pairs, declared=values)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.values[0].monotone_with_suppression])
+@given(data=st.data(), a=histograms, b=histograms, rest=histograms, outside=pairs, declared=values)
 def test_a_class_that_holds_keeps_holding_whatever_is_merged_into_it(
-    criterion: Criterion, a: list[int], b: list[int], rest: list[int], outside: list[int], declared: int
+    kind: type[Criterion],
+    data: st.DataObject,
+    a: list[int],
+    b: list[int],
+    rest: list[int],
+    outside: list[int],
+    declared: int,
 ) -> None:
+    criterion = data.draw(st.sampled_from(instances(kind)))
     assume(sum(a) > 0)
     union = [x + y for x, y in zip(a, b, strict=True)]
     overall = [x + y for x, y in zip(union, rest, strict=True)]
     alone = safe([criterion], classes_of([a], overall, outside[:1], declared))
     merged = safe([criterion], classes_of([union], overall, [sum(outside)], declared))
     assert merged[0] or not alone[0]
+
+
+@dataclass(frozen=True)
+class AtMost(Criterion):
+    """A criterion that declares what is false: a merge may have more than n rows."""
+
+    n: int
+
+    name = "at-most"
+    attacker = "knows nobody"
+    monotone_with_suppression = True
+
+    def _check_values(self) -> None: ...
+
+    def _safe_classes(self, classes: Classes) -> Mask:
+        return np.asarray(classes.sizes <= self.n)
+
+    def _is_safe(self, tally: ClassTally) -> bool:
+        return tally.size < self.n
+
+
+@pytest.mark.parametrize(
+    "declaration",
+    [
+        test_two_classes_that_hold_merge_into_one_that_holds,
+        test_a_class_that_holds_keeps_holding_whatever_is_merged_into_it,
+    ],
+)
+def test_a_false_declaration_is_caught(declaration: Callable[..., None]) -> None:
+    with pytest.raises(AssertionError):
+        declaration(kind=AtMost)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data(), row=histograms, rest=histograms, outside=st.integers(0, 4), declared=values)
+def test_search_and_recount_agree(
+    kind: type[Criterion], data: st.DataObject, row: list[int], rest: list[int], outside: int, declared: int
+) -> None:
+    criterion = data.draw(st.sampled_from(instances(kind)))
+    overall = [x + y for x, y in zip(row, rest, strict=True)]
+    assume(sum(overall) > 0)
+    holds = bool(safe([criterion], classes_of([row], overall, [outside], declared))[0])
+    assert criterion.is_safe(tally(row, overall, sum(row) + outside, declared)) is holds
+
+
+def test_a_recount_that_differs_from_the_search_is_caught() -> None:
+    with pytest.raises(AssertionError):
+        test_search_and_recount_agree(kind=AtMost)
 
 
 @pytest.mark.parametrize("criterion", [c for c in CRITERIA if not c.monotone_with_suppression], ids=str)
@@ -139,6 +233,13 @@ def slow(criterion: Criterion, row: list[int], overall: list[int], people: int, 
         DeltaDisclosure: lambda: all(x and abs(math.log(x / y)) < criterion.delta for x, y in both),
         BasicBetaLikeness: lambda: all((x - y) / y <= criterion.beta for x, y in both),
         EnhancedBetaLikeness: lambda: all((x - y) / y <= min(criterion.beta, -math.log(y)) + 1e-9 for x, y in both),
+        NTCloseness: lambda: (
+            size >= criterion.n
+            or (
+                sum(overall) >= criterion.n
+                and moved(p, q, ground(criterion.distance, len(p), declared)) <= criterion.t + 1e-9
+            )
+        ),
     }
     return rules[type(criterion)]()
 
@@ -249,6 +350,7 @@ def test_every_criterion_is_in_the_tuple_with_a_test_and_a_line_of_the_docs() ->
         import_module(f"sfumato.anonymize.criteria.{path.stem}")
     own = {kind for kind in Criterion.__subclasses__() if kind.__module__.startswith("sfumato.")}
     assert own == set(DECLARED)
+    assert own == {type(criterion) for criterion in CRITERIA}, "each class has a definition to compare with"
     here, page = Path(__file__).parent, Path(__file__).parents[3] / "docs" / "anonymize.md"
     tests = "".join(path.read_text(encoding="utf-8") for path in here.glob("test_*.py"))
     for kind in DECLARED:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.anonymize.criteria.test_criteria import CRITERIA, ground, moved
+from tests.anonymize.criteria.test_criteria import CRITERIA, KINDS, ground, instances, moved
 
 from sfumato.anonymize.criteria.classes import Classes, finest
 from sfumato.anonymize.criteria.closeness import (
@@ -20,6 +20,7 @@ from sfumato.anonymize.criteria.closeness import (
 )
 from sfumato.anonymize.criteria.criterion import Criterion, DeltaPresence, KAnonymity, KMap
 from sfumato.anonymize.criteria.diversity import AlphaK, DistinctDiversity, EntropyDiversity, RecursiveDiversity
+from sfumato.anonymize.criteria.n_t_closeness import NTCloseness
 from sfumato.anonymize.criteria.tally import ClassTally, ValueTally
 from sfumato.anonymize.microdata import KeyClasses, Microdata, from_groups
 from sfumato.anonymize.search.lattice import Problem
@@ -70,7 +71,7 @@ def dealt(held: dict[int, set[int]], values: int) -> list[int]:
     return result
 
 
-def slow(  # noqa: C901  (a line for each criterion)
+def slow(  # noqa: C901, PLR0912  (a line for each criterion)
     criterion: Criterion, part: list[Row], table: list[Row], around: int, values: int
 ) -> bool:
     """Each definition, over the rows of one class and those of the table; ``around`` people are in the class."""
@@ -114,6 +115,11 @@ def slow(  # noqa: C901  (a line for each criterion)
         case TCloseness():
             far = ground(criterion.distance, CELLS, values)
             return moved(split_p, split_q, far) <= criterion.t + 1e-9
+        case NTCloseness():
+            far = ground(criterion.distance, CELLS, values)
+            return size >= criterion.n or (
+                len(whole) >= criterion.n and moved(split_p, split_q, far) <= criterion.t + 1e-9
+            )
         case DeltaDisclosure():
             return all(x and abs(math.log(x / y)) < criterion.delta for x, y in both)
         case BasicBetaLikeness():
@@ -166,10 +172,41 @@ def test_each_criterion_over_units_is_its_definition(
         assert criterion.is_safe(tally(part, table, len(here), values)) == expected
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@settings(deadline=None)
+@given(
+    drawn=st.data(),
+    table=rows,
+    around=people,
+    values=declared,
+    classes=st.lists(names, min_size=TUPLES, max_size=TUPLES),
+)
+def test_search_and_recount_agree_over_units(
+    kind: type[Criterion],
+    drawn: st.DataObject,
+    table: list[Row],
+    around: list[tuple[int, int]],
+    values: int,
+    classes: list[int],
+) -> None:
+    criterion = drawn.draw(st.sampled_from(instances(kind)))
+    data = microdata(table, around, values)
+    of_tuples = sorted({classes[code] for code in data.codes[:, 0]})
+    for name, holds in zip(of_tuples, criterion.safe_classes(merged(data, classes)).tolist(), strict=True):
+        part = [row for row in table if classes[row[0]] == name]
+        here = {unit for _, unit, _ in part} | {unit for tuple_, unit in around if classes[tuple_] == name}
+        assert criterion.is_safe(tally(part, table, len(here), values)) == holds
+
+
 @settings(max_examples=200, deadline=None)
-@given(table=rows, around=people, classes=st.lists(st.integers(0, 1), min_size=TUPLES, max_size=TUPLES))
+@given(
+    drawn=st.data(),
+    table=rows,
+    around=people,
+    classes=st.lists(st.integers(0, 1), min_size=TUPLES, max_size=TUPLES),
+)
 def test_what_a_search_prunes_with_is_true_of_every_merge(
-    table: list[Row], around: list[tuple[int, int]], classes: list[int]
+    drawn: st.DataObject, table: list[Row], around: list[tuple[int, int]], classes: list[int]
 ) -> None:
     """Where units spread over tuples or values, only what stays monotone is left to prune with."""
     data = microdata(table, around, CELLS)
@@ -177,9 +214,11 @@ def test_what_a_search_prunes_with_is_true_of_every_merge(
     hierarchy = flat("q", [str(code) for code in range(TUPLES)])
     population = data.source.population if data.source else None
     assert population is not None
+    small = ([each for each in instances(kind.values[0]) if each.least_rows <= data.holders] for kind in KINDS)
+    one_of_each = [drawn.draw(st.sampled_from(criteria)) for criteria in small]
     criteria = tuple(
         KMap(2, population) if isinstance(each, KMap) else each
-        for each in CRITERIA
+        for each in (*CRITERIA, *one_of_each)
         if not isinstance(each, DeltaPresence)
     )
 

@@ -54,7 +54,7 @@ class TCloseness(Criterion):
     name: ClassVar[str] = "t-closeness"
     attacker: ClassVar[str] = ATTACKER
 
-    def __post_init__(self) -> None:
+    def _check_values(self) -> None:
         if not 0 <= self.t <= 1:
             raise InputError("t must lie in [0, 1]", culprit=self.t)
 
@@ -96,7 +96,7 @@ class DeltaDisclosure(Criterion):
     name: ClassVar[str] = "delta-disclosure"
     attacker: ClassVar[str] = ATTACKER
 
-    def __post_init__(self) -> None:
+    def _check_values(self) -> None:
         _positive("delta", self.delta)
 
     def _safe_classes(self, classes: Classes) -> Mask:
@@ -124,8 +124,10 @@ class BasicBetaLikeness(Criterion):
     name: ClassVar[str] = "basic-beta-likeness"
     attacker: ClassVar[str] = ATTACKER
 
-    def __post_init__(self) -> None:
+    def _check_values(self) -> None:
         _positive("beta", self.beta)
+        if math.isinf(self.beta):
+            raise InputError("beta must be finite", culprit=self.beta)
 
     def _safe_classes(self, classes: Classes) -> Mask:
         share, overall = classes.shares(self.sensitive)
@@ -148,7 +150,7 @@ class EnhancedBetaLikeness(Criterion):
     name: ClassVar[str] = "enhanced-beta-likeness"
     attacker: ClassVar[str] = ATTACKER
 
-    def __post_init__(self) -> None:
+    def _check_values(self) -> None:
         _positive("beta", self.beta)
 
     def _safe_classes(self, classes: Classes) -> Mask:

@@ -24,19 +24,27 @@ declared values alone, and in t-closeness they are as far from any value as two 
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
 from enum import StrEnum
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, final, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.anonymize.criteria.classes import Classes
+from sfumato.anonymize.criteria.parameters import (
+    check_value,
+    is_supported,
+    parse_value,
+    spell_parameters,
+    split_optional,
+)
 from sfumato.anonymize.criteria.tally import ClassTally
-from sfumato.arguments import expect, parse_integer
+from sfumato.domain import Domain
 from sfumato.engine.port import SparseTable
 from sfumato.errors import InputError
 
@@ -54,7 +62,11 @@ class CountedIn(StrEnum):
 class Criterion(ABC):
     """A condition on a class, with the attacker it answers to; a class without rows satisfies all but one.
 
-    A criterion is a frozen dataclass.  As text it is its ``name`` and its fields.
+    A criterion is a frozen dataclass.  As text it is its ``name`` and its fields.  The types of fields are ``int``,
+    ``float``, ``Fraction`` (which takes ``int`` and ``float`` too), ``str``, an enum of ``StrEnum``, and one of these
+    ``| None`` with the default None.  A ``population`` is a ``SparseTable``, which text cannot hold.  Other types are
+    refused when the class is made, as a saved recoding could not be applied.  The contract checks that each value has
+    the type of its field; ``_check_values`` refuses values that are out of range.
     """
 
     count: CountedIn = field(default=CountedIn.UNITS, kw_only=True)
@@ -65,6 +77,7 @@ class Criterion(ABC):
     monotone_with_suppression: ClassVar[bool] = False
     monotone_with_spread: ClassVar[bool] = False
     spares_empty: ClassVar[bool] = True  # nothing is published of a class without rows
+    field_types: ClassVar[Mapping[str, Any]]
 
     if TYPE_CHECKING:
 
@@ -83,6 +96,55 @@ class Criterion(ABC):
     else:  # a class whose field has one of these names says ``field()``, or this would be the field's default
         sensitive = population = None
         least_rows = 1
+
+    def __init_subclass__(cls) -> None:
+        """Refuse a class whose fields would be unchecked, have a default by accident, or not be read back from text.
+
+        Raises:
+            TypeError: the class is wrong.
+        """
+        super().__init_subclass__()
+        hints = {name: hint for name, hint in get_type_hints(cls).items() if get_origin(hint) is not ClassVar}
+        cls.field_types = hints
+        if "__post_init__" in vars(cls):
+            raise TypeError(f"{cls.__name__} checks its values in _check_values, instead of __post_init__")
+        for name in hints.keys() & inspect.get_annotations(cls).keys():
+            kind, optional = split_optional(hints[name])
+            if name not in vars(cls) and hasattr(cls, name):
+                raise TypeError(f"{cls.__name__}.{name} needs '= field()', or {getattr(cls, name)!r} is its default")
+            if not is_supported(kind) or (kind is SparseTable) is not (name == "population"):
+                raise TypeError(f"{cls.__name__}.{name} has a type that no criterion can have: {hints[name]}")
+            if optional and vars(cls).get(name, MISSING) is not None:
+                raise TypeError(f"{cls.__name__}.{name} needs '= None', because text leaves None out")
+
+    @final
+    def __post_init__(self) -> None:
+        for name, hint in self.field_types.items():
+            value = check_value(getattr(self, name), hint, f"{self.name}: {name}")
+            object.__setattr__(self, name, value)
+        self._check_values()
+
+    @abstractmethod
+    def _check_values(self) -> None:
+        """Refuse values that are out of range.
+
+        Raises:
+            InputError: a value is out of range.
+        """
+
+    def check_domain(self, domain: Domain) -> None:
+        """Refuse a domain without the sensitive attribute.
+
+        Raises:
+            DomainError: the domain does not have the attribute.
+            InputError: the domain does not have a value that the criterion names.
+        """
+        if self.sensitive is not None:
+            domain.index(self.sensitive)
+
+    def state(self, domain: Domain) -> str:  # noqa: ARG002 -- for criteria that name a value
+        """State the criterion in the words of a domain."""
+        return str(self)
 
     def safe_classes(self, classes: Classes) -> Mask:
         """Return which classes satisfy the criterion."""
@@ -104,11 +166,9 @@ class Criterion(ABC):
         """Return the value of a field that text gives, by the type that the field is declared with.
 
         Raises:
-            ValueError, ZeroDivisionError: the text is no value of that type.
+            InputError: the text is no value of that type.
         """
-        kind = get_type_hints(cls)[name]
-        kinds = [each for each in get_args(kind) if each is not type(None)] or [kind]
-        return kinds[0](text)
+        return parse_value(text, cls.field_types[name], f"{cls.name}: {name}")
 
     def spell(self) -> str:
         """Return the criterion as text, without its population.
@@ -119,8 +179,8 @@ class Criterion(ABC):
         values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "count"}
         if self.count is CountedIn.ROWS:
             values["count"] = self.count
-        parameters = (f"{key}={value}" for key, value in values.items() if key != "population" and value is not None)
-        return f"{self.name}:{','.join(parameters)}"
+        written = {key: value for key, value in values.items() if key != "population" and value is not None}
+        return f"{self.name}:{spell_parameters(written)}"
 
 
 @dataclass(frozen=True)
@@ -137,8 +197,7 @@ class KAnonymity(Criterion):
     monotone_with_spread: ClassVar[bool] = True
     attacker: ClassVar[str] = "prosecutor: knows that a person is in the table, and their quasi-identifiers"
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "k", parse_integer(self.k, "k is a whole number"))
+    def _check_values(self) -> None:
         at_least("k", self.k, 1)
 
     @property
@@ -171,8 +230,7 @@ class KMap(Criterion):
     monotone_with_spread: ClassVar[bool] = True
     attacker: ClassVar[str] = "journalist: knows a person of the population, not whether they are in the table"
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "k", parse_integer(self.k, "k is a whole number"))
+    def _check_values(self) -> None:
         at_least("k", self.k, 1)
 
     def _safe_classes(self, classes: Classes) -> Mask:
@@ -202,7 +260,7 @@ class DeltaPresence(Criterion):
     spares_empty: ClassVar[bool] = False  # that nobody of a class is in the table is told by its absence
     attacker: ClassVar[str] = "knows a person of the population and asks whether they are in the table"
 
-    def __post_init__(self) -> None:
+    def _check_values(self) -> None:
         if not 0 <= self.low <= self.high <= 1:
             raise InputError("delta-presence needs 0 <= low <= high <= 1", culprit=(self.low, self.high))
 
@@ -238,6 +296,5 @@ def at_least(name: str, value: float, least: float) -> None:
     Raises:
         InputError: it is.
     """
-    expect(value, int | float | Fraction, f"{name} is a number")
     if not value >= least:
         raise InputError(f"{name} must be at least {least}, not {value}", culprit=value)

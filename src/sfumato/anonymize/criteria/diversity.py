@@ -23,6 +23,7 @@ import numpy as np
 from sfumato.anonymize.criteria.classes import Classes
 from sfumato.anonymize.criteria.criterion import Criterion, Mask, at_least
 from sfumato.anonymize.criteria.tally import ClassTally
+from sfumato.domain import Domain
 from sfumato.domain.hierarchy.levels import Integers
 from sfumato.errors import InputError
 
@@ -41,7 +42,7 @@ class DistinctDiversity(Criterion):
     monotone_with_suppression: ClassVar[bool] = True
     attacker: ClassVar[str] = ATTACKER
 
-    def __post_init__(self) -> None:
+    def _check_values(self) -> None:
         at_least("l", self.l, 1)
 
     def _safe_classes(self, classes: Classes) -> Mask:
@@ -70,7 +71,7 @@ class EntropyDiversity(Criterion):
     name: ClassVar[str] = "entropy-diversity"
     attacker: ClassVar[str] = ATTACKER
 
-    def __post_init__(self) -> None:
+    def _check_values(self) -> None:
         at_least("l", self.l, 1)
 
     def _safe_classes(self, classes: Classes) -> Mask:
@@ -109,7 +110,7 @@ class RecursiveDiversity(Criterion):
     name: ClassVar[str] = "recursive-diversity"
     attacker: ClassVar[str] = ATTACKER
 
-    def __post_init__(self) -> None:
+    def _check_values(self) -> None:
         at_least("l", self.l, 1)
         if not self.c > 0:
             raise InputError("c must be positive", culprit=self.c)
@@ -136,7 +137,7 @@ class RecursiveDiversity(Criterion):
 class AlphaK(Criterion):
     """At least k rows or units, and no sensitive value of more than a share alpha of them (Wong et al. 2006).
 
-    ``code`` restricts the second part to one value of the sensitive attribute.
+    ``code`` restricts the second part to one value of the sensitive attribute: 0 is the first that the domain declares.
     """
 
     alpha: Fraction
@@ -147,10 +148,28 @@ class AlphaK(Criterion):
     name: ClassVar[str] = "alpha-k"
     attacker: ClassVar[str] = ATTACKER
 
-    def __post_init__(self) -> None:
+    def _check_values(self) -> None:
         at_least("k", self.k, 1)
         if not 0 < self.alpha <= 1:
             raise InputError("alpha must lie in (0, 1]", culprit=self.alpha)
+        if self.code is not None:
+            at_least("code", self.code, 0)
+
+    def check_domain(self, domain: Domain) -> None:
+        """Refuse a domain without the sensitive attribute, or without the watched value."""
+        super().check_domain(domain)
+        size = domain[self.sensitive].size
+        if self.code is not None and self.code >= size:
+            raise InputError(
+                f"alpha-k: code is at most {size - 1}, the last cell of {self.sensitive!r}, not {self.code}",
+                culprit=self.code,
+            )
+
+    def state(self, domain: Domain) -> str:
+        """State the criterion with the label of the watched value."""
+        if self.code is None:
+            return str(self)
+        return self._worded(f" (its value {domain[self.sensitive].label(self.code)!r} alone)")
 
     @property
     def least_rows(self) -> int:
@@ -182,8 +201,11 @@ class AlphaK(Criterion):
             if self.code in (None, code)
         )
 
+    def _worded(self, watched: str) -> str:
+        return f"({float(self.alpha):g}, {self.k})-anonymity of {self.sensitive}{watched}"
+
     def __str__(self) -> str:
-        return f"({float(self.alpha):g}, {self.k})-anonymity of {self.sensitive}"
+        return self._worded("" if self.code is None else f" (its value of code {self.code} alone)")
 
 
 def dealt_both_ways(tally: ClassTally, sensitive: str) -> tuple[Sequence[int], Sequence[int]]:

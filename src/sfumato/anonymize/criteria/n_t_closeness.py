@@ -11,7 +11,6 @@ from sfumato.anonymize.criteria.classes import Classes
 from sfumato.anonymize.criteria.closeness import GroundDistance, TCloseness
 from sfumato.anonymize.criteria.criterion import Criterion, Mask, at_least
 from sfumato.anonymize.criteria.tally import ClassTally
-from sfumato.arguments import parse_integer
 
 
 @dataclass(frozen=True)
@@ -34,8 +33,7 @@ class NTCloseness(Criterion):
     name: ClassVar[str] = "n-t-closeness"
     attacker: ClassVar[str] = "knows how values are distributed in any n people, and learns how a smaller class differs"
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "n", parse_integer(self.n, "n is a whole number"))
+    def _check_values(self) -> None:
         at_least("n", self.n, 1)
         self._closeness()
 

@@ -24,7 +24,7 @@ from sfumato.anonymize.release.request import (
 )
 from sfumato.anonymize.release.unchanged_columns import Keep, UnchangedColumns
 from sfumato.arguments import expect
-from sfumato.domain import Unit
+from sfumato.domain import Domain
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import ROWS, Recodable, Recode
 from sfumato.engine.table_files import discard
@@ -102,7 +102,7 @@ def disclose(
         "homogeneous": homogeneous_rows(source, request, decision.recode, raw.names),
     }
     decision = replace(decision, facts={**decision.facts, **more})
-    facts, statement = decision.facts, _statement(request, vault.domain.unit, decision.facts, raw)
+    facts, statement = decision.facts, _statement(request, vault.domain, decision.facts, raw)
     released = vault.disclose(request.question(raw), lambda _: decision.payload(), statement=statement)
     if released.payload["recoding"] != decision.recoding.describe():
         raise InputError(
@@ -122,12 +122,13 @@ def disclose(
     )
 
 
-def _statement(request: AnonymizationRequest, unit: Unit, facts: Mapping[str, Any], raw: UnchangedColumns) -> str:
+def _statement(request: AnonymizationRequest, domain: Domain, facts: Mapping[str, Any], raw: UnchangedColumns) -> str:
     published = request.published_as_they_are(raw)
     return (
-        f"{request.statement(unit)}; {facts['suppressed']} of {facts['rows']} rows are suppressed{_not_counted(facts)},"
-        f" the Loss Metric is {facts['loss_metric_sum']:.6g} of {len(request.quasi)}{_stopped(facts)};"
-        f"{_homogeneous(facts)}{_published_unchecked(raw)} published as they are: {', '.join(published) or 'none'}"
+        f"{request.statement(domain)}; {facts['suppressed']} of {facts['rows']} rows are suppressed"
+        f"{_not_counted(facts)}, the Loss Metric is {facts['loss_metric_sum']:.6g} of {len(request.quasi)}"
+        f"{_stopped(facts)};{_homogeneous(facts)}{_published_unchecked(raw)}"
+        f" published as they are: {', '.join(published) or 'none'}"
     )
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 from sfumato.anonymize.clustering.space import HierarchyCells, Intervals, Scale
 from sfumato.anonymize.criteria import CRITERIA
 from sfumato.anonymize.criteria.criterion import CountedIn, Criterion
+from sfumato.anonymize.criteria.parameters import split_parameters
 from sfumato.anonymize.microdata import Microdata, from_groups, group, pack
 from sfumato.anonymize.release.unchanged_columns import NONE_UNCHANGED, UnchangedColumns
 from sfumato.anonymize.search.lattice import sufficient_share
@@ -182,7 +183,7 @@ class AnonymizationRequest:
             f"rows by {', '.join(each.name for each in self.quasi)}: {' and '.join(map(str, self.criteria))}",
         )
 
-    def statement(self, unit: Unit) -> str:
+    def statement(self, domain: Domain) -> str:
         """State what is promised instead of differential privacy."""
         names = ", ".join(each.name for each in self.quasi)
         attackers = "; ".join(dict.fromkeys(criterion.attacker for criterion in self.criteria))
@@ -190,8 +191,8 @@ class AnonymizationRequest:
         limited = self.method in ("optimal", "samarati")
         limit = f"; at most a share {self.suppression} of the rows is suppressed" if limited else ""
         return (
-            f"{' and '.join(map(str, self.criteria))} over the quasi-identifiers {names},"
-            f" {_counted_in(counting(self.criteria), unit)}; attacker: {attackers}{limit}"
+            f"{' and '.join(each.state(domain) for each in self.criteria)} over the quasi-identifiers {names},"
+            f" {_counted_in(counting(self.criteria), domain.unit)}; attacker: {attackers}{limit}"
         )
 
 
@@ -226,8 +227,8 @@ def parse_criterion(text: str) -> Criterion:
     """Read the criterion that ``Criterion.spell`` wrote, or a person typed.
 
     Raises:
-        InputError: an unknown name, a parameter that is missing, unknown or no number, or a criterion that
-            needs a population, which text cannot hold.
+        InputError: an unknown name, a parameter that is missing, unknown, given twice or of the wrong kind, or a
+            criterion that needs a population, which text cannot hold.
 
     >>> parse_criterion("recursive-diversity:c=3,l=2,sensitive=class").l
     2
@@ -240,7 +241,7 @@ def parse_criterion(text: str) -> Criterion:
     names = {field.name: field.default is MISSING for field in fields(kind)}
     if "population" in names:
         raise InputError(f"{name} needs a population; use it from Python", culprit=text)
-    given = dict(part.strip().partition("=")[::2] for part in rest.split(",") if part.strip())
+    given = split_parameters(rest)
     strange = sorted(set(given) - set(names))
     absent = [key for key, needed in names.items() if needed and key not in given]
     if strange or absent:
@@ -248,11 +249,7 @@ def parse_criterion(text: str) -> Criterion:
         raise InputError(
             f"{name} {what}; write {name}:{','.join(f'{key}=...' for key in names if key != 'count')}", culprit=text
         )
-    try:
-        values = {key: kind.parse_field(key, value) for key, value in given.items()}
-    except (ValueError, ZeroDivisionError):
-        raise InputError(f"a parameter of {name} is not of the right kind: {rest}", culprit=text) from None
-    return kind(**values)
+    return kind(**{key: kind.parse_field(key, value) for key, value in given.items()})
 
 
 def microdata(encoded: Recodable, quasi: Sequence[Quasi], criteria: Sequence[Criterion]) -> Microdata:
@@ -268,8 +265,8 @@ def microdata(encoded: Recodable, quasi: Sequence[Quasi], criteria: Sequence[Cri
     """
     domain = encoded.domain
     names = tuple(each.name for each in quasi)
+    check_columns(criteria, names, domain)
     sensitive = tuple(dict.fromkeys(c.sensitive for c in criteria if c.sensitive is not None))
-    check_sensitive(sensitive, names, domain)
     groups = counted_groups(encoded, (*names, *sensitive), criteria)
     sizes = {name: domain[name].size for name in (*names, *sensitive)}
     declared = {name: domain[name].declared for name in sensitive}
@@ -315,16 +312,17 @@ def _not_counted(encoded: Recodable, rows: int) -> tuple[int, int]:
     return bounded - rows, max(reveal(encoded.unbounded()) - bounded, 0)
 
 
-def check_sensitive(sensitive: Sequence[str], quasi: Sequence[str], domain: Domain) -> None:
-    """Refuse sensitive attributes that are quasi-identifiers or not there.
+def check_columns(criteria: Sequence[Criterion], quasi: Sequence[str], domain: Domain) -> None:
+    """Refuse criteria whose sensitive attribute is a quasi-identifier, or is not as the domain describes it.
 
     Raises:
-        InputError: a sensitive attribute that is a quasi-identifier.
+        InputError: a sensitive attribute that is a quasi-identifier, or lacks a value that its criterion names.
         DomainError: one that the domain does not have.
     """
-    for name in sensitive:
-        domain.index(name)
-        if name in quasi:
+    for criterion in criteria:
+        criterion.check_domain(domain)
+        if criterion.sensitive in quasi:
+            name = criterion.sensitive
             raise InputError(f"{name!r} cannot be both a quasi-identifier and sensitive", culprit=name)
 
 

@@ -346,6 +346,16 @@ class Anonymization:
         if method is not AnonymizationMethod.MONDRIAN and self.cut is not None:
             raise InputError(f"{method} cuts nothing; the cut is for mondrian", culprit=self.cut)
 
+    def check_columns(self, domain: Domain) -> None:
+        """Refuse criteria whose sensitive attribute cannot be one, before any row is read.
+
+        Raises:
+            SfumatoError: a quasi-identifier, or no attribute of the domain.
+        """
+        from sfumato.anonymize.release.request import check_columns
+
+        check_columns(self.criteria, [each.name for each in self.quasi], domain)
+
     def release(self, vault: Vault, *, watch: Callable[[str], None] | None = None) -> Anonymized:
         """Search, write the journal, and return the rows.  ``watch`` is called with each step of a long search."""
         from sfumato import anonymize as methods

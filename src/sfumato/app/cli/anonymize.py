@@ -130,10 +130,11 @@ def anonymize(options: AnonymizeOptions) -> None:
     inputs = [*source.files(), options.rows_of.view]
     refuse_clashes([out, options.recoding], inputs=inputs, overwrite=overwrite)
     request = options.request()
+    vault = source.vault(first=None)
+    request.check_columns(vault.domain)
     for each in request.criteria:
         if each.sensitive is not None and each.sensitive not in request.kept_names:
             print_message(f"Note: {each} costs utility and protects nothing, as {each.sensitive} is not among --keep.")
-    vault = source.vault(first=None)
     with working("Searching") as step:
         release = request.release(vault, watch=step)
     release.write(out, overwrite=overwrite)
@@ -196,6 +197,8 @@ def beside_table(table: str, domain: Path | None) -> Path:
 
 def report(release: Anonymized, out: Path, *, as_json: bool) -> None:
     """Print the facts of a release."""
+    from sfumato.anonymize import DistinctDiversity
+
     facts = release.facts
     print_message(f"Wrote {pluralize(facts['rows'] - facts['suppressed'], 'row')} to {out}.")
     print_message(f"{facts['suppressed']:,} of {facts['rows']:,} rows are suppressed.")
@@ -207,10 +210,11 @@ def report(release: Anonymized, out: Path, *, as_json: bool) -> None:
         )
     for name, rows in facts["homogeneous"].items():
         if rows:
+            cure = DistinctDiversity(2, name).spell()
             print_message(
                 f"Warning: {rows / (facts['rows'] - facts['suppressed']):.1%} of the published rows are in a class with"
                 f" a single value of {name}: who finds a person's class knows it. A criterion on {name} prevents that,"
-                f" such as distinct-diversity:l=2,sensitive={name}."
+                f" such as {cure}."
             )
     losses = [{"attribute": name, "loss": loss} for name, loss in facts["loss_metric"].items()]
     smallest = f"{facts['smallest_class']} {facts['counted']}"
