@@ -106,7 +106,7 @@ def split_parameters(text: str) -> dict[str, str]:
         if not name and quoted is None and plain is None:
             continue  # a comma too many
         if name in result:
-            raise InputError(f"{name!r} is given twice", culprit=text)
+            raise InputError(f"{name!r} is given twice: {text}", culprit=text)
         result[name] = (plain or "").rstrip() if quoted is None else quoted.replace('""', '"')
     return result
 
