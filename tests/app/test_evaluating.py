@@ -132,7 +132,7 @@ def test_the_page_shows_the_budget_journal(workspace: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (["--claim", "none", "--out", "r.html"], "once for each release"),
+        (["--claim", "none", "--out", "r.html"], "one guarantee for each release, in order, by --claim"),
         ([*CLAIMS[:2], "--claim", "secure", *CLAIMS[4:], "--out", "r.html"], "is no guarantee"),
         ([*CLAIMS[:4], "--out", "r.html"], "no value, interval, set or label"),
         ([*CLAIMS[:4], "--hierarchy", "towns.csv", "--out", "r.html"], "column=file"),

@@ -33,7 +33,7 @@ class ShelfAdapter(EngineAdapter):
     libraries = ("shelves",)
     extras = {"shelf": ("json",)}  # noqa: RUF012 - declared as a ClassVar by the contract
     folder = "shelf:ALL"
-    together = "from one shelf"
+    joinable_sources = "from one shelf"
 
     def __init__(self, tables):
         self.tables = tables

@@ -56,7 +56,7 @@ class People(ArrayTable):
 
     def units(self, by, where=None):
         """Distinct persons, one by one."""
-        cells, kept = self._cells(by), self._kept(where)
+        cells, kept = self._cells(by), self._arrays(where)
         seen = {(cell, person) for cell, person, counts in zip(cells, self._persons, kept, strict=True) if counts}
         found = Counter(cell for cell, _ in seen)
         return Exact(np.array([found[cell] for cell in range(self._size(by))], dtype=np.int64))

@@ -7,7 +7,7 @@ unsent.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
-from functools import cache, wraps
+from functools import wraps
 from inspect import iscoroutinefunction, signature
 from types import MethodType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeAlias, Unpack, cast, overload
@@ -74,7 +74,14 @@ class Route(Generic[Parameters, Result]):
     """
 
     def __init__(self, request: Callable[Concatenate[Any, Parameters], Exchange[Result]]) -> None:
-        self._request = request
+        def blocking(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            return self._run(request(self, *args, **kwargs))
+
+        async def awaiting(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            return await self._run(request(self, *args, **kwargs))
+
+        self._blocking = _with_signature(request, blocking)
+        self._awaiting = _with_signature(request, awaiting)
 
     @overload
     def __get__(self, client: None, owner: type) -> Callable[..., Any]: ...
@@ -84,27 +91,15 @@ class Route(Generic[Parameters, Result]):
     def __get__(self, client: _AsyncClient, owner: type) -> Callable[Parameters, Coroutine[Any, Any, Result]]: ...
     def __get__(self, client: object, owner: Any) -> Callable[..., Any]:
         """Return the method of a client, or the function of its class."""
-        method = _method(self._request, is_async=iscoroutinefunction(owner._run))  # noqa: SLF001 - the client's own
+        method = self._awaiting if iscoroutinefunction(owner._run) else self._blocking  # noqa: SLF001 - the client's own
         return method if client is None else MethodType(method, client)
 
 
-@cache
-def _method(request: Callable[..., Exchange[Any]], *, is_async: bool) -> Callable[..., Any]:
-    """Return the function that runs the exchange of a request, with the signature of the request."""
-    if is_async:
-
-        @wraps(request)
-        async def method(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            return await self._run(request(self, *args, **kwargs))
-
-    else:
-
-        @wraps(request)
-        def method(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            return self._run(request(self, *args, **kwargs))
-
+def _with_signature(request: Callable[..., Exchange[Any]], method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that runs the exchange of a request, with the signature and docstring of the request."""
     original = signature(request)
     result = str(original.return_annotation).removeprefix("Exchange[").removesuffix("]")
+    wraps(request)(method)
     method.__signature__ = original.replace(return_annotation=result)  # type: ignore[attr-defined]
     return method
 

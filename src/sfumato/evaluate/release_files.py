@@ -403,8 +403,8 @@ def submissions(
     """
     if len(claims) != len(releases):
         raise InputError(
-            f"{len(releases)} releases and {len(claims)} guarantees: give the argument claims for each release, "
-            "in order ('none' for a release that promises nothing)",
+            f"{len(releases)} releases and {len(claims)} guarantees: give one guarantee for each release, in order, "
+            "by the argument claims ('none' for a release that promises nothing)",
             culprit=tuple(claims),
         )
     parsed = [parse_claim(text) for text in claims]
