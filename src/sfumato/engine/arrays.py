@@ -66,7 +66,7 @@ class KeptColumns:
     def tally(self, plan: CoverPlan, where: Predicate | None) -> Sequence[Counts] | None:
         """Return one flat table per cover of the plan."""
         used = {axis for cover in plan.covers for axis in cover}
-        if not self._held({self._domain.names[axis] for axis in used} | named(where)):
+        if any(self._codes(axis) is None for axis in used | {self._domain.index(name) for name in named(where)}):
             return None
         mask = self._where(where)
         nothing = np.empty(0, dtype=np.uint8)

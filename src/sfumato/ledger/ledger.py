@@ -29,7 +29,7 @@ from sfumato.ledger.entry import DataVersion, Entry, Event, StoredAnswer, system
 from sfumato.ledger.journal import JournalMemory
 from sfumato.ledger.reservation import Admission, ComputeLocks, Reservation, admitted, compute_locks, new_answer_cache
 from sfumato.ledger.store import Store
-from sfumato.ledger.transaction import Transaction, outcome
+from sfumato.ledger.transaction import Transaction
 from sfumato.ledger.verification import Checkpoint
 from sfumato.privacy.loss import NOTHING, Charge, Loss
 
@@ -457,11 +457,15 @@ class Ledger:
                 )
                 seen = self._memory.position
                 self._memory.refuse_set_back(driver, transaction.founded, transaction.position, before=seen)
-                result = outcome(act, transaction)
-                if not isinstance(result, SfumatoError):
+                refusal = None
+                try:
+                    result = act(transaction)
+                except SfumatoError as error:
+                    refusal = error  # raised after the commit, which keeps the rows of an admission
+                else:
                     transaction.close()
-            if isinstance(result, SfumatoError):
-                raise result
+            if refusal is not None:
+                raise refusal
             self._memory.position = transaction.position
         return result
 

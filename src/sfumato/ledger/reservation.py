@@ -189,7 +189,7 @@ class Reservation:
             noise_drawn = self._computing and (error is None or self.answer is not None or self._noise_drawn())
             if error is not None and self.event.charge is not None and noise_drawn and self.answer is None:
                 with suppress(SfumatoError):  # the caller has to see the first error
-                    self._write(self._fail)
+                    self._ledger.write(self._fail, key=self.event.key)
         finally:
             self._unlock(noise_drawn=noise_drawn)
 
@@ -200,7 +200,7 @@ class Reservation:
         if cached is not None:
             self.number, self.answer = cached
             return True
-        self._write(self._charge)
+        self._ledger.write(self._charge, key=event.key, analyst=event.analyst, retry_key=self._retry_key)
         if self.answer is not None and len(self.answer) <= _LARGEST_CACHED:
             for retry_key in {None, self._retry_key}:
                 cache.put((event.key, event.analyst, retry_key), (self.number, self.answer))
@@ -221,10 +221,6 @@ class Reservation:
             drawn = noise_drawn or self._must_count
             self._ledger.compute_locks.release(self._lock_number, noise_drawn=drawn, retried=self._is_retried)
             self._lock_number = None
-
-    def _write(self, act: Callable[[Transaction], None]) -> None:
-        event = self.event
-        self._ledger.write(act, key=event.key, analyst=event.analyst, retry_key=self._retry_key)
 
     def _charge(self, transaction: Transaction) -> None:
         """Charge the release in a transaction, or find that it was charged before.

@@ -10,12 +10,12 @@ them back by :meth:`Transaction.close`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from sfumato.errors import InputError, LedgerError, SfumatoError, VersionError
+from sfumato.errors import InputError, LedgerError, VersionError
 from sfumato.ledger.account import (
     Account,
     charge_from,
@@ -425,11 +425,3 @@ def spent_columns(limit: Loss, spent: Charge) -> dict[str, Any]:
         "spent_units": units,
         "spent_delta_units": delta_units,
     }
-
-
-def outcome(act: Callable[[Transaction], T], transaction: Transaction) -> T | SfumatoError:
-    """Return the result of an act in a transaction, or the error that it raised."""
-    try:
-        return act(transaction)
-    except SfumatoError as error:
-        return error
