@@ -99,6 +99,14 @@ VIEWS: dict[str, View] = {
     ),
     "per unit, of doses": PerUnit(DRUGS, ("drug",), (("dose", UnitSum("dose", Fraction(0), Fraction(20))),)),
 }
+VIEWS["per unit, or missing"] = PerUnit(
+    Join(Join(PATIENTS, VISITS, (), outer=True), DRUGS, ((1, 1),), outer=True),
+    ("sex",),
+    (
+        ("spend", UnitSum("cost", Fraction(10), Fraction(2500), missing=True)),
+        ("doses", UnitSum("dose", Fraction(0), Fraction(20), missing=True)),
+    ),
+)
 VIEWS["with itself, twice"] = Join(VIEWS["with itself"], scan("visits", "x"), ())
 VIEWS["groups of units, joined"] = Join(PerUnit(DRUGS, ("drug",), (("n", RowCount(9)),)), VISITS, ())
 VIEWS["public, then private"] = Join(VIEWS["public, one to many"], DRUGS, ())

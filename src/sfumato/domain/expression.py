@@ -64,7 +64,10 @@ class Field(Expression):
             held = "is categorical" if isinstance(attribute, Categorical) else "holds dates"
             raise QueryError(f"{self.name!r} {held}: it has no number to compute with", culprit=self)
         return Interval(
-            Fraction(attribute.minimum), Fraction(attribute.maximum), isinstance(attribute, Integer), _gaps(attribute)
+            Fraction(attribute.minimum),
+            Fraction(attribute.maximum),
+            isinstance(attribute, Integer),
+            may_lack_value(attribute),
         )
 
 
@@ -128,7 +131,7 @@ class DaysBetween(Expression):
             Fraction(later.first.toordinal() - earlier.last.toordinal()),
             Fraction(later.last.toordinal() - earlier.first.toordinal()),
             integer=True,
-            nullable=_gaps(later) or _gaps(earlier),
+            nullable=may_lack_value(later) or may_lack_value(earlier),
         )
 
 
@@ -225,6 +228,6 @@ def real_number(name: str, low: float, high: float, *, nullable: bool) -> Real:
     return Real(name=name, edges=(low, high if high > low else low + 1), unknown=Unknown.CLAMP, nullable=nullable)
 
 
-def _gaps(attribute: Attribute) -> bool:
-    """Return whether rows may lack a value of an attribute."""
+def may_lack_value(attribute: Attribute) -> bool:
+    """Return whether rows may lack a known value of an attribute."""
     return attribute.nullable or attribute.unknown is Unknown.CATEGORY

@@ -24,7 +24,7 @@ from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Real
 from sfumato.domain.calendar import Grain
 from sfumato.domain.expression import whole_number
 from sfumato.domain.table_schema import Schema
-from sfumato.domain.view import AnyRow, Join, OfUnits, OverSource, PerUnit, RowCount, Scan, Taken, UnitSum, View
+from sfumato.domain.view import AnyRow, Join, OfUnits, OverSource, PerUnit, RowCount, Scan, UnitSum, View
 from sfumato.errors import DomainError, QueryError
 
 
@@ -93,11 +93,10 @@ class WithFacts(OverSource):
     def of_no_rows(self, place: int) -> tuple[int, float | None]:
         """Code and number of a fact, by its place, of a unit without rows."""
         attribute, (_, value) = self.facts.attributes[place], self.facts.values[place]
+        absent = null_code(attribute)
+        if absent is not None:
+            return absent, None
         match value:
-            case Taken():
-                code = null_code(attribute)
-                assert code is not None
-                return code, None
             case RowCount() | AnyRow():
                 return 0, 0
             case UnitSum():

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
@@ -28,6 +28,7 @@ from sfumato.domain.table_schema import SchemaTable
 from sfumato.domain.unit import GroupBound, Unit
 from sfumato.errors import QueryError
 
+_LATER = {"later": True}  # of a field that a later version added: it is described only where it is set
 LARGEST_SUM = 1 << 31  # of one row, in steps: 2^31 rows stay within 64 bits on every engine
 
 
@@ -299,14 +300,21 @@ class RowCount(UnitAggregate):
 
 @dataclass(frozen=True)
 class UnitSum(UnitAggregate):
-    """The sum of an attribute of numbers, clamped to declared bounds; 0 where none has a value.
+    """The sum of an attribute of numbers, clamped to declared bounds.
 
     Real numbers are added in steps of 2^-20 of the larger bound, as sums of doubles depend on their order.
+
+    Attributes:
+        of: the attribute.
+        low: lower bound of the sum.
+        high: upper bound of the sum.
+        missing: whether a sum of no value is missing, as in SQL; else it is 0, moved to the nearest bound.
     """
 
     of: str
     low: Fraction
     high: Fraction
+    missing: bool = field(default=False, metadata=_LATER)
 
     def __post_init__(self) -> None:
         if self.low > self.high:
@@ -320,12 +328,12 @@ class UnitSum(UnitAggregate):
                 raise QueryError(f"a sum of the whole numbers {self.of!r} has whole bounds", culprit=self)
             if max(abs(added.minimum), abs(added.maximum)) >= LARGEST_SUM:
                 raise QueryError(f"{self.of!r} has bounds too large to be added up for a unit", culprit=self)
-            return whole_number(name, int(self.low), int(self.high), nullable=False)
+            return whole_number(name, int(self.low), int(self.high), nullable=self.missing)
         if not isinstance(added, Real):
             raise QueryError(f"{self.of!r} has no numbers to add up", culprit=self)
         Field(self.of).interval(source.domain)  # refuses what could exceed a double when many rows are added
         Interval(self.low, self.high, integer=False, nullable=False)
-        return real_number(name, float(self.low), float(self.high), nullable=False)
+        return real_number(name, float(self.low), float(self.high), nullable=self.missing)
 
     def step(self, source: View) -> float:
         """Return the step in which a sum of reals is added: a power of two, so that doubles hold its multiples."""
@@ -475,8 +483,10 @@ def _described(part: Any) -> Any:  # noqa: ANN401 - JSON of any part of a tree
         ties = {link.column: link.table for link in part.links}
         return {"table": part.name, "attributes": cells, "key": part.key, "unit": part.unit, "links": ties}
     if is_dataclass(part) and not isinstance(part, type):
-        own = {each.name: _described(getattr(part, each.name)) for each in fields(part) if each.name != "alias"}
-        return {"is": type(part).__name__, **own}
+        own = {each.name: getattr(part, each.name) for each in fields(part) if each.name != "alias"}
+        unset = {each.name for each in fields(part) if each.metadata == _LATER and own[each.name] == each.default}
+        named_parts = {name: _described(value) for name, value in own.items() if name not in unset}
+        return {"is": type(part).__name__, **named_parts}
     match part:
         case Fraction():
             return str(part)

@@ -108,7 +108,8 @@ def _aggregate(value: UnitAggregate, source: View) -> str:
             of = "*" if value.of is None else value.of if isinstance(value.of, str) else _key(source.keys[value.of])
             return f"COUNT({of}) up to {value.maximum}"
         case UnitSum():
-            return f"SUM({value.of}) within {_number(value.low)} and {_number(value.high)}"
+            within = f"within {_number(value.low)} and {_number(value.high)}"
+            return f"SUM({value.of}) {within}{', or missing' if value.missing else ''}"
         case Taken():
             return f"{value.which.value} {value.of}" + ("" if value.by is None else f" by {value.by}")
         case AnyRow():

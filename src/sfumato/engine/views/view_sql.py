@@ -343,14 +343,15 @@ class ViewEncoding:
     def _summed(self, value: UnitSum, attribute: Integer | Real, source: View) -> str:
         number = number_of(self.dialect, source.domain, value.of)
         low, high = self._literal(attribute, attribute.minimum), self._literal(attribute, attribute.maximum)
+        total = "SUM({})" if value.missing else "COALESCE(SUM({}), 0)"
         if isinstance(source.domain[value.of], Integer):
-            return _clamped(self.dialect.integer(f"COALESCE(SUM({number}), 0)"), low, high)
+            return _clamped(self.dialect.integer(total.format(number)), low, high)
         step = value.step(source)
         # what is no step is 0: a quotient too small for a double fails on PostgreSQL
         number = f"(CASE WHEN ABS({number}) < {real(step / 4)} THEN 0e0 ELSE {number} END)"
         steps = self.dialect.integer(f"FLOOR({number} / {real(step)} + 0.5e0)")  # exact: the step is a power of two
-        total = self.dialect.double(self.dialect.integer(f"COALESCE(SUM({steps}), 0)"))
-        return _clamped(f"({total} * {real(step)})", low, high)
+        added = self.dialect.double(self.dialect.integer(total.format(steps)))
+        return _clamped(f"({added} * {real(step)})", low, high)
 
     def _taken(self, value: Taken, attribute: Attribute, view: PerUnit, place: int) -> list[str]:
         domain = view.source.domain

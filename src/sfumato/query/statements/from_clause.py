@@ -15,6 +15,7 @@ from typing import Any
 
 from sfumato.arguments import listed
 from sfumato.domain import Integer, Real
+from sfumato.domain.expression import may_lack_value
 from sfumato.domain.table_schema import Schema, SchemaTable
 from sfumato.domain.unit import Unit
 from sfumato.domain.view import (
@@ -486,4 +487,4 @@ def _sum(rows: UnitRows, node: Any, ends: Mapping[str, Fraction]) -> UnitSum:  #
         low = Fraction(0)
     if low is None or "high" not in ends:
         raise refuse(rows.text, node, f"say its bounds: LEAST(GREATEST({node.sql(dialect='duckdb')}, 0), 900)")
-    return built(rows.text, node, lambda: UnitSum(name, low, ends["high"]))
+    return built(rows.text, node, lambda: UnitSum(name, low, ends["high"], missing=may_lack_value(attribute)))

@@ -1,0 +1,132 @@
+"""Answers at a very large epsilon are those of DuckDB for the same statement over the same rows."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import sfumato as sf
+from sfumato.domain import Unit
+from sfumato.domain.table_schema import parse_schema
+from sfumato.domain.view import BoundedView, PerUnit, RowCount, Scan, UnitSum
+from sfumato.privacy.loss import Epsilon
+from sfumato.vault.schema_vault import SchemaVault, open_schema
+
+LOSS = Epsilon(10**6)
+NUMBER: dict[str, Any] = {"type": "integer", "minimum": 0, "maximum": 99, "nullable": True, "unknown": "clamp"}
+DOCUMENT: dict[str, Any] = {
+    "sfumato": 2,
+    "schema": "shop",
+    "draft": False,
+    "unit": {"id": "person", "table": "people"},
+    "tables": {
+        "people": {
+            "key": "person",
+            "attributes": {"sex": {"type": "categorical", "values": ["F", "M"], "nullable": False, "unknown": "drop"}},
+        },
+        "buys": {
+            "key": "buy",
+            "unit": "person",
+            "rows": 5,
+            "attributes": {
+                "paid": NUMBER,
+                "weight": {"type": "real", "edges": [0.0, 50.0, 100.0], "nullable": True, "unknown": "clamp"},
+                "gift": {"type": "categorical", "values": [False, True], "nullable": True, "unknown": "drop"},
+            },
+        },
+    },
+}
+
+
+def tables() -> dict[str, pa.Table]:
+    """People of whom some have no rows, and others only rows without values."""
+    chance = random.Random(4)  # noqa: S311 - of test data
+    people = [{"person": n, "sex": chance.choice("FM")} for n in range(300)]
+    buys: list[dict[str, Any]] = []
+    for person in range(250):
+        empty = person % 5 == 0
+        for _ in range(chance.randrange(1, 5)):
+            values: dict[str, Any] = {"paid": chance.randrange(100), "weight": chance.randrange(400) / 4}
+            values["gift"] = chance.random() < 0.3
+            kept = {name: None if empty or chance.random() < 0.2 else value for name, value in values.items()}
+            buys.append({"buy": len(buys), "person": person, **kept})
+    return {"people": pa.Table.from_pylist(people), "buys": pa.Table.from_pylist(buys)}
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> SchemaVault:
+    ledger = f"sqlite:///{tmp_path_factory.mktemp('shop') / 'shop.ledger'}"
+    return open_schema(tables(), schema=parse_schema(DOCUMENT), ledger=ledger, limit=Epsilon(10**9), create=True)
+
+
+@pytest.fixture(scope="module")
+def plain() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        for name, rows in tables().items():
+            connection.register(name, rows)
+        yield connection
+
+
+def answers(vault: SchemaVault, text: str) -> dict[tuple[Any, ...], list[float]]:
+    answer = sf.query.sql(vault, text, loss=LOSS)
+    keys = answer.keys if answer.groups else ((),)
+    assert len(set(keys)) == len(keys), "groups have labels of their own"
+    return {
+        tuple(str(label).lower() for label in key): [each.estimate for each in row]
+        for key, row in zip(keys, answer.values, strict=True)
+    }
+
+
+def agree(vault: SchemaVault, connection: duckdb.DuckDBPyConnection, text: str, plain_text: str) -> None:
+    ours = answers(vault, text)
+    relation = connection.sql(plain_text)
+    width = len(next(iter(ours.values())))
+    rows = [(row[: len(row) - width], row[len(row) - width :]) for row in relation.fetchall()]
+    expected = {
+        tuple("(missing)" if label is None else str(label).lower() for label in key): numbers for key, numbers in rows
+    }
+    for key, numbers in expected.items():
+        assert ours.pop(key) == pytest.approx(list(numbers), rel=1e-4, abs=0.05), (text, key)
+    assert all(abs(number) < 1 for row in ours.values() for number in row), (text, ours)  # cells without rows
+
+
+SPENT = "SELECT b.person, {} AS t FROM buys b GROUP BY b.person"
+JOINED = "SELECT p.person, {} AS t FROM people p LEFT JOIN buys b USING (person) GROUP BY p.person"
+BOUNDED = [
+    ("LEAST(SUM(b.paid), 500)", "SUM(b.paid)"),
+    ("LEAST(GREATEST(SUM(b.weight), 0), 600)", "SUM(b.weight)"),
+    ("LEAST(SUM(b.paid + 1), 700)", "SUM(b.paid + 1)"),
+    ("MAX(b.paid)", "MAX(b.paid)"),
+]
+OUTER = ["SELECT COUNT(t) FROM ({}) AS x", "SELECT AVG(t), COUNT(*) FROM ({}) AS x", "SELECT SUM(t) FROM ({}) AS x",
+         "SELECT COUNT(*) FROM ({}) AS x WHERE t IS NULL", "SELECT COUNT(*) FROM ({}) AS x WHERE t >= 0",
+         "SELECT COUNT(*) FROM ({}) AS x WHERE NOT (t >= 0)"]  # fmt: skip
+
+
+@pytest.mark.parametrize("rows", [SPENT, JOINED], ids=["some rows", "all people"])
+@pytest.mark.parametrize(("ours", "theirs"), BOUNDED, ids=[theirs for _, theirs in BOUNDED])
+def test_a_sum_of_nothing_is_missing(shop, plain, rows, ours, theirs):
+    for outer in OUTER:
+        agree(shop, plain, outer.format(rows.format(ours)), outer.format(rows.format(theirs)))
+
+
+@pytest.mark.parametrize("name", ["paid", "weight"])
+def test_a_sum_that_may_be_missing_has_an_identity_of_its_own(name: str) -> None:
+    """An answer that an earlier version stored, when such a sum was 0, answers no question of today."""
+    table = parse_schema(DOCUMENT)["buys"]
+    rows = Scan(table, "b", tuple(each.name for each in table.attributes))
+
+    def described(sum_of_unit: UnitSum) -> str:
+        counted = PerUnit(PerUnit(rows, (), (("t", sum_of_unit),)), (), (("n", RowCount(1, "t")),))
+        return BoundedView(counted, Unit("person", rows=1)).canonical
+
+    of_zero = UnitSum(name, Fraction(0), Fraction(9))
+    assert f'{{"high":"9","is":"UnitSum","low":"0","of":"{name}"}}' in described(of_zero)
+    assert described(of_zero) != described(replace(of_zero, missing=True))
