@@ -39,6 +39,7 @@ from sfumato.domain.view import (
     AnyRow,
     BoundedView,
     Computed,
+    EveryRow,
     Filter,
     Join,
     OfUnits,
@@ -105,6 +106,8 @@ VIEWS["per unit, or missing"] = PerUnit(
     (
         ("spend", UnitSum("cost", Fraction(10), Fraction(2500), missing=True)),
         ("doses", UnitSum("dose", Fraction(0), Fraction(20), missing=True)),
+        ("any dear", AnyRow(DEAR, Among("cost", [0]))),
+        ("all dear", EveryRow(DEAR, Among("cost", [0]))),
     ),
 )
 VIEWS["with itself, twice"] = Join(VIEWS["with itself"], scan("visits", "x"), ())
@@ -150,7 +153,8 @@ def test_views_go_by_the_names_under_which_answers_of_earlier_versions_are_kept(
     found = {word for view in VIEWS.values() for word in re.findall(r'"is":"(\w+)"', BoundedView(view, unit).canonical)}
     found |= {each.__name__ for each in (*Expression.__subclasses__(), All, AnyOf, Not)}
     kept = "All Among Any Arithmetic Clamp Computed Constant DaysBetween Field Filter Join Labels Not OfUnits PerUnit "
-    kept += "AnyRow Cases CodeRanges Declared RowCount Scan Taken UnitSum WithFacts WithGap Categorical Integer Real"
+    kept += "AnyRow Cases CodeRanges Declared RowCount Scan Taken UnitSum WithFacts WithGap Categorical Integer Real "
+    kept += "EveryRow"
     assert found == set(kept.split())
 
 

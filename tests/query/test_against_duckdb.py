@@ -117,6 +117,21 @@ def test_a_sum_of_nothing_is_missing(shop, plain, rows, ours, theirs):
         agree(shop, plain, outer.format(rows.format(ours)), outer.format(rows.format(theirs)))
 
 
+CONDITIONS = ["paid >= 50", "gift", "NOT gift", "paid >= 50 AND gift", "paid < 20 OR gift", "paid IS NULL"]
+TRUTHS = ["SELECT t, COUNT(*) FROM ({}) AS x GROUP BY t", "SELECT COUNT(*) FROM ({}) AS x WHERE t IS NULL",
+          "SELECT COUNT(t) FROM ({}) AS x", "SELECT COUNT(*) FROM ({}) AS x WHERE t",
+          "SELECT COUNT(*) FROM ({}) AS x WHERE NOT t"]  # fmt: skip
+
+
+@pytest.mark.parametrize("aggregate", ["BOOL_OR", "BOOL_AND"])
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_a_truth_value_of_nothing_is_missing(shop, plain, condition, aggregate):
+    for rows in (SPENT, JOINED):
+        for outer in TRUTHS:
+            text = outer.format(rows.format(f"{aggregate}({condition})"))
+            agree(shop, plain, text, text)
+
+
 @pytest.mark.parametrize("name", ["paid", "weight"])
 def test_a_sum_that_may_be_missing_has_an_identity_of_its_own(name: str) -> None:
     """An answer that an earlier version stored, when such a sum was 0, answers no question of today."""

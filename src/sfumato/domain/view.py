@@ -370,16 +370,33 @@ class Taken(UnitAggregate):
 
 
 @dataclass(frozen=True)
-class AnyRow(UnitAggregate):
-    """An aggregate that is true if any row meets a condition."""
+class RowTruth(UnitAggregate):
+    """A truth value of all rows, by a condition.
+
+    Attributes:
+        where: the rows for which the condition is true.
+        false: the rows for which it is false, and without rows of either kind the value is missing, as in SQL; None:
+            it is false for all other rows.
+    """
 
     where: Predicate
+    false: Predicate | None = field(default=None, metadata=_LATER)
 
     def attribute(self, name: str, source: View) -> Attribute:
-        """True or false."""
-        for each in named(self.where):
+        """True or false, or missing."""
+        for each in (*named(self.where), *(named(self.false) if self.false is not None else ())):
             source.domain.index(each)
-        return Categorical(name=name, values=(False, True), unknown=Unknown.DROP)
+        return Categorical(name=name, values=(False, True), unknown=Unknown.DROP, nullable=self.false is not None)
+
+
+@dataclass(frozen=True)
+class AnyRow(RowTruth):
+    """An aggregate that is true if the condition is true for any row."""
+
+
+@dataclass(frozen=True)
+class EveryRow(RowTruth):
+    """An aggregate that is false if the condition is false for any row."""
 
 
 @dataclass(frozen=True)

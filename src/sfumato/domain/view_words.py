@@ -22,6 +22,7 @@ from sfumato.domain.view import (
     AnyRow,
     BoundedView,
     Computed,
+    EveryRow,
     Filter,
     Join,
     KeyColumn,
@@ -112,8 +113,10 @@ def _aggregate(value: UnitAggregate, source: View) -> str:
             return f"SUM({value.of}) {within}{', or missing' if value.missing else ''}"
         case Taken():
             return f"{value.which.value} {value.of}" + ("" if value.by is None else f" by {value.by}")
-        case AnyRow():
-            return f"any with {describe_condition(value.where, source.domain)}"
+        case AnyRow() | EveryRow():
+            which = "any" if isinstance(value, AnyRow) else "all"
+            missing = "" if value.false is None else ", or missing"
+            return f"{which} with {describe_condition(value.where, source.domain)}{missing}"
     raise TypeError(value)  # these are all
 
 

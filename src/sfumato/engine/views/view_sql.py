@@ -32,6 +32,7 @@ from sfumato.domain.view import (
     AnyRow,
     BoundedView,
     Computed,
+    EveryRow,
     Filter,
     Join,
     OfUnits,
@@ -321,9 +322,8 @@ class ViewEncoding:
             case RowCount():
                 row_count = self.dialect.integer(f"COUNT({self._row_count(value, source)})")
                 return [f"{_clamped(row_count, None, str(value.maximum))} AS c{place}"]
-            case AnyRow():
-                met = condition(value.where, source.domain)
-                return [f"MAX(CASE WHEN {met} THEN 1 ELSE 0 END) AS c{place}"]
+            case AnyRow() | EveryRow():
+                return [f"{self._truth(value, attribute, source)} AS c{place}"]
             case UnitSum():
                 assert isinstance(attribute, Integer | Real)
                 return self._coded(self._summed(value, attribute, source), attribute, place)
@@ -339,6 +339,13 @@ class ViewEncoding:
             return f"k{value.of}"
         at, attribute = source.domain.index(value.of), source.domain[value.of]
         return f"CASE WHEN c{at} <> {null_code(attribute)} THEN 1 END" if attribute.nullable else f"c{at}"
+
+    def _truth(self, value: AnyRow | EveryRow, attribute: Attribute, source: View) -> str:
+        which, met = "MAX" if isinstance(value, AnyRow) else "MIN", condition(value.where, source.domain)
+        if value.false is None:
+            return f"{which}(CASE WHEN {met} THEN 1 ELSE 0 END)"
+        codes = f"CASE WHEN {met} THEN 1 WHEN {condition(value.false, source.domain)} THEN 0 END"
+        return f"COALESCE({which}({codes}), {null_code(attribute)})"
 
     def _summed(self, value: UnitSum, attribute: Integer | Real, source: View) -> str:
         number = number_of(self.dialect, source.domain, value.of)

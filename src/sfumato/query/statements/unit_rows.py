@@ -32,6 +32,7 @@ from sfumato.domain.view import Computed, Filter, View
 from sfumato.errors import SfumatoError
 from sfumato.query.statements.derived_columns import cut_at, has_declared_cells, is_number, mirrored
 from sfumato.query.statements.sql_condition import Place, condition, level_of, number, refuse
+from sfumato.query.statements.three_valued_logic import Condition
 
 T = TypeVar("T")
 _LABELS = 1000  # cells of a period or level that are made a key of a unit's rows
@@ -127,8 +128,12 @@ class UnitRows:
 
     def condition(self, node: Any) -> Predicate:  # noqa: ANN401
         """Return where a condition is true, in attributes of the view."""
+        return self.truth(node).true
+
+    def truth(self, node: Any) -> Condition:  # noqa: ANN401
+        """Return where a condition is true and where it is false, in attributes of the view."""
         lowered = self.lowered(node)
-        return built(self.text, node, lambda: condition(self.text, lowered, self.view.domain).true)
+        return built(self.text, node, lambda: condition(self.text, lowered, self.view.domain))
 
     # --- what is computed of a row ------------------------------------------------------------------------------------
 
