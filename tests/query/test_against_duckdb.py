@@ -1,10 +1,13 @@
 """Answers at a very large epsilon are those of DuckDB for the same statement over the same rows."""
 
+# ruff: noqa: S608 - statements are put together here
+
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import date, timedelta
 from fractions import Fraction
 from typing import Any
 
@@ -16,6 +19,7 @@ import sfumato as sf
 from sfumato.domain import Unit
 from sfumato.domain.table_schema import parse_schema
 from sfumato.domain.view import BoundedView, PerUnit, RowCount, Scan, UnitSum
+from sfumato.errors import SfumatoError
 from sfumato.privacy.loss import Epsilon
 from sfumato.vault.schema_vault import SchemaVault, open_schema
 
@@ -38,8 +42,23 @@ DOCUMENT: dict[str, Any] = {
             "attributes": {
                 "paid": NUMBER,
                 "weight": {"type": "real", "edges": [0.0, 50.0, 100.0], "nullable": True, "unknown": "clamp"},
+                "day": {
+                    "type": "date",
+                    "by": "day",
+                    "first": "2024-01-01",
+                    "last": "2024-12-31",
+                    "nullable": True,
+                    "unknown": "drop",
+                },
+                "kind": {
+                    "type": "categorical",
+                    "values": ["ale", "rye", "tea"],
+                    "nullable": True,
+                    "unknown": "category",
+                },
                 "gift": {"type": "categorical", "values": [False, True], "nullable": True, "unknown": "drop"},
             },
+            "hierarchies": {"kind": {"levels": ["drink"], "rows": [["ale", "wet"], ["rye", "dry"], ["tea", "wet"]]}},
         },
     },
 }
@@ -55,6 +74,8 @@ def tables() -> dict[str, pa.Table]:
         for _ in range(chance.randrange(1, 5)):
             values: dict[str, Any] = {"paid": chance.randrange(100), "weight": chance.randrange(400) / 4}
             values["gift"] = chance.random() < 0.3
+            values["day"] = date(2024, 1, 1) + timedelta(days=chance.randrange(366))
+            values["kind"] = chance.choice(["ale", "rye", "tea"])
             kept = {name: None if empty or chance.random() < 0.2 else value for name, value in values.items()}
             buys.append({"buy": len(buys), "person": person, **kept})
     return {"people": pa.Table.from_pylist(people), "buys": pa.Table.from_pylist(buys)}
@@ -130,6 +151,40 @@ def test_a_truth_value_of_nothing_is_missing(shop, plain, condition, aggregate):
         for outer in TRUTHS:
             text = outer.format(rows.format(f"{aggregate}({condition})"))
             agree(shop, plain, text, text)
+
+
+DRINK = "CASE WHEN kind IN ('ale', 'tea') THEN 'wet' WHEN kind = 'rye' THEN 'dry' END"
+KEYS = [
+    ("month(day)", "STRFTIME(day, '%Y-%m')"),
+    ("DATE_TRUNC('month', day)", "STRFTIME(day, '%Y-%m')"),
+    ("quarter(day)", "'2024-Q' || QUARTER(day)"),
+    ("EXTRACT(MONTH FROM day)", "MONTH(day)"),
+    ("weekday(day)", "DAYNAME(day)"),
+    ("drink(kind)", DRINK),
+    ("kind", "kind"),
+    ("gift", "gift"),
+    ("paid", "paid"),
+]
+
+
+@pytest.mark.parametrize(("key", "plain_key"), KEYS, ids=[key for key, _ in KEYS])
+def test_labels_of_groups_are_unique_where_values_are_missing(shop, plain, key, plain_key):
+    """Each kind of grouping of a nullable column, by each way in which it reaches an answer."""
+    for count in ("COUNT(DISTINCT person)", "COUNT(*)", "COUNT(*), COUNT(DISTINCT person)"):
+        ours, theirs = (f"SELECT {each} AS k, {count} FROM buys GROUP BY k" for each in (key, plain_key))
+        agree(shop, plain, ours, theirs)
+    by_person = (
+        "SELECT k, COUNT(*) FROM (SELECT person, {} AS k, COUNT(*) AS n FROM buys GROUP BY person, k) AS x GROUP BY k"
+    )
+    agree(shop, plain, by_person.format(key), by_person.format(plain_key))
+
+
+def test_cells_of_one_name_are_refused_before_a_charge(shop):
+    spent = shop.remaining.spent
+    band = "CASE WHEN gift THEN 'dear' WHEN NOT gift THEN '(missing)' END"
+    with pytest.raises(SfumatoError, match=r"two cells of band are called '\(missing\)'; call one of them otherwise"):
+        sf.query.sql(shop, f"SELECT {band} AS band, COUNT(*) FROM buys GROUP BY band", loss=LOSS)
+    assert shop.remaining.spent == spent
 
 
 @pytest.mark.parametrize("name", ["paid", "weight"])

@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -100,6 +101,12 @@ class Grouping:
     labels: tuple[str, ...]
     groups: tuple[int, ...] | None = None
     calendar: CalendarMap | None = None
+
+    def __post_init__(self) -> None:
+        if len(set(self.labels)) < len(self.labels):
+            twice = next(label for label, times in Counter(self.labels).items() if times > 1)
+            reason = f"two cells of {self.name} are called {twice!r}; call one of them otherwise"
+            raise DomainError(reason, culprit=self)
 
     @property
     def cell_of_code(self) -> NDArray[np.int32]:

@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any, TypeVar
 
 from sfumato.domain import Date, Grouping, Integer, Real, Timestamp
+from sfumato.domain.attribute import EXTRA
 from sfumato.domain.expression import (
     Arithmetic,
     Cases,
@@ -348,12 +349,18 @@ def built(text: str, node: Any, build: Callable[[], T]) -> T:  # noqa: ANN401
 
 
 def labels_of(grouping: Grouping) -> Labels | None:
-    """Return the cells of a level of a hierarchy, or of a calendar map, as labels; None if they are too many."""
+    """Return the cells of a level of a hierarchy, or of a calendar map, as labels; None if they are too many.
+
+    A cell for missing values has no label here, because labels that are missing have such a cell of their own.
+    """
     if grouping.groups is None or len(grouping.labels) > _LABELS:
         return None
     codes: dict[int, list[int]] = {}
     for code, cell in enumerate(grouping.groups):
-        codes.setdefault(cell, []).append(code)
+        if grouping.labels[cell] != EXTRA[0]:
+            codes.setdefault(cell, []).append(code)
+    if not codes:
+        return None
     return Labels(
         tuple((Among(grouping.attribute, held), grouping.labels[cell]) for cell, held in sorted(codes.items()))
     )
