@@ -29,7 +29,10 @@ def words(statement: str) -> str:
         (IN.format("NOT IN", 500), "patients WHERE patient_id NOT IN (patient_id of visits WHERE cost in 500 to "),
         (EACH.format("COUNT(*)", "WHERE cost >= 500"), "x = COUNT(*) up to 6 of (visits WHERE cost in 500 to "),
         (EACH.format("MAX(cost)", ""), "x = greatest cost of visits BY patient_id"),
-        (EACH.format("LEAST(GREATEST(SUM(cost), 0), 90)", ""), "x = SUM(cost) within 0 and 90 of visits BY patient_id"),
+        (
+            EACH.format("LEAST(GREATEST(SUM(cost), 0), 90)", ""),
+            "x = SUM(cost) within 0 and 90 or missing of visits BY patient_id",
+        ),
         (
             "SELECT SUM(x) FROM (SELECT patient_id, MIN(cost) AS x FROM visits GROUP BY patient_id) AS p",
             "x = least cost",

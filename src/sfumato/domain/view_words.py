@@ -110,12 +110,12 @@ def _aggregate(value: UnitAggregate, source: View) -> str:
             return f"COUNT({of}) up to {value.maximum}"
         case UnitSum():
             within = f"within {_number(value.low)} and {_number(value.high)}"
-            return f"SUM({value.of}) {within}{', or missing' if value.missing else ''}"
+            return f"SUM({value.of}) {within}{' or missing' if value.missing else ''}"
         case Taken():
             return f"{value.which.value} {value.of}" + ("" if value.by is None else f" by {value.by}")
         case AnyRow() | EveryRow():
             which = "any" if isinstance(value, AnyRow) else "all"
-            missing = "" if value.false is None else ", or missing"
+            missing = "" if value.false is None else " or missing"
             return f"{which} with {describe_condition(value.where, source.domain)}{missing}"
     raise TypeError(value)  # these are all
 
