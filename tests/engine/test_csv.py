@@ -5,6 +5,9 @@ from __future__ import annotations
 import gzip
 from fractions import Fraction
 
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.engine import cluster
 
@@ -158,3 +161,54 @@ def test_odd_files_are_read_as_what_they_say(tmp_path):
     (tmp_path / "huge.csv").write_text("a\n1e400\n-1e400\n" + "".join(f"{place}.5\n" for place in range(300)))
     (huge,) = draft_domain(open_table(tmp_path / "huge.csv")).domain.attributes
     assert (huge.minimum, huge.unknown) == (0.0, Unknown.CATEGORY)  # what is no double is unknown
+
+
+INDEXED = '"","age","Age","","word"\n"1",30,2,x,"a\nb"\n"2",41,3,y,"c"\n"3",30,2,x,"c"\n'
+NAMES = ("row", "age", "Age_2", "column_4", "word")
+
+
+def indexed_sources(folder):
+    (folder / "t.csv").write_text(INDEXED)
+    yield folder / "t.csv"
+    (folder / "t.tsv").write_text(INDEXED.replace(",", "\t"))
+    yield folder / "t.tsv"
+    values = [[1, 2, 3], [30, 41, 30], [2, 3, 2], ["x", "y", "x"], ["a\nb", "c", "c"]]
+    arrow = pa.table(values, names=["", "age", "Age", "", "word"])
+    yield arrow
+    pq.write_table(arrow, folder / "t.parquet")
+    yield folder / "t.parquet"
+    yield pd.DataFrame(dict(enumerate(values))).set_axis([None, "age", "Age", float("nan"), "word"], axis=1)
+
+
+def test_blank_and_repeated_headers_get_names_and_an_index_is_left_out(tmp_path):
+    for source in indexed_sources(tmp_path):
+        table = open_table(source)
+        assert tuple(column.name for column in table.schema()) == NAMES
+        draft = draft_domain(table)
+        assert draft.domain.names == NAMES[1:]
+        assert draft.left_out == {"row": "it numbers the rows, and has no name in the table"}
+        assert draft.hints == {
+            "Age_2": "its header is the header of another column, 'Age', so every command calls it Age_2",
+            "column_4": "its header is blank, so every command calls it column_4",
+        }
+        counts = table.encode(draft.domain).marginals([("Age_2",), ("column_4",)])
+        assert [reveal(exact).tolist()[:2] for exact in counts] == [[2, 1], [2, 1]]
+
+
+@pytest.mark.parametrize("header", ["", "Unnamed: 0", "index", "rownames", "ROW"])
+def test_a_column_that_numbers_the_rows_is_no_attribute(tmp_path, header):
+    (tmp_path / "t.csv").write_text(f"{header},age\n" + "".join(f"{row},{row % 7}\n" for row in range(300)))
+    draft = draft_domain(open_table(tmp_path / "t.csv"))
+    assert draft.domain.names == ("age",)
+    assert "it numbers the rows" in draft.left_out[header or "row"]
+
+
+def test_names_of_rows_are_no_attribute_and_what_repeats_may_be_one(tmp_path):
+    (tmp_path / "cars.csv").write_text('"","mpg"\n"Mazda",21\n"Fiat",32.5\n')
+    assert "in every row" in draft_domain(open_table(tmp_path / "cars.csv")).left_out["row"]
+    (tmp_path / "index.csv").write_text("index,age\n7,30\n9,31\n7,30\n")
+    assert draft_domain(open_table(tmp_path / "index.csv")).domain.names == ("index", "age")
+    (tmp_path / "repeated.csv").write_text(",age\n7,30\n7,31\n")
+    draft = draft_domain(open_table(tmp_path / "repeated.csv"))
+    assert draft.domain.names == ("row", "age")
+    assert "its header is blank" in draft.hints["row"]

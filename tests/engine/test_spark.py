@@ -259,12 +259,12 @@ CSV = {
     "mark.csv": b"\xef\xbb\xbfword,n\r\na,1\r\n01,2\r\n",
     "tabs.tsv": b"word\tn\na,b\t1\n",
     "packed.csv.gz": gzip.compress(b"word,n\na,1\n"),
+    "index.csv": b'"","word","n","N",""\n"1","a",1,2,3\n"2","",2,3,4\n',
 }
 NO_CSV = {
     "short.csv": b"word,n\na,1\ns3cr3t\n",
     "long.csv": b"word,n\na,1\na,1,s3cr3t\n",
-    "twice.csv": b"word,word\na,b\n",
-    "unnamed.csv": b"word,,x\na,b,c\n",
+    "unnamed.csv": b",,\na,b,c\n",
     "empty.csv": b"",
     "header.csv": b"word,n\n",
 }

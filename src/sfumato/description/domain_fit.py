@@ -20,7 +20,7 @@ from typing import Any
 
 from sfumato.domain import Attribute, Categorical, CsvFormat, Dated, Domain, Grain, Integer, Real, Unit, Unknown
 from sfumato.engine.exact import reveal
-from sfumato.engine.port import ColumnKind, Profile, ProtectedTable
+from sfumato.engine.port import Column, ColumnKind, Profile, ProtectedTable
 from sfumato.engine.profile import named_like_people
 from sfumato.errors import TableError
 
@@ -101,7 +101,7 @@ def draft_domain(table: ProtectedTable, csv: CsvFormat | None = None) -> Draft:
             hints[profile.column.name] = _date_hint(profile, body)
             order.append(profile.column.name)
             continue
-        drafted = _attribute(profile)
+        drafted = _row_number(profile) or _attribute(profile)
         if isinstance(drafted, str):
             left_out[profile.column.name] = drafted
         else:
@@ -114,6 +114,7 @@ def draft_domain(table: ProtectedTable, csv: CsvFormat | None = None) -> Draft:
                 )
             if hint := _hint(profile if profile.numbers is None else profile.numbers):
                 hints[profile.column.name] = hint
+    hints |= _renamed([profile.column for profile in profiles if profile.column.name in order], hints)
     if dates and not attributes:
         raise TableError(
             f"there is nothing but dates ({', '.join(dates)}), whose first and last day are not for a program to read "
@@ -230,6 +231,39 @@ def _days_read_off(attribute: Dated, profile: Profile) -> str | None:
     if not equal:
         return None
     return f"{attribute.name} has the {' and the '.join(equal)} day of the table: declare days that everybody knows"
+
+
+_INDEXES = frozenset(("row", "rows", "index", "rownames", "row_names", "row.names", "row_number", "rownum", "rowid"))
+_NAMELESS = frozenset(("unnamed: 0", "__index_level_0__"))  # as pandas calls an index without a name
+
+
+def _row_number(profile: Profile) -> str | None:
+    """Return why a column only tells rows apart; None if it does not, or may do more.
+
+    A column without a name does so if every row has another value, and a column named like an index if the values
+    count the rows from 0 or 1.
+    """
+    name = profile.column.name.casefold()
+    nameless = profile.column.header == "" or name in _NAMELESS
+    if profile.missing or profile.distinct != profile.held or not (nameless or name in _INDEXES):
+        return None
+    low, high = profile.minimum, profile.maximum
+    if isinstance(low, int) and isinstance(high, int) and low in (0, 1) and high - low + 1 == profile.held:
+        return "it numbers the rows" + (", and has no name in the table" if nameless else "")
+    if nameless and profile.column.kind in (ColumnKind.INTEGER, ColumnKind.TEXT):
+        return "it has no name in the table, and a value of its own in every row, as an index has"
+    return None
+
+
+def _renamed(columns: Sequence[Column], hints: Mapping[str, str]) -> dict[str, str]:
+    """Return the hints of columns that the table names otherwise, each before the other hint of the column."""
+    renamed = {}
+    for column in columns:
+        if column.header is not None:
+            why = f"is the header of another column, {column.header!r}" if column.header else "is blank"
+            note = f"its header {why}, so every command calls it {column.name}"
+            renamed[column.name] = "; ".join((note, *filter(None, [hints.get(column.name)])))
+    return renamed
 
 
 def _attribute(profile: Profile) -> Attribute | str:

@@ -32,9 +32,9 @@ from sfumato.engine.table_files import (
     CSV_SUFFIXES,
     Stamps,
     literal_path,
+    name_columns,
     quoted,
     redacted_source,
-    refuse_repeats,
     stamps,
 )
 from sfumato.errors import InputError, TableError
@@ -48,10 +48,10 @@ _NAMES = {",": "a comma", "\t": "a tab", ";": "';'", "|": "'|'"}
 
 @dataclass(frozen=True)
 class CsvFile:
-    """A CSV file with its columns, which its header names."""
+    """A CSV file with the names of its columns, and the header of each."""
 
     path: Path
-    columns: tuple[str, ...]
+    headers: Mapping[str, str]
     format: CsvFormat
     _copies: list[Any] = field(default_factory=list, compare=False, repr=False)
 
@@ -68,7 +68,7 @@ class CsvFile:
     def relation(self, connection: Any) -> str:  # noqa: ANN401, ARG002 - part of the protocol
         """A ``read_csv`` that leaves nothing to guess."""
         path, packed = (self.path, is_gzip(self.path)) if is_utf8(self.format) else (self._in_utf8, False)
-        names = ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in self.columns)
+        names = ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in self.headers)
         read = (
             f"read_csv({quoted(literal_path(path))}, auto_detect=false, header=true, columns={{{names}}}, "
             f"delim={quoted(delimiter(self.path, self.format))}, quote='\"', escape='\"', nullstr='', "
@@ -76,7 +76,7 @@ class CsvFile:
         )
         if not self.format.trim:
             return read
-        quoted_names = [('"' + name.replace('"', '""') + '"') for name in self.columns]
+        quoted_names = [('"' + name.replace('"', '""') + '"') for name in self.headers]
         trimmed = ", ".join(f"NULLIF(TRIM({name}, {quoted(BLANKS)}), '') AS {name}" for name in quoted_names)
         return f"(SELECT {trimmed} FROM {read}) AS trimmed"
 
@@ -129,14 +129,14 @@ def csv_file(path: Path, form: CsvFormat | None) -> CsvFile:
     form = form or CsvFormat()
     header = csv_header(path, form)
     _refuse_other_delimiter(header, path, form)
-    return CsvFile(path, header, form)
+    return CsvFile(path, name_columns(header), form)
 
 
 def csv_header(path: Path, form: CsvFormat) -> tuple[str, ...]:
-    """Column names of a CSV file.
+    """Return the headers of a CSV file, which may be blank or repeated.
 
     Raises:
-        TableError: an empty file, one that is not text (or not gzip), or names that are empty.
+        TableError: an empty file, one that is not text (or not gzip), or only blank headers.
     """
     try:
         header = next(csv.reader(_lines(path, form.encoding), delimiter=delimiter(path, form), strict=True), None)
@@ -154,16 +154,17 @@ def csv_header(path: Path, form: CsvFormat) -> tuple[str, ...]:
 
 
 def refuse_header(names: Sequence[str], title: str) -> None:
-    """Refuse a header of CSV without names, with nameless columns, or with one name twice.
+    """Refuse a header of CSV without any name.
 
     Raises:
-        TableError: there is no name, a name is blank, or two are equal.
+        TableError: there is no name, all names are blank, or one holds the character NUL.
     """
     if not names:
         raise TableError(f"{title} is empty; it needs a header and at least one row", culprit=title)
-    if any(not name or "\0" in name for name in names):
-        raise TableError(f"{title} has a column without a name, or is not CSV", culprit=title)
-    refuse_repeats(names, title)
+    if not any(names):
+        raise TableError(f"{title} has no names in its first line: remove it, or write the names there", culprit=title)
+    if any("\0" in name for name in names):
+        raise TableError(f"{title} is not CSV: a name in its header has a NUL character", culprit=title)
 
 
 def delimiter(path: str | Path, form: CsvFormat | None = None) -> str:

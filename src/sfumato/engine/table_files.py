@@ -11,6 +11,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
@@ -125,17 +126,29 @@ def table_files(folder: Path, name: str) -> list[Path]:
     return [file for file in listed if file.name != name and table_name(file) == name and file.is_file()]
 
 
-def refuse_repeats(names: Sequence[str], title: str) -> None:
-    """Engines tell columns apart without regard to case, so names that differ in case only are one name.
+def name_columns(headers: Sequence[str]) -> dict[str, str]:
+    """Return a unique name for each header of a table, in order, with the header.
 
-    Raises:
-        TableError: a name stands there twice.
+    A header that is not blank, and stands before its repetitions, is the name.  A blank header of the first column
+    becomes ``row``, and another one ``column_`` with its position.  A repeated header gets a number.  Engines ignore
+    case, so headers that differ in case only are equal.
+
+    >>> name_columns(["", "x", "X", "", "x_2"])
+    {'row': '', 'x': 'x', 'X_3': 'X', 'column_4': '', 'x_2': 'x_2'}
     """
-    seen: set[str] = set()
-    for name in names:
-        if name.casefold() in seen:
-            raise TableError(f"{title} has two columns called {name!r}", culprit=name)
-        seen.add(name.casefold())
+    taken = {header.casefold() for header in headers}
+    free = taken - {""}  # headers that no column has as its name yet
+    named: dict[str, str] = {}
+    for position, header in enumerate(headers, 1):
+        name = header or ("row" if position == 1 else f"column_{position}")
+        if header.casefold() in free:
+            free.remove(header.casefold())
+        else:
+            candidates = chain([name], (f"{name}_{number}" for number in count(2)))
+            name = next(each for each in candidates if each.casefold() not in taken)
+            taken.add(name.casefold())
+        named[name] = header
+    return named
 
 
 def _stamp(name: str) -> tuple[int, tuple[str, int, int, int, int, int]] | None:

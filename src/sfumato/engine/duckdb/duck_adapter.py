@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +14,15 @@ from sfumato.domain import CsvFormat
 from sfumato.domain.table_schema import SchemaTable
 from sfumato.engine.adapter import EngineAdapter, ServedPlaces
 from sfumato.engine.csv_file import CsvFile, csv_file
+from sfumato.engine.duckdb.duck_session import DIALECT
 from sfumato.engine.port import ProtectedTable
 from sfumato.engine.table_files import (
     CSV_SUFFIXES,
     PARQUET_SUFFIXES,
     Stamps,
     literal_path,
+    name_columns,
     quoted,
-    refuse_repeats,
     stamps,
     table_files,
 )
@@ -117,10 +118,15 @@ def _in_folder(table: SchemaTable, folder: Path) -> Path:
 
 @dataclass(frozen=True)
 class ParquetFiles:
-    """Parquet files that match a pattern; ``format`` says how numbers are spelled in text that came from a CSV file."""
+    """Parquet files that match a pattern.
+
+    The ``format`` says how numbers are spelled in text that came from a CSV file.  The ``headers`` are those of all
+    columns by their names; they are empty if every header is a name.
+    """
 
     pattern: str
     format: CsvFormat | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def title(self) -> str:
@@ -134,7 +140,11 @@ class ParquetFiles:
 
     def relation(self, connection: Any) -> str:  # noqa: ANN401, ARG002 - part of the protocol
         """A ``read_parquet`` without columns made from directory names."""
-        return f"read_parquet({quoted(self.pattern)}, hive_partitioning=false)"
+        read = f"read_parquet({quoted(self.pattern)}, hive_partitioning=false)"
+        if not self.headers:
+            return read
+        names = ", ".join(DIALECT.name(name) for name in self.headers)
+        return f"(SELECT * FROM {read} AS positions({names})) AS renamed"  # noqa: S608 - every name in it is quoted
 
     def stamps(self) -> Stamps:
         """Return the stamps of every file that matches now."""
@@ -148,6 +158,7 @@ class Frame:
     table: pa.Table
     title: str
     format: CsvFormat | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def form(self) -> str:
@@ -201,7 +212,7 @@ def parquet_files(pattern: str) -> ParquetFiles:
     """The Parquet files that match a pattern.
 
     Raises:
-        TableError: no file matches, the first is not Parquet, or repeats a column.
+        TableError: no file matches, or the first is not Parquet.
     """
     import pyarrow.parquet as pq
 
@@ -212,8 +223,8 @@ def parquet_files(pattern: str) -> ParquetFiles:
         names = pq.read_schema(first).names
     except (pa.ArrowInvalid, OSError):
         raise TableError(f"{first} is not a Parquet file", culprit=pattern) from None
-    refuse_repeats(names, first)
-    return ParquetFiles(pattern)
+    headers = name_columns(names)
+    return ParquetFiles(pattern, headers=headers if list(headers) != names else {})
 
 
 def frame_source(frame: object) -> Frame:
@@ -225,12 +236,13 @@ def frame_source(frame: object) -> Frame:
     """
     library = type(frame).__module__.partition(".")[0]
     title = f"the {library} frame"
+    headers: dict[str, str] = {}
     try:
+        if (library, type(frame).__name__) == ("pandas", "DataFrame"):
+            frame, headers = _with_unique_names(frame)
         table = _arrow_table(frame, library)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
         raise TableError(f"{title} has a column that mixes types", culprit=frame) from None
-    except TableError:
-        raise
     except Exception as error:  # noqa: BLE001 - whatever another library raises may quote the table
         raise TableError(f"{title} cannot be read: {type(error).__name__}", culprit=frame) from None
     if table is not None and not table.num_columns:
@@ -240,8 +252,22 @@ def frame_source(frame: object) -> Frame:
             f"cannot read a table from {type(frame).__name__}; give a path, a URL, or a pandas, polars or Arrow frame",
             culprit=frame,
         )
-    refuse_repeats(table.column_names, title)
-    return Frame(table, title)
+    headers = headers or name_columns(table.column_names)
+    return Frame(table.rename_columns(list(headers)), title, headers=headers)
+
+
+def _with_unique_names(frame: Any) -> tuple[Any, dict[str, str]]:  # noqa: ANN401  (a pandas frame)
+    """Return a pandas frame whose columns have unique names, without copying values, and the header of each name."""
+    import pandas as pd
+
+    blank = pd.isna(frame.columns) if frame.columns.nlevels == 1 else [False] * len(frame.columns)
+    texts = ["" if each else str(name) for name, each in zip(frame.columns, blank, strict=True)]
+    headers = name_columns(texts)
+    if list(headers) == [str(name) for name in frame.columns]:
+        return frame, headers
+    renamed = frame.copy(deep=False)
+    renamed.columns = list(headers)
+    return renamed, headers
 
 
 def _arrow_table(frame: Any, library: str) -> pa.Table | None:  # noqa: ANN401  (a frame of any library)
@@ -252,7 +278,6 @@ def _arrow_table(frame: Any, library: str) -> pa.Table | None:  # noqa: ANN401  
     if isinstance(frame, pa.RecordBatch):
         return pa.Table.from_batches([frame])
     if (library, name) == ("pandas", "DataFrame"):
-        refuse_repeats([str(each) for each in frame.columns], "the pandas frame")
         return pa.Table.from_pandas(frame, preserve_index=False)
     stream = getattr(frame, "__arrow_c_stream__", None)
     return None if stream is None or name == "Series" else pa.table(frame)

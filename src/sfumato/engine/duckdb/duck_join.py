@@ -100,6 +100,11 @@ class DuckJoin:
         """None: it has no bytes of its own."""
         return ""
 
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """None: it has no columns of its own."""
+        return {}
+
     def relation(self, connection: Any) -> str:  # noqa: ANN401, ARG002 - part of the protocol
         """Nothing that could be read: a view's query names the encoded tables."""
         return ""

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from sfumato.engine.duckdb.duck_bounding import drop_beyond
 from sfumato.engine.duckdb.duck_session import DIALECT, DuckSession, column, shared_session
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import Encoding, Fingerprint, RowEncoding, content_name, content_statement
-from sfumato.engine.port import Column, Counts, Profile, Recodable, Recode
+from sfumato.engine.port import Column, Counts, Profile, Recodable, Recode, with_headers
 from sfumato.engine.profile import Profiler
 from sfumato.engine.rewriting import relabelled
 from sfumato.engine.table_files import Content, Stamps, bytes_name, complete, quoted, read_labels, write_batches
@@ -53,6 +53,11 @@ class DuckSource(Protocol):
     @property
     def form(self) -> str:
         """The format of the bytes of its files; empty if there are no files."""
+        ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of columns by their names; a column that is not in it has its name as header."""
         ...
 
     def relation(self, connection: Any) -> str:  # noqa: ANN401 - a duckdb connection, imported lazily
@@ -212,10 +217,10 @@ class DuckTable:
             some = cursor.sql(f"SELECT 1 FROM {relation} LIMIT 1").fetchall()
         if not some and not empty:
             raise TableError(f"{self.source.title} has no rows", culprit=self.source.title)
-        columns = (column(name, kind) for name, kind, *_ in described)
+        columns = with_headers([column(name, kind) for name, kind, *_ in described], self.source.headers)
         form = self.source.format
         if form is None:
-            return tuple(columns)
+            return columns
         return tuple(replace(each, decimal=form.decimal, thousands=form.thousands) for each in columns)
 
 

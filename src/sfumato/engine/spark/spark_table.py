@@ -34,7 +34,7 @@ from sfumato.engine.contingency import COVER_CELLS, CoverCounts, CoverPlan, cond
 from sfumato.engine.csv_file import BLANKS, delimiter, refuse_header
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import Encoding, Fingerprint, RowEncoding, content_name, content_statement
-from sfumato.engine.port import ROWS, Column, Counts, Profile, Recodable, Recode
+from sfumato.engine.port import ROWS, Column, Counts, Profile, Recodable, Recode, with_headers
 from sfumato.engine.profile import Profiler
 from sfumato.engine.spark.spark_rewriting import SparkRewriting
 from sfumato.engine.spark.spark_session import DIALECT, column, session, stopped, translating
@@ -43,6 +43,7 @@ from sfumato.engine.table_files import (
     PARQUET_SUFFIXES,
     Content,
     complete,
+    name_columns,
     read_labels,
     redacted_source,
     write_batches,
@@ -64,27 +65,34 @@ class SparkTable:
         title: str,
         csv: CsvFormat | None = None,
         *,
+        headers: Sequence[str] | None = None,
         empty: bool = False,
     ) -> None:
-        """Take a DataFrame, which may be without rows where it is said to be ``empty``; every encoding reads it again.
+        """Take a DataFrame, which every encoding reads again.
+
+        Args:
+            frame: the DataFrame.
+            title: the name of the table in messages.
+            csv: how a CSV file is written.
+            headers: the headers of the columns if they are not the names of the DataFrame.
+            empty: whether there may be no rows.
 
         Raises:
-            TableError: no rows, or two columns of one name.
+            TableError: no rows.
         """
         self.title = title
         self.spark = frame.sparkSession
         self._frame = frame
         self.relation = f"sfumato_raw_{next(_views)}"
         with translating(self.spark, self.title):
-            self._columns = tuple(column(field.name, field.dataType.simpleString()) for field in frame.schema.fields)
+            named = name_columns(headers or frame.columns)
+            frame = frame if list(named) == frame.columns else frame.toDF(*named)
+            columns = [column(field.name, field.dataType.simpleString()) for field in frame.schema.fields]
+            self._columns = with_headers(columns, named)
             if csv is not None:
                 self._columns = tuple(
                     replace(each, decimal=csv.decimal, thousands=csv.thousands) for each in self._columns
                 )
-            folded = [column.name.casefold() for column in self._columns]
-            twice = next((name for name in folded if folded.count(name) > 1), None)
-            if twice is not None:
-                raise TableError(f"{title} has two columns called {twice!r}", culprit=twice)
             frame.createOrReplaceTempView(self.relation)
             weakref.finalize(self, drop_view, self.spark, self.relation)
             if not empty and not frame.limit(1).count():
@@ -400,10 +408,11 @@ def spark_table(url: str, form: CsvFormat | None = None, *, empty: bool = False)
 
     with translating(spark, title):
         try:
-            frame = _frame(spark, place, title, form)
+            frame, headers = _frame(spark, place, title, form)
         except (AnalysisException, IllegalArgumentException, Py4JJavaError):
             raise _no_table(place) from None
-    return SparkTable(frame, title, csv=form if place.lower().endswith(CSV_SUFFIXES) else None, empty=empty)
+    csv_form = form if place.lower().endswith(CSV_SUFFIXES) else None
+    return SparkTable(frame, title, csv=csv_form, headers=headers, empty=empty)
 
 
 def _no_table(place: str) -> TableError:
@@ -414,16 +423,17 @@ def _no_table(place: str) -> TableError:
     )
 
 
-def _frame(spark: Any, place: str, title: str, form: CsvFormat) -> Any:  # noqa: ANN401
+def _frame(spark: Any, place: str, title: str, form: CsvFormat) -> tuple[Any, list[str] | None]:  # noqa: ANN401
+    """Return a DataFrame, and the headers of its columns if they are not their names."""
     name = place.lower()
     if name.endswith(CSV_SUFFIXES):
         return _csv(spark, place, title, form)
     is_path = "/" in place or name.endswith(PARQUET_SUFFIXES)
-    return spark.read.parquet(place) if is_path else spark.table(place)
+    return spark.read.parquet(place) if is_path else spark.table(place), None
 
 
-def _csv(spark: Any, place: str, title: str, form: CsvFormat) -> Any:  # noqa: ANN401
-    """Read every column as text, by the names of the header."""
+def _csv(spark: Any, place: str, title: str, form: CsvFormat) -> tuple[Any, list[str]]:  # noqa: ANN401
+    """Read every column as text, and return the headers."""
     from pyspark.sql.types import StringType, StructField, StructType
 
     encoding = _ENCODINGS.get(codecs.lookup(form.encoding).name)
@@ -436,16 +446,19 @@ def _csv(spark: Any, place: str, title: str, form: CsvFormat) -> Any:  # noqa: A
         first = spark.read.options(sep="\0", quote="", encoding=encoding).csv(place).head(1)
         lines = [row[0] for row in first]
     try:
-        names = next(csv.reader(lines, delimiter=separator, strict=True), [])
+        written = next(csv.reader(lines, delimiter=separator, strict=True), [])
     except csv.Error:
         raise TableError(f"{title} has no header of one line", culprit=title) from None
+    headers = [name.strip(BLANKS) if form.trim else name for name in written]
+    refuse_header(headers, title)
+    unique = list(name_columns(written)) == written
+    names = written if unique else list(name_columns(headers))
     schema = StructType([StructField(name, StringType()) for name in names])
-    names = [name.strip(BLANKS) if form.trim else name for name in names]
-    refuse_header(names, title)
-    frame = spark.read.options(sep=separator, **_CSV | {"encoding": encoding}).schema(schema).csv(place)
+    options = _CSV | {"encoding": encoding, "enforceSchema": not unique}  # the header cannot be the schema's
+    frame = spark.read.options(sep=separator, **options).schema(schema).csv(place)
     if not form.trim:
-        return frame
-    quoted = [DIALECT.name(name) for name in names]
-    return frame.toDF(*names).selectExpr(
+        return frame, headers
+    quoted = [DIALECT.name(name) for name in name_columns(headers)]
+    return frame.toDF(*name_columns(headers)).selectExpr(
         *(f"NULLIF(TRIM(BOTH {DIALECT.string(BLANKS)} FROM {name}), '') AS {name}" for name in quoted)
-    )
+    ), headers

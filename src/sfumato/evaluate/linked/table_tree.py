@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sfumato.arguments import listed
 from sfumato.domain import Attribute, CsvFormat, Date, Integer, Real, Timestamp
 from sfumato.domain.table_schema import Schema, SchemaTable
-from sfumato.engine.table_files import PARQUET_SUFFIXES, table_files
+from sfumato.engine.table_files import PARQUET_SUFFIXES, name_columns, table_files
 from sfumato.errors import InputError, TableError
 from sfumato.evaluate.release_files import compatible
 
@@ -449,6 +449,7 @@ def _stored(path: Path, written: CsvFormat) -> pa.Table:
             column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=True, null_values=[""]
         )
         with pa.input_stream(str(path), compression="detect") as stream:
-            return text.read_csv(stream, read_options=read, parse_options=parse, convert_options=convert)
+            table = text.read_csv(stream, read_options=read, parse_options=parse, convert_options=convert)
+            return table.rename_columns(list(name_columns(table.column_names)))
     except (OSError, ValueError, pa.ArrowException):
         raise TableError(f"cannot read {path} as CSV or Parquet", culprit=path) from None
