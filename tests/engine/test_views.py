@@ -34,12 +34,10 @@ from sfumato.domain.expression import (
 from sfumato.domain.predicate import All, Among, Not
 from sfumato.domain.predicate import Any as AnyOf
 from sfumato.domain.table_schema import Schema, SchemaTable, parse_schema
-from sfumato.domain.unit_views import Declared, WithFacts, WithGap
+from sfumato.domain.unit_views import AnyRow, Declared, EveryRow, WithFacts, WithGap
 from sfumato.domain.view import (
-    AnyRow,
     BoundedView,
     Computed,
-    EveryRow,
     Filter,
     Join,
     OfUnits,

@@ -17,6 +17,7 @@ from sfumato.domain.domain import Domain
 from sfumato.domain.predicate import Predicate, named
 from sfumato.errors import QueryError
 
+LATER_FIELD = {"later": True}  # a field that a later version added: identities have it only where it is set
 _MOST_CELLS = 1 << 16  # of a computed whole number: beyond it has bounds, but one cell
 _LARGEST_WHOLE = 1 << 53
 _LARGEST_REAL = Fraction(10) ** 100

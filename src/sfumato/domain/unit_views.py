@@ -17,15 +17,46 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Real, null_code
+from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Real, Unknown, null_code
 from sfumato.domain.calendar import Grain
-from sfumato.domain.expression import whole_number
+from sfumato.domain.expression import LATER_FIELD, whole_number
+from sfumato.domain.predicate import Predicate, named
 from sfumato.domain.table_schema import Schema
-from sfumato.domain.view import AnyRow, Join, OfUnits, OverSource, PerUnit, RowCount, Scan, UnitSum, View
+from sfumato.domain.view import Join, OfUnits, OverSource, PerUnit, RowCount, Scan, UnitAggregate, UnitSum, View
 from sfumato.errors import DomainError, QueryError
+
+
+@dataclass(frozen=True)
+class RowTruth(UnitAggregate):
+    """A truth value of all rows, by a condition.
+
+    Attributes:
+        where: the rows for which the condition is true.
+        false: the rows for which it is false, and without rows of either kind the value is missing, as in SQL; None:
+            it is false for all other rows.
+    """
+
+    where: Predicate
+    false: Predicate | None = field(default=None, metadata=LATER_FIELD)
+
+    def attribute(self, name: str, source: View) -> Attribute:
+        """True or false, or missing."""
+        for each in named(self.where) | named(self.false):
+            source.domain.index(each)
+        return Categorical(name=name, values=(False, True), unknown=Unknown.DROP, nullable=self.false is not None)
+
+
+@dataclass(frozen=True)
+class AnyRow(RowTruth):
+    """An aggregate that is true if the condition is true for any row."""
+
+
+@dataclass(frozen=True)
+class EveryRow(RowTruth):
+    """An aggregate that is false if the condition is false for any row."""
 
 
 @dataclass(frozen=True)

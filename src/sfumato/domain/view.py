@@ -21,14 +21,13 @@ from typing import Any
 
 from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Real, Timestamp, Unknown
 from sfumato.domain.domain import Domain
-from sfumato.domain.expression import Expression, Field, Interval, computed, real_number, whole_number
+from sfumato.domain.expression import LATER_FIELD, Expression, Field, Interval, computed, real_number, whole_number
 from sfumato.domain.hierarchy import Hierarchy
 from sfumato.domain.predicate import Predicate, named
 from sfumato.domain.table_schema import SchemaTable
 from sfumato.domain.unit import GroupBound, Unit
 from sfumato.errors import QueryError
 
-_LATER = {"later": True}  # of a field that a later version added: it is described only where it is set
 LARGEST_SUM = 1 << 31  # of one row, in steps: 2^31 rows stay within 64 bits on every engine
 
 
@@ -314,7 +313,7 @@ class UnitSum(UnitAggregate):
     of: str
     low: Fraction
     high: Fraction
-    missing: bool = field(default=False, metadata=_LATER)
+    missing: bool = field(default=False, metadata=LATER_FIELD)
 
     def __post_init__(self) -> None:
         if self.low > self.high:
@@ -367,36 +366,6 @@ class Taken(UnitAggregate):
             raise QueryError("rows are first or last by a date", culprit=self)
         unknown = Unknown.DROP if taken.unknown is Unknown.CATEGORY else taken.unknown
         return replace(taken, name=name, nullable=True, unknown=unknown)
-
-
-@dataclass(frozen=True)
-class RowTruth(UnitAggregate):
-    """A truth value of all rows, by a condition.
-
-    Attributes:
-        where: the rows for which the condition is true.
-        false: the rows for which it is false, and without rows of either kind the value is missing, as in SQL; None:
-            it is false for all other rows.
-    """
-
-    where: Predicate
-    false: Predicate | None = field(default=None, metadata=_LATER)
-
-    def attribute(self, name: str, source: View) -> Attribute:
-        """True or false, or missing."""
-        for each in (*named(self.where), *(named(self.false) if self.false is not None else ())):
-            source.domain.index(each)
-        return Categorical(name=name, values=(False, True), unknown=Unknown.DROP, nullable=self.false is not None)
-
-
-@dataclass(frozen=True)
-class AnyRow(RowTruth):
-    """An aggregate that is true if the condition is true for any row."""
-
-
-@dataclass(frozen=True)
-class EveryRow(RowTruth):
-    """An aggregate that is false if the condition is false for any row."""
 
 
 @dataclass(frozen=True)
@@ -501,7 +470,7 @@ def _described(part: Any) -> Any:  # noqa: ANN401 - JSON of any part of a tree
         return {"table": part.name, "attributes": cells, "key": part.key, "unit": part.unit, "links": ties}
     if is_dataclass(part) and not isinstance(part, type):
         own = {each.name: getattr(part, each.name) for each in fields(part) if each.name != "alias"}
-        unset = {each.name for each in fields(part) if each.metadata == _LATER and own[each.name] == each.default}
+        unset = {each.name for each in fields(part) if each.metadata == LATER_FIELD and own[each.name] == each.default}
         named_parts = {name: _described(value) for name, value in own.items() if name not in unset}
         return {"is": type(part).__name__, **named_parts}
     match part:

@@ -17,12 +17,10 @@ from sfumato.domain.domain import Domain
 from sfumato.domain.expression import Arithmetic, Cases, Clamp, Constant, DaysBetween, Expression, Field, Labels
 from sfumato.domain.predicate import Predicate, describe_condition
 from sfumato.domain.unit import GroupBound, Unit
-from sfumato.domain.unit_views import AtMost, Declared, WithFacts, WithGap
+from sfumato.domain.unit_views import AnyRow, AtMost, Declared, EveryRow, WithFacts, WithGap
 from sfumato.domain.view import (
-    AnyRow,
     BoundedView,
     Computed,
-    EveryRow,
     Filter,
     Join,
     KeyColumn,

@@ -26,7 +26,8 @@ from sfumato.engine.open import ADAPTERS, adapter_of, open_table
 from sfumato.engine.port import ColumnKind, ProtectedTable, Recodable
 from sfumato.engine.table_files import Content
 from sfumato.engine.views.linked_sql import DerivedEncoding
-from sfumato.engine.views.view_sql import ViewEncoding, found_owners, own_owners, own_rows, owned_rows
+from sfumato.engine.views.table_rows import found_owners, own_owners, own_rows, owned_rows
+from sfumato.engine.views.view_sql import ViewEncoding
 from sfumato.errors import InputError, TableError
 
 _SPREAD = 32  # times the rows, at most: within so many numbers keys are told apart by a bit each

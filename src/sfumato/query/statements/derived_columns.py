@@ -21,9 +21,8 @@ from sfumato.domain.expression import Clamp, DaysBetween, Labels, whole_number
 from sfumato.domain.predicate import All, Among, Fold, Not, Predicate
 from sfumato.domain.predicate import Any as AnyOf
 from sfumato.domain.table_schema import Schema, SchemaTable, load_schema
-from sfumato.domain.unit_views import Declared, WithFacts, WithGap
+from sfumato.domain.unit_views import AnyRow, Declared, WithFacts, WithGap
 from sfumato.domain.view import (
-    AnyRow,
     Computed,
     Filter,
     Join,

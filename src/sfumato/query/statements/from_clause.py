@@ -16,13 +16,10 @@ from typing import Any
 from sfumato.arguments import listed
 from sfumato.domain import Integer, Real
 from sfumato.domain.expression import may_lack_value
-from sfumato.domain.predicate import Any as AnyOf
-from sfumato.domain.predicate import Predicate, named
 from sfumato.domain.table_schema import Schema, SchemaTable
 from sfumato.domain.unit import Unit
+from sfumato.domain.unit_views import AnyRow, EveryRow
 from sfumato.domain.view import (
-    AnyRow,
-    EveryRow,
     Join,
     KeyColumn,
     OfUnits,
@@ -37,7 +34,6 @@ from sfumato.domain.view import (
 )
 from sfumato.query.statements.derived_columns import further_names, needed_names, with_derived, words_in, words_of
 from sfumato.query.statements.sql_condition import refuse
-from sfumato.query.statements.three_valued_logic import normal
 from sfumato.query.statements.unit_rows import Part, UnitRows, built, clamp_parts, is_value
 
 _OUTSIDE = {"limit": "LIMIT", "order": "ORDER BY", "distinct": "DISTINCT", "having": "HAVING", "offset": "OFFSET"}
@@ -431,9 +427,9 @@ def _aggregate(rows: UnitRows, node: Any) -> UnitAggregate:  # noqa: ANN401, C90
             pick = Pick.LEAST if isinstance(inner, exp.Min) else Pick.GREATEST
             return Taken(pick, _attribute(rows, inner.this))
         case exp.LogicalOr(this=where):
-            return AnyRow(*_truth(rows, where))
+            return AnyRow(*rows.truth(where))
         case exp.LogicalAnd(this=where):
-            return EveryRow(*_truth(rows, where))
+            return EveryRow(*rows.truth(where))
         case exp.First(this=exp.Order() as order) | exp.Last(this=exp.Order() as order):
             if len(order.expressions) != 1 or order.expressions[0].args.get("desc"):
                 raise refuse(rows.text, order, "FIRST and LAST are by one date, ascending")
@@ -447,17 +443,6 @@ def _aggregate(rows: UnitRows, node: Any) -> UnitAggregate:  # noqa: ANN401, C90
             raise refuse(
                 rows.text, node, "of a unit ask COUNT, SUM, MIN, MAX, BOOL_OR, BOOL_AND, FIRST or LAST(x ORDER BY date)"
             )
-
-
-def _truth(rows: UnitRows, node: Any) -> tuple[Predicate, Predicate | None]:  # noqa: ANN401
-    """Return where a condition is true and where it is false; None for the latter if it is never unknown."""
-    truth = rows.truth(node)
-    domain = rows.view.domain
-    names = {*named(truth.true), *named(truth.false)}
-    known = not any(may_lack_value(domain[name]) for name in names)
-    if known or normal(AnyOf((truth.true, truth.false)), domain) is None:
-        return truth.true, None
-    return truth.true, truth.false
 
 
 def _attribute(rows: UnitRows, node: Any) -> str:  # noqa: ANN401

@@ -24,8 +24,10 @@ from sfumato.domain.expression import (
     Labels,
     Operator,
     computed,
+    may_lack_value,
 )
-from sfumato.domain.predicate import Among, Predicate
+from sfumato.domain.predicate import Among, Predicate, named
+from sfumato.domain.predicate import Any as AnyOf
 from sfumato.domain.table_schema import Schema, SchemaTable
 from sfumato.domain.unit import GroupBound, Unit
 from sfumato.domain.unit_views import Declared
@@ -33,7 +35,7 @@ from sfumato.domain.view import Computed, Filter, View
 from sfumato.errors import SfumatoError
 from sfumato.query.statements.derived_columns import cut_at, has_declared_cells, is_number, mirrored
 from sfumato.query.statements.sql_condition import Place, condition, level_of, number, refuse
-from sfumato.query.statements.three_valued_logic import Condition
+from sfumato.query.statements.three_valued_logic import Condition, normal
 
 T = TypeVar("T")
 _LABELS = 1000  # cells of a period or level that are made a key of a unit's rows
@@ -129,10 +131,18 @@ class UnitRows:
 
     def condition(self, node: Any) -> Predicate:  # noqa: ANN401
         """Return where a condition is true, in attributes of the view."""
-        return self.truth(node).true
+        return self._condition(node).true
 
-    def truth(self, node: Any) -> Condition:  # noqa: ANN401
-        """Return where a condition is true and where it is false, in attributes of the view."""
+    def truth(self, node: Any) -> tuple[Predicate, Predicate | None]:  # noqa: ANN401
+        """Return where a condition is true and where it is false; None for the latter if it is never unknown."""
+        condition, domain = self._condition(node), self.view.domain
+        names = named(condition.true) | named(condition.false)
+        known = not any(may_lack_value(domain[name]) for name in names)
+        if known or normal(AnyOf((condition.true, condition.false)), domain) is None:
+            return condition.true, None
+        return condition.true, condition.false
+
+    def _condition(self, node: Any) -> Condition:  # noqa: ANN401
         lowered = self.lowered(node)
         return built(self.text, node, lambda: condition(self.text, lowered, self.view.domain))
 
