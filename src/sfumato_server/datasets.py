@@ -78,8 +78,7 @@ class ParsedQuestion:
         else:
             vault = service.view(name, key.name, self.statement.view)
         loss, confidence = request.loss.loss(), request.confidence
-        answer = request.rounded(ask(vault, self.query, loss=loss, confidence=confidence, retry_key=retry_key))
-        return answer if self.statement is None else self.statement.ordering.apply(answer)
+        return request.post_processed(ask(vault, self.query, loss=loss, confidence=confidence, retry_key=retry_key))
 
 
 def read_question(loaded: ServedDataset, request: AskRequest | CostRequest) -> ParsedQuestion:

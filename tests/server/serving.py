@@ -196,4 +196,4 @@ class Server:
 
 def answer_of(form, vault, query):
     """Answer what a request asks, from a vault, as the server does once it has admitted the request."""
-    return form.rounded(ask(vault, query, loss=form.loss.loss(), confidence=form.confidence))
+    return form.post_processed(ask(vault, query, loss=form.loss.loss(), confidence=form.confidence))

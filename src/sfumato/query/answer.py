@@ -123,7 +123,9 @@ class Answer(Release):
     @cached_property
     def keys(self) -> tuple[tuple[str, ...], ...]:
         """Labels of the cells, one tuple per group."""
-        return tuple(zip(*(each.to_pylist() for each in self.labels), strict=True)) if self.labels else ((),)
+        return (
+            tuple(zip(*(each.to_pylist() for each in self.labels), strict=True)) if self.labels else ((),) * len(self)
+        )
 
     @cached_property
     def values(self) -> tuple[tuple[NoisyValue, ...], ...]:

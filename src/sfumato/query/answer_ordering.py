@@ -1,44 +1,64 @@
-"""HAVING, ORDER BY and LIMIT of noisy answers: post-processing, which costs nothing."""
+"""HAVING, ORDER BY and LIMIT of noisy answers: post-processing, which costs nothing.
+
+A group has no mean, variance or quantile if the interval excludes no value that the domain allows.  As in SQL, such a
+group meets no comparison of HAVING, and it comes last in the order.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from typing import Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sfumato.query.answer import Answer
-from sfumato.query.statements.sql_condition import number, refuse
+from sfumato.domain import Domain
+from sfumato.domain.attribute import EXTRA
+from sfumato.domain.predicate import Among
+from sfumato.errors import QueryError, SfumatoError
+from sfumato.model.factor import FloatArray
+from sfumato.query.aggregates import Aggregate
+from sfumato.query.statements.sql_condition import MIRRORED, chain, literal, number, refuse, selected_at
+from sfumato.query.statements.three_valued_logic import Comparison, compare, missing
 
-_COMPARISONS: Final = {
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
-    "=": np.equal,
-    "<>": np.not_equal,
+if TYPE_CHECKING:
+    from sfumato.query.answer import Answer
+
+Mask: TypeAlias = NDArray[np.bool_]
+Truth: TypeAlias = "Callable[[Answer], tuple[Mask, Mask]]"
+"""The groups of an answer for which a condition is true, and those for which it is false."""
+Numbers: TypeAlias = "Callable[[Answer], FloatArray]"
+"""A number for each group of an answer; NaN stands for NULL."""
+
+_SIGNS: Final = {
+    "lt": Comparison.LESS,
+    "lte": Comparison.AT_MOST,
+    "gt": Comparison.GREATER,
+    "gte": Comparison.AT_LEAST,
+    "eq": Comparison.EQUAL,
+    "neq": Comparison.UNEQUAL,
 }
-_CHOSEN = "groups were left out, ordered or cut by their noisy answers, after these were released"
-
-
-@dataclass(frozen=True)
-class HavingCondition:
-    """A comparison of a noisy answer with a number: its column, the sign, the number."""
-
-    column: int
-    sign: str
-    number: Fraction
+_COMPARED: Final = {
+    Comparison.LESS: np.less,
+    Comparison.AT_MOST: np.less_equal,
+    Comparison.GREATER: np.greater,
+    Comparison.AT_LEAST: np.greater_equal,
+    Comparison.EQUAL: np.equal,
+    Comparison.UNEQUAL: np.not_equal,
+}
+_LONGEST = 500  # characters of clauses in a note, and of a statement that a refusal suggests
+_ROUNDING = 1e-9  # the share of an interval that rounding of doubles may take away
 
 
 @dataclass(frozen=True)
 class SortKey:
-    """A column that orders groups: of answers, or of labels if it is below zero (-1 is the first)."""
+    """Numbers that order groups."""
 
-    column: int
+    numbers: Numbers
     descending: bool
+    nulls_first: bool
 
 
 @dataclass(frozen=True)
@@ -46,16 +66,18 @@ class Ordering:
     """The groups of a noisy answer to show, and their order.
 
     Attributes:
-        having: conditions that every group to show meets.
+        having: the condition that every group to show meets; None: all groups.
         order: keys; the first has precedence.
         limit: the number of groups; None: all.
         called: names of the groups, in order; empty for the names of the groupings.
+        clauses: what the statement says after GROUP BY; empty for nothing.
     """
 
-    having: tuple[HavingCondition, ...] = ()
+    having: Truth | None = None
     order: tuple[SortKey, ...] = ()
     limit: int | None = None
     called: tuple[str, ...] = ()
+    clauses: str = ""
 
     def apply(self, answer: Answer) -> Answer:
         """Return the groups of an answer that the statement asks for, in its order."""
@@ -64,95 +86,286 @@ class Ordering:
                 name for before, name in zip(answer.groups, self.called, strict=True) if before in answer.integers
             }
             answer = replace(answer, called=self.called, integers=frozenset(integers))
-        if not (self.having or self.order or self.limit is not None):
+        if not self.clauses:
             return answer
         places = np.arange(len(answer))
-        for each in self.having:
-            values = answer.estimates[each.column].value[places]
-            places = places[_COMPARISONS[each.sign](values, float(each.number))]
-        for by in reversed(self.order):
-            places = places[_order(answer, by, places)]
-        ordered_answer = answer.take(places[: self.limit])
-        return replace(ordered_answer, notes=(*answer.notes, _CHOSEN))
+        if self.having is not None:
+            places = places[self.having(answer)[0]]
+        for key in reversed(self.order):
+            numbers = key.numbers(answer)[places] * (-1 if key.descending else 1)
+            if key.nulls_first:
+                numbers = np.where(np.isnan(numbers), -np.inf, numbers)
+            places = places[np.argsort(numbers, kind="stable")]
+        note = f"after the noise, groups were chosen and ordered by their noisy answers: {self.clauses}"
+        return replace(answer.take(places[: self.limit]), notes=(*answer.notes, note))
 
 
-def _order(answer: Answer, by: SortKey, places: NDArray[np.intp]) -> NDArray[np.intp]:
-    if by.column >= 0:
-        values = answer.estimates[by.column].value[places]
-        return np.argsort(-values if by.descending else values, kind="stable")
-    labels = answer.labels[-1 - by.column]  # coded in the order of the cells
-    codes = np.asarray(labels.indices.to_numpy())[places].astype(np.int64)
-    return np.argsort(-codes if by.descending else codes, kind="stable")
+@dataclass(frozen=True)
+class OrderingReader:
+    """A reader of what a statement does with its noisy answers.
 
-
-def read_ordering(text: str, select: Any, *, called: tuple[str, ...] = ()) -> Ordering:  # noqa: ANN401  (sqlglot's own)
-    """Read HAVING, ORDER BY and LIMIT of a parsed statement.
-
-    Args:
+    Attributes:
         text: the statement.
-        select: as it was parsed.
-        called: what its groups are called, in order.
-
-    Raises:
-        QueryError: something else than answers, groups and numbers, with its place.
+        select: the statement as it was parsed.
+        domain: of the rows.
+        by: the groups.
+        aggregates: the aggregates.
+        places: for each selected column, the place of its aggregate, or -1 for the first group, -2 for the second.
+        place_of: returns the place of a node; None if it is an aggregate or attribute that is not selected.
     """
-    from sqlglot import exp
 
-    limit = select.args.get("limit")
-    most = None
-    if limit is not None:
-        most = number(text, limit.expression) if isinstance(limit.expression, exp.Literal) else None
-        if most is None or most.denominator != 1:
-            raise refuse(text, limit, "LIMIT takes a whole number")
-    having, order = tuple(_having(text, select)), tuple(_sort_keys(text, select, called))
-    return Ordering(having, order, None if most is None else int(most), called)
+    text: str
+    select: Any
+    domain: Domain
+    by: tuple[str, ...]
+    aggregates: tuple[Aggregate, ...]
+    places: tuple[int, ...]
+    place_of: Callable[[Any], int | None]
 
+    def read(self, called: tuple[str, ...]) -> Ordering:
+        """Return the ordering, in which groups have the names ``called``.
 
-def _having(text: str, select: Any) -> Iterator[HavingCondition]:  # noqa: ANN401
-    from sqlglot import exp
+        Raises:
+            QueryError: a clause is about something else than answers, groups and numbers.
+        """
+        having, order, limit = (self.select.args.get(name) for name in ("having", "order", "limit"))
+        truth = None if having is None else self._truth(having.this)
+        keys = () if order is None else tuple(map(self._sort_key, order.expressions))
+        most = None if limit is None else self._limit(limit)
+        clauses = " ".join(_sql(each).strip() for each in (having, order, limit) if each is not None)
+        clauses = clauses if len(clauses) <= _LONGEST else f"{clauses[: _LONGEST - 4]} ..."
+        return Ordering(truth, keys, most, called, clauses)
 
-    having = select.args.get("having")
-    signs: dict[Any, str] = {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.EQ: "=", exp.NEQ: "<>"}
-    met = [] if having is None else [having.this]
-    for part in met[0].flatten() if met and isinstance(met[0], exp.And) else met:
-        place = _answer(select, part.this) if type(part) in signs else None
-        if place is None:
-            raise refuse(text, part, "HAVING compares what is selected with a number, such as COUNT(*) > 100")
-        yield HavingCondition(place, signs[type(part)], number(text, part.expression))
+    def _limit(self, limit: Any) -> int:  # noqa: ANN401
+        from sqlglot import exp
 
+        most, options = limit.args.get("count") or limit.expression, limit.args.get("limit_options")
+        if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
+            raise refuse(self.text, limit, f"LIMIT takes a whole number{self._suggest(limit=None)}")
+        value = number(self.text, most) if isinstance(most, exp.Literal) else None
+        if value is None or value.denominator != 1:
+            raise refuse(self.text, limit, f"LIMIT takes a whole number{self._suggest(limit=None)}")
+        return int(value)
 
-def _sort_keys(text: str, select: Any, called: tuple[str, ...]) -> Iterator[SortKey]:  # noqa: ANN401
-    order, group = select.args.get("order"), select.args.get("group")
-    keys = [] if group is None else group.expressions
-    for each in [] if order is None else order.expressions:
-        place = _answer(select, each.this)
-        if place is None:
-            names = _names(select, each.this)
-            own = [{name.casefold()} for name in called] or [set()] * len(keys)
-            at = next(
-                (n for n, key in enumerate(keys) if key == each.this or names & (_names(select, key) | own[n])), None
+    def _sort_key(self, key: Any) -> SortKey:  # noqa: ANN401
+        from sqlglot import exp
+
+        node = key.this
+        if isinstance(node, exp.Literal) and not node.is_string:
+            item = selected_at(self.text, self.select, node)
+            place: int | None = next(
+                p for p, each in zip(self.places, self.select.expressions, strict=False) if each is item
             )
-            if at is None:
-                raise refuse(text, each, "ORDER BY names what is selected, or what is grouped by")
-            place = -1 - at
-        yield SortKey(place, descending=bool(each.args.get("desc")))
+        else:
+            place = self._named(node)
+            place = self._place(node) if place is None else place
+        if place is None:
+            raise self._not_selected(key, node, "ORDER BY names what is selected, or what is grouped by", order=None)
+        return SortKey(self._numbers(place), bool(key.args.get("desc")), bool(key.args.get("nulls_first")))
+
+    def _truth(self, node: Any) -> Truth:  # noqa: ANN401
+        """Return where a condition of HAVING is true and where it is false."""
+        from sqlglot import exp
+
+        match node:
+            case exp.Paren(this=inner):
+                return self._truth(inner)
+            case exp.And():
+                return partial(_every, [self._truth(part) for part in chain(node)])
+            case exp.Or():
+                return _negated(partial(_every, [_negated(self._truth(part)) for part in chain(node)]))
+            case exp.Not(this=inner):
+                return _negated(self._truth(inner))
+            case exp.Between(this=column) if not node.args.get("symmetric"):
+                ends = ((Comparison.AT_LEAST, node.args["low"]), (Comparison.AT_MOST, node.args["high"]))
+                return partial(_every, [self._comparison(node, column, sign, end) for sign, end in ends])
+            case exp.In(this=column, expressions=[_, *_] as values) if not node.args.get("query"):
+                unequal = [self._comparison(node, column, Comparison.UNEQUAL, value) for value in values]
+                return _negated(partial(_every, unequal))
+            case exp.Is(this=column, expression=exp.Null()):
+                return self._missing(node, column)
+            case exp.Column():
+                return self._comparison(node, node, Comparison.EQUAL, exp.true())
+        sign = _SIGNS.get(node.key)
+        if sign is None:
+            raise refuse(
+                self.text,
+                node,
+                "HAVING compares what is selected or grouped by, with AND, OR and NOT, such as COUNT(*) > 100"
+                + self._suggest(having=None),
+            )
+        return self._comparison(node, node.this, sign, node.expression)
+
+    def _comparison(self, node: Any, left: Any, sign: Comparison, right: Any) -> Truth:  # noqa: ANN401
+        if _is_number(left) or (self._group(right) and not self._group(left)):
+            left, right, sign = right, left, MIRRORED.get(sign, sign)
+        place = self._selected(node, left)
+        if place < 0:
+            name, value = self._declared(left, place), literal(self.text, right)
+            return self._of_cells(right, place, lambda: compare(self.domain, name, sign, value))
+        other = partial(_constant, float(number(self.text, right))) if _is_number(right) else None
+        return partial(_compared, sign, self._numbers(place), other or self._numbers(self._selected(node, right)))
+
+    def _missing(self, node: Any, column: Any) -> Truth:  # noqa: ANN401
+        place = self._selected(node, column)
+        if place >= 0:
+            return partial(_is_null, self._numbers(place))
+        name = self._declared(column, place)
+        return self._of_cells(column, place, lambda: missing(self.domain, name))
+
+    def _of_cells(self, node: Any, place: int, build: Callable[[], Any]) -> Truth:  # noqa: ANN401
+        """Return where a condition on a group is true and where it is false, by the labels of its cells."""
+        try:
+            met = build()
+        except SfumatoError as error:
+            raise refuse(self.text, node, str(error)) from None
+        grouping = self.domain.grouping(self.by[-1 - place])
+        labels = []
+        for each in (met.true, met.false):
+            assert isinstance(each, Among)
+            cells = np.unique(grouping.cell_of_code[np.fromiter(each.codes, dtype=np.int64)])
+            labels.append(frozenset(grouping.labels[cell] for cell in cells))
+        return partial(_labelled, -1 - place, labels[0], labels[1])
+
+    def _declared(self, node: Any, place: int) -> str:  # noqa: ANN401
+        """Return the group at a place; refuse one whose values are found in the data."""
+        name = self.by[-1 - place]
+        try:
+            return self.domain.grouping(name).name
+        except SfumatoError:
+            reason = f"HAVING compares declared values, and those of {name} are found in the data"
+            raise refuse(self.text, node, reason + self._suggest(having=None)) from None
+
+    def _numbers(self, place: int) -> Numbers:
+        if place < 0:
+            return partial(_codes, -1 - place)
+        return partial(_estimates, place, self.aggregates[place].largest_interval(self.domain))
+
+    def _selected(self, node: Any, operand: Any) -> int:  # noqa: ANN401
+        """Return the place of an operand of HAVING."""
+        place = self._place(operand)
+        place = self._named(operand) if place is None else place
+        if place is None:
+            reason = "HAVING compares what is selected or grouped by"
+            raise self._not_selected(node, operand, reason, having=None)
+        return place
+
+    def _group(self, node: Any) -> bool:  # noqa: ANN401
+        place = self._place(node)
+        place = self._named(node) if place is None else place
+        return place is not None and place < 0
+
+    def _place(self, node: Any) -> int | None:  # noqa: ANN401
+        """Return the place of what a node is; None if it is not selected."""
+        for item, place in zip(self.select.expressions, self.places, strict=False):
+            if item.unalias() == node:
+                return place
+        try:
+            return self.place_of(node)
+        except QueryError:
+            return None
+
+    def _named(self, node: Any) -> int | None:  # noqa: ANN401
+        """Return the place of what AS names so."""
+        from sqlglot import exp
+
+        if not isinstance(node, exp.Column) or node.table:
+            return None
+        named = zip(self.select.expressions, self.places, strict=False)
+        return next(
+            (place for item, place in named if item.alias and item.alias.casefold() == node.name.casefold()), None
+        )
+
+    def _not_selected(self, node: Any, operand: Any, reason: str, **clause: None) -> QueryError:  # noqa: ANN401
+        """Return the refusal of a node, with the nearest statement that works."""
+        try:
+            self.place_of(operand)
+        except QueryError as error:
+            where, _, detail = str(error).partition(": ")
+            return refuse(self.text, node, f"{reason} ({detail or where}){self._suggest(**clause)}")
+        from sqlglot import exp
+
+        if isinstance(operand, exp.AggFunc | exp.WithinGroup | exp.Anonymous):
+            select = self.select.copy().select(operand.copy(), copy=False)
+            return refuse(self.text, node, f"{reason}; select {_sql(operand)} as well{_statement(select)}")
+        return refuse(self.text, node, f"{reason}{self._suggest(**clause)}")
+
+    def _suggest(self, **clause: None) -> str:
+        """Return the statement without a clause, as what to ask instead."""
+        select = self.select.copy()
+        for name, value in clause.items():
+            select.set(name, value)
+        return _statement(select)
 
 
-def _answer(select: Any, node: Any) -> int | None:  # noqa: ANN401
-    """Return the place of a selected aggregate that a node is, or is called by; None if it is none."""
+def _sql(node: Any) -> str:  # noqa: ANN401
+    return str(node.sql(dialect="duckdb", normalize_functions=False))
+
+
+def _statement(select: Any) -> str:  # noqa: ANN401
+    text = _sql(select)
+    return f"; ask {text}" if len(text) <= _LONGEST else ""
+
+
+def _is_number(node: Any) -> bool:  # noqa: ANN401
     from sqlglot import exp
 
-    aggregates = [item for item in select.expressions if item.find(exp.AggFunc)]
-    names = _names(select, node)
-    for place, item in enumerate(aggregates):
-        if (item.this if isinstance(item, exp.Alias) else item) == node or names & {item.alias.casefold()} - {""}:
-            return place
-    return None
+    return isinstance(node.this if isinstance(node, exp.Neg) else node, exp.Literal)
 
 
-def _names(select: Any, node: Any) -> set[str]:  # noqa: ANN401
-    """Return the names of a node: its own if it is a plain column, and what it is selected AS."""
-    from sqlglot import exp
+def _negated(part: Truth) -> Truth:
+    return partial(_swapped, part)
 
-    plain = {node.name.casefold()} if isinstance(node, exp.Column) and not node.table else set()
-    return plain | {item.alias.casefold() for item in select.expressions if item.alias and item.this == node}
+
+def _swapped(part: Truth, answer: Answer) -> tuple[Mask, Mask]:
+    true, false = part(answer)
+    return false, true
+
+
+def _every(parts: Sequence[Truth], answer: Answer) -> tuple[Mask, Mask]:
+    true, false = zip(*(part(answer) for part in parts), strict=True)
+    return np.logical_and.reduce(true), np.logical_or.reduce(false)
+
+
+def _compared(sign: Comparison, left: Numbers, right: Numbers, answer: Answer) -> tuple[Mask, Mask]:
+    one, other = left(answer), right(answer)
+    known, met = ~(np.isnan(one) | np.isnan(other)), _COMPARED[sign](one, other)
+    return known & met, known & ~met
+
+
+def _is_null(numbers: Numbers, answer: Answer) -> tuple[Mask, Mask]:
+    null = np.isnan(numbers(answer))
+    return null, ~null
+
+
+def _labelled(group: int, true: frozenset[str], false: frozenset[str], answer: Answer) -> tuple[Mask, Mask]:
+    labels: Any = answer.labels[group]
+    texts = labels.dictionary.to_pylist()
+    places = labels.indices.to_numpy()
+    one, other = (np.array([text in each for text in texts], dtype=np.bool_) for each in (true, false))
+    return one[places], other[places]
+
+
+def _constant(value: float, answer: Answer) -> FloatArray:
+    return np.full(len(answer), value)
+
+
+def _estimates(place: int, largest: float, answer: Answer) -> FloatArray:
+    """Return noisy answers; NaN where the interval excludes nothing, as that of an empty group's mean does."""
+    estimates = answer.estimates[place]
+    unknown = (largest > 0) & (estimates.high - estimates.low >= largest * (1 - _ROUNDING))
+    return np.where(unknown, np.nan, estimates.value)
+
+
+def _codes(group: int, answer: Answer) -> FloatArray:
+    """Return the places of labels in the order of the cells, or of text found in the data; NaN for missing values."""
+    import pyarrow as pa
+
+    labels: Any = answer.labels[group]
+    if not isinstance(labels, pa.DictionaryArray):
+        texts = labels.to_pylist()
+        places = {text: place for place, text in enumerate(sorted({text for text in texts if text is not None}))}
+        return np.array([places.get(text, np.nan) for text in texts], dtype=np.float64)
+    codes = np.array([np.nan if text == EXTRA[0] else code for code, text in enumerate(labels.dictionary.to_pylist())])
+    numbers: FloatArray = codes.astype(np.float64)[labels.indices.to_numpy()]
+    return numbers

@@ -100,7 +100,8 @@ def sql(
     from sfumato.query.statements.select_statement import parse
 
     parsed = parse(text, vault.domain, groupable_undeclared=groupable_undeclared)
-    return ask(vault, parsed, loss=loss, confidence=confidence, retry_key=retry_key)
+    answer = ask(vault, parsed, loss=loss, confidence=confidence, retry_key=retry_key)
+    return parsed.ordering.apply(answer)
 
 
 def _of_tables(vault: object, text: str, *, loss: Loss, confidence: Number, retry_key: str | None) -> Answer:
@@ -113,7 +114,7 @@ def _of_tables(vault: object, text: str, *, loss: Loss, confidence: Number, retr
     statement = parse_tables(text, vault.schema)
     view_vault = vault.over(statement.view)
     answer = ask(view_vault, statement.query, loss=loss, confidence=confidence, retry_key=retry_key)
-    return statement.ordering.apply(answer)
+    return statement.query.ordering.apply(answer)
 
 
 def view(vault: SchemaVault, text: str) -> Vault:

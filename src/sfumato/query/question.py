@@ -18,6 +18,7 @@ from sfumato.domain.view import BoundedView
 from sfumato.domain.view_words import left_out, may_cut
 from sfumato.errors import QueryError, pluralize
 from sfumato.query.aggregates import Aggregate, Average, Count, Distinct, Quantile, Total
+from sfumato.query.answer_ordering import Ordering
 from sfumato.query.statements.three_valued_logic import normal
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Query:
         names: what to call the answers; they do not change what is asked.
         truncation: None, or ask also, for a part of the loss, how many rows that meet ``where`` the bound on rows of a
             unit leaves out: of one unit at most so many are counted.
+        ordering: the noisy answers to show, and their order; it does not change what is asked.
     """
 
     aggregates: tuple[Aggregate, ...]
@@ -54,6 +56,7 @@ class Query:
     data_dependent_groups: tuple[str, ...] = ()
     names: tuple[str, ...] = field(default=(), compare=False)
     truncation: int | None = None
+    ordering: Ordering = field(default=Ordering(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         names = (self.by, self.data_dependent_groups, self.names)

@@ -275,11 +275,11 @@ class AskRequest(StrictModel):
         """The question."""
         return question(self.sql, self.query, domain, discoverable, truncation=self.truncation)
 
-    def rounded(self, answer: Answer) -> Answer:
-        """Return the answer, in non-negative integers if the request says so."""
+    def post_processed(self, answer: Answer) -> Answer:
+        """Return the groups that the statement shows, in non-negative integers if the request says so."""
         from sfumato.query import non_negative_integers
 
-        return non_negative_integers(answer) if self.whole else answer
+        return answer.query.ordering.apply(non_negative_integers(answer) if self.whole else answer)
 
 
 @dataclass(frozen=True)

@@ -144,7 +144,7 @@ def query(given: QueryOptions) -> None:
     vault = source.vault(first=loss, described=domain) if tables is None else tables.vault(source, loss)
     with working("Asking"):
         answer = ask(vault, parsed, loss=loss, confidence=request.confidence)
-    answer = _in_order(request.rounded(answer), tables)
+    answer = request.post_processed(answer)
     if given.out is None:
         _print(answer, as_json=given.as_json)
     else:
@@ -227,11 +227,6 @@ def _domain(domain: Path | None, schema: Path | None) -> Domain:
     from sfumato.domain import load
 
     return load(domain_or_schema(domain, schema))
-
-
-def _in_order(answer: Answer, tables: _Tables | None) -> Answer:
-    """Apply HAVING, ORDER BY and LIMIT of a statement over several tables."""
-    return answer if tables is None else tables.statement.ordering.apply(answer)
 
 
 def _tables(given: QueryOptions) -> _Tables | None:

@@ -6,14 +6,16 @@ GROUP BY, and the attributes of WHERE, may be levels of declared hierarchies, as
 
 Aggregates: COUNT(*), COUNT(a), COUNT(DISTINCT id of the unit), the functions of :data:`sfumato.query.aggregates.FORMS`,
 PERCENTILE_CONT(p) WITHIN GROUP (ORDER BY a).  WHERE: comparisons of declared attributes with literals,
-IN, BETWEEN, IS NULL, AND, OR, NOT.  Unquoted names match in any case.  Everything else is refused by construction: the
-reader matches the tree of sqlglot node by node, and an engine never receives a statement.  No expression can fail
-because of the data.
+IN, BETWEEN, IS NULL, AND, OR, NOT.  Unquoted names match in any case.  GROUP BY takes attributes, places in SELECT and
+names given by AS.  HAVING, ORDER BY and LIMIT are about noisy answers (:mod:`sfumato.query.answer_ordering`).
+
+Everything else is refused by construction: the reader matches the tree of sqlglot node by node, and an engine never
+receives a statement.  No expression can fail because of the data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +24,7 @@ from sfumato.domain import Domain
 from sfumato.domain.domain import numeric
 from sfumato.errors import DomainError, QueryError, SfumatoError
 from sfumato.query.aggregates import FORMS, Aggregate, AggregateForm, Count, Distinct, Takes
+from sfumato.query.answer_ordering import Ordering, OrderingReader
 from sfumato.query.question import Query
 from sfumato.query.statements.sql_condition import (
     Place,
@@ -32,11 +35,12 @@ from sfumato.query.statements.sql_condition import (
     parsed,
     refuse,
     refuse_clause,
+    selected_at,
     written_arguments,
 )
 
 _NUMBERS = {form.function: form for form in FORMS if form.takes is Takes.NUMBER}
-_CLAUSES = {"expressions": "", "from_": "", "where": "", "group": ""}
+_CLAUSES = {"expressions", "from_", "where", "group", "having", "order", "limit"}
 
 
 def parse(text: str, domain: Domain, *, groupable_undeclared: Sequence[str] = ()) -> Query:
@@ -63,18 +67,57 @@ def _parse(text: str, domain: Domain, groupable_undeclared: tuple[str, ...]) -> 
     if not isinstance(select, exp.Select):
         raise QueryError(f"{Place(1, 1)}: ask one SELECT statement", culprit=Place(1, 1))
     try:
-        return _SelectReader(text, domain, groupable_undeclared).query(select)
+        return _SelectReader(text, domain, groupable_undeclared, select, lambda node: node).query(select)
     except RecursionError:
         raise QueryError(f"{Place(1, 1)}: this is nested too deeply", culprit=Place(1, 1)) from None
 
 
-def read_select(text: str, select: Any, domain: Domain) -> Query:  # noqa: ANN401  (sqlglot's own)
-    """Read a parsed SELECT over the attributes of a domain; places in refusals are those of ``text``.
+def read_select(text: str, select: Any, domain: Domain, *, written: Any, lower: Callable[[Any], Any]) -> Query:  # noqa: ANN401
+    """Read a SELECT over the attributes of a view.
+
+    Args:
+        text: the statement, for the places of refusals.
+        select: the statement in attributes of the view, without HAVING, ORDER BY and LIMIT.
+        domain: of the view.
+        written: the statement as it was parsed.
+        lower: returns a node of ``written`` in attributes of the view.
 
     Raises:
         QueryError: anything outside the subset.
     """
-    return _SelectReader(text, domain, ()).query(select)
+    return _SelectReader(text, domain, (), written, lower).query(select)
+
+
+def group_keys(text: str, select: Any, has: Callable[[Any], bool]) -> list[Any]:  # noqa: ANN401
+    """Return the keys of GROUP BY, with what is selected instead of its place or its name.
+
+    Args:
+        text: the statement.
+        select: as it was parsed.
+        has: returns whether a column names an attribute, which goes before a name given by AS.
+
+    Raises:
+        QueryError: GROUP BY has no plain list of keys, or a place holds none.
+    """
+    from sqlglot import exp
+
+    group = select.args.get("group")
+    if group is None:
+        return []
+    if any(value for name, value in group.args.items() if name != "expressions"):
+        raise refuse(text, group, "group by attributes only")
+    keys = []
+    for key in group.expressions:
+        item = key
+        if isinstance(key, exp.Literal) and not key.is_string:
+            item = selected_at(text, select, key)
+        elif isinstance(key, exp.Column) and not key.table and not has(key):
+            named = (each for each in select.expressions if each.alias and each.alias.casefold() == key.name.casefold())
+            item = next(named, key)
+        if item is not key and item.find(exp.AggFunc):
+            raise refuse(text, key, f"GROUP BY {key.sql()} is an answer; group by an attribute")
+        keys.append(item.unalias())
+    return keys
 
 
 @dataclass(frozen=True)
@@ -84,6 +127,8 @@ class _SelectReader:
     text: str
     domain: Domain
     groupable_undeclared: tuple[str, ...]
+    written: Any
+    lower: Callable[[Any], Any]
 
     def query(self, select: Any) -> Query:  # noqa: ANN401  (sqlglot's own)
         """Return the query that a SELECT asks.
@@ -95,10 +140,11 @@ class _SelectReader:
             if value and clause not in _CLAUSES:
                 raise refuse_clause(self.text, clause, value)
         self._refuse_source(select)
-        by = self._groups(select.args.get("group"))
+        by = self._groups(select)
         where = select.args.get("where")
         predicate = None if where is None else condition(self.text, where.this, self.domain).true
-        aggregates, names = self._columns(select.expressions, by)
+        aggregates, names, places = self._columns(select.expressions, by)
+        ordering = self._ordering(select, by, aggregates, places)
         undeclared = tuple(name for name in by if name not in self.domain and name in self.groupable_undeclared)
         if undeclared:
             aggregates = [self._of_units(aggregate, select) for aggregate in aggregates]
@@ -109,9 +155,34 @@ class _SelectReader:
                 where=predicate,
                 data_dependent_groups=undeclared,
                 names=tuple(names),
+                ordering=ordering,
             ).check(self.domain)
         except SfumatoError as error:
             raise refuse(self.text, select, str(error)) from None
+
+    def _ordering(
+        self,
+        select: Any,  # noqa: ANN401
+        by: tuple[str, ...],
+        aggregates: Sequence[Aggregate],
+        places: tuple[int, ...],
+    ) -> Ordering:
+        """Read HAVING, ORDER BY, LIMIT, and the names that AS gives to groups."""
+        called = list(by)
+        for item, place in zip(select.expressions, places, strict=False):
+            if place < 0 and item.alias:
+                called[-1 - place] = item.alias
+        names = tuple(called) if called != list(by) and len(set(called)) == len(called) else ()
+
+        def place_of(node: Any) -> int | None:  # noqa: ANN401
+            lowered = self.lower(node)
+            if self._is_group(lowered):
+                name = self._group(lowered)
+                return -1 - by.index(name) if name in by else None
+            aggregate = self._aggregate(lowered)
+            return aggregates.index(aggregate) if aggregate in aggregates else None
+
+        return OrderingReader(self.text, self.written, self.domain, by, tuple(aggregates), places, place_of).read(names)
 
     def _of_units(self, aggregate: Aggregate, select: Any) -> Aggregate:  # noqa: ANN401
         """Return the count of units by values found in the data; without a column of units every row is a unit."""
@@ -132,35 +203,47 @@ class _SelectReader:
         if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier) or extra:
             raise refuse(self.text, table, "ask one table by its plain name")
 
-    def _groups(self, group: Any) -> tuple[str, ...]:  # noqa: ANN401
-        if group is None:
-            return ()
-        if any(value for name, value in group.args.items() if name != "expressions"):
-            raise refuse(self.text, group, "group by attributes only")
-        names = tuple(map(self._group, group.expressions))
+    def _groups(self, select: Any) -> tuple[str, ...]:  # noqa: ANN401
+        known = (*self.domain.names, *self.groupable_undeclared)
+        keys = group_keys(self.text, select, lambda key: name_of(key, known) in known)
+        names = tuple(map(self._group, keys))
         if len(set(names)) != len(names):
-            raise refuse(self.text, group, "an attribute stands twice in GROUP BY")
+            raise refuse(self.text, select.args["group"], "an attribute stands twice in GROUP BY")
         return names
 
-    def _columns(self, columns: Sequence[Any], by: tuple[str, ...]) -> tuple[list[Aggregate], list[str]]:
-        from sqlglot import exp
-
+    def _columns(
+        self,
+        columns: Sequence[Any],
+        by: tuple[str, ...],
+    ) -> tuple[list[Aggregate], list[str], tuple[int, ...]]:
+        """Return the aggregates, their names, and the place of each column among them or, below zero, the groups."""
         aggregates: list[Aggregate] = []
         names: list[str] = []
+        places = []
         for column in columns:
-            node, name = (column.this, column.alias) if isinstance(column, exp.Alias) else (column, None)
-            if isinstance(node, exp.Column) or (_form(node) is None and self._is_level(node)):
-                if self._group(node) not in by:
+            node = column.unalias()
+            if self._is_group(node):
+                name = self._group(node)
+                if name not in by:
                     raise refuse(self.text, node, "a plain attribute in SELECT also stands in GROUP BY")
+                places.append(-1 - by.index(name))
                 continue
             aggregate = self._aggregate(node)
+            places.append(len(aggregates))
             aggregates.append(aggregate)
-            names.append(name or str(aggregate))
+            names.append(column.alias or str(aggregate))
         if not aggregates:
             raise refuse(self.text, columns[0] if columns else None, "ask for an aggregate such as COUNT(*)")
-        if len(set(names)) != len(names):
+        named = [*names, *(each.alias for each, place in zip(columns, places, strict=True) if place < 0 and each.alias)]
+        if len(set(named)) != len(named):
             raise refuse(self.text, columns[0], "two columns have one name; give one of them another by AS")
-        return aggregates, names
+        return aggregates, names, tuple(places)
+
+    def _is_group(self, node: Any) -> bool:  # noqa: ANN401
+        """Return whether a node is a column, or a level of one."""
+        from sqlglot import exp
+
+        return isinstance(node, exp.Column) or (_form(node) is None and self._is_level(node))
 
     def _is_level(self, node: Any) -> bool:  # noqa: ANN401
         """Return whether a node is a level of an attribute; refuse a name of neither a level nor an aggregate."""

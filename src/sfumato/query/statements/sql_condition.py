@@ -30,9 +30,10 @@ _QUOTED = re.compile(
     r"""'(?:[^']|'')*+' | "(?:[^"]|"")*+" | --[^\n]* | /\*.*?\*/ | \$(\w*)\$.*?\$\1\$ | (?P<open>['"]|/\*|\$\w*\$)""",
     re.DOTALL | re.VERBOSE,
 )
+_TOP = re.compile(r"(\s*SELECT\s+)(TOP\s*(?:\(\s*(?=\d+\s*\)))?(\d+)(?:\s*\))?)(?=\s)", re.IGNORECASE)
 _KEYWORDS = {"joins": "JOIN", "order": "ORDER BY", "windows": "WINDOW", "locks": "FOR", "sample": "USING SAMPLE"}
 _DATES = ("date", "timestamp", "timestamp_ntz", "datetime")
-_MIRRORED = {
+MIRRORED = {
     Comparison.LESS: Comparison.GREATER,
     Comparison.AT_MOST: Comparison.AT_LEAST,
     Comparison.GREATER: Comparison.LESS,
@@ -210,6 +211,20 @@ def read_condition(text: str, domain: Domain) -> Predicate:
         raise QueryError(f"{Place(1, 1)}: this is nested too deeply", culprit=Place(1, 1)) from None
 
 
+def selected_at(text: str, select: Any, place: Any) -> Any:  # noqa: ANN401
+    """Return what a statement selects at a place, such as that of GROUP BY 1.
+
+    Raises:
+        QueryError: the number is no place.
+    """
+    items, ordinal = select.expressions, number(text, place)
+    if ordinal not in range(1, len(items) + 1):
+        raise refuse(
+            text, place, f"{len(items)} columns are selected; a place is a whole number from 1 to {len(items)}"
+        )
+    return items[int(ordinal) - 1]
+
+
 def parsed(text: str) -> Any:  # noqa: ANN401  (sqlglot's own)
     """Return the one tree of a statement or condition.
 
@@ -220,8 +235,10 @@ def parsed(text: str) -> Any:  # noqa: ANN401  (sqlglot's own)
 
     if len(text) > LONGEST:
         raise QueryError(f"a statement has at most {LONGEST:,} characters", culprit=Place(1, 1))
+    top = _TOP.match(text)
+    read = text if top is None else text[: top.start(2)] + " " * len(top[2]) + text[top.end(2) :]
     try:
-        trees = sqlglot.parse(text, read="duckdb")
+        trees = sqlglot.parse(read, read="duckdb")
     except sqlglot.errors.ParseError as error:
         place = unreadable(error)
         raise QueryError(f"{place}: this is not SQL that can be read", culprit=place) from None
@@ -230,7 +247,12 @@ def parsed(text: str) -> Any:  # noqa: ANN401  (sqlglot's own)
         raise QueryError(f"{place}: a quote or comment is not closed", culprit=place) from None
     except RecursionError:
         raise QueryError(f"{Place(1, 1)}: this is nested too deeply", culprit=Place(1, 1)) from None
-    return trees[0] if len(trees) == 1 else None
+    tree: Any = trees[0] if len(trees) == 1 else None
+    if top is not None and tree is not None:
+        if tree.args.get("limit"):
+            raise refuse(text, tree.args["limit"], "write TOP or LIMIT, and not both")
+        tree = tree.limit(int(top[3]), copy=False)
+    return tree
 
 
 def condition(text: str, node: Any, domain: Domain) -> Condition:  # noqa: ANN401  (sqlglot's own)
@@ -245,9 +267,9 @@ def condition(text: str, node: Any, domain: Domain) -> Condition:  # noqa: ANN40
         case exp.Paren(this=inner):
             return condition(text, inner, domain)
         case exp.And():
-            return every([condition(text, part, domain) for part in _chain(node)])
+            return every([condition(text, part, domain) for part in chain(node)])
         case exp.Or():
-            return either([condition(text, part, domain) for part in _chain(node)])
+            return either([condition(text, part, domain) for part in chain(node)])
         case exp.Not(this=inner):
             return ~condition(text, inner, domain)
         case exp.Between(this=column) if not node.args.get("symmetric"):
@@ -309,7 +331,7 @@ def literal(text: str, node: Any) -> Literal:  # noqa: ANN401
             raise refuse(text, node, "compare with a literal; expressions are not part of the subset")
 
 
-def _chain(node: Any) -> list[Any]:  # noqa: ANN401
+def chain(node: Any) -> list[Any]:  # noqa: ANN401
     """Return the parts that one operator joins, from left to right: the parser nests each within the next."""
     parts, waiting = [], [node]
     while waiting:
@@ -337,7 +359,7 @@ def _comparison(text: str, node: Any, domain: Domain) -> Condition:  # noqa: ANN
         raise refuse(text, node, "a condition compares attributes with =, <>, <, <=, >, >=, IN, BETWEEN or IS NULL")
     left, right = node.this, node.expression
     if not _is_named(text, left, domain) and _is_named(text, right, domain):
-        left, right, how = right, left, _MIRRORED.get(how, how)
+        left, right, how = right, left, MIRRORED.get(how, how)
     return _compared(text, left, how, right, domain)
 
 

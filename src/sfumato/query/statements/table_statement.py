@@ -20,11 +20,10 @@ from sfumato.domain.view import BoundedView, Computed, Filter, PerUnit, RowCount
 from sfumato.domain.view_words import may_cut
 from sfumato.errors import QueryError, SfumatoError
 from sfumato.query.aggregates import Count, Distinct
-from sfumato.query.answer_ordering import Ordering, read_ordering
 from sfumato.query.plan import plan
 from sfumato.query.question import Query
 from sfumato.query.statements.from_clause import of_units, per_unit, refuse_inside, unit_rows
-from sfumato.query.statements.select_statement import read_select
+from sfumato.query.statements.select_statement import group_keys, read_select
 from sfumato.query.statements.sql_condition import Place, parsed, refuse, refuse_clause
 from sfumato.query.statements.unit_rows import UnitRows, bounds_of, is_value, labels_of
 
@@ -38,12 +37,10 @@ class TableStatement:
     Attributes:
         view: the view whose rows are counted.
         query: the query over its rows.
-        ordering: the noisy answers to show, and their order.
     """
 
     view: BoundedView
     query: Query
-    ordering: Ordering
 
 
 def parse_tables(text: str, schema: Schema, *, bounds: Unit | None = None) -> TableStatement:
@@ -97,14 +94,13 @@ def _read(text: str, select: Any, schema: Schema, bounds: Unit | None) -> TableS
         domain = view.domain
     except SfumatoError as error:
         raise refuse(text, select, str(error)) from None
-    query = read_select(text, lowered, domain)
-    ordering = read_ordering(text, select, called=_called(rows, select, query.by))
+    query = read_select(text, lowered, domain, written=select, lower=rows.lowered)
     view, query = _of_people(rows, view, query) or (view, query)
     try:
         query.possible_groups(view.domain, view)
     except QueryError as error:
         raise refuse(text, select, str(error)) from None
-    return TableStatement(view, query, ordering)
+    return TableStatement(view, query)
 
 
 def _of_people(rows: UnitRows, view: BoundedView, query: Query) -> tuple[BoundedView, Query] | None:
@@ -130,24 +126,8 @@ def _of_people(rows: UnitRows, view: BoundedView, query: Query) -> tuple[Bounded
     values = () if query.by else (("rows", RowCount(1)),)
     unit = view.unit.bounded(rows=int(most), per=[GroupBound(query.by, rows=1)] if query.by else [])
     people = BoundedView(PerUnit(source, query.by, values), unit)
-    return people, Query((Count(),) * len(query.aggregates), by=query.by, names=query.labels)
-
-
-def _called(rows: UnitRows, select: Any, by: tuple[str, ...]) -> tuple[str, ...]:  # noqa: ANN401
-    """Return what groups are called by AS, in order; nothing if none is."""
-    from sqlglot import exp
-
-    group = select.args.get("group")
-    keys = [] if group is None else list(group.expressions)
-    if len(keys) != len(by):
-        return ()
-    items = [item for item in select.expressions if isinstance(item, exp.Alias)]
-    names = []
-    for key, name in zip(keys, by, strict=True):
-        own = key.name.casefold() if isinstance(key, exp.Column) and not key.table and not rows.has(key) else None
-        same = (item.alias for item in items if _named_alike(rows, item, key) or item.alias.casefold() == own)
-        names.append(next(same, _called_inside(rows, key) or name))
-    return () if tuple(names) == tuple(by) or len(set(names)) < len(names) else tuple(names)
+    counts = (Count(),) * len(query.aggregates)
+    return people, Query(counts, by=query.by, names=query.labels, ordering=query.ordering)
 
 
 def _called_inside(rows: UnitRows, key: Any) -> str | None:  # noqa: ANN401
@@ -162,46 +142,35 @@ def _called_inside(rows: UnitRows, key: Any) -> str | None:  # noqa: ANN401
     )
 
 
-def _named_alike(rows: UnitRows, item: Any, key: Any) -> bool:  # noqa: ANN401
-    """Return whether what is selected is what a key is."""
-    from sqlglot import exp
-
-    if isinstance(key, exp.Column) and isinstance(item.this, exp.Column) and rows.has(key) and rows.has(item.this):
-        return rows.attribute(item.this) == rows.attribute(key)
-    return bool(item.this == key)
-
-
 def _items(rows: UnitRows, select: Any) -> tuple[list[Any], list[Any]]:  # noqa: ANN401
-    """Return what is selected and by what it is grouped, in attributes of the view alone."""
-    from sqlglot import exp
+    """Return what is selected and by what it is grouped, in attributes of the view alone.
 
-    group = select.args.get("group")
-    keys = [] if group is None else list(group.expressions)
-    if group is not None and any(value for name, value in group.args.items() if name != "expressions"):
-        raise refuse(rows.text, group, "group by attributes only")
-    named = {item.alias.casefold(): item for item in select.expressions if isinstance(item, exp.Alias)}
-    for key in keys:
-        if rows.is_unit(key):
-            raise refuse(rows.text, key, "it would answer for one unit a row")
-    items = []
-    for item in select.expressions:
-        node, name = (item.this, item.alias) if isinstance(item, exp.Alias) else (item, None)
+    Keys that are not selected come last, under the names that a SELECT in FROM gives them.
+    """
+    keys = group_keys(rows.text, select, rows.has)
+    for node in (*keys, *(item.unalias() for item in select.expressions)):
         if rows.is_unit(node):
             raise refuse(rows.text, node, "it would answer for one unit a row")
-        if is_value(node) and not node.find(exp.AggFunc):
-            items.append(rows.computed(node, name))
-        elif name is not None:
-            items.append(exp.alias_(rows.lowered(node), name, quoted=True))
-        else:
-            items.append(rows.lowered(node))
+    items = [_item(rows, item.unalias(), item.alias) for item in select.expressions]
     by = []
     for key in keys:
-        item = named.get(key.name.casefold()) if isinstance(key, exp.Column) and not key.table else None
-        if item is not None and not rows.has(key):
-            by.append(rows.computed(item.this, item.alias) if is_value(item.this) else rows.lowered(item.this))
-        else:
-            by.append(rows.computed(key, None) if is_value(key) else rows.lowered(key))
+        same = (new for item, new in zip(select.expressions, items, strict=False) if item.unalias() == key)
+        item = next(same, None)
+        if item is None:
+            item = _item(rows, key, "")
+            items.append(item)
+        by.append(item.unalias())
     return items, by
+
+
+def _item(rows: UnitRows, node: Any, name: str) -> Any:  # noqa: ANN401
+    """Return what is selected, in attributes of the view, under the name that AS or a SELECT in FROM gives it."""
+    from sqlglot import exp
+
+    if is_value(node) and not node.find(exp.AggFunc):
+        return rows.computed(node, name or None)
+    lowered, name = rows.lowered(node), name or _called_inside(rows, node) or ""
+    return exp.alias_(lowered, name, quoted=True) if name else lowered
 
 
 def parse_view(text: str, schema: Schema, *, bounds: Unit | None = None) -> BoundedView:
