@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
@@ -21,7 +21,16 @@ from sfumato.query.aggregates import Confidence
 from sfumato.query.answer import Answer
 from sfumato.query.plan import plan
 from sfumato.query.question import Query, refuse_no_query
-from sfumato.vault.interface import Mechanisms, Payload, ReleaseRequest, VaultInterface, refuse_no_vault
+from sfumato.vault.interface import (
+    Mechanisms,
+    Payload,
+    ReleaseRequest,
+    StatedLoss,
+    VaultInterface,
+    refuse_no_vault,
+    stated_loss,
+    states_loss,
+)
 from sfumato.vault.release import loss_json
 
 if TYPE_CHECKING:
@@ -31,8 +40,14 @@ if TYPE_CHECKING:
 CONFIDENCE = Fraction(95, 100)
 
 
+@states_loss
 def ask(
-    vault: VaultInterface, query: Query, *, loss: Loss, confidence: Number = CONFIDENCE, retry_key: str | None = None
+    vault: VaultInterface,
+    query: Query,
+    *,
+    confidence: Number = CONFIDENCE,
+    retry_key: str | None = None,
+    **stated: Unpack[StatedLoss],
 ) -> Answer:
     """Answer a query under one loss, charged before the data is touched.
 
@@ -42,9 +57,10 @@ def ask(
     Args:
         vault: the protected table.
         query: what is asked.
-        loss: what the release costs in all, for the unit of the vault's domain (add/remove).
         confidence: of the intervals, strictly between 0 and 1.
         retry_key: the same for all attempts at one request.
+        **stated: ``loss``, or ``epsilon`` with or without ``delta``.  It is what the release costs in all, for the
+            unit of the vault's domain (add/remove).
 
     Raises:
         QueryError, DomainError: the query does not fit the domain; nothing was spent.
@@ -52,6 +68,7 @@ def ask(
         LossError: a confidence outside (0, 1), or values to be discovered without a delta; nothing was spent.
         TableError: values are to be found in a column that the table does not have; nothing was spent.
     """
+    loss = stated_loss(stated)
     refuse_no_vault(vault)
     refuse_no_query(query)
     level = Confidence.from_number(confidence)
@@ -63,14 +80,15 @@ def ask(
     return plan_.answer(released, loss, level)
 
 
+@states_loss
 def sql(
     vault: VaultInterface | SchemaVault,
     text: str,
     *,
-    loss: Loss,
     groupable_undeclared: Sequence[str] = (),
     confidence: Number = CONFIDENCE,
     retry_key: str | None = None,
+    **stated: Unpack[StatedLoss],
 ) -> Answer:
     """Answer a SELECT of the subset under one loss, as :func:`ask` does.
 
@@ -80,10 +98,11 @@ def sql(
         vault: the protected table, or the tables of a schema: then the statement may join them, as
             :mod:`sfumato.query.statements.table_statement` says.
         text: the statement.
-        loss: what the release costs in all, for the unit of the vault's domain (add/remove).
         groupable_undeclared: columns outside the domain by whose values may be grouped; takes a loss with a delta.
         confidence: of the intervals, strictly between 0 and 1.
         retry_key: the same for all attempts at one request.
+        **stated: ``loss``, or ``epsilon`` with or without ``delta``.  It is what the release costs in all, for the
+            unit of the vault's domain (add/remove).
 
     Raises:
         QueryError: the statement is no text, or outside the subset; the message says where and why, and nothing was
@@ -91,6 +110,7 @@ def sql(
         LossError: the loss is none, or the confidence outside (0, 1); nothing was spent.
         BudgetError: the ledger refuses the charge; nothing was spent.
     """
+    loss = stated_loss(stated)
     if not isinstance(vault, VaultInterface):  # of one table nothing of several is loaded
         if groupable_undeclared:
             raise QueryError(

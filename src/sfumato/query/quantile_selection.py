@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from sfumato.domain import Domain, Integer, Real
 from sfumato.domain.domain import numeric
@@ -19,7 +19,16 @@ from sfumato.query.aggregates import Quantile
 from sfumato.query.aggregates.bins import leaves
 from sfumato.query.ask import CONFIDENCE
 from sfumato.query.question import Query
-from sfumato.vault.interface import Mechanisms, Payload, ReleaseRequest, VaultInterface, refuse_no_vault
+from sfumato.vault.interface import (
+    Mechanisms,
+    Payload,
+    ReleaseRequest,
+    StatedLoss,
+    VaultInterface,
+    refuse_no_vault,
+    stated_loss,
+    states_loss,
+)
 from sfumato.vault.mechanisms import selection, selection_charge
 from sfumato.vault.release import Release
 from sfumato.vault.scores import RankErrors
@@ -43,13 +52,14 @@ class ChosenQuantile(Release):
         return f"{self.quantile} {self.value:.6g}"
 
 
+@states_loss
 def choose_quantile(
     vault: VaultInterface,
     quantile: Quantile,
     *,
-    loss: Loss,
     where: Predicate | str | None = None,
     retry_key: str | None = None,
+    **stated: Unpack[StatedLoss],
 ) -> ChosenQuantile:
     """Choose a value near a quantile of the rows that meet a condition.
 
@@ -60,9 +70,10 @@ def choose_quantile(
     Args:
         vault: the protected table.
         quantile: of which attribute, and which.
-        loss: what the release costs in all, for the unit of the vault's domain (add/remove).
         where: None: all rows.
         retry_key: the same for all attempts at one request.
+        **stated: ``loss``, or ``epsilon`` with or without ``delta``.  It is what the release costs in all, for the
+            unit of the vault's domain (add/remove).
 
     Raises:
         QueryError, DomainError: the question does not fit the domain, or no row that meets the condition can have a
@@ -70,6 +81,7 @@ def choose_quantile(
         LossError: no loss; nothing was spent.
         BudgetError: the ledger refuses the charge; nothing was spent.
     """
+    loss = stated_loss(stated)
     refuse_no_vault(vault)
     if not isinstance(loss, Loss):
         raise LossError("state a loss: Epsilon, Rho or EpsilonDelta", culprit=loss)

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from itertools import combinations_with_replacement
 from typing import Any as Json
+from typing import Unpack
 
 import numpy as np
 
@@ -21,13 +22,22 @@ from sfumato.domain import Date, Domain, Integer, Real, Timestamp
 from sfumato.domain.predicate import describe_condition, holds_at_cells, named
 from sfumato.errors import QueryError
 from sfumato.model.factor import FloatArray
-from sfumato.privacy.loss import Loss, Number
+from sfumato.privacy.loss import Number
 from sfumato.privacy.noise import Noise
 from sfumato.query.aggregates import Confidence
 from sfumato.query.answer import NoisyValue
 from sfumato.query.ask import CONFIDENCE
 from sfumato.query.question import count
-from sfumato.vault.interface import Mechanisms, Payload, ReleaseRequest, VaultInterface, refuse_no_vault
+from sfumato.vault.interface import (
+    Mechanisms,
+    Payload,
+    ReleaseRequest,
+    StatedLoss,
+    VaultInterface,
+    refuse_no_vault,
+    stated_loss,
+    states_loss,
+)
 from sfumato.vault.measurables import IntegerArray, Weighted, cells
 from sfumato.vault.mechanisms import noises
 from sfumato.vault.release import Release
@@ -95,14 +105,15 @@ class _Variable:
     binned: str
 
 
+@states_loss
 def linear_regression(
     vault: VaultInterface,
     outcome: str,
     inputs: Sequence[str],
     *,
-    loss: Loss,
     confidence: Number = CONFIDENCE,
     retry_key: str | None = None,
+    **stated: Unpack[StatedLoss],
 ) -> Regression:
     """Explain an outcome by inputs, by least squares on noisy moments, charged before the data is touched.
 
@@ -118,9 +129,10 @@ def linear_regression(
         vault: the protected table.
         outcome: an attribute of numbers, or a condition, which counts as 1 where it holds and 0 elsewhere.
         inputs: the same, each once; a constant is added.
-        loss: what the release costs in all, for the unit of the vault's domain.
         confidence: of each interval, strictly between 0 and 1.
         retry_key: the same for all attempts at one request.
+        **stated: ``loss``, or ``epsilon`` with or without ``delta``.  It is what the release costs in all, for the
+            unit of the vault's domain.
 
     Raises:
         QueryError, DomainError: a variable that is neither, that may be missing, or that is named twice; nothing was
@@ -128,6 +140,7 @@ def linear_regression(
         LossError: no loss, or a confidence outside (0, 1); nothing was spent.
         BudgetError: the ledger refuses the charge; nothing was spent.
     """
+    loss = stated_loss(stated)
     refuse_no_vault(vault)
     level = Confidence.from_number(confidence)
     domain = vault.domain

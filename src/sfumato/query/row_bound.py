@@ -16,7 +16,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -26,7 +26,16 @@ from sfumato.domain.unit import SizeOf
 from sfumato.errors import LossError, QueryError, pluralize
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Epsilon, Loss, Number, exact
-from sfumato.vault.interface import Mechanisms, Payload, ReleaseRequest, VaultInterface, refuse_no_vault
+from sfumato.vault.interface import (
+    Mechanisms,
+    Payload,
+    ReleaseRequest,
+    StatedLoss,
+    VaultInterface,
+    refuse_no_vault,
+    stated_loss,
+    states_loss,
+)
 from sfumato.vault.measurables import IntegerArray
 from sfumato.vault.mechanisms import noises
 from sfumato.vault.release import Release
@@ -114,14 +123,15 @@ class SuggestedBound(Release):
         return replace(domain, unit=self.unit, draft=True, acceptance=None)
 
 
+@states_loss
 def suggest_bound(
     vault: VaultInterface,
     *,
-    loss: Loss,
     cells: int,
     per: Sequence[str] = (),
     share: Number = TENTH,
     retry_key: str | None = None,
+    **stated: Unpack[StatedLoss],
 ) -> SuggestedBound:
     """Suggest how many rows of a unit to keep, for tables of so many cells; on request, by groups too.
 
@@ -138,11 +148,11 @@ def suggest_bound(
 
     Args:
         vault: the protected table, whose unit is an id.
-        loss: what the sizes cost, all together.
         cells: of the tables that will be asked for, 1 or more.
         per: groupings to bound by as well, as a document writes them: ``month(admitted)``, or ``day, kind``.
         share: what part ``loss`` is of what these tables and the sizes cost together.
         retry_key: the same for all attempts at one request.
+        **stated: ``loss``, or ``epsilon`` with or without ``delta``.  It is what the sizes cost, all together.
 
     Raises:
         QueryError: every row is a unit of its own, or there is no cell; nothing was spent.
@@ -150,12 +160,13 @@ def suggest_bound(
         LossError: no loss, or a share outside (0, 1); nothing was spent.
         BudgetError: the ledger refuses the charge; nothing was spent.
     """
+    loss = stated_loss(stated)
     refuse_no_vault(vault)
-    part = _checked_share(cells, share)
     groups = tuple(GroupBound.named(name, rows=1) for name in per)
     Unit(vault.domain.unit.column, per=groups)  # refuses what is named twice
     tallies = _size_tallies(vault.domain, groups)
     noise, *_ = noises(vault.domain, tallies, loss, None)  # refuses what cannot be measured, for free
+    deviation, balance = math.sqrt(noise.variance), cells * noise_a_row(loss, _checked_share(cells, share))
 
     def run(mechanisms: Mechanisms) -> Payload:
         return {str(place): each.values for place, each in enumerate(mechanisms.measure(tallies, loss))}
@@ -163,7 +174,6 @@ def suggest_bound(
     parameters = {"questions": [tally.canonical() for tally in tallies]}
     words = "how many units have how many rows" + "".join(f", and how many by {group.name}" for group in groups)
     released = vault.release(ReleaseRequest("query", "sizes", parameters, words), loss, run, retry_key=retry_key)
-    deviation, balance = math.sqrt(noise.variance), cells * noise_a_row(loss, part)
     rows, *by_groups = (
         _noisy_sizes(tally, released.payload[str(place)], deviation, balance=balance)
         for place, tally in enumerate(tallies)

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
+from typing import Unpack
 
 import numpy as np
 
@@ -28,7 +29,16 @@ from sfumato.query.answer import Answer
 from sfumato.query.ask import ask, price
 from sfumato.query.plan import plan
 from sfumato.query.question import Query, refuse_no_query
-from sfumato.vault.interface import Mechanisms, Payload, ReleaseRequest, VaultInterface, refuse_no_vault
+from sfumato.vault.interface import (
+    Mechanisms,
+    Payload,
+    ReleaseRequest,
+    StatedLoss,
+    VaultInterface,
+    refuse_no_vault,
+    stated_loss,
+    states_loss,
+)
 from sfumato.vault.measurables import Marginal
 from sfumato.vault.release import Release
 from sfumato.vault.release import loss_json as loss_in_words
@@ -121,7 +131,8 @@ class Adaptive:
         assert left is not None, "a session has a budget"
         return left
 
-    def ask(self, query: Query, *, loss: Loss) -> Answer:
+    @states_loss
+    def ask(self, query: Query, **stated: Unpack[StatedLoss]) -> Answer:
         """Answer a query at its loss; one that was asked before at this loss is free.
 
         Raises:
@@ -129,6 +140,7 @@ class Adaptive:
             LossError: it is no loss, or the budget does not have its measure.
             TableError: values are to be found in a column that the table does not have; nothing was spent.
         """
+        loss = stated_loss(stated)
         _refuse_no_loss(loss, "loss")
         key = _key(query, self._vault.domain, loss)
         charge = price(query, self._vault.domain, loss)
@@ -224,7 +236,8 @@ def strategies(domain: Domain, workload: Workload, loss: Loss) -> tuple[Strategy
     return plan_workload(domain, loss, workload, by_attribute(domain, workload))
 
 
-def answer_batch(vault: VaultInterface, workload: Workload, *, loss: Loss) -> BatchAnswer:
+@states_loss
+def answer_batch(vault: VaultInterface, workload: Workload, **stated: Unpack[StatedLoss]) -> BatchAnswer:
     """Answer all queries of a workload for one loss, by the strategy of the least expected error.
 
     Where single cells are best, the batch shares its table with any query that counts these cells.
@@ -233,6 +246,7 @@ def answer_batch(vault: VaultInterface, workload: Workload, *, loss: Loss) -> Ba
         QueryError, SizeError: the workload does not fit the domain, or is too large; nothing was spent.
         BudgetError: the ledger refuses the charge; nothing was spent.
     """
+    loss = stated_loss(stated)
     refuse_no_vault(vault)
     options = strategies(vault.domain, workload, loss)
     best, rows = options[0], workload.matrix(vault.domain)

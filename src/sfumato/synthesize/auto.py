@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from typing import Unpack
 
 from sfumato.domain import Domain
 from sfumato.errors import InputError, QueryError, SizeError
@@ -24,7 +25,7 @@ from sfumato.synthesize.methods.histogram import MOST_OPTIMISED
 from sfumato.synthesize.structural_zeros import Zeros
 from sfumato.synthesize.synthesis_method import Option, PlannedRelease, RankedMethod, SynthesisMethod, Task
 from sfumato.synthesize.synthetic import Synthetic
-from sfumato.vault.interface import VaultInterface
+from sfumato.vault.interface import StatedLoss, VaultInterface, stated_loss, states_loss
 from sfumato.vault.release import ReleasedRows
 from sfumato.workload.counting_queries import Workload, refuse_no_workload
 
@@ -67,14 +68,15 @@ class Synthesizer:
         return self.release.sample(rows)
 
 
+@states_loss
 def auto(
     vault: VaultInterface,
     *,
-    loss: Loss,
     total: RowTotal,
     workload: Workload,
     limits: SizeLimits | None = None,
     zeros: Sequence[Zeros] = (),
+    **stated: Unpack[StatedLoss],
 ) -> Synthetic:
     """Release with the first method of :func:`options`; the provenance says why.
 
@@ -87,18 +89,20 @@ def auto(
         SizeError: no method can hold the workload's cells.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
+    loss = stated_loss(stated)
     task = Task(loss=loss, total=total, workload=workload, limits=size_limits(limits), zeros=zeros)
     return AUTO.release(vault, task)
 
 
+@states_loss
 def options(
     domain: Domain,
     *,
-    loss: Loss,
     total: RowTotal,
     workload: Workload,
     limits: SizeLimits | None = None,
     zeros: Sequence[Zeros] = (),
+    **stated: Unpack[StatedLoss],
 ) -> tuple[RankedMethod, ...]:
     """Return the methods that can hold the workload's cells, the one to take first; read no data.
 
@@ -110,6 +114,7 @@ def options(
         QueryError: there is none that keeps impossible combinations out.
         SizeError: there is none.
     """
+    loss = stated_loss(stated)
     refuse_wrong_total(domain, loss, total)
     task = Task(loss=loss, total=total, workload=workload, limits=size_limits(limits), zeros=zeros)
     return _ranked(domain, task)
@@ -191,8 +196,9 @@ DELTA = "1e-9"
 _WORTH_SAYING = 1.2  # times the noise
 
 
+@states_loss
 def without_delta(
-    domain: Domain, *, loss: Loss, total: RowTotal, workload: Workload, method: str = "auto"
+    domain: Domain, *, total: RowTotal, workload: Workload, method: str = "auto", **stated: Unpack[StatedLoss]
 ) -> tuple[str, ...]:
     """Return how much less noise a delta of 1e-9 would leave at the same epsilon, in sentences, before any charge.
 
@@ -200,14 +206,15 @@ def without_delta(
 
     Args:
         domain: the domain of the table; no rows are read.
-        loss: the loss of the release.
         total: where the number of rows comes from.
         workload: the queries of the release.
         method: the name of a method; ``mst`` and ``annealed`` are judged by the noise of ``aim``.
+        **stated: ``loss``, or ``epsilon`` with or without ``delta``.  It is the loss of the release.
 
     Raises:
         LossError, InputError, QueryError, SizeError: as :func:`options` says.
     """
+    loss = stated_loss(stated)
     refuse_no_workload(workload)
     if domain.project(workload.attributes(domain)).size <= MOST_OPTIMISED:
         return ()

@@ -8,6 +8,7 @@ level is charged.
 from __future__ import annotations
 
 import math
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,15 @@ from sfumato.domain import Domain, Integer, Real
 from sfumato.errors import QueryError
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.loss import Loss
-from sfumato.vault.interface import Mechanisms, ReleaseRequest, VaultInterface, refuse_no_vault
+from sfumato.vault.interface import (
+    Mechanisms,
+    ReleaseRequest,
+    StatedLoss,
+    VaultInterface,
+    refuse_no_vault,
+    stated_loss,
+    states_loss,
+)
 from sfumato.vault.value_measurables import Bins
 
 LEVELS = 5
@@ -25,7 +34,10 @@ BRANCHES = 4
 _CLEAR = 3.0  # standard deviations of a bin's noise that its count must exceed to be split
 
 
-def private_edges(vault: VaultInterface, attribute: str, *, loss: Loss, bins: int) -> tuple[float, ...]:
+@states_loss
+def private_edges(
+    vault: VaultInterface, attribute: str, *, bins: int, **stated: Unpack[StatedLoss]
+) -> tuple[float, ...]:
     """Release the edges of about ``bins`` bins with about the same number of rows each, at ``loss``.
 
     Adding or removing one row changes one bin of each level by one: each level has sensitivity one and takes an equal
@@ -39,6 +51,7 @@ def private_edges(vault: VaultInterface, attribute: str, *, loss: Loss, bins: in
         QueryError: the attribute is not numeric, or fewer than two bins are asked for.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
+    loss = stated_loss(stated)
     refuse_no_vault(vault)
     expect(loss, Loss, "state a loss: Epsilon, Rho or EpsilonDelta")
     bins = parse_integer(bins, "the number of bins is whole")

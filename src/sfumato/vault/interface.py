@@ -12,13 +12,14 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict, TypeVar, runtime_checkable
 
 import numpy as np
 
 from sfumato.domain import Domain
-from sfumato.errors import InputError, LedgerError
-from sfumato.privacy.loss import Charge, EpsilonDelta, Loss
+from sfumato.errors import InputError, LedgerError, LossError
+from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Loss, Number
 from sfumato.strict_documents import read_json
 from sfumato.vault.measurables import Counting, IntegerArray, Measurable, Measurement, StoredMarginal
 from sfumato.vault.scores import Scores
@@ -36,6 +37,8 @@ _MOST_BYTES = 1 << 36
 _SMALL = 1 << 12  # bytes; compressing fewer saves no page of a database
 _LEVEL = 3  # of zlib: a tenth more bytes than its usual level over a million counts, in a third of the time
 _ENCODER = json.JSONEncoder(allow_nan=False)
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class Measures(Protocol):
@@ -195,6 +198,52 @@ class VaultInterface(Protocol):
     ) -> ReleasedPayload:
         """See :meth:`sfumato.vault.vault.Vault.release`."""
         ...
+
+
+class StatedLoss(TypedDict, total=False):
+    """The keywords of a loss.  Numbers are read exactly: a float is the shortest decimal that prints it."""
+
+    loss: Loss | None
+    epsilon: Number | None
+    delta: Number | None
+
+
+_KEYWORDS = {"loss": "Loss | None", "epsilon": "Number | None", "delta": "Number | None"}
+
+
+def stated_loss(stated: StatedLoss) -> Loss:
+    """Return the loss that a caller states.
+
+    Raises:
+        LossError: there is no loss, there are two, or a number is none.
+        TypeError: the function has no such keyword.
+
+    >>> stated_loss({"epsilon": 0.1}), stated_loss({"epsilon": "0.1", "delta": 1e-9})
+    (Epsilon('0.1'), EpsilonDelta('0.1', '0.000000001'))
+    """
+    if unknown := stated.keys() - _KEYWORDS.keys():
+        raise TypeError(f"unexpected keyword argument {min(unknown)!r}")
+    loss, epsilon, delta = stated.get("loss"), stated.get("epsilon"), stated.get("delta")
+    if loss is not None and epsilon is None and delta is None:
+        return loss
+    if loss is not None or epsilon is None:
+        raise LossError(
+            "a loss is Epsilon(...), EpsilonDelta(..., ...) or Rho(...); state a loss once: as loss=, or as epsilon= "
+            "with or without delta=",
+            culprit=loss,
+        )
+    return Epsilon(epsilon) if delta is None else EpsilonDelta(epsilon, delta)
+
+
+def states_loss(function: _Function) -> _Function:
+    """Show the keywords of :class:`StatedLoss` in the signature of a function, in place of ``**stated``."""
+    visible = signature(function)
+    *others, _ = visible.parameters.values()
+    keywords = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind) for name, kind in _KEYWORDS.items()
+    ]
+    function.__signature__ = visible.replace(parameters=[*others, *keywords])  # type: ignore[attr-defined]
+    return function
 
 
 _VAULTS: set[type] = set()  # classes that passed the check

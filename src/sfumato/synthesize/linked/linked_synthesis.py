@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, Unpack
 
 from sfumato.arguments import expect
 from sfumato.domain.linked_domain import ChildTable, LinkedTables, link_tables
@@ -35,7 +35,15 @@ from sfumato.synthesize.linked.next_child import KnownColumns, fit_next_child
 from sfumato.synthesize.marginal_selection import SizeLimits
 from sfumato.synthesize.methods.aim import expected_error, refuse_loss, run_aim
 from sfumato.synthesize.structural_zeros import Zeros
-from sfumato.vault.interface import Mechanisms, Payload, ReleaseRequest, VaultInterface
+from sfumato.vault.interface import (
+    Mechanisms,
+    Payload,
+    ReleaseRequest,
+    StatedLoss,
+    VaultInterface,
+    stated_loss,
+    states_loss,
+)
 from sfumato.vault.release import loss_json
 from sfumato.vault.schema_vault import SchemaVault
 from sfumato.workload.counting_queries import all_marginals
@@ -44,23 +52,25 @@ _HALF = Fraction(1, 2)
 _WAYS = 3
 
 
+@states_loss
 def synthesize_linked(
     vault: SchemaVault,
     *,
-    loss: Loss,
     children: Sequence[ChildTable] = (),
     total: RowTotal | None = None,
     settings: ModelSizes | None = None,
+    **stated: Unpack[StatedLoss],
 ) -> LinkedRelease:
     """Release synthetic tables of a schema whose rows are linked as in the protected tables.
 
     Args:
         vault: the protected tables, as ``sf.open_schema`` opens them.
-        loss: the whole cost, for all rows of one unit in all tables.
         children: the child tables with the order and the bound of their rows; default: all private tables, by their
             first date or in no order, with the bounds of the schema.
         total: where the number of units comes from; default: the noisy tables.
         settings: sizes of the models.
+        **stated: ``loss``, or ``epsilon`` with or without ``delta``.  It is the whole cost, for all rows of one unit
+            in all tables.
 
     Raises:
         DomainError: the schema is a draft, or a child table is none.
@@ -68,14 +78,16 @@ def synthesize_linked(
         LossError: a loss that cannot be divided.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
+    loss = stated_loss(stated)
     expect(vault, SchemaVault, "related tables are released of what sf.open_schema returns")
     settings = settings or ModelSizes()
     linked = link_tables(vault.schema, children)
     return release_units(vault.of_units(linked), linked, loss=loss, total=total or NoisyTotal(), settings=settings)
 
 
+@states_loss
 def linked_without_delta(
-    schema: Schema, *, loss: Loss, children: Sequence[ChildTable] = (), total: RowTotal | None = None
+    schema: Schema, *, children: Sequence[ChildTable] = (), total: RowTotal | None = None, **stated: Unpack[StatedLoss]
 ) -> tuple[str, ...]:
     """Return how much less noise a delta of 1e-9 would leave at the same epsilon, in sentences, before any charge.
 
@@ -86,6 +98,7 @@ def linked_without_delta(
         DomainError: the schema is a draft, or a child table is none.
         LossError: a loss that cannot be divided.
     """
+    loss = stated_loss(stated)
     linked = link_tables(schema, children)
     row_total = total or NoisyTotal()
     refuse_wrong_total(linked.unit_domain, loss, row_total)

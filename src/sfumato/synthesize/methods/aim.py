@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
+from typing import Unpack
 
 import numpy as np
 
@@ -60,7 +61,15 @@ from sfumato.synthesize.structural_zeros import Zeros, describe_zeros, refuse_im
 from sfumato.synthesize.synthesis_method import Option, PlannedRelease, RankedMethod, SynthesisMethod, Task
 from sfumato.synthesize.synthetic import Synthetic, rows_for
 from sfumato.vault.contribution import contribution
-from sfumato.vault.interface import Mechanisms, ReleaseRequest, VaultInterface, refuse_no_vault
+from sfumato.vault.interface import (
+    Mechanisms,
+    ReleaseRequest,
+    StatedLoss,
+    VaultInterface,
+    refuse_no_vault,
+    stated_loss,
+    states_loss,
+)
 from sfumato.workload.counting_queries import Marginals
 
 ROUNDS = ((2, Fraction(2, 5), Fraction(3, 10)), (3, Fraction(1), Fraction(1)))
@@ -70,25 +79,27 @@ SCORES = Fraction(7, 100)
 """Share of a round's loss that its scores take."""
 
 
+@states_loss
 def aim(
     vault: VaultInterface,
     *,
-    loss: Loss,
     total: RowTotal,
     workload: Marginals,
     limits: SizeLimits | None = None,
     zeros: Sequence[Zeros] = (),
+    **stated: Unpack[StatedLoss],
 ) -> Synthetic:
     """Release a graphical model of the whole table, fitted to adaptively chosen marginals, and rows.
 
     Args:
         vault: the protected table.
-        loss: the whole cost.  Noise is discrete Gaussian under rho and (epsilon, delta), which is far more
-            accurate for many marginals than the discrete Laplace noise of pure epsilon.
         total: where the number of rows comes from; ``NoisyTotal`` adds a rough count at half a percent of the loss.
         workload: the marginals that the rows should preserve.
         limits: how large inference may get.
         zeros: cells that are impossible by their meaning.
+        **stated: ``loss``, or ``epsilon`` with or without ``delta``.  It is the whole cost.  Noise is discrete
+            Gaussian under rho and (epsilon, delta), which is far more accurate for many marginals than the discrete
+            Laplace noise of pure epsilon.
 
     Raises:
         QueryError: the workload or a table of zeros does not fit the domain.
@@ -97,6 +108,7 @@ def aim(
         InfeasibleError: the structural zeros leave no cell possible.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
+    loss = stated_loss(stated)
     task = Task(loss=loss, total=total, workload=workload, limits=size_limits(limits), zeros=zeros)
     return AIM.release(vault, task)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Unpack
 
 import numpy as np
 
@@ -45,7 +46,7 @@ from sfumato.synthesize.structural_zeros import Zeros
 from sfumato.synthesize.synthesis_method import Option, PlannedRelease, RankedMethod, SynthesisMethod, Task
 from sfumato.synthesize.synthetic import Synthetic
 from sfumato.vault.contribution import contribution
-from sfumato.vault.interface import Mechanisms, VaultInterface
+from sfumato.vault.interface import Mechanisms, StatedLoss, VaultInterface, stated_loss, states_loss
 from sfumato.vault.measurables import Distance
 from sfumato.vault.scores import MarginalErrors
 from sfumato.workload.counting_queries import Marginals
@@ -57,19 +58,21 @@ SELECTION = Fraction(1, 10)
 _COMPARED = 1 << 26  # cells of all candidates together, half of what the vault counts at once
 
 
+@states_loss
 def annealed(
     vault: VaultInterface,
     *,
-    loss: Loss,
     total: RowTotal,
     workload: Marginals,
     limits: SizeLimits | None = None,
     zeros: Sequence[Zeros] = (),
+    **stated: Unpack[StatedLoss],
 ) -> Synthetic:
     """Release a graphical model fitted to marginals chosen one at a time, and rows.
 
     Args and errors are those of :func:`sfumato.synthesize.methods.aim.aim`.
     """
+    loss = stated_loss(stated)
     task = Task(loss=loss, total=total, workload=workload, limits=size_limits(limits), zeros=zeros)
     return ANNEALED.release(vault, task)
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +40,7 @@ from sfumato.synthesize.synthesis_method import (
     release_planned,
 )
 from sfumato.synthesize.synthetic import Synthetic, rows_for, tables
-from sfumato.vault.interface import Mechanisms, ReleaseRequest, VaultInterface
+from sfumato.vault.interface import Mechanisms, ReleaseRequest, StatedLoss, VaultInterface, stated_loss, states_loss
 from sfumato.vault.measurables import Marginal
 from sfumato.vault.mechanisms import noises
 from sfumato.workload.counting_queries import MOST_MATRIX_CELLS, Marginals, Workload, as_clique, as_cliques
@@ -50,8 +51,9 @@ MOST_OPTIMISED = 256
 """Cells over which a strategy is optimised in seconds; each search step takes their cube."""
 
 
+@states_loss
 def histogram(
-    vault: VaultInterface, *, loss: Loss, total: RowTotal, attributes: Sequence[str] | None = None
+    vault: VaultInterface, *, total: RowTotal, attributes: Sequence[str] | None = None, **stated: Unpack[StatedLoss]
 ) -> Synthetic:
     """Release one noisy contingency table over ``attributes`` (the whole domain without them), and rows.
 
@@ -62,6 +64,7 @@ def histogram(
         SizeError: the table has too many cells to be dense.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
+    loss = stated_loss(stated)
     names = None if attributes is None else as_clique(attributes)
 
     def plan(domain: Domain) -> PlannedRelease:
@@ -70,7 +73,10 @@ def histogram(
     return release_planned(vault, loss, total, plan)
 
 
-def marginals(vault: VaultInterface, *, loss: Loss, total: RowTotal, cliques: Sequence[Sequence[str]]) -> Synthetic:
+@states_loss
+def marginals(
+    vault: VaultInterface, *, total: RowTotal, cliques: Sequence[Sequence[str]], **stated: Unpack[StatedLoss]
+) -> Synthetic:
     """Release one noisy table for each set of attributes, the loss divided equally, and rows.
 
     The sets are disjoint and their tables joined as if independent: what is correlated belongs in one set.
@@ -80,6 +86,7 @@ def marginals(vault: VaultInterface, *, loss: Loss, total: RowTotal, cliques: Se
         SizeError: a table has too many cells to be dense.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
+    loss = stated_loss(stated)
     named = as_cliques(cliques)
     return release_planned(vault, loss, total, lambda domain: _planned(domain, loss, total, named, "marginals"))
 
@@ -152,13 +159,15 @@ def _summed(tables: Sequence[NDArray[np.int64]]) -> int:
     return max(0, round(sum(weight * count for weight, count in zip(weights, sums, strict=True)) / sum(weights)))
 
 
-def matrix(vault: VaultInterface, *, loss: Loss, total: RowTotal, workload: Workload) -> Synthetic:
+@states_loss
+def matrix(vault: VaultInterface, *, total: RowTotal, workload: Workload, **stated: Unpack[StatedLoss]) -> Synthetic:
     """Release the cells of a workload's attributes from optimised measurements, and rows.
 
     Raises:
         SizeError: the workload's attributes have too many cells.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
+    loss = stated_loss(stated)
     return MATRIX.release(vault, Task(loss=loss, total=total, workload=workload))
 
 

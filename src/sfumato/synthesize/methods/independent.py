@@ -7,6 +7,8 @@ a unit; the tables are measured together at the whole loss (Dwork, McSherry, Nis
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from sfumato.domain import Domain
 from sfumato.privacy.loss import Loss
 from sfumato.synthesize import cell_positions
@@ -23,11 +25,12 @@ from sfumato.synthesize.marginal_selection import SizeLimits
 from sfumato.synthesize.synthesis_method import PlannedRelease, SynthesisMethod, Task
 from sfumato.synthesize.synthetic import Synthetic, rows_of
 from sfumato.vault.contribution import contribution
-from sfumato.vault.interface import Mechanisms, ReleaseRequest, VaultInterface
+from sfumato.vault.interface import Mechanisms, ReleaseRequest, StatedLoss, VaultInterface, stated_loss, states_loss
 from sfumato.workload.counting_queries import all_marginals
 
 
-def independent(vault: VaultInterface, *, loss: Loss, total: RowTotal) -> Synthetic:
+@states_loss
+def independent(vault: VaultInterface, *, total: RowTotal, **stated: Unpack[StatedLoss]) -> Synthetic:
     """Release the distribution of each column, and rows whose columns are independent.
 
     Use it as a baseline, or for a table whose columns are only read one at a time.  ``aim`` and ``mst`` measure the
@@ -35,14 +38,15 @@ def independent(vault: VaultInterface, *, loss: Loss, total: RowTotal) -> Synthe
 
     Args:
         vault: the protected table.
-        loss: the whole cost.
         total: where the number of rows comes from.  ``NoisyTotal`` adds a rough count at half a percent of the loss.
+        **stated: ``loss``, or ``epsilon`` with or without ``delta``.  It is the whole cost.
 
     Raises:
         LossError, InputError: no loss, or no source of a row count.
         SizeError: a column has too many cells.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
+    loss = stated_loss(stated)
     return INDEPENDENT.release(vault, Task(loss=loss, total=total, workload=all_marginals(1)))
 
 

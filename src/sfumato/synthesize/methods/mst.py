@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import reduce
 from itertools import combinations
+from typing import Unpack
 
 import numpy as np
 
@@ -44,7 +45,7 @@ from sfumato.synthesize.structural_zeros import Zeros, describe_zeros, refuse_im
 from sfumato.synthesize.synthesis_method import Option, PlannedRelease, RankedMethod, SynthesisMethod, Task
 from sfumato.synthesize.synthetic import Synthetic, rows_of
 from sfumato.vault.contribution import contribution
-from sfumato.vault.interface import Mechanisms, ReleaseRequest, VaultInterface
+from sfumato.vault.interface import Mechanisms, ReleaseRequest, StatedLoss, VaultInterface, stated_loss, states_loss
 from sfumato.vault.measurables import Distance
 from sfumato.vault.scores import MarginalErrors
 from sfumato.workload.counting_queries import all_marginals
@@ -63,8 +64,14 @@ A tree measures a fixed number of pairs at any noise, so that finer groups cost 
 _COMPARED = 1 << 23  # cells of all pairs together, 64 MiB of exact counts that the vault keeps from choice to choice
 
 
+@states_loss
 def mst(
-    vault: VaultInterface, *, loss: Loss, total: RowTotal, limits: SizeLimits | None = None, zeros: Sequence[Zeros] = ()
+    vault: VaultInterface,
+    *,
+    total: RowTotal,
+    limits: SizeLimits | None = None,
+    zeros: Sequence[Zeros] = (),
+    **stated: Unpack[StatedLoss],
 ) -> Synthetic:
     """Release a tree-shaped model of the whole table, and rows.
 
@@ -75,10 +82,10 @@ def mst(
 
     Args:
         vault: the protected table.
-        loss: the whole cost.
         total: where the number of rows comes from; ``NoisyTotal`` adds a rough count at half a percent of the loss.
         limits: how large a pair, and all pairs together with the tables of zeros, may get.
         zeros: cells that are impossible by their meaning.
+        **stated: ``loss``, or ``epsilon`` with or without ``delta``.  It is the whole cost.
 
     Raises:
         LossError, InputError: no loss, or no source of a row count.
@@ -86,6 +93,7 @@ def mst(
         DomainError, SizeError, InfeasibleError: the zeros, as ``aim`` says.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
+    loss = stated_loss(stated)
     task = Task(loss=loss, total=total, workload=_PAIRS, limits=size_limits(limits), zeros=zeros)
     return MST.release(vault, task)
 

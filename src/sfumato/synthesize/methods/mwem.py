@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +41,7 @@ from sfumato.synthesize.synthesis_method import (
     release_planned,
 )
 from sfumato.synthesize.synthetic import Synthetic, rows_for
-from sfumato.vault.interface import Mechanisms, ReleaseRequest, VaultInterface
+from sfumato.vault.interface import Mechanisms, ReleaseRequest, StatedLoss, VaultInterface, stated_loss, states_loss
 from sfumato.vault.measurables import Counting
 from sfumato.vault.mechanisms import noises
 from sfumato.workload.counting_queries import MOST_MATRIX_CELLS, Workload, counting, refuse_no_workload
@@ -76,8 +76,9 @@ class Schedule:
             raise InputError("the output of MWEM is Output.LAST or Output.AVERAGE", culprit=self)
 
 
+@states_loss
 def mwem(
-    vault: VaultInterface, *, loss: Loss, total: SeparateTotal, workload: Workload, schedule: Schedule
+    vault: VaultInterface, *, total: SeparateTotal, workload: Workload, schedule: Schedule, **stated: Unpack[StatedLoss]
 ) -> Synthetic:
     """Release a table that answers ``workload`` well, and rows.
 
@@ -90,6 +91,7 @@ def mwem(
         SizeError: the dense table would not fit in memory.
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
+    loss = stated_loss(stated)
     if isinstance(total, NoisyTotal):
         raise InputError("MWEM needs its number of rows first: declare it public, or charge a share of the loss for it")
     return release_planned(
