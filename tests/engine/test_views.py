@@ -108,6 +108,9 @@ VIEWS["per unit, or missing"] = PerUnit(
         ("all dear", EveryRow(DEAR, Among("cost", [0]))),
     ),
 )
+VIEWS["least of what is missing"] = Computed(
+    VISITS, "most", Clamp(Field("cost"), high=Fraction(600), ignores_missing=True)
+)
 VIEWS["with itself, twice"] = Join(VIEWS["with itself"], scan("visits", "x"), ())
 VIEWS["groups of units, joined"] = Join(PerUnit(DRUGS, ("drug",), (("n", RowCount(9)),)), VISITS, ())
 VIEWS["public, then private"] = Join(VIEWS["public, one to many"], DRUGS, ())

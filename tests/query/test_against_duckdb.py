@@ -187,6 +187,21 @@ def test_cells_of_one_name_are_refused_before_a_charge(shop):
     assert shop.remaining.spent == spent
 
 
+ENDS = ["LEAST(paid, 40)", "GREATEST(paid, 40)", "LEAST(paid, 120)", "GREATEST(-20, paid)", "LEAST(paid * 2 - 9, 40)",
+        "LEAST(GREATEST(paid, 20), 80)", "GREATEST(LEAST(weight, 30.5), 2)", "GREATEST(weight, -7)",
+        "1 + LEAST(paid, 150) * 2", "LEAST(CASE WHEN gift THEN paid END, 60)"]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", ENDS)
+def test_least_and_greatest_ignore_what_is_missing(shop, plain, value):
+    for selected in (f"SUM({value})", f"AVG({value}), COUNT({value})"):
+        agree(shop, plain, *[f"SELECT {selected} FROM buys"] * 2)
+    for where in (f"{value} > 30", f"NOT ({value} <= 30)", f"({value}) IS NULL"):
+        agree(shop, plain, *[f"SELECT COUNT(*) FROM buys WHERE {where}"] * 2)
+    by_person = f"SELECT SUM(t), COUNT(t) FROM (SELECT person, MAX({value}) AS t FROM buys GROUP BY person) AS x"
+    agree(shop, plain, by_person, by_person)
+
+
 @pytest.mark.parametrize("name", ["paid", "weight"])
 def test_a_sum_that_may_be_missing_has_an_identity_of_its_own(name: str) -> None:
     """An answer that an earlier version stored, when such a sum was 0, answers no question of today."""

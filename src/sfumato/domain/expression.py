@@ -7,7 +7,7 @@ the result missing.  Whole numbers are exact; others are doubles, clamped to the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 
@@ -138,13 +138,24 @@ class DaysBetween(Expression):
 
 @dataclass(frozen=True)
 class Clamp(Expression):
-    """A number moved to the nearest bound; without one of them it is open there."""
+    """A number moved to the nearest bound; without one of them it is open there.
+
+    Attributes:
+        value: the number.
+        low: lower bound; None: there is none.
+        high: upper bound; None: there is none.
+        ignores_missing: whether a missing number becomes the only bound, as LEAST and GREATEST make it; else it stays
+            missing.
+    """
 
     value: Expression
     low: Fraction | None = None
     high: Fraction | None = None
+    ignores_missing: bool = field(default=False, metadata=LATER_FIELD)
 
     def __post_init__(self) -> None:
+        if self.ignores_missing and (self.low is None) == (self.high is None):
+            raise QueryError("a missing number becomes the bound where there is one bound", culprit=self)
         if self.low is not None and self.high is not None and self.low > self.high:
             raise QueryError("the bounds of LEAST and GREATEST stand the wrong way round", culprit=self)
 
@@ -153,7 +164,19 @@ class Clamp(Expression):
         inner = self.value.interval(domain)
         ends = [end for end in (self.low, self.high) if end is not None]
         integer = inner.integer and all(end.denominator == 1 for end in ends)
-        return Interval(self._moved(inner.low), self._moved(inner.high), integer, inner.nullable)
+        reached = [
+            self._moved(inner.low),
+            self._moved(inner.high),
+            *([self.replacement] if self.ignores_missing else []),
+        ]
+        return Interval(min(reached), max(reached), integer, inner.nullable and not self.ignores_missing)
+
+    @property
+    def replacement(self) -> Fraction:
+        """The bound that a missing number becomes."""
+        end = self.high if self.low is None else self.low
+        assert end is not None
+        return end
 
     def _moved(self, number: Fraction) -> Fraction:
         number = number if self.low is None else max(number, self.low)

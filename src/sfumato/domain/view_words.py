@@ -130,6 +130,7 @@ def _value(value: Expression, domain: Domain) -> str:
             return f"days from {value.earlier} to {value.later}"
         case Clamp():
             ends = [f"{word} {_number(e)}" for word, e in (("from", value.low), ("up to", value.high)) if e is not None]
+            ends += [f"{_number(value.replacement)} if missing"] if value.ignores_missing else []
             return f"({' '.join((_value(value.value, domain), *ends))})"
         case Cases():
             cases = [(where, _value(then, domain)) for where, then in value.cases]

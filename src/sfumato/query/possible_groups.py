@@ -386,7 +386,7 @@ def _fields(value: Expression) -> frozenset[str] | None:
         case Constant():
             return frozenset()
         case Clamp():
-            return _fields(value.value)
+            return None if value.ignores_missing else _fields(value.value)
         case Arithmetic():
             left, right = _fields(value.left), _fields(value.right)
             return None if left is None or right is None else left | right

@@ -218,6 +218,8 @@ class ViewEncoding:
                 low, high = (
                     None if end is None else self._end(end, integer=integer) for end in (value.low, value.high)
                 )
+                if value.ignores_missing:
+                    inner = f"COALESCE({inner}, {self._end(value.replacement, integer=integer)})"
                 return _clamped(inner, low, high)
             case Cases():
                 whens = [

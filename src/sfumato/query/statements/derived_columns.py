@@ -123,8 +123,8 @@ def _derived(view: View, column: Derived, own: list[str], called: Mapping[str, s
             return _declared(WithGap(view, name, called[date], low, high), column)
         case BetweenDates(start, end):
             days = DaysBetween(called[end], called[start])
-            ends = (None if each is None else Fraction(each) for each in (what.minimum, what.maximum))
-            return _declared(Computed(view, name, days if column.drops else Clamp(days, *ends)), column)
+            least, most = (None if each is None else Fraction(each) for each in (what.minimum, what.maximum))
+            return _declared(Computed(view, name, days if column.drops else Clamp(days, least, most)), column)
         case FirstCase(cases, otherwise):
             met = tuple((_condition(when, view, own, called), then) for when, then in cases)
             return _declared(Computed(view, name, Labels(met, otherwise)), column)

@@ -330,7 +330,8 @@ class UnitRows:
     def _clamp(self, node: Any) -> Expression:  # noqa: ANN401
         value, end = clamp_parts(self.text, node)
         inner = self.expression(value)
-        return built(self.text, node, lambda: Clamp(inner, **end))
+        domain = self.view.domain
+        return built(self.text, node, lambda: Clamp(inner, **end, ignores_missing=inner.interval(domain).nullable))
 
     def _cases(self, node: Any) -> Expression:  # noqa: ANN401
         from sqlglot import exp
