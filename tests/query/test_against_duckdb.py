@@ -202,6 +202,29 @@ def test_least_and_greatest_ignore_what_is_missing(shop, plain, value):
     agree(shop, plain, by_person, by_person)
 
 
+LARGE = [Epsilon(2000), Epsilon(5000), LOSS]
+
+
+@pytest.mark.parametrize("loss", LARGE, ids=str)
+@pytest.mark.parametrize("bound", ["MIN", "MAX"])
+def test_an_extreme_without_noise_is_the_row(shop, plain, bound, loss):
+    for of, where in (("paid", "paid < 80"), ("paid", "paid >= 20"), ("weight", "weight < 50")):
+        ((value,),) = sf.query.sql(shop, f"SELECT {bound}({of}) FROM buys WHERE {where}", loss=loss).values
+        ((expected,),) = plain.sql(f"SELECT {bound}({of}) FROM buys WHERE {where}").fetchall()
+        bins = 0 if of == "paid" else 100 / 4096
+        assert abs(value.estimate - expected) <= bins
+        assert value.low - 1e-9 <= expected <= value.high + 1e-9
+        assert loss != LOSS or value.high - value.low <= bins + 1e-9
+
+
+@pytest.mark.parametrize("name", ["VAR_POP", "STDDEV_POP"])
+def test_a_variance_of_reals_states_the_rounding_of_its_grid(shop, plain, name):
+    ((value,),) = sf.query.sql(shop, f"SELECT {name}(weight) FROM buys", loss=LOSS).values
+    ((expected,),) = plain.sql(f"SELECT {name}(weight) FROM buys").fetchall()
+    assert 0 < abs(value.estimate - expected) <= value.standard_error
+    assert value.low <= expected <= value.high
+
+
 @pytest.mark.parametrize("name", ["paid", "weight"])
 def test_a_sum_that_may_be_missing_has_an_identity_of_its_own(name: str) -> None:
     """An answer that an earlier version stored, when such a sum was 0, answers no question of today."""

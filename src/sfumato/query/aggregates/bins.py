@@ -25,7 +25,7 @@ from sfumato.vault.value_measurables import Bins
 
 BRANCHES = 16
 LEAVES = BRANCHES**3
-_HAIR = 1e-6  # of a row: what sums of floats may be off
+HAIR = 1e-6  # of a row: what sums of floats may be off
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def possible_bins(gap: FloatArray, margin: FloatArray) -> tuple[NDArray[np.int64
     has no exact gap above zero at its left edge and none below at its right one, so it is left out wrongly only where
     the noise on one of these two passes its margin on one side.
     """
-    possible = (gap[:, 1:] >= -margin[1:] - _HAIR) & (gap[:, :-1] <= margin[:-1] + _HAIR)
+    possible = (gap[:, 1:] >= -margin[1:] - HAIR) & (gap[:, :-1] <= margin[:-1] + HAIR)
     nearest = np.abs(gap[:, 1:]).argmin(axis=1)  # where none is left, which takes noise beyond all margins
     some = possible.any(axis=1)
     last = possible.shape[1] - 1 - possible[:, ::-1].argmax(axis=1)
@@ -168,14 +168,17 @@ def possible_bins(gap: FloatArray, margin: FloatArray) -> tuple[NDArray[np.int64
 
 
 def outermost_bins(below_edges: FloatArray, margin: FloatArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the bins from the end up to the first edge from which on every noisy count below is more than noise.
+    """Return the first and the last bin that the outermost row may lie in, counted from the end.
 
-    There is a row before that edge, unless the noise passes its margin at the edge where the first rows begin.
+    The last ends at the first edge from which on every noisy count below is more than noise.  There is a row before
+    that edge, unless the noise passes its margin at the edge where the first rows begin.  Bins before the first are
+    empty, as less than one row lies below them by all that the noise allows; at most losses there are none.
     """
-    clear = below_edges[:, 1:] > margin[1:] + _HAIR  # at a huge loss the margin is none
+    clear = below_edges[:, 1:] > margin[1:] + HAIR  # at a huge loss the margin is none
     all_on = np.logical_and.accumulate(clear[:, ::-1], axis=1)[:, ::-1]
     last = np.where(all_on.any(axis=1), all_on.argmax(axis=1), clear.shape[1] - 1)
-    return np.zeros_like(last), last
+    empty = np.logical_and.accumulate(below_edges[:, 1:] + margin[1:] < 1 - HAIR, axis=1).sum(axis=1)
+    return np.where(empty < clear.shape[1], np.minimum(empty, last), 0), last
 
 
 def leaves(domain: Domain, name: str) -> Ladder:

@@ -13,7 +13,15 @@ from sfumato.domain.predicate import Predicate
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import plain
 from sfumato.privacy.noise import Noise
-from sfumato.query.aggregates.bins import increasing, leaves, nested_bins, outermost_bins, possible_bins, rank_error
+from sfumato.query.aggregates.bins import (
+    HAIR,
+    increasing,
+    leaves,
+    nested_bins,
+    outermost_bins,
+    possible_bins,
+    rank_error,
+)
 from sfumato.query.aggregates.contract import (
     AggregateForm,
     Confidence,
@@ -104,7 +112,7 @@ class Extreme(NumericAggregate):
         cumulative = np.pad(increasing(below[:, 1:]), [(0, 0), (1, 0)])
         variance = bins.variances(0.0) * noise.variance
         margin = confidence.interval_half_width(noise, variance)
-        rank = np.full(len(below), margin[:-1].max())
+        rank = np.full(len(below), max(margin[:-1].max(), 1 - HAIR))  # the first row, where there is no noise
         places = np.array([np.searchsorted(row, at) for row, at in zip(cumulative, rank, strict=True)])
         deviation = np.sqrt(variance[np.clip(places, 0, bins.leaves - 1)])
         value, above = (bins.values_at(cumulative, at, from_top=self.largest) for at in (rank, rank + deviation))

@@ -66,12 +66,13 @@ class Variance(NumericAggregate):
         rounded = rounding(attribute, _square_unit(domain, self.of))
         lowest = np.maximum(np.sqrt(least) * width - rounded, 0)
         highest = np.minimum(np.sqrt(most) * width + rounded, width / 2)
-        if not self.root:
-            return Estimates(part * width**2, error * width**2, lowest**2, highest**2)
         root = np.sqrt(part)
+        if not self.root:
+            squared = error * width**2 + (2 * root * width + rounded) * rounded
+            return Estimates(part * width**2, np.minimum(squared, width**2 / 4), lowest**2, highest**2)
         half_root = (np.sqrt(most) - np.sqrt(least)) / 2
         spread = np.minimum(error / np.maximum(2 * root, np.sqrt(error) + 1e-300), half_root)
-        return Estimates(root * width, spread * width, lowest, highest)
+        return Estimates(root * width, np.minimum(spread * width + rounded, width / 2), lowest, highest)
 
     def expected(
         self, name: str, noise: Noise, domain: Domain, *, confidence: Confidence, rows: int | None
