@@ -221,6 +221,18 @@ class Answer(Release):
             estimates=tuple(each.take(places) for each in self.estimates),
         )
 
+    def apply_clauses(self) -> Answer:
+        """Return the groups that the statement shows, in its order and by the names that it gives them."""
+        ordering, answer = self.query.ordering, self
+        if ordering.called:
+            named = zip(self.groups, ordering.called, strict=True)
+            integers = frozenset(name for before, name in named if before in self.integers)
+            answer = replace(self, called=ordering.called, integers=integers)
+        if not ordering.clauses:
+            return answer
+        note = f"after the noise, groups were chosen and ordered by their noisy answers: {ordering.clauses}"
+        return replace(answer.take(ordering.places(self)), notes=(*self.notes, note))
+
     def __len__(self) -> int:
         return len(self.estimates[0].value)
 

@@ -7,9 +7,9 @@ group meets no comparison of HAVING, and it comes last in the order.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,17 +19,29 @@ from sfumato.domain.attribute import EXTRA
 from sfumato.domain.predicate import Among
 from sfumato.errors import QueryError, SfumatoError
 from sfumato.model.factor import FloatArray
-from sfumato.query.aggregates import Aggregate
+from sfumato.query.aggregates import Aggregate, Estimates
 from sfumato.query.statements.sql_condition import MIRRORED, chain, literal, number, refuse, selected_at
 from sfumato.query.statements.three_valued_logic import Comparison, compare, missing
 
-if TYPE_CHECKING:
-    from sfumato.query.answer import Answer
 
-Mask: TypeAlias = NDArray[np.bool_]
-Truth: TypeAlias = "Callable[[Answer], tuple[Mask, Mask]]"
+class AnsweredGroups(Protocol):
+    """The groups of an answer: their labels and estimates."""
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """Labels, one Arrow array per group attribute."""
+
+    @property
+    def estimates(self) -> tuple[Estimates, ...]:
+        """Estimates, one set per aggregate."""
+
+    def __len__(self) -> int: ...
+
+
+_Mask: TypeAlias = NDArray[np.bool_]
+Truth: TypeAlias = Callable[[AnsweredGroups], tuple[_Mask, _Mask]]
 """The groups of an answer for which a condition is true, and those for which it is false."""
-Numbers: TypeAlias = "Callable[[Answer], FloatArray]"
+Numbers: TypeAlias = Callable[[AnsweredGroups], FloatArray]
 """A number for each group of an answer; NaN stands for NULL."""
 
 _SIGNS: Final = {
@@ -79,15 +91,8 @@ class Ordering:
     called: tuple[str, ...] = ()
     clauses: str = ""
 
-    def apply(self, answer: Answer) -> Answer:
-        """Return the groups of an answer that the statement asks for, in its order."""
-        if self.called:
-            integers = {
-                name for before, name in zip(answer.groups, self.called, strict=True) if before in answer.integers
-            }
-            answer = replace(answer, called=self.called, integers=frozenset(integers))
-        if not self.clauses:
-            return answer
+    def places(self, answer: AnsweredGroups) -> NDArray[np.intp]:
+        """Return the places of the groups to show, in the order of the statement."""
         places = np.arange(len(answer))
         if self.having is not None:
             places = places[self.having(answer)[0]]
@@ -96,8 +101,10 @@ class Ordering:
             if key.nulls_first:
                 numbers = np.where(np.isnan(numbers), -np.inf, numbers)
             places = places[np.argsort(numbers, kind="stable")]
-        note = f"after the noise, groups were chosen and ordered by their noisy answers: {self.clauses}"
-        return replace(answer.take(places[: self.limit]), notes=(*answer.notes, note))
+        return places[: self.limit]
+
+
+UNORDERED: Final = Ordering()
 
 
 @dataclass(frozen=True)
@@ -317,28 +324,28 @@ def _negated(part: Truth) -> Truth:
     return partial(_swapped, part)
 
 
-def _swapped(part: Truth, answer: Answer) -> tuple[Mask, Mask]:
+def _swapped(part: Truth, answer: AnsweredGroups) -> tuple[_Mask, _Mask]:
     true, false = part(answer)
     return false, true
 
 
-def _every(parts: Sequence[Truth], answer: Answer) -> tuple[Mask, Mask]:
+def _every(parts: Sequence[Truth], answer: AnsweredGroups) -> tuple[_Mask, _Mask]:
     true, false = zip(*(part(answer) for part in parts), strict=True)
     return np.logical_and.reduce(true), np.logical_or.reduce(false)
 
 
-def _compared(sign: Comparison, left: Numbers, right: Numbers, answer: Answer) -> tuple[Mask, Mask]:
+def _compared(sign: Comparison, left: Numbers, right: Numbers, answer: AnsweredGroups) -> tuple[_Mask, _Mask]:
     one, other = left(answer), right(answer)
     known, met = ~(np.isnan(one) | np.isnan(other)), _COMPARED[sign](one, other)
     return known & met, known & ~met
 
 
-def _is_null(numbers: Numbers, answer: Answer) -> tuple[Mask, Mask]:
+def _is_null(numbers: Numbers, answer: AnsweredGroups) -> tuple[_Mask, _Mask]:
     null = np.isnan(numbers(answer))
     return null, ~null
 
 
-def _labelled(group: int, true: frozenset[str], false: frozenset[str], answer: Answer) -> tuple[Mask, Mask]:
+def _labelled(group: int, true: frozenset[str], false: frozenset[str], answer: AnsweredGroups) -> tuple[_Mask, _Mask]:
     labels: Any = answer.labels[group]
     texts = labels.dictionary.to_pylist()
     places = labels.indices.to_numpy()
@@ -346,18 +353,18 @@ def _labelled(group: int, true: frozenset[str], false: frozenset[str], answer: A
     return one[places], other[places]
 
 
-def _constant(value: float, answer: Answer) -> FloatArray:
+def _constant(value: float, answer: AnsweredGroups) -> FloatArray:
     return np.full(len(answer), value)
 
 
-def _estimates(place: int, largest: float, answer: Answer) -> FloatArray:
+def _estimates(place: int, largest: float, answer: AnsweredGroups) -> FloatArray:
     """Return noisy answers; NaN where the interval excludes nothing, as that of an empty group's mean does."""
     estimates = answer.estimates[place]
     unknown = (largest > 0) & (estimates.high - estimates.low >= largest * (1 - _ROUNDING))
     return np.where(unknown, np.nan, estimates.value)
 
 
-def _codes(group: int, answer: Answer) -> FloatArray:
+def _codes(group: int, answer: AnsweredGroups) -> FloatArray:
     """Return the places of labels in the order of the cells, or of text found in the data; NaN for missing values."""
     import pyarrow as pa
 

@@ -120,8 +120,7 @@ def sql(
     from sfumato.query.statements.select_statement import parse
 
     parsed = parse(text, vault.domain, groupable_undeclared=groupable_undeclared)
-    answer = ask(vault, parsed, loss=loss, confidence=confidence, retry_key=retry_key)
-    return parsed.ordering.apply(answer)
+    return ask(vault, parsed, loss=loss, confidence=confidence, retry_key=retry_key).apply_clauses()
 
 
 def _of_tables(vault: object, text: str, *, loss: Loss, confidence: Number, retry_key: str | None) -> Answer:
@@ -133,8 +132,7 @@ def _of_tables(vault: object, text: str, *, loss: Loss, confidence: Number, retr
     assert isinstance(vault, SchemaVault)
     statement = parse_tables(text, vault.schema)
     view_vault = vault.over(statement.view)
-    answer = ask(view_vault, statement.query, loss=loss, confidence=confidence, retry_key=retry_key)
-    return statement.query.ordering.apply(answer)
+    return ask(view_vault, statement.query, loss=loss, confidence=confidence, retry_key=retry_key).apply_clauses()
 
 
 def view(vault: SchemaVault, text: str) -> Vault:

@@ -18,7 +18,7 @@ from sfumato.domain.view import BoundedView
 from sfumato.domain.view_words import left_out, may_cut
 from sfumato.errors import QueryError, pluralize
 from sfumato.query.aggregates import Aggregate, Average, Count, Distinct, Quantile, Total
-from sfumato.query.answer_ordering import Ordering
+from sfumato.query.answer_ordering import UNORDERED, Ordering
 from sfumato.query.statements.three_valued_logic import normal
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Query:
     data_dependent_groups: tuple[str, ...] = ()
     names: tuple[str, ...] = field(default=(), compare=False)
     truncation: int | None = None
-    ordering: Ordering = field(default=Ordering(), compare=False, repr=False)
+    ordering: Ordering = field(default=UNORDERED, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         names = (self.by, self.data_dependent_groups, self.names)

@@ -279,7 +279,7 @@ class AskRequest(StrictModel):
         """Return the groups that the statement shows, in non-negative integers if the request says so."""
         from sfumato.query import non_negative_integers
 
-        return answer.query.ordering.apply(non_negative_integers(answer) if self.whole else answer)
+        return (non_negative_integers(answer) if self.whole else answer).apply_clauses()
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from sfumato.domain import Domain
 from sfumato.domain.domain import numeric
 from sfumato.errors import DomainError, QueryError, SfumatoError
 from sfumato.query.aggregates import FORMS, Aggregate, AggregateForm, Count, Distinct, Takes
-from sfumato.query.answer_ordering import Ordering, OrderingReader
+from sfumato.query.answer_ordering import UNORDERED, Ordering, OrderingReader
 from sfumato.query.question import Query
 from sfumato.query.statements.sql_condition import (
     Place,
@@ -173,6 +173,8 @@ class _SelectReader:
             if place < 0 and item.alias:
                 called[-1 - place] = item.alias
         names = tuple(called) if called != list(by) and len(set(called)) == len(called) else ()
+        if not names and not any(self.written.args.get(clause) for clause in ("having", "order", "limit")):
+            return UNORDERED
 
         def place_of(node: Any) -> int | None:  # noqa: ANN401
             lowered = self.lower(node)
