@@ -22,6 +22,8 @@ FORMS = {
     "mark.csv": (written(",", end="\r\n"), "utf-8-sig"),
     "german.csv": (written(";", end="\r\n", decimal=","), "cp1252"),
     "excel.csv": (written("\t", end="\r\n", decimal=","), "utf-16"),
+    "no-mark.csv": (written(";"), "utf-16-le"),
+    "big-endian.csv": (written(","), "utf-16-be"),
     "tabs.tsv": (written("\t"), "utf-8"),
     "broken.csv": (written(",").replace("K\u00f6ln", '"K\u00f6ln,\nRhein"'), "utf-8"),
     "twice.csv": (written(",", header=",city,age,Age"), "utf-8"),

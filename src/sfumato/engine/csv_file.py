@@ -305,14 +305,14 @@ def _words(path: Path, form: CsvFormat) -> Iterator[str]:
 
 
 def _encoding(path: Path) -> str:
-    """UTF-16 by its mark, UTF-8 where all of the file is, else what Windows writes, else Latin-1."""
+    """Return UTF-16 by its mark or zeros, UTF-8 if all of the file is, else what Windows writes, else Latin-1."""
     opener: Any = gzip.open if is_gzip(path) else open
     decoders = {name: codecs.getincrementaldecoder(name)() for name in ("utf-8", "cp1252")}
     try:
         with opener(path, "rb") as stream:
             for part in iter(lambda: stream.read(_CHUNK), b""):
-                if "utf-8" in decoders and part.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-                    return "utf-16"
+                if "utf-8" in decoders and (encoding := _sixteen_bits(part)) is not None:
+                    return encoding
                 for name in tuple(decoders):
                     try:
                         decoders[name].decode(part)
@@ -325,6 +325,16 @@ def _encoding(path: Path) -> str:
             decoders["utf-8"].decode(b"", final=True)
             return "utf-8"
     return next((name for name in decoders if name != "utf-8"), "latin-1")
+
+
+def _sixteen_bits(part: bytes) -> str | None:
+    """Return the encoding of text in units of 16 bits: by its mark, or because every other byte is mostly zero."""
+    if part.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    first, second = part[::2].count(0), part[1::2].count(0)
+    if min(first, second) or max(first, second) <= len(part) / 4:
+        return None
+    return "utf-16-be" if first else "utf-16-le"
 
 
 def _records(path: Path, form: CsvFormat) -> list[list[str]]:
