@@ -259,7 +259,7 @@ def _renamed(columns: Sequence[Column], hints: Mapping[str, str]) -> dict[str, s
     """Return the hints of columns that the table names otherwise, each before the other hint of the column."""
     renamed = {}
     for column in columns:
-        if column.header is not None:
+        if column.header is not None and column.header != column.name:
             why = f"is the header of another column, {column.header!r}" if column.header else "is blank"
             note = f"its header {why}, so every command calls it {column.name}"
             renamed[column.name] = "; ".join((note, *filter(None, [hints.get(column.name)])))

@@ -9,8 +9,8 @@ a dropped value is in no tally.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
@@ -51,7 +51,7 @@ class Column:
     """A column of the table: its name, its kind, the engine's name of its type, and the form of its numbers in text.
 
     If ``moments`` is set, time stamps are points in time instead of the times that a clock showed.  The ``header`` is
-    the name in the table if that name is blank or repeated, and None otherwise.
+    the name in the table, which may be blank or repeated, or None if it is the name here.
     """
 
     name: str
@@ -61,12 +61,6 @@ class Column:
     thousands: str = ""
     moments: bool = False
     header: str | None = None
-
-
-def with_headers(columns: Sequence[Column], headers: Mapping[str, str]) -> tuple[Column, ...]:
-    """Return columns with the headers of those that are named otherwise; ``headers`` are those of names."""
-    renamed = {name: header for name, header in headers.items() if name != header}
-    return tuple(replace(column, header=renamed.get(column.name)) for column in columns)
 
 
 TILES = 32

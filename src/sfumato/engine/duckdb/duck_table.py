@@ -25,7 +25,7 @@ from sfumato.engine.duckdb.duck_bounding import drop_beyond
 from sfumato.engine.duckdb.duck_session import DIALECT, DuckSession, column, shared_session
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import Encoding, Fingerprint, RowEncoding, content_name, content_statement
-from sfumato.engine.port import Column, Counts, Profile, Recodable, Recode, with_headers
+from sfumato.engine.port import Column, Counts, Profile, Recodable, Recode
 from sfumato.engine.profile import Profiler
 from sfumato.engine.rewriting import relabelled
 from sfumato.engine.table_files import Content, Stamps, bytes_name, complete, quoted, read_labels, write_batches
@@ -217,10 +217,11 @@ class DuckTable:
             some = cursor.sql(f"SELECT 1 FROM {relation} LIMIT 1").fetchall()
         if not some and not empty:
             raise TableError(f"{self.source.title} has no rows", culprit=self.source.title)
-        columns = with_headers([column(name, kind) for name, kind, *_ in described], self.source.headers)
+        headers = self.source.headers
+        columns = (replace(column(name, kind), header=headers.get(name)) for name, kind, *_ in described)
         form = self.source.format
         if form is None:
-            return columns
+            return tuple(columns)
         return tuple(replace(each, decimal=form.decimal, thousands=form.thousands) for each in columns)
 
 

@@ -34,7 +34,7 @@ from sfumato.engine.contingency import COVER_CELLS, CoverCounts, CoverPlan, cond
 from sfumato.engine.csv_file import BLANKS, delimiter, refuse_header
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import Encoding, Fingerprint, RowEncoding, content_name, content_statement
-from sfumato.engine.port import ROWS, Column, Counts, Profile, Recodable, Recode, with_headers
+from sfumato.engine.port import ROWS, Column, Counts, Profile, Recodable, Recode
 from sfumato.engine.profile import Profiler
 from sfumato.engine.spark.spark_rewriting import SparkRewriting
 from sfumato.engine.spark.spark_session import DIALECT, column, session, stopped, translating
@@ -87,8 +87,10 @@ class SparkTable:
         with translating(self.spark, self.title):
             named = name_columns(headers or frame.columns)
             frame = frame if list(named) == frame.columns else frame.toDF(*named)
-            columns = [column(field.name, field.dataType.simpleString()) for field in frame.schema.fields]
-            self._columns = with_headers(columns, named)
+            self._columns = tuple(
+                replace(column(field.name, field.dataType.simpleString()), header=named[field.name])
+                for field in frame.schema.fields
+            )
             if csv is not None:
                 self._columns = tuple(
                     replace(each, decimal=csv.decimal, thousands=csv.thousands) for each in self._columns
