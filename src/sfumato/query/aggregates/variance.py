@@ -114,5 +114,5 @@ def _variance_bounds(terms: tuple[FloatArray, FloatArray, FloatArray], half: flo
     fewest, most = (np.maximum(sum(part), 1) for part in (low, high))
     least = np.maximum(low[0] * low[2] - high[1] ** 2 / 4, 0) / most**2
     largest = np.maximum(high[0] * high[2] - low[1] ** 2 / 4, 0) / fewest**2
-    largest = np.where(sum(low) > 0, largest, 0.25)  # the group may be empty
+    largest = np.where((half > 0) | (sum(low) > 0), largest, 0.25)  # without noise the group is empty
     return np.clip(least, 0, 0.25), np.clip(largest, 0, 0.25)
