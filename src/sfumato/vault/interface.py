@@ -219,7 +219,7 @@ def stated_loss(stated: StatedLoss) -> Loss:
         TypeError: the function has no such keyword.
 
     >>> stated_loss({"epsilon": 0.1}), stated_loss({"epsilon": "0.1", "delta": 1e-9})
-    (Epsilon('0.1'), EpsilonDelta('0.1', '0.000000001'))
+    (Epsilon('0.1'), EpsilonDelta('0.1', '1e-09'))
     """
     if unknown := stated.keys() - _KEYWORDS.keys():
         raise TypeError(f"unexpected keyword argument {min(unknown)!r}")
