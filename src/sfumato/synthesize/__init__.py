@@ -14,6 +14,7 @@ from sfumato.synthesize.methods.histogram import histogram, marginals, matrix
 from sfumato.synthesize.methods.independent import independent
 from sfumato.synthesize.methods.mst import mst
 from sfumato.synthesize.methods.mwem import Output, Schedule, mwem
+from sfumato.synthesize.preview import preview
 from sfumato.synthesize.structural_zeros import Zeros, load_zeros, read_zeros
 from sfumato.synthesize.synthetic import Synthetic, SyntheticFile, load, read_release, save
 from sfumato.workload import Explicit, all_marginals, all_ranges, cells_of, prefixes, ranges, rectangles
@@ -53,6 +54,7 @@ __all__ = [
     "mwem",
     "options",
     "prefixes",
+    "preview",
     "private_edges",
     "ranges",
     "read_codebook",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sfumato.domain.linked_domain import LinkedTables
     from sfumato.domain.table_schema import Schema
     from sfumato.synthesize.budget_allocation import RowTotal
+    from sfumato.synthesize.preview import Preview
     from sfumato.synthesize.synthesis_method import Task
     from sfumato.synthesize.synthetic import Synthetic
     from sfumato.vault.vault import Vault
@@ -194,6 +195,17 @@ class SynthesizeRequest(StrictModel):
         return methods.without_delta(
             domain, loss=self.loss.loss(), total=self._total(), workload=workload, method=self.method
         )
+
+    def preview(self, domain: Domain) -> Preview:
+        """Return the expected errors of the release; read no data and charge nothing.
+
+        Raises:
+            SfumatoError: the request does not fit the domain.
+        """
+        from sfumato.synthesize.auto import method_named
+        from sfumato.synthesize.preview import preview_task
+
+        return preview_task(domain, self.task(domain), method_named(self.method))
 
     def release(self, vault: Vault) -> Synthetic:
         """Release the table.

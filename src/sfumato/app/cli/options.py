@@ -178,6 +178,16 @@ class Source:
 
         return self.table, self.domain, self.journal.ledger or default_ledger_url(self.domain)
 
+    def described(self) -> Domain:
+        """Return the domain of the rows, from its file or of the view.
+
+        Raises:
+            DomainError: the file describes no domain, or it is a draft.
+        """
+        from sfumato.domain import load
+
+        return load(self.domain) if self.view is None else self.view.domain
+
     def vault(self, *, first: Loss | None, described: Domain | None = None) -> Vault:
         """Open the table.  Its release opens the ledger, or creates it with ``limit`` or ``first`` as its budget.
 

@@ -79,7 +79,7 @@ class SynthesizeOptions:
     """The options of ``sfumato synthesize``."""
 
     table: TableArgument
-    out: SyntheticRowsOption
+    out: Annotated[Path | None, typer.Option(help="Where to write the rows: .parquet, .csv or .arrow.")] = None
     domain: OneDomainOption = None
     view: ViewOptions
     loss: LossOptions
@@ -146,11 +146,27 @@ class SynthesizeOptions:
         ),
     ] = None
     file_format: Annotated[str, typer.Option("--format", help="Of the files in a folder: parquet or csv.")] = "parquet"
+    preview: Annotated[
+        bool, typer.Option("--preview", help="Print the expected errors by column and pair, and stop. Free.")
+    ] = False
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Release single columns although noise hides the pairs of so few --rows.")
+    ] = False
     html: Annotated[Path | None, typer.Option(help="Also write a report page.")] = None
     model: Annotated[Path | None, typer.Option(help="Also save the model, for 'sfumato sample'.")] = None
     journal: LedgerOptions
     overwrite: OverwriteOption = False
     as_json: JsonOption = False
+
+    def file(self) -> Path:
+        """Return the file to write.
+
+        Raises:
+            InputError: it is not named.
+        """
+        if self.out is None:
+            raise InputError("name the file of the rows by --out, or ask for the expected errors by --preview")
+        return self.out
 
     def source(self, loss: Loss) -> Source:
         """Return the table and its ledger."""
@@ -179,7 +195,7 @@ class SynthesizeOptions:
         }
         refuse_of_one_table(single)
         return TablesToMake(
-            out=self.out,
+            out=self.file(),
             file_format=self.file_format,
             orders=self.order or (),
             most=self.most or (),
@@ -228,7 +244,7 @@ def synthesize(given: SynthesizeOptions) -> None:
     fields = given.loss.fields()
     loss = fields.loss()
     schema = given.view.schema
-    if schema is not None and given.view.view is None and is_folder(given.out):
+    if schema is not None and given.view.view is None and given.out is not None and is_folder(given.out):
         tables = given.tables()
         source = Source(table=given.table, domain=schema, journal=given.journal, charge=loss.charge)
         synthesize_tables(source, tables, loss, as_json=given.as_json)
@@ -240,12 +256,17 @@ def _synthesize_table(given: SynthesizeOptions, request: SynthesizeRequest, loss
     from sfumato.synthesize.codebook.codebook import codebook_path
     from sfumato.vault.release import writable
 
-    out = given.out
-    writable(out, overwrite=given.overwrite)
     source = given.source(loss)
+    if given.preview:
+        preview = request.preview(source.described())
+        result(preview.to_json(), str(preview), as_json=given.as_json)
+        return
+    out = given.file()
+    writable(out, overwrite=given.overwrite)
     outputs = [out, codebook_path(out), given.html, given.model]
     refuse_clashes(outputs, inputs=[*source.files(), given.zeros, given.view.view], overwrite=given.overwrite)
     vault = source.vault(first=loss)
+    _refuse_hidden_pairs(vault.domain, request, anyway=given.anyway)
     _warn(vault.domain, given.rows, loss, request)
     with working("Measuring and fitting"):
         release = request.release(vault)
@@ -261,6 +282,25 @@ def _synthesize_table(given: SynthesizeOptions, request: SynthesizeRequest, loss
         )
     value = {"out": str(out), "rows": len(sample), **release.statement(), "codebook": release.codebook.to_json()}
     result(value, _text(release), as_json=given.as_json)
+
+
+def _refuse_hidden_pairs(domain: Domain, request: SynthesizeRequest, *, anyway: bool) -> None:
+    """Refuse, or warn of, a release whose noise hides the pairs of columns.
+
+    Raises:
+        InputError: the public number of rows is too small, and no --anyway is given.
+    """
+    preview = request.preview(domain)
+    if not preview.rows_for_pairs:
+        return
+    needed = f"pairs of columns need about {preview.rows_for_pairs:,} rows at this loss"
+    if preview.hides_pairs and not anyway:
+        raise InputError(
+            f"{needed}, and the table has {preview.rows:,}; state a larger loss, describe fewer columns, or release "
+            "single columns by --anyway. Nothing was charged"
+        )
+    if preview.rows is None:
+        print_message(f"Before it is charged: {needed}. Of fewer rows only single columns are measured.")
 
 
 def _warn(domain: Domain, rows: int | None, loss: Loss, request: SynthesizeRequest) -> None:
@@ -281,7 +321,7 @@ def _write_about(release: Synthetic, given: SynthesizeOptions) -> None:
     from sfumato.synthesize.codebook.codebook import codebook_path
     from sfumato.vault.release import save_text
 
-    out = given.out
+    out = given.file()
     save_text(codebook_path(out), release.codebook.to_markdown(), overwrite=given.overwrite)
     if given.model is not None:
         from sfumato.synthesize.synthetic import save

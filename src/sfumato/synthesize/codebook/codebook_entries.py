@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import median
 from typing import Any
@@ -44,11 +44,28 @@ _MOST_VALUES, _MOST_LISTED = 8000, 500  # of all attributes, of one
 _MOST_PAIRS = 1500
 
 
+@dataclass(frozen=True)
+class _Scale:
+    """The size of the table relative to a file.
+
+    Attributes:
+        table_rows: rows of the table for each row of the file.
+        most: rows by which a count of the file can be off at most.
+    """
+
+    table_rows: float
+    most: int
+
+    def cap(self, error: float) -> int:
+        """Return an error in whole rows, rounded up."""
+        return min(math.ceil(error), self.most)
+
+
 def codebook_of(release: Release, model: Model, codes: CodeArray) -> Codebook:
     """The codebook of a file with these rows of a release of ``model``: shape ``(rows, attributes)``."""
     rows = len(codes)
-    scale = model.total / rows if rows else 0.0
-    columns = tuple(_column(model.domain, index, model, codes, scale) for index in range(len(model.domain)))
+    scale = _Scale(model.total / rows if rows else 0.0, _most_rows(model, release.provenance))
+    columns = tuple(_column(model, index, codes, scale) for index in range(len(model.domain)))
     pairs, left_out = _pairs(model, codes, scale)
     provenance = release.provenance
     entry, loss = provenance.get("journal_entry"), provenance.get("parameters", {}).get("loss", {})
@@ -80,14 +97,14 @@ def codebook_of(release: Release, model: Model, codes: CodeArray) -> Codebook:
     )
 
 
-def _column(domain: Domain, index: int, model: Model, codes: CodeArray, scale: float) -> ColumnEntry:
-    attribute = domain.attributes[index]
+def _column(model: Model, index: int, codes: CodeArray, scale: _Scale) -> ColumnEntry:
+    domain, attribute = model.domain, model.domain.attributes[index]
     counts = occurrences(codes[:, index], attribute.size)
     runs, labels = _runs(attribute, counts, max(20, min(_MOST_LISTED, _MOST_VALUES // len(domain))))
     rows = np.bincount(runs, weights=counts).astype(np.int64)
     name = attribute.name
     measured = pooled_marginal(model.tables, (name,), domain)
-    errors = None if measured is None else value_errors(measured, (scale * rows).astype(np.float64), runs)
+    errors = None if measured is None else value_errors(measured, (scale.table_rows * rows).astype(np.float64), runs)
     cells = _cells(model, name)
     groups, places = _groups(attribute, cells, model, counts, scale)
     first = np.unique(runs, return_index=True)[1]
@@ -98,7 +115,7 @@ def _column(domain: Domain, index: int, model: Model, codes: CodeArray, scale: f
             rows=int(rows[run]),
             low=None if errors is None else int(errors.low[run]),
             high=None if errors is None else int(errors.high[run]),
-            off_by=None if errors is None else math.ceil(errors.off_by[run]),
+            off_by=None if errors is None else scale.cap(errors.off_by[run]),
             group=places.get(int(cells[first[run]])),
         )
         for run, (label, number) in enumerate(zip(labels, np.bincount(runs), strict=True))
@@ -110,9 +127,22 @@ def _column(domain: Domain, index: int, model: Model, codes: CodeArray, scale: f
         cells=int(cells.max()) + 1,
         groups=groups,
         deviation=None if measured is None else measured.deviation,
-        worst=None if errors is None else math.ceil(errors.worst),
+        worst=None if errors is None else scale.cap(errors.worst),
         values=values,
     )
+
+
+def _most_rows(model: Model, provenance: Mapping[str, Any]) -> int:
+    """Return the most rows by which a count of the file can be off: the released number of rows.
+
+    If that number is noisy and noise could double it, its upper bound is returned.
+    """
+    total = provenance.get("parameters", {}).get("total")
+    count = pooled_marginal(model.tables, (), model.domain)
+    if count is None or (isinstance(total, dict) and "public" in total):
+        return model.total
+    bound = math.ceil(count.noise_bound())
+    return model.total if bound <= model.total else model.total + bound
 
 
 def _cells(model: Model, name: str) -> NDArray[np.int64]:
@@ -125,13 +155,13 @@ def _cells(model: Model, name: str) -> NDArray[np.int64]:
 
 
 def _groups(
-    attribute: Attribute, cells: NDArray[np.int64], model: Model, counts: NDArray[np.int64], scale: float
+    attribute: Attribute, cells: NDArray[np.int64], model: Model, counts: NDArray[np.int64], scale: _Scale
 ) -> tuple[tuple[GroupEntry, ...], dict[int, int]]:
     """The groups of several values with their errors, and the place of each by its number."""
     sizes, rows = np.bincount(cells), np.bincount(cells, weights=counts)
     fresh = [table for table in model.tables if table.fresh and attribute.name in table.attributes]
     measured = pooled_marginal(fresh, (attribute.name,), model.domain)
-    errors = None if measured is None else value_errors(measured, (scale * rows).astype(np.float64), cells)
+    errors = None if measured is None else value_errors(measured, (scale.table_rows * rows).astype(np.float64), cells)
     several = np.flatnonzero(sizes > 1)[:_MOST_LISTED]
     labels = attribute.labels() if len(several) else ()
     in_order = not isinstance(attribute, Categorical)
@@ -145,7 +175,7 @@ def _groups(
                 else join_words(seen(labels[code]) for code in inside),
                 values=len(inside),
                 rows=int(rows[group]),
-                off_by=None if errors is None else math.ceil(errors.off_by[group]),
+                off_by=None if errors is None else scale.cap(errors.off_by[group]),
             )
         )
     return tuple(entries), {group: place for place, group in enumerate(several.tolist())}
@@ -214,7 +244,7 @@ def _noise_only(model: Model) -> tuple[MeasuredTable, ...]:
     )
 
 
-def _pairs(model: Model, codes: CodeArray, scale: float) -> tuple[tuple[PairEntry, ...], int]:
+def _pairs(model: Model, codes: CodeArray, scale: _Scale) -> tuple[tuple[PairEntry, ...], int]:
     """Measured pairs and then modelled ones, as many as are listed, and how many are not."""
     domain = model.domain
     tables = [table.attributes for table in model.tables]
@@ -226,21 +256,21 @@ def _pairs(model: Model, codes: CodeArray, scale: float) -> tuple[tuple[PairEntr
     return tuple(_pair(model, pair, codes, scale, measured=pair in held) for pair in listed), left_out
 
 
-def _pair(model: Model, pair: tuple[str, str], codes: CodeArray, scale: float, *, measured: bool) -> PairEntry:
+def _pair(model: Model, pair: tuple[str, str], codes: CodeArray, scale: _Scale, *, measured: bool) -> PairEntry:
     drawn = codes[:, model.domain.index(pair[0])], codes[:, model.domain.index(pair[1])]
     table = pooled_marginal(model.tables, pair, model.domain)
     if table is None:
         groups = (_cells(model, pair[0]), _cells(model, pair[1]))
         strength = round(association(drawn, groups), 3)
         return PairEntry(attributes=pair, measured=measured, strength=strength, misplaced=_bound(model, pair, codes))
-    errors = pair_errors(table, drawn, scale)
+    errors = pair_errors(table, drawn, scale.table_rows)
     return PairEntry(
         attributes=pair,
         measured=True,
         strength=round(association(drawn, table.groups), 3),
         cells=errors.cells,
-        worst=math.ceil(errors.worst),
-        worst_of_values=math.ceil(errors.worst_of_values),
+        worst=scale.cap(errors.worst),
+        worst_of_values=scale.cap(errors.worst_of_values),
         misplaced=math.ceil(1e4 * errors.misplaced) / 1e4,
     )
 

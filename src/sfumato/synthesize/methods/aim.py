@@ -154,14 +154,18 @@ def run_aim(
     # read before noise is drawn, so that a ledger that fails costs nothing
     stored = mechanisms.stored_marginals() if limits.prior_marginals else ()
     pair_loss = split.take(PAIR_SHARE) if limits.distance_bounds else None
-    importance = limits.importance(mechanisms.domain.names)
-    fit = measure_one_way(mechanisms, split, total, OneWayMarginals(importance=importance), zeros=zeros)
+    cliques = workload_cliques(workload, mechanisms.domain)
+    columns = OneWayMarginals(
+        importance=limits.importance(mechanisms.domain.names), pairs=least_pairs(mechanisms.domain, cliques)
+    )
+    fit = measure_one_way(mechanisms, split, total, columns, zeros=zeros)
     prior = prior_marginals(mechanisms.domain, fit, stored, loss)
     used = prior.informative(fit, limits.cells)
     fit = fit.with_observations(used)
     if (weight := mechanisms.domain.in_role(Role.WEIGHT)) is not None:
         fit = weighted_totals.measure_totals(mechanisms, fit, weight, split)
-    fit = _in_rounds(mechanisms, fit, workload_cliques(workload, mechanisms.domain), zeros, split=split, limits=limits)
+    if split.left > 0:
+        fit = _in_rounds(mechanisms, fit, cliques, zeros, split=split, limits=limits)
     if split.left > 0:
         fit = remeasure(mechanisms, fit, split, split.take(split.left))
     fit = fit.with_observations(prior.within_model(fit, used))
@@ -169,6 +173,15 @@ def run_aim(
     return (
         model if pair_loss is None else replace(model, distances=measure_pair_distances(mechanisms, model, pair_loss))
     )
+
+
+def least_pairs(domain: Domain, cliques: Sequence[Clique]) -> int:
+    """Return how many marginals of several columns are measured at least: those of a tree, or all of a short workload.
+
+    Totals of weights are measured from the rest of the loss, so with weights the columns leave a rest.
+    """
+    several = sum(len(clique) > 1 for clique in cliques)
+    return 0 if domain.in_role(Role.WEIGHT) else min(several, len(domain) - 1)
 
 
 def _in_rounds(

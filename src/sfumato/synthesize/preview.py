@@ -1,0 +1,149 @@
+"""The expected errors of a release, by column and pair, before anything is charged.
+
+All figures depend on the domain, the workload and the loss.  No row is read.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Unpack
+
+from sfumato.domain import Domain
+from sfumato.synthesize import cell_positions
+from sfumato.synthesize.auto import AUTO, method_named
+from sfumato.synthesize.budget_allocation import (
+    BudgetSplit,
+    NoisyTotal,
+    PublicTotal,
+    RowTotal,
+    assumed_rows,
+    refuse_wrong_total,
+)
+from sfumato.synthesize.initial_marginals import count_share, one_way_share, rows_for_pairs
+from sfumato.synthesize.marginal_selection import workload_cliques
+from sfumato.synthesize.methods.aim import SCORES, least_pairs
+from sfumato.synthesize.synthesis_method import SynthesisMethod, Task
+from sfumato.vault.contribution import contribution
+from sfumato.vault.interface import StatedLoss, stated_loss, states_loss
+from sfumato.workload.counting_queries import Workload, all_marginals
+
+_DEVIATIONS = 1.96  # of Gaussian noise, with 95 %
+
+
+@dataclass(frozen=True)
+class Preview:
+    """The expected errors of a release.
+
+    Attributes:
+        method: the method that the release will take.
+        expected_error: for a method that measures whole tables: its own figures, in rows.
+        columns: for a method that measures columns and pairs: the error of one cell of each column, in rows, with 95 %.
+        pair: the error of one cell of a measured pair, in rows, with 95 %; None if no pair is measured.
+        rows_for_pairs: rows of a table below which noise hides the pairs, so that only columns are measured.
+        rows: the public number of rows; None if it is not public.
+    """
+
+    method: str
+    expected_error: dict[str, float]
+    columns: dict[str, int]
+    pair: int | None = None
+    rows_for_pairs: int = 0
+    rows: int | None = None
+
+    @property
+    def hides_pairs(self) -> bool:
+        """Return True if noise hides the pairs of a table of the public number of rows."""
+        return self.rows is not None and self.rows < self.rows_for_pairs
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures as JSON values."""
+        return {**asdict(self), "hides_pairs": self.hides_pairs}
+
+    def __str__(self) -> str:
+        lines = [f"Method: {self.method}", *(f"{name}: {error:.4g}" for name, error in self.expected_error.items())]
+        if self.columns:
+            lines.append("A count of one value is off by at most so many rows, with 95 %:")
+            width = max(map(len, self.columns))
+            lines += [f"  {name:<{width}}  {error:>9,}" for name, error in self.columns.items()]
+        if self.pair is not None:
+            lines.append(f"A count of a measured pair of values is off by about {self.pair:,} rows.")
+            lines.append(
+                f"Pairs are measured if the table has about {self.rows_for_pairs:,} rows.  In a smaller table noise "
+                "would hide them, and only single columns are measured."
+            )
+        return "\n".join(lines)
+
+
+@states_loss
+def preview(
+    domain: Domain,
+    *,
+    total: RowTotal | None = None,
+    workload: Workload | None = None,
+    method: str = "auto",
+    **stated: Unpack[StatedLoss],
+) -> Preview:
+    """Return the expected errors of a release; read no data and charge nothing.
+
+    Args:
+        domain: the domain of the table.
+        total: where the number of rows comes from; default: a noisy count.
+        workload: the queries that the rows should answer well; default: all pairs of columns.
+        method: the name of a method.
+        **stated: ``loss``, or ``epsilon`` with or without ``delta``.  It is the loss of the release.
+
+    Raises:
+        InputError, LossError, QueryError, SizeError: the method refuses such a release.
+    """
+    task = Task(
+        loss=stated_loss(stated),
+        total=total or NoisyTotal(),
+        workload=workload or all_marginals(min(2, len(domain))),
+    )
+    return preview_task(domain, task, method_named(method))
+
+
+def preview_task(domain: Domain, task: Task, method: SynthesisMethod) -> Preview:
+    """Return the expected errors of a task.
+
+    Raises:
+        InputError, LossError, QueryError, SizeError: the method refuses it.
+    """
+    refuse_wrong_total(domain, task.loss, task.total)
+    chosen = method.estimate(domain, task) if method is AUTO else None
+    taken = method if chosen is None else chosen.synthesizer
+    planned = taken.plan(domain, task if chosen is None else chosen.task)
+    rows = task.total.count if isinstance(task.total, PublicTotal) else None
+    if planned.expected_error is not None:
+        return Preview(taken.name, dict(planned.expected_error), {}, rows=rows)
+    return _of_columns_and_pairs(domain, task, taken.name, rows)
+
+
+def _of_columns_and_pairs(domain: Domain, task: Task, method: str, rows: int | None) -> Preview:
+    """Return the errors of a method that measures all columns first, then at least the pairs of a tree.
+
+    The shares of the loss are those of ``aim``.  Other methods of its kind divide it nearly alike.
+    """
+    split = BudgetSplit(task.loss.divisible, contribution(domain).rows)
+    most = float(1 - count_share(task.total))
+    columns = most * one_way_share(split, domain, assumed_rows(task.total))
+    pairs = 0 if method == "independent" else least_pairs(domain, workload_cliques(task.marginals(), domain))
+    rest = most - columns - float(cell_positions.share(domain))
+    needed = math.ceil(rows_for_pairs(split, rest, pairs)) if pairs else 0
+    if not pairs or (rows is not None and rows < needed):
+        columns = most - float(cell_positions.share(domain))
+    largest = math.inf if rows is None else rows
+
+    def error(share: float) -> int:
+        return math.ceil(min(_DEVIATIONS * split.deviation(share), largest))
+
+    shares = zip(domain.names, split.shares(domain.shape), strict=True)
+    return Preview(
+        method,
+        {},
+        {name: error(columns * float(share)) for name, share in shares},
+        pair=error(rest * float(1 - SCORES) / pairs) if pairs else None,
+        rows_for_pairs=needed,
+        rows=rows,
+    )

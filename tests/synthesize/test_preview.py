@@ -1,0 +1,97 @@
+"""Expected errors before the charge, and releases whose noise would hide the pairs of columns."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.app.test_cli import sfumato
+
+from sfumato.domain import Domain, Integer, Unknown
+from sfumato.engine.arrays import ArrayTable
+from sfumato.privacy.loss import EpsilonDelta
+from sfumato.synthesize import PublicTotal, aim, all_marginals, preview
+from sfumato.vault.simulated import SimulatedVault
+
+SIX = Domain(tuple(Integer(name=f"c{place}", minimum=0, maximum=7, unknown=Unknown.DROP) for place in range(6)))
+LOSS = EpsilonDelta("1", "1e-9")
+
+
+def table(rows, seed=3):
+    """Rows in which all columns follow one number."""
+    random = np.random.default_rng(seed)
+    codes = (random.integers(0, 8, (rows, 1)) + random.integers(0, 2, (rows, 6))) % 8
+    return ArrayTable(SIX, codes)
+
+
+def release(rows, loss=LOSS):
+    vault = SimulatedVault(table(rows), seed=7)
+    return vault, aim(vault, loss=loss, total=PublicTotal(rows), workload=all_marginals(2))
+
+
+def test_the_stated_error_of_a_column_is_that_of_the_noise_that_is_drawn():
+    for rows in (300, 30_000):
+        foreseen = preview(SIX, loss=LOSS, total=PublicTotal(rows), method="aim")
+        _, released = release(rows)
+        for each in released.model.measured:
+            if len(each.attributes) == 1:
+                assert foreseen.columns[each.attributes[0]] == pytest.approx(1.96 * each.deviation, rel=0.05, abs=1)
+
+
+def test_pairs_are_measured_where_noise_does_not_hide_them():
+    foreseen = preview(SIX, loss=LOSS, total=PublicTotal(300), method="aim")
+    assert foreseen.hides_pairs
+    needed = foreseen.rows_for_pairs
+    assert 300 < needed < 3000
+    for rows, largest in ((needed // 2, 1), (3 * needed, 2)):
+        vault, released = release(rows)
+        assert max(len(each.attributes) for each in released.model.measured) == largest
+        assert vault.spent.rho == pytest.approx(float(LOSS.as_rho().value))  # all of the loss, and no more
+
+
+def test_no_stated_error_exceeds_the_rows_of_the_table():
+    rows = 60
+    vault = SimulatedVault(table(rows), seed=5)
+    book = aim(vault, loss=EpsilonDelta("0.4", "1e-9"), total=PublicTotal(rows), workload=all_marginals(2)).codebook
+    stated = [value.off_by for column in book.columns for value in column.values] + [c.worst for c in book.columns]
+    assert max(stated) == rows
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A table of 300 rows, its domain, and the options of a release."""
+    columns = dict(zip(SIX.names, table(300).codes.T, strict=True))
+    pq.write_table(pa.table(columns), tmp_path / "people.parquet")
+    attributes = {name: {"type": "integer", "minimum": 0, "maximum": 7, "unknown": "clamp"} for name in SIX.names}
+    (tmp_path / "people.yaml").write_text(json.dumps({"sfumato": 1, "unit": "row", "attributes": attributes}))
+    return tmp_path
+
+
+GIVEN = ("synthesize", "people.parquet", "--domain", "people.yaml", "--epsilon", "1", "--delta", "1e-9")
+
+
+def test_a_preview_is_free_and_needs_no_ledger(folder):
+    shown = json.loads(sfumato(*GIVEN, "--preview", "--json", cwd=folder).stdout)
+    assert shown["method"] == "aim"
+    assert set(shown["columns"]) == set(SIX.names)
+    text = sfumato(*GIVEN, "--preview", cwd=folder).stdout
+    assert f"{shown['rows_for_pairs']:,} rows" in text
+    assert sorted(each.name for each in folder.iterdir()) == ["people.parquet", "people.yaml"]
+
+
+def test_a_release_whose_pairs_are_hidden_is_refused_before_the_charge(folder):
+    refused = sfumato(*GIVEN, "--rows", "300", "--out", "o.csv", "--create", cwd=folder, code=2)
+    assert "pairs of columns need about" in refused.stderr
+    assert not (folder / "o.csv").exists()
+    assert not (folder / "people.ledger").exists()
+    sfumato(*GIVEN, "--rows", "300", "--out", "o.csv", "--create", "--anyway", cwd=folder)
+    assert (folder / "o.csv").exists()
+
+
+def test_a_release_needs_a_file_or_a_preview(folder):
+    refused = sfumato(*GIVEN, cwd=folder, code=2)
+    assert "--out" in refused.stderr
+    assert "--preview" in refused.stderr
