@@ -53,6 +53,20 @@ def test_counts_that_rise_are_no_falling_tail():
     assert falling_tail(np.array([0.0, 50.0, 400.0]), np.ones(3), 25.0, density=20.0) is None
 
 
+def test_people_at_the_end_that_noise_hides_cell_by_cell_are_no_falling_tail():
+    """Forty cells of 25 people each, below noise of 40: every cell is within two deviations, and their sum is not."""
+    random = np.random.default_rng(2)
+    counts = np.concatenate([random.normal(0, 40, 40), 25 + random.normal(0, 40, 40)])
+    assert abs(counts / 40).max() < 3.5
+    assert falling_tail(counts, np.ones(80), 1600.0, density=200.0) is None
+
+
+def test_noise_alone_is_rarely_taken_for_people():
+    random = np.random.default_rng(3)
+    tails = [falling_tail(random.normal(0, 40, 80), np.ones(80), 1600.0, density=80.0) for _ in range(300)]
+    assert sum(tail is None for tail in tails) <= 15  # one in a hundred is expected
+
+
 def test_a_count_that_stands_out_is_followed():
     steep = falling_tail(np.array([200.0, 20.0, 2.0, 0.0]), np.ones(4), 4.0, density=600.0)
     assert abs(steep.counts - [200, 20, 2, 0]).max() < 15

@@ -142,6 +142,8 @@ _SCALES = 48
 _STEEPEST, _FLATTEST = 0.02, 2.0  # decay lengths: relative to the first cell's width, and to all widths
 _WEIGHTS = (0.0, 0.25, 0.5, 1.0)  # shapes of the tail: exponential, then heavier
 _MISFIT = 3.0  # standard deviations of a sum of squares above which no falling tail explains the counts
+_MISFIT_OF_SUMS = 3.5  # standard deviations of a sum of cells from either end, above which the tail is none
+_LEAST_SUM = 3  # cells of such a sum
 _LEAST_COUNT = 0.5  # least count of the cells before a tail, in standard deviations
 
 
@@ -178,7 +180,8 @@ def falling_tail(counts: FloatArray, widths: FloatArray, variance: float, *, den
         density: people a unit just before the tail, positive.
 
     Returns:
-        None if no such tail explains the counts: their misfit is three deviations above that of noise.
+        None if no such tail explains the counts.  Their misfit is three deviations above that of noise, or the sum of
+        the cells from one end on is two deviations off: noise hides a misfit of single cells, and sums show it.
 
     >>> import numpy as np
     >>> tail = falling_tail(np.array([9.0, 2.0, -3.0, 4.0]), np.ones(4), 25.0, density=20.0)
@@ -192,7 +195,15 @@ def falling_tail(counts: FloatArray, widths: FloatArray, variance: float, *, den
     if misfits.min() > len(counts) + _MISFIT * np.sqrt(2 * len(counts)):
         return None
     likely = np.exp((misfits.min() - misfits) / 2)
-    return FallingTail(curves, likely / likely.sum())
+    tail = FallingTail(curves, likely / likely.sum())
+    return tail if _explains_sums(counts - tail.counts, variance) else None
+
+
+def _explains_sums(residuals: FloatArray, variance: float) -> bool:
+    """Return True if no sum of residuals from either end on is larger than its noise explains."""
+    cells = np.arange(1, len(residuals) + 1)
+    sums = np.abs([np.cumsum(residuals), np.cumsum(residuals[::-1])]) / np.sqrt(variance * cells)
+    return bool((sums[:, cells >= min(_LEAST_SUM, len(cells))] <= _MISFIT_OF_SUMS).all())
 
 
 def with_falling_tails(
