@@ -15,12 +15,14 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 from sfumato.domain.calendar import DAY, HOUR, Grain, refuse_days, refuse_zone
+from sfumato.domain.raw_values import Code, refuse_formats, sorted_codes
 from sfumato.errors import DomainError
 
 Value: TypeAlias = str | int | float | bool | None
 
 EXTRA = ("(missing)", "(other)")
 """Labels of the cells for missing and unknown values."""
+_TREATMENTS = "Unknown.DROP, Unknown.CATEGORY or Unknown.CLAMP"
 
 
 class Unknown(StrEnum):
@@ -45,6 +47,7 @@ class _DeclaredCells(ABC):
     unknown: Unknown
     nullable: bool
     role: Role | None
+    missing: tuple[Code, ...]
 
     @property
     @abstractmethod
@@ -84,9 +87,9 @@ class Categorical(_DeclaredCells):
     unknown: Unknown
     nullable: bool = False
     role: Role | None = None
+    missing: tuple[Code, ...] = ()
 
     def __post_init__(self) -> None:
-        _named(self.name)
         _refuse_no_option(self)
         if not self.values:
             raise DomainError(f"attribute {self.name!r} declares no values", culprit=self)
@@ -138,9 +141,9 @@ class Integer(_DeclaredCells):
     nullable: bool = False
     typical: int | None = None
     role: Role | None = None
+    missing: tuple[Code, ...] = ()
 
     def __post_init__(self) -> None:
-        _named(self.name)
         _refuse_no_option(self)
         if self.minimum > self.maximum:
             raise DomainError(f"attribute {self.name!r} has minimum above maximum", culprit=self)
@@ -158,9 +161,8 @@ class Integer(_DeclaredCells):
                 culprit=self,
             )
         if self.typical is not None and (self.edges is None or type(self.typical) is not int):
-            raise DomainError(
-                f"the typical value of {self.name!r} is a whole number in its last bin, so it needs edges", culprit=self
-            )
+            words = "is a whole number in its last bin, so it needs edges"
+            raise DomainError(f"the typical value of {self.name!r} {words}", culprit=self)
         _refuse_untypical(self)
 
     def describe(self) -> dict[str, Any]:
@@ -208,10 +210,10 @@ class Real(_DeclaredCells):
     nullable: bool = False
     typical: float | None = None
     role: Role | None = None
+    missing: tuple[Code, ...] = ()
     points: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        _named(self.name)
         increasing = len(self.edges) > 1 and list(self.edges) == sorted(set(self.edges))
         if not increasing or not all(map(math.isfinite, self.edges)):
             raise DomainError(f"attribute {self.name!r} needs at least two finite, increasing edges", culprit=self)
@@ -271,6 +273,10 @@ class Real(_DeclaredCells):
         return self.joined_label(code, code)
 
 
+def _next(number: float) -> float:
+    return math.nextafter(number, math.inf)
+
+
 def split_edges(name: str, edges: tuple[float, ...], points: tuple[float, ...]) -> tuple[float, ...]:
     """Return the edges with every point, and the next double after it; a point at the last edge adds one behind that.
 
@@ -302,10 +308,6 @@ def declared_edges(edges: tuple[float, ...], points: tuple[float, ...]) -> tuple
     """
     behind = set(map(_next, points)) - set(points)
     return tuple(edge for edge in edges if edge not in behind)
-
-
-def _next(number: float) -> float:
-    return math.nextafter(number, math.inf)
 
 
 class _Periods(_DeclaredCells):
@@ -348,13 +350,13 @@ class Date(_Periods):
     unknown: Unknown
     nullable: bool = False
     role: Role | None = None
+    missing: tuple[Code, ...] = ()
+    formats: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _refuse_no_calendar(self)
         if self.by is Grain.HOUR:
-            raise DomainError(
-                f"attribute {self.name!r} is a date, which has no hours; make it a timestamp", culprit=self
-            )
+            raise DomainError(f"{self.name!r} is a date, which has no hours; make it a timestamp", culprit=self)
 
     def describe(self) -> dict[str, Any]:
         """Return the attribute as a domain document states it."""
@@ -398,6 +400,8 @@ class Timestamp(_Periods):
     unknown: Unknown
     nullable: bool = False
     role: Role | None = None
+    missing: tuple[Code, ...] = ()
+    formats: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _refuse_no_calendar(self)
@@ -443,11 +447,14 @@ def unknown_code(attribute: Attribute) -> int | None:
 
 def _rest(attribute: Attribute) -> dict[str, Any]:
     role = {} if attribute.role is None else {"role": attribute.role.value}
-    return {"nullable": attribute.nullable, "unknown": attribute.unknown.value, **role}
+    codes = {"missing": list(attribute.missing)} if attribute.missing else {}
+    return {"nullable": attribute.nullable, "unknown": attribute.unknown.value, **role, **codes}
 
 
 def _period(attribute: Dated) -> dict[str, Any]:
-    return {"first": attribute.first.isoformat(), "last": attribute.last.isoformat(), "by": attribute.by.value}
+    formats = {"format": attribute.formats[0] if len(attribute.formats) == 1 else list(attribute.formats)}
+    days = {"first": attribute.first.isoformat(), "last": attribute.last.isoformat(), "by": attribute.by.value}
+    return days | (formats if attribute.formats else {})
 
 
 def _opened(attribute: Integer | Real) -> dict[str, Any]:
@@ -460,37 +467,33 @@ def _refuse_untypical(attribute: Integer | Real) -> None:
         return
     low, high = attribute.bounds(attribute.declared - 1)
     if isinstance(attribute.typical, bool) or not low <= attribute.typical <= high:
-        raise DomainError(
-            f"the typical value of {attribute.name!r} lies in its last cell, from {low} to {high}", culprit=attribute
-        )
+        words = f"lies in its last cell, from {low} to {high}"
+        raise DomainError(f"the typical value of {attribute.name!r} {words}", culprit=attribute)
 
 
 def _refuse_no_calendar(attribute: Dated) -> None:
     """Refuse a date without a name, days, grain or role."""
-    _named(attribute.name)
     _refuse_no_option(attribute)
     refuse_days(attribute.name, attribute.first, attribute.last)
+    if attribute.formats:
+        refuse_formats(attribute.name, attribute.formats, zoned=isinstance(attribute, Timestamp))
     if not isinstance(attribute.by, Grain):
         raise DomainError(f"the cells of {attribute.name!r} are a Grain, such as Grain.MONTH", culprit=attribute)
 
 
 def _refuse_no_option(attribute: Attribute) -> None:
-    if not isinstance(attribute.unknown, Unknown):
-        raise DomainError(
-            f"what becomes of unknown values of {attribute.name!r} is Unknown.DROP, Unknown.CATEGORY or Unknown.CLAMP",
-            culprit=attribute,
-        )
-    if attribute.role is not None and not isinstance(attribute.role, Role):
-        raise DomainError(f"the role of {attribute.name!r} is Role.TARGET or Role.WEIGHT", culprit=attribute)
-    if attribute.role is Role.WEIGHT and (not isinstance(attribute, Integer | Real) or attribute.minimum < 0):
-        raise DomainError(
-            f"{attribute.name!r} cannot be a weight: only a number from 0 on says how many a row stands for",
-            culprit=attribute,
-        )
-
-
-def _named(name: object) -> None:
+    """Refuse an attribute whose name, treatment of values, codes or role is wrong, and put its codes in order."""
+    name = attribute.name
     if not isinstance(name, str):  # which YAML does not read as text
         raise DomainError(f"the name of an attribute is text: write {name} in quotes", culprit=name)
     if not name or name != name.strip():
         raise DomainError(f"an attribute needs a name without blanks around it, not {name!r}", culprit=name)
+    if attribute.missing:
+        declared = attribute.values if isinstance(attribute, Categorical) else ()
+        object.__setattr__(attribute, "missing", sorted_codes(name, attribute.missing, declared))
+    if not isinstance(attribute.unknown, Unknown):
+        raise DomainError(f"what becomes of unknown values of {name!r} is {_TREATMENTS}", culprit=attribute)
+    if attribute.role is not None and not isinstance(attribute.role, Role):
+        raise DomainError(f"the role of {name!r} is Role.TARGET or Role.WEIGHT", culprit=attribute)
+    if attribute.role is Role.WEIGHT and (not isinstance(attribute, Integer | Real) or attribute.minimum < 0):
+        raise DomainError(f"{name!r} cannot be a weight: only a number from 0 on is one", culprit=attribute)

@@ -139,7 +139,8 @@ def parse(document: object, *, folder: Path | None = None) -> Domain:
         quoted = repr(error.instance)
         reason = error.message if len(quoted) <= _QUOTED else error.message.replace(quoted, "what stands there")
         raise DomainError(f"the domain is wrong at {place or 'the top'}: {reason}", culprit=document)
-    attributes = tuple(_attribute(name, body) for name, body in document["attributes"].items())
+    bodies = {name: {"missing": document.get("missing", ())} | body for name, body in document["attributes"].items()}
+    attributes = tuple(_attribute(name, body) for name, body in bodies.items())
     return Domain(
         attributes=attributes,
         unit=parse_unit(document["unit"], [attribute.name for attribute in attributes]),
@@ -179,6 +180,9 @@ def _with_days(document: dict[Any, Any]) -> dict[Any, Any]:
         return document
     dated = {}
     for name, body in bodies.items():
+        codes = body.get("missing") if isinstance(body, dict) else None
+        if isinstance(codes, list):  # YAML reads 1900-01-01 as a day
+            body = body | {"missing": list(map(_text_of_day, codes))}  # noqa: PLW2901
         dated[name] = body
         if not isinstance(body, dict) or body.get("type") not in ("date", "timestamp"):
             continue
@@ -190,7 +194,13 @@ def _with_days(document: dict[Any, Any]) -> dict[Any, Any]:
                 culprit=name,
             )
         dated[name] = body | {key: day.isoformat() for key, day in days.items() if isinstance(day, date)}
-    return document | {"attributes": dated}
+    codes = document.get("missing")
+    shared = {"missing": list(map(_text_of_day, codes))} if isinstance(codes, list) else {}
+    return document | {"attributes": dated} | shared
+
+
+def _text_of_day(value: object) -> object:
+    return value.isoformat() if isinstance(value, date) else value
 
 
 def _hierarchies(
@@ -225,30 +235,21 @@ def _hierarchies(
 
 
 def _attribute(name: str, body: dict[str, Any]) -> Attribute:
-    unknown = Unknown(body["unknown"])
-    nullable = body.get("nullable", False)
     role = Role(body["role"]) if "role" in body else None
+    common = {"name": name, "unknown": Unknown(body["unknown"]), "nullable": body.get("nullable", False), "role": role}
+    common["missing"] = tuple(body["missing"])
     match body["type"]:
         case "categorical":
-            return Categorical(name=name, values=tuple(body["values"]), unknown=unknown, nullable=nullable, role=role)
+            return Categorical(values=tuple(body["values"]), **common)
         case "integer":
             edges = tuple(body["edges"]) if "edges" in body else None
-            return Integer(
-                name=name,
-                minimum=body["minimum"],
-                maximum=body["maximum"],
-                edges=edges,
-                unknown=unknown,
-                nullable=nullable,
-                typical=body.get("typical"),
-                role=role,
-            )
+            bounds = {"minimum": body["minimum"], "maximum": body["maximum"], "edges": edges}
+            return Integer(**bounds, typical=body.get("typical"), **common)
         case "date" | "timestamp" as kind:
-            days = {key: _day(name, body[key]) for key in ("first", "last")}
-            declared = {"name": name, **days, "by": Grain(body["by"]), "unknown": unknown, "nullable": nullable}
-            return (
-                Date(**declared, role=role) if kind == "date" else Timestamp(**declared, zone=body["zone"], role=role)
-            )
+            formats = body.get("format", ())
+            common["formats"] = (formats,) if isinstance(formats, str) else tuple(formats)
+            common |= {key: _day(name, body[key]) for key in ("first", "last")} | {"by": Grain(body["by"])}
+            return Date(**common) if kind == "date" else Timestamp(**common, zone=body["zone"])
         case _:
             try:
                 typical = float(body["typical"]) if "typical" in body else None
@@ -257,9 +258,7 @@ def _attribute(name: str, body: dict[str, Any]) -> Attribute:
                 raise DomainError(
                     f"attribute {name!r} has an edge, a point or a typical value beyond 1.8e308"
                 ) from None
-            return Real(
-                name=name, edges=reals, points=points, unknown=unknown, nullable=nullable, typical=typical, role=role
-            )
+            return Real(edges=reals, points=points, typical=typical, **common)
 
 
 def _day(name: str, text: str) -> date:

@@ -124,7 +124,7 @@ class SchemaTable:
         described: dict[str, Any] = {}
         if self.attributes:
             described = Domain(self.attributes, hierarchies=self.hierarchies, csv=self.csv).describe()
-        own |= {part: described[part] for part in ("csv", "hierarchies") if part in described}
+        own |= {part: described[part] for part in _OF_DOMAIN[1:] if part in described}
         own |= {"attributes": described.get("attributes", {})}
         return own | ({"derived": {each.name: each.describe() for each in self.derived}} if self.derived else {})
 
@@ -344,9 +344,8 @@ def _two_owners(name: str) -> DomainError:
 # --- the document -----------------------------------------------------------------------------------------------------
 
 _TOP = {"$schema", "sfumato", "schema", "draft", "accepted", "unit", "tables", "of_unit"}
-_OF_TABLE = {"key", "unit", "through", "references", "rows", "per", "public", "attributes", "hierarchies", "csv"} | {
-    "derived"
-}
+_OF_DOMAIN = ("attributes", "csv", "missing", "hierarchies")  # parts that a domain of one table has as well
+_OF_TABLE = {"key", "unit", "through", "references", "rows", "per", "public", "derived", *_OF_DOMAIN}
 
 
 def load_schema(path: str | Path) -> Schema:
@@ -453,7 +452,7 @@ def _described(body: Mapping[str, Any], at: str, folder: Path | None, *, draft: 
     """Attributes, hierarchies and format of the file, as a domain of one table has them; None without attributes."""
     if not mapping_at(body["attributes"], f"{at}.attributes"):
         return None
-    parts = {part: body[part] for part in ("attributes", "hierarchies", "csv") if part in body}
+    parts = {part: body[part] for part in _OF_DOMAIN if part in body}
     try:
         return single.parse({"sfumato": 1, "draft": draft, "unit": "row", **parts}, folder=folder)
     except DomainError as error:

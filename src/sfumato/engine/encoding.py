@@ -5,6 +5,7 @@
 - A declared boolean is spelled true, True, TRUE or 1, and so for false.
 - Text is a number when it is spelled like one (``dialect.NUMBER``); anything else is unknown.
 - Dates and time stamps are read as the end of ``dialect`` says, and clamped as numbers are.
+- Before all of this, ``raw_columns`` makes codes for missing values NULL, and writes dates in ISO 8601.
 - Whole numbers only for integer attributes: 39 and 39.0, but 39.5 is unknown.  Under ``clamp`` what is
   out of bounds, infinity included, moves to the nearest bound; what is no such number drops the row.
 """
@@ -18,6 +19,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -38,6 +40,7 @@ from sfumato.engine.dialect import (
     read_date,
 )
 from sfumato.engine.port import Column, ColumnKind
+from sfumato.engine.raw_columns import cleaned_relation
 from sfumato.errors import TableError
 
 if TYPE_CHECKING:
@@ -134,7 +137,7 @@ class Encoding:
             *((f"v{place}", f"v{place}") for place in self.values),
             *rest,
         ]
-        inner = f"SELECT {_listed(read + unit + carried)} FROM {relation}"
+        inner = f"SELECT {_listed(read + unit + carried)} FROM {self._cleaned(relation)[0]}"
         for step in self._numbered():
             inner = f"SELECT read_rows.*, {_listed(step)} FROM ({self.dialect.computed_once(inner)}) AS read_rows"
         if self._numbered():
@@ -143,10 +146,20 @@ class Encoding:
         rows = self.dialect.filtered(f"({middle}) AS coded_rows", " AND ".join(conditions))
         return f"SELECT {_listed(final)} FROM {rows}"
 
+    def _cleaned(self, relation: str) -> tuple[str, dict[str, Column]]:
+        """Return the relation with cleaned columns, and the column of each attribute there."""
+        if not any(each.missing or (isinstance(each, Date | Timestamp) and each.formats) for each in self.domain):
+            return relation, dict(self.columns)
+        return cleaned_relation(self.dialect, self.domain.attributes, self.columns, relation)
+
+    @cached_property  # cleaning expressions of dates are long
+    def _read_columns(self) -> dict[str, Column]:
+        return self._cleaned("")[1]
+
     def _numbered(self) -> list[list[tuple[str, str]]]:
         """Return the columns that are computed from dates before they are coded, in steps."""
         steps = [
-            numbered_dates(self.dialect, self.columns[attribute.name], attribute, place)
+            numbered_dates(self.dialect, self._read_columns[attribute.name], attribute, place)
             for place, attribute in enumerate(self.domain)
             if isinstance(attribute, Date | Timestamp)
         ]
@@ -159,7 +172,7 @@ class Encoding:
 
     def _read(self, place: int, attribute: Attribute) -> list[tuple[str, str]]:
         """First look at a raw column: its code, or whether it is missing (``m``) and its number (``n``)."""
-        column = self.columns[attribute.name]
+        column = self._read_columns[attribute.name]
         gone = missing(self.dialect, column)
         if isinstance(attribute, Categorical):
             value = self.dialect.lookup(canonical_text(self.dialect, column), spellings(attribute))
@@ -186,8 +199,9 @@ class Encoding:
         unknown = _or_null(unknown_code(attribute))
         clamps = attribute.unknown is Unknown.CLAMP
         beyond = ("0", str(attribute.declared - 1)) if clamps else (unknown, unknown)
+        gone = f"{value} IS NULL" if isinstance(attribute, Date | Timestamp) and attribute.formats else f"m{place}"
         code = (
-            f"CASE WHEN {inside} THEN {self._cell(value, attribute)} WHEN m{place} THEN {_missing(attribute)} "
+            f"CASE WHEN {inside} THEN {self._cell(value, attribute)} WHEN {gone} THEN {_missing(attribute)} "
             f"WHEN {value} < {low} THEN {beyond[0]} WHEN {value} > {high} THEN {beyond[1]} ELSE {unknown} END"
         )
         if place not in self.values:
@@ -287,7 +301,8 @@ def _refuse_unmapped(attribute: Attribute, column: Column) -> None:
             ColumnKind.BOOLEAN,
         }  # reals are spelled differently on every engine
     elif isinstance(attribute, Date | Timestamp):
-        kinds = {ColumnKind.TEXT, ColumnKind.DATE, ColumnKind.TIMESTAMP}
+        numbers = {ColumnKind.INTEGER, ColumnKind.REAL} if attribute.formats else set()
+        kinds = {ColumnKind.TEXT, ColumnKind.DATE, ColumnKind.TIMESTAMP} | numbers
     if isinstance(attribute, Date) and column.moments:
         raise TableError(
             f"column {column.name!r} of type {column.type} holds moments, whose day depends on the zone; declare it as "

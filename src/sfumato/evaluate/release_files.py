@@ -21,6 +21,8 @@ from sfumato.arguments import expect
 from sfumato.bounded_cache import cached
 from sfumato.domain import Attribute, Date, Dated, Domain, Integer, Real, Timestamp, Unknown
 from sfumato.domain.attribute import EXTRA, null_code, unknown_code
+from sfumato.domain.raw_values import DateFormat, is_missing
+from sfumato.engine.table_files import name_columns
 from sfumato.errors import InputError, TableError
 from sfumato.evaluate.released import Claim, Released, Rows, parse_claim, spread
 from sfumato.evaluate.stated_claims import claim_of_file
@@ -46,7 +48,7 @@ def compatible(attribute: Attribute, text: str | None, labels: Mapping[str, Leav
     >>> sorted(compatible(age, "[3, 6)", {})), compatible(age, "x", {})
     ([3, 4, 5], None)
     """
-    if text is None or not text.strip():
+    if text is None or not text.strip() or is_missing(text, attribute.missing, numeric=_is_numeric(attribute)):
         missing = null_code(attribute)
         other = unknown_code(attribute) if missing is None else missing
         return None if other is None else frozenset([other])
@@ -70,6 +72,10 @@ def compatible(attribute: Attribute, text: str | None, labels: Mapping[str, Leav
     if leaves is None and (other := unknown_code(attribute)) is not None:
         return frozenset([other])
     return leaves or None
+
+
+def _is_numeric(attribute: Attribute) -> bool:
+    return isinstance(attribute, Integer | Real)
 
 
 def _run(own: tuple[str, ...], text: str) -> Leaves | None:
@@ -105,9 +111,10 @@ def _leaves_with_extra(own: tuple[str, ...], inside: str) -> Leaves | None:
 
 
 def _moment(attribute: Dated, text: str) -> Leaves | None:
-    """Return the cell of a date, or of what a clock showed, as synthetic files and tables of Arrow write it."""
+    """Return the cell of a date, or of what a clock showed, in a declared format or as synthetic files write it."""
+    written = (DateFormat(each).read(text) for each in attribute.formats if "%z" not in each)
     try:
-        moment = datetime.fromisoformat(text)
+        moment = next((each for each in written if each is not None), None) or datetime.fromisoformat(text)
     except ValueError:
         return None
     if moment.tzinfo is not None:  # moments are for engines to place: here none is ever written
@@ -364,7 +371,9 @@ def _read_text(given: str | Path) -> pa.Table:
         convert = pyarrow.csv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=True, null_values=[""]
         )
-        return pyarrow.csv.read_csv(path, convert_options=convert)
+        lines = pyarrow.csv.ParseOptions(newlines_in_values=True)
+        table = pyarrow.csv.read_csv(path, convert_options=convert, parse_options=lines)
+        return table.rename_columns(list(name_columns(names)))
     except (OSError, pa.ArrowException, UnicodeDecodeError):
         raise TableError(f"cannot read {path} as CSV or Parquet", culprit=str(path)) from None
 

@@ -1,0 +1,261 @@
+"""The form of raw values in a table: codes that stand for a missing value, and formats of dates."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Final, TypeAlias
+
+from sfumato.errors import DomainError
+
+Code: TypeAlias = str | int | float
+
+EXCEL = "excel"
+"""The format of dates that are numbers of days, as spreadsheets store them."""
+EXCEL_DAYS = (61, 73109)
+"""The first and the last serial that is read: 1900-03-01 and 2100-02-28.  Excel's earlier days are wrong by one."""
+EXCEL_START = datetime(1899, 12, 30)  # noqa: DTZ001 - what clocks show has no zone
+MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
+          "November", "December")  # fmt: skip
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_LAST_OF_1900S = 69  # two digits from here on are years of the 20th century, as POSIX has it
+
+
+def sorted_codes(name: str, codes: Iterable[Code], declared: Collection[Code] = ()) -> tuple[Code, ...]:
+    """Return codes for missing values without repetitions, numbers first.
+
+    Raises:
+        DomainError: a code is neither text nor a finite number, or is one of the declared values.
+
+    >>> sorted_codes("age", ["?", 999, -9.0, 999])
+    (-9, 999, '?')
+    """
+    if isinstance(codes, str):
+        raise DomainError(f"the codes for missing values of {name!r} are a list, such as [999, '?']", culprit=codes)
+    unique: dict[Code, None] = {}
+    for code in codes:
+        if isinstance(code, bool) or not isinstance(code, str | int | float):
+            raise DomainError(f"a code for missing values of {name!r} is a number or text in quotes", culprit=code)
+        if isinstance(code, float) and not math.isfinite(code):
+            raise DomainError(f"write the code {code} for missing values of {name!r} in quotes", culprit=code)
+        unique[int(code) if isinstance(code, float) and code.is_integer() else code] = None
+    if twice := set(map(str, unique)) & set(map(str, declared)):
+        raise DomainError(
+            f"{name!r} declares {min(twice)!r} as a value and as missing; an attribute's own list, such as missing: "
+            "[], takes the place of the list of the table",
+            culprit=name,
+        )
+    numbers, texts = ([code for code in unique if isinstance(code, str) is text] for text in (False, True))
+    return (*sorted(numbers), *sorted(texts))
+
+
+def is_missing(text: str | None, codes: Collection[Code], *, numeric: bool) -> bool:
+    """Return whether a text stands for a missing value.
+
+    Args:
+        text: of a cell.
+        codes: of the attribute.
+        numeric: whether the attribute has numbers, so that 999.0 is the code 999.
+
+    >>> is_missing("999.0", [999], numeric=True), is_missing("n/a", ["n/a"], numeric=True)
+    (True, True)
+    """
+    if text is None or (not text.strip(" \t") and "" in codes) or text in codes:
+        return True
+    numbers = [code for code in codes if not isinstance(code, str)]
+    if not numeric:
+        return text in map(str, numbers)
+    try:
+        return bool(numbers) and float(text) in numbers
+    except ValueError:
+        return False
+
+
+def _letters(words: Iterable[str]) -> str:
+    """Return the pattern of words in any case.
+
+    >>> _letters(["May", "am"])
+    '([Mm][Aa][Yy]|[Aa][Mm])'
+    """
+    each = ("".join(f"[{letter.upper()}{letter.lower()}]" for letter in word) for word in words)
+    return f"({'|'.join(each)})"
+
+
+@dataclass(frozen=True)
+class DatePart:
+    """A part of a date as text: its pattern for each width, the longest last."""
+
+    patterns: dict[int, str]
+    digits: bool
+
+    @property
+    def pattern(self) -> str:
+        """The pattern of all widths."""
+        return f"({'|'.join(reversed(self.patterns.values()))})"
+
+
+def _words(words: Collection[str]) -> DatePart:
+    widths = sorted({len(word) for word in words})
+    return DatePart({width: _letters([word for word in words if len(word) == width]) for width in widths}, digits=False)
+
+
+DIRECTIVES: Final = {
+    "Y": DatePart({4: "[0-9]{4}"}, digits=True),
+    "y": DatePart({2: "[0-9]{2}"}, digits=True),
+    "m": DatePart({1: "[1-9]", 2: "(0[1-9]|1[0-2])"}, digits=True),
+    "d": DatePart({1: "[1-9]", 2: "(0[1-9]|[12][0-9]|3[01])"}, digits=True),
+    "H": DatePart({1: "[0-9]", 2: "([01][0-9]|2[0-3])"}, digits=True),
+    "I": DatePart({1: "[1-9]", 2: "(0[1-9]|1[0-2])"}, digits=True),
+    "M": DatePart({2: "[0-5][0-9]"}, digits=True),
+    "S": DatePart({2: "[0-5][0-9]"}, digits=True),
+    "f": DatePart({width: f"[0-9]{{{width}}}" for width in range(1, 10)}, digits=True),
+    "b": _words([month[:3] for month in MONTHS]),
+    "B": _words(MONTHS),
+    "a": _words([day[:3] for day in _WEEKDAYS]),
+    "A": _words(_WEEKDAYS),
+    "p": _words(["AM", "PM"]),
+    "z": DatePart({1: "(Z|[+-]([01][0-9]|2[0-3])(:?[0-5][0-9])?)"}, digits=False),
+}
+"""The directives of a format of dates, which mean what they mean to Python's ``strptime``."""
+
+
+@dataclass(frozen=True)
+class DateFormat:
+    """A format of dates, such as ``%d.%m.%Y``, or ``excel``.
+
+    Days, months and hours have one digit or two, unless another number follows or precedes them directly.
+
+    >>> DateFormat("%d.%m.%Y").read("1.2.2000"), DateFormat("%B %d, %Y").read("May 31, 2000")
+    (datetime.datetime(2000, 2, 1, 0, 0), datetime.datetime(2000, 5, 31, 0, 0))
+    >>> DateFormat("%m/%d/%y").read("02/30/99") is None, DateFormat("excel").read("36526.5")
+    (True, datetime.datetime(2000, 1, 1, 12, 0))
+    """
+
+    text: str
+
+    def __post_init__(self) -> None:
+        if self.is_serial:
+            return
+        named = [name for name, field in self.parts if field is not None]
+        hours = {"H", "I"} & set(named)
+        reasons = {
+            "it names a part twice": len(set(named)) < len(named),
+            "it needs %Y or %y": len({"Y", "y"} & set(named)) != 1,
+            "it names the month twice": len({"m", "b", "B"} & set(named)) > 1,
+            "%I and %p need each other, without %H": ("I" in named) != ("p" in named) or len(hours) > 1,
+            "minutes need hours": "M" in named and not hours,
+            "seconds need minutes": bool({"S", "f"} & set(named)) and "M" not in named,
+            "%z stands last, behind a time": "z" in named and (self.parts[-1][0] != "z" or not hours),
+            "that is how a day of ISO 8601 begins": self.text.startswith("%Y-%d-%m"),
+            "a day needs its month": "d" in named and not {"m", "b", "B"} & set(named),
+        }
+        if wrong := [reason for reason, is_wrong in reasons.items() if is_wrong]:
+            raise DomainError(f"{self.text!r} is no format of dates: {wrong[0]}", culprit=self.text)
+
+    @property
+    def is_serial(self) -> bool:
+        """Whether dates are numbers of days."""
+        return self.text == EXCEL
+
+    @cached_property
+    def parts(self) -> tuple[tuple[str, DatePart | None], ...]:
+        """Directives with their fields, and text between them.
+
+        Raises:
+            DomainError: a directive is unknown.
+        """
+        parts: list[tuple[str, DatePart | None]] = []
+        for directive, literal in re.findall("%(.|$)|([^%]+)", self.text):
+            if literal:
+                parts.append((literal, None))
+            elif directive in DIRECTIVES:
+                parts.append((directive, DIRECTIVES[directive]))
+            else:
+                known = ", ".join(f"%{name}" for name in DIRECTIVES)
+                raise DomainError(
+                    f"{self.text!r} is no format of dates: %{directive} is unknown; {known} are known, and the word "
+                    f"{EXCEL}",
+                    culprit=self.text,
+                )
+        digits = [field is not None and field.digits for _, field in parts]
+        for place, (name, field) in enumerate(parts):
+            neighbors = digits[place - 1 : place] + digits[place + 1 : place + 2]
+            if field is not None and len(field.patterns) > 1 and field.digits and any(neighbors):
+                longest = max(field.patterns)
+                parts[place] = (name, DatePart({longest: field.patterns[longest]}, digits=True))
+        return tuple(parts)
+
+    @cached_property
+    def pattern(self) -> str:
+        """The pattern of such dates, in which the day of a month is not checked."""
+        return "".join(literal(text) if field is None else field.pattern for text, field in self.parts)
+
+    @property
+    def has_time(self) -> bool:
+        """Whether there is a time of the day."""
+        return any(field is not None and name in "HI" for name, field in self.parts)
+
+    @cached_property
+    def _groups(self) -> re.Pattern[str]:
+        named = (literal(text) if field is None else f"(?P<{text}>{field.pattern})" for text, field in self.parts)
+        return re.compile("".join(named))
+
+    def read(self, text: str) -> datetime | None:
+        """Return the clock time that a text states, without its distance to UTC; None if it states none."""
+        if self.is_serial:
+            return _read_serial(text)
+        match = self._groups.fullmatch(text)
+        if match is None:
+            return None
+        values = match.groupdict()
+        year = int(values.get("Y") or values["y"])
+        if "y" in values:
+            year += 1900 if year >= _LAST_OF_1900S else 2000
+        word = (values.get("b") or values.get("B") or "").title()[:3]
+        month = [each[:3] for each in MONTHS].index(word) + 1 if word else int(values.get("m") or 1)
+        hour = int(values.get("H") or values.get("I") or 0)
+        if "p" in values:
+            hour = hour % 12 + (12 if values["p"].upper() == "PM" else 0)
+        try:
+            return datetime(year, month, int(values.get("d") or 1), hour, int(values.get("M") or 0))  # noqa: DTZ001
+        except ValueError:
+            return None
+
+
+def refuse_formats(name: str, formats: Sequence[str], *, zoned: bool) -> None:
+    """Refuse what is no format of dates, and a distance to UTC in the format of an attribute without a zone.
+
+    Raises:
+        DomainError: a format is wrong.
+    """
+    for text in formats:
+        named = {part for part, field in DateFormat(text).parts if field is not None}
+        if "z" in named and not zoned:
+            raise DomainError(
+                f"the format {text!r} of {name!r} has a distance to UTC, so its day depends on a zone; declare the "
+                "column as a timestamp with a zone",
+                culprit=text,
+            )
+
+
+def _read_serial(text: str) -> datetime | None:
+    try:
+        serial = float(text)
+    except ValueError:
+        return None
+    if not EXCEL_DAYS[0] <= serial < EXCEL_DAYS[1] + 1:
+        return None
+    return EXCEL_START + timedelta(days=math.floor(serial), minutes=math.floor(serial % 1 * 1440 + 1e-6))
+
+
+def literal(text: str) -> str:
+    """Return the pattern of exactly this text, which all engines read alike.
+
+    >>> literal("a.b")
+    'a[.]b'
+    """
+    return "".join(f"[{mark}]" if mark in ".?*+()|{}$/" else f"\\{mark}" if mark in "[]\\^" else mark for mark in text)
