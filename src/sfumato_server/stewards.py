@@ -30,6 +30,7 @@ from sfumato.app.api.methods import EXACT_FIGURES
 from sfumato.app.api.questions import limit_of
 from sfumato.description.domain_fit import draft_domain, risks
 from sfumato.description.schema_fit import draft_source, schema_risks
+from sfumato.description.written_values import codes_note
 from sfumato.domain.domain import Acceptance
 from sfumato.domain.table_schema import Schema
 from sfumato.engine.csv_file import how_written
@@ -107,6 +108,7 @@ def draft_description(
     except (TableError, EngineError) as error:
         raise table_refusal(error) from error
     notes = [f"How the file is written: {note}; the draft says so." for note in dialect.notes]
+    notes += [codes_note(domain.texts)] if domain.texts else []
     notes += [f"Left out {column}: {reason}." for column, reason in domain.left_out.items()]
     notes += [f"Look at {column}: {hint}." for column, hint in domain.hints.items()]
     return DescriptionDraft(plain(domain.document()), tuple(notes))

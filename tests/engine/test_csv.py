@@ -150,8 +150,8 @@ def test_odd_files_are_read_as_what_they_say(tmp_path):
     (tmp_path / "mark.csv").write_bytes(b'\xef\xbb\xbf"a","b c"\r\n+1,"x\r\ny"\r\n\r\n-2,""\r\n3,\r\n')
     table = open_table(tmp_path / "mark.csv")
     whole, text = draft_domain(table).domain.attributes
-    assert whole == Integer(name="a", minimum=-2, maximum=3, unknown=Unknown.CLAMP)
-    assert (text.values, text.nullable) == (("", "x\r\ny"), True)
+    assert whole == Integer(name="a", minimum=-2, maximum=3, unknown=Unknown.CLAMP, missing=("",))
+    assert (text.values, text.nullable, text.missing) == (("x\r\ny",), True, ("",))
     for count in (60, 300):
         columns = [f"c{place}" for place in range(count)]
         wide = "\n".join(",".join(str(row * place % 7) for place in range(count)) for row in range(30))

@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from sfumato.domain import Attribute, Categorical, CsvFormat, Dated, Domain, Grain, Integer, Real, Unit, Unknown
+from sfumato.description.written_values import codes_hint, codes_of_table, date_body, date_hint, with_codes
+from sfumato.domain import Attribute, Categorical, CsvFormat, Dated, Domain, Integer, Real, Unit, Unknown
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import Column, ColumnKind, Profile, ProtectedTable
 from sfumato.engine.profile import named_like_people
@@ -40,7 +41,7 @@ class Draft:
 
     ``dates`` are columns of dates, in the form of a domain document, without their first and last day.  These days are
     facts about people, so the owner writes them, and the domain lacks the dates until then.  ``order`` are the columns
-    of both.
+    of both.  ``texts`` stand for missing values in some column.
     """
 
     domain: Domain
@@ -48,11 +49,16 @@ class Draft:
     hints: dict[str, str]
     dates: dict[str, dict[str, Any]]
     order: tuple[str, ...]
+    texts: tuple[str | int | float, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """The document to edit: that of the domain, with the dates in their places."""
         document = self.domain.describe()
-        bodies = document["attributes"] | self.dates
+        shared = document.get("missing", [])
+        bodies = document["attributes"] | {
+            name: {key: value for key, value in body.items() if key != "missing" or value != shared}
+            for name, body in self.dates.items()
+        }
         return document | {"attributes": {name: bodies[name] for name in self.order}}
 
 
@@ -88,7 +94,7 @@ def draft_domain(table: ProtectedTable, csv: CsvFormat | None = None) -> Draft:
     """
     attributes, left_out, hints, dates, order = [], {}, {}, {}, []
     profiles = table.profile(MOST_VALUES)
-    people = people_of(profiles)
+    people, texts = people_of(profiles), codes_of_table(profiles)
     for profile in profiles:
         if people is not None and profile.column.name == people.column:
             left_out[people.column] = (
@@ -96,9 +102,9 @@ def draft_domain(table: ProtectedTable, csv: CsvFormat | None = None) -> Draft:
                 f"{people.at_99:,} rows of each, and whoever has more is cut to as many"
             )
             continue
-        if profile.distinct and (body := _date(profile)) is not None:
+        if profile.distinct and (body := date_body(profile, texts)) is not None:
             dates[profile.column.name] = body
-            hints[profile.column.name] = _date_hint(profile, body)
+            hints[profile.column.name] = date_hint(profile)
             order.append(profile.column.name)
             continue
         drafted = _row_number(profile) or _attribute(profile)
@@ -106,13 +112,13 @@ def draft_domain(table: ProtectedTable, csv: CsvFormat | None = None) -> Draft:
             left_out[profile.column.name] = drafted
         else:
             order.append(profile.column.name)
-            attributes.append(drafted)
+            attributes.append(with_codes(drafted, profile, texts))
             if _crowded(profile):
                 hints[profile.column.name] = (
                     f"named like an identifier, but {profile.repeats[-1][0]:,} of {profile.held:,} rows have one "
                     "value: if its values are people, it belongs into the unit"
                 )
-            if hint := _hint(profile if profile.numbers is None else profile.numbers):
+            if hint := codes_hint(profile) or _hint(profile if profile.numbers is None else profile.numbers):
                 hints[profile.column.name] = hint
     hints |= _renamed([profile.column for profile in profiles if profile.column.name in order], hints)
     if dates and not attributes:
@@ -124,39 +130,7 @@ def draft_domain(table: ProtectedTable, csv: CsvFormat | None = None) -> Draft:
         raise TableError("no column has few enough values, or a range, to be drafted; write the domain by hand")
     unit = Unit() if people is None else Unit(people.column, rows=people.at_99)
     domain = Domain(tuple(attributes), unit=unit, draft=True, csv=csv)
-    return Draft(domain, left_out, hints, dates, tuple(order))
-
-
-_TO_WRITE = {
-    "date": "a date: write its first and its last day, days that everybody knows the table to be about, and take the "
-    "longest cells that answer your questions (by: day, week, month, quarter or year)",
-    "timestamp": "a time stamp: write its first and its last day, days that everybody knows the table to be about, the "
-    "zone whose clocks count, and take the longest cells that answer your questions (by: hour, day, ...)",
-}
-
-
-def _date_hint(profile: Profile, body: Mapping[str, Any]) -> str:
-    """Return the hint for a column of dates: what to write, and how many of its values are unknown."""
-    hint = _TO_WRITE[body["type"]]
-    if profile.dates is not None and profile.dates.others:
-        hint += (
-            f"; {profile.dates.others:,} of its values are no dates of ISO 8601, such as 2023-12-31, and are "
-            "counted as unknown"
-        )
-    return hint
-
-
-def _date(profile: Profile) -> dict[str, Any] | None:
-    """A column of dates without its days, as a domain document describes it; None of another column."""
-    missing = {"nullable": profile.missing > 0, "unknown": Unknown.CATEGORY.value}
-    open_days = {"first": None, "last": None}
-    match profile.column.kind if profile.dates is None else profile.dates.kind:
-        case ColumnKind.DATE:
-            return {"type": "date", **open_days, "by": Grain.MONTH.value, **missing}
-        case ColumnKind.TIMESTAMP:
-            return {"type": "timestamp", **open_days, "by": Grain.DAY.value, "zone": "UTC", **missing}
-        case _:
-            return None
+    return Draft(domain, left_out, hints, dates, tuple(order), texts)
 
 
 def people_of(profiles: Sequence[Profile]) -> People | None:
@@ -283,11 +257,6 @@ def _attribute(profile: Profile) -> Attribute | str:
         case ColumnKind.TEXT, _, _ if profile.numbers is not None:
             drafted = _attribute(profile.numbers)
             return drafted if isinstance(drafted, str) else replace(drafted, unknown=Unknown.CATEGORY)
-        case ColumnKind.TEXT, _, _ if profile.dates is not None:
-            return (
-                "it seems to hold dates that are not written as 2023-12-31: write them so (a day before a month, or "
-                "after it, is not for a program to guess), or leave it out"
-            )
         case ColumnKind.TEXT, _, _:
             return f"text with {profile.distinct:,} different values: list those that are public, or leave it out"
         case _ if column.type.upper().startswith(("TIME", "DATETIME", "INTERVAL")):

@@ -302,7 +302,7 @@ def _attributes(drafting: _Drafting, name: str, csv: CsvFormat | None) -> dict[s
     drafting.notes += [f"Left out {name}.{column}: {reason}" for column, reason in drafted.left_out.items()]
     drafting.notes += [f"Look at {name}.{column}: {hint}" for column, hint in drafted.hints.items()]
     described = drafted.document()
-    return {part: described[part] for part in ("csv", "attributes") if part in described}
+    return {part: described[part] for part in ("csv", "missing", "attributes") if part in described}
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
+from itertools import product
 from typing import Final, TypeAlias
 
 from sfumato.errors import DomainError
@@ -259,3 +260,78 @@ def literal(text: str) -> str:
     'a[.]b'
     """
     return "".join(f"[{mark}]" if mark in ".?*+()|{}$/" else f"\\{mark}" if mark in "[]\\^" else mark for mark in text)
+
+
+# --- formats of a column, for a draft ---------------------------------------------------------------------------------
+
+_DAYS = (
+    "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%d %m %Y",
+    "%d.%m.%y", "%m/%d/%y", "%d/%m/%y", "%d-%m-%y", "%m-%d-%y", "%b %d %Y", "%b %d, %Y", "%B %d %Y", "%B %d, %Y",
+    "%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%d-%B-%Y", "%d-%b-%y", "%d/%b/%Y", "%d%b%Y", "%a %b %d %Y",
+    "%A, %B %d, %Y", "%b %Y", "%B %Y", "%b-%Y", "%m/%Y", "%Y/%m", "%Y-%m",
+)  # fmt: skip
+_TIMES = ("", " %H:%M", " %H:%M:%S", "T%H:%M:%S", " %I:%M %p", " %I:%M:%S %p", " %H:%M:%S%z", " %H:%M:%S.%f",
+          "T%H:%M:%S%z", ", %H:%M")  # fmt: skip
+_FORMATS = [DateFormat(day + time) for day, time in product(_DAYS, _TIMES)]
+_LIKELY = re.compile(r".*\d.*[./ -].*\d.*|[A-Za-z]{3,9}[ -]\d{4}|\d{1,2}[A-Za-z]{3}\d{4}")
+_PROBES = 50  # texts at each end that decide which formats are tried
+_MOST_FORMATS = 6
+_LEAST_SHARE = 0.005  # of the texts have a format, so that it is none of a typing error
+_NAMES = re.compile(r"(^|[^a-z])(date|dob|birthday|birthdate|datum|day)([^a-z]|$)")
+
+
+@dataclass(frozen=True)
+class GuessedFormats:
+    """The formats of dates in some texts, the most frequent first, and whether a date has a time of the day."""
+
+    formats: tuple[str, ...]
+    has_time: bool
+
+
+def named_like_dates(name: str) -> bool:
+    """Return whether the name of a column says that it has dates.
+
+    >>> named_like_dates("visitDate"), named_like_dates("updated")
+    (True, False)
+    """
+    words = re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    return _NAMES.search(words) is not None
+
+
+def guess_formats(texts: Sequence[str], share: float, iso: str) -> GuessedFormats | None:
+    """Return formats that read most of some distinct texts; None if they are no dates.
+
+    Args:
+        texts: distinct values of a column.
+        share: the part of the texts that are dates, at least.
+        iso: the pattern of dates that need no format.
+
+    >>> guess_formats(["1/2/2000", "1/31/2000", "Jan 1 2000"], 0.9, "")
+    GuessedFormats(formats=('%m/%d/%Y', '%b %d %Y'), has_time=False)
+    """
+    unread = [text for text in texts if re.fullmatch(iso, text) is None]
+    if not texts or sum(_LIKELY.fullmatch(text) is None for text in unread) > (1 - share) * len(texts):
+        return None
+    formats: list[str] = []
+    has_time = False
+    candidates = [each for each in _FORMATS if any(each.read(text) for text in unread[:_PROBES] + unread[-_PROBES:])]
+    while unread and candidates and len(formats) < _MOST_FORMATS:
+        best = max(candidates, key=lambda each: sum(each.read(text) is not None for text in unread))
+        moments = [moment for text in unread if (moment := best.read(text)) is not None]
+        if len(moments) < max(1, _LEAST_SHARE * len(texts)):
+            break
+        formats.append(best.text)
+        has_time = has_time or any(moment.hour or moment.minute for moment in moments)
+        unread = [text for text in unread if best.read(text) is None]
+    return GuessedFormats(tuple(formats), has_time) if len(unread) <= (1 - share) * len(texts) else None
+
+
+def swapped(text: str) -> str | None:
+    """Return a format with day and month in each other's place; None if a month has a name or there is no day.
+
+    >>> swapped("%d.%m.%Y"), swapped("%b %d, %Y"), swapped("%Y/%m/%d")
+    ('%m.%d.%Y', None, None)
+    """
+    if text.startswith("%Y") or "%d" not in text or "%m" not in text:
+        return None
+    return text.replace("%d", "%0").replace("%m", "%d").replace("%0", "%m")

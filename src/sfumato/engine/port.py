@@ -69,13 +69,19 @@ TILES = 32
 
 @dataclass(frozen=True)
 class DateProfile:
-    """The dates that a text column mostly holds: their kind, and the number of values that are no dates.
+    """The dates that a column mostly has.
 
-    The kind is ``TEXT`` if the dates are not in the form of ISO 8601.
+    Attributes:
+        kind: ``DATE``, or ``TIMESTAMP`` if they have a time of the day.
+        others: the number of values that are no dates.
+        formats: how dates are written besides ISO 8601, the most frequent first.
+        ambiguous: the formats in which no day is above 12, so that days and months cannot be told apart.
     """
 
     kind: ColumnKind
     others: int
+    formats: tuple[str, ...] = ()
+    ambiguous: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,7 +94,8 @@ class Profile:
     if a column holds more different numbers than the limit, or further apart.  A number that fills a part occurs twice.
 
     ``repeats`` are for a column whose values may name people: pairs of a number of rows, and of the values that have so
-    many, in order.  ``dates`` describe a text column that mostly holds dates, but not all in the form of ISO 8601.
+    many, in order.  ``dates`` describe a column that mostly holds dates, but not all in the form of ISO 8601.
+    ``codes`` are values that stand for missing ones.  All other parts describe the column without them.
     """
 
     column: Column
@@ -102,6 +109,7 @@ class Profile:
     tiles: tuple[int | float, ...] = ()
     repeats: tuple[tuple[int, int], ...] = ()
     dates: DateProfile | None = None
+    codes: tuple[str | int | float, ...] = ()
 
 
 @dataclass(frozen=True)

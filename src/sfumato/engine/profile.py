@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sfumato.domain.raw_values import Code, DateFormat, guess_formats, named_like_dates, swapped
 from sfumato.engine.dialect import DAYS, MOMENTS, NUMBER, Dialect, number, numeral, plain
 from sfumato.engine.port import TILES, Column, ColumnKind, DateProfile, Profile
 
@@ -27,11 +28,10 @@ _INTEGER = "-?(0|[1-9][0-9]{0,17})"  # leading zeros are a code, not a number
 _WHOLE_REAL = "[+-]?(0|[1-9][0-9]{0,14})([.]0*)?"  # as programs write whole numbers beside missing values
 _CODE = "[+-]?0[0-9].*"
 _DAYS_ONLY = f"{DAYS}([T ]00:00(:00([.]0{{1,9}})?)?)?"  # some programs write days as time stamps
-_FOREIGN = (
-    "[0-9]{1,2}[./ -]([0-9]{1,2}|[A-Za-z]{3,9})[./ -]([0-9]{4}|[0-9]{2})([ T].*)?|"
-    "[0-9]{4}[./][0-9]{1,2}[./][0-9]{1,2}.*"
-)
 _MOSTLY = 0.9  # of a column of dates are dates
+_SAMPLE = 1000  # distinct texts from which formats of dates are guessed
+_SERIALS = (10_000, 73_109)  # days of spreadsheets from 1927 to 2100
+_COMPACT = (19_000_101, 21_001_231)  # days as numbers of eight digits
 _FEW_CODES = 10  # distinct texts in a column of numbers
 _TRUE = "true|True|TRUE"
 _BOOLEAN = f"{_TRUE}|false|False|FALSE"
@@ -46,7 +46,61 @@ class Profiler:
     relation: str
 
     def profile(self, column: Column, distinct_limit: int) -> Profile:
-        """Profile one column.
+        """Profile one column without the codes that stand for missing values."""
+        codes: tuple[Code, ...] = self._text_codes(column)
+        profile = self._without(column, codes).profile_values(column, distinct_limit)
+        numbers = self._number_codes(column, profile)
+        if numbers:
+            profile = self._without(column, codes, numbers).profile_values(column, distinct_limit)
+        return replace(profile, codes=(*numbers, *codes))
+
+    def _without(self, column: Column, texts: Sequence[Code], numbers: Sequence[Code] = ()) -> Profiler:
+        """Return a profiler of the column in which codes are NULL."""
+        name = self.dialect.name(column.name)
+        conditions = [self._among(column, texts)] if texts else []
+        if numbers:
+            conditions.append(f"{number(self.dialect, column)} IN ({', '.join(map(str, numbers))})")
+        if not conditions:
+            return self
+        cleaned = f"CASE WHEN {' OR '.join(conditions)} THEN NULL ELSE {name} END"
+        return replace(self, relation=f"(SELECT {cleaned} AS {name} FROM {self.relation}) AS cleaned_rows")
+
+    def _among(self, column: Column, codes: Sequence[Code]) -> str:
+        text = self.dialect.text(self.dialect.name(column.name))
+        blank = f" OR {self.dialect.matches(text, _BLANK)}" if "" in codes else ""
+        return f"({text} IN ({', '.join(self.dialect.string(str(code)) for code in codes)}){blank})"
+
+    def _text_codes(self, column: Column) -> tuple[str, ...]:
+        """Return the texts of a column that stand for missing values, unless all of its values are such texts."""
+        if column.kind is not ColumnKind.TEXT:
+            return ()
+        text = self.dialect.text(self.dialect.name(column.name))
+        listed = ", ".join(f"COUNT(CASE WHEN {self._among(column, [code])} THEN 1 END)" for code in TEXT_CODES)
+        ((held, signs, *counts),) = self.query(
+            f"SELECT COUNT({text}), COUNT(CASE WHEN {text} = '+' THEN 1 END), {listed} FROM {self.relation}"
+        )
+        present = tuple(code for code, times in zip(TEXT_CODES, counts, strict=True) if times)
+        if sum(counts) >= held or not present:
+            return ()
+        return tuple(code for code in present if not (code == "-" and signs))
+
+    def _number_codes(self, column: Column, profile: Profile) -> tuple[int | float, ...]:
+        """Return the numbers of a column that stand for missing values."""
+        if not (isinstance(profile.minimum, int | float) and isinstance(profile.maximum, int | float)):
+            return ()
+        if profile.column.kind is ColumnKind.BOOLEAN or not any(map(_is_code, (profile.minimum, profile.maximum))):
+            return ()
+        value = number(self.dialect, column)
+        values = f"SELECT {value} AS x FROM {self.relation}"
+        frequencies = f"SELECT x, COUNT(*) AS n FROM ({values}) AS found WHERE x IS NOT NULL GROUP BY x ORDER BY x"
+        ends = [
+            [(float(x), int(n)) for x, n in self.query(f"{frequencies} {order} LIMIT {_MOST_CODES + 2}")]
+            for order in ("ASC", "DESC")
+        ]
+        return outlying_codes(*ends, rows=profile.held)
+
+    def profile_values(self, column: Column, distinct_limit: int) -> Profile:
+        """Profile one column with all of its values.
 
         A text column that only holds whole numbers is profiled as integers, and so on, since CSV knows
         text only; a real column that only holds whole numbers as integers.  Extremes are of finite values.
@@ -68,6 +122,8 @@ class Profiler:
         wide = isinstance(low, int | float) and isinstance(high, int | float) and high - low >= distinct_limit
         if kind in (ColumnKind.INTEGER, ColumnKind.TEXT) and may_name_people(column.name, held, distinct):
             profile = replace(profile, repeats=self._repeats(value))
+        if kind in (ColumnKind.INTEGER, ColumnKind.REAL) and (dates := self._dates_in_numbers(column, profile)):
+            return replace(profile, dates=dates)
         if kind is ColumnKind.REAL or (kind is ColumnKind.INTEGER and wide):
             return replace(profile, tiles=self._tiles(value, kind, finite))
         if kind is ColumnKind.TEXT and column.kind is ColumnKind.TEXT and (dates := self._dates(column)) is not None:
@@ -76,17 +132,48 @@ class Profiler:
             return replace(profile, numbers=self._numbers(column, missing))
         return profile
 
-    def _dates(self, column: Column) -> DateProfile | None:
-        """The dates of a text column that mostly holds them, among them some that are none, or in another form."""
+    def _dates_in_numbers(self, column: Column, profile: Profile) -> DateProfile | None:
+        """Return the dates of a column of numbers whose name says so: serials of a spreadsheet, or eight digits."""
+        low, high = profile.minimum, profile.maximum
+        if not (isinstance(low, int | float) and isinstance(high, int | float) and named_like_dates(column.name)):
+            return None
+        if _SERIALS[0] <= low and high <= _SERIALS[1]:
+            kind = ColumnKind.DATE if profile.column.kind is ColumnKind.INTEGER else ColumnKind.TIMESTAMP
+            return DateProfile(kind, 0, ("excel",))
+        if _COMPACT[0] <= low and high <= _COMPACT[1] and profile.column.kind is ColumnKind.INTEGER:
+            texts = self._distinct_texts(column)
+            if all(DateFormat("%Y%m%d").read(text.partition(".")[0]) for text in texts):
+                return DateProfile(ColumnKind.DATE, 0, ("%Y%m%d",))
+        return None
+
+    def _distinct_texts(self, column: Column) -> list[str]:
         text = self.dialect.text(self.dialect.name(column.name))
-        counts = ", ".join(
-            f"COUNT(CASE WHEN {self.dialect.matches(text, pattern)} THEN 1 END)"
-            for pattern in (MOMENTS, _DAYS_ONLY, _FOREIGN)
-        )
-        ((held, moments, days, foreign),) = self.query(f"SELECT COUNT({text}), {counts} FROM {self.relation}")
-        if moments > _MOSTLY * held:
-            return DateProfile(ColumnKind.DATE if days == moments else ColumnKind.TIMESTAMP, held - moments)
-        return DateProfile(ColumnKind.TEXT, held - moments - foreign) if moments + foreign > _MOSTLY * held else None
+        distinct = f"SELECT DISTINCT {text} AS x FROM {self.relation}"
+        return [x for (x,) in self.query(f"SELECT x FROM ({distinct}) AS found WHERE x IS NOT NULL LIMIT {_SAMPLE}")]
+
+    def _dates(self, column: Column) -> DateProfile | None:
+        """Return the dates of a text column that mostly holds them, in ISO 8601 or another format."""
+        guessed = guess_formats(self._distinct_texts(column), _MOSTLY, MOMENTS)
+        if guessed is None:
+            return None
+        formats = guessed.formats
+        text = self.dialect.text(self.dialect.name(column.name))
+        twins = [(each, other) for each in formats if (other := swapped(each))]
+        tests = [
+            self.dialect.matches(text, MOMENTS),
+            self.dialect.matches(text, _DAYS_ONLY),
+            " OR ".join(self.dialect.matches(text, DateFormat(each).pattern) for each in formats) or "1 = 0",
+        ]
+        for one, other in twins:  # days above 12 tell a day from a month
+            only = [self.dialect.matches(text, DateFormat(each).pattern) for each in (one, other)]
+            tests.append(f"{only[0]} AND NOT {only[1]}")
+        counts = ", ".join(f"COUNT(CASE WHEN {test} THEN 1 END)" for test in tests)
+        ((held, moments, days, written, *certain),) = self.query(f"SELECT COUNT({text}), {counts} FROM {self.relation}")
+        if moments + written <= _MOSTLY * held:
+            return None
+        kind = ColumnKind.TIMESTAMP if guessed.has_time or days < moments else ColumnKind.DATE
+        ambiguous = tuple(one for (one, _), times in zip(twins, certain, strict=True) if not times)
+        return DateProfile(kind, max(held - moments - written, 0), formats, ambiguous)
 
     def _numbers(self, column: Column, missing: int) -> Profile | None:
         """Return the numbers of a text column that holds only a few distinct other texts."""
@@ -165,6 +252,55 @@ class Profiler:
         )
         (held,) = self.query(f"SELECT {', '.join(cases)} FROM {self.relation}")
         return next((reading for reading, matches in zip(readings, held, strict=True) if matches == 1), None)
+
+
+TEXT_CODES = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL", "Inf", "-Inf", "inf", "-inf", "?", "-", ".")
+"""Texts that stand for a missing value."""
+_BLANK = "[ \t]*"
+_MOST_CODES = 8
+_LEAST_SHARE = 0.001  # of the rows have a number that is a code
+
+
+def _is_code(value: float) -> bool:
+    """Return whether surveys use a number for missing values: -1 to -9, or nines, eights or sevens such as 999 or 98.
+
+    >>> [_is_code(value) for value in (-9, 99, 97, 999.9, -1, 95, 12)]
+    [True, True, True, True, True, False, False]
+    """
+    digits = f"{abs(value):.12g}".replace(".", "")
+    if value < 0 and len(digits) == 1:
+        return True
+    return re.fullmatch("9*[6-9]|8+|7+", digits) is not None
+
+
+def outlying_codes(
+    least: Sequence[tuple[float, int]], greatest: Sequence[tuple[float, int]], *, rows: int
+) -> tuple[int | float, ...]:
+    """Return the numbers that stand for missing values: far outside the rest, and shared by many rows.
+
+    Args:
+        least: the least distinct numbers in increasing order, with their rows.
+        greatest: the greatest in decreasing order.
+        rows: the rows with a number.
+
+    >>> outlying_codes([(-9, 5), (0, 9), (1, 9)], [(999, 5), (60, 9), (59, 9)], rows=100)
+    (-9, 999)
+    >>> outlying_codes([(0, 5), (1, 9), (2, 9)], [(99, 5), (98, 9), (97, 9)], rows=100)
+    ()
+    """
+    codes: list[float] = []
+    for ends, sign in ((least, 1), (greatest, -1)):
+        other = [value for value, _ in (greatest if sign == 1 else least) if value not in codes]
+        for size in range(min(_MOST_CODES, len(ends) - 2), 0, -1):
+            tail, edge = ends[:size], ends[size][0]
+            if not all(_is_code(value) and times >= max(2, _LEAST_SHARE * rows) for value, times in tail):
+                continue
+            spread = abs(other[0] - edge) if other else 0.0
+            far = abs(edge - tail[-1][0]) > max(spread, 1)
+            if far or (sign == 1 and edge >= 0 and tail[-1][0] < 0):
+                codes += [value for value, _ in tail]
+                break
+    return tuple(int(value) if value == int(value) else value for value in sorted(codes))
 
 
 _PEOPLE = ("patient", "person", "people", "customer", "client", "user", "member", "subject", "student", "employee",

@@ -49,6 +49,7 @@ def draft(
     is written, and every command that is given the domain reads the file so.
     """
     from sfumato.description.domain_fit import draft_domain
+    from sfumato.description.written_values import codes_note
     from sfumato.engine.open import open_table
     from sfumato.engine.table_files import redacted_source
     from sfumato.strict_documents import write_yaml
@@ -61,6 +62,8 @@ def draft(
     text = write_yaml(drafted.document())
     for detail in written.notes:
         print_message(f"{redacted_source(table)}: {detail}; the draft says so under 'csv'.")
+    if drafted.texts:
+        print_message(codes_note(drafted.texts))
     for name, reason in drafted.left_out.items():
         print_message(f"Left out {name}: {reason}.")
     for name, hint in drafted.hints.items():

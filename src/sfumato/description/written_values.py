@@ -1,0 +1,95 @@
+"""Findings about how the values of a column are written: codes for missing values, and dates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from sfumato.domain import Attribute, Categorical, Unknown
+from sfumato.domain.calendar import Grain
+from sfumato.domain.raw_values import Code, sorted_codes, swapped
+from sfumato.engine.port import ColumnKind, Profile
+
+_TO_WRITE = {
+    "date": "a date: write its first and its last day, days that everybody knows the table to be about, and take the "
+    "longest cells that answer your questions (by: day, week, month, quarter or year)",
+    "timestamp": "a time stamp: write its first and its last day, days that everybody knows the table to be about, the "
+    "zone whose clocks count, and take the longest cells that answer your questions (by: hour, day, ...)",
+}
+
+
+def date_body(profile: Profile, texts: Sequence[Code]) -> dict[str, Any] | None:
+    """Return a column of dates without its days, as a domain document describes it; None for another column.
+
+    Args:
+        profile: of the column.
+        texts: the codes for missing values of the table.
+    """
+    dates = profile.dates
+    formats: dict[str, Any] = {}
+    if dates is not None and dates.formats:
+        formats = {"format": dates.formats[0] if len(dates.formats) == 1 else list(dates.formats)}
+    nullable = profile.missing > 0 or (bool(formats) and dates is not None and dates.others > 0)
+    codes = list(sorted_codes(profile.column.name, (*profile.codes, *texts)))
+    missing = {"nullable": nullable, "unknown": Unknown.CATEGORY.value, "missing": codes}
+    open_days = {"first": None, "last": None}
+    match profile.column.kind if dates is None else dates.kind:
+        case ColumnKind.DATE:
+            return {"type": "date", **open_days, "by": Grain.MONTH.value, **formats, **missing}
+        case ColumnKind.TIMESTAMP:
+            return {"type": "timestamp", **open_days, "by": Grain.DAY.value, "zone": "UTC", **formats, **missing}
+        case _:
+            return None
+
+
+def date_hint(profile: Profile) -> str:
+    """Return the hint for a column of dates: what to write, and how its values are read."""
+    dates = profile.dates
+    kind = profile.column.kind if dates is None else dates.kind
+    notes = [_TO_WRITE["date" if kind is ColumnKind.DATE else "timestamp"]]
+    if dates is None:
+        return notes[0]
+    if len(dates.formats) > 1:
+        notes.append(f"its dates are written in {len(dates.formats)} formats, which are tried in this order")
+    notes += [
+        f"no day in it is above 12, so {written} may as well be {swapped(written)}: look which one it is"
+        for written in dates.ambiguous
+    ]
+    if dates.others:
+        what = (
+            "fit no format, and are missing"
+            if dates.formats
+            else ("are no dates of ISO 8601, such as 2023-12-31, and are counted as unknown")
+        )
+        notes.append(f"{dates.others:,} of its values {what}")
+    return "; ".join(notes)
+
+
+def codes_hint(profile: Profile) -> str | None:
+    """Return the hint about the numbers that the draft takes for missing values; None if there are none."""
+    numbers = [str(code) for code in profile.codes if not isinstance(code, str)]
+    if not numbers:
+        return None
+    return (
+        f"{' and '.join(numbers)} {'is' if len(numbers) == 1 else 'are'} far outside the rest and shared by many rows, "
+        "so the draft takes it for a missing value: if it is a true one, remove it from missing"
+    )
+
+
+def with_codes(attribute: Attribute, profile: Profile, texts: Sequence[Code]) -> Attribute:
+    """Return a drafted attribute with the codes of its column and of the table, except those that are its values."""
+    values = set(map(str, attribute.values)) if isinstance(attribute, Categorical) else set()
+    codes = (code for code in (*profile.codes, *texts) if str(code) not in values)
+    return replace(attribute, missing=tuple(codes))
+
+
+def codes_of_table(profiles: Sequence[Profile]) -> tuple[Code, ...]:
+    """Return the texts that stand for missing values in any column."""
+    return tuple(dict.fromkeys(code for profile in profiles for code in profile.codes if isinstance(code, str)))
+
+
+def codes_note(texts: Sequence[Code]) -> str:
+    """Return a sentence about the texts that the draft takes for missing values."""
+    words = ("a blank text" if text == "" else repr(text) for text in texts)
+    return f"The draft takes these texts for missing values, and says so under 'missing': {', '.join(words)}."
