@@ -212,3 +212,33 @@ def test_names_of_rows_are_no_attribute_and_what_repeats_may_be_one(tmp_path):
     draft = draft_domain(open_table(tmp_path / "repeated.csv"))
     assert draft.domain.names == ("row", "age")
     assert "its header is blank" in draft.hints["row"]
+
+
+WRITE_TABLE = '"age" "sex" "income"\n' + "".join(f'"{n}" {30 + n % 9} "{"FM"[n % 2]}" {n}.5\n' for n in range(1, 61))
+
+
+@pytest.mark.parametrize("separator", [" ", ",", ";", "\t"])
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+def test_a_table_of_r_has_names_of_rows_without_a_header(tmp_path, separator, engine):
+    path = tmp_path / "people.csv"
+    path.write_text(WRITE_TABLE.replace(" ", separator))
+    written = how_written(str(path), {})
+    if engine == "spark":
+        assert cluster.session() is not None
+    table = open_table(path if engine == "duckdb" else f"spark:{path}", csv=written.format)
+    assert [column.name for column in table.schema()] == ["row", "age", "sex", "income"]
+    draft = draft_domain(table, written.format)
+    assert draft.left_out == {"row": "it numbers the rows, and has no name in the table"}
+    age, sex, income = draft.domain
+    assert (age.minimum, age.maximum, sex.values, income.maximum) == (30, 38, ("F", "M"), 62.0)
+    assert reveal(table.encode(draft.domain).marginals([("sex",)])[0]).tolist()[:2] == [30, 30]
+
+
+def test_a_record_that_ends_with_a_separator_has_no_name_of_a_row(tmp_path):
+    (tmp_path / "t.csv").write_text("age,sex\n" + "30,F,\n31,M,\n" * 30)
+    assert draft_domain(open_table(tmp_path / "t.csv")).domain.names == ("age", "sex")
+
+
+def test_blanks_divide_fields_only_if_nothing_else_does(tmp_path):
+    (tmp_path / "t.csv").write_text("first name,last name\n" + "Ann Lee,Bob Cox\nEve Fox,Dan Roe\n" * 9)
+    assert how_written(str(tmp_path / "t.csv"), {}).format is None

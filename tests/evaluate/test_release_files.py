@@ -132,3 +132,11 @@ def test_cells_of_local_recoding_with_missing_or_unknown_values_are_read_back(nu
                 before = f"{attribute.labels()[low]}..{attribute.labels()[high]}"
                 assert low == high or compatible(attribute, before, {}) == frozenset(range(low, high + 1))
     assert Quasi(name="seen").scale(attributes[0]).label(1, attributes[0].size - 1).startswith("{2023-09..2023-12, (")
+
+
+def test_blank_and_repeated_headers_have_the_names_of_all_commands(tmp_path):
+    domain = Domain(
+        tuple(Integer(name=name, minimum=0, maximum=9, unknown=Unknown.DROP) for name in ("row", "x_2", "column_4"))
+    )
+    (tmp_path / "release.csv").write_text('"","x","X",""\n1,"a\nb",2,3\n4,5,6,7\n'.replace("X", "x"))
+    assert read_release(tmp_path / "release.csv", domain).codes.tolist() == [[1, 2, 3], [4, 6, 7]]

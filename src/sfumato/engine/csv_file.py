@@ -43,7 +43,7 @@ DELIMITERS = ",;\t|"
 _HEADER = 1 << 20  # bytes of one line of a header, at most: a file without line ends is no CSV
 _CHUNK = 1 << 20
 _SAMPLE = 2000  # records that a draft looks at
-_NAMES = {",": "a comma", "\t": "a tab", ";": "';'", "|": "'|'"}
+_NAMES = {",": "a comma", "\t": "a tab", ";": "';'", "|": "'|'", " ": "a blank"}
 
 
 @dataclass(frozen=True)
@@ -138,8 +138,9 @@ def csv_header(path: Path, form: CsvFormat) -> tuple[str, ...]:
     Raises:
         TableError: an empty file, one that is not text (or not gzip), or only blank headers.
     """
+    records = csv.reader(_lines(path, form.encoding), delimiter=delimiter(path, form), strict=True)
     try:
-        header = next(csv.reader(_lines(path, form.encoding), delimiter=delimiter(path, form), strict=True), None)
+        header = next(records, None)
     except UnicodeError:
         raise _not_text(path, form.encoding) from None
     except csv.Error:
@@ -148,9 +149,26 @@ def csv_header(path: Path, form: CsvFormat) -> tuple[str, ...]:
         raise TableError(f"{path} is not a gzip file, or cannot be read", culprit=path) from None
     if header and header[0].startswith("sep="):
         raise TableError(f"{path} begins with a line for a spreadsheet, 'sep=': remove that line", culprit=path)
-    names = tuple(name.strip(BLANKS) if form.trim else name for name in header or ())
+    first: Sequence[str] = ()
+    with suppress(UnicodeError, csv.Error, OSError, EOFError):  # reading the rows tells the line
+        first = next(records, ())
+    names = tuple(name.strip(BLANKS) if form.trim else name for name in whole_header(header or (), first))
     refuse_header(names, str(path))
     return names
+
+
+def whole_header(header: Sequence[str], first: Sequence[str]) -> tuple[str, ...]:
+    """Return the header of all columns: R's ``write.table`` writes names of rows, and no header of theirs.
+
+    Args:
+        header: the fields of the first line.
+        first: the fields of the first record.
+
+    >>> whole_header(["age", "sex"], ["1", "34", "F"]), whole_header(["age", "sex"], ["34", "F", ""])
+    (('', 'age', 'sex'), ('age', 'sex'))
+    """
+    short = bool(header) and len(first) == len(header) + 1 and bool(first[-1])
+    return ("", *header) if short else tuple(header)
 
 
 def refuse_header(names: Sequence[str], title: str) -> None:
@@ -344,7 +362,9 @@ def _records(path: Path, form: CsvFormat) -> list[list[str]]:
         with opened(path, form.encoding) as stream:
             reader = csv.reader(stream, delimiter=delimiter(path, form), strict=True)
             for record in islice(reader, _SAMPLE):
-                records.append(record)  # noqa: PERF402 - what was read before an error counts
+                records.append(record)
+                if len(records) == 2 and len(records[0]) > 1:  # noqa: PLR2004 - the header and the first record
+                    records[0] = list(whole_header(*records))
     except (UnicodeError, csv.Error):
         pass
     except (OSError, EOFError):
@@ -353,11 +373,14 @@ def _records(path: Path, form: CsvFormat) -> list[list[str]]:
 
 
 def _delimiter(path: Path, form: CsvFormat) -> str | None:
-    """Return the separator by which nearly all records have as many fields as the header; None: the usual one."""
+    """Return the separator by which nearly all records have as many fields as the header; None: the usual one.
+
+    Blanks are also within texts, so they divide fields only if no other separator does.
+    """
     usual = delimiter(path)
-    even = {}
-    for each in (usual, *DELIMITERS.replace(usual, "")):
-        records = _records(path, replace(form, delimiter=each))
+    even: dict[str, int] = {}
+    for each in (usual, *DELIMITERS.replace(usual, ""), " "):
+        records = [] if even and each == " " else _records(path, replace(form, delimiter=each))
         wide = len(records[0]) if records else 0
         if wide > 1 and sum(len(record) == wide for record in records) > 0.9 * len(records):
             even[each] = wide

@@ -31,7 +31,7 @@ from sfumato.domain.predicate import Predicate
 from sfumato.domain.unit import SizeOf
 from sfumato.engine.bounding import bounded_keys, dropped, kept_rows, unit_sizes
 from sfumato.engine.contingency import COVER_CELLS, CoverCounts, CoverPlan, condition
-from sfumato.engine.csv_file import BLANKS, delimiter, refuse_header
+from sfumato.engine.csv_file import BLANKS, delimiter, refuse_header, whole_header
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import Encoding, Fingerprint, RowEncoding, content_name, content_statement
 from sfumato.engine.port import ROWS, Column, Counts, Profile, Recodable, Recode
@@ -443,14 +443,19 @@ def _csv(spark: Any, place: str, title: str, form: CsvFormat) -> tuple[Any, list
         raise InputError(f"Spark reads CSV in {', '.join(_ENCODINGS)}, not in {form.encoding}", culprit=form.encoding)
     separator = delimiter(place, form)
     if encoding == "UTF-8":
-        lines = [row.value.removeprefix("\ufeff") for row in spark.read.text(place).head(1)]
+        lines = [row.value.removeprefix("\ufeff") for row in spark.read.text(place).head(2)]
     else:
-        first = spark.read.options(sep="\0", quote="", encoding=encoding).csv(place).head(1)
-        lines = [row[0] for row in first]
+        first = spark.read.options(sep="\0", quote="", encoding=encoding).csv(place).head(2)
+        lines = [row[0] or "" for row in first]
+    records = csv.reader(lines, delimiter=separator, strict=True)
     try:
-        written = next(csv.reader(lines, delimiter=separator, strict=True), [])
+        written = next(records, [])
     except csv.Error:
         raise TableError(f"{title} has no header of one line", culprit=title) from None
+    record: list[str] = []
+    with suppress(csv.Error):  # a record of several lines has as many fields as the header
+        record = next(records, [])
+    written = list(whole_header(written, record))
     headers = [name.strip(BLANKS) if form.trim else name for name in written]
     refuse_header(headers, title)
     unique = list(name_columns(written)) == written
