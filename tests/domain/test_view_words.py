@@ -31,7 +31,7 @@ def words(statement: str) -> str:
         (EACH.format("MAX(cost)", ""), "x = greatest cost of visits BY patient_id"),
         (
             EACH.format("LEAST(GREATEST(SUM(cost), 0), 90)", ""),
-            "x = SUM(cost) within 0 and 90 or missing of visits BY patient_id",
+            "x = SUM(cost) within 0 and 90 of visits BY patient_id",
         ),
         (
             "SELECT SUM(x) FROM (SELECT patient_id, MIN(cost) AS x FROM visits GROUP BY patient_id) AS p",

@@ -34,7 +34,7 @@ from sfumato.domain.expression import (
 from sfumato.domain.predicate import All, Among, Not
 from sfumato.domain.predicate import Any as AnyOf
 from sfumato.domain.table_schema import Schema, SchemaTable, parse_schema
-from sfumato.domain.unit_views import AnyRow, Declared, EveryRow, WithFacts, WithGap
+from sfumato.domain.unit_views import AnyRow, Declared, EveryRow, Renamed, WithFacts, WithGap
 from sfumato.domain.view import (
     BoundedView,
     Computed,
@@ -145,6 +145,19 @@ VIEWS["declared, not missing"] = Declared(
     Computed(VISITS, "band", Labels(((DEAR, "dear"),))),
     Categorical(name="band", values=("dear",), unknown=Unknown.DROP),
 )
+VIEWS["renamed, joined with itself"] = Join(
+    Renamed(DRUGS, ("medicine", "amount")), Renamed(DRUGS, ("drug", "dose too")), ((0, 0),)
+)
+VIEWS["a row of a key"] = OfUnits(VISITS, Filter(DRUGS, Among("drug", [0])), on=((0, 1),))
+VIEWS["no row of a key"] = OfUnits(VISITS, DRUGS, without=True, on=((0, 1),))
+VIEWS["a row of a public key"] = OfUnits(DIAGNOSES, Filter(scan("icd"), Among("chapter", [0])), on=((2, 0),))
+VIEWS["a row of the unit with another key"] = OfUnits(DIAGNOSES, scan("diagnoses", "e"), apart=((2, 2),))
+VIEWS["a row of a key that others have too"] = OfUnits(DIAGNOSES, scan("diagnoses", "e"), on=((2, 2),), apart=((0, 0),))
+VIEWS["per unit, or a number"] = PerUnit(
+    Join(PATIENTS, VISITS, (), outer=True),
+    (),
+    (("spend", UnitSum("cost", Fraction(0), Fraction(900), empty=Fraction(900))),),
+)
 VIEWS["per unit, joined"] = Join(VISITS, PerUnit(DRUGS, (), (("drugs", RowCount(20)),)), (), outer=True)
 
 
@@ -155,7 +168,7 @@ def test_views_go_by_the_names_under_which_answers_of_earlier_versions_are_kept(
     found |= {each.__name__ for each in (*Expression.__subclasses__(), All, AnyOf, Not)}
     kept = "All Among Any Arithmetic Clamp Computed Constant DaysBetween Field Filter Join Labels Not OfUnits PerUnit "
     kept += "AnyRow Cases CodeRanges Declared RowCount Scan Taken UnitSum WithFacts WithGap Categorical Integer Real "
-    kept += "EveryRow"
+    kept += "EveryRow Renamed"
     assert found == set(kept.split())
 
 
@@ -253,6 +266,22 @@ PLAIN: dict[str, tuple[View, tuple[str, ...], str]] = {
         ("sex",),
         "sex FROM patients WHERE patient_id NOT IN "
         "(SELECT patient_id FROM diagnoses JOIN visits USING (visit_id) WHERE patient_id IS NOT NULL)",
+    ),
+    "key elsewhere": (
+        VIEWS["a row of a key"],
+        ("kind",),
+        "kind FROM visits WHERE patient_id IS NOT NULL AND visit_id IN (SELECT visit_id FROM drugs WHERE drug = 'D0')",
+    ),
+    "no key elsewhere": (
+        VIEWS["no row of a key"],
+        ("kind",),
+        "kind FROM visits v WHERE patient_id IS NOT NULL AND NOT EXISTS "
+        "(SELECT * FROM drugs d WHERE d.visit_id = v.visit_id)",
+    ),
+    "renamed": (
+        VIEWS["renamed, joined with itself"],
+        ("medicine",),
+        "drug FROM drugs JOIN visits USING (visit_id) WHERE patient_id IS NOT NULL",
     ),
     "counts": (
         VIEWS["per unit"],

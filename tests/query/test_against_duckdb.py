@@ -121,9 +121,13 @@ def agree(vault: SchemaVault, connection: duckdb.DuckDBPyConnection, text: str, 
 SPENT = "SELECT b.person, {} AS t FROM buys b GROUP BY b.person"
 JOINED = "SELECT p.person, {} AS t FROM people p LEFT JOIN buys b USING (person) GROUP BY p.person"
 BOUNDED = [
-    ("LEAST(SUM(b.paid), 500)", "SUM(b.paid)"),
-    ("LEAST(GREATEST(SUM(b.weight), 0), 600)", "SUM(b.weight)"),
-    ("LEAST(SUM(b.paid + 1), 700)", "SUM(b.paid + 1)"),
+    ("SUM(b.paid)", "SUM(b.paid)"),
+    ("SUM(b.weight)", "SUM(b.weight)"),
+    ("SUM(b.paid - 50)", "SUM(b.paid - 50)"),
+    ("LEAST(SUM(b.paid), 90)", "LEAST(SUM(b.paid), 90)"),
+    ("LEAST(GREATEST(SUM(b.weight), 0), 60)", "LEAST(GREATEST(SUM(b.weight), 0), 60)"),
+    ("LEAST(GREATEST(SUM(b.paid), 7), 90)", "LEAST(GREATEST(SUM(b.paid), 7), 90)"),
+    ("GREATEST(LEAST(SUM(b.paid), 90), 7)", "GREATEST(LEAST(SUM(b.paid), 90), 7)"),
     ("MAX(b.paid)", "MAX(b.paid)"),
 ]
 OUTER = ["SELECT COUNT(t) FROM ({}) AS x", "SELECT AVG(t), COUNT(*) FROM ({}) AS x", "SELECT SUM(t) FROM ({}) AS x",

@@ -23,6 +23,7 @@ from functools import cached_property
 from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Real, Unknown, null_code
 from sfumato.domain.calendar import Grain
 from sfumato.domain.expression import LATER_FIELD, whole_number
+from sfumato.domain.hierarchy import Hierarchy
 from sfumato.domain.predicate import Predicate, named
 from sfumato.domain.table_schema import Schema
 from sfumato.domain.view import Join, OfUnits, OverSource, PerUnit, RowCount, Scan, UnitAggregate, UnitSum, View
@@ -133,6 +134,7 @@ class WithFacts(OverSource):
             case UnitSum():
                 assert isinstance(attribute, Integer | Real)
                 number = min(max(0, attribute.minimum), attribute.maximum)
+                assert value.empty is None  # a schema declares no other
                 plain = isinstance(attribute, Integer) and attribute.edges is None
                 return int(number - attribute.minimum) if plain else 0, number
         raise TypeError(value)  # the tree is closed
@@ -190,6 +192,28 @@ class AtMost(OverSource):
     def attributes(self) -> tuple[Attribute, ...]:
         """The attributes of the source."""
         return self.source.attributes
+
+
+@dataclass(frozen=True)
+class Renamed(OverSource):
+    """A view whose attributes have other names, in order."""
+
+    called: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(set(self.called)) != len(self.called) or len(self.called) != len(self.source.names):
+            raise QueryError("two columns have one name; give one of them another by AS", culprit=self)
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """The attributes of the source under their names here."""
+        return tuple(replace(each, name=name) for each, name in zip(self.source.attributes, self.called, strict=True))
+
+    @property
+    def hierarchies(self) -> tuple[Hierarchy, ...]:
+        """The hierarchies of the source."""
+        called = dict(zip(self.source.names, self.called, strict=True))
+        return tuple(replace(each, attribute=called[each.attribute]) for each in self.source.hierarchies)
 
 
 LARGEST_JOIN = 10_000  # rows that a join may make of one unit: they take some milliseconds and a megabyte

@@ -212,14 +212,26 @@ class Filter(OverSource):
 
 @dataclass(frozen=True)
 class OfUnits(OverSource):
-    """The rows of units that have rows in another private view, or that have none there (``without``)."""
+    """The rows that match rows of another view, or that match none (``without``).
+
+    Rows of another private view match only for equal owners, whatever else is asked of their keys.
+
+    Attributes:
+        without: whether the rows without a match stay, and not those with one.
+        on: pairs of places among the keys of both that are equal; a public view has at least one.
+        apart: pairs of places among the keys of both that differ.
+    """
 
     units: View
     without: bool = False
+    on: tuple[tuple[int, int], ...] = field(default=(), metadata=LATER_FIELD)
+    apart: tuple[tuple[int, int], ...] = field(default=(), metadata=LATER_FIELD)
 
     def __post_init__(self) -> None:
-        if not self.source.private or not self.units.private:
+        if not self.source.private or not (self.units.private or self.on):
             raise QueryError("only rows of units are told apart by their unit", culprit=self)
+        for one, other in (*self.on, *self.apart):
+            self.source.keys[one], self.units.keys[other]
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
@@ -308,12 +320,14 @@ class UnitSum(UnitAggregate):
         low: lower bound of the sum.
         high: upper bound of the sum.
         missing: whether a sum of no value is missing, as in SQL; else it is 0, moved to the nearest bound.
+        empty: the sum of no value, if it is another one, as LEAST and GREATEST replace NULL.
     """
 
     of: str
     low: Fraction
     high: Fraction
     missing: bool = field(default=False, metadata=LATER_FIELD)
+    empty: Fraction | None = field(default=None, metadata=LATER_FIELD)
 
     def __post_init__(self) -> None:
         if self.low > self.high:

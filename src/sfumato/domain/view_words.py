@@ -17,7 +17,7 @@ from sfumato.domain.domain import Domain
 from sfumato.domain.expression import Arithmetic, Cases, Clamp, Constant, DaysBetween, Expression, Field, Labels
 from sfumato.domain.predicate import Predicate, describe_condition
 from sfumato.domain.unit import GroupBound, Unit
-from sfumato.domain.unit_views import AnyRow, AtMost, Declared, EveryRow, WithFacts, WithGap
+from sfumato.domain.unit_views import AnyRow, AtMost, Declared, EveryRow, Renamed, WithFacts, WithGap
 from sfumato.domain.view import (
     BoundedView,
     Computed,
@@ -60,8 +60,11 @@ def _view(view: View, unit: str) -> str:  # noqa: C901 - one case a kind
         case Filter():
             return f"{_part(view.source, unit)} WHERE {describe_condition(view.where, view.source.domain)}"
         case OfUnits():
-            within = "NOT IN" if view.without else "IN"
-            return f"{_part(view.source, unit)} WHERE {unit} {within} ({unit} of {_view(view.units, unit)})"
+            return f"{_part(view.source, unit)} WHERE {_of_units(view, unit)}"
+        case Renamed():
+            pairs = zip(view.source.names, view.called, strict=True)
+            names = ", ".join(f"{new} = {old}" for old, new in pairs if old != new)
+            return f"{_part(view.source, unit)} WITH {names}"
         case Computed():
             return f"{_part(view.source, unit)} WITH {view.name} = {_value(view.value, view.source.domain)}"
         case Declared():
@@ -81,6 +84,16 @@ def _view(view: View, unit: str) -> str:  # noqa: C901 - one case a kind
             by = ", ".join((unit, *view.by))
             return f"{values or 'a row'} of {_part(view.source, unit)} BY {by}"
     raise TypeError(view)  # the tree is closed
+
+
+def _of_units(view: OfUnits, unit: str) -> str:
+    if not view.on and not view.apart:
+        return f"{unit} {'NOT IN' if view.without else 'IN'} ({unit} of {_view(view.units, unit)})"
+    met = [f"same {unit}"] if view.units.private else []
+    for pairs, sign in ((view.on, "="), (view.apart, "<>")):
+        met += [f"{_key(view.source.keys[a])} {sign} {_key(view.units.keys[b])}" for a, b in pairs]
+    exists = "NOT EXISTS" if view.without else "EXISTS"
+    return f"{exists} (a row of {_part(view.units, unit)} with {' AND '.join(met)})"
 
 
 def _drops(attribute: Attribute) -> bool:
@@ -108,7 +121,8 @@ def _aggregate(value: UnitAggregate, source: View) -> str:
             return f"COUNT({of}) up to {value.maximum}"
         case UnitSum():
             within = f"within {_number(value.low)} and {_number(value.high)}"
-            return f"SUM({value.of}) {within}{' or missing' if value.missing else ''}"
+            empty = "" if value.empty is None else f", {_number(value.empty)} if missing"
+            return f"SUM({value.of}) {within}{' or missing' if value.missing else empty}"
         case Taken():
             return f"{value.which.value} {value.of}" + ("" if value.by is None else f" by {value.by}")
         case AnyRow() | EveryRow():

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from sfumato.domain import Attribute, Domain, Integer, Real, Unknown
 from sfumato.domain.expression import Arithmetic, Clamp, Constant, Expression, Field, Labels
 from sfumato.domain.predicate import All, Among, Any, CodeRanges, Fold, Not, Predicate
-from sfumato.domain.unit_views import Declared
+from sfumato.domain.unit_views import Declared, Renamed
 from sfumato.domain.view import BoundedView, Computed, Filter, Join, OverSource, PerUnit, Taken, View
 from sfumato.errors import QueryError
 from sfumato.query.statements.three_valued_logic import normal
@@ -281,6 +281,10 @@ class _RowConditions:
                 return _met(self.of_view(made.source), _numbered(view.declared, made))
             case Declared() if isinstance(view.declared, Integer | Real) and isinstance(view.source, OverSource):
                 return self.of_view(view.source.source)
+            case Renamed():
+                where = self.of_view(view.source)
+                names = dict(zip(view.source.names, view.called, strict=True))
+                return None if where is None else self._renamed(where, view.source, names)
             case OverSource():
                 return self.of_view(view.source)
             case PerUnit():
@@ -350,7 +354,7 @@ def _numbered(attribute: Integer | Real, made: Computed) -> Predicate | None:
         return None
     condition = _computed_of(attribute, made)
     at = made.source
-    while isinstance(at, OverSource):
+    while isinstance(at, OverSource) and not isinstance(at, Renamed):
         if isinstance(at, Declared) and isinstance(at.source, Computed) and at.source.value == made.value:
             other = at.declared
             if isinstance(other, Integer | Real) and other.unknown is not Unknown.CATEGORY and other.declared <= _MANY:

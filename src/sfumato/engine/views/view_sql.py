@@ -26,7 +26,7 @@ from sfumato.domain.expression import (
     Labels,
     Operator,
 )
-from sfumato.domain.unit_views import AnyRow, AtMost, Declared, EveryRow, WithFacts, WithGap
+from sfumato.domain.unit_views import AnyRow, AtMost, Declared, EveryRow, Renamed, WithFacts, WithGap
 from sfumato.domain.view import (
     BoundedView,
     Computed,
@@ -113,6 +113,8 @@ class ViewEncoding:
                 return f"SELECT {', '.join(columns(view))} FROM {self._relation(view.source)} WHERE {met}"
             case OfUnits():
                 return self._of_units(view)
+            case Renamed():
+                return self._selected(view.source)  # columns go by their places
             case Computed():
                 return self._computed(view)
             case Declared():
@@ -145,6 +147,15 @@ class ViewEncoding:
 
     def _of_units(self, view: OfUnits) -> str:
         listed = ", ".join(f"l.{name}" for name in columns(view))
+        if view.on or view.apart:
+            met = [f"l.k{one} = r.k{other}" for one, other in view.on]
+            met += [f"l.k{one} <> r.k{other}" for one, other in view.apart]
+            met += ["l.u = r.u"] if view.units.private else []  # rows of two units never match
+            exists = "NOT EXISTS" if view.without else "EXISTS"
+            return (
+                f"SELECT {listed} FROM ({self._selected(view.source)}) AS l WHERE {exists} "
+                f"(SELECT 1 FROM ({self._selected(view.units)}) AS r WHERE {' AND '.join(met)})"
+            )
         units = f"SELECT DISTINCT u FROM {self._relation(view.units)}"
         test = "IS NULL" if view.without else "IS NOT NULL"
         return (
@@ -348,15 +359,21 @@ class ViewEncoding:
     def _summed(self, value: UnitSum, attribute: Integer | Real, source: View) -> str:
         number = number_of(self.dialect, source.domain, value.of)
         low, high = self._literal(attribute, attribute.minimum), self._literal(attribute, attribute.maximum)
-        total = "SUM({})" if value.missing else "COALESCE(SUM({}), 0)"
+        total = "SUM({})" if value.missing or value.empty is not None else "COALESCE(SUM({}), 0)"
         if isinstance(source.domain[value.of], Integer):
-            return _clamped(self.dialect.integer(total.format(number)), low, high)
-        step = value.step(source)
-        # what is no step is 0: a quotient too small for a double fails on PostgreSQL
-        number = f"(CASE WHEN ABS({number}) < {real(step / 4)} THEN 0e0 ELSE {number} END)"
-        steps = self.dialect.integer(f"FLOOR({number} / {real(step)} + 0.5e0)")  # exact: the step is a power of two
-        added = self.dialect.double(self.dialect.integer(total.format(steps)))
-        return _clamped(f"({added} * {real(step)})", low, high)
+            added = self.dialect.integer(total.format(number))
+        else:
+            step = value.step(source)
+            # what is no step is 0: a quotient too small for a double fails on PostgreSQL
+            number = f"(CASE WHEN ABS({number}) < {real(step / 4)} THEN 0e0 ELSE {number} END)"
+            # exact: the step is a power of two
+            steps = self.dialect.integer(f"FLOOR({number} / {real(step)} + 0.5e0)")
+            added = self.dialect.double(self.dialect.integer(total.format(steps)))
+            added = f"({added} * {real(step)})"
+        clamped = _clamped(added, low, high)
+        if value.empty is None:
+            return clamped
+        return f"COALESCE({clamped}, {self._end(value.empty, integer=isinstance(attribute, Integer))})"
 
     def _taken(self, value: Taken, attribute: Attribute, view: PerUnit, place: int) -> list[str]:
         domain = view.source.domain

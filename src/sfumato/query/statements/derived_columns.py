@@ -5,23 +5,26 @@ from __future__ import annotations
 import math
 import re
 import sys
+from calendar import monthrange
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import date, timedelta
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sfumato.domain import Categorical, Date, Integer, Real
+from sfumato.domain import Categorical, Date, Grouping, Integer, Real
+from sfumato.domain.attribute import EXTRA
 from sfumato.domain.derived import BetweenDates, Derived, FactOfUnit, FirstCase, OfUnit, SincePrevious
 from sfumato.domain.domain import Domain
 from sfumato.domain.expression import Clamp, DaysBetween, Labels, whole_number
 from sfumato.domain.predicate import All, Among, Fold, Not, Predicate
 from sfumato.domain.predicate import Any as AnyOf
 from sfumato.domain.table_schema import Schema, SchemaTable, load_schema
-from sfumato.domain.unit_views import AnyRow, Declared, WithFacts, WithGap
+from sfumato.domain.unit_views import AnyRow, Declared, Renamed, WithFacts, WithGap
 from sfumato.domain.view import (
     Computed,
     Filter,
@@ -37,13 +40,14 @@ from sfumato.domain.view import (
     View,
 )
 from sfumato.errors import DomainError, SfumatoError
-from sfumato.privacy.loss import Loss
-from sfumato.query.statements.sql_condition import Place, read_condition
+from sfumato.privacy.loss import Loss, exact
+from sfumato.query.statements.sql_condition import Place, number, read_condition, refuse
 from sfumato.vault import schema_vault
 from sfumato.vault.schema_vault import SchemaVault
 from sfumato.vault.vault_opening import DATASET, default_ledger_url
 
 _WORDS = re.compile(r"\w+")
+_LABELS = 1000  # cells of a period or level that are made a key of a unit's rows
 _PICKS = {
     FactOfUnit.MIN: Pick.LEAST,
     FactOfUnit.MAX: Pick.GREATEST,
@@ -174,7 +178,7 @@ def _aggregate(fact: OfUnit, table: SchemaTable, view: View, called: Mapping[str
             assert fact.column is not None
             assert fact.minimum is not None
             assert fact.maximum is not None
-            return UnitSum(fact.column, fact.minimum, fact.maximum)
+            return UnitSum(fact.column, fact.minimum, fact.maximum, missing=True)
         case _:
             assert fact.column is not None
             by_date = fact.how in (FactOfUnit.FIRST, FactOfUnit.LAST)
@@ -262,6 +266,8 @@ def has_declared_cells(view: View, name: str) -> bool:
             return any(has_declared_cells(part, name) for part in (view.left, view.right) if name in part.names)
         case PerUnit():
             return name in view.by and has_declared_cells(view.source, name)
+        case Renamed():
+            return has_declared_cells(view.source, view.source.names[view.called.index(name)])
         case Computed() if name == view.name:
             return False
         case WithFacts() if name in view.facts.names:
@@ -286,6 +292,135 @@ def is_number(node: Any) -> bool:  # noqa: ANN401  (sqlglot's own)
 
     inner = node.this if isinstance(node, exp.Neg) else node
     return isinstance(inner, exp.Literal) and not inner.is_string
+
+
+def constant(node: Any) -> Any:  # noqa: ANN401  (sqlglot's own)
+    """Return the literal that an expression of numbers, or of a date and an interval, is; None if it is none.
+
+    >>> from sqlglot import parse_one
+    >>> constant(parse_one("DATE '1998-12-01' - INTERVAL '90' DAY")).sql()
+    "CAST('1998-09-02' AS DATE)"
+    """
+    from sqlglot import exp
+
+    if isinstance(node, exp.Paren):
+        return constant(node.this)
+    if is_number(node) or (isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal) and node.is_type("date")):
+        return node
+    left, right = (constant(node.this), node.expression) if isinstance(node, exp.Binary) else (None, None)
+    if left is None:
+        return None
+    if isinstance(left, exp.Cast) and isinstance(node, exp.Add | exp.Sub):
+        day = _moved(left.this.name, right, -1 if isinstance(node, exp.Sub) else 1)
+        return None if day is None else exp.cast(exp.Literal.string(day), "date")
+    other = constant(right)
+    if not (is_number(left) and other is not None and is_number(other)):
+        return None
+    value = _computed_constant(node, exact(left.sql()), exact(other.sql()))
+    digits = None if value is None else _decimal(value)
+    return None if digits is None else exp.Literal.number(digits)
+
+
+def _computed_constant(node: Any, left: Fraction, right: Fraction) -> Fraction | None:  # noqa: ANN401
+    from sqlglot import exp
+
+    match node:
+        case exp.Add():
+            return left + right
+        case exp.Sub():
+            return left - right
+        case exp.Mul():
+            return left * right
+        case exp.Div() if right:
+            return left / right
+    return None
+
+
+def _decimal(value: Fraction) -> str | None:
+    """Return a number exactly in decimal digits; None if it has none."""
+    rest, digits = value.denominator, 0
+    while (rest := value.denominator // math.gcd(value.denominator, 10**digits)) > 1 and digits < 40:  # noqa: PLR2004
+        digits += 1
+    if rest > 1:
+        return None
+    whole = str(abs(int(value * 10**digits))).rjust(digits + 1, "0")
+    text = whole if not digits else f"{whole[:-digits]}.{whole[-digits:]}"
+    return f"-{text}" if value < 0 else text
+
+
+def _moved(day: str, by: Any, sign: int) -> str | None:  # noqa: ANN401
+    """Return a day after or before another by an interval, or by a whole number of days."""
+    from sqlglot import exp
+
+    count, unit = constant(by), "day"
+    if isinstance(by, exp.Interval):
+        part = by.args.get("unit")
+        unit = "" if part is None else (part.name if isinstance(part, exp.Var) else part.key).lower().removesuffix("s")
+        count = by.this
+    months = {"month": 1, "quarter": 3, "year": 12}.get(unit)
+    days = {"day": 1, "week": 7}.get(unit)
+    try:
+        start, steps = date.fromisoformat(day), sign * int(count.name)
+        if months is None:
+            return None if days is None else (start + timedelta(days=days * steps)).isoformat()
+        year, month = divmod(start.year * 12 + start.month - 1 + months * steps, 12)
+        return date(year, month + 1, min(start.day, monthrange(year, month + 1)[1])).isoformat()
+    except (ValueError, AttributeError, OverflowError):
+        return None
+
+
+def with_constants(node: Any) -> Any:  # noqa: ANN401
+    """Return a comparison in which literals stand for expressions of literals; itself if it has none."""
+    from sqlglot import exp
+
+    fresh = None
+    for name, value in node.args.items():
+        for place, part in enumerate(value if isinstance(value, list) else [value]):
+            literal = constant(part) if isinstance(part, exp.Binary | exp.Paren) else None
+            if literal is not None:
+                fresh = node.copy() if fresh is None else fresh
+                old = fresh.args[name][place] if isinstance(value, list) else fresh.args[name]
+                old.replace(literal.copy())
+    return node if fresh is None else fresh
+
+
+def clamp_parts(text: str, node: Any) -> tuple[Any, dict[str, Fraction]]:  # noqa: ANN401
+    """Return what LEAST or GREATEST bounds, and its bound.
+
+    Raises:
+        QueryError: not one expression and one number.
+    """
+    from sqlglot import exp
+
+    parts = [node.this, *node.expressions]
+    ends = [
+        part
+        for part in parts
+        if isinstance(part, exp.Literal) or (isinstance(part, exp.Neg) and isinstance(part.this, exp.Literal))
+    ]
+    if len(parts) != 2 or len(ends) != 1:  # noqa: PLR2004
+        raise refuse(text, node, "LEAST and GREATEST take an expression and a number")
+    end = number(text, ends[0])
+    value = next(part for part in parts if part is not ends[0])
+    return value, {"high" if isinstance(node, exp.Least) else "low": end}
+
+
+def labels_of(grouping: Grouping) -> Labels | None:
+    """Return the cells of a level of a hierarchy, or of a calendar map, as labels; None if they are too many.
+
+    A cell for missing values has no label here, because labels that are missing have such a cell of their own.
+    """
+    if grouping.groups is None or len(grouping.labels) > _LABELS:
+        return None
+    codes: dict[int, list[int]] = {}
+    for code, cell in enumerate(grouping.groups):
+        if grouping.labels[cell] != EXTRA[0]:
+            codes.setdefault(cell, []).append(code)
+    if not codes:
+        return None
+    return Labels(
+        tuple((Among(grouping.attribute, held), grouping.labels[cell]) for cell, held in sorted(codes.items()))
+    )
 
 
 def cut_at(kind: Any, at: Fraction, attribute: Integer | Real, name: str) -> tuple[Any, str, Integer | Real | None]:  # noqa: ANN401

@@ -22,10 +22,11 @@ from sfumato.errors import QueryError, SfumatoError
 from sfumato.query.aggregates import Count, Distinct
 from sfumato.query.plan import plan
 from sfumato.query.question import Query
-from sfumato.query.statements.from_clause import of_units, per_unit, refuse_inside, unit_rows
+from sfumato.query.statements.derived_columns import labels_of
+from sfumato.query.statements.from_clause import per_unit, refuse_inside, unit_rows
 from sfumato.query.statements.select_statement import group_keys, read_select
 from sfumato.query.statements.sql_condition import Place, parsed, refuse, refuse_clause
-from sfumato.query.statements.unit_rows import UnitRows, bounds_of, is_value, labels_of
+from sfumato.query.statements.unit_rows import UnitRows, is_value
 
 _CLAUSES = {"expressions", "from_", "joins", "where", "group", "having", "order", "limit", "with_"}
 
@@ -81,14 +82,15 @@ def _read(text: str, select: Any, schema: Schema, bounds: Unit | None) -> TableS
         if value and clause not in _CLAUSES:
             raise refuse_clause(text, clause, value)
     rows = unit_rows(text, select, schema)
-    where = of_units(rows, None if select.args.get("where") is None else select.args["where"].this)
+    where = rows.where
     items, by = _items(rows, select)
     lowered = exp.Select(expressions=items, from_=exp.From(this=exp.to_table("view")))
     if where is not None:
         lowered.set("where", exp.Where(this=rows.lowered(where)))
     if by:
         lowered.set("group", exp.Group(expressions=by))
-    unit = bounds or bounds_of(rows)
+    unit = bounds or rows.bounds
+    assert unit is not None
     try:
         view = BoundedView(rows.view, unit)
         domain = view.domain
@@ -195,8 +197,8 @@ def parse_view(text: str, schema: Schema, *, bounds: Unit | None = None) -> Boun
         return BoundedView(part.view, bounds or part.bounds)
     refuse_inside(text, select)
     rows = unit_rows(text, select, schema)
-    where = of_units(rows, None if select.args.get("where") is None else select.args["where"].this)
-    unit = bounds or bounds_of(rows)
-    if where is not None:
-        rows.filter(where)
+    unit = bounds or rows.bounds
+    if rows.where is not None:
+        rows.filter(rows.where)
+    assert unit is not None
     return BoundedView(rows.view, unit)

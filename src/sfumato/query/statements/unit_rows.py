@@ -6,13 +6,13 @@ attribute.  The rest of a statement is then about attributes alone, like a state
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, TypeVar
 
-from sfumato.domain import Date, Grouping, Integer, Real, Timestamp
-from sfumato.domain.attribute import EXTRA
+from sfumato.domain import Date, Integer, Real, Timestamp
 from sfumato.domain.expression import (
     Arithmetic,
     Cases,
@@ -26,19 +26,26 @@ from sfumato.domain.expression import (
     computed,
     may_lack_value,
 )
-from sfumato.domain.predicate import Among, Predicate, named
 from sfumato.domain.predicate import Any as AnyOf
+from sfumato.domain.predicate import Predicate, named
 from sfumato.domain.table_schema import Schema, SchemaTable
 from sfumato.domain.unit import GroupBound, Unit
-from sfumato.domain.unit_views import Declared
-from sfumato.domain.view import Computed, Filter, View
+from sfumato.domain.unit_views import Declared, Renamed
+from sfumato.domain.view import Computed, Filter, KeyColumn, View
 from sfumato.errors import SfumatoError
-from sfumato.query.statements.derived_columns import cut_at, has_declared_cells, is_number, mirrored
+from sfumato.query.statements.derived_columns import (
+    clamp_parts,
+    cut_at,
+    has_declared_cells,
+    is_number,
+    labels_of,
+    mirrored,
+    with_constants,
+)
 from sfumato.query.statements.sql_condition import Place, condition, level_of, number, refuse
 from sfumato.query.statements.three_valued_logic import Condition, normal
 
 T = TypeVar("T")
-_LABELS = 1000  # cells of a period or level that are made a key of a unit's rows
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,8 @@ class Part:
         unit: its column of the unit.
         table: the table of the schema; None for a statement.
         bounds: the bounds on the rows of one unit in a view that lists its rows; None if it is public.
+        own: its key that differs in all of its rows, if there is one.
+        single: whether it has at most one row of each unit.
     """
 
     alias: str
@@ -62,6 +71,28 @@ class Part:
     unit: str | None
     table: SchemaTable | None
     bounds: Unit | None
+    own: KeyColumn | None = None
+    single: bool = False
+
+    def met_once(self, keys: Sequence[KeyColumn], *, by_unit: bool) -> bool:
+        """Return whether a join by these keys, or by the unit, finds at most one row."""
+        return (by_unit and self.single) or (self.own is not None and self.own in keys)
+
+    def column_keys(self, schema: Schema) -> set[str]:
+        """Return the names of its columns that hold keys, or the id of the unit."""
+        held = self.unit is not None and (self.table is None or schema.unit_column(self.table.name) is not None)
+        return {*self.keys, *([self.unit.casefold()] if held and self.unit is not None else [])}
+
+    def columns(self, schema: Schema) -> set[str]:
+        """Return the names of its columns."""
+        return {*self.names, *self.column_keys(schema)}
+
+    def renamed(self, taken: AbstractSet[str]) -> Part:
+        """Return the part with its name before each attribute whose name is taken."""
+        new = {name: f"{self.alias}.{name}" if name.casefold() in taken else name for name in self.view.names}
+        view = Renamed(self.view, tuple(new.values()))
+        names = {called: new[name] for called, name in self.names.items()}
+        return replace(self, view=view, names=names, bounds=named_bounds(self.bounds, new))
 
 
 @dataclass
@@ -75,6 +106,17 @@ class UnitRows:
     known: Mapping[str, Part]
     merged: set[str] = field(default_factory=set)
     listed: int = 0  # the place of the part whose rows these are, each once, where the joins have one
+    joined_by: list[Any] = field(default_factory=list)  # the conditions that the joins meet
+    where: Any = None  # what else holds of each row
+
+    def begin_with(self, part: Part) -> None:
+        """Take a part whose rows the others are joined to."""
+        self.parts, self.view = [part], part.view
+
+    @property
+    def bounds(self) -> Unit | None:
+        """The bounds of the part whose rows a statement lists; None if it is public."""
+        return self.parts[self.listed].bounds
 
     # --- names --------------------------------------------------------------------------------------------------------
 
@@ -100,7 +142,8 @@ class UnitRows:
             raise refuse(self.text, node, "it would answer for one unit a row")
         names = [name for part in self._named(node) if (name := _look_up(part.names, node)) is not None]
         if not names and not node.table:
-            alike = [name for name in self.view.names if name.casefold() == node.name.casefold()]
+            own = {name for part in self.parts for name in part.view.names}
+            alike = [name for name in self.view.names if name.casefold() == node.name.casefold() and name not in own]
             names = alike[:1]  # what was computed before
         if not names:
             tables = ", ".join(part.alias for part in self.parts)
@@ -111,13 +154,24 @@ class UnitRows:
 
     def key(self, node: Any) -> int | None:  # noqa: ANN401
         """Return the place of a key among those of the view; None if it names none."""
-        before = 0
-        for part in self.parts:
-            place = _look_up(part.keys, node) if part in self._named(node) else None
+        for part in self._named(node):
+            place = _look_up(part.keys, node)
             if place is not None:
-                return before + place
-            before += len(part.view.keys)
+                return self.place(part, place)
         return None
+
+    def place(self, part: Part, place: int) -> int:
+        """Return the place among all keys of a key of one part."""
+        before = 0
+        for each in self.parts:
+            if each is part:
+                break
+            before += len(each.view.keys)
+        return before + place
+
+    def knows(self, node: Any) -> bool:  # noqa: ANN401
+        """Return whether a column is an attribute, a key or the unit here."""
+        return self.is_unit(node) or self.has(node) or self.key(node) is not None
 
     def _named(self, node: Any) -> list[Part]:  # noqa: ANN401
         return [part for part in self.parts if not node.table or part.alias.casefold() == node.table.casefold()]
@@ -148,7 +202,7 @@ class UnitRows:
 
     # --- what is computed of a row ------------------------------------------------------------------------------------
 
-    def lowered(self, node: Any) -> Any:  # noqa: ANN401 - one case a kind
+    def lowered(self, node: Any) -> Any:  # noqa: ANN401, C901 - one case a kind
         """Return a node in which columns are attributes of the view, and expressions columns that are computed."""
         from sqlglot import exp
 
@@ -159,13 +213,15 @@ class UnitRows:
                 return self.lowered(node.this)
             case exp.Window():
                 raise refuse(self.text, node, "a window looks at rows of other units")
-            case exp.Query() | exp.Subquery() | exp.Exists():
+            case exp.Query() | exp.Subquery():
                 raise refuse(self.text, node, "a SELECT inside an expression looks at rows of other units")
-            case exp.In() if node.args.get("query") is not None:
+            case exp.Exists() | exp.In() if isinstance(node, exp.Exists) or node.args.get("query") is not None:
+                where = "in WHERE, joined to other conditions by AND"
+                given = "EXISTS" if isinstance(node, exp.Exists) else "a SELECT after IN"
                 raise refuse(
                     self.text,
                     node,
-                    f"a SELECT after IN stands by itself, of the unit: {self.schema.id} IN (SELECT ...)",
+                    f"{given} stands by itself {where}: {self.schema.id} IN (SELECT {self.schema.id} ...)",
                 )
             case exp.Rand() | exp.CurrentDate() | exp.CurrentTimestamp() | exp.CurrentTime():
                 raise refuse(self.text, node, "chance and the time of day are no part of a row")
@@ -175,6 +231,8 @@ class UnitRows:
                 return node.copy()  # refused where aggregates are read
             case _ if is_value(node):
                 return self.computed(node, None)
+        if isinstance(node, exp.Predicate):
+            node = self._with_differences(with_constants(node))
         cut = self._cut(node)
         return self._with_lowered_parts(node) if cut is None else cut
 
@@ -196,9 +254,13 @@ class UnitRows:
 
     def add(self, node: Any, name: str, value: Expression) -> str:  # noqa: ANN401
         """Return one more attribute, or the one that is computed so already."""
-        if not any((at.name, at.value) == (name, value) for at in self._computed() if isinstance(at, Computed)):
-            self.view = built(self.text, node, lambda: Computed(self.view, name, value))
-        return name
+        if any((at.name, at.value) == (name, value) for at in self._computed() if isinstance(at, Computed)):
+            return name
+        fresh, place = name, 2
+        while fresh in self.view.names:  # an inner SELECT may compute something else of this name
+            fresh, place = f"{name} ({place})", place + 1
+        self.view = built(self.text, node, lambda: Computed(self.view, fresh, value))
+        return fresh
 
     def _computed(self) -> Iterator[Computed | Declared]:
         """Yield the expressions computed over the rows, the last first."""
@@ -310,6 +372,26 @@ class UnitRows:
             return None
         return (name, value, attribute) if attribute.minimum < attribute.maximum else None
 
+    def _with_differences(self, node: Any) -> Any:  # noqa: ANN401
+        """Return a comparison of two numbers, or days, of a row as one of their difference with 0."""
+        from sqlglot import exp
+
+        if isinstance(node, exp.Between) and any(map(self._is_measured, (node.args["low"], node.args["high"]))):
+            ends = ((exp.GTE, node.args["low"]), (exp.LTE, node.args["high"]))
+            return exp.paren(exp.and_(*(kind(this=node.this.copy(), expression=end.copy()) for kind, end in ends)))
+        if type(node) not in mirrored() or not (self._is_measured(node.this) and self._is_measured(node.expression)):
+            return node
+        difference = exp.Sub(this=node.this.copy(), expression=node.expression.copy())
+        return type(node)(this=difference, expression=exp.Literal.number(0))
+
+    def _is_measured(self, node: Any) -> bool:  # noqa: ANN401
+        """Return whether a node is a number or a day of the row, and no literal."""
+        from sqlglot import exp
+
+        if isinstance(node, exp.Column):
+            return isinstance(self.view.domain[self.attribute(node)], Integer | Real | Date)
+        return is_value(node)
+
     def _is_date(self, node: Any) -> bool:  # noqa: ANN401
         from sqlglot import exp
 
@@ -359,24 +441,6 @@ def built(text: str, node: Any, build: Callable[[], T]) -> T:  # noqa: ANN401
         raise refuse(text, node, str(error)) from None
 
 
-def labels_of(grouping: Grouping) -> Labels | None:
-    """Return the cells of a level of a hierarchy, or of a calendar map, as labels; None if they are too many.
-
-    A cell for missing values has no label here, because labels that are missing have such a cell of their own.
-    """
-    if grouping.groups is None or len(grouping.labels) > _LABELS:
-        return None
-    codes: dict[int, list[int]] = {}
-    for code, cell in enumerate(grouping.groups):
-        if grouping.labels[cell] != EXTRA[0]:
-            codes.setdefault(cell, []).append(code)
-    if not codes:
-        return None
-    return Labels(
-        tuple((Among(grouping.attribute, held), grouping.labels[cell]) for cell, held in sorted(codes.items()))
-    )
-
-
 def is_value(node: Any) -> bool:  # noqa: ANN401
     """Return whether a node computes something of a row."""
     from sqlglot import exp
@@ -387,45 +451,29 @@ def is_value(node: Any) -> bool:  # noqa: ANN401
     return isinstance(node, kinds) or (isinstance(node, exp.Paren) and is_value(node.this))
 
 
-def clamp_parts(text: str, node: Any) -> tuple[Any, dict[str, Fraction]]:  # noqa: ANN401
-    """Return what LEAST or GREATEST bounds, and its bound.
+def named_bounds(bounds: Unit | None, names: Mapping[str, str]) -> Unit | None:
+    """Return bounds in which attributes, and those of which they name a level, have other names.
 
-    Raises:
-        QueryError: not one expression and one number.
+    Args:
+        bounds: None if there are none.
+        names: the new name of each attribute, by the old one or the old one in lower case.
     """
-    from sqlglot import exp
-
-    parts = [node.this, *node.expressions]
-    ends = [
-        part
-        for part in parts
-        if isinstance(part, exp.Literal) or (isinstance(part, exp.Neg) and isinstance(part.this, exp.Literal))
-    ]
-    if len(parts) != 2 or len(ends) != 1:  # noqa: PLR2004
-        raise refuse(text, node, "LEAST and GREATEST take an expression and a number")
-    end = number(text, ends[0])
-    value = next(part for part in parts if part is not ends[0])
-    return value, {"high" if isinstance(node, exp.Least) else "low": end}
-
-
-def bounds_of(rows: UnitRows) -> Unit:
-    """Return the bounds of the part whose rows a statement lists, in the names that its attributes have in the view."""
-    first = rows.parts[rows.listed]
-    assert first.bounds is not None
+    if bounds is None:
+        return None
     per = []
-    for bound in first.bounds.per:
+    for bound in bounds.per:
         by = []
         for name in bound.by:
             level, _, of = name.rstrip(")").partition("(")
-            named = first.names.get(name.casefold())  # an attribute may be called anything
-            named = name if named is None and name in first.view.names else named
-            by.append(named or f"{level}({first.names[of.strip().casefold()]})")
+            named = names.get(name, names.get(name.casefold()))  # an attribute may be called anything
+            of = of.strip()
+            by.append(named or f"{level}({names.get(of) or names[of.casefold()]})")
         per.append(GroupBound(tuple(by), rows=bound.rows, groups=bound.groups))
-    return first.bounds.bounded(rows=first.bounds.rows, per=per)
+    return bounds.bounded(rows=bounds.rows, per=per)
 
 
 def _same(name: str, node: Any) -> bool:  # noqa: ANN401
-    return bool(name == node.name if node.this.quoted else name.casefold() == node.name.casefold())
+    return bool(name.casefold() == node.name.casefold())
 
 
 def _look_up(names: Mapping[str, T], node: Any) -> T | None:  # noqa: ANN401

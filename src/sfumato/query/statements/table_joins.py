@@ -1,0 +1,302 @@
+"""Joins of FROM, on declared keys or by the unit.
+
+ON, USING and WHERE say the same of an inner join, so their equalities are read together.  The tables are then joined
+from the first private one on, each as soon as an equality ties it to those before it.  A LEFT JOIN stands where it is
+written and takes its own ON alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sfumato.domain.view import Join, KeyColumn
+from sfumato.query.statements.sql_condition import chain, refuse
+from sfumato.query.statements.unit_rows import Part, UnitRows, built
+
+Link = tuple[Any, Part]
+"""A node of FROM or of a join, and its part."""
+
+
+@dataclass(frozen=True, eq=False)
+class JoinCondition:
+    """A part of ON, USING or WHERE.
+
+    Attributes:
+        node: the condition; the name of the column for USING.
+        of: the part that is joined by it; None for WHERE.
+        named: whether it is a name of USING or of NATURAL JOIN, which both sides have.
+    """
+
+    node: Any
+    of: Part | None = None
+    named: bool = False
+
+    def ends(self, rows: UnitRows, part: Part) -> list[tuple[Any, Any]]:
+        """Return the pairs of columns, of the rows and of a part, that the condition may find equal."""
+        from sqlglot import exp
+
+        if not self.named:
+            node = self.node
+            while isinstance(node, exp.Paren):
+                node = node.this
+            if not isinstance(node, exp.EQ):
+                return []
+            left, right = node.this, node.expression
+            columns = isinstance(left, exp.Column) and isinstance(right, exp.Column)
+            return [(left, right), (right, left)] if columns else []
+        assert self.of is not None
+        if part is self.of:
+            return [(exp.Column(this=self.node), exp.Column(this=self.node))]
+        if not any(self.of is part for part in rows.parts):
+            return []
+        return [(exp.column(self.node, table=self.of.alias), exp.Column(this=self.node))]
+
+
+@dataclass(frozen=True)
+class Tie:
+    """The equalities that tie a part to rows.
+
+    Attributes:
+        pairs: places of keys of the rows and of the part that are equal.
+        by_unit: whether the units are said to be equal.
+        used: the conditions that say so.
+    """
+
+    pairs: tuple[tuple[int, int], ...]
+    by_unit: bool
+    used: tuple[JoinCondition, ...]
+
+    @staticmethod
+    def between(rows: UnitRows, part: Part, conditions: Sequence[JoinCondition]) -> Tie:
+        """Return what conditions say of equal keys, and of the unit."""
+        alone = UnitRows(rows.text, rows.schema, [part], part.view, {})
+        pairs, by_unit, used = [], False, []
+        for each in conditions:
+            for left, right in each.ends(rows, part):
+                if rows.is_unit(left) and alone.is_unit(right):
+                    by_unit = True
+                    used.append(each)
+                    break
+                one, other = rows.key(left), alone.key(right)
+                if one is not None and other is not None and tied(rows.view.keys[one], part.view.keys[other], part):
+                    pairs.append((one, other))
+                    used.append(each)
+                    break
+        return Tie(tuple(pairs), by_unit, tuple(used))
+
+    def holds(self, rows: UnitRows, part: Part) -> bool:
+        """Return whether rows of two units cannot meet: by the unit, or by the key of rows of one unit."""
+        if not part.view.private:
+            return bool(self.pairs)
+        private = (not rows.schema[rows.view.keys[one].of].public for one, _ in self.pairs)
+        return self.by_unit or any(private)
+
+
+def tied(one: KeyColumn, other: KeyColumn, part: Part) -> bool:
+    """Return whether two columns hold keys of one table; a public table may be looked up by any key."""
+    return one.of == other.of or not part.view.private
+
+
+def conjuncts(node: Any) -> Iterator[Any]:  # noqa: ANN401  (sqlglot's own)
+    """Yield the conditions that AND joins; equal columns that all sides of an OR ask for are one of them."""
+    from sqlglot import exp
+
+    waiting = [] if node is None else [node]
+    while waiting:
+        part = waiting.pop()
+        inner = part
+        while isinstance(inner, exp.Paren):
+            inner = inner.this
+        if isinstance(inner, exp.And):
+            waiting += [inner.expression, inner.this]
+        elif isinstance(inner, exp.Or):
+            yield from _without_common(part, inner)
+        else:
+            yield part
+
+
+def _without_common(node: Any, either: Any) -> Iterator[Any]:  # noqa: ANN401
+    """Yield the equal columns that all sides of an OR ask for, and the rest of it."""
+    from sqlglot import exp
+
+    sides = [list(conjuncts(each)) for each in chain(either)]
+    common = [
+        each
+        for each in sides[0]
+        if isinstance(each, exp.EQ)
+        and isinstance(each.this, exp.Column)
+        and isinstance(each.expression, exp.Column)
+        and all(each in other for other in sides)
+    ]
+    if not common:
+        yield node
+        return
+    yield from common
+    rest = [[each for each in side if each not in common] for side in sides]
+    if all(rest):
+        yield exp.paren(exp.or_(*(exp.and_(*side, copy=False) for side in rest), copy=False), copy=False)
+
+
+def join_parts(rows: UnitRows, links: Sequence[Link], where: Sequence[Any]) -> list[Any]:
+    """Join the parts of FROM to rows that have none yet.
+
+    Args:
+        rows: without parts.
+        links: the node after FROM, then the joins, with their parts.
+        where: the conditions of WHERE.
+
+    Returns:
+        The conditions that still hold of each row.
+
+    Raises:
+        QueryError: rows of two units could meet, or an outer join keeps public rows.
+    """
+    pool = [JoinCondition(node) for node in where]
+    on: list[JoinCondition] = []
+    waiting = [links[0]]
+    for place, (join, part) in enumerate(links[1:], start=1):
+        before = [each for _, each in links[:place]]
+        own = _own_conditions(rows, join, part, before)
+        if (join.args.get("side") or "").upper():
+            _inner(rows, waiting, links, [*on, *pool])
+            waiting = []
+            _outer(rows, join, part, own)
+        else:
+            waiting.append((join, part))
+            on += own
+    _inner(rows, waiting, links, [*on, *pool])
+    rest = [each for each in (*on, *pool) if each not in rows.joined_by]
+    return [each.node for each in rest]
+
+
+def _own_conditions(rows: UnitRows, join: Any, part: Part, before: Sequence[Part]) -> list[JoinCondition]:  # noqa: ANN401
+    """Return what a join says in ON, by USING or as NATURAL JOIN; refuse joins of other kinds."""
+    method, side = (join.args.get("method") or "").upper(), (join.args.get("side") or "").upper()
+    kinds = ("INNER", "OUTER", "CROSS")
+    if side:
+        _refuse_side(rows, join, part, side, before)
+    if method not in ("", "NATURAL") or (join.args.get("kind") or "INNER").upper() not in kinds:
+        raise refuse(rows.text, join.this, "join by JOIN or LEFT JOIN, with ON or USING")
+    shared = _shared_names(rows, join, part, before) if method else join.args.get("using") or []
+    rows.merged |= {name.name.casefold() for name in shared}
+    named = [JoinCondition(name, part, named=True) for name in shared]
+    return [*named, *(JoinCondition(node, part) for node in conjuncts(join.args.get("on")))]
+
+
+def _shared_names(rows: UnitRows, join: Any, part: Part, before: Sequence[Part]) -> list[Any]:  # noqa: ANN401
+    """Return the columns that NATURAL JOIN compares, which are declared keys."""
+    from sqlglot import exp
+
+    columns = {name for each in before for name in each.columns(rows.schema)}
+    shared = sorted(columns & part.columns(rows.schema))
+    others = [name for name in shared if name in part.names or name not in part.column_keys(rows.schema)]
+    if others or not shared:
+        kept = [name for name in shared if name not in others]
+        using = f"; write JOIN {part.alias} USING ({', '.join(kept)})" if kept else "; write JOIN ... ON"
+        what = f"compares {', '.join(others)}, which are no keys" if others else "finds no key of both"
+        raise refuse(rows.text, join.this, f"NATURAL JOIN {part.alias} {what}{using}")
+    return [exp.to_identifier(name) for name in shared]
+
+
+def _inner(
+    rows: UnitRows,
+    waiting: Sequence[Link],
+    links: Sequence[Link],
+    conditions: Sequence[JoinCondition],
+) -> None:
+    """Join parts whose order says nothing, as soon as a condition ties them to the rows."""
+    remaining = list(waiting)
+    if not rows.parts:
+        rows.begin_with(_taken_first(rows, remaining, links))
+    while remaining:
+        unused = [each for each in conditions if each not in rows.joined_by]
+        ties = ((link, Tie.between(rows, link[1], unused)) for link in remaining)
+        link, tie = next(((link, tie) for link, tie in ties if tie.holds(rows, link[1])), (None, None))
+        if link is None or tie is None:
+            raise _not_joined(rows, remaining[0], unused)
+        remaining.remove(link)
+        _add(rows, link[0], link[1], tie, outer=False)
+
+
+def _taken_first(rows: UnitRows, remaining: list[Link], links: Sequence[Link]) -> Part:
+    """Take the first private part out of those that remain; a public part if there is no other in FROM."""
+    private = (link for link in remaining if link[1].view.private)
+    first = next(private, links[0] if len(links) == 1 else None)
+    if first is None:
+        node, part = links[0]
+        join, other = links[1]
+        swap = f"; swap the tables: {other.alias} LEFT JOIN {part.alias}" if join.args.get("side") == "RIGHT" else ""
+        raise refuse(rows.text, node, f"begin FROM a private table: a public row belongs to no unit{swap}")
+    remaining.remove(first)
+    return first[1]
+
+
+def _outer(rows: UnitRows, join: Any, part: Part, own: Sequence[JoinCondition]) -> None:  # noqa: ANN401
+    """Add a LEFT JOIN, whose further conditions hold of the rows of the joined part alone."""
+    from sqlglot import exp
+
+    tie = Tie.between(rows, part, own)
+    if not tie.holds(rows, part):
+        raise _not_joined(rows, (join, part), own)
+    alone = UnitRows(rows.text, rows.schema, [part], part.view, {})
+    rest = [each.node for each in own if each not in tie.used]
+    for node in rest:
+        if not all(alone.has(column) for column in node.find_all(exp.Column)):
+            reason = f"ON of a LEFT JOIN takes the key and conditions on {part.alias} alone"
+            raise refuse(rows.text, node, f"{reason}; put others in WHERE, which leaves out rows, or in CASE WHEN")
+    if rest:
+        alone.filter(exp.and_(*rest))
+    _add(rows, join, replace(part, view=alone.view), tie, outer=True)
+
+
+def _add(rows: UnitRows, join: Any, part: Part, tie: Tie, *, outer: bool) -> None:  # noqa: ANN401
+    before, node = rows.view.keys, getattr(join, "this", join)
+    rows.view = built(rows.text, node, lambda: Join(rows.view, part.view, tie.pairs, outer=outer))
+    rows.parts = [*rows.parts, part]
+    rows.joined_by += tie.used
+    listed = rows.parts[rows.listed]
+    met_once = listed.met_once([before[one] for one, _ in tie.pairs], by_unit=tie.by_unit)
+    own_met_once = part.met_once([part.view.keys[other] for _, other in tie.pairs], by_unit=tie.by_unit)
+    if part.view.private and met_once and not own_met_once:
+        rows.listed = len(rows.parts) - 1  # patients JOIN visits lists visits, as visits JOIN patients does
+
+
+def _not_joined(rows: UnitRows, link: Link, conditions: Sequence[JoinCondition]) -> Exception:
+    """Return the refusal of a part that nothing ties to the rows."""
+    from sqlglot import exp
+
+    join, part = link
+    last = rows.parts[-1].alias
+    for each in conditions:
+        compared = each.node if each.of is part and isinstance(each.node, exp.EQ) else None
+        columns = [] if compared is None else [compared.this, compared.expression]
+        if each.named and each.of is part:
+            columns = [exp.Column(this=each.node)] * 2
+        if columns and all(isinstance(column, exp.Column) for column in columns):
+            names = [column.name for column in columns]
+            if columns[0].table.casefold() == part.alias.casefold():
+                names.reverse()
+            declared = f"{names[0]} of {last} and {names[1]} of {part.alias} are not declared to be keys of one"
+            if not Tie.between(rows, part, [each]).used:
+                return refuse(rows.text, each.node, f"{declared} table")
+    reason = f"{last} and {part.alias} are not joined on a declared key"
+    if part.view.private:
+        reason += f": rows of two units would meet; add an equality of {rows.schema.id}"
+    return refuse(rows.text, getattr(join, "this", join), reason)
+
+
+def _refuse_side(rows: UnitRows, join: Any, part: Part, side: str, before: Sequence[Part]) -> None:  # noqa: ANN401
+    """Refuse joins that keep rows of the joined table: rows of a public table would have no owner."""
+    if side == "LEFT":
+        return
+    if not before[0].view.private and len(before) == 1 and side == "RIGHT":
+        return  # the swap is offered where FROM begins
+    if not part.view.private:
+        advice = f"{side} JOIN keeps every row of {part.alias}, and a public row belongs to no unit"
+        raise refuse(rows.text, join.this, f"{advice}; write JOIN or LEFT JOIN")
+    left = before[0].alias if len(before) == 1 else "..."
+    advice = f"{part.alias} LEFT JOIN {left}"
+    advice = f"swap the tables: {advice}" if side == "RIGHT" else f"ask {left} LEFT JOIN {part.alias}, and {advice}"
+    raise refuse(rows.text, join.this, f"{side} JOIN is no part of the grammar; {advice}")

@@ -1,0 +1,154 @@
+"""Aggregates of the rows of one unit, and the keys by which a statement of one row per unit groups them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from sfumato.domain import Integer, Real
+from sfumato.domain.expression import may_lack_value
+from sfumato.domain.unit_views import AnyRow, EveryRow
+from sfumato.domain.view import Pick, RowCount, Taken, UnitAggregate, UnitSum
+from sfumato.query.statements.derived_columns import clamp_parts
+from sfumato.query.statements.sql_condition import refuse
+from sfumato.query.statements.unit_rows import UnitRows, built, is_value
+
+
+def unit_key(rows: UnitRows, node: Any, named: Mapping[str, Any]) -> str:  # noqa: ANN401
+    """Return the attribute that a key is, computed where it is a period, a level or an expression."""
+    from sqlglot import exp
+
+    name = node.name if isinstance(node, exp.Column) else node.sql(dialect="duckdb")
+    plain = isinstance(node, exp.Column)
+    if plain and not node.table and not rows.has(node) and node.name.casefold() in named:
+        node = named[node.name.casefold()]
+    elif not plain:
+        name = next((alias for alias, each in named.items() if each == node), name)
+    if isinstance(node, exp.Column):
+        return rows.attribute(node)
+    if is_value(node):
+        return str(rows.computed(node, name).name)
+    labels = rows.labels(node)
+    if labels is None:
+        raise refuse(rows.text, node, "a key is an attribute, a period of a date, or CASE WHEN condition THEN ... END")
+    return rows.add(node, name, labels)
+
+
+def is_unit_key(rows: UnitRows, node: Any, name: str, by: tuple[str, ...]) -> bool:  # noqa: ANN401
+    """Return whether a selected node is one of the keys."""
+    from sqlglot import exp
+
+    if isinstance(node, exp.Column) and rows.has(node):
+        attribute = rows.attribute(node)
+        if attribute not in by:
+            raise refuse(rows.text, node, "a plain attribute in SELECT also stands in GROUP BY")
+        return True
+    held = {each.casefold() for each in by}
+    return (name or node.name).casefold() in held or node.sql(dialect="duckdb").casefold() in held
+
+
+def unit_aggregate(rows: UnitRows, node: Any) -> UnitAggregate:  # noqa: ANN401, C901 - one case an aggregate
+    """Return an aggregate of the rows of one unit.
+
+    Raises:
+        QueryError: it is none, or reads rows of other units.
+    """
+    from sqlglot import exp
+
+    ends: dict[str, Fraction] = {}
+    moves: list[dict[str, Fraction]] = []
+    inner = node
+    while isinstance(inner, exp.Least | exp.Greatest):
+        inner, end = clamp_parts(rows.text, inner)
+        ends = end | ends
+        moves = [end, *moves]
+    match inner:
+        case exp.Count():
+            return _count(rows, inner, ends)
+        case exp.Sum():
+            return _sum(rows, inner, ends, moves)
+        case _ if ends:
+            raise refuse(rows.text, node, "LEAST and GREATEST bound COUNT and SUM of a unit; bound others outside")
+        case exp.Min() | exp.Max():
+            pick = Pick.LEAST if isinstance(inner, exp.Min) else Pick.GREATEST
+            return Taken(pick, _attribute(rows, inner.this))
+        case exp.LogicalOr(this=where):
+            return AnyRow(*rows.truth(where))
+        case exp.LogicalAnd(this=where):
+            return EveryRow(*rows.truth(where))
+        case exp.First(this=exp.Order() as order) | exp.Last(this=exp.Order() as order):
+            if len(order.expressions) != 1 or order.expressions[0].args.get("desc"):
+                raise refuse(rows.text, order, "FIRST and LAST are by one date, ascending")
+            pick = Pick.FIRST if isinstance(inner, exp.First) else Pick.LAST
+            return Taken(pick, _attribute(rows, order.this), _attribute(rows, order.expressions[0].this))
+        case exp.Window():
+            raise refuse(rows.text, node, "a window looks at rows of other units")
+        case exp.Query() | exp.Subquery():
+            raise refuse(rows.text, node, "a SELECT inside an expression looks at rows of other units")
+        case _:
+            raise refuse(
+                rows.text, node, "of a unit ask COUNT, SUM, MIN, MAX, BOOL_OR, BOOL_AND, FIRST or LAST(x ORDER BY date)"
+            )
+
+
+def _attribute(rows: UnitRows, node: Any) -> str:  # noqa: ANN401
+    """Return the attribute that is aggregated, computed where it is an expression."""
+    from sqlglot import exp
+
+    if isinstance(node, exp.Distinct):
+        raise refuse(rows.text, node, "distinct values of a unit are no part of the grammar")
+    return str(rows.computed(node, None).name) if is_value(node) else rows.attribute(node)
+
+
+def _count(rows: UnitRows, node: Any, ends: Mapping[str, Fraction]) -> RowCount:  # noqa: ANN401
+    from sqlglot import exp
+
+    if ends.get("low", 0) > 0 or ends.get("high", Fraction(1)).denominator != 1 or node.expressions:
+        raise refuse(rows.text, node, "a number of rows lies between 0 and a whole number")
+    of: str | int | None = None
+    if isinstance(node.this, exp.Column) and not rows.has(node.this):
+        of = rows.key(node.this)
+        if of is None and rows.is_unit(node.this):
+            raise refuse(rows.text, node, "count a key or an attribute of the joined table")
+        if of is None:
+            rows.attribute(node.this)  # refuses
+    elif not isinstance(node.this, exp.Star | exp.Literal):  # COUNT(1) counts rows, as COUNT(*) does
+        of = _attribute(rows, node.this)
+    most = int(ends["high"]) if "high" in ends else most_rows(rows, node.this)
+    return built(rows.text, node, lambda: RowCount(most, of))
+
+
+def most_rows(rows: UnitRows, node: Any) -> int:  # noqa: ANN401
+    """Return the bound on rows that the counted table declares, or the largest of all of them."""
+    from sqlglot import exp
+
+    named = node.table.casefold() if isinstance(node, exp.Column) else ""
+    bounds = {part.alias.casefold(): part.bounds.rows for part in rows.parts if part.bounds is not None}
+    return bounds.get(named, max(bounds.values()))
+
+
+def _sum(rows: UnitRows, node: Any, ends: Mapping[str, Fraction], moves: Sequence[Mapping[str, Fraction]]) -> UnitSum:  # noqa: ANN401
+    """Return a sum within the bounds of LEAST and GREATEST, else within those of all rows of a unit.
+
+    Args:
+        rows: of the unit.
+        node: SUM.
+        ends: the bounds.
+        moves: the bounds one by one, the innermost first: it replaces the sum of nothing.
+    """
+    name = _attribute(rows, node.this)
+    attribute = rows.view.domain[name]
+    most, low, high = most_rows(rows, None), ends.get("low"), ends.get("high")
+    if isinstance(attribute, Integer | Real):
+        low = most * min(Fraction(attribute.minimum), Fraction(0)) if low is None else low
+        high = most * max(Fraction(attribute.maximum), Fraction(0)) if high is None else high
+    low, high = low or Fraction(0), high or Fraction(0)
+    lacking = may_lack_value(attribute)
+    empty: Fraction | None = None
+    for move in moves if lacking else ():
+        (end,) = move.values()
+        empty = end if empty is None else max(empty, end) if "low" in move else min(empty, end)
+    plain = empty == min(max(Fraction(0), low), high)  # what a sum without a value is anyway
+    missing = lacking and empty is None
+    return built(rows.text, node, lambda: UnitSum(name, low, high, missing, None if plain else empty))
