@@ -343,13 +343,13 @@ def _decimal(value: Fraction) -> str | None:
         digits += 1
     if rest > 1:
         return None
-    whole = str(abs(int(value * 10**digits))).rjust(digits + 1, "0")
-    text = whole if not digits else f"{whole[:-digits]}.{whole[-digits:]}"
+    shifted = str(abs(int(value * 10**digits))).rjust(digits + 1, "0")
+    text = shifted if not digits else f"{shifted[:-digits]}.{shifted[-digits:]}"
     return f"-{text}" if value < 0 else text
 
 
 def _moved(day: str, by: Any, sign: int) -> str | None:  # noqa: ANN401
-    """Return a day after or before another by an interval, or by a whole number of days."""
+    """Return a day after or before another by an interval, or by a number of days."""
     from sqlglot import exp
 
     count, unit = constant(by), "day"

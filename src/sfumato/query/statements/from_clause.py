@@ -242,7 +242,7 @@ def _keep_matched(rows: UnitRows, node: Any, select: Any, column: Any, *, withou
     tie = _tie(rows, within, equal, None if column is None else (column, item))
     unused = [each.node for each in equal if not any(each is used for used in tie.used)]
     apart = [_keys_of(rows, within, each) for each in correlated if not isinstance(each, exp.EQ)]
-    if unused or not tie.holds(rows, part):
+    if unused or not tie.is_sound(rows, part):
         raise refuse(text, unused[0] if unused else node, _untied(rows, within, node))
     if without and column is not None and not all(_is_never_missing(rows, within, pair) for pair in tie.pairs):
         raise refuse(text, node, "a missing key decides NOT IN; write NOT EXISTS (SELECT * ... WHERE key = other.key)")
@@ -431,11 +431,11 @@ def per_unit(text: str, select: Any, schema: Schema, known: Mapping[str, Part], 
         raise refuse(text, group or select, f"a SELECT in FROM groups by the unit, {schema.id}")
     named = {each.alias.casefold(): each.this for each in select.expressions if isinstance(each, exp.Alias)}
     by = tuple(unit_key(rows, key, named) for key in keys if not rows.is_unit(key))
-    called: dict[str, str] = {}
     unit, values = schema.id, []
+    called: dict[str, str] = {}
     nodes: dict[str, Any] = {}
     for item in select.expressions:
-        node, name = (item.this, item.alias) if isinstance(item, exp.Alias) else (item, "")
+        node, name = item.unalias(), item.alias
         if rows.is_unit(node):
             unit = name or node.name
         elif is_unit_key(rows, node, name, by):
@@ -454,9 +454,11 @@ def per_unit(text: str, select: Any, schema: Schema, known: Mapping[str, Part], 
     names = {name.casefold(): name for name in view.names if name.casefold() not in named_again} | called
     loose = Unit(schema.id, rows=most_rows(rows, None), schema=schema.name)
     part = Part(alias, view, names, {}, unit, None, one_row_bounds(loose, view), None, not view.by)
-    if condition is None:
-        return part
-    within = UnitRows(text, schema, [part], view, known)
+    return part if condition is None else _filtered(rows, part, condition)
+
+
+def _filtered(rows: UnitRows, part: Part, condition: Any) -> Part:  # noqa: ANN401
+    within = UnitRows(rows.text, rows.schema, [part], part.view, rows.known)
     within.filter(condition)
     return replace(part, view=within.view)
 

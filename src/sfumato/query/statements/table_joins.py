@@ -15,7 +15,7 @@ from sfumato.domain.view import Join, KeyColumn
 from sfumato.query.statements.sql_condition import chain, refuse
 from sfumato.query.statements.unit_rows import Part, UnitRows, built
 
-Link = tuple[Any, Part]
+FromPart = tuple[Any, Part]
 """A node of FROM or of a join, and its part."""
 
 
@@ -86,7 +86,7 @@ class Tie:
                     break
         return Tie(tuple(pairs), by_unit, tuple(used))
 
-    def holds(self, rows: UnitRows, part: Part) -> bool:
+    def is_sound(self, rows: UnitRows, part: Part) -> bool:
         """Return whether rows of two units cannot meet: by the unit, or by the key of rows of one unit."""
         if not part.view.private:
             return bool(self.pairs)
@@ -139,7 +139,7 @@ def _without_common(node: Any, either: Any) -> Iterator[Any]:  # noqa: ANN401
         yield exp.paren(exp.or_(*(exp.and_(*side, copy=False) for side in rest), copy=False), copy=False)
 
 
-def join_parts(rows: UnitRows, links: Sequence[Link], where: Sequence[Any]) -> list[Any]:
+def join_parts(rows: UnitRows, links: Sequence[FromPart], where: Sequence[Any]) -> list[Any]:
     """Join the parts of FROM to rows that have none yet.
 
     Args:
@@ -193,8 +193,8 @@ def _shared_names(rows: UnitRows, join: Any, part: Part, before: Sequence[Part])
     shared = sorted(columns & part.columns(rows.schema))
     others = [name for name in shared if name in part.names or name not in part.column_keys(rows.schema)]
     if others or not shared:
-        kept = [name for name in shared if name not in others]
-        using = f"; write JOIN {part.alias} USING ({', '.join(kept)})" if kept else "; write JOIN ... ON"
+        keys = [name for name in shared if name not in others]
+        using = f"; write JOIN {part.alias} USING ({', '.join(keys)})" if keys else "; write JOIN ... ON"
         what = f"compares {', '.join(others)}, which are no keys" if others else "finds no key of both"
         raise refuse(rows.text, join.this, f"NATURAL JOIN {part.alias} {what}{using}")
     return [exp.to_identifier(name) for name in shared]
@@ -202,8 +202,8 @@ def _shared_names(rows: UnitRows, join: Any, part: Part, before: Sequence[Part])
 
 def _inner(
     rows: UnitRows,
-    waiting: Sequence[Link],
-    links: Sequence[Link],
+    waiting: Sequence[FromPart],
+    links: Sequence[FromPart],
     conditions: Sequence[JoinCondition],
 ) -> None:
     """Join parts whose order says nothing, as soon as a condition ties them to the rows."""
@@ -213,14 +213,14 @@ def _inner(
     while remaining:
         unused = [each for each in conditions if each not in rows.joined_by]
         ties = ((link, Tie.between(rows, link[1], unused)) for link in remaining)
-        link, tie = next(((link, tie) for link, tie in ties if tie.holds(rows, link[1])), (None, None))
+        link, tie = next(((link, tie) for link, tie in ties if tie.is_sound(rows, link[1])), (None, None))
         if link is None or tie is None:
             raise _not_joined(rows, remaining[0], unused)
         remaining.remove(link)
         _add(rows, link[0], link[1], tie, outer=False)
 
 
-def _taken_first(rows: UnitRows, remaining: list[Link], links: Sequence[Link]) -> Part:
+def _taken_first(rows: UnitRows, remaining: list[FromPart], links: Sequence[FromPart]) -> Part:
     """Take the first private part out of those that remain; a public part if there is no other in FROM."""
     private = (link for link in remaining if link[1].view.private)
     first = next(private, links[0] if len(links) == 1 else None)
@@ -238,7 +238,7 @@ def _outer(rows: UnitRows, join: Any, part: Part, own: Sequence[JoinCondition]) 
     from sqlglot import exp
 
     tie = Tie.between(rows, part, own)
-    if not tie.holds(rows, part):
+    if not tie.is_sound(rows, part):
         raise _not_joined(rows, (join, part), own)
     alone = UnitRows(rows.text, rows.schema, [part], part.view, {})
     rest = [each.node for each in own if each not in tie.used]
@@ -263,7 +263,7 @@ def _add(rows: UnitRows, join: Any, part: Part, tie: Tie, *, outer: bool) -> Non
         rows.listed = len(rows.parts) - 1  # patients JOIN visits lists visits, as visits JOIN patients does
 
 
-def _not_joined(rows: UnitRows, link: Link, conditions: Sequence[JoinCondition]) -> Exception:
+def _not_joined(rows: UnitRows, link: FromPart, conditions: Sequence[JoinCondition]) -> Exception:
     """Return the refusal of a part that nothing ties to the rows."""
     from sqlglot import exp
 

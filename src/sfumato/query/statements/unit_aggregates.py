@@ -57,17 +57,17 @@ def unit_aggregate(rows: UnitRows, node: Any) -> UnitAggregate:  # noqa: ANN401,
     from sqlglot import exp
 
     ends: dict[str, Fraction] = {}
-    moves: list[dict[str, Fraction]] = []
+    clamps: list[dict[str, Fraction]] = []
     inner = node
     while isinstance(inner, exp.Least | exp.Greatest):
         inner, end = clamp_parts(rows.text, inner)
         ends = end | ends
-        moves = [end, *moves]
+        clamps = [end, *clamps]
     match inner:
         case exp.Count():
             return _count(rows, inner, ends)
         case exp.Sum():
-            return _sum(rows, inner, ends, moves)
+            return _sum(rows, inner, ends, clamps)
         case _ if ends:
             raise refuse(rows.text, node, "LEAST and GREATEST bound COUNT and SUM of a unit; bound others outside")
         case exp.Min() | exp.Max():
@@ -128,14 +128,14 @@ def most_rows(rows: UnitRows, node: Any) -> int:  # noqa: ANN401
     return bounds.get(named, max(bounds.values()))
 
 
-def _sum(rows: UnitRows, node: Any, ends: Mapping[str, Fraction], moves: Sequence[Mapping[str, Fraction]]) -> UnitSum:  # noqa: ANN401
+def _sum(rows: UnitRows, node: Any, ends: Mapping[str, Fraction], clamps: Sequence[Mapping[str, Fraction]]) -> UnitSum:  # noqa: ANN401
     """Return a sum within the bounds of LEAST and GREATEST, else within those of all rows of a unit.
 
     Args:
         rows: of the unit.
         node: SUM.
         ends: the bounds.
-        moves: the bounds one by one, the innermost first: it replaces the sum of nothing.
+        clamps: the bounds one by one, the innermost first: it replaces the sum of nothing.
     """
     name = _attribute(rows, node.this)
     attribute = rows.view.domain[name]
@@ -146,7 +146,7 @@ def _sum(rows: UnitRows, node: Any, ends: Mapping[str, Fraction], moves: Sequenc
     low, high = low or Fraction(0), high or Fraction(0)
     lacking = may_lack_value(attribute)
     empty: Fraction | None = None
-    for move in moves if lacking else ():
+    for move in clamps if lacking else ():
         (end,) = move.values()
         empty = end if empty is None else max(empty, end) if "low" in move else min(empty, end)
     plain = empty == min(max(Fraction(0), low), high)  # what a sum without a value is anyway
