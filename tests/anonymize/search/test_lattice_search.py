@@ -159,7 +159,7 @@ def test_local_search_ends_where_no_step_loses_less(seed: int) -> None:
     boxes.dive()
     assert boxes.best is not None
     first = boxes.best.loss
-    boxes.improve(math.inf)
+    boxes.descend(math.inf)
     found = boxes.best
     good, suppressed, loss = brute(task, found.vector)
     assert good
@@ -195,7 +195,7 @@ def test_local_search_passes_by_what_is_not_feasible() -> None:
         boxes = lattice_search.LatticeBoxes(Lattice(task), None)
         boxes.best = boxes.lattice.evaluate(boxes.lattice.top)
         if boxes.best.feasible:
-            boxes.improve(math.inf)
+            boxes.descend(math.inf)
             assert boxes.best.feasible
 
 
@@ -206,7 +206,8 @@ def test_local_search_finds_less_than_the_dive() -> None:
         boxes = lattice_search.LatticeBoxes(Lattice(problem(data, (KAnonymity(9),), 20, (1.0, 2.0, 1.0))), None)
         boxes.dive()
         dived += boxes.loss
-        boxes.improve(math.inf)
+        boxes.descend(math.inf)
+        boxes.restart(math.inf)
         improved += boxes.loss
     assert improved < 0.99 * dived
 

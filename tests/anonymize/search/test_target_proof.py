@@ -144,7 +144,8 @@ def test_a_recoding_that_suppresses_as_many_rows_as_may_be_is_found(allowed: int
 def test_targets_end_at_the_least_loss_from_a_bad_start(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     task = problem(seed, 5, 20, (1.0, 2.0, 1.0, 1.0))
     monkeypatch.setattr(lattice_search, "SMALL_LATTICE", 0)
-    monkeypatch.setattr(lattice_search.LatticeBoxes, "improve", lambda *_: None)
+    for search in ("descend", "restart"):
+        monkeypatch.setattr(lattice_search.LatticeBoxes, search, lambda *_: None)
     found = least_loss(Lattice(task))
     assert found.certificate.proven
     assert found.certificate.loss == pytest.approx(float(min(losses(task).values())))

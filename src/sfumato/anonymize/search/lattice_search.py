@@ -19,11 +19,14 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from random import Random
 from time import monotonic
+
+import numpy as np
 
 from sfumato.anonymize.criteria.criterion import safe
 from sfumato.anonymize.search.lattice import Lattice, Node, Vector, sufficient_share
@@ -34,6 +37,8 @@ Sublattice = tuple[float, Vector, Vector]  # bound, low, high
 
 ROUNDING = 1e-12  # relative rounding of a sum of losses
 SMALL_LATTICE = 1 << 16  # level vectors; so few need no good vector to begin with
+PATIENCE = 2000  # vectors counted without a gain
+SEARCH_SHARE = 0.6  # of the time, at most, before anything is proven
 SHARES = (0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96, 0.98, 1.0)  # of the best loss, in turn
 
 
@@ -78,7 +83,8 @@ def least_loss(lattice: Lattice, *, height: int | None = None, seconds: float = 
     if height is None:
         boxes.dive()
     if large:
-        boxes.improve(deadline)
+        boxes.descend(deadline)
+        boxes.restart(monotonic() + SEARCH_SHARE * seconds)
     if large and boxes.best is not None and TargetProof.applies(lattice):
         return _proved_by_targets(boxes, deadline)
     boxes.push((0,) * len(lattice.top), lattice.top)
@@ -86,7 +92,7 @@ def least_loss(lattice: Lattice, *, height: int | None = None, seconds: float = 
         loss = boxes.loss
         boxes.split()
         if large and boxes.loss < loss:
-            boxes.improve(deadline)
+            boxes.descend(deadline)
     certificate = Certificate(boxes.loss, boxes.bound, boxes.nodes, lattice.evaluated)
     return Optimum(boxes.best, certificate)
 
@@ -100,7 +106,7 @@ def _proved_by_targets(boxes: LatticeBoxes, deadline: float) -> Optimum:
         bound = max(bound, result.bound)
         if result.better is not None:
             boxes.best = result.better
-            boxes.improve(deadline)
+            boxes.descend(deadline)
         elif result.bound >= target:
             shares.pop(0)
         else:
@@ -172,35 +178,60 @@ class LatticeBoxes:
             else:
                 low = middle + 1
 
-    def improve(self, deadline: float) -> None:
-        """Search from the best vector: descend, then raise one attribute and descend from there.
+    def descend(self, deadline: float) -> None:
+        """Descend from the best vector in each of two ways.
 
         It proves nothing, but a box is ruled out by the loss of the best vector, and time may be up before boxes lead
         to a good one.
         """
+        if self.best is not None:
+            lower = (self._descended(self.best, sizes, deadline) for sizes in self._step_sizes)
+            self.best = min(lower, key=lambda node: node.loss)
+
+    def restart(self, deadline: float) -> None:
+        """Raise a few attributes of the best vector at random and descend from there, again and again.
+
+        It stops when as many vectors were counted without a gain as before the last gain, and no fewer than
+        :data:`PATIENCE`.  The random numbers have a fixed seed, so that a search can be repeated.
+        """
         if self.best is None:
             return
-        self.best = start = self._descended(self.best, deadline)
-        raised = iter(_raised(start.vector, self.lattice.top))
-        while (vector := next(raised, None)) is not None and monotonic() <= deadline:
-            node = self.lattice.evaluate(vector)
-            if node.feasible and (lower := self._descended(node, deadline)).loss < start.loss:
-                self.best = start = lower
-                raised = iter(_raised(start.vector, self.lattice.top))
+        random = Random(0)  # noqa: S311  (a search, no noise)
+        patience = gained = self.lattice.evaluated
+        while monotonic() <= deadline and self.lattice.evaluated < gained + max(patience, PATIENCE):
+            before = self.lattice.evaluated
+            node = self.lattice.evaluate(_raised(self.best.vector, self.lattice.top, random))
+            sizes = random.choice(self._step_sizes)
+            if node.feasible and (lower := self._descended(node, sizes, deadline)).loss < self.best.loss:
+                self.best, patience, gained = lower, self.lattice.evaluated, self.lattice.evaluated
+            gained -= self.lattice.evaluated == before  # nothing new was evaluated: the lattice may be exhausted
 
-    def _descended(self, node: Node, deadline: float) -> Node:
-        """Lower one attribute, or lower one and raise another, while that loses less; the cheapest such step first."""
+    @property
+    def _step_sizes(self) -> tuple[tuple[int, ...], ...]:
+        """The ways to descend: small steps before large ones, or steps of any size."""
+        return (1, max(self.lattice.top)), (max(self.lattice.top),)
+
+    def _descended(self, node: Node, sizes: Sequence[int], deadline: float) -> Node:
+        """Lower one attribute, or lower one and raise another, while that loses less.
+
+        Steps are of at most the first of ``sizes`` levels, and of at most the next if none of these helps.
+        """
         while True:
-            steps = sorted((self.lattice.floor(each), each) for each in _lowered(node.vector, self.lattice.top))
-            for floor, vector in steps:
-                if floor >= node.loss or monotonic() > deadline:
-                    return node  # the loss of generalization alone is too much, here and further on
-                step = self.lattice.evaluate(vector)
-                if step.feasible and step.loss < node.loss:
-                    node = step
-                    break
-            else:
+            steps = (self._lower(node, most, deadline) for most in sizes)
+            lower = next((step for step in steps if step is not None), None)
+            if lower is None:
                 return node
+            node = lower
+
+    def _lower(self, node: Node, most: int, deadline: float) -> Node | None:
+        """Return the first feasible vector of less loss at most so many levels away; None if time is up."""
+        for vector in _moved(node, self.lattice, most):
+            if monotonic() > deadline:
+                return None
+            step = self.lattice.evaluate(vector)
+            if step.feasible and step.loss < node.loss:
+                return step
+        return None
 
     def _count(self, vector: Vector) -> Node:
         node = self.lattice.evaluate(vector)
@@ -209,22 +240,40 @@ class LatticeBoxes:
         return node
 
 
-def _lowered(vector: Vector, top: Vector) -> Iterator[Vector]:
-    """Yield vectors with one attribute a level lower, alone and with each other attribute a level higher."""
+def _moved(node: Node, lattice: Lattice, most: int) -> Iterator[Vector]:
+    """Yield vectors with one attribute lower, alone and with another one higher, by at most ``most`` levels.
+
+    Vectors whose loss of generalization alone reaches the loss of ``node`` are left out.  The others come in the order
+    of that loss: the least first if ``most`` is one level, and otherwise the largest first.
+    """
+    vector, losses = node.vector, lattice.generalisation
+    changes: list[tuple[int, int, float]] = []  # attribute, new level, change of the loss
     for attribute, level in enumerate(vector):
-        if level:
-            lower = (*vector[:attribute], level - 1, *vector[attribute + 1 :])
-            yield lower
-            for other, raised in enumerate(lower):
-                if other != attribute and raised < top[other]:
-                    yield (*lower[:other], raised + 1, *lower[other + 1 :])
+        near = range(max(0, level - most), min(level + most, lattice.top[attribute]) + 1)
+        changes += [(attribute, new, losses[attribute][new] - losses[attribute][level]) for new in near if new != level]
+    lower = [change for change in changes if change[1] < vector[change[0]]]
+    higher = [(-1, 0, 0.0), *(change for change in changes if change[1] > vector[change[0]])]
+    if not lower:
+        return
+    floors = lattice.floor(vector) + np.add.outer([change[2] for change in lower], [change[2] for change in higher])
+    same = np.equal.outer([change[0] for change in lower], [change[0] for change in higher])
+    places = np.flatnonzero((floors < node.loss) & ~same)
+    order = np.argsort(floors.ravel()[places], kind="stable")
+    for place in places[order if most == 1 else order[::-1]].tolist():
+        moved = list(vector)
+        for attribute, level, _ in (lower[place // len(higher)], higher[place % len(higher)]):
+            if attribute >= 0:
+                moved[attribute] = level
+        yield tuple(moved)
 
 
-def _raised(vector: Vector, top: Vector) -> Iterator[Vector]:
-    """Yield vectors with one attribute at each higher level."""
-    for attribute, level in enumerate(vector):
-        for higher in range(level + 1, top[attribute] + 1):
-            yield (*vector[:attribute], higher, *vector[attribute + 1 :])
+def _raised(vector: Vector, top: Vector, random: Random) -> Vector:
+    """Return the vector with two to four attributes, drawn at random, at a random level no lower than theirs."""
+    raised = list(vector)
+    for _ in range(random.randint(2, 4)):
+        attribute = random.randrange(len(top))
+        raised[attribute] = random.randint(raised[attribute], top[attribute])
+    return tuple(raised)
 
 
 def _cheapest_chain(lattice: Lattice) -> list[Vector]:
