@@ -60,6 +60,20 @@ DOCUMENT: dict[str, Any] = {
             "rows": 30,
             "attributes": {"pieces": _integer(9)},
         },
+        "stays": {"key": "stay", "unit": "guest", "rows": 3, "attributes": {"nights": _integer(9)}},
+        "notes": {
+            "key": "note",
+            "through": {"stay": "stays"},
+            "rows": 6,
+            "attributes": {
+                "stars": {
+                    "type": "real",
+                    "edges": [0.0, 0.7, 0.7000000000000001, 1.0],
+                    "nullable": True,
+                    "unknown": "clamp",
+                }
+            },
+        },
         "wares": {
             "public": True,
             "key": "ware",
@@ -95,6 +109,8 @@ def tables() -> dict[str, pa.Table]:
         for n in range(20)
     ]
     people, buys, items = [], [], []
+    stays = [{"stay": n, "guest": n // 2, "nights": maybe(n % 10)} for n in range(120)]
+    notes = [{"note": n, "stay": n % 100, "stars": maybe(n % 11 / 10)} for n in range(150)]
     for person in range(200):
         people.append({"person": person, "sex": maybe(chance.choice("FM")), "age": maybe(chance.randrange(100)),
                        "home": maybe(person % 3)})  # fmt: skip
@@ -109,7 +125,16 @@ def tables() -> dict[str, pa.Table]:
                 items.append(
                     {"item": len(items), "buy": len(buys) - 1, "ware": maybe(chance.randrange(20)), "pieces": pieces}
                 )
-    every = {"people": people, "buys": buys, "items": items, "wares": wares, "makers": makers, "lands": lands}
+    every = {
+        "people": people,
+        "buys": buys,
+        "items": items,
+        "stays": stays,
+        "notes": notes,
+        "wares": wares,
+        "makers": makers,
+        "lands": lands,
+    }
     return {name: pa.Table.from_pylist(rows) for name, rows in every.items()}
 
 
@@ -185,6 +210,9 @@ JOINS = [
     "GROUP BY p.person) AS c (person, n) GROUP BY n",
     "SELECT COUNT(*) FROM people p LEFT JOIN (SELECT person, MAX(paid) AS m FROM buys GROUP BY person) AS t ON p.person = t.person AND t.m > 40 WHERE t.m IS NULL",
     "SELECT SUM(pieces * price) FROM items, wares WHERE (items.ware = wares.ware AND sort = 'ale' AND pieces > 3) OR (items.ware = wares.ware AND sort = 'tea' AND price < 20)",
+    "SELECT sex, COUNT(*) FROM notes, stays, people WHERE stays.stay = notes.stay AND person = guest GROUP BY sex",
+    "SELECT COUNT(*) FROM notes WHERE stars <= 0.6 + 0.1",
+    "SELECT COUNT(*) FROM notes WHERE stars = 0.7",
     "SELECT COUNT(*) FROM buys WHERE day < due",
     "SELECT COUNT(*) FROM buys WHERE NOT day >= due AND day <> due",
     "SELECT COUNT(*) FROM buys WHERE paid > weight",

@@ -27,11 +27,13 @@ class JoinCondition:
         node: the condition; the name of the column for USING.
         of: the part that is joined by it; None for WHERE.
         named: whether it is a name of USING or of NATURAL JOIN, which both sides have.
+        parts: the parts of FROM, of which one may have a column that is named without its table.
     """
 
     node: Any
     of: Part | None = None
     named: bool = False
+    parts: tuple[Part, ...] = ()
 
     def ends(self, rows: UnitRows, part: Part) -> list[tuple[Any, Any]]:
         """Return the pairs of columns, of the rows and of a part, that the condition may find equal."""
@@ -43,15 +45,25 @@ class JoinCondition:
                 node = node.this
             if not isinstance(node, exp.EQ):
                 return []
-            left, right = node.this, node.expression
-            columns = isinstance(left, exp.Column) and isinstance(right, exp.Column)
-            return [(left, right), (right, left)] if columns else []
+            if not isinstance(node.this, exp.Column) or not isinstance(node.expression, exp.Column):
+                return []
+            left, right = (self._qualified(each, rows) for each in (node.this, node.expression))
+            return [(left, right), (right, left)]
         assert self.of is not None
         if part is self.of:
             return [(exp.Column(this=self.node), exp.Column(this=self.node))]
         if not any(self.of is part for part in rows.parts):
             return []
         return [(exp.column(self.node, table=self.of.alias), exp.Column(this=self.node))]
+
+    def _qualified(self, column: Any, rows: UnitRows) -> Any:  # noqa: ANN401
+        """Return a column with the name of the only part that has it: others may find their unit under its name."""
+        from sqlglot import exp
+
+        owners = [part for part in self.parts if column.name.casefold() in part.columns(rows.schema)]
+        if column.table or len(owners) != 1:
+            return column
+        return exp.column(column.this.copy(), table=exp.to_identifier(owners[0].alias, quoted=True))
 
 
 @dataclass(frozen=True)
@@ -153,12 +165,12 @@ def join_parts(rows: UnitRows, links: Sequence[FromPart], where: Sequence[Any]) 
     Raises:
         QueryError: rows of two units could meet, or an outer join keeps public rows.
     """
-    pool = [JoinCondition(node) for node in where]
+    parts = tuple(part for _, part in links)
+    pool = [JoinCondition(node, parts=parts) for node in where]
     on: list[JoinCondition] = []
     waiting = [links[0]]
     for place, (join, part) in enumerate(links[1:], start=1):
-        before = [each for _, each in links[:place]]
-        own = _own_conditions(rows, join, part, before)
+        own = _own_conditions(rows, join, part, parts[:place])
         if (join.args.get("side") or "").upper():
             _inner(rows, waiting, links, [*on, *pool])
             waiting = []
@@ -182,7 +194,7 @@ def _own_conditions(rows: UnitRows, join: Any, part: Part, before: Sequence[Part
     shared = _shared_names(rows, join, part, before) if method else join.args.get("using") or []
     rows.merged |= {name.name.casefold() for name in shared}
     named = [JoinCondition(name, part, named=True) for name in shared]
-    return [*named, *(JoinCondition(node, part) for node in conjuncts(join.args.get("on")))]
+    return [*named, *(JoinCondition(node, part, parts=(*before, part)) for node in conjuncts(join.args.get("on")))]
 
 
 def _shared_names(rows: UnitRows, join: Any, part: Part, before: Sequence[Part]) -> list[Any]:  # noqa: ANN401

@@ -376,7 +376,7 @@ _NEGATED = {
 def _decided(attribute: Numeric | Dated, code: int, how: Comparison, literal: Fraction) -> bool | None:
     """Return whether the comparison holds for all values of a cell, for none (False), or only for some (None)."""
     low, high = _ends(attribute, code)
-    closed = _closed(attribute, code)
+    closed = not isinstance(attribute, Timestamp)  # else the next cell begins at its end
     if how is Comparison.EQUAL:
         if literal < low or literal > high or (literal == high and not closed):
             return False
@@ -395,12 +395,9 @@ def _ends(attribute: Numeric | Dated, code: int) -> tuple[Fraction, Fraction]:
         first, after = attribute.span(code)
         return Fraction(first), Fraction(after - 1)
     low, high = attribute.span(code) if isinstance(attribute, Timestamp) else attribute.bounds(code)
+    if isinstance(attribute, Real) and not attribute.is_closed(code):
+        high = math.nextafter(high, -math.inf)  # a cell may hold one double alone
     return Fraction(low), Fraction(high)
-
-
-def _closed(attribute: Numeric | Dated, code: int) -> bool:
-    """Return whether the greatest value is in the cell."""
-    return isinstance(attribute, Integer | Date) or (isinstance(attribute, Real) and attribute.is_closed(code))
 
 
 def _cut(attribute: Numeric | Dated, code: int) -> str:

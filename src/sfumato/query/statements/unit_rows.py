@@ -146,6 +146,9 @@ class UnitRows:
             alike = [name for name in self.view.names if name.casefold() == node.name.casefold() and name not in own]
             names = alike[:1]  # what was computed before
         if not names:
+            if self.key(node) is not None:
+                reason = f"{node.name} is a key: it joins rows, and an answer by it would be about rows of one unit"
+                raise refuse(self.text, node, reason)
             tables = ", ".join(part.alias for part in self.parts)
             raise refuse(self.text, node, f"no attribute {node.name!r} in {tables}")
         if len(names) > 1 and node.name.casefold() not in self.merged:
