@@ -138,7 +138,14 @@ def parse(document: object, *, folder: Path | None = None) -> Domain:
         place = error.json_path.removeprefix("$").lstrip(".")
         quoted = repr(error.instance)
         reason = error.message if len(quoted) <= _QUOTED else error.message.replace(quoted, "what stands there")
-        raise DomainError(f"the domain is wrong at {place or 'the top'}: {reason}", culprit=document)
+        if error.validator in {"oneOf", "anyOf"}:
+            reason = "this has another form"
+        examples = [
+            yaml.safe_dump(example, default_flow_style=True, sort_keys=False, width=1000).split("\n")[0]
+            for example in error.schema.get("examples", ())
+        ]
+        remedy = f"; write for example {' or '.join(examples)}" if examples else ""
+        raise DomainError(f"the domain is wrong at {place or 'the top'}: {reason}{remedy}", culprit=document)
     bodies = {name: {"missing": document.get("missing", ())} | body for name, body in document["attributes"].items()}
     attributes = tuple(_attribute(name, body) for name, body in bodies.items())
     return Domain(
