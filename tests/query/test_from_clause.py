@@ -213,6 +213,12 @@ JOINS = [
     "SELECT sex, COUNT(*) FROM notes, stays, people WHERE stays.stay = notes.stay AND person = guest GROUP BY sex",
     "SELECT COUNT(*) FROM notes WHERE stars <= 0.6 + 0.1",
     "SELECT COUNT(*) FROM notes WHERE stars = 0.7",
+    "SELECT COUNT(*) FROM people p LEFT JOIN buys b ON p.person = b.person WHERE b.buy IS NULL",
+    "SELECT COUNT(*) FROM people p LEFT JOIN buys b ON p.person = b.person WHERE b.person IS NULL",
+    "SELECT COUNT(*) FROM people p LEFT JOIN buys b ON p.person = b.person AND b.paid > 40 WHERE b.buy IS NOT NULL",
+    "SELECT p.sex, COUNT(b.buy), COUNT(*) FROM people p LEFT JOIN buys b ON p.person = b.person GROUP BY p.sex",
+    "SELECT COUNT(w.ware) FROM items i LEFT JOIN wares w ON i.ware = w.ware AND w.price > 20",
+    "SELECT n, COUNT(*) FROM (SELECT p.person, COUNT(b.buy) AS n FROM people p LEFT JOIN buys b USING (person) WHERE b.buy IS NULL GROUP BY p.person) AS t GROUP BY n",
     "SELECT COUNT(*) FROM buys WHERE day < due",
     "SELECT COUNT(*) FROM buys WHERE NOT day >= due AND day <> due",
     "SELECT COUNT(*) FROM buys WHERE paid > weight",
@@ -262,7 +268,7 @@ REFUSED = [
     ("SELECT COUNT(*) FROM people AS p (a, b)", "(SELECT a AS b FROM people) AS p"),
     (
         "SELECT COUNT(*) FROM people WHERE EXISTS (SELECT * FROM buys WHERE paid > 3)",
-        "add an equality of the unit or of its keys, as buys.person = people.person",
+        "add an equality of the unit or of a key of its rows, as buys.person = people.person",
     ),
     (
         "SELECT COUNT(*) FROM items a WHERE EXISTS (SELECT * FROM items b WHERE a.buy = b.buy AND a.pieces <> b.pieces)",

@@ -400,7 +400,7 @@ REFUSED: list[tuple[str, str, str]] = [
     (
         "SELECT COUNT(*) FROM diagnoses d WHERE EXISTS (SELECT * FROM diagnoses e WHERE e.code = d.code)",
         "line 1, column",
-        "it would look at rows of other units; add an equality of the unit or of its keys, as e.patient_id = d.patient_id",
+        "it would look at rows of other units; add an equality of the unit or of a key of its rows, as e.dx_id = d.dx_id",
     ),
     (
         "SELECT COUNT(*) FROM visits WHERE kind IN (SELECT kind FROM drugs JOIN visits USING (visit_id))",

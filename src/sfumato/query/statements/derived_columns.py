@@ -294,6 +294,16 @@ def is_number(node: Any) -> bool:  # noqa: ANN401  (sqlglot's own)
     return isinstance(inner, exp.Literal) and not inner.is_string
 
 
+def is_value(node: Any) -> bool:  # noqa: ANN401
+    """Return whether a node computes something of a row."""
+    from sqlglot import exp
+
+    kinds = exp.Add | exp.Sub | exp.Mul | exp.Div | exp.Case | exp.Least | exp.Greatest
+    if isinstance(node, exp.Neg):
+        return not isinstance(node.this, exp.Literal)
+    return isinstance(node, kinds) or (isinstance(node, exp.Paren) and is_value(node.this))
+
+
 def constant(node: Any) -> Any:  # noqa: ANN401  (sqlglot's own)
     """Return the literal that an expression of numbers, or of a date and an interval, is; None if it is none.
 

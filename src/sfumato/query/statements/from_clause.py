@@ -18,11 +18,25 @@ from sfumato.arguments import listed
 from sfumato.domain.table_schema import Schema, SchemaTable
 from sfumato.domain.unit import Unit
 from sfumato.domain.view import KeyColumn, OfUnits, PerUnit, RowCount, Scan, one_row_bounds
-from sfumato.query.statements.derived_columns import further_names, needed_names, with_derived, words_in, words_of
-from sfumato.query.statements.sql_condition import refuse, selected_at
-from sfumato.query.statements.table_joins import JoinCondition, Tie, conjuncts, join_parts
-from sfumato.query.statements.unit_aggregates import is_unit_key, most_rows, unit_aggregate, unit_key
-from sfumato.query.statements.unit_rows import Part, UnitRows, built, is_value, named_bounds
+from sfumato.query.statements.derived_columns import (
+    further_names,
+    is_value,
+    needed_names,
+    with_derived,
+    words_in,
+    words_of,
+)
+from sfumato.query.statements.sql_condition import refuse
+from sfumato.query.statements.table_joins import JoinCondition, Tie, conjuncts, equality, join_parts
+from sfumato.query.statements.unit_aggregates import (
+    having_of_unit,
+    is_unit_key,
+    most_rows,
+    unit_aggregate,
+    unit_group_keys,
+    unit_key,
+)
+from sfumato.query.statements.unit_rows import Part, UnitRows, built, named_bounds
 
 _OUTSIDE = {"limit": "LIMIT", "order": "ORDER BY", "distinct": "DISTINCT", "having": "HAVING", "offset": "OFFSET"}
 _CLAUSES = {"expressions", "from_", "joins", "where", "group", "with_"}
@@ -333,13 +347,15 @@ def _keys_of(rows: UnitRows, within: UnitRows, node: Any) -> tuple[int, int]:  #
 
 def _untied(rows: UnitRows, within: UnitRows, node: Any) -> str:  # noqa: ANN401
     """Say how a SELECT after EXISTS or IN is tied to the rows outside."""
-    inner, outer, unit = within.parts[0], rows.parts[0], rows.schema.id
+    inner, unit = within.parts[0], rows.schema.id
     if not within.view.private:
         return f"rows of {inner.alias} are matched by a declared key of it"
     if type(node).__name__ == "In":
         return f"rows are matched by the unit or a key of its rows: {unit} IN (SELECT {unit} FROM {inner.alias} ...)"
-    equality = f"{inner.alias}.{inner.unit} = {outer.alias}.{outer.unit}"
-    return f"it would look at rows of other units; add an equality of the unit or of its keys, as {equality}"
+    pairs = ((one, other) for one in within.parts for other in rows.parts)
+    example = next((words for one, other in pairs if (words := equality(rows.schema, one, other))), None)
+    tie = "an equality of the unit or of a key of its rows"
+    return f"it would look at rows of other units; add {tie}{f', as {example}' if example else ''}"
 
 
 # --- SELECT inside ----------------------------------------------------------------------------------------------------
@@ -425,7 +441,7 @@ def per_unit(text: str, select: Any, schema: Schema, known: Mapping[str, Part], 
     rows = unit_rows(text, select, schema, known)
     if rows.where is not None:
         rows.filter(rows.where)
-    keys = _group_keys(text, select)
+    keys = unit_group_keys(text, select)
     if not any(rows.is_unit(key) for key in keys):
         group = select.args.get("group")
         raise refuse(text, group or select, f"a SELECT in FROM groups by the unit, {schema.id}")
@@ -446,7 +462,7 @@ def per_unit(text: str, select: Any, schema: Schema, known: Mapping[str, Part], 
                 raise refuse(text, node, "name what is computed of a unit, by AS")
             values.append((name, unit_aggregate(rows, node)))
             nodes[name] = node
-    condition = None if having is None else _having(rows, having.this, values, nodes)
+    condition = None if having is None else having_of_unit(rows, having.this, values, nodes)
     if not values and not by:
         values.append(("rows", RowCount(most_rows(rows, None))))
     view = built(text, select, lambda: PerUnit(rows.view, by, tuple(values)))
@@ -461,32 +477,3 @@ def _filtered(rows: UnitRows, part: Part, condition: Any) -> Part:  # noqa: ANN4
     within = UnitRows(rows.text, rows.schema, [part], part.view, rows.known)
     within.filter(condition)
     return replace(part, view=within.view)
-
-
-def _group_keys(text: str, select: Any) -> list[Any]:  # noqa: ANN401
-    """Return the keys of GROUP BY, with what is selected instead of its place."""
-    from sqlglot import exp
-
-    group = select.args.get("group")
-    keys = [] if group is None else list(group.expressions)
-    return [
-        selected_at(text, select, key).unalias() if isinstance(key, exp.Literal) and not key.is_string else key
-        for key in keys
-    ]
-
-
-def _having(rows: UnitRows, condition: Any, values: list[tuple[str, Any]], nodes: Mapping[str, Any]) -> Any:  # noqa: ANN401
-    """Return a condition on the values of a unit, in which a column stands for each aggregate; add those it lacks."""
-    from sqlglot import exp
-
-    def lowered(node: Any) -> Any:  # noqa: ANN401
-        if not isinstance(node, exp.AggFunc):
-            return node
-        name = next((name for name, each in nodes.items() if each == node), None)
-        if name is None:
-            name = node.sql(dialect="duckdb")
-            if name not in dict(values):
-                values.append((name, unit_aggregate(rows, node)))
-        return exp.column(exp.to_identifier(name, quoted=True))
-
-    return condition.transform(lowered)

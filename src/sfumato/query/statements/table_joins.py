@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
-from sfumato.domain.view import Join, KeyColumn
+from sfumato.domain.expression import Constant
+from sfumato.domain.table_schema import Schema
+from sfumato.domain.view import Computed, Join, KeyColumn
 from sfumato.query.statements.sql_condition import chain, refuse
 from sfumato.query.statements.unit_rows import Part, UnitRows, built
 
@@ -109,6 +112,18 @@ class Tie:
 def tied(one: KeyColumn, other: KeyColumn, part: Part) -> bool:
     """Return whether two columns hold keys of one table; a public table may be looked up by any key."""
     return one.of == other.of or not part.view.private
+
+
+def equality(schema: Schema, one: Part, other: Part) -> str | None:
+    """Return an equality that ties two parts, as text; None if they have no key of one table."""
+    for left, place in one.keys.items():
+        for right, at in other.keys.items():
+            of = one.view.keys[place].of
+            if of == other.view.keys[at].of and not (other.view.private and schema[of].public):
+                return f"{one.alias}.{left} = {other.alias}.{right}"
+    private = one.unit and other.unit and other.unit.casefold() in other.column_keys(schema)
+    held = private and one.unit is not None and one.unit.casefold() in one.column_keys(schema)
+    return f"{one.alias}.{one.unit} = {other.alias}.{other.unit}" if held else None
 
 
 def conjuncts(node: Any) -> Iterator[Any]:  # noqa: ANN401  (sqlglot's own)
@@ -260,7 +275,23 @@ def _outer(rows: UnitRows, join: Any, part: Part, own: Sequence[JoinCondition]) 
             raise refuse(rows.text, node, f"{reason}; put others in WHERE, which leaves out rows, or in CASE WHEN")
     if rest:
         alone.filter(exp.and_(*rest))
-    _add(rows, join, replace(part, view=alone.view), tie, outer=True)
+    part = replace(part, view=alone.view)
+    _add(rows, join, _with_presence(rows, alone, join, part), tie, outer=True)
+
+
+def _with_presence(rows: UnitRows, alone: UnitRows, join: Any, part: Part) -> Part:  # noqa: ANN401
+    """Return a part with a column that is missing in rows without a match, if a statement asks for that by a key."""
+    from sqlglot import exp
+
+    select = join.parent
+    counts = [] if select.parent is not None else list(select.find_all(exp.Count))
+    named = [node.this for node in (*select.find_all(exp.Is), *counts) if isinstance(node.this, exp.Column)]
+    mine = [each for each in named if each.table.casefold() in ("", part.alias.casefold())]
+    if not any(alone.knows(each) and not alone.has(each) for each in mine):
+        return part
+    name = f"a row of {part.alias}"
+    rows.presence[part.alias.casefold()] = name
+    return replace(part, view=Computed(part.view, name, Constant(Fraction(1))))
 
 
 def _add(rows: UnitRows, join: Any, part: Part, tie: Tie, *, outer: bool) -> None:  # noqa: ANN401
@@ -294,8 +325,12 @@ def _not_joined(rows: UnitRows, link: FromPart, conditions: Sequence[JoinConditi
             if not Tie.between(rows, part, [each]).used:
                 return refuse(rows.text, each.node, f"{declared} table")
     reason = f"{last} and {part.alias} are not joined on a declared key"
+    example = next((words for other in rows.parts if (words := equality(rows.schema, other, part))), None)
     if part.view.private:
         reason += f": rows of two units would meet; add an equality of {rows.schema.id}"
+        reason += f", or of a key of its rows: {example}" if example else ""
+    elif example:
+        reason += f": {example}"
     return refuse(rows.text, getattr(join, "this", join), reason)
 
 

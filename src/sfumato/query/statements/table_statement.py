@@ -22,11 +22,11 @@ from sfumato.errors import QueryError, SfumatoError
 from sfumato.query.aggregates import Count, Distinct
 from sfumato.query.plan import plan
 from sfumato.query.question import Query
-from sfumato.query.statements.derived_columns import labels_of
+from sfumato.query.statements.derived_columns import is_value, labels_of
 from sfumato.query.statements.from_clause import per_unit, refuse_inside, unit_rows
 from sfumato.query.statements.select_statement import group_keys, read_select
 from sfumato.query.statements.sql_condition import Place, parsed, refuse, refuse_clause
-from sfumato.query.statements.unit_rows import UnitRows, is_value
+from sfumato.query.statements.unit_rows import UnitRows
 
 _CLAUSES = {"expressions", "from_", "joins", "where", "group", "having", "order", "limit", "with_"}
 

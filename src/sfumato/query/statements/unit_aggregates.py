@@ -10,9 +10,9 @@ from sfumato.domain import Integer, Real
 from sfumato.domain.expression import may_lack_value
 from sfumato.domain.unit_views import AnyRow, EveryRow
 from sfumato.domain.view import Pick, RowCount, Taken, UnitAggregate, UnitSum
-from sfumato.query.statements.derived_columns import clamp_parts
-from sfumato.query.statements.sql_condition import refuse
-from sfumato.query.statements.unit_rows import UnitRows, built, is_value
+from sfumato.query.statements.derived_columns import clamp_parts, is_value
+from sfumato.query.statements.sql_condition import refuse, selected_at
+from sfumato.query.statements.unit_rows import UnitRows, built
 
 
 def unit_key(rows: UnitRows, node: Any, named: Mapping[str, Any]) -> str:  # noqa: ANN401
@@ -152,3 +152,32 @@ def _sum(rows: UnitRows, node: Any, ends: Mapping[str, Fraction], clamps: Sequen
     plain = empty == min(max(Fraction(0), low), high)  # what a sum without a value is anyway
     missing = lacking and empty is None
     return built(rows.text, node, lambda: UnitSum(name, low, high, missing, None if plain else empty))
+
+
+def unit_group_keys(text: str, select: Any) -> list[Any]:  # noqa: ANN401
+    """Return the keys of GROUP BY, with what is selected instead of its place."""
+    from sqlglot import exp
+
+    group = select.args.get("group")
+    keys = [] if group is None else list(group.expressions)
+    return [
+        selected_at(text, select, key).unalias() if isinstance(key, exp.Literal) and not key.is_string else key
+        for key in keys
+    ]
+
+
+def having_of_unit(rows: UnitRows, condition: Any, values: list[tuple[str, Any]], nodes: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    """Return a condition on the values of a unit, in which a column stands for each aggregate; add those it lacks."""
+    from sqlglot import exp
+
+    def lowered(node: Any) -> Any:  # noqa: ANN401
+        if not isinstance(node, exp.AggFunc):
+            return node
+        name = next((name for name, each in nodes.items() if each == node), None)
+        if name is None:
+            name = node.sql(dialect="duckdb")
+            if name not in dict(values):
+                values.append((name, unit_aggregate(rows, node)))
+        return exp.column(exp.to_identifier(name, quoted=True))
+
+    return condition.transform(lowered)

@@ -38,6 +38,7 @@ from sfumato.query.statements.derived_columns import (
     cut_at,
     has_declared_cells,
     is_number,
+    is_value,
     labels_of,
     mirrored,
     with_constants,
@@ -108,6 +109,7 @@ class UnitRows:
     listed: int = 0  # the place of the part whose rows these are, each once, where the joins have one
     joined_by: list[Any] = field(default_factory=list)  # the conditions that the joins meet
     where: Any = None  # what else holds of each row
+    presence: dict[str, str] = field(default_factory=dict)  # what is missing without a match, by a part's name
 
     def begin_with(self, part: Part) -> None:
         """Take a part whose rows the others are joined to."""
@@ -214,6 +216,10 @@ class UnitRows:
                 return _column(self.attribute(node), node)
             case exp.Paren() if is_value(node.this) or isinstance(node.this, exp.Column):
                 return self.lowered(node.this)
+            case exp.Is(this=exp.Column() as column) | exp.Count(this=exp.Column() as column) if self._present(column):
+                fresh = node.copy()
+                fresh.set("this", _column(self._present(column) or "", column))
+                return fresh
             case exp.Window():
                 raise refuse(self.text, node, "a window looks at rows of other units")
             case exp.Query() | exp.Subquery():
@@ -238,6 +244,14 @@ class UnitRows:
             node = self._with_differences(with_constants(node))
         cut = self._cut(node)
         return self._with_lowered_parts(node) if cut is None else cut
+
+    def _present(self, column: Any) -> str | None:  # noqa: ANN401
+        """Return the attribute that is missing where a LEFT JOIN finds no row, for a key or the unit of that row."""
+        for part in self._named(column) if self.presence and not self.has(column) else ():
+            alone = UnitRows(self.text, self.schema, [part], part.view, {})
+            if part.alias.casefold() in self.presence and alone.knows(column):
+                return self.presence[part.alias.casefold()]
+        return None
 
     def _with_lowered_parts(self, node: Any) -> Any:  # noqa: ANN401
         from sqlglot import exp
@@ -442,16 +456,6 @@ def built(text: str, node: Any, build: Callable[[], T]) -> T:  # noqa: ANN401
         if isinstance(error.culprit, Place):
             raise
         raise refuse(text, node, str(error)) from None
-
-
-def is_value(node: Any) -> bool:  # noqa: ANN401
-    """Return whether a node computes something of a row."""
-    from sqlglot import exp
-
-    kinds = exp.Add | exp.Sub | exp.Mul | exp.Div | exp.Case | exp.Least | exp.Greatest
-    if isinstance(node, exp.Neg):
-        return not isinstance(node.this, exp.Literal)
-    return isinstance(node, kinds) or (isinstance(node, exp.Paren) and is_value(node.this))
 
 
 def named_bounds(bounds: Unit | None, names: Mapping[str, str]) -> Unit | None:
