@@ -13,11 +13,13 @@ from tests.engine.conftest import _MADE
 from tests.services import require
 
 from sfumato.description.domain_fit import draft_domain
-from sfumato.domain import Integer, Real
+from sfumato.domain import Categorical, Integer, Real, Unknown
 from sfumato.domain.document import parse
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
 from sfumato.engine.profile import outlying_codes
+from sfumato.errors import DomainError
+from sfumato.evaluate.release_files import compatible
 
 TABLE = {
     "age": ["34", "NA", "51", "999", "62", "?", "", "47"] * 10,
@@ -70,7 +72,9 @@ def test_codes_are_proposed_and_are_no_values(engine):
         ([(1, 9), (2, 9), (3, 9)], [(10, 9), (9, 9), (8, 9)], ()),
         ([(0, 9), (1, 9), (2, 9)], [(999, 1), (60, 9), (59, 9)], ()),  # one row shares it with nobody
         ([(-20, 9), (-9, 9), (3, 9)], [(30, 9), (29, 9), (28, 9)], ()),  # temperatures
-        ([(-1, 9), (0, 9), (3, 9)], [(30, 9), (29, 9), (28, 9)], (-1,)),
+        ([(-1, 9), (0, 9), (3, 9)], [(30, 9), (29, 9), (28, 9)], ()),
+        ([(-2, 9), (0, 9), (3, 9)], [(30, 9), (29, 9), (28, 9)], (-2,)),
+        ([(-10, 9), (-9, 9), (-8, 9)], [(8, 9), (-5, 9), (-6, 9)], ()),  # time zones
         ([(0, 9), (1, 9), (2, 9)], [(999, 5), (998, 5), (997, 5), (40, 9), (39, 9)], (997, 998, 999)),
         ([(0.5, 9), (1, 9)], [(999.9, 5), (40, 9)], ()),  # nothing else is known
         ([(0, 9)], [(0, 9)], ()),
@@ -132,3 +136,28 @@ def test_infinite_numbers_are_missing():
     draft = draft_domain(open_table(pa.table({"x": ["1.5", "Inf", "2.5", "-Inf"] * 5})))
     assert draft.domain["x"].missing == ("-Inf", "Inf")
     assert math.isfinite(draft.domain["x"].maximum)
+
+
+@pytest.mark.parametrize("engine", ["frame", "postgres", "mariadb"])
+def test_values_that_differ_by_case_or_blanks_are_one(engine):
+    texts = {"smoker": ["no", "NO", "yes", " no", "yes", "Yes"] * 10, "code": ["A1", "a1", "B2", "C3", "D4", "A1"] * 10}
+    table = open_table(pd.DataFrame(texts)) if engine == "frame" else database(engine, texts)
+    draft = draft_domain(table)
+    smoker, code = draft.domain
+    assert smoker.values == ("no", "yes")
+    assert smoker.spellings == ((" no", "no"), ("NO", "no"), ("Yes", "yes"))
+    assert code.values == ("A1", "B2", "C3", "D4")
+    assert "' no' and 'NO' as 'no', 'Yes' as 'yes'" in draft.hints["smoker"]
+    assert parse(draft.document()) == draft.domain
+    assert reveal(table.encode(draft.domain).marginals([("smoker",)])[0]).tolist() == [30, 30, 0]
+    assert compatible(smoker, "NO", {}) == {0}
+
+
+@pytest.mark.parametrize(
+    ("spellings", "reason"),
+    [([("NO", "maybe")], "none of its values"), ([("yes", "no")], "as a value and as a spelling"),
+     ([("x", "no"), ("x", "yes")], "of two values")],
+)  # fmt: skip
+def test_wrong_spellings_are_refused(spellings, reason):
+    with pytest.raises(DomainError, match=reason):
+        Categorical(name="c", values=("no", "yes"), unknown=Unknown.DROP, spellings=tuple(spellings))

@@ -18,7 +18,15 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from sfumato.description.written_values import codes_hint, codes_of_table, date_body, date_hint, with_codes
+from sfumato.description.written_values import (
+    codes_hint,
+    codes_of_table,
+    date_body,
+    date_hint,
+    one_spelling,
+    spellings_hint,
+    with_codes,
+)
 from sfumato.domain import Attribute, Categorical, CsvFormat, Dated, Domain, Integer, Real, Unit, Unknown
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import Column, ColumnKind, Profile, ProtectedTable
@@ -113,12 +121,8 @@ def draft_domain(table: ProtectedTable, csv: CsvFormat | None = None) -> Draft:
         else:
             order.append(profile.column.name)
             attributes.append(with_codes(drafted, profile, texts))
-            if _crowded(profile):
-                hints[profile.column.name] = (
-                    f"named like an identifier, but {profile.repeats[-1][0]:,} of {profile.held:,} rows have one "
-                    "value: if its values are people, it belongs into the unit"
-                )
-            if hint := codes_hint(profile) or _hint(profile if profile.numbers is None else profile.numbers):
+            in_order = (spellings_hint(attributes[-1]), codes_hint(profile), _hint(profile))
+            if hint := next(filter(None, in_order), None):
                 hints[profile.column.name] = hint
     hints |= _renamed([profile.column for profile in profiles if profile.column.name in order], hints)
     if dates and not attributes:
@@ -252,8 +256,14 @@ def _attribute(profile: Profile) -> Attribute | str:
         case ColumnKind.REAL, _, _:
             return "no finite number"
         case ((ColumnKind.TEXT | ColumnKind.BOOLEAN), _, _) if profile.values is not None:
-            values = tuple(sorted((v if isinstance(v, bool) else str(v) for v in profile.values), key=_natural))
-            return Categorical(name=column.name, values=values, unknown=Unknown.CATEGORY, nullable=nullable)
+            values, spellings = one_spelling(profile.values)
+            return Categorical(
+                name=column.name,
+                values=tuple(sorted(values, key=_natural)),
+                spellings=spellings,
+                unknown=Unknown.CATEGORY,
+                nullable=nullable,
+            )
         case ColumnKind.TEXT, _, _ if profile.numbers is not None:
             drafted = _attribute(profile.numbers)
             return drafted if isinstance(drafted, str) else replace(drafted, unknown=Unknown.CATEGORY)
@@ -265,7 +275,7 @@ def _attribute(profile: Profile) -> Attribute | str:
             return f"no mapping for the type {column.type}"
 
 
-def _natural(value: bool | str) -> list[tuple[bool, int, str]]:  # noqa: FBT001 - a category
+def _natural(value: object) -> list[tuple[bool, int, str]]:
     """Digits within codes as numbers: V9 before V10."""
     parts = re.findall(r"[0-9]+|[^0-9]+", str(value))
     return [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
@@ -273,6 +283,13 @@ def _natural(value: bool | str) -> list[tuple[bool, int, str]]:  # noqa: FBT001 
 
 def _hint(profile: Profile) -> str | None:
     """Return what the owner should check before accepting the column."""
+    if profile.numbers is not None:
+        return _hint(profile.numbers)
+    if _crowded(profile):
+        return (
+            f"named like an identifier, but {profile.repeats[-1][0]:,} of {profile.held:,} rows have one value: if its "
+            "values are people, it belongs into the unit"
+        )
     if (
         profile.column.kind is ColumnKind.INTEGER
         and profile.held > MOST_VALUES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -93,3 +94,41 @@ def codes_note(texts: Sequence[Code]) -> str:
     """Return a sentence about the texts that the draft takes for missing values."""
     words = ("a blank text" if text == "" else repr(text) for text in texts)
     return f"The draft takes these texts for missing values, and says so under 'missing': {', '.join(words)}."
+
+
+def one_spelling(values: Sequence[object]) -> tuple[tuple[str | bool, ...], tuple[tuple[str, str], ...]]:
+    """Return values without those that differ from another one by case or blanks only, and these as its spellings.
+
+    Of several spellings the one without blanks around it stays that is written as most values are.
+
+    >>> one_spelling(["NO", "no", "yes", "yes "])
+    (('no', 'yes'), (('NO', 'no'), ('yes ', 'yes')))
+    """
+    texts = [str(value) for value in values if not isinstance(value, bool)]
+    groups: dict[str, list[str]] = {}
+    for text in texts:
+        groups.setdefault(" ".join(text.split()).casefold(), []).append(text)
+    styles = Counter(map(_style, texts))
+    chosen = {
+        key: min(group, key=lambda text: (text != " ".join(text.split()), -styles[_style(text)], text))
+        for key, group in groups.items()
+    }
+    spellings = ((text, chosen[key]) for key, group in groups.items() for text in group if text != chosen[key])
+    booleans = (value for value in values if isinstance(value, bool))
+    return (*booleans, *chosen.values()), tuple(spellings)
+
+
+def _style(text: str) -> str:
+    return "lower" if text.islower() else "upper" if text.isupper() else "title" if text.istitle() else "other"
+
+
+def spellings_hint(attribute: Attribute) -> str | None:
+    """Return the hint about values that the draft takes for one; None if there are none."""
+    if not isinstance(attribute, Categorical) or not attribute.spellings:
+        return None
+    groups = Counter(value for _, value in attribute.spellings)
+    words = ", ".join(
+        " and ".join(repr(text) for text, of in attribute.spellings if of == value) + f" as {value!r}"
+        for value in groups
+    )
+    return f"some values differ by case or blanks only, so the draft reads {words}: if they differ, list them in values"

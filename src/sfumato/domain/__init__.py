@@ -20,11 +20,11 @@ from sfumato.domain.attribute import (
     Real,
     Role,
     Timestamp,
-    Unknown,
 )
 from sfumato.domain.calendar import Grain
 from sfumato.domain.document import dump, load, parse
 from sfumato.domain.domain import Acceptance, Axis, CsvFormat, Domain, Grouping
+from sfumato.domain.raw_values import Unknown
 from sfumato.domain.unit import GroupBound, Unit
 
 __all__ = [

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 from sfumato.domain.calendar import DAY, HOUR, Grain, refuse_days, refuse_zone
-from sfumato.domain.raw_values import Code, refuse_formats, sorted_codes
+from sfumato.domain.raw_values import Code, Unknown, refuse_formats, sorted_codes, sorted_spellings
 from sfumato.errors import DomainError
 
 Value: TypeAlias = str | int | float | bool | None
@@ -23,14 +23,6 @@ Value: TypeAlias = str | int | float | bool | None
 EXTRA = ("(missing)", "(other)")
 """Labels of the cells for missing and unknown values."""
 _TREATMENTS = "Unknown.DROP, Unknown.CATEGORY or Unknown.CLAMP"
-
-
-class Unknown(StrEnum):
-    """The treatment of a value outside the declared cells, and of a missing value if the attribute is not nullable."""
-
-    CATEGORY = "category"  # it is counted in a cell of its own, the last
-    DROP = "drop"  # the whole row is left out, for every attribute alike
-    CLAMP = "clamp"  # numbers and dates only: moved to the nearest bound; a missing value drops the row
 
 
 class Role(StrEnum):
@@ -76,7 +68,7 @@ class _DeclaredCells(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Categorical(_DeclaredCells):
-    """Declared values, in order.
+    """Declared values, in order, and ``spellings``: other texts for one of them, each with its value.
 
     >>> Categorical(name="sex", values=("F", "M"), unknown=Unknown.DROP).size
     2
@@ -88,6 +80,7 @@ class Categorical(_DeclaredCells):
     nullable: bool = False
     role: Role | None = None
     missing: tuple[Code, ...] = ()
+    spellings: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         _refuse_no_option(self)
@@ -99,10 +92,14 @@ class Categorical(_DeclaredCells):
             raise DomainError(f"attribute {self.name!r} mixes types of values; quote all or none", culprit=self)
         if self.unknown is Unknown.CLAMP:
             raise DomainError(f"attribute {self.name!r} is categorical and cannot clamp", culprit=self)
+        if self.spellings:
+            object.__setattr__(self, "spellings", sorted_spellings(self.name, self.spellings, self.values))
 
     def describe(self) -> dict[str, Any]:
         """Return the attribute as a domain document states it."""
-        return {"type": "categorical", "values": list(self.values), **_rest(self)}
+        also = {value: [text for text, of in self.spellings if of == value] for _, value in self.spellings}
+        parts = {"spellings": also} if also else {}
+        return {"type": "categorical", "values": list(self.values), **parts, **_rest(self)}
 
     @property
     def declared(self) -> int:

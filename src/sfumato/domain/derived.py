@@ -15,9 +15,10 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
-from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Unknown
+from sfumato.domain.attribute import Attribute, Categorical, Date, Integer
 from sfumato.domain.calendar import Grain
 from sfumato.domain.document import expect_at, mapping_at, only_at, text_at
+from sfumato.domain.raw_values import Unknown
 from sfumato.errors import DomainError
 
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Real, Role, Timestamp, Unknown
+from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Real, Role, Timestamp
 from sfumato.domain.calendar import Grain
 from sfumato.domain.domain import Acceptance, CsvFormat, Domain
+from sfumato.domain.raw_values import Unknown
 from sfumato.domain.unit import GroupBound, Unit
 from sfumato.errors import DomainError, InputError
 from sfumato.strict_documents import read_yaml, write_yaml
@@ -247,7 +248,8 @@ def _attribute(name: str, body: dict[str, Any]) -> Attribute:
     common["missing"] = tuple(body["missing"])
     match body["type"]:
         case "categorical":
-            return Categorical(values=tuple(body["values"]), **common)
+            pairs = ((text, value) for value, texts in body.get("spellings", {}).items() for text in texts)
+            return Categorical(values=tuple(body["values"]), spellings=tuple(pairs), **common)
         case "integer":
             edges = tuple(body["edges"]) if "edges" in body else None
             bounds = {"minimum": body["minimum"], "maximum": body["maximum"], "edges": edges}

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 
-from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Real, Unknown
+from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Real
 from sfumato.domain.calendar import Grain
 from sfumato.domain.domain import Domain
 from sfumato.domain.predicate import Predicate, named
+from sfumato.domain.raw_values import Unknown
 from sfumato.errors import QueryError
 
 LATER_FIELD = {"later": True}  # a field that a later version added: identities have it only where it is set

@@ -27,9 +27,10 @@ from functools import cached_property
 from typing import Any
 
 from sfumato.arguments import expect_all
-from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Timestamp, Unknown
+from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Timestamp
 from sfumato.domain.derived import cells, coded, weight_classes
 from sfumato.domain.domain import Domain
+from sfumato.domain.raw_values import Unknown
 from sfumato.domain.table_schema import Schema, SchemaTable
 from sfumato.domain.unit import Unit
 from sfumato.errors import DomainError

@@ -1,4 +1,4 @@
-"""The form of raw values in a table: codes that stand for a missing value, and formats of dates."""
+"""The form of raw values in a table: unknown and missing ones, spellings of a value, and formats of dates."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 from functools import cached_property
 from itertools import product
 from typing import Final, TypeAlias
@@ -24,6 +25,14 @@ MONTHS = ("January", "February", "March", "April", "May", "June", "July", "Augus
           "November", "December")  # fmt: skip
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _LAST_OF_1900S = 69  # two digits from here on are years of the 20th century, as POSIX has it
+
+
+class Unknown(StrEnum):
+    """The treatment of a value outside the declared cells, and of a missing value if the attribute is not nullable."""
+
+    CATEGORY = "category"  # it is counted in a cell of its own, the last
+    DROP = "drop"  # the whole row is left out, for every attribute alike
+    CLAMP = "clamp"  # numbers and dates only: moved to the nearest bound; a missing value drops the row
 
 
 def sorted_codes(name: str, codes: Iterable[Code], declared: Collection[Code] = ()) -> tuple[Code, ...]:
@@ -52,6 +61,25 @@ def sorted_codes(name: str, codes: Iterable[Code], declared: Collection[Code] = 
         )
     numbers, texts = ([code for code in unique if isinstance(code, str) is text] for text in (False, True))
     return (*sorted(numbers), *sorted(texts))
+
+
+def sorted_spellings(
+    name: str, spellings: Iterable[tuple[str, str]], declared: Collection[object]
+) -> tuple[tuple[str, str], ...]:
+    """Return pairs of a text and the declared value that it stands for, in the order of the texts.
+
+    Raises:
+        DomainError: a value is not declared as text, or a text is a declared value itself or stands for two values.
+    """
+    pairs = sorted(set(spellings))
+    for text, value in pairs:
+        if value not in declared or not isinstance(value, str):
+            raise DomainError(f"{name!r} has spellings of {value!r}, which is none of its values", culprit=value)
+        if text in declared:
+            raise DomainError(f"{name!r} declares {text!r} as a value and as a spelling", culprit=text)
+    if len({text for text, _ in pairs}) < len(pairs):
+        raise DomainError(f"{name!r} has a spelling of two values", culprit=name)
+    return tuple(pairs)
 
 
 def is_missing(text: str | None, codes: Collection[Code], *, numeric: bool) -> bool:
@@ -268,7 +296,7 @@ _DAYS = (
     "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%d %m %Y",
     "%d.%m.%y", "%m/%d/%y", "%d/%m/%y", "%d-%m-%y", "%m-%d-%y", "%b %d %Y", "%b %d, %Y", "%B %d %Y", "%B %d, %Y",
     "%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%d-%B-%Y", "%d-%b-%y", "%d/%b/%Y", "%d%b%Y", "%a %b %d %Y",
-    "%A, %B %d, %Y", "%b %Y", "%B %Y", "%b-%Y", "%m/%Y", "%Y/%m", "%Y-%m",
+    "%A, %B %d, %Y", "%b-%d-%Y", "%b %Y", "%B %Y", "%b-%Y", "%m/%Y", "%Y/%m", "%Y-%m",
 )  # fmt: skip
 _TIMES = ("", " %H:%M", " %H:%M:%S", "T%H:%M:%S", " %I:%M %p", " %I:%M:%S %p", " %H:%M:%S%z", " %H:%M:%S.%f",
           "T%H:%M:%S%z", ", %H:%M")  # fmt: skip

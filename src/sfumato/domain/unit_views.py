@@ -20,11 +20,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Real, Unknown, null_code
+from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Real, null_code
 from sfumato.domain.calendar import Grain
 from sfumato.domain.expression import LATER_FIELD, whole_number
 from sfumato.domain.hierarchy import Hierarchy
 from sfumato.domain.predicate import Predicate, named
+from sfumato.domain.raw_values import Unknown
 from sfumato.domain.table_schema import Schema
 from sfumato.domain.view import Join, OfUnits, OverSource, PerUnit, RowCount, Scan, UnitAggregate, UnitSum, View
 from sfumato.errors import DomainError, QueryError

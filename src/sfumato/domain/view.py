@@ -1,9 +1,8 @@
 """Views of several tables: rows, each of one unit, computed so that removing a unit removes exactly its rows.
 
 A view is a closed tree.  Each node is *unit-local*: its rows of a unit depend on that unit's rows and on public tables
-only.  Scans are; a filter, a computed column and a grouping by the unit look at one unit; a join of private tables
-matches rows of equal owners, whatever else it asks for; a public table is the same in both of two neighbouring
-databases.  So are all trees of them, by induction, and a bound on the rows of each unit limits what one can change.
+only.  Scans, filters, computed columns and groupings look at one unit.  Joins of private tables match rows of equal
+owners.  Public tables never change.  So all trees are unit-local, and a bound on rows limits a unit.
 
 Cells are those of :mod:`sfumato.domain.attribute`.  What an outer join lacks is missing, in a cell of its own.
 """
@@ -19,11 +18,12 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Real, Timestamp, Unknown
+from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Real, Timestamp
 from sfumato.domain.domain import Domain
 from sfumato.domain.expression import LATER_FIELD, Expression, Field, Interval, computed, real_number, whole_number
 from sfumato.domain.hierarchy import Hierarchy
 from sfumato.domain.predicate import Predicate, named
+from sfumato.domain.raw_values import Unknown
 from sfumato.domain.table_schema import SchemaTable
 from sfumato.domain.unit import GroupBound, Unit
 from sfumato.errors import QueryError

@@ -12,10 +12,11 @@ from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from typing import Any
 
-from sfumato.domain.attribute import Attribute, Categorical, Integer, Real, Unknown
+from sfumato.domain.attribute import Attribute, Categorical, Integer, Real
 from sfumato.domain.domain import Domain
 from sfumato.domain.expression import Arithmetic, Cases, Clamp, Constant, DaysBetween, Expression, Field, Labels
 from sfumato.domain.predicate import Predicate, describe_condition
+from sfumato.domain.raw_values import Unknown
 from sfumato.domain.unit import GroupBound, Unit
 from sfumato.domain.unit_views import AnyRow, AtMost, Declared, EveryRow, Renamed, WithFacts, WithGap
 from sfumato.domain.view import (

@@ -280,7 +280,7 @@ def spellings(attribute: Categorical) -> dict[str, int]:
             codes |= dict.fromkeys(("true", "True", "TRUE", "1") if value else ("false", "False", "FALSE", "0"), code)
         else:
             codes[str(value)] = code
-    return codes
+    return codes | {text: codes[value] for text, value in attribute.spellings}
 
 
 def _find(columns: Mapping[str, Column], name: str) -> Column:

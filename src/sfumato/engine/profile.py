@@ -296,11 +296,17 @@ def outlying_codes(
             if not all(_is_code(value) and times >= max(2, _LEAST_SHARE * rows) for value, times in tail):
                 continue
             spread = abs(other[0] - edge) if other else 0.0
-            far = abs(edge - tail[-1][0]) > max(spread, 1)
-            if far or (sign == 1 and edge >= 0 and tail[-1][0] < 0):
+            gap = abs(edge - tail[-1][0])
+            below_zero = sign == 1 and tail[-1][0] < 0 <= edge and gap > 1
+            if (gap > max(spread, 1) and not _is_of_scale(tail[-1][0], edge, other)) or below_zero:
                 codes += [value for value, _ in tail]
                 break
     return tuple(int(value) if value == int(value) else value for value in sorted(codes))
+
+
+def _is_of_scale(code: float, edge: float, other: Sequence[float]) -> bool:
+    """Return whether a code of one digit may belong to the rest, which has negative numbers, such as time zones."""
+    return 0 < code < 10 and min(edge, *other) < 0  # noqa: PLR2004 - of one digit
 
 
 _PEOPLE = ("patient", "person", "people", "customer", "client", "user", "member", "subject", "student", "employee",

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from sfumato.arguments import expect
 from sfumato.bounded_cache import cached
-from sfumato.domain import Attribute, Date, Dated, Domain, Integer, Real, Timestamp, Unknown
+from sfumato.domain import Attribute, Categorical, Date, Dated, Domain, Integer, Real, Timestamp, Unknown
 from sfumato.domain.attribute import EXTRA, null_code, unknown_code
 from sfumato.domain.raw_values import DateFormat, is_missing
 from sfumato.engine.table_files import name_columns
@@ -54,6 +54,7 @@ def compatible(attribute: Attribute, text: str | None, labels: Mapping[str, Leav
         return None if other is None else frozenset([other])
     text = text.strip()
     own = attribute.labels()
+    text = dict(attribute.spellings).get(text, text) if isinstance(attribute, Categorical) else text
     if text in own:
         return frozenset([own.index(text)])
     if text in labels:
