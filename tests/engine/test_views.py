@@ -34,7 +34,16 @@ from sfumato.domain.expression import (
 from sfumato.domain.predicate import All, Among, Not
 from sfumato.domain.predicate import Any as AnyOf
 from sfumato.domain.table_schema import Schema, SchemaTable, parse_schema
-from sfumato.domain.unit_views import AnyRow, Declared, EveryRow, Renamed, WithFacts, WithGap
+from sfumato.domain.unit_views import (
+    AnyRow,
+    Declared,
+    EveryRow,
+    PublicAggregate,
+    Renamed,
+    WithFacts,
+    WithGap,
+    WithPublicValue,
+)
 from sfumato.domain.view import (
     BoundedView,
     Computed,
@@ -153,6 +162,11 @@ VIEWS["no row of a key"] = OfUnits(VISITS, DRUGS, without=True, on=((0, 1),))
 VIEWS["a row of a public key"] = OfUnits(DIAGNOSES, Filter(scan("icd"), Among("chapter", [0])), on=((2, 0),))
 VIEWS["a row of the unit with another key"] = OfUnits(DIAGNOSES, scan("diagnoses", "e"), apart=((2, 2),))
 VIEWS["a row of a key that others have too"] = OfUnits(DIAGNOSES, scan("diagnoses", "e"), on=((2, 2),), apart=((0, 0),))
+SIZED = Computed(
+    scan("icd"), "size", Cases(((Among("chapter", [0]), Constant(Fraction(5))),), Constant(Fraction(1, 2)))
+)
+VIEWS["beside a public mean"] = WithPublicValue(VISITS, "mean", SIZED, "size", PublicAggregate.MEAN)
+VIEWS["beside a public extreme"] = WithPublicValue(VISITS, "most", SIZED, "size", PublicAggregate.GREATEST)
 VIEWS["per unit, or a number"] = PerUnit(
     Join(PATIENTS, VISITS, (), outer=True),
     (),
@@ -168,7 +182,7 @@ def test_views_go_by_the_names_under_which_answers_of_earlier_versions_are_kept(
     found |= {each.__name__ for each in (*Expression.__subclasses__(), All, AnyOf, Not)}
     kept = "All Among Any Arithmetic Clamp Computed Constant DaysBetween Field Filter Join Labels Not OfUnits PerUnit "
     kept += "AnyRow Cases CodeRanges Declared RowCount Scan Taken UnitSum WithFacts WithGap Categorical Integer Real "
-    kept += "EveryRow Renamed"
+    kept += "EveryRow Renamed WithPublicValue"
     assert found == set(kept.split())
 
 

@@ -18,11 +18,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import cached_property
 
 from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Real, null_code
 from sfumato.domain.calendar import Grain
-from sfumato.domain.expression import LATER_FIELD, whole_number
+from sfumato.domain.expression import LATER_FIELD, real_number, whole_number
 from sfumato.domain.hierarchy import Hierarchy
 from sfumato.domain.predicate import Predicate, named
 from sfumato.domain.raw_values import Unknown
@@ -215,6 +216,56 @@ class Renamed(OverSource):
         """The hierarchies of the source."""
         called = dict(zip(self.source.names, self.called, strict=True))
         return tuple(replace(each, attribute=called[each.attribute]) for each in self.source.hierarchies)
+
+
+class PublicAggregate(StrEnum):
+    """An aggregate of all rows of a public view."""
+
+    LEAST = "least"
+    GREATEST = "greatest"
+    MEAN = "mean"
+
+
+@dataclass(frozen=True)
+class WithPublicValue(OverSource):
+    """A view with one more attribute, which is one number computed from a public view and the same in all rows.
+
+    The public view is equal in neighbouring databases, so a row still depends on its own unit alone.
+
+    Attributes:
+        source: the view.
+        name: name of the new attribute.
+        public: the public view.
+        of: its attribute of numbers.
+        how: the aggregate, which is missing if no row has a number.
+    """
+
+    name: str
+    public: View
+    of: str
+    how: PublicAggregate
+
+    def __post_init__(self) -> None:
+        if self.public.private:
+            raise QueryError("a SELECT inside an expression looks at rows of other units", culprit=self)
+        if self.name in self.source.names:
+            raise QueryError(f"there are two columns called {self.name!r}", culprit=self.name)
+        _ = self.added
+
+    @cached_property
+    def added(self) -> Integer | Real:
+        """The new attribute."""
+        of = self.public.domain[self.of]
+        if not isinstance(of, Integer | Real):
+            raise QueryError(f"{self.of!r} holds no numbers; of a public table ask MIN, MAX or AVG of numbers")
+        if isinstance(of, Integer) and self.how is not PublicAggregate.MEAN:
+            return whole_number(self.name, of.minimum, of.maximum, nullable=True)
+        return real_number(self.name, float(of.minimum), float(of.maximum), nullable=True)
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """The attributes of the source, and the new one."""
+        return (*self.source.attributes, self.added)
 
 
 LARGEST_JOIN = 10_000  # rows that a join may make of one unit: they take some milliseconds and a megabyte

@@ -18,7 +18,7 @@ from sfumato.domain.expression import Arithmetic, Cases, Clamp, Constant, DaysBe
 from sfumato.domain.predicate import Predicate, describe_condition
 from sfumato.domain.raw_values import Unknown
 from sfumato.domain.unit import GroupBound, Unit
-from sfumato.domain.unit_views import AnyRow, AtMost, Declared, EveryRow, Renamed, WithFacts, WithGap
+from sfumato.domain.unit_views import AnyRow, AtMost, Declared, EveryRow, Renamed, WithFacts, WithGap, WithPublicValue
 from sfumato.domain.view import (
     BoundedView,
     Computed,
@@ -48,7 +48,7 @@ def describe_view(bounded: BoundedView) -> str:
     return printable if len(printable) <= _LONGEST else f"{printable[: _LONGEST - len(more)]}{more}"
 
 
-def _view(view: View, unit: str) -> str:  # noqa: C901 - one case a kind
+def _view(view: View, unit: str) -> str:  # noqa: C901, PLR0912 - one case a kind
     match view:
         case Scan():
             return view.table.name if view.alias == view.table.name else f"{view.table.name} AS {view.alias}"
@@ -62,6 +62,9 @@ def _view(view: View, unit: str) -> str:  # noqa: C901 - one case a kind
             return f"{_part(view.source, unit)} WHERE {describe_condition(view.where, view.source.domain)}"
         case OfUnits():
             return f"{_part(view.source, unit)} WHERE {_of_units(view, unit)}"
+        case WithPublicValue():
+            value = f"{view.how.value} {view.of} of {_part(view.public, unit)}"
+            return f"{_part(view.source, unit)} WITH {view.name} = {value}"
         case Renamed():
             pairs = zip(view.source.names, view.called, strict=True)
             names = ", ".join(f"{new} = {old}" for old, new in pairs if old != new)

@@ -26,7 +26,17 @@ from sfumato.domain.expression import (
     Labels,
     Operator,
 )
-from sfumato.domain.unit_views import AnyRow, AtMost, Declared, EveryRow, Renamed, WithFacts, WithGap
+from sfumato.domain.unit_views import (
+    AnyRow,
+    AtMost,
+    Declared,
+    EveryRow,
+    PublicAggregate,
+    Renamed,
+    WithFacts,
+    WithGap,
+    WithPublicValue,
+)
 from sfumato.domain.view import (
     BoundedView,
     Computed,
@@ -102,7 +112,7 @@ class ViewEncoding:
     def _relation(self, view: View) -> str:
         return f"({self._selected(view)}) AS rows_of_view"
 
-    def _selected(self, view: View) -> str:  # noqa: C901 - one case a kind
+    def _selected(self, view: View) -> str:  # noqa: C901, PLR0912 - one case a kind
         match view:
             case Scan():
                 return f"SELECT {', '.join(columns(view))} FROM {self.relations[view.table.name]}"
@@ -113,6 +123,8 @@ class ViewEncoding:
                 return f"SELECT {', '.join(columns(view))} FROM {self._relation(view.source)} WHERE {met}"
             case OfUnits():
                 return self._of_units(view)
+            case WithPublicValue():
+                return self._with_public_value(view)
             case Renamed():
                 return self._selected(view.source)  # columns go by their places
             case Computed():
@@ -296,6 +308,22 @@ class ViewEncoding:
             f"({self._selected(view.facts)}) AS r ON l.u = r.u"
         )
 
+    def _with_public_value(self, view: WithPublicValue) -> str:
+        domain, attribute, place = view.public.domain, view.added, len(view.source.attributes)
+        number = number_of(self.dialect, domain, view.of)
+        if view.how is PublicAggregate.MEAN:
+            total, rows = UnitSum(view.of, Fraction(0), Fraction(0), missing=True), f"COUNT({number})"
+            added = self._added(total, view.public)
+            added = self.dialect.double(added) if isinstance(domain[view.of], Integer) else added
+            number = f"CASE WHEN {rows} > 0 THEN {added} / {self.dialect.double(rows)} END"
+        else:
+            number = f"{'MIN' if view.how is PublicAggregate.LEAST else 'MAX'}({number})"
+        value = f"SELECT {number} AS x FROM {self._relation(view.public)}"
+        low, high = self._literal(attribute, attribute.minimum), self._literal(attribute, attribute.maximum)
+        value = f"SELECT {_clamped('x', low, high)} AS x FROM ({value}) AS public_value"
+        listed = ", ".join([*(f"l.{name}" for name in columns(view.source)), *self._coded("r.x", attribute, place)])
+        return f"SELECT {listed} FROM ({self._selected(view.source)}) AS l CROSS JOIN ({value}) AS r"
+
     # --- one row of each unit -----------------------------------------------------------------------------------------
 
     def _per_unit(self, view: PerUnit) -> str:
@@ -357,23 +385,23 @@ class ViewEncoding:
         return f"COALESCE({which}({codes}), {null_code(attribute)})"
 
     def _summed(self, value: UnitSum, attribute: Integer | Real, source: View) -> str:
-        number = number_of(self.dialect, source.domain, value.of)
         low, high = self._literal(attribute, attribute.minimum), self._literal(attribute, attribute.maximum)
-        total = "SUM({})" if value.missing or value.empty is not None else "COALESCE(SUM({}), 0)"
-        if isinstance(source.domain[value.of], Integer):
-            added = self.dialect.integer(total.format(number))
-        else:
-            step = value.step(source)
-            # what is no step is 0: a quotient too small for a double fails on PostgreSQL
-            number = f"(CASE WHEN ABS({number}) < {real(step / 4)} THEN 0e0 ELSE {number} END)"
-            # exact: the step is a power of two
-            steps = self.dialect.integer(f"FLOOR({number} / {real(step)} + 0.5e0)")
-            added = self.dialect.double(self.dialect.integer(total.format(steps)))
-            added = f"({added} * {real(step)})"
-        clamped = _clamped(added, low, high)
+        clamped = _clamped(self._added(value, source), low, high)
         if value.empty is None:
             return clamped
         return f"COALESCE({clamped}, {self._end(value.empty, integer=isinstance(attribute, Integer))})"
+
+    def _added(self, value: UnitSum, source: View) -> str:
+        number = number_of(self.dialect, source.domain, value.of)
+        total = "SUM({})" if value.missing or value.empty is not None else "COALESCE(SUM({}), 0)"
+        if isinstance(source.domain[value.of], Integer):
+            return self.dialect.integer(total.format(number))
+        step = value.step(source)
+        # what is no step is 0: a quotient too small for a double fails on PostgreSQL
+        number = f"(CASE WHEN ABS({number}) < {real(step / 4)} THEN 0e0 ELSE {number} END)"
+        steps = self.dialect.integer(f"FLOOR({number} / {real(step)} + 0.5e0)")  # exact: the step is a power of two
+        added = self.dialect.double(self.dialect.integer(total.format(steps)))
+        return f"({added} * {real(step)})"
 
     def _taken(self, value: Taken, attribute: Attribute, view: PerUnit, place: int) -> list[str]:
         domain = view.source.domain

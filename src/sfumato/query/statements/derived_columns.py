@@ -24,7 +24,7 @@ from sfumato.domain.expression import Clamp, DaysBetween, Labels, whole_number
 from sfumato.domain.predicate import All, Among, Fold, Not, Predicate
 from sfumato.domain.predicate import Any as AnyOf
 from sfumato.domain.table_schema import Schema, SchemaTable, load_schema
-from sfumato.domain.unit_views import AnyRow, Declared, Renamed, WithFacts, WithGap
+from sfumato.domain.unit_views import AnyRow, Declared, Renamed, WithFacts, WithGap, WithPublicValue
 from sfumato.domain.view import (
     Computed,
     Filter,
@@ -268,7 +268,7 @@ def has_declared_cells(view: View, name: str) -> bool:
             return name in view.by and has_declared_cells(view.source, name)
         case Renamed():
             return has_declared_cells(view.source, view.source.names[view.called.index(name)])
-        case Computed() if name == view.name:
+        case Computed() | WithPublicValue() if name == view.name:
             return False
         case WithFacts() if name in view.facts.names:
             return False

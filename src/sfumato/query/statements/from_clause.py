@@ -17,6 +17,7 @@ from typing import Any
 from sfumato.arguments import listed
 from sfumato.domain.table_schema import Schema, SchemaTable
 from sfumato.domain.unit import Unit
+from sfumato.domain.unit_views import WithPublicValue
 from sfumato.domain.view import KeyColumn, OfUnits, PerUnit, RowCount, Scan, one_row_bounds
 from sfumato.query.statements.derived_columns import (
     further_names,
@@ -27,11 +28,21 @@ from sfumato.query.statements.derived_columns import (
     words_of,
 )
 from sfumato.query.statements.sql_condition import refuse
-from sfumato.query.statements.table_joins import JoinCondition, Tie, conjuncts, equality, join_parts
+from sfumato.query.statements.table_joins import (
+    JoinCondition,
+    conjuncts,
+    correlated_tie,
+    is_correlated,
+    is_never_missing,
+    join_parts,
+    keys_apart,
+    untied,
+)
 from sfumato.query.statements.unit_aggregates import (
     having_of_unit,
     is_unit_key,
     most_rows,
+    public_aggregate,
     unit_aggregate,
     unit_group_keys,
     unit_key,
@@ -80,7 +91,32 @@ def unit_rows(
         QueryError: rows of two units could meet, or FROM names no table.
     """
     rows, conditions = _joined_rows(text, select, schema, known or {})
-    return _matched(rows, conditions)
+    _matched(rows, conditions)
+    if rows.view.private:
+        for node in (rows.where, *select.expressions):
+            _add_public_values(rows, node)
+    return rows
+
+
+def _add_public_values(rows: UnitRows, node: Any) -> None:  # noqa: ANN401
+    """Compute each SELECT of a public table in an expression, and put a column in its place."""
+    from sqlglot import exp
+
+    for place in [] if node is None else list(node.find_all(exp.Subquery)):
+        select = place.this
+        if not isinstance(select, exp.Select) or isinstance(place.parent, exp.In):
+            continue
+        refuse_inside(rows.text, select)
+        within = unit_rows(rows.text, select, rows.schema, rows.known)
+        if within.where is not None:
+            within.filter(within.where)
+        if within.view.private:
+            raise refuse(rows.text, place, "a SELECT inside an expression looks at rows of other units")
+        name = place.sql(dialect="duckdb")
+        if name not in rows.view.names:
+            how, of = public_aggregate(within, select)
+            rows.view = built(rows.text, place, partial(WithPublicValue, rows.view, name, within.view, of, how))
+        place.replace(exp.column(exp.to_identifier(name, quoted=True)))
 
 
 def _joined_rows(
@@ -221,6 +257,8 @@ def _matched(rows: UnitRows, conditions: Sequence[Any]) -> UnitRows:
         negated, inner = False, part
         while isinstance(inner, exp.Not | exp.Paren):
             negated, inner = negated != isinstance(inner, exp.Not), inner.this
+        if isinstance(inner, exp.EQ):
+            inner = _as_membership(rows, inner)
         if isinstance(inner, exp.Exists):
             _keep_matched(rows, inner, inner.this, None, without=negated)
         elif isinstance(inner, exp.In) and inner.args.get("query") is not None:
@@ -229,6 +267,16 @@ def _matched(rows: UnitRows, conditions: Sequence[Any]) -> UnitRows:
             rest.append(part)
     rows.where = exp.and_(*rest, copy=False) if rest else None
     return rows
+
+
+def _as_membership(rows: UnitRows, node: Any) -> Any:  # noqa: ANN401
+    """Return key = (SELECT key ...) as IN, because such a SELECT has one row; other comparisons as they are."""
+    from sqlglot import exp
+
+    for column, other in ((node.this, node.expression), (node.expression, node.this)):
+        if isinstance(column, exp.Column) and isinstance(other, exp.Subquery) and rows.key(column) is not None:
+            return exp.In(this=column.copy(), query=other.copy())
+    return node
 
 
 def _keep_matched(rows: UnitRows, node: Any, select: Any, column: Any, *, without: bool) -> None:  # noqa: ANN401
@@ -247,18 +295,18 @@ def _keep_matched(rows: UnitRows, node: Any, select: Any, column: Any, *, withou
     if not isinstance(select, exp.Select):
         raise refuse(text, select, "UNION and the like are no part of the grammar")
     within, item, conditions = _inner_rows(rows, select, node)
-    correlated = [each for each in conditions if _is_correlated(rows, within, each)]
+    correlated = [each for each in conditions if is_correlated(rows, within, each)]
     equal = [JoinCondition(each) for each in correlated if isinstance(each, exp.EQ)]
     _matched(within, [each for each in conditions if not any(each is other for other in correlated)])
     if within.where is not None:
         within.filter(within.where)
     part = Part("", within.view, {}, {}, None, None, None)
-    tie = _tie(rows, within, equal, None if column is None else (column, item))
+    tie = correlated_tie(rows, within, equal, None if column is None else (column, item))
     unused = [each.node for each in equal if not any(each is used for used in tie.used)]
-    apart = [_keys_of(rows, within, each) for each in correlated if not isinstance(each, exp.EQ)]
+    apart = [keys_apart(rows, within, each) for each in correlated if not isinstance(each, exp.EQ)]
     if unused or not tie.is_sound(rows, part):
-        raise refuse(text, unused[0] if unused else node, _untied(rows, within, node))
-    if without and column is not None and not all(_is_never_missing(rows, within, pair) for pair in tie.pairs):
+        raise refuse(text, unused[0] if unused else node, untied(rows, within, node))
+    if without and column is not None and not all(is_never_missing(rows, within, pair) for pair in tie.pairs):
         raise refuse(text, node, "a missing key decides NOT IN; write NOT EXISTS (SELECT * ... WHERE key = other.key)")
     if without and not tie.pairs and schema.units is None:
         raise refuse(text, node, "units without rows are known where a table lists all: declare unit.table")
@@ -273,7 +321,7 @@ def _inner_rows(rows: UnitRows, select: Any, node: Any) -> tuple[UnitRows, Any, 
     exists = isinstance(node, exp.Exists)
     if not exists and len(select.expressions) != 1:
         raise refuse(text, node, f"after IN stands a SELECT of one column, such as SELECT {schema.id} FROM ...")
-    if select.args.get("group") is None and not select.find(exp.AggFunc):
+    if select.args.get("group") is None and not _aggregates(select):
         select.set("distinct", None)  # a match counts once, however many there are
         refuse_inside(text, select)
         within, conditions = _joined_rows(text, select, schema, rows.known)
@@ -285,80 +333,14 @@ def _inner_rows(rows: UnitRows, select: Any, node: Any) -> tuple[UnitRows, Any, 
     return UnitRows(text, schema, [part], part.view, rows.known), exp.column(item.alias or item.unalias().name), []
 
 
-def _is_correlated(rows: UnitRows, within: UnitRows, node: Any) -> bool:  # noqa: ANN401
-    """Return whether a condition compares a column inside with one outside."""
-    from sqlglot import exp
-
-    if not isinstance(node, exp.EQ | exp.NEQ):
-        return False
-    columns = [each for each in (node.this, node.expression) if isinstance(each, exp.Column)]
-    inside = [within.knows(column) for column in columns]
-    return len(columns) == 2 and sorted(inside) == [False, True] and rows.knows(columns[inside.index(False)])  # noqa: PLR2004
-
-
-def _tie(rows: UnitRows, within: UnitRows, equal: Sequence[JoinCondition], pair: tuple[Any, Any] | None) -> Tie:
-    """Return the keys that a correlated SELECT finds equal to those outside."""
-    from sqlglot import exp
-
-    ends = [(each, *_outside_first(within, each.node)) for each in equal]
-    if pair is not None:
-        ends.append((JoinCondition(exp.EQ(this=pair[0], expression=pair[1])), *pair))
-    pairs, used, by_unit = [], [], False
-    for condition, outside, inside in ends:
-        if rows.is_unit(outside) and within.is_unit(inside):
-            by_unit = True
-            used.append(condition)
-            continue
-        one, other = rows.key(outside), within.key(inside)
-        if one is not None and other is not None and _same_table(rows, within, one, other):
-            pairs.append((one, other))
-            used.append(condition)
-    return Tie(tuple(pairs), by_unit, tuple(used))
-
-
-def _outside_first(within: UnitRows, node: Any) -> tuple[Any, Any]:  # noqa: ANN401
-    return (node.expression, node.this) if within.knows(node.this) else (node.this, node.expression)
-
-
-def _same_table(rows: UnitRows, within: UnitRows, one: int, other: int) -> bool:
-    return rows.view.keys[one].of == within.view.keys[other].of or not within.view.private
-
-
-def _is_never_missing(rows: UnitRows, within: UnitRows, pair: tuple[int, int]) -> bool:
-    """Return whether two keys have a value in all rows of a view: own keys of private tables, and ties to an owner."""
-    return all(
-        any(
-            key.column in (table.key, None if table.through is None else table.through.column)
-            for table in view.tables
-            if not table.public
-        )
-        for view, key in ((rows.view, rows.view.keys[pair[0]]), (within.view, within.view.keys[pair[1]]))
-    )
-
-
-def _keys_of(rows: UnitRows, within: UnitRows, node: Any) -> tuple[int, int]:  # noqa: ANN401
-    """Return the places of two keys that a correlated SELECT finds unequal."""
-    outside, inside = _outside_first(within, node)
-    one, other = rows.key(outside), within.key(inside)
-    if one is None or other is None:
-        raise refuse(rows.text, node, "columns inside and outside are compared by keys only")
-    return one, other
-
-
-def _untied(rows: UnitRows, within: UnitRows, node: Any) -> str:  # noqa: ANN401
-    """Say how a SELECT after EXISTS or IN is tied to the rows outside."""
-    inner, unit = within.parts[0], rows.schema.id
-    if not within.view.private:
-        return f"rows of {inner.alias} are matched by a declared key of it"
-    if type(node).__name__ == "In":
-        return f"rows are matched by the unit or a key of its rows: {unit} IN (SELECT {unit} FROM {inner.alias} ...)"
-    pairs = ((one, other) for one in within.parts for other in rows.parts)
-    example = next((words for one, other in pairs if (words := equality(rows.schema, one, other))), None)
-    tie = "an equality of the unit or of a key of its rows"
-    return f"it would look at rows of other units; add {tie}{f', as {example}' if example else ''}"
-
-
 # --- SELECT inside ----------------------------------------------------------------------------------------------------
+
+
+def _aggregates(select: Any) -> bool:  # noqa: ANN401
+    """Return whether a SELECT itself has an aggregate."""
+    from sqlglot import exp
+
+    return any(each.parent_select is select for item in select.expressions for each in item.find_all(exp.AggFunc))
 
 
 def inner_part(text: str, node: Any, schema: Schema, known: Mapping[str, Part]) -> Part:  # noqa: ANN401
@@ -376,7 +358,7 @@ def inner_part(text: str, node: Any, schema: Schema, known: Mapping[str, Part]) 
             raise refuse(text, node, f"{alias} names {len(columns)} columns of {len(select.expressions)}")
         items = [exp.alias_(item.unalias(), name) for item, name in zip(select.expressions, columns, strict=True)]
         select.set("expressions", items)
-    grouped = select.args.get("group") is not None or any(item.find(exp.AggFunc) for item in select.expressions)
+    grouped = select.args.get("group") is not None or _aggregates(select)
     if select.args.get("distinct") and not grouped:
         rows = _joined_rows(text, select.copy(), schema, known)[0]
         if any(rows.is_unit(item.unalias()) for item in select.expressions):  # then it is a group

@@ -5,6 +5,8 @@ from the first private one on, each as soon as an equality ties it to those befo
 written and takes its own ON alone.
 """
 
+# ruff: noqa: S608 - messages show statements, and none is ever sent to an engine
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -347,3 +349,81 @@ def _refuse_side(rows: UnitRows, join: Any, part: Part, side: str, before: Seque
     advice = f"{part.alias} LEFT JOIN {left}"
     advice = f"swap the tables: {advice}" if side == "RIGHT" else f"ask {left} LEFT JOIN {part.alias}, and {advice}"
     raise refuse(rows.text, join.this, f"{side} JOIN is no part of the grammar; {advice}")
+
+
+# --- rows inside EXISTS and IN, and those outside ---------------------------------------------------------------------
+
+
+def is_correlated(rows: UnitRows, within: UnitRows, node: Any) -> bool:  # noqa: ANN401
+    """Return whether a condition compares a column inside with one outside."""
+    from sqlglot import exp
+
+    if not isinstance(node, exp.EQ | exp.NEQ):
+        return False
+    columns = [each for each in (node.this, node.expression) if isinstance(each, exp.Column)]
+    inside = [within.knows(column) for column in columns]
+    return len(columns) == 2 and sorted(inside) == [False, True] and rows.knows(columns[inside.index(False)])  # noqa: PLR2004
+
+
+def correlated_tie(
+    rows: UnitRows, within: UnitRows, equal: Sequence[JoinCondition], pair: tuple[Any, Any] | None
+) -> Tie:
+    """Return the keys that a correlated SELECT finds equal to those outside."""
+    from sqlglot import exp
+
+    ends = [(each, *_outside_first(within, each.node)) for each in equal]
+    if pair is not None:
+        ends.append((JoinCondition(exp.EQ(this=pair[0], expression=pair[1])), *pair))
+    pairs, used, by_unit = [], [], False
+    for condition, outside, inside in ends:
+        if rows.is_unit(outside) and within.is_unit(inside):
+            by_unit = True
+            used.append(condition)
+            continue
+        one, other = rows.key(outside), within.key(inside)
+        if one is not None and other is not None and _same_table(rows, within, one, other):
+            pairs.append((one, other))
+            used.append(condition)
+    return Tie(tuple(pairs), by_unit, tuple(used))
+
+
+def _outside_first(within: UnitRows, node: Any) -> tuple[Any, Any]:  # noqa: ANN401
+    return (node.expression, node.this) if within.knows(node.this) else (node.this, node.expression)
+
+
+def _same_table(rows: UnitRows, within: UnitRows, one: int, other: int) -> bool:
+    return rows.view.keys[one].of == within.view.keys[other].of or not within.view.private
+
+
+def is_never_missing(rows: UnitRows, within: UnitRows, pair: tuple[int, int]) -> bool:
+    """Return whether two keys have a value in all rows of a view: own keys of private tables, and ties to an owner."""
+    return all(
+        any(
+            key.column in (table.key, None if table.through is None else table.through.column)
+            for table in view.tables
+            if not table.public
+        )
+        for view, key in ((rows.view, rows.view.keys[pair[0]]), (within.view, within.view.keys[pair[1]]))
+    )
+
+
+def keys_apart(rows: UnitRows, within: UnitRows, node: Any) -> tuple[int, int]:  # noqa: ANN401
+    """Return the places of two keys that a correlated SELECT finds unequal."""
+    outside, inside = _outside_first(within, node)
+    one, other = rows.key(outside), within.key(inside)
+    if one is None or other is None:
+        raise refuse(rows.text, node, "columns inside and outside are compared by keys only")
+    return one, other
+
+
+def untied(rows: UnitRows, within: UnitRows, node: Any) -> str:  # noqa: ANN401
+    """Say how a SELECT after EXISTS or IN is tied to the rows outside."""
+    inner, unit = within.parts[0], rows.schema.id
+    if not within.view.private:
+        return f"rows of {inner.alias} are matched by a declared key of it"
+    if type(node).__name__ == "In":
+        return f"rows are matched by the unit or a key of its rows: {unit} IN (SELECT {unit} FROM {inner.alias} ...)"
+    pairs = ((one, other) for one in within.parts for other in rows.parts)
+    example = next((words for one, other in pairs if (words := equality(rows.schema, one, other))), None)
+    tie = "an equality of the unit or of a key of its rows"
+    return f"it would look at rows of other units; add {tie}{f', as {example}' if example else ''}"

@@ -8,7 +8,7 @@ from typing import Any
 
 from sfumato.domain import Integer, Real
 from sfumato.domain.expression import may_lack_value
-from sfumato.domain.unit_views import AnyRow, EveryRow
+from sfumato.domain.unit_views import AnyRow, EveryRow, PublicAggregate
 from sfumato.domain.view import Pick, RowCount, Taken, UnitAggregate, UnitSum
 from sfumato.query.statements.derived_columns import clamp_parts, is_value
 from sfumato.query.statements.sql_condition import refuse, selected_at
@@ -90,6 +90,21 @@ def unit_aggregate(rows: UnitRows, node: Any) -> UnitAggregate:  # noqa: ANN401,
             raise refuse(
                 rows.text, node, "of a unit ask COUNT, SUM, MIN, MAX, BOOL_OR, BOOL_AND, FIRST or LAST(x ORDER BY date)"
             )
+
+
+def public_aggregate(rows: UnitRows, select: Any) -> tuple[PublicAggregate, str]:  # noqa: ANN401
+    """Return the one aggregate that a SELECT of a public table asks, and the attribute of it.
+
+    Raises:
+        QueryError: it asks something else.
+    """
+    from sqlglot import exp
+
+    kinds = {exp.Min: PublicAggregate.LEAST, exp.Max: PublicAggregate.GREATEST, exp.Avg: PublicAggregate.MEAN}
+    item = select.expressions[0].unalias()
+    if len(select.expressions) != 1 or type(item) not in kinds or select.args.get("group") is not None:
+        raise refuse(rows.text, item, "of a public table ask MIN, MAX or AVG of a number; compute with it outside")
+    return kinds[type(item)], _attribute(rows, item.this)
 
 
 def _attribute(rows: UnitRows, node: Any) -> str:  # noqa: ANN401
