@@ -38,7 +38,8 @@ Sublattice = tuple[float, Vector, Vector]  # bound, low, high
 ROUNDING = 1e-12  # relative rounding of a sum of losses
 SMALL_LATTICE = 1 << 16  # level vectors; so few need no good vector to begin with
 PATIENCE = 2000  # vectors counted without a gain
-SEARCH_SHARE = 0.6  # of the time, at most, before anything is proven
+FIRST_PROOF, FIRST_SHARE = 20.0, 0.3  # seconds, and share of the time, in which small searches are proven
+SEARCH_SHARE = 0.6  # of the time, after which no restart begins
 SHARES = (0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96, 0.98, 1.0)  # of the best loss, in turn
 
 
@@ -84,9 +85,10 @@ def least_loss(lattice: Lattice, *, height: int | None = None, seconds: float = 
         boxes.dive()
     if large:
         boxes.descend(deadline)
-        boxes.restart(monotonic() + SEARCH_SHARE * seconds)
     if large and boxes.best is not None and TargetProof.applies(lattice):
-        return _proved_by_targets(boxes, deadline)
+        return _proved_by_targets(boxes, seconds)
+    if large:
+        boxes.restart(monotonic() + SEARCH_SHARE * seconds)
     boxes.push((0,) * len(lattice.top), lattice.top)
     while boxes.open and monotonic() <= deadline:
         loss = boxes.loss
@@ -97,22 +99,33 @@ def least_loss(lattice: Lattice, *, height: int | None = None, seconds: float = 
     return Optimum(boxes.best, certificate)
 
 
-def _proved_by_targets(boxes: LatticeBoxes, deadline: float) -> Optimum:
-    """Prove shares of the best loss, one after the other; whatever loses less than a target becomes the best."""
-    proof, bound, shares = TargetProof(boxes.lattice), 0.0, list(SHARES)
-    while shares:
+def _proved_by_targets(boxes: LatticeBoxes, seconds: float) -> Optimum:
+    """Prove the best loss for a short while; if that is not enough, look for less by restarts and prove it then."""
+    start = monotonic()
+    proof = TargetProof(boxes.lattice)
+    bound = _prove_shares(boxes, proof, 0.0, start + min(FIRST_PROOF, FIRST_SHARE * seconds))
+    if bound < boxes.loss * (1 - ROUNDING):
+        boxes.restart(start + SEARCH_SHARE * seconds)
+        bound = _prove_shares(boxes, proof, bound, start + seconds)
+    evaluated = min(boxes.lattice.evaluated + proof.evaluated, boxes.nodes)
+    return Optimum(boxes.best, Certificate(boxes.loss, min(bound, boxes.loss), boxes.nodes, evaluated))
+
+
+def _prove_shares(boxes: LatticeBoxes, proof: TargetProof, bound: float, deadline: float) -> float:
+    """Prove shares of the best loss, one after the other, and return the bound proven.
+
+    Whatever loses less than a target becomes the best.
+    """
+    while shares := [share for share in SHARES if share * boxes.loss > bound]:
         target = shares[0] * boxes.loss
         result = proof.prove(target, deadline=deadline)
         bound = max(bound, result.bound)
         if result.better is not None:
             boxes.best = result.better
             boxes.descend(deadline)
-        elif result.bound >= target:
-            shares.pop(0)
-        else:
+        elif result.bound < target:
             break  # time is up
-    evaluated = min(boxes.lattice.evaluated + proof.evaluated, boxes.nodes)
-    return Optimum(boxes.best, Certificate(boxes.loss, min(bound, boxes.loss), boxes.nodes, evaluated))
+    return bound
 
 
 class LatticeBoxes:
