@@ -36,3 +36,13 @@ def require(extra: str, purpose: str, packages: Sequence[str] | None = None) -> 
         raise MissingExtraError(
             f"{purpose} needs {absent[0]}, which is not installed; pip install 'sfumato[{extra}]'", culprit=extra
         )
+
+
+def refuse_missing_library(name: str) -> None:
+    """Refuse a table for a library that is not installed.
+
+    Raises:
+        MissingExtraError: the library is missing.
+    """
+    if find_spec(name) is None:
+        raise MissingExtraError(f"a table for {name} needs it, and it is not installed; pip install {name}")

@@ -137,7 +137,7 @@ def test_a_reply_has_its_confidence_and_becomes_a_data_frame():
     reply = answered(httpx.Response(200, json=ANSWER))
     assert reply.confidence == 0.9
     frame = reply.to_pandas()
-    assert list(frame.columns) == ["sex", "count(*)", "count(*) error", "count(*) low", "count(*) high"]
+    assert list(frame.columns) == ["sex", "count(*)", "count(*)_error", "count(*)_low", "count(*)_high"]
     assert frame.to_dict("records") == reply.records == [dict(zip(frame.columns, ["F", 3, 1, 1, 5], strict=True))]
 
 

@@ -74,7 +74,7 @@ def test_a_file_of_answers_has_the_numbers_that_are_printed_without_one(ending: 
     printed = json.loads(sfumato("query", *COUNTED, "--limit", "1", "--create", "--json", cwd=tmp_path).stdout)
     told = json.loads(sfumato("query", *COUNTED, "--out", f"found.{ending}", "--json", cwd=tmp_path).stdout)
     written = read(tmp_path / f"found.{ending}").to_pylist()
-    value = {"estimate": "", "standard_error": " error", "low": " low", "high": " high"}
+    value = {"estimate": "", "standard_error": "_error", "low": "_low", "high": "_high"}
     assert [
         {"key": [str(row["carrots"])], "values": [{part: row["count(*)" + name] for part, name in value.items()}]}
         for row in written

@@ -116,7 +116,7 @@ def test_an_answer_is_a_table(simulated) -> None:
     answer = ask(simulated, table("sex", "member"), loss=Epsilon(1))
     found = answer.to_arrow()
     assert isinstance(found, pa.Table)
-    assert found.column_names == ["sex", "member", "count(*)", "count(*) error", "count(*) low", "count(*) high"]
+    assert found.column_names == ["sex", "member", "count(*)", "count(*)_error", "count(*)_low", "count(*)_high"]
     assert found.to_pylist() == answer.rows
     assert len(answer) == len(answer.to_pandas()) == 12
 

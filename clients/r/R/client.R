@@ -197,7 +197,7 @@ as_rows <- function(found) {
   })
   names(labels) <- groups
   numbers <- list()
-  endings <- c(estimate = "", standard_error = " error", low = " low", high = " high")
+  endings <- c(estimate = "", standard_error = "_error", low = "_low", high = "_high")
   for (place in seq_along(found$columns)) {
     for (part in names(endings)) {
       numbers[[paste0(found$columns[[place]], endings[[part]])]] <-

@@ -28,9 +28,9 @@ _PARQUET_MARK = b"PAR1"
 _Part: TypeAlias = Literal["estimate", "standard_error", "low", "high"]
 _ENDINGS: tuple[tuple[str, _Part], ...] = (
     ("", "estimate"),
-    (" error", "standard_error"),
-    (" low", "low"),
-    (" high", "high"),
+    ("_error", "standard_error"),
+    ("_low", "low"),
+    ("_high", "high"),
 )
 
 

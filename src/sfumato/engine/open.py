@@ -35,7 +35,8 @@ def open_table(source: object, *, csv: CsvFormat | None = None, empty: bool = Fa
 
     Args:
         source: the path of a CSV (.csv, .tsv, also .gz) or Parquet file, a directory of Parquet files, a
-            pattern of them; a pandas, polars or Arrow frame, which is never changed; a URL such as
+            pattern of them; a pandas, polars, Arrow or narwhals frame, a DuckDB relation or an Arrow dataset, which is
+            never changed, and whose named row labels (pandas) are columns; a URL such as
             ``postgresql://user:password@host/database?table=people`` (also postgres, mysql, mariadb); ``spark:PATH`` of
             Parquet or CSV, ``spark:NAME`` of a table in Spark's catalogue, a Spark DataFrame; or a table that is open.
         csv: how a CSV file is written, as its domain says; without, as usual for its name.

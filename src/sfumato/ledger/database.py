@@ -159,6 +159,17 @@ def file_address(file: Path) -> str:
     return "sqlite:///" + str(file).replace("%", "%25").replace("?", "%3F")
 
 
+def ledger_url(address: str | Path) -> str:
+    """Return the URL of a ledger from its URL or the path of its SQLite file.
+
+    >>> ledger_url("people.ledger"), ledger_url("sqlite:///people.ledger")
+    ('sqlite:///people.ledger', 'sqlite:///people.ledger')
+    """
+    if isinstance(address, str) and ("://" in address or address.partition(":")[0] in ("sqlite", "postgresql", "")):
+        return address
+    return file_address(Path(address))
+
+
 @dataclass(frozen=True)
 class Address:
     """The address of a database; its text has no password and no query."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Self, TypeVar
 
 from sfumato.arguments import expect
@@ -13,6 +14,7 @@ from sfumato.errors import InputError, LedgerError, LimitError, LossError, Missi
 from sfumato.ledger import journal, verification
 from sfumato.ledger.account import Account, refuse_beyond_limit, refuse_unaffordable
 from sfumato.ledger.audit_log import Actor
+from sfumato.ledger.database import ledger_url
 from sfumato.ledger.dataset_terms import (
     NOT_HELD,
     UNDECLARED,
@@ -40,26 +42,24 @@ T = TypeVar("T")
 
 
 def open_ledger(
-    url: str, *, dataset: str, limit: Loss | None, unit: Unit | None = None, create: bool = False
+    url: str | Path, *, dataset: str, limit: Loss | None, unit: Unit | None = None, create: bool = False
 ) -> Ledger:
     """Open the ledger of a dataset.  Make one with ``limit`` if there is none and ``create`` is set.
 
     Args:
-        url: as for :class:`Ledger`.
+        url: as for :class:`Ledger`, or the path of a SQLite file.
         dataset: as there.
         limit: as there.
-        create: whether to make the ledger now; see there.
+        create: whether to make it now; see there.
         unit: the unit that losses will be stated for, kept with the limit; None: that of the first release.
 
     Raises:
         MissingLedgerError: there is no such ledger, and none is to be made.
         OtherDatasetsError: the ledger keeps other datasets only, and none is to be added.
-        LimitError: the stored limit is another one.
-        UnitError: the ledger adds up losses of another unit.
-        LedgerError: the database cannot be used.
-        InputError: the address, the name or the limit is no good.
+        LimitError, UnitError: the stored limit is another one; or the ledger adds up losses of another unit.
+        LedgerError, InputError: the database cannot be used; or the address, the name or the limit is no good.
     """
-    ledger = Ledger(url, dataset=dataset, limit=limit)
+    ledger = Ledger(ledger_url(url), dataset=dataset, limit=limit)
     ledger.open(unit=unit, create=create)
     return ledger
 

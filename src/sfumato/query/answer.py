@@ -7,7 +7,6 @@ average, and counts forced above zero are too large in empty groups.
 
 from __future__ import annotations
 
-import html
 import io
 import json
 from collections.abc import Iterator
@@ -24,9 +23,10 @@ from sfumato.arguments import expect
 from sfumato.domain.attribute import EXTRA
 from sfumato.errors import QueryError
 from sfumato.model.factor import FloatArray, project_to_total
+from sfumato.notebook_html import html_note, html_table
 from sfumato.query.aggregates import Estimates
 from sfumato.query.question import BOUNDED, Query
-from sfumato.vault.release import Release, ReleasedRows
+from sfumato.vault.release import Release, ReleasedRows, Tabular
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,6 +35,7 @@ NUMBERS = ("estimate", "standard_error", "low", "high")
 """The fields of an estimate in JSON."""
 _BLOCK = 1 << 18  # groups in an Arrow table
 _HEADLINE_VALUES = 3  # values that an answer is shown with
+_MOST_GROUPS = 200  # in a notebook
 JSON: Final = "application/json"
 ARROW: Final = "application/vnd.apache.arrow.stream"
 PARQUET: Final = "application/vnd.apache.parquet"
@@ -66,6 +67,17 @@ class NoisyValue:
         """The two ends."""
         return self.low, self.high
 
+    def __float__(self) -> float:
+        return self.estimate
+
+    def __round__(self, digits: int | None = None) -> float:
+        return round(self.estimate, digits)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: ANN401, FBT001
+        """Return the estimate as an array without dimensions, by which NumPy computes with it."""
+        del copy  # a number is always copied
+        return np.asarray(self.estimate, dtype=dtype)
+
     def __str__(self) -> str:
         return f"{self.estimate:.6g} ({self.low:.6g} to {self.high:.6g})"
 
@@ -91,7 +103,7 @@ class CountedTruncation:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Answer(Release):
+class Answer(Release, Tabular):
     """Estimates by group, stored in columns: a million groups are a few arrays, and objects are made on request.
 
     Attributes:
@@ -175,9 +187,9 @@ class Answer(Release):
             for name, value in zip(self.columns, values, strict=True):
                 row |= {
                     name: value.estimate,
-                    f"{name} error": value.standard_error,
-                    f"{name} low": value.low,
-                    f"{name} high": value.high,
+                    f"{name}_error": value.standard_error,
+                    f"{name}_low": value.low,
+                    f"{name}_high": value.high,
                 }
             rows.append(row)
         return rows
@@ -193,17 +205,13 @@ class Answer(Release):
         numbers = {
             f"{name}{part}": pa.array(column)
             for name, each in zip(self.columns, self.estimates, strict=True)
-            for part, column in zip(("", " error", " low", " high"), each.arrays, strict=True)
+            for part, column in zip(("", "_error", "_low", "_high"), each.arrays, strict=True)
         }
         return pa.table(labels | numbers)
 
     def released_rows(self) -> ReleasedRows:
         """Return the rows of :meth:`to_arrow`, made some at a time, to be written to a file."""
         return ReleasedRows(AnswerBlocks(self))
-
-    def to_pandas(self) -> Any:  # noqa: ANN401  (pandas is optional)
-        """Return the rows as a pandas DataFrame; needs pandas."""
-        return self.to_arrow().to_pandas()
 
     def slice_groups(self, groups: slice) -> Answer:
         """Return the answer for groups that follow each other."""
@@ -263,17 +271,12 @@ class Answer(Release):
 
     def to_html(self) -> str:
         """Return a table of the estimates, and the statement."""
-        head = "".join(f"<th scope='col'>{html.escape(name)}</th>" for name in (*self.groups, *self.columns))
-        body = "".join(
-            "<tr>"
-            + "".join(f"<th scope='row'>{html.escape(label)}</th>" for label in key)
-            + "".join(f"<td>{html.escape(str(value))}</td>" for value in values)
-            + "</tr>"
-            for key, values in zip(self.keys, self.values, strict=True)
-        )
-        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        notes = [*self.notes, *([] if self.truncation is None else [str(self.truncation)])]
-        return table + "".join(f"<p>{html.escape(each)}</p>" for each in notes) + super().to_html()
+        first = self.slice_groups(slice(_MOST_GROUPS))
+        rows = [(*key, *map(str, values)) for key, values in zip(first.keys, first.values, strict=True)]
+        table = html_table((*self.groups, *self.columns), rows, labels=len(self.groups))
+        more = [f"{_MOST_GROUPS} of {len(self):,} groups"] if len(self) > _MOST_GROUPS else []
+        notes = [*more, *self.notes, *([] if self.truncation is None else [str(self.truncation)])]
+        return table + "".join(map(html_note, notes)) + super().to_html()
 
 
 @dataclass(frozen=True)

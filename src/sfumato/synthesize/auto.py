@@ -18,16 +18,16 @@ from typing import Unpack
 from sfumato.domain import Domain
 from sfumato.errors import InputError, QueryError, SizeError
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss
-from sfumato.synthesize.budget_allocation import PublicTotal, RowTotal, refuse_wrong_total
+from sfumato.synthesize.budget_allocation import NoisyTotal, PublicTotal, RowTotal, refuse_wrong_total
 from sfumato.synthesize.marginal_selection import SizeLimits, size_limits
 from sfumato.synthesize.methods import SYNTHESIZERS
 from sfumato.synthesize.methods.histogram import MOST_OPTIMISED
 from sfumato.synthesize.structural_zeros import Zeros
 from sfumato.synthesize.synthesis_method import Option, PlannedRelease, RankedMethod, SynthesisMethod, Task
 from sfumato.synthesize.synthetic import Synthetic
-from sfumato.vault.interface import StatedLoss, VaultInterface, stated_loss, states_loss
+from sfumato.vault.interface import StatedLoss, VaultInterface, refuse_no_vault, stated_loss, states_loss
 from sfumato.vault.release import ReleasedRows
-from sfumato.workload.counting_queries import Workload, refuse_no_workload
+from sfumato.workload.counting_queries import Workload, all_marginals, refuse_no_workload
 
 
 class Synthesizer:
@@ -72,8 +72,8 @@ class Synthesizer:
 def auto(
     vault: VaultInterface,
     *,
-    total: RowTotal,
-    workload: Workload,
+    total: RowTotal | None = None,
+    workload: Workload | None = None,
     limits: SizeLimits | None = None,
     zeros: Sequence[Zeros] = (),
     **stated: Unpack[StatedLoss],
@@ -82,7 +82,7 @@ def auto(
 
     With structural ``zeros`` it chooses among the graphical methods, which exclude these combinations.  Graphical
     methods release all attributes; dense methods release the attributes of the workload.  ``limits`` are for graphical
-    methods.
+    methods.  By default the number of rows is noisy, and the workload is all pairs of columns.
 
     Raises:
         QueryError: impossible combinations for a workload that no graphical method takes.
@@ -90,6 +90,9 @@ def auto(
         BudgetError: the ledger refuses ``loss``; nothing was spent.
     """
     loss = stated_loss(stated)
+    refuse_no_vault(vault)
+    workload = all_marginals(min(2, len(vault.domain))) if workload is None else workload
+    total = NoisyTotal() if total is None else total
     task = Task(loss=loss, total=total, workload=workload, limits=size_limits(limits), zeros=zeros)
     return AUTO.release(vault, task)
 

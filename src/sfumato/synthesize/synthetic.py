@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,12 +43,15 @@ from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.product import DrawnRows, Model, Product, codes_of, filled, read_back, refuse_large
 from sfumato.synthesize.stated_errors import distances_of_rows
 from sfumato.vault.interface import ReleasedPayload, decode, encode
-from sfumato.vault.release import Release, ReleasedRows, refuse_occupied_path, write_atomically
+from sfumato.vault.release import Release, ReleasedRows, Tabular, refuse_occupied_path, write_atomically
 from sfumato.workload.counting_queries import Marginals, Workload
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Synthetic(Release):
+class Synthetic(Release, Tabular):
     """A synthetic table: a public model and rows sampled from it.
 
     ``seed`` is made from the stored, public payload; what is sampled of a public model needs no secret.
@@ -79,6 +83,13 @@ class Synthetic(Release):
             SizeError: noise at a tiny loss made the number of rows larger than is sampled at once.
         """
         return self._file[0]
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as an Arrow table."""
+        return self.rows.to_arrow()
+
+    def _repr_html_(self) -> str:
+        return self.to_html() + self.rows._repr_html_()
 
     @property
     def codebook(self) -> Codebook:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sfumato.domain import Unit
 from sfumato.engine.table_files import discard
 from sfumato.errors import InputError, SfumatoError, pluralize
+from sfumato.extras import refuse_missing_library
 from sfumato.ledger import Entry, Kind
+from sfumato.notebook_html import html_note, html_table
 from sfumato.privacy.loss import Charge, Loss, decimals, plain
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def loss_json(loss: Loss | Charge) -> Mapping[str, str | None]:
     return {name: None if amount is None else plain(amount) for name, amount in loss.amounts.items()}
 
 
-_SHOWN = 10  # rows in a notebook
+_MOST_LINES = 10  # rows, and errors, in a notebook
 _ARROW_ROWS = 1 << 16  # a record batch, as Feather files have it
 _LONGEST_NAME = 220  # bytes: file systems take 255, and a file that is being written has a longer name beside it
 _SHOWN_NAME = 40  # characters of one that is too long
@@ -116,15 +117,43 @@ class Release:
         return self.to_html()
 
     def to_html(self) -> str:
-        """The statement as a fragment of HTML: a definition list that any page can hold."""
-        terms = [
-            ("Guarantee", self.guarantee),
-            ("Cost", self.cost),
-            *((f"Expected error: {name}", f"{value:.6g}") for name, value in self.expected_error.items()),
-            *((name.replace("_", " ").capitalize(), str(value)) for name, value in self.provenance.items()),
-        ]
-        rows = "".join(f"<dt>{html.escape(term)}</dt><dd>{html.escape(text)}</dd>" for term, text in terms)
-        return f'<dl class="statement">{rows}</dl>'
+        """The statement as a table in HTML that any page and notebook can hold; ``provenance`` has the rest."""
+        errors = [(f"Expected error: {name}", f"{value:.6g}") for name, value in self.expected_error.items()]
+        more = len(errors) - _MOST_LINES
+        rows = [("Guarantee", self.guarantee), ("Cost", self.cost), *errors[:_MOST_LINES]]
+        if more > 0:
+            rows.append(("Expected error", f"{more:,} more in .expected_error"))
+        origin = {"Method": self.provenance.get("method"), "Journal entry": self.provenance.get("journal_entry")}
+        rows += [(name, str(value)) for name, value in origin.items() if value is not None]
+        return html_table((), rows, labels=1)
+
+
+class Tabular:
+    """A released thing with rows that other libraries of tables read."""
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as an Arrow table."""
+        raise NotImplementedError
+
+    def to_pandas(self) -> Any:  # noqa: ANN401  (pandas is optional)
+        """The rows as a pandas DataFrame.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        refuse_missing_library("pandas")
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:  # noqa: ANN401  (polars is optional)
+        """The rows as a polars DataFrame.
+
+        Raises:
+            MissingExtraError: polars is not installed.
+        """
+        refuse_missing_library("polars")
+        import polars as pl
+
+        return pl.from_arrow(self.to_arrow())
 
 
 class RowBlocks(Protocol):
@@ -146,7 +175,7 @@ class RowBlocks(Protocol):
 
 
 @dataclass(frozen=True, repr=False)
-class ReleasedRows:
+class ReleasedRows(Tabular):
     """A released table: it has rows and columns, and polars, pandas, DuckDB and Arrow read it as it is.
 
     Files are written whole or not at all, and never over one that exists unless asked.
@@ -180,19 +209,13 @@ class ReleasedRows:
         return f"<ReleasedRows: {pluralize(len(self), 'row')} of {', '.join(self.columns)}>"
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th scope='col'>{html.escape(name)}</th>" for name in self.columns)
-        cells = zip(*self.table.slice(0, _SHOWN).to_pydict().values(), strict=True)
-        body = "".join(f"<tr>{''.join(f'<td>{html.escape(str(value))}</td>' for value in row)}</tr>" for row in cells)
-        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        return f"{table}<p>{min(len(self), _SHOWN)} of {pluralize(len(self), 'row')}</p>"
+        cells = zip(*self.table.slice(0, _MOST_LINES).to_pydict().values(), strict=True)
+        table = html_table(self.columns, [["" if value is None else str(value) for value in row] for row in cells])
+        return table + html_note(f"{min(len(self), _MOST_LINES)} of {pluralize(len(self), 'row')}")
 
     def to_arrow(self) -> pa.Table:
         """The rows as an Arrow table."""
         return self.table
-
-    def to_pandas(self) -> Any:  # noqa: ANN401  (pandas is optional)
-        """The rows as a pandas DataFrame; needs pandas."""
-        return self.table.to_pandas()
 
     def to_parquet(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write a Parquet file."""

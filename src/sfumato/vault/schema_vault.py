@@ -134,7 +134,7 @@ def open_schema(  # noqa: PLR0913  (keywords, each of which is one line of a cal
     tables: object,
     *,
     schema: Schema | str | Path,
-    ledger: str | None = None,
+    ledger: str | Path | None = None,
     limit: Loss | None = None,
     dataset: str = DATASET,
     create: bool = False,
@@ -146,7 +146,7 @@ def open_schema(  # noqa: PLR0913  (keywords, each of which is one line of a cal
         tables: a folder of CSV or Parquet files called by the tables' names, or a mapping from these names to files and
             frames.
         schema: the accepted description, or the path of its YAML file.
-        ledger: database URL of the journal.  By default, the file next to the schema, with the ending ``.ledger``.
+        ledger: path or database URL of the journal.  By default, the schema's file with the ending ``.ledger``.
         limit: the privacy budget of all tables together, for one unit.
         dataset: name of the journal, if one ledger has several.
         create: whether to make the ledger, with ``limit``, if there is none.

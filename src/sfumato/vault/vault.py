@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import html
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -24,6 +23,7 @@ from sfumato.engine.port import Encoded
 from sfumato.errors import BudgetError, EngineError, SfumatoError, TableError
 from sfumato.ledger import JSON, Account, Event, Kind, Question, StoredAnswer
 from sfumato.ledger.entry import digest
+from sfumato.notebook_html import html_table
 from sfumato.privacy.entropy import DrawnEntropy, OsEntropy
 from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Loss, Rho
 from sfumato.privacy.threshold import StabilityThreshold
@@ -137,8 +137,7 @@ class Vault:
 
     def _repr_html_(self) -> str:
         terms = {"Attributes": ", ".join(self.domain.names), "Unit": str(self.domain.unit)} | self._budget()
-        rows = "".join(f"<dt>{html.escape(term)}</dt><dd>{html.escape(text)}</dd>" for term, text in terms.items())
-        return f'<dl class="vault">{rows}</dl>'
+        return html_table((), list(terms.items()), labels=1)
 
     def _budget(self) -> dict[str, str]:
         """Return the budget in words; a vault has a text even if its ledger cannot be read."""

@@ -26,7 +26,7 @@ def open_vault(  # noqa: PLR0913  (keywords, each of which is one line of a call
     table: object,
     *,
     domain: Domain | str | Path,
-    ledger: str | None = None,
+    ledger: str | Path | None = None,
     limit: Loss | None = None,
     dataset: str = DATASET,
     create: bool = False,
@@ -38,8 +38,8 @@ def open_vault(  # noqa: PLR0913  (keywords, each of which is one line of a call
         table: path of a CSV or Parquet file, a pandas, polars or Arrow frame, or the URL of a table in a
             database or on Spark.
         domain: the accepted description, or the path of its YAML file.
-        ledger: database URL of the journal (``sqlite:///people.ledger``, ``postgresql://...``).  By default, a
-            SQLite file next to the domain file, so that one description has one budget.
+        ledger: path of the journal's SQLite file, or its URL (``postgresql://...``).  By default, a SQLite file next
+            to the domain file, so that one description has one budget.
         limit: the privacy budget.  It is fixed with the unit when the ledger is made, and compared later.
         dataset: name of the journal, if one ledger has several.
         create: whether to make the ledger, with ``limit``, if there is none.  Pass it once.  A script that always

@@ -30,12 +30,12 @@ from sfumato.engine.port import ROWS, Recodable, Recode
 from sfumato.engine.table_files import discard
 from sfumato.errors import InputError
 from sfumato.vault.interface import refuse_no_vault
-from sfumato.vault.release import Release, ReleasedRows, save_text, writable, write_atomically
+from sfumato.vault.release import Release, ReleasedRows, Tabular, save_text, writable, write_atomically
 from sfumato.vault.vault import Vault
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Anonymized(Release):
+class Anonymized(Release, Tabular):
     """An anonymized table.
 
     ``facts`` has rows, suppressed rows, classes, every loss and, for the optimal search, the certificate.
@@ -56,6 +56,10 @@ class Anonymized(Release):
             InfeasibleError: the rows are not those that were verified.
         """
         return ReleasedRows(rewritten(self.source, self.decision.recode, self.decision.recount, self.unchanged))
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as an Arrow table."""
+        return self.rows.to_arrow()
 
     def write(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the rows to a .parquet or .csv file without holding them all; verified before it gets its name.

@@ -290,9 +290,9 @@ def warn_about_unmerged_log(url: str) -> None:
 
 def database(ledger: str) -> str:
     """Return the database URL of a ledger, from its file or its URL."""
-    from sfumato.ledger.database import file_address
+    from sfumato.ledger.database import ledger_url
 
-    return ledger if "://" in ledger else file_address(Path(ledger))
+    return ledger_url(ledger)
 
 
 SchemaOption = Annotated[

@@ -228,7 +228,7 @@ def parquet_files(pattern: str) -> ParquetFiles:
 
 
 def frame_source(frame: object) -> Frame:
-    """A pandas, polars or Arrow frame as an Arrow table; the frame itself is not touched.
+    """A frame of any library, a DuckDB relation or an Arrow dataset as an Arrow table; it is not changed.
 
     Raises:
         InputError: not a frame.
@@ -239,7 +239,7 @@ def frame_source(frame: object) -> Frame:
     headers: dict[str, str] = {}
     try:
         if (library, type(frame).__name__) == ("pandas", "DataFrame"):
-            frame, headers = _with_unique_names(frame)
+            frame, headers = _with_unique_names(_with_index(frame))
         table = _arrow_table(frame, library)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
         raise TableError(f"{title} has a column that mixes types", culprit=frame) from None
@@ -254,6 +254,17 @@ def frame_source(frame: object) -> Frame:
         )
     headers = headers or name_columns(table.column_names)
     return Frame(table.rename_columns(list(headers)), title, headers=headers)
+
+
+def _with_index(frame: Any) -> Any:  # noqa: ANN401  (a pandas frame)
+    """Return a pandas frame whose named row labels are its first columns; labels without a name are left out."""
+    named = [name for name in frame.index.names if name is not None and name not in frame.columns]
+    if not named:
+        return frame
+    labeled = frame.copy(deep=False)
+    for place, name in enumerate(named):
+        labeled.insert(place, name, frame.index.get_level_values(name))
+    return labeled
 
 
 def _with_unique_names(frame: Any) -> tuple[Any, dict[str, str]]:  # noqa: ANN401  (a pandas frame)
@@ -277,6 +288,12 @@ def _arrow_table(frame: Any, library: str) -> pa.Table | None:  # noqa: ANN401  
         frame = frame.collect()
     if isinstance(frame, pa.RecordBatch):
         return pa.Table.from_batches([frame])
+    if library == "pyarrow" and hasattr(frame, "to_table"):  # a dataset of files
+        return frame.to_table()
+    if library.endswith("duckdb") and name == "DuckDBPyRelation":
+        return frame.to_arrow_table()
+    if (library, name) in (("narwhals", "DataFrame"), ("narwhals", "LazyFrame")):
+        return _arrow_table(native := frame.to_native(), type(native).__module__.partition(".")[0])
     if (library, name) == ("pandas", "DataFrame"):
         return pa.Table.from_pandas(frame, preserve_index=False)
     stream = getattr(frame, "__arrow_c_stream__", None)

@@ -224,7 +224,7 @@ def open_schema(  # noqa: PLR0913  (keywords, each of which is one line of a cal
     tables: object,
     *,
     schema: Schema | str | Path,
-    ledger: str | None = None,
+    ledger: str | Path | None = None,
     limit: Loss | None = None,
     dataset: str = DATASET,
     create: bool = False,

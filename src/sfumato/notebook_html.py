@@ -1,0 +1,52 @@
+"""Tables in HTML for notebooks, with styles of their own, which the CSS of a notebook does not break.
+
+Each cell has its style.  The colors are those of the notebook, in light and in dark.  All text is escaped.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+
+_LINE = "border:0;border-bottom:1px solid rgba(128,128,128,.35)"
+_CELL = f"{_LINE};padding:3px 12px 3px 0;text-align:left;vertical-align:top;color:inherit;background:transparent;"
+_HEAD = f"{_CELL}font-weight:600;white-space:nowrap"
+_TEXT = f"{_CELL}font-weight:400;white-space:normal;overflow-wrap:anywhere;max-width:44em"
+_TABLE = "border-collapse:collapse;border:0;margin:4px 0 8px 0;table-layout:auto;color:inherit;background:transparent"
+
+
+def html_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, labels: int = 0, caption: str = "") -> str:
+    """Return a table in HTML.
+
+    Args:
+        head: the names of the columns; none: a table of terms and their values.
+        rows: the texts of each row.
+        labels: the number of columns at the left that name the row.
+        caption: a line above the table, or empty.
+
+    >>> html_table((), [("Unit", "a <row>")], labels=1).count("&lt;row&gt;")
+    1
+    """
+    parts = [f'<table class="sfumato" style="{_TABLE}">']
+    if caption:
+        style = "caption-side:top;text-align:left;padding:2px 0;color:inherit;font-weight:600"
+        parts.append(f'<caption style="{style}">{html.escape(caption)}</caption>')
+    if head:
+        cells = "".join(f'<th scope="col" style="{_HEAD}">{html.escape(name)}</th>' for name in head)
+        parts.append(f'<thead><tr style="background:transparent">{cells}</tr></thead>')
+    parts.append("<tbody>")
+    for row in rows:
+        cells = "".join(
+            f'<th scope="row" style="{_HEAD}">{html.escape(text)}</th>'
+            if place < labels
+            else f'<td style="{_TEXT}">{html.escape(text)}</td>'
+            for place, text in enumerate(row)
+        )
+        parts.append(f'<tr style="background:transparent">{cells}</tr>')
+    parts.append("</tbody></table>")
+    return "".join(parts)
+
+
+def html_note(text: str) -> str:
+    """Return a line below a table."""
+    return f'<p style="margin:2px 0;color:inherit;text-align:left">{html.escape(text)}</p>'

@@ -1,0 +1,101 @@
+"""Results become tables of other libraries, and show themselves in a notebook whatever its style sheet says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import narwhals as nw
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+import sfumato as sf
+from sfumato.domain import Domain, Integer, Unknown
+from sfumato.engine.open import open_table
+from sfumato.notebook_html import html_table
+from sfumato.query.answer import NoisyValue
+from sfumato.vault.vault import Vault
+
+pytest.importorskip("pandas")
+TABLE = pa.table({"age": [20, 30, 40, 50] * 50, "pay": [1, 2, 3, 4] * 50})
+DOMAIN = Domain(
+    (
+        Integer(name="age", minimum=0, maximum=99, edges=(0, 25, 45), unknown=Unknown.CLAMP),
+        Integer(name="pay", minimum=0, maximum=9, unknown=Unknown.CLAMP),
+    )
+)
+
+
+@pytest.fixture
+def vault(tmp_path: Path) -> Vault:
+    limit = sf.EpsilonDelta(9, 1e-9)
+    return sf.open(TABLE, domain=DOMAIN, ledger=tmp_path / "people.ledger", limit=limit, create=True)
+
+
+def test_the_path_of_a_ledger_is_its_address(vault: Vault, tmp_path: Path) -> None:
+    sf.query.sql(vault, "SELECT COUNT(*) FROM t", epsilon=0.5)
+    for address in (tmp_path / "people.ledger", str(tmp_path / "people.ledger"), f"sqlite:///{tmp_path}/people.ledger"):
+        assert sf.open(TABLE, domain=DOMAIN, ledger=address).remaining.spent.epsilon == 0.5
+    with pytest.raises(sf.SfumatoError, match="memory"):
+        sf.open(TABLE, domain=DOMAIN, ledger=":memory:", limit=sf.Epsilon(1), create=True)
+
+
+def test_every_release_becomes_a_table_of_other_libraries(vault: Vault) -> None:
+    answer = sf.query.sql(vault, "SELECT age, COUNT(*), AVG(pay) FROM t GROUP BY age", epsilon=1)
+    synthetic = sf.synthesize.auto(vault, epsilon=1, delta=1e-9)
+    anonymized = sf.anonymize.optimal(vault, quasi=["age"], criteria=[sf.KAnonymity(5)], suppression=0)
+    for release in (answer, synthetic, anonymized):
+        arrow = release.to_arrow()
+        assert not any(" " in name for name in arrow.column_names)
+        assert list(release.to_pandas().columns) == arrow.column_names
+        assert release.to_polars().equals(pl.from_arrow(arrow))
+    assert synthetic.to_arrow().equals(synthetic.rows.table)
+    assert answer.to_arrow().column_names[-3:] == ["mean(pay)_error", "mean(pay)_low", "mean(pay)_high"]
+    assert set(answer.rows[0]) == set(answer.to_arrow().column_names)
+
+
+def test_auto_measures_all_pairs_and_a_noisy_total_unless_said_otherwise(vault: Vault) -> None:
+    plain = sf.synthesize.auto(vault, epsilon=1, delta=1e-9)
+    total, pairs = sf.synthesize.NoisyTotal(), sf.synthesize.all_marginals(2)
+    stated = sf.synthesize.auto(vault, epsilon=1, delta=1e-9, total=total, workload=pairs)
+    assert plain.provenance["journal_entry"] == stated.provenance["journal_entry"]
+
+
+def test_a_noisy_value_is_a_number() -> None:
+    value = NoisyValue(1.75, 0.5, 1.0, 2.5)
+    assert (float(value), round(value), round(value, 1)) == (1.75, 2, 1.8)
+    assert np.add(value, 1) == 2.75
+    assert np.mean([value, value]) == 1.75
+    assert np.asarray([value], dtype=np.float32).dtype == np.float32
+
+
+def test_frames_of_any_library_are_tables() -> None:
+    frame = TABLE.to_pandas()
+    relation = duckdb.from_arrow(TABLE)
+    given = [relation, ds.dataset(TABLE), nw.from_native(frame), nw.from_native(relation), pl.from_arrow(TABLE).lazy()]
+    for source in given:
+        assert [column.name for column in open_table(source).schema()] == ["age", "pay"]
+
+
+def test_named_row_labels_of_pandas_are_columns_and_others_are_left_out() -> None:
+    frame = TABLE.to_pandas()
+    before = frame.set_index("pay")
+    assert [column.name for column in open_table(before).schema()] == ["pay", "age"]
+    assert list(before.columns) == ["age"]
+    assert [column.name for column in open_table(frame).schema()] == ["age", "pay"]
+    assert [column.name for column in open_table(frame.set_index(["pay"], drop=False)).schema()] == ["age", "pay"]
+
+
+def test_what_a_notebook_shows_is_a_table_with_styles_of_its_own(vault: Vault) -> None:
+    answer = sf.query.sql(vault, "SELECT age, COUNT(*) FROM t GROUP BY age", epsilon=1)
+    synthetic = sf.synthesize.auto(vault, epsilon=1, delta=1e-9)
+    for shown in (answer, synthetic, synthetic.rows, vault):
+        page = shown._repr_html_()
+        assert "<dl" not in page
+        assert page.count("<td ") + page.count("<th ") == page.count("<td") + page.count("<th") - page.count("<thead")
+        assert "{" not in page
+        assert vault.domain.hash not in page
+    assert html_table(("<a>",), [("<b>",)], caption="<c>").count("&lt;") == 3
