@@ -80,6 +80,8 @@ JOINS = [
     (DRUGS, VISITS, "JOIN visits v ON d.visit_id = v.visit_id"),
     (DRUGS, DIAGNOSES, "JOIN diagnoses x ON d.visit_id = x.visit_id"),
     (DIAGNOSES, ICD, "JOIN icd i ON x.code = i.code"),
+    (VISITS, DRUGS, "JOIN drugs d ON d.visit_id = v.visit_id AND d.drug <> 'D1' AND v.cost >= 500"),
+    (PATIENTS, VISITS, "LEFT JOIN visits v ON p.patient_id = v.patient_id AND v.kind = 1"),
     (DIAGNOSES, BLOCKS, "LEFT JOIN icd_block b ON x.code = b.code"),
     (ERAS, PATIENTS, "JOIN patients p ON e.person_id = p.patient_id"),
     (VISITS, DRUGS, "LEFT JOIN drugs d ON v.visit_id = d.visit_id"),
@@ -91,7 +93,36 @@ ELSEWHERE = [
     "SELECT patient_id FROM drugs WHERE drug = 'D0'",
     "SELECT person_id FROM drug_era",
 ]
+MATCHED = {
+    "patients": [
+        "EXISTS (SELECT * FROM visits w WHERE w.patient_id = p.patient_id AND w.cost < 500)",
+        "NOT EXISTS (SELECT * FROM drugs y, visits w WHERE y.visit_id = w.visit_id AND w.patient_id = p.patient_id)",
+        "p.patient_id IN (SELECT patient_id FROM visits GROUP BY patient_id HAVING COUNT(*) > 2)",
+    ],
+    "visits": [
+        "EXISTS (SELECT * FROM drugs y WHERE y.visit_id = v.visit_id AND y.drug = 'D0')",
+        "NOT EXISTS (SELECT * FROM visits w WHERE w.patient_id = v.patient_id AND w.visit_id <> v.visit_id)",
+        "v.visit_id NOT IN (SELECT visit_id FROM diagnoses WHERE code = 'I0')",
+    ],
+    "diagnoses": [
+        "EXISTS (SELECT * FROM diagnoses y WHERE y.visit_id = x.visit_id AND y.code <> x.code)",
+        "x.code IN (SELECT code FROM icd WHERE chapter = 1)",
+    ],
+}
 PER_UNIT = [
+    Drawn(
+        "(SELECT patient_id, kind AS sort, cost * 2 AS twice FROM visits WHERE cost < 500 OR kind = 1) t",
+        ["t.sort"], ["t.sort = 1", "t.twice > 300"], ["t.twice"],
+    ),
+    Drawn(
+        "(SELECT x.patient_id, chapter AS c, drug FROM icd, diagnoses x, drugs y WHERE icd.code = x.code "
+        "AND y.visit_id = x.visit_id) t",
+        ["t.c", "t.drug"], ["t.c = 1", "t.drug <> 'D0'"], ["t.c"],
+    ),
+    Drawn(
+        "(SELECT patient_id, SUM(cost) AS spent, COUNT(*) AS n FROM visits GROUP BY 1 HAVING COUNT(*) > 1) t",
+        ["t.n"], ["t.spent > 600", "t.n < 5"], ["t.spent"],
+    ),
     Drawn(
         "(SELECT v.patient_id, LEAST(COUNT(*), 7) AS n, MAX(kind) AS k, BOOL_OR(gap <= 7) AS soon_again "
         "FROM visits v GROUP BY v.patient_id) t",
@@ -134,6 +165,8 @@ def statement(chance: random.Random) -> tuple[str, Unit | None]:
         named = own.get(source.text.split()[1], f"{source.text.split()[1]}.patient_id")
     if chance.random() < 0.25:
         where.append(f"{named} {chance.choice(['IN', 'NOT IN'])} ({chance.choice(ELSEWHERE)})")
+    if source.text.split()[0] in MATCHED and chance.random() < 0.25:
+        where.append(chance.choice(MATCHED[source.text.split()[0]]))
     asked = chance.choice(wanted).replace("DISTINCT patient_id", f"DISTINCT {named}")
     text = f"SELECT {', '.join([*keys, asked])} FROM {source.text}"
     text += f" WHERE {' AND '.join(where)}" if where else ""

@@ -186,6 +186,10 @@ INSIDE = [
     "SELECT COUNT(t), SUM(t) FROM (SELECT person, LEAST(SUM(paid), 90) AS t FROM buys GROUP BY person) AS x",
     "SELECT COUNT(t), SUM(t) FROM (SELECT person, LEAST(GREATEST(SUM(paid), 5), 90) AS t FROM buys GROUP BY person) AS x",
     "SELECT COUNT(t), SUM(t) FROM (SELECT person, GREATEST(LEAST(SUM(weight), 90), 5) AS t FROM buys GROUP BY person) AS x",
+    "WITH t AS (SELECT sex, COUNT(*) AS n FROM people WHERE sex IS NOT NULL GROUP BY sex) SELECT sex, n FROM t",
+    "SELECT s, n FROM (SELECT sex AS s, COUNT(*) AS n, SUM(age) AS a FROM people GROUP BY sex) AS t WHERE n > 60 ORDER BY n DESC LIMIT 1",
+    "WITH b AS (SELECT * FROM buys WHERE paid > 20), t AS (SELECT sex, COUNT(*) AS n FROM b GROUP BY 1) SELECT * FROM t WHERE n > 5",
+    "SELECT m FROM (SELECT MAX(paid) FROM buys) AS t (m)",
     "SELECT COUNT(*) FROM (SELECT buys.*, people.age FROM buys JOIN people USING (person) WHERE buys.paid > 3) AS t WHERE age > 40",
 ]
 JOINS = [

@@ -321,7 +321,7 @@ def _inner_rows(rows: UnitRows, select: Any, node: Any) -> tuple[UnitRows, Any, 
     exists = isinstance(node, exp.Exists)
     if not exists and len(select.expressions) != 1:
         raise refuse(text, node, f"after IN stands a SELECT of one column, such as SELECT {schema.id} FROM ...")
-    if select.args.get("group") is None and not _aggregates(select):
+    if select.args.get("group") is None and not has_aggregates(select):
         select.set("distinct", None)  # a match counts once, however many there are
         refuse_inside(text, select)
         within, conditions = _joined_rows(text, select, schema, rows.known)
@@ -336,7 +336,7 @@ def _inner_rows(rows: UnitRows, select: Any, node: Any) -> tuple[UnitRows, Any, 
 # --- SELECT inside ----------------------------------------------------------------------------------------------------
 
 
-def _aggregates(select: Any) -> bool:  # noqa: ANN401
+def has_aggregates(select: Any) -> bool:  # noqa: ANN401
     """Return whether a SELECT itself has an aggregate."""
     from sqlglot import exp
 
@@ -358,7 +358,7 @@ def inner_part(text: str, node: Any, schema: Schema, known: Mapping[str, Part]) 
             raise refuse(text, node, f"{alias} names {len(columns)} columns of {len(select.expressions)}")
         items = [exp.alias_(item.unalias(), name) for item, name in zip(select.expressions, columns, strict=True)]
         select.set("expressions", items)
-    grouped = select.args.get("group") is not None or _aggregates(select)
+    grouped = select.args.get("group") is not None or has_aggregates(select)
     if select.args.get("distinct") and not grouped:
         rows = _joined_rows(text, select.copy(), schema, known)[0]
         if any(rows.is_unit(item.unalias()) for item in select.expressions):  # then it is a group

@@ -23,7 +23,7 @@ from sfumato.query.aggregates import Count, Distinct
 from sfumato.query.plan import plan
 from sfumato.query.question import Query
 from sfumato.query.statements.derived_columns import is_value, labels_of
-from sfumato.query.statements.from_clause import per_unit, refuse_inside, unit_rows
+from sfumato.query.statements.from_clause import has_aggregates, per_unit, refuse_inside, unit_rows
 from sfumato.query.statements.select_statement import group_keys, read_select
 from sfumato.query.statements.sql_condition import Place, parsed, refuse, refuse_clause
 from sfumato.query.statements.unit_rows import UnitRows
@@ -70,7 +70,7 @@ def _parsed(text: str, schema: Schema, bounds: Unit | None) -> TableStatement:
     if not isinstance(select, exp.Select):
         raise QueryError(f"{Place(1, 1)}: ask one SELECT statement", culprit=Place(1, 1))
     try:
-        return _read(text, select, schema, bounds)
+        return _read(text, _without_outer_select(select), schema, bounds)
     except RecursionError:
         raise QueryError(f"{Place(1, 1)}: this is nested too deeply", culprit=Place(1, 1)) from None
 
@@ -202,3 +202,57 @@ def parse_view(text: str, schema: Schema, *, bounds: Unit | None = None) -> Boun
         rows.filter(rows.where)
     assert unit is not None
     return BoundedView(rows.view, unit)
+
+
+def _without_outer_select(select: Any) -> Any:  # noqa: ANN401
+    """Return the statement inside FROM if the outer one only chooses, computes and orders its answers.
+
+    WHERE outside is HAVING inside: both are about noisy answers.
+    """
+    from sqlglot import exp
+
+    source = select.args.get("from_")
+    inner = None if source is None else _named_select(select, source.this)
+    plain = {name for name, value in select.args.items() if value} <= _CLAUSES - {"joins", "group", "having"}
+    if inner is None or not plain or has_aggregates(select) or not has_aggregates(inner):
+        return select
+    if any(inner.args.get(name) for name in ("order", "limit", "distinct", "offset")):
+        return select
+    alias = source.this.args.get("alias")
+    columns = [] if alias is None else alias.args.get("columns") or []
+    names = [name.name for name in columns] or [item.alias_or_name for item in inner.expressions]
+    items = {name.casefold(): item.unalias() for name, item in zip(names, inner.expressions, strict=False) if name}
+
+    def inside(node: Any) -> Any:  # noqa: ANN401
+        item = items.get(node.name.casefold()) if isinstance(node, exp.Column) else None
+        return node if item is None else item.copy()
+
+    merged = inner.copy()
+    chosen = []
+    for item in select.expressions:
+        pairs = items.items() if item.is_star else [(item.alias_or_name, item.unalias().copy().transform(inside))]
+        chosen += [exp.alias_(each.copy(), name, quoted=True) if name else each for name, each in pairs]
+    merged.set("expressions", chosen)
+    conditions = [each for each in (inner.args.get("having"), select.args.get("where")) if each is not None]
+    met = [each.this.copy().transform(inside) for each in conditions]
+    merged.set("having", exp.Having(this=exp.and_(*met)) if met else None)
+    for clause in ("order", "limit"):
+        value = select.args.get(clause)
+        merged.set(clause, None if value is None else value.copy())
+    clauses = [each.args["with_"] for each in (select, inner) if each.args.get("with_") is not None]
+    named = [each.copy() for clause in clauses for each in clause.expressions if each.this is not inner]
+    merged.set("with_", exp.With(expressions=named) if named else None)
+    return merged
+
+
+def _named_select(select: Any, source: Any) -> Any:  # noqa: ANN401
+    """Return the SELECT in parentheses, or the one that WITH names; None for a table."""
+    from sqlglot import exp
+
+    if isinstance(source, exp.Subquery):
+        return source.this if isinstance(source.this, exp.Select) else None
+    clause = select.args.get("with_")
+    for each in [] if clause is None else clause.expressions:
+        if each.alias.casefold() == source.name.casefold() and not each.args["alias"].args.get("columns"):
+            return each.this if isinstance(each.this, exp.Select) else None
+    return None
