@@ -25,13 +25,14 @@ from starlette.types import Scope as Connection
 from sfumato.app.api.questions import AskRequest, CostRequest, limit_of
 from sfumato.domain import Domain
 from sfumato.domain.table_schema import Schema
+from sfumato.domain.view import BoundedView
 from sfumato.errors import QueryError
 from sfumato.ledger import Account
 from sfumato.privacy.loss import decimals, plain
 from sfumato.query import Answer, ask
 from sfumato.query.answer import FORMATS, JSON
 from sfumato.query.question import Query
-from sfumato.query.statements.table_statement import TableStatement, parse_tables
+from sfumato.query.statements.table_statement import parse_tables
 from sfumato_server.access import Anyone, CurrentService, StrictRoute
 from sfumato_server.problems import timed
 from sfumato_server.registry import Key, Scope
@@ -48,12 +49,12 @@ class ParsedQuestion:
     Attributes:
         query: the query of the table or view.
         domain: the domain of the table or view.
-        statement: the statement over several tables; None if the dataset has one table.
+        view: the view whose rows are counted; None if they are those of the one table of the dataset.
     """
 
     query: Query
     domain: Domain
-    statement: TableStatement | None = None
+    view: BoundedView | None = None
 
     @property
     def cells(self) -> int:
@@ -73,10 +74,7 @@ class ParsedQuestion:
             RefusalError, BudgetError: the question is not admitted; nothing was charged.
         """
         name = loaded.dataset.called  # the ledger's name may be an earlier one
-        if self.statement is None:
-            vault = service.vault(name, key.name)
-        else:
-            vault = service.view(name, key.name, self.statement.view)
+        vault = service.vault(name, key.name) if self.view is None else service.view(name, key.name, self.view)
         loss, confidence = request.loss.loss(), request.confidence
         return request.post_processed(ask(vault, self.query, loss=loss, confidence=confidence, retry_key=retry_key))
 
@@ -89,13 +87,14 @@ def read_question(loaded: ServedDataset, request: AskRequest | CostRequest) -> P
     """
     schema = loaded.schema
     if schema is None:
-        return ParsedQuestion(request.read(loaded.domain, loaded.dataset.discoverable), loaded.domain)
+        query, view = request.read(loaded.domain, loaded.dataset.discoverable)
+        return ParsedQuestion(query, loaded.domain if view is None else view.domain, view)
     if request.sql is None or request.query is not None:
         raise QueryError("this dataset has several tables: ask it in SQL alone, which says how they are joined")
     statement = parse_tables(request.sql, schema)
     domain = statement.view.domain
     query = replace(statement.query, truncation=request.truncation).check(domain)
-    return ParsedQuestion(query, domain, statement)
+    return ParsedQuestion(query, domain, statement.view)
 
 
 _WRITER: Final = ThreadPoolExecutor(1, "reply")

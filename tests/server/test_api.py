@@ -59,6 +59,17 @@ def test_an_analyst_previews_asks_and_repeats_for_free(server, analyst):
     assert spent(server) - before == pytest.approx(0.5)
 
 
+def test_a_statement_may_compute_with_rows(server, analyst):
+    before = spent(server)
+    statement = "SELECT p.sex, AVG(CASE WHEN p.age >= 50 THEN 1 ELSE 0 END) AS old FROM public.people p GROUP BY p.sex"
+    (expected, *_) = analyst.accuracy("people", statement, epsilon="0.5")
+    assert expected["name"] == "old"
+    first = analyst.ask("people", statement, epsilon="0.5")
+    assert all(0 <= row["values"][0]["estimate"] <= 1 for row in first.rows)
+    assert analyst.ask("people", statement, epsilon="0.5").rows == first.rows
+    assert spent(server) - before == pytest.approx(0.5)
+
+
 def test_the_form_and_the_statement_are_one_question(analyst):
     form = {
         "aggregates": [
@@ -261,7 +272,7 @@ def test_refusals_are_problems_of_a_stable_type_and_free(server, analyst, statem
     assert found["title"]
     assert found["detail"]
     if kind == "query-refused":
-        assert (found["line"], found["column"]) == (1, 30)
+        assert (found["line"], found["column"]) == (1, 36 if "/ 0" in statement else 30)
     assert spent(server) == before
 
 

@@ -28,7 +28,18 @@ from sfumato.domain.hierarchy import Hierarchy
 from sfumato.domain.predicate import Predicate, named
 from sfumato.domain.raw_values import Unknown
 from sfumato.domain.table_schema import Schema
-from sfumato.domain.view import Join, OfUnits, OverSource, PerUnit, RowCount, Scan, UnitAggregate, UnitSum, View
+from sfumato.domain.view import (
+    Join,
+    OfOneRow,
+    OfUnits,
+    OverSource,
+    PerUnit,
+    RowCount,
+    Scan,
+    UnitAggregate,
+    UnitSum,
+    View,
+)
 from sfumato.errors import DomainError, QueryError
 
 
@@ -148,7 +159,7 @@ class WithFacts(OverSource):
 
 
 @dataclass(frozen=True)
-class Declared(OverSource):
+class Declared(OfOneRow):
     """A view whose last attribute, which was computed, has the cells that are declared of it.
 
     Where unknown values are dropped, rows whose value lies in no cell are left out, as of any other attribute.
@@ -190,14 +201,9 @@ class AtMost(OverSource):
         if type(self.rows) is not int or self.rows < 1:
             raise QueryError(f"of a unit at least one row is kept, not {self.rows}", culprit=self)
 
-    @property
-    def attributes(self) -> tuple[Attribute, ...]:
-        """The attributes of the source."""
-        return self.source.attributes
-
 
 @dataclass(frozen=True)
-class Renamed(OverSource):
+class Renamed(OfOneRow):
     """A view whose attributes have other names, in order."""
 
     called: tuple[str, ...]

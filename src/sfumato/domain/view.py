@@ -179,6 +179,11 @@ class OverSource(View):
     source: View
 
     @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """The attributes of the source."""
+        return self.source.attributes
+
+    @property
     def keys(self) -> tuple[KeyColumn, ...]:
         """The keys of the source."""
         return self.source.keys
@@ -194,8 +199,12 @@ class OverSource(View):
         return self.source.hierarchies
 
 
+class OfOneRow(OverSource):
+    """A view that makes each of its rows of one row of its source alone, and of each row at most one."""
+
+
 @dataclass(frozen=True)
-class Filter(OverSource):
+class Filter(OfOneRow):
     """The rows that meet a condition on their own cells."""
 
     where: Predicate
@@ -203,11 +212,6 @@ class Filter(OverSource):
     def __post_init__(self) -> None:
         for name in named(self.where):
             self.source.domain.index(name)
-
-    @property
-    def attributes(self) -> tuple[Attribute, ...]:
-        """The attributes of the source."""
-        return self.source.attributes
 
 
 @dataclass(frozen=True)
@@ -233,14 +237,9 @@ class OfUnits(OverSource):
         for one, other in (*self.on, *self.apart):
             self.source.keys[one], self.units.keys[other]
 
-    @property
-    def attributes(self) -> tuple[Attribute, ...]:
-        """The attributes of the source."""
-        return self.source.attributes
-
 
 @dataclass(frozen=True)
-class Computed(OverSource):
+class Computed(OfOneRow):
     """A view with one more attribute, computed from each row alone.
 
     Attributes:
@@ -407,14 +406,10 @@ class PerUnit(View):
         _ = self.attributes
 
     @cached_property
-    def _attributes(self) -> tuple[Attribute, ...]:
-        keys = tuple(self.source.domain[name] for name in self.by)
-        return (*keys, *(value.attribute(name, self.source) for name, value in self.values))
-
-    @property
     def attributes(self) -> tuple[Attribute, ...]:
         """The keys, then the values."""
-        return self._attributes
+        keys = tuple(self.source.domain[name] for name in self.by)
+        return (*keys, *(value.attribute(name, self.source) for name, value in self.values))
 
     @property
     def keys(self) -> tuple[KeyColumn, ...]:
@@ -447,8 +442,11 @@ class BoundedView:
     def __post_init__(self) -> None:
         if not self.view.private:
             raise QueryError("begin FROM a private table: a public row belongs to no unit", culprit=self)
-        if self.unit.column is None:
-            raise QueryError("a view bounds the rows of a unit that has an id", culprit=self)
+        row_wise = self.view
+        while isinstance(row_wise, OfOneRow):
+            row_wise = row_wise.source
+        if self.unit.column is None and not isinstance(row_wise, Scan):
+            raise QueryError("a unit is one row here, so each row of a view is made of one row alone", culprit=self)
 
     @cached_property
     def domain(self) -> Domain:

@@ -174,7 +174,7 @@ def may_cut(bounded: BoundedView) -> bool:
     """
     view, unit = bounded.view, bounded.unit
     most = _most_rows(view)
-    if most == 1:
+    if most == 1 or unit.column is None:
         return False
     while isinstance(view, OverSource):
         view = view.source
@@ -228,8 +228,10 @@ def left_out(bounded: BoundedView) -> tuple[str, ...]:
         own: list[Any] = [getattr(view, each.name) for each in fields(view)] if is_dataclass(view) else []
         waiting += [each for each in own if isinstance(each, View)]
     named = {name: " or ".join(dict.fromkeys(dropping)) for name, dropping in tables.items() if dropping}
-    each_of = ", and ".join(f"of {table} with an undeclared {dropping}" for table, dropping in named.items())
-    return (*([f"rows {each_of} are left out, as the schema says"] if named else []), *clamped)
+    described = "domain" if bounded.unit.schema is None else "schema"
+    of = {table: "" if described == "domain" else f"of {table} " for table in named}
+    each_of = ", and ".join(f"{of[table]}with an undeclared {dropping}" for table, dropping in named.items())
+    return (*([f"rows {each_of} are left out, as the {described} says"] if named else []), *clamped)
 
 
 def _clamped(view: PerUnit, unit: Unit) -> Iterator[str]:

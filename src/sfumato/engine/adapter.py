@@ -217,5 +217,7 @@ class ViewTable:
         if not isinstance(self.encoding, ViewEncoding):
             raise TableError("a derived table is encoded once, by the related tables that it belongs to")
         bounded = self.encoding.bounded
-        bounds = domain.unit if domain.unit.column is not None else bounded.unit.bounded(rows=_UNBOUNDED, per=())
+        bounds = domain.unit
+        if bounds.column is None and bounded.unit.column is not None:
+            bounds = bounded.unit.bounded(rows=_UNBOUNDED, per=())
         return self.engine.encoded(replace(self.encoding, bounded=BoundedView(bounded.view, bounds)))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,12 @@ from sfumato.engine.exact import Exact, reveal
 from sfumato.engine.port import Column, ColumnKind, Counts, Encoded, ProtectedTable, Recode, SparseTable
 from sfumato.errors import QueryError, SizeError, TableError
 
+if TYPE_CHECKING:
+    from sfumato.domain.view import BoundedView
+    from sfumato.engine.table_files import Content
+    from sfumato.engine.views.joined import JoinedTables
+
+_VIEWS = 8  # that are kept
 _EVERY_ROW = 1 << 40  # more rows than any unit has
 
 
@@ -150,6 +156,9 @@ class EncodedRows:
         self._derived = derived or {}
         self._table = table
         self._columns = columns
+        self._views: JoinedTables | None = None
+        self._of_views: dict[str, Encoded] = {}  # by hash, the last used last
+        self._viewing = threading.Lock()
 
     @property
     def domain(self) -> Domain:
@@ -200,6 +209,31 @@ class EncodedRows:
         if name not in self._derived:
             raise TableError(f"no table {name!r} was derived of these rows", culprit=name)
         return self._derived[name]
+
+    def over(self, view: BoundedView, content: Content | None) -> Encoded:
+        """Return the rows of a view of the table, which are encoded when they are first counted.
+
+        Views read the table again.  The last views are kept.
+
+        Args:
+            view: of the one table of the schema that :func:`one_table_schema` makes of the domain.
+            content: the content of the table when it was encoded; None if nothing can write the table.
+
+        Raises:
+            EngineError: the table was written since it was encoded.
+        """
+        with self._viewing:
+            self.ready()
+            if self._views is None:
+                from sfumato.engine.views.joined import one_table_views  # most tables are asked without views
+
+                self._views = one_table_views(self._table, self.domain, content)
+            self.ready()  # nobody wrote the files meanwhile
+            rows = self._of_views.pop(view.hash, None) or self._views.encode(view)
+            self._of_views[view.hash] = rows
+            if len(self._of_views) > _VIEWS:
+                del self._of_views[next(iter(self._of_views))]
+            return rows
 
     def marginals(
         self, cliques: Sequence[tuple[str, ...]], where: Predicate | None = None

@@ -117,10 +117,17 @@ def sql(
                 "of several tables no values are found in the data: declare them", culprit=groupable_undeclared
             )
         return _of_tables(vault, text, loss=loss, confidence=confidence, retry_key=retry_key)
-    from sfumato.query.statements.select_statement import parse
+    from sfumato.query.statements.select_statement import parse_with_view
 
-    parsed = parse(text, vault.domain, groupable_undeclared=groupable_undeclared)
-    return ask(vault, parsed, loss=loss, confidence=confidence, retry_key=retry_key).apply_clauses()
+    query, view = parse_with_view(text, vault.domain, groupable_undeclared=groupable_undeclared)
+    if view is not None:
+        from sfumato.vault.vault import Vault
+
+        refuse_no_vault(vault)
+        if not isinstance(vault, Vault):
+            raise QueryError("this statement computes with rows, which only the vault of a table can do", culprit=text)
+        vault = vault.over(view)
+    return ask(vault, query, loss=loss, confidence=confidence, retry_key=retry_key).apply_clauses()
 
 
 def _of_tables(vault: object, text: str, *, loss: Loss, confidence: Number, retry_key: str | None) -> Answer:

@@ -170,7 +170,7 @@ class Query:
         nobody = "without" if view is None else "of no"  # which a row may be through another table's key
         if unit.column is not None and self.data_dependent_groups:
             notes.append(f"each {unit.column} counts for at most {unit.rows} of the values found")
-        elif view is not None and not may_cut(view):
+        elif view is not None and unit.column is not None and not may_cut(view):
             notes.append(f"rows {nobody} {unit.column} are left out")
         elif unit.column is not None:
             notes.append(

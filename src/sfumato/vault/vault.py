@@ -20,7 +20,7 @@ from sfumato.domain.domain import Acceptance
 from sfumato.domain.view import BoundedView
 from sfumato.domain.view_words import describe_view
 from sfumato.engine.port import Encoded
-from sfumato.errors import BudgetError, EngineError, SfumatoError, TableError
+from sfumato.errors import BudgetError, EngineError, QueryError, SfumatoError, TableError
 from sfumato.ledger import JSON, Account, Event, Kind, Question, StoredAnswer
 from sfumato.ledger.entry import digest
 from sfumato.notebook_html import html_table
@@ -34,6 +34,7 @@ from sfumato.vault.release import charged_text, cost, guarantee_text, loss_json
 from sfumato.vault.scores import Scores
 
 if TYPE_CHECKING:
+    from sfumato.engine.table_files import Content
     from sfumato.ledger.reservation import Admission, Reservation
 
 
@@ -98,6 +99,7 @@ class Vault:
     owners: tuple[tuple[str, str], ...] = ()  # each table of a schema, with how its rows find their owner
     acceptance: Acceptance | None = None  # the person who accepted the schema; None: the domain has its own
     admission: Admission | None = None  # a condition on each charge besides the budget
+    content: Content | None = field(default=None, repr=False, compare=False)  # of the table when it was encoded
     _tables: ExactTables | None = field(default=None, repr=False, compare=False)  # shared by the vaults of all analysts
 
     def __post_init__(self) -> None:
@@ -151,6 +153,29 @@ class Vault:
     def for_analyst(self, analyst: str, *, admission: Admission | None = None) -> Vault:
         """Return this vault for an analyst: each release is also charged to the analyst's cap, if it is admitted."""
         return replace(self, analyst=analyst, admission=admission)
+
+    def over(self, view: BoundedView) -> Vault:
+        """Return the vault of a view of this table, under the same ledger, version and unit.
+
+        Args:
+            view: of the table of :func:`sfumato.domain.one_table.one_table_schema`.
+
+        Raises:
+            QueryError: the view is of another table or unit.
+            EngineError: the table was written since it was opened, or can no longer be read.
+        """
+        from sfumato.domain.one_table import one_table_schema
+        from sfumato.engine.encoded import EncodedRows
+
+        schema = one_table_schema(self.domain)
+        if self.view is not None or self.domain.derives or not isinstance(self.encoded, EncodedRows):
+            raise QueryError("only a table has views, and these rows are those of a view or of several tables")
+        if view.view.tables != frozenset(schema.tables):
+            raise QueryError("this view is of another table; make it of the table of this vault")
+        if (view.unit.column, view.unit.schema) != (schema.unit.column, schema.unit.schema):
+            raise QueryError("this view is of other units; make it of those of this vault")
+        encoded = self.encoded.over(view, self.content)
+        return replace(self, encoded=encoded, view=view, acceptance=self.acceptance or self.domain.accepted_by)
 
     def refuse_keys(self, columns: tuple[str, ...]) -> None:
         """Refuse undeclared columns whose values cannot be released, before anything is charged.

@@ -62,7 +62,7 @@ def open_vault(  # noqa: PLR0913  (keywords, each of which is one line of a call
     journal = open_ledger(
         ledger or default_ledger_url(domain), dataset=dataset, limit=limit, unit=described.unit, create=create
     )
-    return Vault(encoded, journal, declared(journal, content, new=new_version))
+    return Vault(encoded, journal, declared(journal, content, new=new_version), content=content)
 
 
 def declared(journal: Ledger, content: Content, *, new: bool) -> str:
@@ -97,7 +97,7 @@ def open_vault_later(
     described = _accepted(domain)
     encoded, content = open_table(table, csv=described.csv).encode_with_content(described)
     ledger.declare_later(content, new=new_version)
-    return Vault(encoded, ledger, ledger.version, analyst=analyst)
+    return Vault(encoded, ledger, ledger.version, analyst=analyst, content=content)
 
 
 def default_ledger_url(domain: Domain | str | Path) -> str:

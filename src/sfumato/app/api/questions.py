@@ -30,6 +30,7 @@ from sfumato.privacy.loss import Epsilon, EpsilonDelta, Loss, Rho, exact, plain
 
 if TYPE_CHECKING:
     from sfumato.domain import Domain
+    from sfumato.domain.view import BoundedView
     from sfumato.query import Answer
     from sfumato.query.aggregates import Aggregate, ExpectedError
     from sfumato.query.question import Query
@@ -271,8 +272,8 @@ class AskRequest(StrictModel):
     whole: bool = False
     truncation: TruncationField = None
 
-    def read(self, domain: Domain, discoverable: tuple[str, ...]) -> Query:
-        """The question."""
+    def read(self, domain: Domain, discoverable: tuple[str, ...]) -> tuple[Query, BoundedView | None]:
+        """Return the question, and the view that it is about: see :func:`question`."""
         return question(self.sql, self.query, domain, discoverable, truncation=self.truncation)
 
     def post_processed(self, answer: Answer) -> Answer:
@@ -302,8 +303,8 @@ class CostRequest(StrictModel):
     confidence: ConfidenceText = "0.95"
     truncation: TruncationField = None
 
-    def read(self, domain: Domain, discoverable: tuple[str, ...]) -> Query:
-        """The question."""
+    def read(self, domain: Domain, discoverable: tuple[str, ...]) -> tuple[Query, BoundedView | None]:
+        """Return the question, and the view that it is about: see :func:`question`."""
         return question(self.sql, self.query, domain, discoverable, truncation=self.truncation)
 
     def estimate_cost(self, domain: Domain, query: Query, *, rows: int | None, more: str) -> CostEstimate:
@@ -358,19 +359,23 @@ def question(
     discoverable: tuple[str, ...],
     *,
     truncation: int | None = None,
-) -> Query:
+) -> tuple[Query, BoundedView | None]:
     """Return the question of a request, from its SQL or from its fields.
+
+    Returns:
+        The query, and the view of the table whose rows it counts; None if these are the rows of the table.
 
     Raises:
         QueryError: the request has both or neither, or the question is outside the language.
     """
-    from sfumato.query.statements.select_statement import parse
+    from sfumato.query.statements.select_statement import parse_with_view
 
     if sql is not None and query is None:
-        read = parse(sql, domain, groupable_undeclared=discoverable)
-        return (read if truncation is None else replace(read, truncation=truncation)).check(domain)
+        read, view = parse_with_view(sql, domain, groupable_undeclared=discoverable)
+        read = read if truncation is None else replace(read, truncation=truncation)
+        return read.check(domain if view is None else view.domain), view
     if query is not None and sql is None:
-        return replace(query.read(domain, discoverable), truncation=truncation).check(domain)
+        return replace(query.read(domain, discoverable), truncation=truncation).check(domain), None
     raise QueryError("state the question once, as sql or as query")
 
 

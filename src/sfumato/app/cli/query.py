@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from sfumato.app.api.questions import AskRequest
     from sfumato.domain import Domain
     from sfumato.domain.table_schema import Schema
+    from sfumato.domain.view import BoundedView
     from sfumato.privacy.loss import Loss
     from sfumato.query import Answer
     from sfumato.query.aggregates import ExpectedError
     from sfumato.query.question import Query
-    from sfumato.query.statements.table_statement import TableStatement
     from sfumato.vault.vault import Vault
 
 _PLACE = r"^line \d+, column \d+: "  # in a statement that has nothing wrong
@@ -124,10 +124,9 @@ def query(given: QueryOptions) -> None:
     from sfumato.query import ask, low_signal_warnings
     from sfumato.vault.release import writable
 
-    tables = _tables(given)
-    domain = _domain(given.domain, given.schema) if tables is None else tables.statement.view.domain
     request = given.request()
-    parsed = request.read(domain, tuple(given.discover or ())) if tables is None else tables.query(given.truncation)
+    statement = _statement(given, request)
+    domain, parsed = statement.domain, statement.query
     given.refuse_unknown(parsed)
     if given.cost is not None or given.accuracy:
         _preview(given, domain, parsed)
@@ -141,7 +140,7 @@ def query(given: QueryOptions) -> None:
     if given.out is not None:
         writable(given.out, overwrite=given.overwrite)
         refuse_clashes([given.out], inputs=source.files(), overwrite=given.overwrite)
-    vault = source.vault(first=loss, described=domain) if tables is None else tables.vault(source, loss)
+    vault = statement.vault(source, loss)
     with working("Asking"):
         answer = ask(vault, parsed, loss=loss, confidence=request.confidence)
     answer = request.post_processed(answer)
@@ -207,38 +206,57 @@ def _write(answer: Answer, out: Path, *, overwrite: bool, as_json: bool) -> None
 
 
 @dataclass(frozen=True)
-class _Tables:
-    """A statement over several tables, and their schema."""
+class _Statement:
+    """A statement about one table or several, with their description.
 
-    schema: Schema
-    statement: TableStatement
+    Attributes:
+        described: the domain of the table, or the schema of several.
+        query: the question, to the table or to the view.
+        view: the view; None if the question is about the rows of one table.
+    """
 
-    def query(self, truncation: int | None) -> Query:
-        """Return the question to the view.  ``truncation`` also counts the rows that its bounds leave out."""
-        return replace(self.statement.query, truncation=truncation).check(self.statement.view.domain)
+    described: Domain | Schema
+    query: Query
+    view: BoundedView | None
+
+    @property
+    def domain(self) -> Domain:
+        """The domain of the rows that the question is about."""
+        from sfumato.domain import Domain
+
+        if self.view is not None:
+            return self.view.domain
+        assert isinstance(self.described, Domain), "tables of a schema are asked through views"
+        return self.described
 
     def vault(self, source: Source, first: Loss) -> Vault:
-        """Open the vault of the view."""
-        return source.schema(self.schema, first=first).over(self.statement.view)
+        """Open the vault of the table or of the view."""
+        from sfumato.domain import Domain
+
+        if isinstance(self.described, Domain):
+            vault = source.vault(first=first, described=self.described)
+            return vault if self.view is None else vault.over(self.view)
+        assert self.view is not None
+        return source.schema(self.described, first=first).over(self.view)
 
 
-def _domain(domain: Path | None, schema: Path | None) -> Domain:
-    """Read the domain of one table."""
+def _statement(given: QueryOptions, request: AskRequest) -> _Statement:
+    """Read the statement, under the bounds of a schema or others; a single table has only those of its domain."""
+    refuse_without_schema(given.schema, unit_rows=given.unit_rows is not None, per=bool(given.per))
+    if given.schema is not None:
+        return _of_schema(given, given.schema)
     from sfumato.domain import load
 
-    return load(domain_or_schema(domain, schema))
+    domain = load(domain_or_schema(given.domain, given.schema))
+    return _Statement(domain, *request.read(domain, tuple(given.discover or ())))
 
 
-def _tables(given: QueryOptions) -> _Tables | None:
-    """Read a statement over the tables of a schema, under its bounds or others; None without a schema."""
-    refuse_without_schema(given.schema, unit_rows=given.unit_rows is not None, per=bool(given.per))
-    if given.schema is None:
-        return None
+def _of_schema(given: QueryOptions, file: Path) -> _Statement:
     from sfumato.query.statements.table_statement import parse_tables
 
     if given.discover:
         raise InputError("of several tables no values are found in the data: declare them in the schema")
-    schema = read_schema(given.schema)
+    schema = read_schema(file)
     statement = parse_tables(given.statement, schema)
     bounds = other_bounds(statement.view.unit, rows=given.unit_rows, per=given.per)
     if bounds != statement.view.unit:
@@ -248,7 +266,8 @@ def _tables(given: QueryOptions) -> _Tables | None:
             raise InputError(
                 f"--unit-rows or --per does not fit: {re.sub(_PLACE, '', str(error))}", culprit=error.culprit
             ) from None
-    return _Tables(schema, statement)
+    query = replace(statement.query, truncation=given.truncation).check(statement.view.domain)
+    return _Statement(schema, query, statement.view)
 
 
 def _print(answer: Answer, *, as_json: bool) -> None:

@@ -16,19 +16,20 @@ from pathlib import Path
 from sfumato.arguments import listed
 from sfumato.domain import Domain
 from sfumato.domain.linked_domain import LinkedTables
+from sfumato.domain.one_table import TABLE, OneTableSchema, one_table_schema
 from sfumato.domain.table_schema import Schema, SchemaTable
 from sfumato.domain.unit_views import bounded_joins
 from sfumato.domain.view import BoundedView
 from sfumato.engine.adapter import JoinEngine
 from sfumato.engine.dialect import Dialect, identity, missing
 from sfumato.engine.encoded import EncodedRows
-from sfumato.engine.encoding import Encoding, stored_values
+from sfumato.engine.encoding import Encoding, content_of_tables, stored_values
 from sfumato.engine.open import ADAPTERS, adapter_of, open_table
 from sfumato.engine.port import Column, ColumnKind, ProtectedTable, Recodable
 from sfumato.engine.table_files import Content
 from sfumato.engine.views.linked_sql import DerivedEncoding
 from sfumato.engine.views.view_sql import ViewEncoding
-from sfumato.errors import InputError, TableError
+from sfumato.errors import EngineError, InputError, TableError
 
 _SPREAD = 32  # times the rows, at most: within so many numbers keys are told apart by a bit each
 _KEYS = {ColumnKind.TEXT, ColumnKind.INTEGER, ColumnKind.DATE}
@@ -159,7 +160,7 @@ class JoinedTables:
                 Encoding(Domain(table.attributes), columns, self._engine.dialect)
         except TableError as error:  # of a column of a type that the attribute cannot have
             raise TableError(f"{table.name}: {error}", culprit=error.culprit) from None
-        for name in keys:
+        for name in () if isinstance(self.schema, OneTableSchema) else keys:
             if columns[name].kind not in _KEYS:
                 raise TableError(
                     f"{table.name}.{name} of type {columns[name].type} cannot hold keys; store it as text or as whole "
@@ -274,12 +275,37 @@ def open_tables_with_content(schema: Schema, source: object) -> tuple[JoinedTabl
 
 
 def _join_engine(schema: Schema, source: object) -> JoinEngine:
-    tables = {table.name: open_schema_table(schema, table, source) for table in schema}
+    return _engine_of({table.name: open_schema_table(schema, table, source) for table in schema}, source)
+
+
+def _engine_of(tables: Mapping[str, ProtectedTable], source: object) -> JoinEngine:
     for adapter in ADAPTERS:
         if (engine := adapter.join(tables)) is not None:
             return engine
     *others, last = (adapter.joinable_sources for adapter in ADAPTERS if adapter.joinable_sources)
     raise InputError(f"several tables are opened together {', '.join(others)}, or {last}", culprit=source)
+
+
+def one_table_views(table: ProtectedTable, domain: Domain, content: Content | None) -> JoinedTables:
+    """Return a table as the one table of a schema, for views of it.
+
+    Args:
+        table: the table.
+        domain: its description.
+        content: the content that its rows had when they were encoded; None if nothing can write them.
+
+    Raises:
+        EngineError: the table was written since it was encoded.
+    """
+    schema = one_table_schema(domain)
+    engine = _engine_of({TABLE: table}, table)
+    if content is None:
+        return JoinedTables(schema, engine)
+    made, now = engine.with_content(lambda: JoinedTables(schema, engine))
+    same = content_of_tables({TABLE: content.files}) == now.files if now.files else False
+    if not same and content_of_tables({TABLE: content.name}) != now.name:
+        raise EngineError("the table was written since it was encoded; open it again")
+    return made
 
 
 def open_schema_table(schema: Schema, table: SchemaTable, source: object) -> ProtectedTable:
@@ -352,7 +378,8 @@ def own_rows(
     names = [f"k{place}" for place in range(len(table.columns))] + (["u"] if unit is not None else [])
     cells = [*(f"c{place}" for place in range(len(table.attributes)))]
     cells += [f"v{place}" for place in stored_values(table.attributes)]
-    listed = ", ".join([*cells, *(f"r{place} AS {name}" for place, name in enumerate(names))])
+    of_row = ["0 AS u"] if not table.public and unit is None and table.through is None else []  # a row is a unit
+    listed = ", ".join([*cells, *(f"r{place} AS {name}" for place, name in enumerate(names)), *of_row])
     condition = f" WHERE r{len(names) - 1} IS NOT NULL" if unit is not None else ""
     return f"SELECT {listed} FROM ({rows}) AS own_rows{condition}"
 

@@ -94,7 +94,8 @@ class ViewEncoding:
     @property
     def stored(self) -> list[str]:
         """Names of the encoded columns."""
-        return [*(f"c{place}" for place in range(len(self.domain))), *(f"v{place}" for place in self.values), "u"]
+        unit = ["u"] if self.domain.unit.column is not None else []
+        return [*(f"c{place}" for place in range(len(self.domain))), *(f"v{place}" for place in self.values), *unit]
 
     def select(self, relation: str, raw: Sequence[str] = ()) -> str:
         """The rows of the view, before any is left out; it has no raw columns."""
@@ -104,8 +105,8 @@ class ViewEncoding:
             f"{self.dialect.code(f'c{place}', attribute.size)} AS c{place}"
             for place, attribute in enumerate(self.domain)
         ]
-        numbers = [f"v{place}" for place in self.values]
-        return f"SELECT {', '.join([*codes, *numbers, 'u'])} FROM {self._relation(self.bounded.view)}"
+        others = self.stored[len(codes) :]
+        return f"SELECT {', '.join([*codes, *others])} FROM {self._relation(self.bounded.view)}"
 
     # --- nodes --------------------------------------------------------------------------------------------------------
 

@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any
 
 from sfumato.arguments import listed
+from sfumato.domain.one_table import OneTableSchema
 from sfumato.domain.table_schema import Schema, SchemaTable
-from sfumato.domain.unit import Unit
 from sfumato.domain.unit_views import WithPublicValue
 from sfumato.domain.view import KeyColumn, OfUnits, PerUnit, RowCount, Scan, one_row_bounds
 from sfumato.query.statements.derived_columns import (
@@ -42,6 +42,7 @@ from sfumato.query.statements.unit_aggregates import (
     having_of_unit,
     is_unit_key,
     most_rows,
+    not_by_unit,
     public_aggregate,
     unit_aggregate,
     unit_group_keys,
@@ -212,12 +213,16 @@ def _drafted(text: str, node: Any, schema: Schema, known: Mapping[str, Part]) ->
     own = KeyColumn(name, table.key or "", table.name)
     if table.public:
         return Part(name, view, names, keys, None, table, None, own)
-    unit = schema.unit_column(table.name) or schema.id  # a unit that is found through another table goes by its name
+    unit = (
+        schema.unit_column(table.name) or schema.id or None
+    )  # a unit that is found through another table goes by its name
     single = table.name == schema.units
     return Part(name, view, names, keys, unit, table, schema.bounds(table.name), own, single)
 
 
 def _table(schema: Schema, name: str) -> SchemaTable | None:
+    if isinstance(schema, OneTableSchema):
+        return schema.tables[0]
     return next((each for each in schema if each.name.casefold() == name.casefold()), None)
 
 
@@ -426,7 +431,7 @@ def per_unit(text: str, select: Any, schema: Schema, known: Mapping[str, Part], 
     keys = unit_group_keys(text, select)
     if not any(rows.is_unit(key) for key in keys):
         group = select.args.get("group")
-        raise refuse(text, group or select, f"a SELECT in FROM groups by the unit, {schema.id}")
+        raise refuse(text, group or select, not_by_unit(rows))
     named = {each.alias.casefold(): each.this for each in select.expressions if isinstance(each, exp.Alias)}
     by = tuple(unit_key(rows, key, named) for key in keys if not rows.is_unit(key))
     unit, values = schema.id, []
@@ -450,7 +455,8 @@ def per_unit(text: str, select: Any, schema: Schema, known: Mapping[str, Part], 
     view = built(text, select, lambda: PerUnit(rows.view, by, tuple(values)))
     named_again = {attribute.casefold() for attribute in called.values()}
     names = {name.casefold(): name for name in view.names if name.casefold() not in named_again} | called
-    loose = Unit(schema.id, rows=most_rows(rows, None), schema=schema.name)
+    assert rows.bounds is not None
+    loose = rows.bounds.bounded(rows=most_rows(rows, None), per=())
     part = Part(alias, view, names, {}, unit, None, one_row_bounds(loose, view), None, not view.by)
     return part if condition is None else _filtered(rows, part, condition)
 

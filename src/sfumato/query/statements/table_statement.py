@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from sfumato.bounded_cache import cached
+from sfumato.domain.domain import Domain
+from sfumato.domain.one_table import OneTableSchema, one_table_schema
 from sfumato.domain.table_schema import Schema
 from sfumato.domain.unit import GroupBound, Unit
-from sfumato.domain.view import BoundedView, Computed, Filter, PerUnit, RowCount
+from sfumato.domain.view import BoundedView, Computed, Filter, PerUnit, RowCount, Scan
 from sfumato.domain.view_words import may_cut
 from sfumato.errors import QueryError, SfumatoError
 from sfumato.query.aggregates import Count, Distinct
@@ -60,6 +62,23 @@ def parse_tables(text: str, schema: Schema, *, bounds: Unit | None = None) -> Ta
     return _parsed(text, schema, bounds)
 
 
+def parse_one_table(text: str, domain: Domain) -> tuple[Query, BoundedView | None]:
+    """Read one SELECT statement over a single table, as over a schema that has this table alone.
+
+    Args:
+        text: the statement.  The names of the table and of its schema are free.
+        domain: the public description of the table.
+
+    Returns:
+        The query, and the view of the table whose rows it counts; None if these are the rows of the table.
+
+    Raises:
+        QueryError: anything outside the grammar; ``culprit`` is its :class:`Place`.
+    """
+    statement = parse_tables(text, one_table_schema(domain))
+    return statement.query, None if isinstance(statement.view.view, Scan) else statement.view
+
+
 @cached()  # a statement is usually previewed and then asked
 def _parsed(text: str, schema: Schema, bounds: Unit | None) -> TableStatement:
     from sqlglot import exp
@@ -97,7 +116,8 @@ def _read(text: str, select: Any, schema: Schema, bounds: Unit | None) -> TableS
     except SfumatoError as error:
         raise refuse(text, select, str(error)) from None
     query = read_select(text, lowered, domain, written=select, lower=rows.lowered)
-    view, query = _of_people(rows, view, query) or (view, query)
+    if not (isinstance(schema, OneTableSchema) and isinstance(rows.view, Scan)):  # else it asks the table itself
+        view, query = _of_people(rows, view, query) or (view, query)
     try:
         query.possible_groups(view.domain, view)
     except QueryError as error:

@@ -1,5 +1,7 @@
 """Aggregates of the rows of one unit, and the keys by which a statement of one row per unit groups them."""
 
+# ruff: noqa: S608 - messages show statements, and none is ever sent to an engine
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -196,3 +198,17 @@ def having_of_unit(rows: UnitRows, condition: Any, values: list[tuple[str, Any]]
         return exp.column(exp.to_identifier(name, quoted=True))
 
     return condition.transform(lowered)
+
+
+def not_by_unit(rows: UnitRows) -> str:
+    """Say why a SELECT in FROM may not group or aggregate as it does."""
+    if not rows.schema.id:
+        return (
+            "it would add up rows of different units, because every row is a unit here; aggregate outside alone, or "
+            "declare the column that identifies a person as the unit"
+        )
+    unit, table = rows.schema.id, rows.parts[0].alias
+    return (
+        f"it would add up rows of different units; a SELECT in FROM groups by the unit, {unit}: "
+        f"SELECT {unit}, COUNT(*) AS n FROM {table} GROUP BY {unit}"
+    )
