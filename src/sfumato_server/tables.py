@@ -297,7 +297,7 @@ class ServedTables:
         """
         vault = self.vault(loaded)
         with self._locks[loaded.dataset.name]:
-            return vault.over(view)
+            return vault.for_view(view)
 
     def linked_vault(self, loaded: ServedDataset, linked: LinkedTables) -> Vault:
         """Return the vault of linked tables of a dataset's last version.  It is built for each call.

@@ -14,9 +14,11 @@ from sfumato.domain.view import BoundedView, Computed, PerUnit, RowCount, Scan
 from sfumato.engine.duckdb.duck_table import DuckTable
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
+from sfumato.engine.views.joined import TableViews
 from sfumato.errors import BudgetError, EngineError, QueryError
 from sfumato.query import sql
-from sfumato.query.statements.select_statement import parse_with_view
+from sfumato.query.statements.select_statement import parse
+from sfumato.query.statements.table_statement import parse_with_view
 
 SURE = sf.Epsilon(10**6)  # so little noise that answers are exact after rounding
 
@@ -45,6 +47,14 @@ def domain(unit: Unit) -> Domain:
         ),
         unit=unit,
     )
+
+
+def view_of(statement: str, described: Domain) -> BoundedView | None:
+    try:
+        parse(statement, described)
+    except QueryError as error:
+        return parse_with_view(statement, described, error)[1]
+    return None
 
 
 UNITS = {"row": Unit.row(), "pid": Unit("pid", rows=2)}
@@ -176,13 +186,13 @@ def test_a_row_as_unit_makes_at_most_one_row():
     statements = [*OF_ROWS, "SELECT AVG(age * age - 3) FROM people WHERE income + age > 9"]
     table = people(12)
     for statement in statements:
-        _, view = parse_with_view(statement, described)
+        view = view_of(statement, described)
         if view is None:
             continue
         names = [view.domain.names]
 
         def counts(rows: pa.Table, view=view, names=names):
-            return reveal(open_table(rows).encode(described).over(view, None).groups(*names))
+            return reveal(TableViews().encoded(open_table(rows).encode(described), view, None).groups(*names))
 
         def cells(sparse):
             return {tuple(map(int, codes)): int(n) for codes, n in zip(sparse.codes, sparse.counts, strict=True)}
@@ -201,12 +211,12 @@ def test_a_row_as_unit_has_no_rows_of_a_unit():
 
 
 def test_a_view_of_another_table_or_unit_is_refused(vault):
-    _, view = parse_with_view("SELECT AVG(age + 1) FROM people", vault.domain)
+    view = view_of("SELECT AVG(age + 1) FROM people", vault.domain)
     other = domain(Unit("who", rows=3))
-    _, foreign = parse_with_view("SELECT AVG(age + 1) FROM people", other)
+    foreign = view_of("SELECT AVG(age + 1) FROM people", other)
     for refused in (foreign, BoundedView(view.view, Unit("who", rows=3))):
         with pytest.raises(QueryError, match=r"another table|other units"):
-            vault.over(refused)
+            vault.for_view(refused)
     with pytest.raises(QueryError, match="only a table"):
-        vault.over(view).over(view)
+        vault.for_view(view).for_view(view)
     assert isinstance(view.view, Computed)

@@ -62,11 +62,11 @@ def opened(
 
 def test_views_are_charged_to_one_budget(tmp_path: Path) -> None:
     vault = opened(tmp_path)
-    sf.query.ask(vault.over(VISITS), count(), loss=Epsilon("0.4"))
-    sf.query.ask(vault.over(BY_SEX), table("sex"), loss=Epsilon("0.4"))
+    sf.query.ask(vault.for_view(VISITS), count(), loss=Epsilon("0.4"))
+    sf.query.ask(vault.for_view(BY_SEX), table("sex"), loss=Epsilon("0.4"))
     assert vault.remaining.spent.epsilon == Fraction(8, 10)
     with pytest.raises(BudgetError):
-        sf.query.ask(vault.over(VISITS), table("kind"), loss=Epsilon("0.4"))
+        sf.query.ask(vault.for_view(VISITS), table("kind"), loss=Epsilon("0.4"))
     assert vault.remaining.spent.epsilon == Fraction(8, 10)
 
 
@@ -92,18 +92,18 @@ def test_a_missing_column_is_named_with_its_table(tmp_path: Path, column: str) -
 
 def test_a_question_of_one_view_is_answered_once_and_of_another_anew(tmp_path: Path) -> None:
     vault = opened(tmp_path)
-    first = sf.query.ask(vault.over(VISITS), count(), loss=Epsilon("0.2"))
-    again = sf.query.ask(vault.over(VISITS), count(), loss=Epsilon("0.2"))
+    first = sf.query.ask(vault.for_view(VISITS), count(), loss=Epsilon("0.2"))
+    again = sf.query.ask(vault.for_view(VISITS), count(), loss=Epsilon("0.2"))
     assert again.values == first.values
     assert vault.remaining.spent.epsilon == Fraction(2, 10)
     everything = Filter(scan("visits"), Among("kind", frozenset(range(4))))
-    other = vault.over(BoundedView(everything, HOSPITAL.bounds("visits")))
+    other = vault.for_view(BoundedView(everything, HOSPITAL.bounds("visits")))
     sf.query.ask(other, count(), loss=Epsilon("0.2"))  # the same rows, which nobody may learn for nothing
     assert vault.remaining.spent.epsilon == Fraction(4, 10)
 
 
 def test_the_guarantee_names_the_unit_of_the_schema(tmp_path: Path) -> None:
-    answer = sf.query.ask(opened(tmp_path).over(VISITS), count(), loss=Epsilon("0.2"))
+    answer = sf.query.ask(opened(tmp_path).for_view(VISITS), count(), loss=Epsilon("0.2"))
     assert "all rows of one patient_id of hospital, in all its tables (at most 6, at most 2 in one month" in str(
         answer.guarantee
     )
@@ -111,7 +111,7 @@ def test_the_guarantee_names_the_unit_of_the_schema(tmp_path: Path) -> None:
 
 def test_noise_is_scaled_to_the_bounds_of_the_view(tmp_path: Path) -> None:
     vault = opened(tmp_path)
-    by_month = sf.query.ask(vault.over(VISITS), table("month(admitted)"), loss=Epsilon("0.1"))
+    by_month = sf.query.ask(vault.for_view(VISITS), table("month(admitted)"), loss=Epsilon("0.1"))
     (error,) = set(by_month.expected_error.values())
     scale = 6 / 0.1  # L1 of statement 5
     assert error == pytest.approx(scale * 2**0.5, rel=0.01)
@@ -137,7 +137,7 @@ def test_an_old_ledger_takes_the_unit_from_its_next_release(tmp_path: Path) -> N
     ledger = f"sqlite:///{tmp_path / 'hospital.ledger'}"
     open_ledger(ledger, dataset="default", limit=Epsilon(1), create=True)
     vault = open_schema(frames(database(0)), schema=HOSPITAL, ledger=ledger)
-    sf.query.ask(vault.over(VISITS), count(), loss=Epsilon("0.1"))
+    sf.query.ask(vault.for_view(VISITS), count(), loss=Epsilon("0.1"))
     with pytest.raises(UnitError):
         open_ledger(ledger, dataset="default", limit=None, unit=Unit("patient_id", rows=6))
 
@@ -158,7 +158,7 @@ def test_the_journal_says_who_accepted_the_schema(tmp_path: Path, by: str | None
     ledger = f"sqlite:///{tmp_path / 'hospital.ledger'}"
     described = replace(HOSPITAL, acceptance=accepted)
     vault = open_schema(frames(database(0)), schema=described, ledger=ledger, limit=Epsilon(1), create=True)
-    sf.query.ask(vault.over(VISITS), count(), loss=Epsilon("0.1"))
+    sf.query.ask(vault.for_view(VISITS), count(), loss=Epsilon("0.1"))
     with open_ledger(ledger, dataset="default", limit=None) as opened_again:
         _, entry = opened_again.journal()
     assert entry.accepted == ("nobody" if by is None else f"{by}, {at}")
@@ -175,25 +175,25 @@ def test_a_draft_is_refused_before_a_table_is_read(tmp_path: Path) -> None:
 def test_a_view_for_other_units_is_refused(tmp_path: Path) -> None:
     vault = opened(tmp_path)
     with pytest.raises(QueryError, match="not the patient_id of hospital"):
-        vault.over(BoundedView(scan("visits"), Unit("patient_id", rows=6)))
+        vault.for_view(BoundedView(scan("visits"), Unit("patient_id", rows=6)))
 
 
 def test_a_view_is_anonymised(tmp_path: Path) -> None:
-    release = sf.anonymize.mondrian(opened(tmp_path).over(BY_SEX), quasi=["sex", "kind"], criteria=[KAnonymity(2)])
+    release = sf.anonymize.mondrian(opened(tmp_path).for_view(BY_SEX), quasi=["sex", "kind"], criteria=[KAnonymity(2)])
     assert len(release.rows) > 0
     assert "counted in units: one patient_id counts once in a class" in release.guarantee
     assert release.facts["smallest_class"] == release.decision.recount.sizes.min() >= 2
     assert (release.decision.recount.sizes < release.decision.recount.counts).any()
     with pytest.raises(TableError):  # a view has no columns beside its attributes
         sf.anonymize.mondrian(
-            opened(tmp_path, create=False).over(BY_SEX), quasi=["sex"], criteria=[KAnonymity(2)], keep=["visit_id"]
+            opened(tmp_path, create=False).for_view(BY_SEX), quasi=["sex"], criteria=[KAnonymity(2)], keep=["visit_id"]
         )
 
 
 def test_rows_over_the_bound_of_a_view_are_told_where_no_recoding_is_found(tmp_path: Path) -> None:
     vault = opened(tmp_path)
     unit = HOSPITAL.bounds("visits").bounded(rows=1, per=())
-    cut = vault.over(replace(BY_SEX, unit=unit))
+    cut = vault.for_view(replace(BY_SEX, unit=unit))
     over = reveal(cut.encoded.unbounded()) - reveal(cut.encoded.rows_before_drop())
     assert over > 0
     for k in (2, 1000):
@@ -209,7 +209,7 @@ def test_a_view_of_tables_that_are_described_otherwise_is_refused(tmp_path: Path
     joined = Join(scan("drugs"), Scan(unprotected, "v", scan("visits").called), ((1, 0),))
     for view in (joined, regions, OfUnits(scan("visits"), regions), Join(scan("visits"), regions, ())):
         with pytest.raises(QueryError, match="describes otherwise"):
-            vault.over(BoundedView(view, HOSPITAL.bounds("visits")))
+            vault.for_view(BoundedView(view, HOSPITAL.bounds("visits")))
 
 
 def test_units_are_those_of_a_schema_that_says_more_of_other_tables(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_units_are_those_of_a_schema_that_says_more_of_other_tables(tmp_path: Pa
 
 def test_every_family_takes_a_view(tmp_path: Path) -> None:
     vault = opened(tmp_path, limit="100")
-    rows = sf.synthesize.mst(vault.over(BY_SEX), loss=Epsilon(50), total=PublicTotal(50))
+    rows = sf.synthesize.mst(vault.for_view(BY_SEX), loss=Epsilon(50), total=PublicTotal(50))
     assert set(rows.rows.columns) == set(BY_SEX.domain.names)
     assert "patient_id of hospital" in str(rows.guarantee)
 
@@ -248,7 +248,7 @@ def test_another_schema_of_that_name_may_not_say_that_rows_are_somebody_elses(
     tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     vault = opened(tmp_path)
-    sf.query.ask(vault.over(VISITS), count(), loss=Epsilon("0.2"))
+    sf.query.ask(vault.for_view(VISITS), count(), loss=Epsilon("0.2"))
     ledger = f"sqlite:///{tmp_path / 'hospital.ledger'}"
     with pytest.raises(UnitError, match="the rows of visits are of the unit that patient_id names"):
         open_schema(frames(database(0)), schema=_described(**changes), ledger=ledger)
@@ -258,10 +258,10 @@ def test_two_schemas_that_are_open_at_once_may_not_contradict_each_other(tmp_pat
     vault = opened(tmp_path, described=_described())
     public = _described(public=True, unit=None, rows=None, per=())
     other = open_schema(frames(database(0)), schema=public, ledger=f"sqlite:///{tmp_path / 'hospital.ledger'}")
-    sf.query.ask(vault.over(VISITS), count(), loss=Epsilon("0.2"))
+    sf.query.ask(vault.for_view(VISITS), count(), loss=Epsilon("0.2"))
     patients = BoundedView(Scan(HOSPITAL["patients"], "patients", ("sex", "region")), HOSPITAL.bounds("patients"))
     with pytest.raises(UnitError, match="their losses do not add up"):
-        other.over(patients)
+        other.for_view(patients)
 
 
 def test_schemas_that_passed_at_once_are_told_apart_when_they_are_charged(tmp_path: Path) -> None:
@@ -269,15 +269,15 @@ def test_schemas_that_passed_at_once_are_told_apart_when_they_are_charged(tmp_pa
     kept = tuple(each for each in HOSPITAL["visits"].attributes if each.name != "kind")
     changed = _described(unit="kind", attributes=kept, per=())
     other = open_schema(frames(database(0)), schema=changed, ledger=f"sqlite:///{tmp_path / 'hospital.ledger'}")
-    late = other.over(
+    late = other.for_view(
         BoundedView(Scan(changed["visits"], "visits", tuple(each.name for each in kept)), changed.bounds("visits"))
     )
-    sf.query.ask(first.over(VISITS), count(), loss=Epsilon("0.2"))
+    sf.query.ask(first.for_view(VISITS), count(), loss=Epsilon("0.2"))
     for _ in range(2):
         with pytest.raises(UnitError, match="their losses do not add up"):
             sf.query.ask(late, count(), loss=Epsilon("0.2"))
     assert first.remaining.spent.epsilon == Fraction(2, 10)
-    sf.query.ask(first.over(VISITS), count(), loss=Epsilon("0.3"))
+    sf.query.ask(first.for_view(VISITS), count(), loss=Epsilon("0.3"))
     assert first.ledger.recorded_owners()[0] == 3  # entries
 
 
@@ -286,7 +286,7 @@ def test_a_schema_may_take_further_tables_and_other_bounds(tmp_path: Path) -> No
     ledger = f"sqlite:///{tmp_path / 'hospital.ledger'}"
     first = open_schema(frames(database(0)), schema=fewer, ledger=ledger, limit=Epsilon(1), create=True)
     seen = Scan(fewer["visits"], "visits", scan("visits").called)
-    sf.query.ask(first.over(BoundedView(seen, fewer.bounds("visits"))), count(), loss=Epsilon("0.2"))
+    sf.query.ask(first.for_view(BoundedView(seen, fewer.bounds("visits"))), count(), loss=Epsilon("0.2"))
     with pytest.raises(VersionError, match="differ from version 1"):
         opened(tmp_path, create=False)
-    sf.query.ask(opened(tmp_path, create=False, new_version=True).over(VISITS), count(), loss=Epsilon("0.2"))
+    sf.query.ask(opened(tmp_path, create=False, new_version=True).for_view(VISITS), count(), loss=Epsilon("0.2"))

@@ -229,8 +229,8 @@ def left_out(bounded: BoundedView) -> tuple[str, ...]:
         waiting += [each for each in own if isinstance(each, View)]
     named = {name: " or ".join(dict.fromkeys(dropping)) for name, dropping in tables.items() if dropping}
     described = "domain" if bounded.unit.schema is None else "schema"
-    of = {table: "" if described == "domain" else f"of {table} " for table in named}
-    each_of = ", and ".join(f"{of[table]}with an undeclared {dropping}" for table, dropping in named.items())
+    named_tables = {table: "" if described == "domain" else f"of {table} " for table in named}
+    each_of = ", and ".join(f"{named_tables[table]}with an undeclared {dropped}" for table, dropped in named.items())
     return (*([f"rows {each_of} are left out, as the {described} says"] if named else []), *clamped)
 
 

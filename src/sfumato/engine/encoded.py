@@ -10,7 +10,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -35,12 +35,6 @@ from sfumato.engine.exact import Exact, reveal
 from sfumato.engine.port import Column, ColumnKind, Counts, Encoded, ProtectedTable, Recode, SparseTable
 from sfumato.errors import QueryError, SizeError, TableError
 
-if TYPE_CHECKING:
-    from sfumato.domain.view import BoundedView
-    from sfumato.engine.table_files import Content
-    from sfumato.engine.views.joined import JoinedTables
-
-_VIEWS = 8  # that are kept
 _EVERY_ROW = 1 << 40  # more rows than any unit has
 
 
@@ -154,11 +148,8 @@ class EncodedRows:
     ) -> None:
         self._store = store
         self._derived = derived or {}
-        self._table = table
+        self.table = table
         self._columns = columns
-        self._views: JoinedTables | None = None
-        self._of_views: dict[str, Encoded] = {}  # by hash, the last used last
-        self._viewing = threading.Lock()
 
     @property
     def domain(self) -> Domain:
@@ -198,7 +189,7 @@ class EncodedRows:
 
     def deriving(self, tables: Mapping[str, Encoded]) -> EncodedRows:
         """The same rows, with tables derived of the same units, which are part of what the version names."""
-        return EncodedRows(self._store, self._table, self._columns, derived=tables)
+        return EncodedRows(self._store, self.table, self._columns, derived=tables)
 
     def derived(self, name: str) -> Encoded:
         """The rows of a table that was derived of the same units.
@@ -209,31 +200,6 @@ class EncodedRows:
         if name not in self._derived:
             raise TableError(f"no table {name!r} was derived of these rows", culprit=name)
         return self._derived[name]
-
-    def over(self, view: BoundedView, content: Content | None) -> Encoded:
-        """Return the rows of a view of the table, which are encoded when they are first counted.
-
-        Views read the table again.  The last views are kept.
-
-        Args:
-            view: of the one table of the schema that :func:`one_table_schema` makes of the domain.
-            content: the content of the table when it was encoded; None if nothing can write the table.
-
-        Raises:
-            EngineError: the table was written since it was encoded.
-        """
-        with self._viewing:
-            self.ready()
-            if self._views is None:
-                from sfumato.engine.views.joined import one_table_views  # most tables are asked without views
-
-                self._views = one_table_views(self._table, self.domain, content)
-            self.ready()  # nobody wrote the files meanwhile
-            rows = self._of_views.pop(view.hash, None) or self._views.encode(view)
-            self._of_views[view.hash] = rows
-            if len(self._of_views) > _VIEWS:
-                del self._of_views[next(iter(self._of_views))]
-            return rows
 
     def marginals(
         self, cliques: Sequence[tuple[str, ...]], where: Predicate | None = None
@@ -346,7 +312,7 @@ class EncodedRows:
 
     def refuse_missing(self, columns: Sequence[str]) -> None:
         """Refuse columns that the table does not have; read no row."""
-        known = {column.name for column in self._table.schema()}
+        known = {column.name for column in self.table.schema()}
         for column in columns:
             if column not in known:
                 raise TableError(f"the table has no column {column!r}", culprit=column)
@@ -382,7 +348,7 @@ class EncodedRows:
     def _loose(self, unit: Unit) -> Encoded:
         """Return all rows under a unit: one attribute is encoded again, with a cell for each value."""
         loose = replace(next(iter(self.domain)), nullable=True, unknown=Unknown.CATEGORY)
-        again = self._table.encode(Domain((loose,), unit=unit))
+        again = self.table.encode(Domain((loose,), unit=unit))
         self.store.ready()  # both were read from the same files
         return again
 
@@ -393,7 +359,7 @@ class EncodedRows:
     def write_recoded(self, recode: Recode, raw: tuple[str, ...], out: Path) -> None:
         """Write the rewritten rows to ``out``."""
         if out.suffix == ".csv":
-            _refuse_unspoken([column for column in self._table.schema() if column.name in raw])
+            _refuse_unspoken([column for column in self.table.schema() if column.name in raw])
         self.store.recode(self._checked(recode), raw, out)
 
     def written(self, out: Path, names: tuple[str, ...]) -> Exact[Iterator[pa.RecordBatch]]:

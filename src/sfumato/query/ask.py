@@ -117,17 +117,28 @@ def sql(
                 "of several tables no values are found in the data: declare them", culprit=groupable_undeclared
             )
         return _of_tables(vault, text, loss=loss, confidence=confidence, retry_key=retry_key)
-    from sfumato.query.statements.select_statement import parse_with_view
+    from sfumato.query.statements.select_statement import parse
 
-    query, view = parse_with_view(text, vault.domain, groupable_undeclared=groupable_undeclared)
-    if view is not None:
-        from sfumato.vault.vault import Vault
-
-        refuse_no_vault(vault)
-        if not isinstance(vault, Vault):
-            raise QueryError("this statement computes with rows, which only the vault of a table can do", culprit=text)
-        vault = vault.over(view)
+    try:
+        query = parse(text, vault.domain, groupable_undeclared=groupable_undeclared)
+    except QueryError as error:
+        vault, query = _with_view(vault, text, error, groupable_undeclared)
     return ask(vault, query, loss=loss, confidence=confidence, retry_key=retry_key).apply_clauses()
+
+
+def _with_view(
+    vault: VaultInterface, text: str, refused: QueryError, groupable_undeclared: Sequence[str]
+) -> tuple[VaultInterface, Query]:
+    """Return the vault of the view that a statement about one table asks, and its query."""
+    from sfumato.query.statements.table_statement import parse_with_view
+    from sfumato.vault.vault import Vault
+
+    query, view = parse_with_view(text, vault.domain, refused, groupable_undeclared=groupable_undeclared)
+    if view is None:
+        return vault, query
+    if not isinstance(vault, Vault):
+        raise QueryError("this statement computes with rows, which only the vault of a table can do", culprit=text)
+    return vault.for_view(view), query
 
 
 def _of_tables(vault: object, text: str, *, loss: Loss, confidence: Number, retry_key: str | None) -> Answer:
@@ -138,7 +149,7 @@ def _of_tables(vault: object, text: str, *, loss: Loss, confidence: Number, retr
         refuse_no_vault(vault)
     assert isinstance(vault, SchemaVault)
     statement = parse_tables(text, vault.schema)
-    view_vault = vault.over(statement.view)
+    view_vault = vault.for_view(statement.view)
     return ask(view_vault, statement.query, loss=loss, confidence=confidence, retry_key=retry_key).apply_clauses()
 
 
@@ -150,7 +161,7 @@ def view(vault: SchemaVault, text: str) -> Vault:
     """
     from sfumato.query.statements.table_statement import parse_view
 
-    return vault.over(parse_view(text, vault.schema))
+    return vault.for_view(parse_view(text, vault.schema))
 
 
 def price(query: Query, domain: Domain, loss: Loss) -> Charge:

@@ -51,7 +51,7 @@ class SchemaVault:
         own = None if self.analyst is None else self.ledger.remaining(self.analyst)
         return self.ledger.remaining() if own is None or own.limit is None else own
 
-    def over(self, view: BoundedView) -> Vault:
+    def for_view(self, view: BoundedView) -> Vault:
         """Return the vault of a view.  Its releases are charged to the one budget of the schema.
 
         The rows of the last views are kept.

@@ -35,6 +35,7 @@ from sfumato.vault.scores import Scores
 
 if TYPE_CHECKING:
     from sfumato.engine.table_files import Content
+    from sfumato.engine.views.joined import TableViews
     from sfumato.ledger.reservation import Admission, Reservation
 
 
@@ -100,6 +101,7 @@ class Vault:
     acceptance: Acceptance | None = None  # the person who accepted the schema; None: the domain has its own
     admission: Admission | None = None  # a condition on each charge besides the budget
     content: Content | None = field(default=None, repr=False, compare=False)  # of the table when it was encoded
+    _views: list[TableViews] = field(default_factory=list, repr=False, compare=False)  # none or one, shared by analysts
     _tables: ExactTables | None = field(default=None, repr=False, compare=False)  # shared by the vaults of all analysts
 
     def __post_init__(self) -> None:
@@ -154,7 +156,7 @@ class Vault:
         """Return this vault for an analyst: each release is also charged to the analyst's cap, if it is admitted."""
         return replace(self, analyst=analyst, admission=admission)
 
-    def over(self, view: BoundedView) -> Vault:
+    def for_view(self, view: BoundedView) -> Vault:
         """Return the vault of a view of this table, under the same ledger, version and unit.
 
         Args:
@@ -166,6 +168,7 @@ class Vault:
         """
         from sfumato.domain.one_table import one_table_schema
         from sfumato.engine.encoded import EncodedRows
+        from sfumato.engine.views.joined import TableViews
 
         schema = one_table_schema(self.domain)
         if self.view is not None or self.domain.derives or not isinstance(self.encoded, EncodedRows):
@@ -174,7 +177,9 @@ class Vault:
             raise QueryError("this view is of another table; make it of the table of this vault")
         if (view.unit.column, view.unit.schema) != (schema.unit.column, schema.unit.schema):
             raise QueryError("this view is of other units; make it of those of this vault")
-        encoded = self.encoded.over(view, self.content)
+        if not self._views:
+            self._views.append(TableViews())
+        encoded = self._views[0].encoded(self.encoded, view, self.content)
         return replace(self, encoded=encoded, view=view, acceptance=self.acceptance or self.domain.accepted_by)
 
     def refuse_keys(self, columns: tuple[str, ...]) -> None:

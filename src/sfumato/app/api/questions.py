@@ -368,10 +368,16 @@ def question(
     Raises:
         QueryError: the request has both or neither, or the question is outside the language.
     """
-    from sfumato.query.statements.select_statement import parse_with_view
+    from sfumato.query.statements.select_statement import parse
 
     if sql is not None and query is None:
-        read, view = parse_with_view(sql, domain, groupable_undeclared=discoverable)
+        view = None
+        try:
+            read = parse(sql, domain, groupable_undeclared=discoverable)
+        except QueryError as error:
+            from sfumato.query.statements.table_statement import parse_with_view  # most statements need none of it
+
+            read, view = parse_with_view(sql, domain, error, groupable_undeclared=discoverable)
         read = read if truncation is None else replace(read, truncation=truncation)
         return read.check(domain if view is None else view.domain), view
     if query is not None and sql is None:

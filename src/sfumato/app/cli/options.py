@@ -197,7 +197,7 @@ class Source:
         from sfumato.vault.vault_opening import open_vault_later
 
         if self.view is not None:
-            return self.schema(self.view.schema, first=first).over(self.view.view)
+            return self.schema(self.view.schema, first=first).for_view(self.view.view)
         ledger = self._ledger(first)
         with working(f"Reading {redacted_source(self.table)}"):
             return open_vault_later(

@@ -121,12 +121,14 @@ def query(given: QueryOptions) -> None:
     A repeated question at the same loss returns its stored answer and costs nothing.  With --schema, the statement
     joins several tables of a folder or a database.
     """
+    from sfumato.domain import Domain
     from sfumato.query import ask, low_signal_warnings
     from sfumato.vault.release import writable
 
     request = given.request()
-    statement = _statement(given, request)
-    domain, parsed = statement.domain, statement.query
+    described, parsed, view = _statement(given, request)
+    domain = view.domain if view is not None else described
+    assert isinstance(domain, Domain)
     given.refuse_unknown(parsed)
     if given.cost is not None or given.accuracy:
         _preview(given, domain, parsed)
@@ -140,7 +142,7 @@ def query(given: QueryOptions) -> None:
     if given.out is not None:
         writable(given.out, overwrite=given.overwrite)
         refuse_clashes([given.out], inputs=source.files(), overwrite=given.overwrite)
-    vault = statement.vault(source, loss)
+    vault = _vault(source, described, view, loss)
     with working("Asking"):
         answer = ask(vault, parsed, loss=loss, confidence=request.confidence)
     answer = request.post_processed(answer)
@@ -205,53 +207,33 @@ def _write(answer: Answer, out: Path, *, overwrite: bool, as_json: bool) -> None
     result(written | stated, f"Wrote {out}: {pluralize(len(answer), 'row')}.\n{_meaning(answer)}", as_json=as_json)
 
 
-@dataclass(frozen=True)
-class _Statement:
-    """A statement about one table or several, with their description.
+def _statement(given: QueryOptions, request: AskRequest) -> tuple[Domain | Schema, Query, BoundedView | None]:
+    """Read the statement, under the bounds of a schema or others; a single table has only those of its domain.
 
-    Attributes:
-        described: the domain of the table, or the schema of several.
-        query: the question, to the table or to the view.
-        view: the view; None if the question is about the rows of one table.
+    Returns:
+        The description of the table or tables, the query, and the view that it is about, if there is one.
     """
-
-    described: Domain | Schema
-    query: Query
-    view: BoundedView | None
-
-    @property
-    def domain(self) -> Domain:
-        """The domain of the rows that the question is about."""
-        from sfumato.domain import Domain
-
-        if self.view is not None:
-            return self.view.domain
-        assert isinstance(self.described, Domain), "tables of a schema are asked through views"
-        return self.described
-
-    def vault(self, source: Source, first: Loss) -> Vault:
-        """Open the vault of the table or of the view."""
-        from sfumato.domain import Domain
-
-        if isinstance(self.described, Domain):
-            vault = source.vault(first=first, described=self.described)
-            return vault if self.view is None else vault.over(self.view)
-        assert self.view is not None
-        return source.schema(self.described, first=first).over(self.view)
-
-
-def _statement(given: QueryOptions, request: AskRequest) -> _Statement:
-    """Read the statement, under the bounds of a schema or others; a single table has only those of its domain."""
     refuse_without_schema(given.schema, unit_rows=given.unit_rows is not None, per=bool(given.per))
     if given.schema is not None:
         return _of_schema(given, given.schema)
     from sfumato.domain import load
 
     domain = load(domain_or_schema(given.domain, given.schema))
-    return _Statement(domain, *request.read(domain, tuple(given.discover or ())))
+    return domain, *request.read(domain, tuple(given.discover or ()))
 
 
-def _of_schema(given: QueryOptions, file: Path) -> _Statement:
+def _vault(source: Source, described: Domain | Schema, view: BoundedView | None, first: Loss) -> Vault:
+    """Open the vault of the table or of the view."""
+    from sfumato.domain import Domain
+
+    if isinstance(described, Domain):
+        vault = source.vault(first=first, described=described)
+        return vault if view is None else vault.for_view(view)
+    assert view is not None, "tables of a schema are asked through views"
+    return source.schema(described, first=first).for_view(view)
+
+
+def _of_schema(given: QueryOptions, file: Path) -> tuple[Schema, Query, BoundedView]:
     from sfumato.query.statements.table_statement import parse_tables
 
     if given.discover:
@@ -267,7 +249,7 @@ def _of_schema(given: QueryOptions, file: Path) -> _Statement:
                 f"--unit-rows or --per does not fit: {re.sub(_PLACE, '', str(error))}", culprit=error.culprit
             ) from None
     query = replace(statement.query, truncation=given.truncation).check(statement.view.domain)
-    return _Statement(schema, query, statement.view)
+    return schema, query, statement.view
 
 
 def _print(answer: Answer, *, as_json: bool) -> None:

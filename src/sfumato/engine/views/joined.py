@@ -8,6 +8,7 @@ because of its rows, and a view without rows is a view like any other.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -31,6 +32,7 @@ from sfumato.engine.views.linked_sql import DerivedEncoding
 from sfumato.engine.views.view_sql import ViewEncoding
 from sfumato.errors import EngineError, InputError, TableError
 
+_VIEWS = 8  # of one table that are kept
 _SPREAD = 32  # times the rows, at most: within so many numbers keys are told apart by a bit each
 _KEYS = {ColumnKind.TEXT, ColumnKind.INTEGER, ColumnKind.DATE}
 
@@ -286,17 +288,40 @@ def _engine_of(tables: Mapping[str, ProtectedTable], source: object) -> JoinEngi
     raise InputError(f"several tables are opened together {', '.join(others)}, or {last}", culprit=source)
 
 
-def one_table_views(table: ProtectedTable, domain: Domain, content: Content | None) -> JoinedTables:
-    """Return a table as the one table of a schema, for views of it.
+class TableViews:
+    """The views of one table, which is read again when the first of them is asked for."""
 
-    Args:
-        table: the table.
-        domain: its description.
-        content: the content that its rows had when they were encoded; None if nothing can write them.
+    def __init__(self) -> None:
+        """Read nothing."""
+        self._tables: JoinedTables | None = None
+        self._rows: dict[str, Recodable] = {}  # by the hash of a view, the last used last
+        self._reading = threading.Lock()
 
-    Raises:
-        EngineError: the table was written since it was encoded.
-    """
+    def encoded(self, rows: EncodedRows, view: BoundedView, content: Content | None) -> Recodable:
+        """Return the rows of a view, which are encoded when they are first counted.  The last views are kept.
+
+        Args:
+            rows: the encoded rows of the table, which were read before.
+            view: of the table of :func:`sfumato.domain.one_table.one_table_schema`.
+            content: the content of the table when it was encoded; None if nothing can write the table.
+
+        Raises:
+            EngineError: the table was written since it was encoded.
+        """
+        with self._reading:
+            rows.ready()
+            if self._tables is None:
+                self._tables = _one_table(rows.table, rows.domain, content)
+                rows.ready()  # its files were not written meanwhile
+            encoded = self._rows.pop(view.hash, None) or self._tables.encode(view)
+            self._rows[view.hash] = encoded
+            if len(self._rows) > _VIEWS:
+                del self._rows[next(iter(self._rows))]
+            return encoded
+
+
+def _one_table(table: ProtectedTable, domain: Domain, content: Content | None) -> JoinedTables:
+    """Return a table as the one table of a schema; see :meth:`TableViews.encoded`."""
     schema = one_table_schema(domain)
     engine = _engine_of({TABLE: table}, table)
     if content is None:

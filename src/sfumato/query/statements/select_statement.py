@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sfumato.bounded_cache import cached
 from sfumato.domain import Domain
@@ -38,9 +38,6 @@ from sfumato.query.statements.sql_condition import (
     selected_at,
     written_arguments,
 )
-
-if TYPE_CHECKING:
-    from sfumato.domain.view import BoundedView
 
 _NUMBERS = {form.function: form for form in FORMS if form.takes is Takes.NUMBER}
 _CLAUSES = {"expressions", "from_", "where", "group", "having", "order", "limit"}
@@ -73,36 +70,6 @@ def _parse(text: str, domain: Domain, groupable_undeclared: tuple[str, ...]) -> 
         return _SelectReader(text, domain, groupable_undeclared, select, lambda node: node).query(select)
     except RecursionError:
         raise QueryError(f"{Place(1, 1)}: this is nested too deeply", culprit=Place(1, 1)) from None
-
-
-def parse_with_view(
-    text: str, domain: Domain, *, groupable_undeclared: Sequence[str] = ()
-) -> tuple[Query, BoundedView | None]:
-    """Read one SELECT statement, which may compute with the rows of the table.
-
-    A statement of :func:`parse` asks the table itself.  Others ask a view of it, and are read as over a schema that has
-    this table alone (:mod:`sfumato.query.statements.table_statement`).
-
-    Args:
-        text: the statement.  The name of the table after FROM is free.
-        domain: the public description of the table.
-        groupable_undeclared: columns outside the domain by whose values the owner lets analysts group.
-
-    Returns:
-        The query, and the view of the table whose rows it counts; None if these are the rows of the table.
-
-    Raises:
-        QueryError: anything outside the grammar; ``culprit`` is its :class:`Place`.
-    """
-    try:
-        return parse(text, domain, groupable_undeclared=groupable_undeclared), None
-    except QueryError as error:
-        named = [name for name in groupable_undeclared if isinstance(text, str) and name.casefold() in text.casefold()]
-        if named or not isinstance(error.culprit, Place):
-            raise  # values that are found in the data are no part of a view
-    from sfumato.query.statements.table_statement import parse_one_table  # most statements need none of it
-
-    return parse_one_table(text, domain)
 
 
 def read_select(text: str, select: Any, domain: Domain, *, written: Any, lower: Callable[[Any], Any]) -> Query:  # noqa: ANN401

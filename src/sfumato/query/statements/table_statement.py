@@ -10,6 +10,7 @@ noisy answers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,12 +63,16 @@ def parse_tables(text: str, schema: Schema, *, bounds: Unit | None = None) -> Ta
     return _parsed(text, schema, bounds)
 
 
-def parse_one_table(text: str, domain: Domain) -> tuple[Query, BoundedView | None]:
-    """Read one SELECT statement over a single table, as over a schema that has this table alone.
+def parse_with_view(
+    text: str, domain: Domain, refused: QueryError, *, groupable_undeclared: Sequence[str] = ()
+) -> tuple[Query, BoundedView | None]:
+    """Read a SELECT statement over a single table, as over a schema that has this table alone.
 
     Args:
         text: the statement.  The names of the table and of its schema are free.
         domain: the public description of the table.
+        refused: the error of :func:`sfumato.query.statements.select_statement.parse`, which reads most statements.
+        groupable_undeclared: columns outside the domain by whose values analysts may group, if no view is needed.
 
     Returns:
         The query, and the view of the table whose rows it counts; None if these are the rows of the table.
@@ -75,6 +80,10 @@ def parse_one_table(text: str, domain: Domain) -> tuple[Query, BoundedView | Non
     Raises:
         QueryError: anything outside the grammar; ``culprit`` is its :class:`Place`.
     """
+    if not isinstance(refused.culprit, Place) or any(
+        name.casefold() in text.casefold() for name in groupable_undeclared
+    ):
+        raise refused
     statement = parse_tables(text, one_table_schema(domain))
     return statement.query, None if isinstance(statement.view.view, Scan) else statement.view
 
