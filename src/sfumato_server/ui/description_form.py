@@ -130,6 +130,7 @@ def _attribute_fields(name: str, body: Mapping[str, Any]) -> dict[str, str]:
         fields[part] = _text(body.get(part))
     for part in ("edges", "points"):
         fields[part] = ", ".join(map(_text, body.get(part) or ()))
+    fields["written"] = _lines({part: body[part] for part in _WRITTEN if part in body})
     values = body.get("values") or ()
     kinds = {bool: "truth", int: "number"}
     fields["kind"] = kinds.get(type(values[0]), "text") if values else "text"
@@ -276,10 +277,14 @@ def _attribute(fields: Fields, prefix: str, name: str) -> dict[str, Any]:
         body |= {"first": text["first"] or None, "last": text["last"] or None, "by": text["by"]}
         body |= {"zone": text["zone"]} if kind == "timestamp" else {}
     body |= {"nullable": True} if f"{prefix}nullable" in fields else {}
+    written = _mapping(fields, f"{prefix}written", f"{name}: how its values are written")
+    body |= {part: value for part, value in written.items() if kind in _WRITTEN.get(part, (kind,))}
     body |= {"unknown": text["unknown"]}
     return body | ({"role": text["role"]} if text["role"] else {})
 
 
+_WRITTEN = {"missing": tuple(TYPES), "format": ("date", "timestamp"), "spellings": ("categorical",)}
+"""The parts that state how values are written, with the types of attributes that have them."""
 _PARTS = ("edges", "points", "typical", "first", "last", "by", "zone", "unknown", "role")
 
 

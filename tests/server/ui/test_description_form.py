@@ -34,8 +34,18 @@ RICH = {
         "day": {"type": "date", "first": "2023-01-01", "last": "2023-12-31", "by": "month", "unknown": "drop"},
         "at": {"type": "timestamp", "first": "2023-01-01", "last": "2023-01-02", "by": "hour", "zone": "UTC"}
         | {"unknown": "drop"},
-        "pay": {"type": "real", "edges": [-1, 0, 2.5, 100], "points": [0, 2.5, 100], "unknown": "clamp"},
+        "pay": {"type": "real", "edges": [-1, 0, 2.5, 100], "points": [0, 2.5, 100], "unknown": "clamp"}
+        | {"missing": [999, -9.5, "", "?", "n/a", "NO"]},
+        "born": {"type": "date", "first": "1923-01-01", "last": "2023-12-31", "by": "year", "unknown": "drop"}
+        | {"format": ["%d.%m.%Y", "excel"], "missing": []},
+        "smoker": {
+            "type": "categorical",
+            "values": ["no", "yes"],
+            "unknown": "drop",
+            "spellings": {"no": ["NO", "n\no "]},
+        },
     },
+    "missing": ["NA", 9],
     "hierarchies": {"code": {"rows": [[1, "x"], [2, "x"], [30, "y"]], "levels": ["kind"]}},
 }
 
