@@ -199,7 +199,17 @@ def main() -> None:
         lay_out(folder / "target")
         described = folder / "domain.yaml"
         described.write_text(dump(domain()), encoding="utf-8")
-        accept = [sys.executable, "-m", "sfumato", "domain", "accept", str(described), "--by", "the benchmark"]
+        accept = [
+            sys.executable,
+            "-m",
+            "sfumato",
+            "domain",
+            "accept",
+            str(described),
+            "--by",
+            "the benchmark",
+            "--confirm=values,bounds,points,bins",
+        ]
         subprocess.run(accept, check=True, capture_output=True)
         codes = read_release(real_data("nist") / "national2019.csv", domain()).codes
         ordered = np.array([name in NUMBERS for name in domain().names])

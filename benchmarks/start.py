@@ -101,7 +101,9 @@ def seconds(command: list[str], folder: Path) -> float:
 def commands(folder: Path) -> dict[str, list[str]]:
     table = clean(folder)
     subprocess.run(sfumato("domain", "draft", table, "--out", folder / "adult.yaml"), check=True, capture_output=True)
-    accepted = sfumato("domain", "accept", folder / "adult.yaml", "--by", "the benchmark")
+    accepted = sfumato(
+        "domain", "accept", folder / "adult.yaml", "--by", "the benchmark", "--confirm", "values,bounds,points,bins"
+    )
     subprocess.run(accepted, check=True, capture_output=True)
     described = (table, "--domain", folder / "adult.yaml")
     asked = (table, STATEMENT, "--domain", folder / "adult.yaml", "--epsilon", "0.1")

@@ -60,7 +60,7 @@ def drafted(folder: Path, rows: Rows) -> None:
     """The table in a folder, with a domain and hierarchies as drafted."""
     write(folder / "table.csv", rows)
     sfumato(folder, "domain", "draft", "table.csv", "--out", "table.yaml")
-    sfumato(folder, "domain", "accept", "table.yaml", "--by", "benchmark")
+    sfumato(folder, "domain", "accept", "table.yaml", "--by", "benchmark", "--confirm", "values,bounds,bins")
     sfumato(folder, "hierarchy", "draft", "table.yaml", *rows[0], "--out", "hierarchies")
 
 
@@ -82,7 +82,7 @@ def in_pairs(folder: Path, rows: Rows) -> None:
         write(folder / "hierarchies" / f"{name}.csv", [[f"level_{level}" for level in range(levels + 1)], *cells])
     domain = {"sfumato": 1, "draft": True, "unit": "row", "attributes": attributes}
     (folder / "table.yaml").write_text(json.dumps(domain), encoding="utf-8")
-    sfumato(folder, "domain", "accept", "table.yaml", "--by", "benchmark")
+    sfumato(folder, "domain", "accept", "table.yaml", "--by", "benchmark", "--confirm", "values,bounds,bins")
 
 
 def text(code: int) -> str:

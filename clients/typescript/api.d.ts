@@ -1,9 +1,10 @@
 // Made by scripts/client-types of the server's description of itself; not to be edited.
 
-/** A domain or a schema to accept unchanged. If ``source`` is given, risks are also looked for in the tables. */
+/** A domain or a schema to accept unchanged. If ``source`` is given, risks are also looked for in the tables. ``confirm`` names the kinds of findings that the steward looked at. */
 export type AcceptanceRequest = {
   "domain": Record<string, unknown>;
   "source"?: string | null;
+  "confirm"?: Array<string>;
 };
 
 /** An aggregate. ``probability`` belongs to a quantile. */

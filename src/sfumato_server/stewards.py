@@ -6,7 +6,7 @@ no draft.  The steward edits it, has it accepted in their name, and registers th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any, Literal
@@ -28,10 +28,10 @@ from sfumato.app.api.administration import (
 )
 from sfumato.app.api.methods import EXACT_FIGURES
 from sfumato.app.api.questions import limit_of
-from sfumato.description.domain_fit import draft_domain, risks
-from sfumato.description.schema_fit import draft_source, schema_risks
-from sfumato.description.written_values import codes_note
-from sfumato.domain.domain import Acceptance
+from sfumato.description.domain_fit import draft_domain
+from sfumato.description.findings import DescriptionFinding, confirmed_kinds, domain_findings, refuse_unconfirmed
+from sfumato.description.schema_fit import draft_source, schema_findings
+from sfumato.domain.acceptance import accepted_now
 from sfumato.domain.table_schema import Schema
 from sfumato.engine.csv_file import how_written
 from sfumato.engine.open import adapter_of, open_table
@@ -71,14 +71,15 @@ def draft(form: DraftRequest, _: Steward, service: CurrentService) -> dict[str, 
 
 @router.post("/acceptances")
 def accept(form: AcceptanceRequest, key: Steward, service: CurrentService) -> dict[str, Any]:
-    """Accept a description in the name of the key's holder, and return its risks.
+    """Accept a description in the name of the key's holder, and return its findings, each of which was confirmed.
 
     The returned document names who accepted it, and is the one to register.  Nothing is registered here.
     """
     description = read_description(form.domain)
-    warnings = () if form.source is None else steward_warnings(description, form.source, service.places)
+    findings = steward_findings(description, form.source, service.places)
+    accepted = accept_description(description, findings, by=key.name, confirm=form.confirm)
     notice = {} if form.source is None else {"notice": EXACT_FIGURES}
-    return {**notice, "domain": accept_description(description, by=key.name), "risks": list(warnings)}
+    return {**notice, "domain": accepted, "risks": [str(finding) for finding in findings]}
 
 
 def draft_description(
@@ -108,25 +109,31 @@ def draft_description(
     except (TableError, EngineError) as error:
         raise table_refusal(error) from error
     notes = [f"How the file is written: {note}; the draft says so." for note in dialect.notes]
-    notes += [codes_note(domain.texts)] if domain.texts else []
-    notes += [f"Left out {column}: {reason}." for column, reason in domain.left_out.items()]
-    notes += [f"Look at {column}: {hint}." for column, hint in domain.hints.items()]
-    return DescriptionDraft(plain(domain.document()), tuple(notes))
+    return DescriptionDraft(plain(domain.document()), (*notes, *domain.notes()))
 
 
-def steward_warnings(description: Description, source: str, places: TablePlaces) -> tuple[str, ...]:
-    """Return the risks that a steward should look at before accepting a description of tables.
+def steward_findings(
+    description: Description, source: str | None, places: TablePlaces
+) -> tuple[DescriptionFinding, ...]:
+    """Return what a steward should look at before accepting a description of tables.
+
+    Args:
+        description: the domain or schema.
+        source: the address of its tables; None to look at the description only.
+        places: the places that are served.
 
     Raises:
         RefusalError: the place is not served, or the tables cannot be read or do not fit.
     """
-    source = places.address(source)
+    source = None if source is None else places.address(source)
     try:
         if isinstance(description, Schema):
-            return schema_risks(description, source)
+            return schema_findings(description, source)
+        if source is None:
+            return domain_findings(description, None)
         table = open_table(source, csv=description.csv)
         table.encode(description)
-        return risks(description, table)
+        return domain_findings(description, table)
     except (TableError, EngineError) as error:
         raise table_refusal(error) from error
 
@@ -147,10 +154,26 @@ def read_description(document: Mapping[str, Any]) -> Description:
     return description
 
 
-def accept_description(description: Description, *, by: str) -> dict[str, Any]:
-    """Return the document of a description, with the acceptance of a person."""
-    at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    acceptance = Acceptance(by, at, description.hash_accepted(by, at))
+def accept_description(
+    description: Description, findings: Sequence[DescriptionFinding], *, by: str, confirm: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the document of a description, with the acceptance of a person.
+
+    Args:
+        description: the domain or schema.
+        findings: about the description.
+        by: the person.
+        confirm: the kinds of findings that the person confirms, by name.
+
+    Raises:
+        RefusalError: a kind is not confirmed.
+        InputError: there is no such kind.
+    """
+    try:
+        confirmed = refuse_unconfirmed(findings, confirmed_kinds(confirm))
+    except DomainError as error:
+        raise domain_refusal(error) from error
+    acceptance = accepted_now(description, by=by, confirmed=confirmed)
     return plain(replace(description, acceptance=acceptance).describe())
 
 

@@ -412,12 +412,13 @@ def test_rows_of_a_discovered_value_are_counted_where_rows_are_the_units(workspa
 
 def test_who_accepted_a_domain_is_in_its_file_and_in_the_journal(workspace: Path) -> None:
     sfumato("domain", "draft", "people.csv", "--out", "asked.yaml", cwd=workspace)
-    accepted = sfumato(
-        "domain", "accept", "asked.yaml", "--by", "Ann", "--table", "people.csv", "--json", cwd=workspace
-    )
-    told = json.loads(accepted.stdout)
-    assert told["by"] == "Ann"
-    assert any("of the table" in risk or "just the values" in risk for risk in told["risks"])
+    accept = ("domain", "accept", "asked.yaml", "--by", "Ann", "--table", "people.csv", "--json")
+    named = re.search(r"--confirm (\S+)", sfumato(*accept, cwd=workspace, code=2).stderr)
+    assert named is not None
+    assert "there are identifiers, names" in sfumato(*accept, "--confirm", "all", cwd=workspace, code=2).stderr
+    told = json.loads(sfumato(*accept, *(f"--confirm={kind}" for kind in named[1].split(",")), cwd=workspace).stdout)
+    assert (told["by"], told["confirmed"], told["edited"]) == ("Ann", named[1].split(","), False)
+    assert len(told["risks"]) == len(told["confirmed"])
 
     def asked(epsilon: str, code: int = 0) -> str:
         return sfumato(
@@ -438,6 +439,8 @@ def test_who_accepted_a_domain_is_in_its_file_and_in_the_journal(workspace: Path
     journal = json.loads(sfumato("ledger", "show", "asked.ledger", "--json", cwd=workspace).stdout)
     who = [entry["accepted"] for entry in journal["entries"]]
     assert who == [None, f"Ann, {told['at']}", f"Ann, {told['at']}", "nobody"]
+    confirmed = f"confirmed {', '.join(told['confirmed'])}; the draft was not edited"
+    assert [entry["confirmed"] for entry in journal["entries"]] == [None, confirmed, confirmed, None]
     sfumato("domain", "accept", "asked.yaml", "--by", " ", cwd=workspace, code=2)
     assert json.loads(sfumato("domain", "check", "asked.yaml", "--json", cwd=workspace).stdout)["accepted"] is None
 
@@ -448,7 +451,7 @@ def test_a_file_as_spreadsheets_write_it_is_asked_by_its_domain(workspace: Path)
     drafted = sfumato("domain", "draft", "leute.csv", "--out", "leute.yaml", cwd=workspace)
     for told in ("stand apart by ';'", "decimal comma", "cp1252"):
         assert told in drafted.stderr
-    sfumato("domain", "accept", "leute.yaml", "--by", "Ann", cwd=workspace)
+    sfumato("domain", "accept", "leute.yaml", "--by", "Ann", "--confirm", "values,bounds,bins", cwd=workspace)
     statement = (
         "SELECT Wort, AVG(Gr\u00f6\u00dfe) FROM t GROUP BY Wort",
         "--domain",

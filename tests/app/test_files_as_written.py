@@ -35,9 +35,9 @@ def test_a_table_is_described_and_released_as_it_is(tmp_path: Path, name: str) -
     text, encoding = FORMS[name]
     (tmp_path / name).write_bytes(text.encode(encoding))
     drafted = sfumato("domain", "draft", name, "--out", "t.yaml", cwd=tmp_path)
-    assert "Left out row: it numbers the rows, and has no name in the table." in drafted.stderr
+    assert "looks like an identifier: row (it numbers the rows, and has no name in the table)" in drafted.stderr
     assert ("Look at Age_2" in drafted.stderr) == (name == "twice.csv")
-    sfumato("domain", "accept", "t.yaml", "--by", "Ann Lee", cwd=tmp_path)
+    sfumato("domain", "accept", "t.yaml", "--by", "Ann Lee", "--confirm", "bounds,bins", cwd=tmp_path)
     checked = sfumato("domain", "check", "t.yaml", "--table", name, cwd=tmp_path).stdout
     assert "3 attributes" in checked
     domain = ("--domain", "t.yaml")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -46,9 +47,14 @@ def test_a_draft_is_edited_accepted_and_then_released_under(hospital: Path) -> N
     asked = [word.replace("hospital.yaml", "draft.yaml") for word in ASKED]
     refused = sfumato(*asked, "--create", cwd=hospital, code=2)
     assert "sfumato schema accept FILE --by NAME" in refused.stderr
-    said = sfumato("schema", "accept", "draft.yaml", "--by", "Ann", "--tables", "hospital", "--json", cwd=hospital)
-    assert json.loads(said.stdout)["by"] == "Ann"
-    assert any(risk.startswith("patients: sex declares just the values") for risk in json.loads(said.stdout)["risks"])
+    accept = ("schema", "accept", "draft.yaml", "--by", "Ann", "--tables", "hospital", "--json")
+    unconfirmed = sfumato(*accept, cwd=hospital, code=2).stderr
+    kinds = re.search(r"--confirm (\S+)", unconfirmed)
+    assert kinds is not None
+    assert "drugs.dose" in unconfirmed
+    told = json.loads(sfumato(*accept, "--confirm", kinds[1], cwd=hospital).stdout)
+    assert (told["by"], told["confirmed"], told["edited"]) == ("Ann", kinds[1].split(","), True)
+    assert any("drugs.dose" in risk for risk in told["risks"])
     assert json.loads(sfumato(*asked, "--create", cwd=hospital).stdout)["rows"]
 
 

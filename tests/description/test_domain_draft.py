@@ -6,7 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sfumato.description.domain_fit import BINS, MOST_VALUES, draft_domain, risks
+from sfumato.description.domain_fit import BINS, MOST_VALUES, draft_domain
+from sfumato.description.findings import domain_findings
+from sfumato.description.sensitive_columns import FindingKind
 from sfumato.domain import Categorical, Domain, Integer, Real, Unit, Unknown
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
@@ -51,15 +53,18 @@ def test_a_number_that_many_share_has_its_own_cell_and_cells_lie_where_rows_are(
     assert counts.max() < 500  # equal widths would put thousands in one cell
 
 
-def test_what_the_owner_has_to_look_at_is_said() -> None:
+def test_what_the_owner_has_to_look_at_is_said_by_kind() -> None:
     numbers = np.arange(900) * 1_000_003 + 100_000_000
     reals = np.where(np.arange(900) % 3 == 0, 0.0, np.arange(900) + 0.25)
-    hints = draft_domain(open_table(pa.table({"ssn": numbers, "pay": reals, "age": np.arange(900) % 300}))).hints
-    assert set(hints) == {"ssn", "pay"}
-    assert "identifier" in hints["ssn"]
-    assert hints["pay"].startswith("many rows share a number (0.0), which the draft declares as a point")
+    reals[:90] = 12.5
+    draft = draft_domain(open_table(pa.table({"ssn": numbers, "pay": reals, "age": np.arange(900) % 300})))
+    columns = {finding.kind: dict(finding.columns) for finding in draft.findings}
+    assert columns[FindingKind.IDENTIFIERS] == {"ssn": "nearly every row has a number of its own"}
+    assert columns[FindingKind.POINTS] == {"pay": "0.0, 12.5"}
+    assert columns[FindingKind.BINS] == {"pay": "", "age": ""}
+    assert list(columns) == [FindingKind.IDENTIFIERS, FindingKind.POINTS, FindingKind.BINS]
     texts = [str(number) for number in numbers] + ["N"]
-    assert set(draft_domain(open_table(pa.table({"ssn": texts}))).hints) == {"ssn"}
+    assert set(draft_domain(open_table(pa.table({"ssn": texts, "sex": ["f"] * 901}))).left_out) == {"ssn"}
 
 
 def test_real_numbers_that_many_rows_share_are_drafted_as_points() -> None:
@@ -102,18 +107,18 @@ def test_a_number_that_stands_for_none_leaves_out_its_column_and_no_other(larges
 
 
 def test_numbers_with_a_few_codes_among_them_are_numbers_and_the_codes_are_unknown() -> None:
-    texts = [str(number) for number in range(MANY)] + ["N", "refused", None]
+    texts = [str(number) for number in range(MANY)] * 2 + ["N", "refused", None]
     (income,) = drafted(income=texts)
     assert (type(income), income.unknown, income.nullable) == (Integer, Unknown.CATEGORY, True)
     assert (income.minimum, income.maximum) == (0, 249)
     domain = draft_domain(open_table(pa.table({"income": texts}))).domain.accepted()
     (counts,) = open_table(pa.table({"income": texts})).encode(domain).marginals([("income",)])
     assert reveal(counts)[-2:].tolist() == [1, 2]  # one missing, two codes
-    assert reveal(counts)[:-2].sum() == MANY
+    assert reveal(counts)[:-2].sum() == 2 * MANY
 
 
 def test_a_fraction_among_the_numbers_makes_them_real() -> None:
-    texts = [f"{number}.0" for number in range(MANY)]
+    texts = [f"{number}.0" for number in range(MANY)] * 2
     assert isinstance(drafted(x=[*texts, "N"])[0], Integer)
     assert isinstance(drafted(x=[*texts, "0.5", "N"])[0], Real)
 
@@ -129,7 +134,9 @@ def test_a_fraction_among_the_numbers_makes_them_real() -> None:
 )
 def test_text_that_is_neither_a_list_nor_numbers_is_left_out_and_named(texts) -> None:
     left_out = drafted(left_out=True, text=texts, known=["a"] * len(texts))
-    assert left_out["text"].startswith(f"text with {len(texts)} different values")
+    assert left_out["text"] == "nearly every row has a text of its own"
+    repeated = drafted(left_out=True, text=texts * 2, known=["a"] * len(texts) * 2)
+    assert repeated["text"].startswith(f"text with {len(texts)} different values")
     with pytest.raises(TableError, match="write the domain by hand"):
         drafted(text=texts)
 
@@ -180,21 +187,29 @@ def test_a_number_of_anything_is_no_person_where_one_value_has_many_rows() -> No
     assert named.domain.unit.column == "patient_num"
 
 
-def test_risks_of_a_description_are_named() -> None:
+def test_findings_about_a_description_are_named() -> None:
     table = open_table(encounters())
-    draft = draft_domain(table).domain
-    told = " ".join(risks(draft, table))
-    assert "encounter_id sounds like an identifier" in told
-    assert "age has the minimum and the maximum of the table" in told
+    draft = draft_domain(table)
+    assert "encounter_id" not in draft.domain
+    told = " ".join(map(str, domain_findings(draft.domain, table)))
+    assert "identifier" not in told
     assert "one row is the unit" not in told
-    by_row = Domain((Integer(name="age", minimum=0, maximum=120, unknown=Unknown.CLAMP),))
-    (only,) = risks(by_row, table)
-    assert "one row is the unit" in only
-    assert "at most 40" in only
-    assert risks(by_row, None) == ()
-    words = open_table(pa.table({"word": ["a", "b"]}))
-    assert (
-        "just the values"
-        in risks(Domain((Categorical(name="word", values=("b", "a"), unknown=Unknown.DROP),)), words)[0]
-    )
-    assert not risks(Domain((Categorical(name="word", values=("b", "a", "c"), unknown=Unknown.DROP),)), words)
+    age = Integer(name="age", minimum=0, maximum=120, unknown=Unknown.CLAMP)
+    (only,) = domain_findings(Domain((age,)), table)
+    assert only.kind is FindingKind.UNIT
+    assert "one row is the unit" in str(only)
+    assert "at most 40" in str(only)
+    assert domain_findings(Domain((age,)), None) == ()
+    encounter = Integer(name="encounter_id", minimum=0, maximum=10**8, edges=(0, 10**7), unknown=Unknown.CLAMP)
+    assert domain_findings(Domain((encounter,)), None)[0].kind is FindingKind.IDENTIFIERS
+
+
+def test_a_list_read_off_the_table_is_a_finding_and_a_code_book_is_none() -> None:
+    words = open_table(pa.table({"word": ["a", "b", "c"]}))
+
+    def kinds(*values: str, draft: bool) -> list[FindingKind]:
+        attribute = Categorical(name="word", values=values, unknown=Unknown.DROP)
+        return [finding.kind for finding in domain_findings(Domain((attribute,), draft=draft), words)]
+
+    assert kinds("b", "a", "c", draft=True) == [FindingKind.VALUES]
+    assert kinds("a", "b", "c", draft=False) == kinds("a", "b", "c", "d", draft=True) == []

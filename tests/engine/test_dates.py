@@ -17,7 +17,8 @@ from tests.engine import cluster
 from tests.engine.conftest import _MADE
 from tests.services import require
 
-from sfumato.description.domain_fit import AttributeFit, domain_fit, draft_domain, risks
+from sfumato.description.domain_fit import AttributeFit, domain_fit, draft_domain
+from sfumato.description.findings import domain_findings
 from sfumato.domain import Date, Domain, Grain, Integer, Timestamp, Unit, Unknown
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
@@ -336,9 +337,9 @@ def test_a_draft_tells_dates_from_their_bounds():
 def test_whoever_declares_the_days_of_the_table_is_told():
     table = open_table(pa.table({"d": ["2023-03-04", "2023-05-06", None]}))
     read_off = Date(name="d", first=date(2023, 3, 4), last=date(2023, 5, 6), by=Grain.DAY, unknown=C)
-    (told,) = risks(Domain((read_off,)), table)
-    assert told == "d has the first and the last day of the table: declare days that everybody knows"
-    assert risks(Domain((replace(read_off, first=date(2023, 1, 1), last=date(2023, 12, 31)),)), table) == ()
+    (told,) = domain_findings(Domain((read_off,)), table)
+    assert str(told).startswith("1 column has its first or last day read off the table: d (first and last)")
+    assert domain_findings(Domain((replace(read_off, first=date(2023, 1, 1), last=date(2023, 12, 31)),)), table) == ()
 
 
 def test_clamped_values_are_told_from_those_that_drop_their_row():

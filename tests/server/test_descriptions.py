@@ -18,7 +18,7 @@ from sfumato.errors import TableError
 from sfumato_server.problems import RefusalError
 from sfumato_server.registry import Scope
 from sfumato_server.sources import TablePlaces
-from sfumato_server.stewards import read_description, steward_warnings
+from sfumato_server.stewards import read_description, steward_findings
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +52,12 @@ def test_a_table_is_drafted_with_how_it_is_written_accepted_and_registered(serve
     assert any(each.startswith("Left out person: its values seem to be people") for each in found["remarks"])
     with pytest.raises(ServerError, match="draft"):
         steward.register("visits", source=str(table), domain=found["domain"], limit="1")
-    accepted = steward.accept(found["domain"], source=str(table))
+    with pytest.raises(ServerError, match="--confirm unit,bounds,bins"):
+        steward.accept(found["domain"], source=str(table))
+    accepted = steward.accept(found["domain"], source=str(table), confirm=["unit", "bounds", "bins"])
     assert accepted["domain"]["accepted"]["by"] == "stew"
-    assert any("age has the minimum and the maximum of the table" in each for each in accepted["risks"])
+    assert accepted["domain"]["accepted"]["confirmed"] == ["unit", "bounds", "bins"]
+    assert any("bounds read off the table: age (maximum)" in each for each in found["remarks"])
     steward.register("visits", source=str(table), domain=accepted["domain"], limit="1e6")
     (row,) = steward.ask("visits", "SELECT COUNT(*) FROM visits WHERE ward = 'A'", epsilon="1e5").rows
     assert row["values"][0]["estimate"] == 134
@@ -74,7 +77,12 @@ def test_several_tables_are_drafted_and_what_a_draft_leaves_open_is_asked_for(se
         steward.accept(schema)
     for table, rows in (("visits", 3), ("diagnoses", 6)):
         schema["tables"][table]["rows"] = rows
-    steward.register("clinic", source=source, domain=steward.accept(schema, source=source)["domain"], limit="1e6")
+    steward.register(
+        "clinic",
+        source=source,
+        domain=steward.accept(schema, source=source, confirm=["values", "bounds", "bins"])["domain"],
+        limit="1e6",
+    )
     joined = "SELECT sex, COUNT(*) FROM visits JOIN patients USING (patient_id) GROUP BY sex"
     assert [row["values"][0]["estimate"] for row in steward.ask("clinic", joined, epsilon="1e5").rows] == [400, 400, 0]
     with pytest.raises(ServerError, match="no table has a column 'nobody'"):
@@ -135,7 +143,7 @@ def test_what_cannot_be_described_is_refused_in_a_sentence(served, steward):
     long = "x" * 400
     for asked in (
         lambda: draft_source([long]),
-        lambda: steward_warnings(read_description(SCHEMA), long, TablePlaces()),
+        lambda: steward_findings(read_description(SCHEMA), long, TablePlaces()),
     ):
         with pytest.raises((TableError, RefusalError), match="cannot read 'xxx"):
             asked()

@@ -14,7 +14,7 @@ from tests.hospital import database, frames, schema
 import sfumato as sf
 from sfumato.anonymize import KAnonymity
 from sfumato.domain import Unit
-from sfumato.domain.domain import Acceptance
+from sfumato.domain.acceptance import Acceptance
 from sfumato.domain.linked_domain import ChildTable, LinkedTables
 from sfumato.domain.predicate import Among
 from sfumato.domain.table_schema import Schema, dump_schema
@@ -154,7 +154,7 @@ def test_the_ledger_lies_beside_the_schema(tmp_path: Path) -> None:
 @pytest.mark.parametrize("by", [None, "Ann"])
 def test_the_journal_says_who_accepted_the_schema(tmp_path: Path, by: str | None) -> None:
     at = "2026-01-01T00:00:00Z"
-    accepted = None if by is None else Acceptance(by, at, HOSPITAL.hash_accepted(by, at))
+    accepted = None if by is None else Acceptance(by, at, Acceptance.sign(HOSPITAL.hash, by, at))
     ledger = f"sqlite:///{tmp_path / 'hospital.ledger'}"
     described = replace(HOSPITAL, acceptance=accepted)
     vault = open_schema(frames(database(0)), schema=described, ledger=ledger, limit=Epsilon(1), create=True)

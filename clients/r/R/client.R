@@ -141,9 +141,10 @@ sfumato_draft <- function(client, source, unit = NULL, name = NULL) {
   exchange(client, "POST", "/v1/drafts", stated(source = source, unit = unit, name = name))
 }
 
-#' Accept a description as it stands, in the name of the key's holder (stewards); registers nothing
-sfumato_accept <- function(client, domain, source = NULL) {
-  exchange(client, "POST", "/v1/acceptances", stated(domain = domain, source = source))
+#' Accept a description as it stands, in the name of the key's holder (stewards); registers nothing. `confirm` names the kinds
+#' of findings that were looked at, such as "bounds"
+sfumato_accept <- function(client, domain, source = NULL, confirm = NULL) {
+  exchange(client, "POST", "/v1/acceptances", stated(domain = domain, source = source, confirm = as.list(confirm)))
 }
 
 #' Register a table with its accepted domain, or a folder or database with its schema (stewards); the limit is the most that

@@ -286,16 +286,22 @@ class Requests:
         return _document("POST", "/v1/drafts", DraftRequest, **_without_none(source=source, unit=unit, name=name))
 
     @Route
-    def accept(self, domain: Mapping[str, Any], *, source: str | None = None) -> Exchange[JsonDocument]:
+    def accept(
+        self, domain: Mapping[str, Any], *, source: str | None = None, confirm: Sequence[str] = ()
+    ) -> Exchange[JsonDocument]:
         """Accept a description unchanged, in the name of the key's holder (stewards).  Nothing is registered.
+
+        Args:
+            domain: the description.
+            source: the address of its tables, to look for risks in them.
+            confirm: the kinds of findings that the steward looked at, such as ``bounds``.
 
         Returns:
             ``domain``, which names who accepted it and can be registered, and ``risks``.  If ``source`` is given, risks
             are also looked for in its tables.
         """
-        return _document(
-            "POST", "/v1/acceptances", AcceptanceRequest, **_without_none(domain=dict(domain), source=source)
-        )
+        fields = _without_none(domain=dict(domain), source=source, confirm=list(confirm) or None)
+        return _document("POST", "/v1/acceptances", AcceptanceRequest, **fields)
 
     @Route
     def register(

@@ -1,4 +1,4 @@
-"""Drafts of domains from tables, the risks of a domain, and the values of a table that it declares.
+"""Drafts of domains from tables, and the values of a table that it declares.
 
 A draft states exact facts about people (extremes, categories), so it is marked as a draft, and releases refuse it.  A
 column of numbers with a few codes among them ("N") is drafted as numbers.  The codes, and numbers out of range, are in
@@ -13,13 +13,17 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NoReturn
 
+from sfumato.description.findings import RARE, DescriptionFinding, drafted_facts, drafted_record, grouped
+from sfumato.description.sensitive_columns import FindingKind, crowded, detail_of, people_of, sensitive_kind
 from sfumato.description.written_values import (
     codes_hint,
+    codes_note,
     codes_of_table,
     date_body,
     date_hint,
@@ -27,17 +31,13 @@ from sfumato.description.written_values import (
     spellings_hint,
     with_codes,
 )
-from sfumato.domain import Attribute, Categorical, CsvFormat, Dated, Domain, Integer, Real, Unit, Unknown
+from sfumato.domain import Attribute, Categorical, CsvFormat, Domain, Integer, Real, Unit, Unknown
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import Column, ColumnKind, Profile, ProtectedTable
-from sfumato.engine.profile import named_like_people
 from sfumato.errors import TableError
 
 MOST_VALUES = 200  # of a categorical attribute, and of an integer one without bins
 BINS = 32
-_UNIQUE = 0.9  # share of rows with a number of their own
-_FEW_ROWS = 20  # that anybody may have, however small the table is
-_MOST_POINTS = 4  # points that a hint names
 _LARGEST = 1e307  # from which on edges around the numbers are no numbers any more
 
 Tiles = tuple[int | float, ...]
@@ -49,7 +49,8 @@ class Draft:
 
     ``dates`` are columns of dates, in the form of a domain document, without their first and last day.  These days are
     facts about people, so the owner writes them, and the domain lacks the dates until then.  ``order`` are the columns
-    of both.  ``texts`` stand for missing values in some column.
+    of both.  ``texts`` stand for missing values in some column.  ``findings`` tell the columns that look sensitive, and
+    the facts of the table that the draft states.
     """
 
     domain: Domain
@@ -58,6 +59,15 @@ class Draft:
     dates: dict[str, dict[str, Any]]
     order: tuple[str, ...]
     texts: tuple[str | int | float, ...] = ()
+    findings: tuple[DescriptionFinding, ...] = ()
+
+    def notes(self) -> tuple[str, ...]:
+        """Return what the owner should look at, in sentences: findings by kind, other columns, and hints."""
+        named = {column for finding in self.findings if finding.left_out for column in finding.columns}
+        left_out = [f"Left out {name}: {why}." for name, why in self.left_out.items() if name not in named]
+        hints = [f"Look at {name}: {hint}." for name, hint in self.hints.items()]
+        codes = [codes_note(self.texts)] if self.texts else []
+        return (*codes, *(f"{finding}." for finding in self.findings), *left_out, *hints)
 
     def document(self) -> dict[str, Any]:
         """The document to edit: that of the domain, with the dates in their places."""
@@ -68,23 +78,6 @@ class Draft:
             for name, body in self.dates.items()
         }
         return document | {"attributes": {name: bodies[name] for name in self.order}}
-
-
-@dataclass(frozen=True)
-class People:
-    """A column that seems to name people: its values, their rows, and how many rows one has at most and at 99 %."""
-
-    column: str
-    values: int
-    rows: int
-    most: int
-    at_99: int
-
-    def __str__(self) -> str:
-        return (
-            f"{self.column} has {self.values:,} values in {self.rows:,} rows, of one at most {self.most:,}, of 99 % of "
-            f"them at most {self.at_99:,}"
-        )
 
 
 def draft_domain(table: ProtectedTable, csv: CsvFormat | None = None) -> Draft:
@@ -101,6 +94,7 @@ def draft_domain(table: ProtectedTable, csv: CsvFormat | None = None) -> Draft:
         TableError: no column can be described.
     """
     attributes, left_out, hints, dates, order = [], {}, {}, {}, []
+    sensitive: list[tuple[FindingKind, str, str]] = []
     profiles = table.profile(MOST_VALUES)
     people, texts = people_of(profiles), codes_of_table(profiles)
     for profile in profiles:
@@ -115,122 +109,48 @@ def draft_domain(table: ProtectedTable, csv: CsvFormat | None = None) -> Draft:
             hints[profile.column.name] = date_hint(profile)
             order.append(profile.column.name)
             continue
-        drafted = _row_number(profile) or _attribute(profile)
+        if (identifies := sensitive_kind(profile)) is not None:
+            kind, reason = identifies
+            sensitive.append((kind, profile.column.name, detail_of(kind, reason)))
+            left_out[profile.column.name] = reason
+            continue
+        drafted = _attribute(profile)
         if isinstance(drafted, str):
             left_out[profile.column.name] = drafted
         else:
             order.append(profile.column.name)
             attributes.append(with_codes(drafted, profile, texts))
-            in_order = (spellings_hint(attributes[-1]), codes_hint(profile), _hint(profile))
+            in_order = (spellings_hint(attributes[-1]), codes_hint(profile), _crowd_hint(profile))
             if hint := next(filter(None, in_order), None):
                 hints[profile.column.name] = hint
     hints |= _renamed([profile.column for profile in profiles if profile.column.name in order], hints)
-    if dates and not attributes:
+    if not attributes:
+        _refuse_nothing(dates)
+    unit = Unit() if people is None else Unit(people.column, rows=people.at_99)
+    domain = Domain(tuple(attributes), unit=unit, draft=True, csv=csv)
+    stated = drafted_facts(domain, profiles, people)
+    domain = replace(domain, drafted=drafted_record(domain, stated))
+    findings = (*grouped(sensitive, left_out=True), *stated)
+    return Draft(domain, left_out, hints, dates, tuple(order), texts, findings)
+
+
+def _refuse_nothing(dates: Mapping[str, object]) -> NoReturn:
+    if dates:
         raise TableError(
             f"there is nothing but dates ({', '.join(dates)}), whose first and last day are not for a program to read "
             "off the table: write the domain by hand"
         )
-    if not attributes:
-        raise TableError("no column has few enough values, or a range, to be drafted; write the domain by hand")
-    unit = Unit() if people is None else Unit(people.column, rows=people.at_99)
-    domain = Domain(tuple(attributes), unit=unit, draft=True, csv=csv)
-    return Draft(domain, left_out, hints, dates, tuple(order), texts)
+    raise TableError("no column has few enough values, or a range, to be drafted; write the domain by hand")
 
 
-def people_of(profiles: Sequence[Profile]) -> People | None:
-    """Return the column that most seems to name people of several rows each; None if there is none."""
-    candidates = [
-        profile for profile in profiles if profile.repeats and profile.repeats[-1][0] > 1 and not _crowded(profile)
-    ]
-    if not candidates:
+def _crowd_hint(profile: Profile) -> str | None:
+    """Return the hint about a column that is named like an identifier and has many rows with one value."""
+    if not crowded(profile):
         return None
-    best = max(candidates, key=lambda profile: (named_like_people(profile.column.name), profile.distinct))
-    beyond, at_99 = best.distinct, 0
-    for rows, values in best.repeats:
-        if beyond > best.distinct / 100:
-            at_99 = rows
-        beyond -= values
-    return People(best.column.name, best.distinct, best.held, best.repeats[-1][0], at_99)
-
-
-def _crowded(profile: Profile) -> bool:
-    """Return whether one value of an id that is not of people by its name has more rows than any person."""
-    crowd = max(_FEW_ROWS, profile.held / 10)
-    return bool(profile.repeats) and profile.repeats[-1][0] > crowd and named_like_people(profile.column.name) == 1
-
-
-def risks(domain: Domain, table: ProtectedTable | None) -> tuple[str, ...]:
-    """Return sentences about a description that its owner should check before accepting it.
-
-    Args:
-        domain: the description.
-        table: the table that it describes, whose facts it may repeat; None to check names only.
-
-    Raises:
-        TableError: the table cannot be read.
-    """
-    warnings = [
-        f"{name} sounds like an identifier, which belongs into no release"
-        for name in domain.names
-        if named_like_people(name)
-    ]
-    if table is None:
-        return tuple(warnings)
-    profiles = table.profile(MOST_VALUES)
-    people = people_of(profiles)
-    if domain.unit.column is None and people is not None:
-        warnings.append(f"one row is the unit, so whoever has several rows is protected less than said: {people}")
-    held = {profile.column.name: profile for profile in profiles}
-    warnings += [warning for attribute in domain if (warning := _read_off(attribute, held.get(attribute.name)))]
-    return tuple(warnings)
-
-
-def _read_off(attribute: Attribute, profile: Profile | None) -> str | None:
-    """Return the facts of the data that an attribute states."""
-    if profile is None:
-        return None
-    if isinstance(attribute, Categorical):
-        if profile.values is None or {str(value) for value in profile.values} != set(map(str, attribute.values)):
-            return None
-        return f"{attribute.name} declares just the values that the table has: declare all that are possible"
-    if not isinstance(attribute, Integer | Real):
-        return _days_read_off(attribute, profile)
-    numbers = profile if profile.numbers is None else profile.numbers
-    ends = {"minimum": (attribute.minimum, numbers.minimum), "maximum": (attribute.maximum, numbers.maximum)}
-    equal = [name for name, (declared, in_table) in ends.items() if declared == in_table]
-    if not equal:
-        return None
-    return f"{attribute.name} has the {' and the '.join(equal)} of the table: declare bounds that everybody knows"
-
-
-def _days_read_off(attribute: Dated, profile: Profile) -> str | None:
-    ends = {"first": (attribute.first, profile.minimum), "last": (attribute.last, profile.maximum)}
-    equal = [name for name, (declared, in_table) in ends.items() if declared.isoformat() == str(in_table)[:10]]
-    if not equal:
-        return None
-    return f"{attribute.name} has the {' and the '.join(equal)} day of the table: declare days that everybody knows"
-
-
-_INDEXES = frozenset(("row", "rows", "index", "rownames", "row_names", "row.names", "row_number", "rownum", "rowid"))
-_NAMELESS = frozenset(("unnamed: 0", "__index_level_0__"))  # as pandas calls an index without a name
-
-
-def _row_number(profile: Profile) -> str | None:
-    """Return why a column only tells rows apart; None if it does not, or may do more.
-
-    A column without a name does so if every row has another value, and a column named like an index if the values
-    count the rows from 0 or 1.
-    """
-    name = profile.column.name.casefold()
-    nameless = profile.column.header == "" or name in _NAMELESS
-    if profile.missing or profile.distinct != profile.held or not (nameless or name in _INDEXES):
-        return None
-    low, high = profile.minimum, profile.maximum
-    if isinstance(low, int) and isinstance(high, int) and low in (0, 1) and high - low + 1 == profile.held:
-        return "it numbers the rows" + (", and has no name in the table" if nameless else "")
-    if nameless and profile.column.kind in (ColumnKind.INTEGER, ColumnKind.TEXT):
-        return "it has no name in the table, and a value of its own in every row, as an index has"
-    return None
+    return (
+        f"named like an identifier, but {profile.repeats[-1][0]:,} of {profile.held:,} rows have one value: if its "
+        "values are people, it belongs into the unit"
+    )
 
 
 def _renamed(columns: Sequence[Column], hints: Mapping[str, str]) -> dict[str, str]:
@@ -250,9 +170,9 @@ def _attribute(profile: Profile) -> Attribute | str:
         return "no values at all"
     match column.kind, profile.minimum, profile.maximum:
         case ColumnKind.INTEGER, int(low), int(high):
-            return _integer(column.name, low, high, profile.tiles, nullable=nullable)
+            return _integer(profile, low, high, nullable=nullable)
         case ColumnKind.REAL, float(low), float(high):
-            return _real(column.name, low, high, profile.tiles, nullable=nullable)
+            return _real(profile, low, high, nullable=nullable)
         case ColumnKind.REAL, _, _:
             return "no finite number"
         case ((ColumnKind.TEXT | ColumnKind.BOOLEAN), _, _) if profile.values is not None:
@@ -281,33 +201,7 @@ def _natural(value: object) -> list[tuple[bool, int, str]]:
     return [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
 
 
-def _hint(profile: Profile) -> str | None:
-    """Return what the owner should check before accepting the column."""
-    if profile.numbers is not None:
-        return _hint(profile.numbers)
-    if _crowded(profile):
-        return (
-            f"named like an identifier, but {profile.repeats[-1][0]:,} of {profile.held:,} rows have one value: if its "
-            "values are people, it belongs into the unit"
-        )
-    if (
-        profile.column.kind is ColumnKind.INTEGER
-        and profile.held > MOST_VALUES
-        and profile.distinct > _UNIQUE * profile.held
-    ):
-        return "nearly every row has a number of its own, as of an identifier, which belongs into no release"
-    if profile.column.kind is ColumnKind.REAL and (frequent := sorted(_frequent(profile.tiles))):
-        examples = ", ".join(f"{value}" for value in frequent[:_MOST_POINTS]) + (
-            ", ..." if len(frequent) > _MOST_POINTS else ""
-        )
-        return (
-            f"many rows share a number ({examples}), which the draft declares as a point: keep those that "
-            "everybody knows to be common"
-        )
-    return None
-
-
-def _integer(name: str, low: int, high: int, tiles: Tiles, *, nullable: bool) -> Integer | str:
+def _integer(profile: Profile, low: int, high: int, *, nullable: bool) -> Integer | str:
     edges = None
     if wide := high - low >= MOST_VALUES:
         width = round(_round_width((high - low + 1) / BINS))
@@ -316,20 +210,24 @@ def _integer(name: str, low: int, high: int, tiles: Tiles, *, nullable: bool) ->
         return "whole numbers of 2^53 and more: leave it out, or declare it as categories"
     if wide:
         grid = list(range(low, high + 1, width))
-        alone = {edge for value in _frequent(tiles) for edge in (value, value + 1)}
-        edges = tuple(sorted({int(edge) for edge in (*_edges(grid, width, tiles), *alone) if low <= edge <= high}))
-    return Integer(name=name, minimum=low, maximum=high, edges=edges, unknown=Unknown.CLAMP, nullable=nullable)
+        alone = {edge for value in _frequent(profile) for edge in (value, value + 1)}
+        edges = tuple(
+            sorted({int(edge) for edge in (*_edges(grid, width, profile.tiles), *alone) if low <= edge <= high})
+        )
+    return Integer(
+        name=profile.column.name, minimum=low, maximum=high, edges=edges, unknown=Unknown.CLAMP, nullable=nullable
+    )
 
 
-def _real(name: str, low: float, high: float, tiles: Tiles, *, nullable: bool) -> Real | str:
+def _real(profile: Profile, low: float, high: float, *, nullable: bool) -> Real | str:
     if max(abs(low), abs(high)) > _LARGEST:
         return "numbers beyond 1e307: make those that stand for none missing, or declare a range"
     width = _round_width(max(high - low, abs(low) * 1e-6, 1e-9) / BINS)
     first, last = math.floor(low / width), math.floor(high / width) + 1
     grid = [step * width for step in range(first, last + 1)]
-    edges = tuple(sorted({float(f"{edge:.12g}") for edge in _edges(grid, width, tiles)}))
-    points = tuple(sorted(float(value) for value in _frequent(tiles)))
-    return Real(name=name, edges=edges, points=points, unknown=Unknown.CLAMP, nullable=nullable)
+    edges = tuple(sorted({float(f"{edge:.12g}") for edge in _edges(grid, width, profile.tiles)}))
+    points = tuple(sorted(float(value) for value in _frequent(profile)))
+    return Real(name=profile.column.name, edges=edges, points=points, unknown=Unknown.CLAMP, nullable=nullable)
 
 
 def _edges(grid: Sequence[float], width: float, tiles: Tiles) -> list[float]:
@@ -342,8 +240,10 @@ def _edges(grid: Sequence[float], width: float, tiles: Tiles) -> list[float]:
     return [grid[0], *between, *sparse, grid[-1]]
 
 
-def _frequent(tiles: Tiles) -> set[float]:
-    return {low for low, high in pairwise(tiles) if low == high}
+def _frequent(profile: Profile) -> set[float]:
+    """Return the numbers that fill one of equally large parts of the rows or several, and that many rows have."""
+    full = Counter(low for low, high in pairwise(profile.tiles) if low == high)
+    return {number for number, parts in full.items() if parts * profile.held >= RARE * len(profile.tiles)}
 
 
 def _round_within(width: float) -> float:

@@ -14,7 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from sfumato.description.domain_fit import MOST_VALUES, draft_domain
+from sfumato.description.domain_fit import MOST_VALUES, Draft, draft_domain
+from sfumato.description.findings import DescriptionFinding, digest, grouped
+from sfumato.description.sensitive_columns import FindingKind
 from sfumato.domain import CsvFormat
 from sfumato.engine.port import Column, ColumnKind, Profile, ProtectedTable, Recodable
 from sfumato.engine.profile import DeclaredKeys, named_like_people
@@ -30,10 +32,11 @@ _OF_PEOPLE = 2
 
 @dataclass(frozen=True)
 class SchemaDraft:
-    """The document of a schema, and what its owner should look at, a sentence each."""
+    """The document of a schema, what its owner should look at, a sentence each, and the findings by kind."""
 
     document: dict[str, Any]
     notes: tuple[str, ...]
+    findings: tuple[DescriptionFinding, ...] = ()
 
 
 def draft_schema(
@@ -75,7 +78,9 @@ def draft_schema(
         "unit": {"id": drafting.id, **units},
         "tables": bodies,
     }
-    return SchemaDraft(document, tuple(drafting.notes))
+    document["drafted"] = {"hash": digest(repr(document)), "findings": drafting.facts}
+    findings = (*grouped(drafting.sensitive, left_out=True), *grouped(drafting.stated))
+    return SchemaDraft(document, (*map(str, findings), *drafting.notes), findings)
 
 
 @dataclass
@@ -91,6 +96,18 @@ class _Drafting:
     units: str | None = None  # the table that lists them
     owners: dict[str, tuple[str, str | None]] = field(default_factory=dict)  # column, table it leads to or the unit
     notes: list[str] = field(default_factory=list)
+    sensitive: list[tuple[FindingKind, str, str]] = field(default_factory=list)  # columns that are left out
+    stated: list[tuple[FindingKind, str, str]] = field(default_factory=list)  # facts of the tables
+    facts: dict[str, dict[str, str]] = field(default_factory=dict)  # digests of these facts
+
+    def add_findings(self, table: str, draft: Draft) -> None:
+        """Add the findings about a table to those about all tables."""
+        for finding in draft.findings:
+            facts = [(finding.kind, f"{table}.{column}", why) for column, why in finding.columns.items()]
+            (self.sensitive if finding.left_out else self.stated).extend(facts)
+        assert draft.domain.drafted is not None
+        for kind, columns in draft.domain.drafted.findings.items():
+            self.facts.setdefault(kind, {}).update({f"{table}.{name}": digest for name, digest in columns.items()})
 
     def link(self) -> None:
         """Find keys, and the columns that hold keys of other tables."""
@@ -299,7 +316,13 @@ def _attributes(drafting: _Drafting, name: str, csv: CsvFormat | None) -> dict[s
         if profiles:
             drafting.notes.append(f"No attribute of {name} is drafted: {error}")
         return {"attributes": {}}
-    drafting.notes += [f"Left out {name}.{column}: {reason}" for column, reason in drafted.left_out.items()]
+    drafting.add_findings(name, drafted)
+    grouped_columns = {column for finding in drafted.findings for column in finding.columns if finding.left_out}
+    drafting.notes += [
+        f"Left out {name}.{column}: {reason}"
+        for column, reason in drafted.left_out.items()
+        if column not in grouped_columns
+    ]
     drafting.notes += [f"Look at {name}.{column}: {hint}" for column, hint in drafted.hints.items()]
     described = drafted.document()
     return {part: described[part] for part in ("csv", "missing", "attributes") if part in described}

@@ -10,9 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sfumato.description.domain_fit import AttributeFit, domain_fit, risks
+from sfumato.description.domain_fit import AttributeFit, domain_fit
+from sfumato.description.findings import DescriptionFinding, domain_findings, grouped
 from sfumato.description.schema_draft import SchemaDraft, draft_schema
+from sfumato.description.sensitive_columns import FindingKind
 from sfumato.domain import Domain
+from sfumato.domain.acceptance import Drafted
 from sfumato.domain.table_schema import Schema
 from sfumato.domain.view import BoundedView
 from sfumato.engine.csv_file import how_written
@@ -62,8 +65,8 @@ def schema_fit(schema: Schema, source: object) -> dict[str, tuple[AttributeFit, 
     }
 
 
-def schema_risks(schema: Schema, source: object | None) -> tuple[str, ...]:
-    """Return sentences about a schema that its owner should check before accepting it.
+def schema_findings(schema: Schema, source: object | None) -> tuple[DescriptionFinding, ...]:
+    """Return what the owner of a schema should look at before accepting it; columns are named TABLE.COLUMN.
 
     Args:
         schema: the description.
@@ -74,14 +77,30 @@ def schema_risks(schema: Schema, source: object | None) -> tuple[str, ...]:
     """
     if source is not None:
         open_tables(schema, source)
-    warnings = []
+    facts = []
     for table in schema:
         if not table.attributes or table.public:
             continue
         opened = None if source is None else open_schema_table(schema, table, source)
-        table_warnings = risks(Domain(table.attributes), opened)
-        warnings += [f"{table.name}: {each}" for each in table_warnings if not each.startswith("one row is the unit")]
-    return tuple(warnings)
+        domain = Domain(table.attributes, draft=schema.draft, drafted=_drafted_of(schema, table.name))
+        for finding in domain_findings(domain, opened):
+            if finding.kind is not FindingKind.UNIT:  # whom a row belongs to is stated by the schema
+                facts += [(finding.kind, f"{table.name}.{column}", why) for column, why in finding.columns.items()]
+    return grouped(facts)
+
+
+def _drafted_of(schema: Schema, table: str) -> Drafted | None:
+    """Return the part of the record of a draft that is about one table."""
+    if schema.drafted is None:
+        return None
+    mark = f"{table}."
+    return Drafted(
+        schema.drafted.hash,
+        {
+            kind: {column.removeprefix(mark): digest for column, digest in columns.items() if column.startswith(mark)}
+            for kind, columns in schema.drafted.findings.items()
+        },
+    )
 
 
 def draft_source(places: Sequence[str], *, name: str | None = None, unit: str | None = None) -> SchemaDraft:

@@ -10,6 +10,7 @@ rows of a unit depend on that unit's rows and on public tables alone.  A join th
 numbers of rows of each unit, so its size is bounded by public numbers.
 """
 
+from sfumato.domain.acceptance import Acceptance
 from sfumato.domain.attribute import (
     Attribute,
     Categorical,
@@ -23,7 +24,7 @@ from sfumato.domain.attribute import (
 )
 from sfumato.domain.calendar import Grain
 from sfumato.domain.document import dump, load, parse
-from sfumato.domain.domain import Acceptance, Axis, CsvFormat, Domain, Grouping
+from sfumato.domain.domain import Axis, CsvFormat, Domain, Grouping
 from sfumato.domain.raw_values import Unknown
 from sfumato.domain.unit import GroupBound, Unit
 

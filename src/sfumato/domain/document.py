@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from datetime import UTC, date, datetime
+from dataclasses import replace
+from datetime import date
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from sfumato.domain.acceptance import Acceptance, Drafted, accepted_now
 from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Real, Role, Timestamp
 from sfumato.domain.calendar import Grain
-from sfumato.domain.domain import Acceptance, CsvFormat, Domain
+from sfumato.domain.domain import CsvFormat, Domain
 from sfumato.domain.raw_values import Unknown
 from sfumato.domain.unit import GroupBound, Unit
 from sfumato.errors import DomainError, InputError
@@ -51,19 +52,19 @@ def dump(domain: Domain) -> str:
     return write_yaml(domain.describe())
 
 
-def accept(path: str | Path, *, by: str) -> str:
+def accept(path: str | Path, *, by: str, confirmed: Sequence[str] = ()) -> str:
     """Return the text of a domain file with the acceptance of its content; comments and layout stay.
 
     Args:
         path: of the file, which is only read.
-        by: who accepts it.
+        by: the person who accepts it.
+        confirmed: the kinds of findings that the person confirms.
 
     Raises:
         DomainError: as :func:`load`, or nobody is named.
     """
     domain = load(path)
-    at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    acceptance = Acceptance(by.strip(), at, domain.hash_accepted(by.strip(), at))
+    acceptance = accepted_now(domain, by=by, confirmed=confirmed)
     accepted = replace(domain, draft=False, acceptance=acceptance)
     return with_acceptance(Path(path).read_text(encoding="utf-8"), acceptance, accepted.describe())
 
@@ -82,7 +83,7 @@ def with_acceptance(text: str, acceptance: Acceptance, described: dict[str, Any]
     places = {
         key.value: (key.start_mark.index, value.start_mark.index, value.end_mark.index) for key, value in root.value
     }
-    accepted = f"accepted: {json.dumps(asdict(acceptance), ensure_ascii=False)}"
+    accepted = f"accepted: {json.dumps(acceptance.describe(), ensure_ascii=False)}"
     changes = []  # (from, to, text)
     if "draft" in places:
         _, start, end = places["draft"]
@@ -155,6 +156,7 @@ def parse(document: object, *, folder: Path | None = None) -> Domain:
         draft=document.get("draft", False),
         csv=CsvFormat(**document["csv"]) if "csv" in document else None,
         acceptance=Acceptance(**document["accepted"]) if "accepted" in document else None,
+        drafted=Drafted(**document["drafted"]) if "drafted" in document else None,
         hierarchies=_hierarchies(document, attributes, folder) if "hierarchies" in document else (),
     )
 
@@ -324,3 +326,38 @@ def only_at(mapping: Mapping[Any, Any], known: set[str], at: str, *, required: S
     for name in sorted(required):
         if name not in mapping:
             raise DomainError(f"the schema is wrong at {at}: {name!r} is missing", culprit=name)
+
+
+def read_acceptance(body: object) -> Acceptance:
+    """Read the acceptance in the document of a schema.
+
+    Raises:
+        DomainError: it is none.
+    """
+    parts = mapping_at(body, "accepted")
+    only_at(parts, {"by", "at", "hash", "confirmed", "edited"}, "accepted", required={"by", "at", "hash"})
+    confirmed, edited = parts.get("confirmed", []), parts.get("edited")
+    expect_at(confirmed, list, "accepted.confirmed", "a list of kinds of findings")
+    if edited is not None:
+        expect_at(edited, bool, "accepted.edited", "true or false")
+    by, at, signed = (text_at(parts[part], f"accepted.{part}") for part in ("by", "at", "hash"))
+    return Acceptance(by, at, signed, tuple(text_at(kind, "accepted.confirmed") for kind in confirmed), edited)
+
+
+def read_drafted(body: object) -> Drafted:
+    """Read the record of a draft in the document of a schema.
+
+    Raises:
+        DomainError: it is none.
+    """
+    parts = mapping_at(body, "drafted")
+    only_at(parts, {"hash", "findings"}, "drafted", required={"hash", "findings"})
+    kinds = mapping_at(parts["findings"], "drafted.findings")
+    findings = {
+        text_at(kind, "drafted.findings"): {
+            text_at(column, f"drafted.findings.{kind}"): text_at(digest, f"drafted.findings.{kind}")
+            for column, digest in mapping_at(columns, f"drafted.findings.{kind}").items()
+        }
+        for kind, columns in kinds.items()
+    }
+    return Drafted(text_at(parts["hash"], "drafted.hash"), findings)

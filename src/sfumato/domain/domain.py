@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.arguments import expect_all, listed
 from sfumato.bounded_cache import Shared, cached
+from sfumato.domain.acceptance import Acceptance, Drafted
 from sfumato.domain.attribute import Attribute, Categorical, Date, Dated, Integer, Numeric, Real, Role, Timestamp
 from sfumato.domain.calendar import CalendarMap, calendar_map, maps
 from sfumato.domain.unit import Unit
@@ -69,19 +70,6 @@ class CsvFormat:
 
 
 THOUSANDS = ("", ".", ",", "'", "\u2019", "_", " ", "\u00a0", "\u202f")
-
-
-@dataclass(frozen=True)
-class Acceptance:
-    """The person who accepted a description, the time (UTC, ISO 8601), and hashes of the content and of all three."""
-
-    by: str
-    at: str
-    hash: str
-
-    def __post_init__(self) -> None:
-        if not self.by.strip() or not self.by.isprintable():
-            raise DomainError("name who accepts the domain, in one line", culprit=self.by)
 
 
 @dataclass(frozen=True)
@@ -203,6 +191,7 @@ class Domain(Shared):
     acceptance: Acceptance | None = field(default=None, compare=False)
     hierarchies: tuple[Hierarchy, ...] = ()
     derives: tuple[str, ...] = field(default=(), repr=False)
+    drafted: Drafted | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         expect_all(
@@ -366,12 +355,7 @@ class Domain(Shared):
         if self.draft or accepted is None:
             return None
         # of files that were accepted earlier the hash is that of the description alone
-        return accepted if accepted.hash in (self.hash, self.hash_accepted(accepted.by, accepted.at)) else None
-
-    def hash_accepted(self, by: str, at: str) -> str:
-        """SHA-256 of the description with who accepted it and when, hexadecimal."""
-        text = json.dumps([self.hash, by, at], separators=(",", ":"), ensure_ascii=True)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return accepted if accepted.hash == self.hash or accepted.signs(self.hash) else None
 
     def refuse_changed(self) -> None:
         """Refuse to release under a description that was changed after its acceptance.
@@ -413,7 +397,9 @@ class Domain(Shared):
             changed = {key: value for key, value in asdict(self.csv).items() if value != getattr(CsvFormat(), key)}
             document |= {"csv": changed} if changed else {}
         if self.acceptance is not None:
-            document |= {"accepted": asdict(self.acceptance)}
+            document |= {"accepted": self.acceptance.describe()}
+        if self.drafted is not None:
+            document |= {"drafted": asdict(self.drafted)}
         return document
 
     def _described(self, *, draft: bool) -> dict[str, Any]:

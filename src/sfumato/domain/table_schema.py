@@ -9,19 +9,27 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from sfumato.arguments import expect_all, listed
 from sfumato.domain import document as single
+from sfumato.domain.acceptance import Acceptance, Drafted, accepted_now
 from sfumato.domain.attribute import Attribute
 from sfumato.domain.derived import Derived, FactOfUnit, OfUnit, SincePrevious, read_derived, read_of_unit
-from sfumato.domain.document import expect_at, mapping_at, only_at, text_at, with_acceptance
-from sfumato.domain.domain import Acceptance, CsvFormat, Domain
+from sfumato.domain.document import (
+    expect_at,
+    mapping_at,
+    only_at,
+    read_acceptance,
+    read_drafted,
+    text_at,
+    with_acceptance,
+)
+from sfumato.domain.domain import CsvFormat, Domain
 from sfumato.domain.hierarchy import Hierarchy
 from sfumato.domain.unit import GroupBound, Unit
 from sfumato.errors import DomainError, InputError
@@ -150,6 +158,7 @@ class Schema:
     draft: bool = False
     of_unit: tuple[OfUnit, ...] = ()
     acceptance: Acceptance | None = None
+    drafted: Drafted | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or not _NAME.fullmatch(self.id):
@@ -310,7 +319,7 @@ class Schema:
     def changed(self) -> bool:
         """True if the schema differs from the accepted one, or the acceptance was edited."""
         accepted = self.acceptance
-        return accepted is not None and accepted.hash != self.hash_accepted(accepted.by, accepted.at)
+        return accepted is not None and not accepted.signs(self.hash)
 
     def describe(self) -> dict[str, Any]:
         """The document as plain dictionaries and lists."""
@@ -318,7 +327,8 @@ class Schema:
             "sfumato": VERSION,
             "schema": self.name,
             "draft": self.draft,
-            **({} if self.acceptance is None else {"accepted": asdict(self.acceptance)}),
+            **({} if self.acceptance is None else {"accepted": self.acceptance.describe()}),
+            **({} if self.drafted is None else {"drafted": asdict(self.drafted)}),
             "unit": {"id": self.id, **({} if self.units is None else {"table": self.units})},
             "tables": {table.name: table.describe() for table in self},
             **({"of_unit": {each.name: each.describe() for each in self.of_unit}} if self.of_unit else {}),
@@ -327,13 +337,9 @@ class Schema:
     @cached_property
     def hash(self) -> str:
         """SHA-256 of the canonical description, hexadecimal; a draft and its accepted copy share it."""
-        document = {name: value for name, value in self.describe().items() if name != "accepted"} | {"draft": False}
+        document = {name: value for name, value in self.describe().items() if name not in ("accepted", "drafted")}
+        document |= {"draft": False}
         text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-        return hashlib.sha256(text.encode()).hexdigest()
-
-    def hash_accepted(self, by: str, at: str) -> str:
-        """SHA-256 of the description with who accepted it and when, hexadecimal."""
-        text = json.dumps([self.hash, by, at], separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -343,7 +349,7 @@ def _two_owners(name: str) -> DomainError:
 
 # --- the document -----------------------------------------------------------------------------------------------------
 
-_TOP = {"$schema", "sfumato", "schema", "draft", "accepted", "unit", "tables", "of_unit"}
+_TOP = {"$schema", "sfumato", "schema", "draft", "accepted", "drafted", "unit", "tables", "of_unit"}
 _OF_DOMAIN = ("attributes", "csv", "missing", "hierarchies")  # parts that a domain of one table has as well
 _OF_TABLE = {"key", "unit", "through", "references", "rows", "per", "public", "derived", *_OF_DOMAIN}
 
@@ -399,16 +405,11 @@ def parse_schema(document: object, *, folder: Path | None = None) -> Schema:
         id=text_at(unit["id"], "unit.id"),
         units=text_at(unit["table"], "unit.table") if "table" in unit else None,
         draft=draft,
-        acceptance=None if accepted is None else _acceptance(accepted),
+        acceptance=None if accepted is None else read_acceptance(accepted),
+        drafted=read_drafted(document["drafted"]) if "drafted" in document else None,
         of_unit=read_of_unit(document.get("of_unit", {})),
         tables=tuple(_table(text_at(name, "tables"), body, folder, draft=draft) for name, body in tables.items()),
     )
-
-
-def _acceptance(body: object) -> Acceptance:
-    parts = mapping_at(body, "accepted")
-    only_at(parts, {"by", "at", "hash"}, "accepted", required={"by", "at", "hash"})
-    return Acceptance(**{part: text_at(value, f"accepted.{part}") for part, value in parts.items()})
 
 
 def _table(name: str, body: object, folder: Path | None, *, draft: bool) -> SchemaTable:
@@ -473,18 +474,18 @@ def _links(body: object, at: str) -> list[Link]:
     ]
 
 
-def accept_schema(path: str | Path, *, by: str) -> tuple[str, Acceptance]:
+def accept_schema(path: str | Path, *, by: str, confirmed: Sequence[str] = ()) -> tuple[str, Acceptance]:
     """Return the text of a schema's file with the acceptance of its content, and the acceptance; comments stay.
 
     Args:
         path: of the file, which is only read.
-        by: who accepts it.
+        by: the person who accepts it.
+        confirmed: the kinds of findings that the person confirms.
 
     Raises:
         DomainError: it cannot be read, lacks what releases need, or nobody is named.
     """
     schema = replace(load_schema(path), draft=False, acceptance=None)  # refuses what only a draft may leave open
-    at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    acceptance = Acceptance(by.strip(), at, schema.hash_accepted(by.strip(), at))
+    acceptance = accepted_now(schema, by=by, confirmed=confirmed)
     text = Path(path).read_text(encoding="utf-8")
     return with_acceptance(text, acceptance, replace(schema, acceptance=acceptance).describe()), acceptance

@@ -95,7 +95,8 @@ class Profile:
 
     ``repeats`` are for a column whose values may name people: pairs of a number of rows, and of the values that have so
     many, in order.  ``dates`` describe a column that mostly holds dates, but not all in the form of ISO 8601.
-    ``codes`` are values that stand for missing ones.  All other parts describe the column without them.
+    ``codes`` are values that stand for missing ones.  All other parts describe the column without them.  ``counts`` are
+    the rows of each of ``values``.  ``sample`` are some values of a text column that has more of them than the limit.
     """
 
     column: Column
@@ -110,6 +111,8 @@ class Profile:
     repeats: tuple[tuple[int, int], ...] = ()
     dates: DateProfile | None = None
     codes: tuple[str | int | float, ...] = ()
+    counts: tuple[int, ...] = ()
+    sample: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

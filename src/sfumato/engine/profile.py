@@ -29,7 +29,7 @@ _WHOLE_REAL = "[+-]?(0|[1-9][0-9]{0,14})([.]0*)?"  # as programs write whole num
 _CODE = "[+-]?0[0-9].*"
 _DAYS_ONLY = f"{DAYS}([T ]00:00(:00([.]0{{1,9}})?)?)?"  # some programs write days as time stamps
 _MOSTLY = 0.9  # of a column of dates are dates
-_SAMPLE = 1000  # distinct texts from which formats of dates are guessed
+_SAMPLE = 1000  # distinct texts that show formats of dates and what a column holds
 _SERIALS = (10_000, 73_109)  # days of spreadsheets from 1927 to 2100
 _COMPACT = (19_000_101, 21_001_231)  # days as numbers of eight digits
 _FEW_CODES = 10  # distinct texts in a column of numbers
@@ -111,14 +111,10 @@ class Profiler:
             f"SELECT COUNT(*), COUNT({value}), COUNT(DISTINCT {value}), MIN(CASE WHEN {finite} THEN {value} END), "
             f"MAX(CASE WHEN {finite} THEN {value} END) FROM {self.relation}"
         )
-        values = None
-        if distinct <= distinct_limit:
-            inner = f"SELECT DISTINCT {value} AS x FROM {self.relation}"
-            distinct_rows = self.query(f"SELECT x FROM ({inner}) AS found WHERE x IS NOT NULL ORDER BY x")
-            values = tuple(_typed(number, kind) for (number,) in distinct_rows)
+        values, counts = self._values(value, kind) if distinct <= distinct_limit else (None, ())
         missing = rows - held
         low, high = _typed(low, kind), _typed(high, kind)
-        profile = Profile(replace(column, kind=kind), held, distinct, missing, low, high, values)
+        profile = Profile(replace(column, kind=kind), held, distinct, missing, low, high, values, counts=counts)
         wide = isinstance(low, int | float) and isinstance(high, int | float) and high - low >= distinct_limit
         if kind in (ColumnKind.INTEGER, ColumnKind.TEXT) and may_name_people(column.name, held, distinct):
             profile = replace(profile, repeats=self._repeats(value))
@@ -129,7 +125,7 @@ class Profiler:
         if kind is ColumnKind.TEXT and column.kind is ColumnKind.TEXT and (dates := self._dates(column)) is not None:
             return replace(profile, dates=dates)
         if values is None and kind is ColumnKind.TEXT and column.kind is ColumnKind.TEXT:
-            return replace(profile, numbers=self._numbers(column, missing))
+            return replace(profile, numbers=self._numbers(column, missing), sample=tuple(self._distinct_texts(column)))
         return profile
 
     def _dates_in_numbers(self, column: Column, profile: Profile) -> DateProfile | None:
@@ -145,6 +141,12 @@ class Profiler:
             if all(DateFormat("%Y%m%d").read(text.partition(".")[0]) for text in texts):
                 return DateProfile(ColumnKind.DATE, 0, ("%Y%m%d",))
         return None
+
+    def _values(self, value: str, kind: ColumnKind) -> tuple[tuple[object, ...], tuple[int, ...]]:
+        """Return the distinct values in order, and the rows of each."""
+        inner = f"SELECT {value} AS x FROM {self.relation}"
+        rows = self.query(f"SELECT x, COUNT(*) FROM ({inner}) AS listed WHERE x IS NOT NULL GROUP BY x ORDER BY x")
+        return tuple(_typed(each, kind) for each, _ in rows), tuple(int(times) for _, times in rows)
 
     def _distinct_texts(self, column: Column) -> list[str]:
         text = self.dialect.text(self.dialect.name(column.name))

@@ -274,6 +274,24 @@ class Entry:
                 return None
 
     @property
+    def confirmed(self) -> str | None:
+        """What the person who accepted the domain confirmed, and whether its draft was edited; None if unknown."""
+        match self.event.details:
+            case {"accepted": {"confirmed": list(kinds)}}:
+                words = f"confirmed {', '.join(map(str, kinds))}"
+            case {"accepted": {"edited": bool()}}:
+                words = "nothing to confirm"
+            case _:
+                return None
+        match self.event.details:
+            case {"accepted": {"edited": True}}:
+                return f"{words}; the draft was edited"
+            case {"accepted": {"edited": False}}:
+                return f"{words}; the draft was not edited"
+            case _:
+                return words
+
+    @property
     def analyst(self) -> str | None:
         """The analyst who asked, if the ledger has analysts."""
         return self.event.analyst

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.domain import Domain
-from sfumato.domain.domain import Acceptance
+from sfumato.domain.acceptance import Acceptance
 from sfumato.domain.view import BoundedView
 from sfumato.domain.view_words import describe_view
 from sfumato.engine.port import Encoded
@@ -390,7 +390,7 @@ class Vault:
             words = request.words or f"{request.family}, {request.method}"
             details |= {"asked": f"{words} of {describe_view(self.view)}", "view": json.loads(self.view.canonical)}
         details |= {"owners": dict(self.owners)} if self.owners else {}
-        details["accepted"] = None if accepted is None else {"by": accepted.by, "at": accepted.at}
+        details["accepted"] = None if accepted is None else accepted.journal_entry()
         return details
 
     def _released_payload(

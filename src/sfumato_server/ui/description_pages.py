@@ -15,6 +15,8 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, Field
 from starlette.datastructures import UploadFile
 
+from sfumato.description.findings import DescriptionFinding
+from sfumato.description.sensitive_columns import FindingKind
 from sfumato.engine.table_files import redacted_source
 from sfumato.errors import DomainError, InputError
 from sfumato.strict_documents import write_yaml
@@ -26,7 +28,7 @@ from sfumato_server.stewards import (
     draft_description,
     read_description,
     read_document,
-    steward_warnings,
+    steward_findings,
 )
 from sfumato_server.tables import Description
 from sfumato_server.ui.description_form import (
@@ -109,6 +111,7 @@ def draft(key: Steward, service: CurrentService, form: Annotated[DraftForm, Form
 def edit(request: Request, key: Steward, service: CurrentService, form: SentFields) -> Response:
     """Do the step of the button that was pressed."""
     fields, step = form.fields, form.fields.pop("do", "check")
+    findings: tuple[DescriptionFinding, ...] = ()
     try:
         if step == "yaml":
             return _form(key, _from_yaml(fields), done="The form shows what the YAML says.")
@@ -118,12 +121,14 @@ def edit(request: Request, key: Steward, service: CurrentService, form: SentFiel
         if step == "save":
             return _file(document, fields)
         description = read_description(document)
+        findings = steward_findings(description, fields.get("source", ""), service.places)
         if step == "register":
-            return _register(request, description, fields, key, service)
-        risks = steward_warnings(description, fields.get("source", ""), service.places)
+            confirmed = [kind for kind in FindingKind if fields.get(f"confirm-{kind}") == "true"]
+            accepted = _accept(description, findings, fields, by=key.name, confirm=confirmed)
+            return _register(request, accepted, fields, key, service)
     except REFUSALS as error:
-        return _form(key, fields, error=error)
-    return _form(key, fields, risks=risks, done="The description fits the tables, and nothing is missing in it.")
+        return _form(key, fields, error=error, findings=findings)
+    return _form(key, fields, findings=findings, done="The description fits the tables, and nothing is missing in it.")
 
 
 def _from_yaml(fields: dict[str, str]) -> dict[str, str]:
@@ -136,16 +141,27 @@ def _from_yaml(fields: dict[str, str]) -> dict[str, str]:
     return {name: fields.get(name, "") for name in ("name", "source", "limit")} | description_fields
 
 
-def _register(
-    request: Request, description: Description, fields: dict[str, str], key: Key, service: CurrentService
-) -> Response:
+def _accept(
+    description: Description,
+    findings: tuple[DescriptionFinding, ...],
+    fields: dict[str, str],
+    *,
+    by: str,
+    confirm: list[FindingKind],
+) -> dict[str, Any]:
     if fields.get("accepted") != "true":
         raise InputError("tick that you have looked at the description and accept it; a draft is not registered")
+    return accept_description(description, findings, by=by, confirm=[kind.value for kind in confirm])
+
+
+def _register(
+    request: Request, domain: dict[str, Any], fields: dict[str, str], key: Key, service: CurrentService
+) -> Response:
     name = fields.get("name", "").strip()
     service.register(
         name,
         source=fields.get("source", "").strip(),
-        domain=accept_description(description, by=key.name),
+        domain=domain,
         limit=fields.get("limit", "").strip(),
         more={"second_budget": fields.get("second_budget") == "true", "by": key.actor},
     )
@@ -164,7 +180,7 @@ def _form(
     fields: dict[str, str],
     *,
     error: Exception | None = None,
-    risks: tuple[str, ...] | None = None,
+    findings: tuple[DescriptionFinding, ...] = (),
     done: str = "",
 ) -> Response:
     """Render the form with all that was typed and the result of the step."""
@@ -179,7 +195,7 @@ def _form(
         tables=tables,
         several="schema" in fields,
         notes=notes,
-        risks=risks,
+        findings=findings,
         source=redacted_source(fields.get("source", "")),
         yaml=_yaml(fields),
         types=TYPES,

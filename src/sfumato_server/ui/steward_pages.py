@@ -34,6 +34,7 @@ from sfumato_server.stewards import (
     read_description,
     read_document,
     search_keys,
+    steward_findings,
 )
 from sfumato_server.ui.question_form import Short
 from sfumato_server.ui.rendering import REFUSALS, forget_note, gauge, leave_note, page, read_note
@@ -55,6 +56,7 @@ class DatasetForm(BaseModel):
     limit: Short
     second_budget: bool = False
     accepted: bool = False
+    confirm: Short = ""
 
 
 class CapForm(BaseModel):
@@ -118,10 +120,14 @@ def register(request: Request, key: Steward, service: CurrentService, form: Anno
     name = form.name.strip()
     try:
         domain = _parse_document(form.domain)
+        if form.accepted:
+            description = read_description(domain)
+            findings = steward_findings(description, None, service.places)
+            domain = accept_description(description, findings, by=key.name, confirm=[form.confirm])
         service.register(
             name,
             source=form.source.strip(),
-            domain=accept_description(read_description(domain), by=key.name) if form.accepted else domain,
+            domain=domain,
             limit=form.limit.strip(),
             more={"second_budget": form.second_budget, "by": key.actor},
         )

@@ -37,10 +37,14 @@ class DraftRequest(StrictModel):
 
 
 class AcceptanceRequest(StrictModel):
-    """A domain or a schema to accept unchanged.  If ``source`` is given, risks are also looked for in the tables."""
+    """A domain or a schema to accept unchanged.  If ``source`` is given, risks are also looked for in the tables.
+
+    ``confirm`` names the kinds of findings that the steward looked at.
+    """
 
     domain: dict[str, Any]
     source: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
+    confirm: Annotated[list[Annotated[str, Field(max_length=200)]], Field(max_length=20)] = []
 
 
 class CapRequest(StrictModel):

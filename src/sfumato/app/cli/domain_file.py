@@ -10,6 +10,7 @@ import typer
 
 from sfumato.app.cli.main import flat
 from sfumato.app.cli.options import (
+    ConfirmOption,
     CsvOptions,
     JsonOption,
     OverwriteOption,
@@ -49,7 +50,7 @@ def draft(
     is written, and every command that is given the domain reads the file so.
     """
     from sfumato.description.domain_fit import draft_domain
-    from sfumato.description.written_values import codes_note
+    from sfumato.description.findings import confirm_option
     from sfumato.engine.open import open_table
     from sfumato.engine.table_files import redacted_source
     from sfumato.strict_documents import write_yaml
@@ -62,19 +63,15 @@ def draft(
     text = write_yaml(drafted.document())
     for detail in written.notes:
         print_message(f"{redacted_source(table)}: {detail}; the draft says so under 'csv'.")
-    if drafted.texts:
-        print_message(codes_note(drafted.texts))
-    for name, reason in drafted.left_out.items():
-        print_message(f"Left out {name}: {reason}.")
-    for name, hint in drafted.hints.items():
-        print_message(f"Look at {name}: {hint}.")
+    for note in drafted.notes():
+        print_message(note)
     if out is None:
         typer.echo(text, nl=False)
     else:
         save_text(out, text, overwrite=overwrite)
         print_message(
             f"Wrote the draft {out}. Edit it to what is publicly known, then accept it: "
-            f"sfumato domain accept {out} --by NAME"
+            f"sfumato domain accept {out} --by NAME{confirm_option(drafted.findings)}"
         )
 
 
@@ -83,28 +80,32 @@ def accept(
     path: DomainPath,
     by: Annotated[str, typer.Option(help="Who accepts it: a name that the file and the journal keep.")],
     table: Annotated[str | None, typer.Option(help="Also look for what was read off this table.")] = None,
+    confirm: ConfirmOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Accept a domain as it stands, after a look at what is risky in it.
 
-    The file then says who accepted it and when, and so does the journal of every release. Whoever edits it later
+    Each kind of finding has to be confirmed by name, or edited away. The file then says who accepted it, when, what
+    they confirmed, and whether the draft was edited, and so does the journal of every release. Whoever edits it later
     has to accept it again; until then releases refuse it.
     """
-    from sfumato.description.domain_fit import risks
+    from sfumato.description.findings import confirmed_kinds, domain_findings, refuse_unconfirmed
     from sfumato.domain import load
     from sfumato.domain.document import accept as accepted
     from sfumato.engine.open import open_table
     from sfumato.vault.release import save_text
 
-    described, document = load(path), accepted(path, by=by)
-    warnings = risks(described, None if table is None else open_table(table, csv=described.csv))
+    kinds = confirmed_kinds(confirm or [])
+    described = load(path)
+    findings = domain_findings(described, None if table is None else open_table(table, csv=described.csv))
+    document = accepted(path, by=by, confirmed=refuse_unconfirmed(findings, kinds))
     save_text(path, document, overwrite=True)
     acceptance = load(path).accepted_by
     assert acceptance is not None
-    value = {"by": acceptance.by, "at": acceptance.at, "hash": acceptance.hash, "risks": warnings}
-    text = "".join(f"Risky: {risk}.\n" for risk in warnings)
+    value = acceptance.describe() | {"risks": [str(finding) for finding in findings]}
+    text = "".join(f"Confirmed {finding.kind}: {finding}.\n" for finding in findings)
     if table is None:
-        text += "Without --table nothing tells what was read off the data.\n"
+        text += "Without --table nothing tells which columns identify people.\n"
     show_result = result if table is None else exact_result
     show_result(value, f"{text}{path} is accepted by {acceptance.by}, {acceptance.at}.", as_json=as_json)
 
@@ -127,7 +128,7 @@ def check(
         "attributes": len(domain),
         "cells": str(domain.size),
         "draft": domain.draft,
-        "accepted": None if who is None else {"by": who.by, "at": who.at},
+        "accepted": None if who is None else who.journal_entry(),
         "hash": domain.hash,
     }
     text = f"{path} is a domain of {pluralize(len(domain), 'attribute')}, {state}."

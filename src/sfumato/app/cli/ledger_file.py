@@ -281,6 +281,7 @@ def _entry(entry: Entry) -> dict[str, Any]:
         "statement": entry.event.statement,
         "asked": entry.asked,
         "accepted": entry.accepted,
+        "confirmed": entry.confirmed,
         "cost": entry_cost(entry),
         "parameters": entry.event.question.parameters,
         "unit": None if entry.unit is None else _unit(entry.unit, entry.statement),

@@ -67,6 +67,10 @@ NewVersionOption = Annotated[
         "question is charged again.",
     ),
 ]
+ConfirmOption = Annotated[
+    list[str] | None,
+    typer.Option("--confirm", help="A kind of finding that you looked at, such as bounds; several times or by commas."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace an output file that exists.")]
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sfumato.app.cli.options import (
+    ConfirmOption,
     JsonOption,
     OverwriteOption,
 )
@@ -59,6 +60,7 @@ def draft_tables(
     says by what is publicly known, and accepted it.  How many rows of a person are kept is left open, and so is which
     tables are public: neither is for a program to read off the data.
     """
+    from sfumato.description.findings import confirm_option
     from sfumato.description.schema_fit import draft_source
     from sfumato.engine.table_files import redacted_source
     from sfumato.strict_documents import write_yaml
@@ -77,6 +79,7 @@ def draft_tables(
     print_message(
         f"Wrote the draft {out}. Edit it to what is publicly known, say how many rows of one person to keep of each "
         f"private table (rows: N), then accept it: sfumato schema accept {out} --by NAME"
+        f"{confirm_option(drafted.findings)}"
     )
 
 
@@ -138,7 +141,7 @@ def check_schema(
         "tables": [table.name for table in schema],
         "draft": schema.draft,
         "rows_to_say": unbounded,
-        "accepted": None if schema.acceptance is None else asdict(schema.acceptance),
+        "accepted": None if schema.acceptance is None else schema.acceptance.describe(),
         "changed": schema.changed,
         "hash": schema.hash,
     }
@@ -197,25 +200,30 @@ def accept_file(
         str | None,
         typer.Option("--tables", help="Also check the keys of these tables, and look for what was read off them."),
     ] = None,
+    confirm: ConfirmOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Accept a schema as it stands, after a look at what is risky in it.
 
-    The file then says who accepted it and when.  Whoever changes what it says has to accept it again: until then
+    Each kind of finding has to be confirmed by name, or edited away. The file then says who accepted it, when, what
+    they confirmed, and whether the draft was edited. Whoever changes what it says has to accept it again: until then
     releases refuse it.
     """
-    from sfumato.description.schema_fit import schema_risks
+    from sfumato.description.findings import confirmed_kinds, refuse_unconfirmed
+    from sfumato.description.schema_fit import schema_findings
     from sfumato.domain.table_schema import accept_schema, load_schema
     from sfumato.query.statements.derived_columns import check_derived
     from sfumato.vault.release import save_text
 
-    document, acceptance = accept_schema(path, by=by)
+    kinds = confirmed_kinds(confirm or [])
+    accept_schema(path, by=by)  # refuses what a release cannot do without
     schema = load_schema(path)
     check_derived(replace(schema, draft=False, acceptance=None))
-    warnings = schema_risks(schema, tables)
+    findings = schema_findings(schema, tables)
+    document, acceptance = accept_schema(path, by=by, confirmed=refuse_unconfirmed(findings, kinds))
     save_text(path, document, overwrite=True)
-    value = {**asdict(acceptance), "risks": warnings}
-    text = "".join(f"Risky: {risk}.\n" for risk in warnings)
+    value = acceptance.describe() | {"risks": [str(finding) for finding in findings]}
+    text = "".join(f"Confirmed {finding.kind}: {finding}.\n" for finding in findings)
     if tables is None:
         text += "Without --tables nothing tells whether keys name one row each, and what was read off the data.\n"
     show_result = result if tables is None else exact_result
