@@ -237,6 +237,9 @@ MATCHED = [
     "SELECT sex, COUNT(*) FROM buys WHERE EXISTS (SELECT * FROM items WHERE items.buy = buys.buy AND pieces > 5) GROUP BY sex",
     "SELECT COUNT(*) FROM buys b WHERE NOT EXISTS (SELECT * FROM items i, wares w WHERE i.buy = b.buy AND i.ware = w.ware AND w.sort = 'ale')",
     "SELECT COUNT(*) FROM items a WHERE EXISTS (SELECT * FROM items b WHERE a.buy = b.buy AND a.ware <> b.ware)",
+    "SELECT COUNT(*) FROM people p WHERE EXISTS (SELECT * FROM notes, stays WHERE stays.stay = notes.stay AND guest = p.person AND stars >= 0.7)",
+    "SELECT COUNT(*) FROM people WHERE NOT EXISTS (SELECT * FROM notes, stays WHERE guest = person AND notes.stay = stays.stay)",
+    "SELECT COUNT(*) FROM people WHERE age > 20 AND EXISTS (SELECT * FROM stays WHERE person = guest AND nights > 3)",
     "SELECT COUNT(*) FROM items a WHERE EXISTS (SELECT * FROM items b WHERE a.buy = b.buy AND b.ware <> a.ware) "
     "AND NOT EXISTS (SELECT * FROM items c WHERE a.buy = c.buy AND c.ware <> a.ware AND c.pieces > 4)",
     "SELECT COUNT(*) FROM people WHERE person IN (SELECT person FROM buys WHERE paid > 50)",

@@ -32,7 +32,7 @@ from sfumato.query.statements.table_joins import (
     JoinCondition,
     conjuncts,
     correlated_tie,
-    is_correlated,
+    correlation,
     is_never_missing,
     join_parts,
     keys_apart,
@@ -125,6 +125,7 @@ def _joined_rows(
     select: Any,  # noqa: ANN401
     schema: Schema,
     known: Mapping[str, Part],
+    outer: UnitRows | None = None,
 ) -> tuple[UnitRows, list[Any]]:
     """Return the rows of FROM and its joins, and the conditions that are left of ON and WHERE."""
     known = _with_named(text, select.args.get("with_"), schema, known)
@@ -139,7 +140,8 @@ def _joined_rows(
     parts = _named_apart(text, select, schema, nodes, drafts)
     rows = UnitRows(text, schema, [], parts[0].view, known)
     where = None if select.args.get("where") is None else select.args["where"].this
-    return rows, join_parts(rows, list(zip([source.this, *joins], parts, strict=True)), list(conjuncts(where)))
+    links = list(zip([source.this, *joins], parts, strict=True))
+    return rows, join_parts(rows, links, list(conjuncts(where)), outer)
 
 
 def _with_named(text: str, clause: Any, schema: Schema, known: Mapping[str, Part]) -> dict[str, Part]:  # noqa: ANN401
@@ -300,7 +302,7 @@ def _keep_matched(rows: UnitRows, node: Any, select: Any, column: Any, *, withou
     if not isinstance(select, exp.Select):
         raise refuse(text, select, "UNION and the like are no part of the grammar")
     within, item, conditions = _inner_rows(rows, select, node)
-    correlated = [each for each in conditions if is_correlated(rows, within, each)]
+    correlated = [each for each in conditions if correlation(rows, within, each)]
     equal = [JoinCondition(each) for each in correlated if isinstance(each, exp.EQ)]
     _matched(within, [each for each in conditions if not any(each is other for other in correlated)])
     if within.where is not None:
@@ -329,7 +331,7 @@ def _inner_rows(rows: UnitRows, select: Any, node: Any) -> tuple[UnitRows, Any, 
     if select.args.get("group") is None and not has_aggregates(select):
         select.set("distinct", None)  # a match counts once, however many there are
         refuse_inside(text, select)
-        within, conditions = _joined_rows(text, select, schema, rows.known)
+        within, conditions = _joined_rows(text, select, schema, rows.known, rows)
         return within, None if exists else select.expressions[0].unalias(), conditions
     if exists:
         raise refuse(text, node, f"EXISTS asks for rows; of groups ask {schema.id} IN (SELECT {schema.id} ...)")

@@ -33,12 +33,14 @@ class JoinCondition:
         of: the part that is joined by it; None for WHERE.
         named: whether it is a name of USING or of NATURAL JOIN, which both sides have.
         parts: the parts of FROM, of which one may have a column that is named without its table.
+        outer: the rows outside a SELECT after EXISTS or IN.
     """
 
     node: Any
     of: Part | None = None
     named: bool = False
     parts: tuple[Part, ...] = ()
+    outer: UnitRows | None = None
 
     def ends(self, rows: UnitRows, part: Part) -> list[tuple[Any, Any]]:
         """Return the pairs of columns, of the rows and of a part, that the condition may find equal."""
@@ -51,6 +53,9 @@ class JoinCondition:
             if not isinstance(node, exp.EQ):
                 return []
             if not isinstance(node.this, exp.Column) or not isinstance(node.expression, exp.Column):
+                return []
+            outer = self.outer
+            if outer is not None and any(is_outside(each, self.parts, outer) for each in (node.this, node.expression)):
                 return []
             left, right = (self._qualified(each, rows) for each in (node.this, node.expression))
             return [(left, right), (right, left)]
@@ -168,13 +173,16 @@ def _without_common(node: Any, either: Any) -> Iterator[Any]:  # noqa: ANN401
         yield exp.paren(exp.or_(*(exp.and_(*side, copy=False) for side in rest), copy=False), copy=False)
 
 
-def join_parts(rows: UnitRows, links: Sequence[FromPart], where: Sequence[Any]) -> list[Any]:
+def join_parts(
+    rows: UnitRows, links: Sequence[FromPart], where: Sequence[Any], outer: UnitRows | None = None
+) -> list[Any]:
     """Join the parts of FROM to rows that have none yet.
 
     Args:
         rows: without parts.
         links: the node after FROM, then the joins, with their parts.
         where: the conditions of WHERE.
+        outer: the rows outside, which conditions may compare with.
 
     Returns:
         The conditions that still hold of each row.
@@ -183,7 +191,7 @@ def join_parts(rows: UnitRows, links: Sequence[FromPart], where: Sequence[Any]) 
         QueryError: rows of two units could meet, or an outer join keeps public rows.
     """
     parts = tuple(part for _, part in links)
-    pool = [JoinCondition(node, parts=parts) for node in where]
+    pool = [JoinCondition(node, parts=parts, outer=outer) for node in where]
     on: list[JoinCondition] = []
     waiting = [links[0]]
     for place, (join, part) in enumerate(links[1:], start=1):
@@ -354,15 +362,30 @@ def _refuse_side(rows: UnitRows, join: Any, part: Part, side: str, before: Seque
 # --- rows inside EXISTS and IN, and those outside ---------------------------------------------------------------------
 
 
-def is_correlated(rows: UnitRows, within: UnitRows, node: Any) -> bool:  # noqa: ANN401
-    """Return whether a condition compares a column inside with one outside."""
+def is_outside(column: Any, parts: Sequence[Part], rows: UnitRows) -> bool:  # noqa: ANN401
+    """Return whether a column in a SELECT of some parts is one of the rows outside."""
+    name = column.name.casefold()
+    if column.table:
+        return column.table.casefold() not in {part.alias.casefold() for part in parts}
+    if any(name in part.columns(rows.schema) for part in parts):
+        return False
+    return any(name in part.columns(rows.schema) for part in rows.parts)
+
+
+def correlation(rows: UnitRows, within: UnitRows, node: Any) -> tuple[Any, Any] | None:  # noqa: ANN401
+    """Return the column outside and the one inside that a condition compares; None for other conditions."""
     from sqlglot import exp
 
-    if not isinstance(node, exp.EQ | exp.NEQ):
-        return False
-    columns = [each for each in (node.this, node.expression) if isinstance(each, exp.Column)]
-    inside = [within.knows(column) for column in columns]
-    return len(columns) == 2 and sorted(inside) == [False, True] and rows.knows(columns[inside.index(False)])  # noqa: PLR2004
+    ends = (node.this, node.expression) if isinstance(node, exp.EQ | exp.NEQ) else ()
+    if not ends or not all(isinstance(each, exp.Column) for each in ends):
+        return None
+    outside = [is_outside(each, within.parts, rows) for each in ends]
+    if all(outside):  # rows that find their unit through another table have it under its name
+        outside = [bool(each.table) or not within.is_unit(each) for each in ends]
+    if outside.count(True) != 1:
+        return None
+    column, inside = ends if outside[0] else reversed(ends)
+    return (column, inside) if rows.knows(column) else None
 
 
 def correlated_tie(
@@ -371,7 +394,7 @@ def correlated_tie(
     """Return the keys that a correlated SELECT finds equal to those outside."""
     from sqlglot import exp
 
-    ends = [(each, *_outside_first(within, each.node)) for each in equal]
+    ends = [(each, *(correlation(rows, within, each.node) or ())) for each in equal]
     if pair is not None:
         ends.append((JoinCondition(exp.EQ(this=pair[0], expression=pair[1])), *pair))
     pairs, used, by_unit = [], [], False
@@ -385,10 +408,6 @@ def correlated_tie(
             pairs.append((one, other))
             used.append(condition)
     return Tie(tuple(pairs), by_unit, tuple(used))
-
-
-def _outside_first(within: UnitRows, node: Any) -> tuple[Any, Any]:  # noqa: ANN401
-    return (node.expression, node.this) if within.knows(node.this) else (node.this, node.expression)
 
 
 def _same_table(rows: UnitRows, within: UnitRows, one: int, other: int) -> bool:
@@ -409,7 +428,7 @@ def is_never_missing(rows: UnitRows, within: UnitRows, pair: tuple[int, int]) ->
 
 def keys_apart(rows: UnitRows, within: UnitRows, node: Any) -> tuple[int, int]:  # noqa: ANN401
     """Return the places of two keys that a correlated SELECT finds unequal."""
-    outside, inside = _outside_first(within, node)
+    outside, inside = correlation(rows, within, node) or (node, node)
     one, other = rows.key(outside), within.key(inside)
     if one is None or other is None:
         raise refuse(rows.text, node, "columns inside and outside are compared by keys only")
