@@ -97,9 +97,8 @@ class CountedTruncation:
     most: int
 
     def __str__(self) -> str:
-        return (
-            f"the bound leaves out {self.rows} rows, counting at most {self.most:,} of one unit, of {self.units} units"
-        )
+        most = f"counting at most {self.most:,} of one unit"
+        return f"the bound leaves out {self.rows} rows, {most}, of {self.units} units"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -111,11 +110,12 @@ class Answer(Release, Tabular):
         labels: labels of the groups, one text array per grouping attribute: declared cells that can hold a row which
             meets the condition, in their order.
         integers: the grouping attributes whose cells are whole numbers and at most missing values.
-        estimates: arrays of shape ``(groups,)``, one set per aggregate.
+        estimates: arrays of shape ``(groups,)``, one set per column.
         confidence: the probability with which each interval, alone, holds the exact answer.
         notes: the table that the intervals are about, and any change of the released estimates.
         truncation: the rows that the bound on rows of a unit left out, if the query asks for them.
         called: names of the grouping attributes, if a statement gives others.
+        aggregates: estimates of the aggregates that the columns are computed from; empty if they are the columns.
     """
 
     query: Query
@@ -126,6 +126,12 @@ class Answer(Release, Tabular):
     truncation: CountedTruncation | None = None
     integers: frozenset[str] = frozenset()
     called: tuple[str, ...] = ()
+    aggregates: tuple[Estimates, ...] = ()
+
+    @property
+    def measured(self) -> tuple[Estimates, ...]:
+        """The estimates of the aggregates."""
+        return self.aggregates or self.estimates
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -141,7 +147,7 @@ class Answer(Release, Tabular):
 
     @cached_property
     def values(self) -> tuple[tuple[NoisyValue, ...], ...]:
-        """Estimates, one tuple per group with a value per aggregate."""
+        """Estimates, one tuple per group with a value per column."""
         columns = ([NoisyValue(*parts) for parts in _parts(each)] for each in self.estimates)
         return tuple(zip(*columns, strict=True))
 
@@ -152,8 +158,8 @@ class Answer(Release, Tabular):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the aggregates."""
-        return self.query.labels
+        """The names of the columns."""
+        return self.query.column_names
 
     @property
     def headline(self) -> str:
@@ -169,7 +175,7 @@ class Answer(Release, Tabular):
 
     @property
     def value(self) -> NoisyValue:
-        """The only value of a query with one aggregate and no groups.
+        """The only value of a query with one column and no groups.
 
         Raises:
             QueryError: there are several.
@@ -180,7 +186,7 @@ class Answer(Release, Tabular):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """One flat mapping per group: labels, then estimate, standard error and interval of each aggregate."""
+        """One flat mapping per group: labels, then estimate, standard error and interval of each column."""
         rows = []
         for key, values in zip(self.keys, self.values, strict=True):
             row: dict[str, Any] = dict(zip(self.groups, key, strict=True))
@@ -219,6 +225,7 @@ class Answer(Release, Tabular):
             self,
             labels=tuple(each[groups] for each in self.labels),
             estimates=tuple(each.slice_groups(groups) for each in self.estimates),
+            aggregates=tuple(each.slice_groups(groups) for each in self.aggregates),
         )
 
     def take(self, places: NDArray[np.intp]) -> Answer:
@@ -227,6 +234,7 @@ class Answer(Release, Tabular):
             self,
             labels=tuple(each.take(places) for each in self.labels),
             estimates=tuple(each.take(places) for each in self.estimates),
+            aggregates=tuple(each.take(places) for each in self.aggregates),
         )
 
     def apply_clauses(self) -> Answer:
@@ -327,9 +335,11 @@ def non_negative_integers(answer: Answer) -> Answer:
         QueryError: a column that is no count.
     """
     expect(answer, Answer, "counts of an Answer are post-processed")
-    for name, aggregate in zip(answer.columns, answer.query.aggregates, strict=True):
+    for name, aggregate in zip(answer.query.labels, answer.query.aggregates, strict=True):
         if not aggregate.is_count:
             raise QueryError(f"{name!r} is no count, and cannot be made a whole number", culprit=aggregate)
+    if answer.query.columns:
+        raise QueryError("numbers that are computed from counts cannot be made whole; ask for the counts themselves")
     estimates = tuple(replace(each, value=to_counts(each.value).astype(np.float64)) for each in answer.estimates)
     return replace(answer, estimates=estimates, notes=(*answer.notes, POSTPROCESSED))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -20,8 +21,10 @@ from sfumato.domain.predicate import Among
 from sfumato.errors import QueryError, SfumatoError
 from sfumato.model.factor import FloatArray
 from sfumato.query.aggregates import Aggregate, Estimates
+from sfumato.query.answer_expression import AnswerExpression, aggregate_at, evaluate, unit_of
+from sfumato.query.statements.select_list import COMPUTED, ExpressionReader
 from sfumato.query.statements.sql_condition import MIRRORED, chain, literal, number, refuse, selected_at
-from sfumato.query.statements.three_valued_logic import Comparison, compare, missing
+from sfumato.query.statements.three_valued_logic import Comparison, Literal, compare, missing
 
 
 class AnsweredGroups(Protocol):
@@ -32,7 +35,7 @@ class AnsweredGroups(Protocol):
         """Labels, one Arrow array per group attribute."""
 
     @property
-    def estimates(self) -> tuple[Estimates, ...]:
+    def measured(self) -> tuple[Estimates, ...]:
         """Estimates, one set per aggregate."""
 
     def __len__(self) -> int: ...
@@ -61,7 +64,10 @@ _COMPARED: Final = {
     Comparison.UNEQUAL: np.not_equal,
 }
 _LONGEST = 500  # characters of clauses in a note, and of a statement that a refusal suggests
-_ROUNDING = 1e-9  # the share of an interval that rounding of doubles may take away
+_SUBJECTS = {
+    "having": "HAVING compares what is selected or grouped by",
+    "order": "ORDER BY names what is selected, or what is grouped by",
+}
 
 
 @dataclass(frozen=True)
@@ -117,7 +123,7 @@ class OrderingReader:
         domain: of the rows.
         by: the groups.
         aggregates: the aggregates.
-        places: for each selected column, the place of its aggregate, or -1 for the first group, -2 for the second.
+        items: for each selected column, its numbers, or -1 for the first group, -2 for the second.
         place_of: returns the place of a node; None if it is an aggregate or attribute that is not selected.
     """
 
@@ -126,7 +132,7 @@ class OrderingReader:
     domain: Domain
     by: tuple[str, ...]
     aggregates: tuple[Aggregate, ...]
-    places: tuple[int, ...]
+    items: tuple[int | AnswerExpression, ...]
     place_of: Callable[[Any], int | None]
 
     def read(self, called: tuple[str, ...]) -> Ordering:
@@ -160,15 +166,12 @@ class OrderingReader:
         node = key.this
         if isinstance(node, exp.Literal) and not node.is_string:
             item = selected_at(self.text, self.select, node)
-            place: int | None = next(
-                p for p, each in zip(self.places, self.select.expressions, strict=False) if each is item
-            )
+            place = next(n for n, each in enumerate(self.select.expressions) if each is item)
+            what = self.items[place]
         else:
-            place = self._named(node)
-            place = self._place(node) if place is None else place
-        if place is None:
-            raise self._not_selected(key, node, "ORDER BY names what is selected, or what is grouped by", order=None)
-        return SortKey(self._numbers(place), bool(key.args.get("desc")), bool(key.args.get("nulls_first")))
+            what = self._operand(key, node, "order")
+        numbers = partial(_codes, -1 - what) if isinstance(what, int) else self._numbers(what)
+        return SortKey(numbers, bool(key.args.get("desc")), bool(key.args.get("nulls_first")))
 
     def _truth(self, node: Any) -> Truth:  # noqa: ANN401
         """Return where a condition of HAVING is true and where it is false."""
@@ -206,19 +209,25 @@ class OrderingReader:
     def _comparison(self, node: Any, left: Any, sign: Comparison, right: Any) -> Truth:  # noqa: ANN401
         if _is_number(left) or (self._group(right) and not self._group(left)):
             left, right, sign = right, left, MIRRORED.get(sign, sign)
-        place = self._selected(node, left)
-        if place < 0:
-            name, value = self._declared(left, place), literal(self.text, right)
-            return self._of_cells(right, place, lambda: compare(self.domain, name, sign, value))
-        other = partial(_constant, float(number(self.text, right))) if _is_number(right) else None
-        return partial(_compared, sign, self._numbers(place), other or self._numbers(self._selected(node, right)))
+        what = self._operand(node, left, "having")
+        if not isinstance(what, int):
+            other = self._operand(node, right, "having")
+            if isinstance(other, int):
+                raise refuse(self.text, right, "HAVING compares an answer with a number or another answer")
+            return partial(_compared, sign, self._numbers(what), self._numbers(other))
+        name, value = self.by[-1 - what], literal(self.text, right)
+        if not self._is_declared(name):
+            return partial(_compared_labels, -1 - what, sign, value)
+        return self._of_cells(right, what, lambda: compare(self.domain, name, sign, value))
 
     def _missing(self, node: Any, column: Any) -> Truth:  # noqa: ANN401
-        place = self._selected(node, column)
-        if place >= 0:
-            return partial(_is_null, self._numbers(place))
-        name = self._declared(column, place)
-        return self._of_cells(column, place, lambda: missing(self.domain, name))
+        what = self._operand(node, column, "having")
+        if not isinstance(what, int):
+            return partial(_is_null, self._numbers(what))
+        name = self.by[-1 - what]
+        if not self._is_declared(name):
+            return partial(_is_null, partial(_codes, -1 - what))
+        return self._of_cells(column, what, lambda: missing(self.domain, name))
 
     def _of_cells(self, node: Any, place: int, build: Callable[[], Any]) -> Truth:  # noqa: ANN401
         """Return where a condition on a group is true and where it is false, by the labels of its cells."""
@@ -234,53 +243,66 @@ class OrderingReader:
             labels.append(frozenset(grouping.labels[cell] for cell in cells))
         return partial(_labelled, -1 - place, labels[0], labels[1])
 
-    def _declared(self, node: Any, place: int) -> str:  # noqa: ANN401
-        """Return the group at a place; refuse one whose values are found in the data."""
-        name = self.by[-1 - place]
+    def _is_declared(self, name: str) -> bool:
+        """Return whether the domain declares the cells of a group; otherwise they are found in the data."""
         try:
-            return self.domain.grouping(name).name
+            return bool(self.domain.grouping(name).name)
         except SfumatoError:
-            reason = f"HAVING compares declared values, and those of {name} are found in the data"
-            raise refuse(self.text, node, reason + self._suggest(having=None)) from None
+            return False
 
-    def _numbers(self, place: int) -> Numbers:
-        if place < 0:
-            return partial(_codes, -1 - place)
-        return partial(_estimates, place, self.aggregates[place].largest_interval(self.domain))
+    def _numbers(self, expression: AnswerExpression) -> Numbers:
+        return partial(_values, expression, self.aggregates, self.domain)
 
-    def _selected(self, node: Any, operand: Any) -> int:  # noqa: ANN401
-        """Return the place of an operand of HAVING."""
-        place = self._place(operand)
-        place = self._named(operand) if place is None else place
-        if place is None:
-            reason = "HAVING compares what is selected or grouped by"
-            raise self._not_selected(node, operand, reason, having=None)
-        return place
+    def _operand(self, node: Any, operand: Any, clause: str) -> int | AnswerExpression:  # noqa: ANN401
+        """Return the group or the numbers that an operand of a clause is."""
+        what = self._item(operand, clause)
+        if what is not None:
+            return what
+        return ExpressionReader(self.text, partial(self._leaf, node, clause), self._unit).read(operand)
+
+    def _leaf(self, node: Any, clause: str, operand: Any) -> AnswerExpression | None:  # noqa: ANN401
+        """Return what an operand is that computes nothing; refuse what is not selected."""
+        from sqlglot import exp
+
+        what = self._item(operand, clause)
+        if isinstance(what, int):
+            raise refuse(self.text, operand, COMPUTED)
+        if what is None and isinstance(operand, exp.Column | exp.AggFunc | exp.WithinGroup | exp.Anonymous):
+            raise self._not_selected(node, operand, _SUBJECTS[clause], **{clause: None})
+        return what
+
+    def _unit(self, place: int) -> Fraction:
+        return unit_of(self.aggregates[place], self.domain)
 
     def _group(self, node: Any) -> bool:  # noqa: ANN401
-        place = self._place(node)
-        place = self._named(node) if place is None else place
-        return place is not None and place < 0
+        return isinstance(self._item(node, "having"), int)
 
-    def _place(self, node: Any) -> int | None:  # noqa: ANN401
-        """Return the place of what a node is; None if it is not selected."""
-        for item, place in zip(self.select.expressions, self.places, strict=False):
+    def _item(self, node: Any, clause: str) -> int | AnswerExpression | None:  # noqa: ANN401
+        """Return what is selected or measured so; in ORDER BY a name given by AS goes first."""
+        named, written = self._named(node), self._written(node)
+        first, second = (named, written) if clause == "order" else (written, named)
+        return second if first is None else first
+
+    def _written(self, node: Any) -> int | AnswerExpression | None:  # noqa: ANN401
+        """Return what a node is, as it is written; None if it is not selected."""
+        for item, what in zip(self.select.expressions, self.items, strict=False):
             if item.unalias() == node:
-                return place
+                return what
         try:
-            return self.place_of(node)
+            place = self.place_of(node)
         except QueryError:
             return None
+        return aggregate_at(place) if place is not None and place >= 0 else place
 
-    def _named(self, node: Any) -> int | None:  # noqa: ANN401
-        """Return the place of what AS names so."""
+    def _named(self, node: Any) -> int | AnswerExpression | None:  # noqa: ANN401
+        """Return what AS names so."""
         from sqlglot import exp
 
         if not isinstance(node, exp.Column) or node.table:
             return None
-        named = zip(self.select.expressions, self.places, strict=False)
+        named = zip(self.select.expressions, self.items, strict=False)
         return next(
-            (place for item, place in named if item.alias and item.alias.casefold() == node.name.casefold()), None
+            (what for item, what in named if item.alias and item.alias.casefold() == node.name.casefold()), None
         )
 
     def _not_selected(self, node: Any, operand: Any, reason: str, **clause: None) -> QueryError:  # noqa: ANN401
@@ -353,15 +375,30 @@ def _labelled(group: int, true: frozenset[str], false: frozenset[str], answer: A
     return one[places], other[places]
 
 
-def _constant(value: float, answer: AnsweredGroups) -> FloatArray:
-    return np.full(len(answer), value)
+def _compared_labels(group: int, sign: Comparison, value: Literal, answer: AnsweredGroups) -> tuple[_Mask, _Mask]:
+    """Compare labels that were found in the data: with a number as numbers, with text as text."""
+    labels = pairs = answer.labels[group].to_pylist()
+    if isinstance(value, Fraction):
+        pairs = [None if text is None else _as_number(text) for text in labels]
+    known = np.array([each is not None for each in pairs], dtype=np.bool_)
+    other: Any = str(value).lower() if isinstance(value, bool) else value
+    met = np.array([each is not None and bool(_COMPARED[sign](each, other)) for each in pairs], dtype=np.bool_)
+    return known & met, known & ~met
 
 
-def _estimates(place: int, largest: float, answer: AnsweredGroups) -> FloatArray:
-    """Return noisy answers; NaN where the interval excludes nothing, as that of an empty group's mean does."""
-    estimates = answer.estimates[place]
-    unknown = (largest > 0) & (estimates.high - estimates.low >= largest * (1 - _ROUNDING))
-    return np.where(unknown, np.nan, estimates.value)
+def _as_number(text: str) -> Fraction | None:
+    try:
+        return Fraction(text)
+    except ValueError:
+        return None
+
+
+def _values(
+    expression: AnswerExpression, aggregates: Sequence[Aggregate], domain: Domain, answer: AnsweredGroups
+) -> FloatArray:
+    """Return noisy answers; NaN where SQL may have NULL, as for an empty group's mean."""
+    numbers = evaluate(expression, aggregates, answer.measured, domain)
+    return np.broadcast_to(np.where(numbers.missing, np.nan, numbers.value), len(answer))
 
 
 def _codes(group: int, answer: AnsweredGroups) -> FloatArray:

@@ -16,9 +16,11 @@ import numpy as np
 from sfumato.domain import Domain
 from sfumato.errors import LossError, QueryError
 from sfumato.privacy.loss import Charge, EpsilonDelta, Loss, Number
+from sfumato.privacy.noise import Noise
 from sfumato.privacy.threshold import StabilityThreshold
-from sfumato.query.aggregates import Confidence
+from sfumato.query.aggregates import Confidence, Estimates
 from sfumato.query.answer import Answer
+from sfumato.query.answer_expression import MeasuredAggregates
 from sfumato.query.plan import plan
 from sfumato.query.question import Query, refuse_no_query
 from sfumato.vault.interface import (
@@ -186,18 +188,14 @@ def _discover(vault: VaultInterface, query: Query, loss: Loss, confidence: Confi
         units = np.asarray(keys["units"].to_numpy(), dtype=np.int64)
         return {"keys": [keys[column].to_pylist() for column in columns], "units": units}
 
+    parameters = {"columns": list(columns), "of": loss_json(loss)}
     released = vault.release(
-        ReleaseRequest(
-            "query",
-            "threshold",
-            {"columns": list(columns), "of": loss_json(loss)},
-            query.describe(vault.domain),
-        ),
+        ReleaseRequest("query", "threshold", parameters, query.describe(vault.domain)),
         mechanism.charge,
         run,
         retry_key=retry_key,
     )
-    units = confidence.counts(np.asarray(released.payload["units"], dtype=np.int64), mechanism.noise)
+    estimates, aggregates = _estimates(query, vault.domain, released.payload, mechanism.noise, confidence)
     return Answer(
         guarantee=released.guarantee,
         cost=released.cost,
@@ -205,7 +203,8 @@ def _discover(vault: VaultInterface, query: Query, loss: Loss, confidence: Confi
         provenance=released.provenance,
         query=query,
         labels=tuple(pa.array(each, pa.string()) for each in released.payload["keys"]),
-        estimates=(units,) * len(query.labels),
+        estimates=estimates,
+        aggregates=aggregates,
         confidence=confidence.probability,
         notes=(
             f"values are shown from a noisy count of {mechanism.threshold} units; others are not",
@@ -213,6 +212,21 @@ def _discover(vault: VaultInterface, query: Query, loss: Loss, confidence: Confi
             *query.population_notes(vault.domain),
         ),
     )
+
+
+def _estimates(
+    query: Query, domain: Domain, payload: Payload, noise: Noise, confidence: Confidence
+) -> tuple[tuple[Estimates, ...], tuple[Estimates, ...]]:
+    """Return the estimates of the columns, and those of the aggregates that they are computed from."""
+    units, number = np.asarray(payload["units"], dtype=np.int64), len(query.aggregates)
+
+    def at(level: Confidence) -> tuple[Estimates, ...]:
+        return (level.counts(units, noise),) * number
+
+    if not query.columns:
+        return at(confidence), ()
+    measured = MeasuredAggregates(query.aggregates, domain, (0,) * number, (noise,) * number, at)
+    return measured.columns(query.columns, confidence), at(confidence)
 
 
 def _threshold(loss: EpsilonDelta, domain: Domain) -> StabilityThreshold:

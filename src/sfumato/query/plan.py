@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,8 +27,9 @@ from sfumato.domain.view import BoundedView
 from sfumato.errors import InfeasibleError, LossError, QueryError
 from sfumato.privacy.loss import Epsilon, Loss, Number, exact
 from sfumato.privacy.noise import Noise
-from sfumato.query.aggregates import Confidence, ExpectedError
+from sfumato.query.aggregates import Confidence, Estimates, ExpectedError
 from sfumato.query.answer import Answer, CountedTruncation, NoisyValue
+from sfumato.query.answer_expression import MeasuredAggregates
 from sfumato.query.question import Query, refuse_no_query, words
 from sfumato.vault.contribution import Groups
 from sfumato.vault.interface import Mechanisms, Payload, ReleasedPayload, ReleaseRequest
@@ -105,11 +106,8 @@ class Plan:
     def answer(self, released: ReleasedPayload, loss: Loss, confidence: Confidence) -> Answer:
         """Return the answer, from what was released at a loss."""
         query, domain, added = self.query, self.domain, self.noises(loss)
-        columns = []
-        for aggregate, source in zip(query.aggregates, self.source, strict=True):
-            places = self._places(source)
-            tables = [released.payload[str(place)] for place in places]
-            columns.append(aggregate.estimates(tables, added[places[0]], domain, confidence))
+        estimates = self._estimates(released.payload, loss, confidence)
+        at = partial(self._estimates, released.payload, loss)
         answer = Answer(
             guarantee=released.guarantee,
             cost=released.cost,
@@ -117,13 +115,31 @@ class Plan:
             provenance=released.provenance,
             query=query,
             labels=_cells(query.by, domain.axes(query.by)),
-            estimates=tuple(columns),
+            estimates=self._measured(loss, at).columns(query.columns, confidence) if query.columns else estimates,
+            aggregates=estimates if query.columns else (),
             confidence=confidence.probability,
             notes=(*query.population_notes(domain, released.view), *self.warnings(loss)),
             truncation=self._truncation(released.payload, added, confidence),
             integers=frozenset(name for name in query.by if _spells_integers(name, domain)),
         )
         return answer if self.groups is None else answer.take(np.flatnonzero(self.groups))
+
+    def _estimates(self, payload: Payload, loss: Loss, confidence: Confidence) -> tuple[Estimates, ...]:
+        """Return the estimates of the aggregates."""
+        added, estimates = self.noises(loss), []
+        for aggregate, source in zip(self.query.aggregates, self.source, strict=True):
+            places = self._places(source)
+            tables = [payload[str(place)] for place in places]
+            estimates.append(aggregate.estimates(tables, added[places[0]], self.domain, confidence))
+        return tuple(estimates)
+
+    def _measured(
+        self, loss: Loss, at: Callable[[Confidence], tuple[Estimates, ...]] | None = None
+    ) -> MeasuredAggregates:
+        """Return the aggregates with their noise, for what is computed from them."""
+        added = self.noises(loss)
+        noises = tuple(added[self._places(source)[0]] for source in self.source)
+        return MeasuredAggregates(self.query.aggregates, self.domain, self.source, noises, at)
 
     def expected(self, loss: Loss, confidence: Confidence, *, rows: int | None = None) -> tuple[ExpectedError, ...]:
         """Return the errors to expect at a loss; see :func:`accuracy`."""
@@ -132,6 +148,10 @@ class Plan:
             aggregate.expected(name, added[self._places(source)[0]], self.domain, confidence=confidence, rows=rows)
             for name, aggregate, source in zip(self.query.labels, self.query.aggregates, self.source, strict=True)
         ]
+        for column in self.query.columns:
+            both = self._measured(loss).error(column, confidence)
+            if both is not None and column.name not in self.query.labels:
+                errors.append(ExpectedError(column.name, *both, "units"))
         if self.truncation is not None:
             names = ("rows left out by the bound", "units with rows left out by the bound")
             for place, name in zip(self._places(self.truncation), names, strict=True):

@@ -18,6 +18,7 @@ from sfumato.domain.view import BoundedView
 from sfumato.domain.view_words import left_out, may_cut
 from sfumato.errors import QueryError, pluralize
 from sfumato.query.aggregates import Aggregate, Average, Count, Distinct, Quantile, Total
+from sfumato.query.answer_expression import AnswerColumn
 from sfumato.query.answer_ordering import UNORDERED, Ordering
 from sfumato.query.statements.three_valued_logic import normal
 
@@ -48,6 +49,8 @@ class Query:
         truncation: None, or ask also, for a part of the loss, how many rows that meet ``where`` the bound on rows of a
             unit leaves out: of one unit at most so many are counted.
         ordering: the noisy answers to show, and their order; it does not change what is asked.
+        columns: the columns of the answer, computed from the aggregates; empty for the aggregates themselves.  They do
+            not change what is asked.
     """
 
     aggregates: tuple[Aggregate, ...]
@@ -57,6 +60,7 @@ class Query:
     names: tuple[str, ...] = field(default=(), compare=False)
     truncation: int | None = None
     ordering: Ordering = field(default=UNORDERED, compare=False, repr=False)
+    columns: tuple[AnswerColumn, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         names = (self.by, self.data_dependent_groups, self.names)
@@ -95,8 +99,19 @@ class Query:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The names of the answers."""
+        """The names of the aggregates."""
         return self.names or tuple(str(aggregate) for aggregate in self.aggregates)
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The names of the columns of the answer."""
+        return tuple(column.name for column in self.columns) or self.labels
+
+    def largest_intervals(self, domain: Domain) -> tuple[float, ...]:
+        """Return the width of an interval that excludes nothing that the domain allows, for each column."""
+        if not self.columns:
+            return tuple(each.largest_interval(domain) for each in self.aggregates)
+        return tuple(column.largest_interval(self.aggregates, domain) for column in self.columns)
 
     def check(self, domain: Domain) -> Query:
         """Return the query with its condition read, if it fits the domain.
@@ -181,7 +196,8 @@ class Query:
         dropping = [attribute.name for attribute in domain if attribute.unknown is Unknown.DROP]
         if dropping and view is None and not self.data_dependent_groups:
             notes.append(f"rows with an undeclared {' or '.join(dropping)} are left out, as the domain says")
-        return tuple(dict.fromkeys((*notes, *(note for each in self.aggregates for note in each.notes(domain)))))
+        notes += [note for each in self.aggregates for note in each.notes(domain)]
+        return tuple(dict.fromkeys((*notes, *(note for column in self.columns for note in column.notes))))
 
 
 def _spelled_groups(names: tuple[str, ...], domain: Domain) -> tuple[str, ...]:

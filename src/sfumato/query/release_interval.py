@@ -214,7 +214,7 @@ def _term(question: ReleaseQuestion, sign: int, domain: Domain) -> Term:
         words += "" if among is None else f" among {describe_condition(among, domain)}"
         return Term(sign, both, None, True, among, words, count().population_notes(domain))
     query = _query(question, domain).check(domain)
-    grouped = query.by or query.data_dependent_groups or query.ordering.clauses
+    grouped = query.by or query.data_dependent_groups or query.ordering.clauses or query.columns
     if len(query.aggregates) != 1 or grouped or query.truncation is not None:
         raise QueryError("an interval is of one number: ask one count, sum or mean, without groups", culprit=query)
     (aggregate,) = query.aggregates

@@ -32,8 +32,7 @@ from sfumato.errors import SfumatoError
 from sfumato.ledger import Account
 from sfumato.privacy.loss import Epsilon, Loss, Rho
 from sfumato.query import Answer
-from sfumato.query.aggregates import Aggregate, ExpectedError
-from sfumato.query.answer import NoisyValue
+from sfumato.query.aggregates import ExpectedError
 from sfumato_server.access import KeyLookup, secret_of
 from sfumato_server.problems import RefusalError, problem
 from sfumato_server.registry import Key
@@ -351,17 +350,11 @@ def _color_group(answer: Answer) -> int | None:
 
 def informative_estimates(answer: Answer, domain: Domain) -> list[list[bool]]:
     """Return, by group and aggregate, whether an interval is narrower than the public bounds of its value."""
+    largest = answer.query.largest_intervals(domain)
     return [
-        [
-            _is_informative(value, aggregate, domain)
-            for value, aggregate in zip(row, answer.query.aggregates, strict=True)
-        ]
+        [value.high - value.low < most * _ALMOST_ONE for value, most in zip(row, largest, strict=True)]
         for row in answer.values
     ]
-
-
-def _is_informative(value: NoisyValue, aggregate: Aggregate, domain: Domain) -> bool:
-    return value.high - value.low < aggregate.largest_interval(domain) * _ALMOST_ONE
 
 
 def files(answer: Answer) -> dict[str, str]:

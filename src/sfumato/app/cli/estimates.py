@@ -299,6 +299,6 @@ def _read_question(statement: str, among: str | None, domain: Domain) -> Query |
     from sfumato.query.statements.select_statement import parse
 
     query = parse(statement, domain)
-    if query.aggregates != (Count(),) or query.by or query.ordering.clauses or query.where is None:
+    if query.aggregates != (Count(),) or query.by or query.ordering.clauses or query.columns or query.where is None:
         raise InputError("a share is asked as SELECT COUNT(*) with a WHERE, without GROUP BY")
     return Share(query.where, among)

@@ -17,15 +17,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from sfumato.bounded_cache import cached
 from sfumato.domain import Domain
 from sfumato.domain.domain import numeric
 from sfumato.errors import DomainError, QueryError, SfumatoError
-from sfumato.query.aggregates import FORMS, Aggregate, AggregateForm, Count, Distinct, Takes
+from sfumato.query.aggregates import FORMS, Aggregate, AggregateForm, Count, Distinct
+from sfumato.query.answer_expression import AnswerColumn, AnswerExpression, Linear, unit_of
 from sfumato.query.answer_ordering import UNORDERED, Ordering, OrderingReader
 from sfumato.query.question import Query
+from sfumato.query.statements.select_list import (
+    COMPUTED,
+    NUMBERS,
+    ExpressionReader,
+    SelectList,
+    form_of,
+    is_aggregate,
+    is_computed,
+)
 from sfumato.query.statements.sql_condition import (
     Place,
     condition,
@@ -39,8 +51,7 @@ from sfumato.query.statements.sql_condition import (
     written_arguments,
 )
 
-_NUMBERS = {form.function: form for form in FORMS if form.takes is Takes.NUMBER}
-_CLAUSES = {"expressions", "from_", "where", "group", "having", "order", "limit"}
+_CLAUSES = {"expressions", "from_", "where", "group", "having", "order", "limit", "distinct"}
 
 
 def parse(text: str, domain: Domain, *, groupable_undeclared: Sequence[str] = ()) -> Query:
@@ -143,8 +154,9 @@ class _SelectReader:
         by = self._groups(select)
         where = select.args.get("where")
         predicate = None if where is None else condition(self.text, where.this, self.domain).true
-        aggregates, names, places = self._columns(select.expressions, by)
-        ordering = self._ordering(select, by, aggregates, places)
+        selected = self._columns(select.expressions, by)
+        self._refuse_distinct(by, selected)
+        ordering, aggregates = self._ordering(select, by, selected), selected.aggregates
         undeclared = tuple(name for name in by if name not in self.domain and name in self.groupable_undeclared)
         if undeclared:
             aggregates = [self._of_units(aggregate, select) for aggregate in aggregates]
@@ -154,23 +166,28 @@ class _SelectReader:
                 by=tuple(name for name in by if name not in undeclared),
                 where=predicate,
                 data_dependent_groups=undeclared,
-                names=tuple(names),
+                names=selected.names,
                 ordering=ordering,
+                columns=() if selected.is_bare else tuple(AnswerColumn(*each) for each in selected.columns),
             ).check(self.domain)
         except SfumatoError as error:
             raise refuse(self.text, select, str(error)) from None
 
-    def _ordering(
-        self,
-        select: Any,  # noqa: ANN401
-        by: tuple[str, ...],
-        aggregates: Sequence[Aggregate],
-        places: tuple[int, ...],
-    ) -> Ordering:
+    def _refuse_distinct(self, by: tuple[str, ...], selected: SelectList) -> None:
+        """Refuse a SELECT DISTINCT whose rows may be equal, so that it would drop some."""
+        distinct = self.written.args.get("distinct")
+        if distinct is None:
+            return
+        left_out = [name for place, name in enumerate(by) if -1 - place not in selected.items]
+        if distinct.args.get("on") or left_out:
+            named = f"select {', '.join(left_out)} as well" if left_out else "write SELECT DISTINCT without ON"
+            raise refuse(self.text, self.written, f"DISTINCT would drop answers that are equal by chance; {named}")
+
+    def _ordering(self, select: Any, by: tuple[str, ...], selected: SelectList) -> Ordering:  # noqa: ANN401
         """Read HAVING, ORDER BY, LIMIT, and the names that AS gives to groups."""
-        called = list(by)
-        for item, place in zip(select.expressions, places, strict=False):
-            if place < 0 and item.alias:
+        called, aggregates, items = list(by), selected.aggregates, tuple(selected.items)
+        for item, place in zip(select.expressions, items, strict=False):
+            if isinstance(place, int) and item.alias:
                 called[-1 - place] = item.alias
         names = tuple(called) if called != list(by) and len(set(called)) == len(called) else ()
         if not names and not any(self.written.args.get(clause) for clause in ("having", "order", "limit")):
@@ -184,7 +201,7 @@ class _SelectReader:
             aggregate = self._aggregate(lowered)
             return aggregates.index(aggregate) if aggregate in aggregates else None
 
-        return OrderingReader(self.text, self.written, self.domain, by, tuple(aggregates), places, place_of).read(names)
+        return OrderingReader(self.text, self.written, self.domain, by, tuple(aggregates), items, place_of).read(names)
 
     def _of_units(self, aggregate: Aggregate, select: Any) -> Aggregate:  # noqa: ANN401
         """Return the count of units by values found in the data; without a column of units every row is a unit."""
@@ -213,39 +230,57 @@ class _SelectReader:
             raise refuse(self.text, select.args["group"], "an attribute stands twice in GROUP BY")
         return names
 
-    def _columns(
-        self,
-        columns: Sequence[Any],
-        by: tuple[str, ...],
-    ) -> tuple[list[Aggregate], list[str], tuple[int, ...]]:
-        """Return the aggregates, their names, and the place of each column among them or, below zero, the groups."""
-        aggregates: list[Aggregate] = []
-        names: list[str] = []
-        places = []
+    def _columns(self, columns: Sequence[Any], by: tuple[str, ...]) -> SelectList:
+        """Return what is selected.  An aggregate that an expression repeats is measured once."""
+        repeats = not any(is_computed(column.unalias()) for column in columns)
+        selected = SelectList([], [], [])
         for column in columns:
             node = column.unalias()
-            if self._is_group(node):
-                name = self._group(node)
-                if name not in by:
-                    raise refuse(self.text, node, "a plain attribute in SELECT also stands in GROUP BY")
-                places.append(-1 - by.index(name))
-                continue
-            aggregate = self._aggregate(node)
-            places.append(len(aggregates))
-            aggregates.append(aggregate)
-            names.append(column.alias or str(aggregate))
-        if not aggregates:
+            if is_computed(node):
+                reader = ExpressionReader(self.text, partial(self._leaf, selected), partial(self._unit, selected))
+                selected.items.append(reader.read(node))
+            elif not self._is_group(node):
+                selected.items.append(selected.add(self._aggregate(node), repeats=repeats))
+            elif (name := self._group(node)) in by:
+                selected.items.append(-1 - by.index(name))
+            else:
+                raise refuse(self.text, node, "a plain attribute in SELECT also stands in GROUP BY")
+        if not selected.aggregates:
             raise refuse(self.text, columns[0] if columns else None, "ask for an aggregate such as COUNT(*)")
-        named = [*names, *(each.alias for each, place in zip(columns, places, strict=True) if place < 0 and each.alias)]
+        means = selected.use_means(self.domain)
+        for column, written, item in zip(columns, self.written.expressions, selected.items, strict=False):
+            if not isinstance(item, int):
+                place = item.bare if isinstance(item, Linear) else None
+                notes = [note for mean, note in means.items() if mean in item.places]
+                computes = place is None or notes
+                text = written.unalias().sql(dialect="duckdb") if computes else str(selected.aggregates[place or 0])
+                name = column.alias or text
+                selected.columns.append((name, item, f"{name}: {'; '.join(notes)}" if notes else ""))
+        named = [name for name, _, _ in selected.columns]
+        named += [each.alias for each, item in zip(columns, selected.items, strict=False) if item in range(-len(by), 0)]
+        named = [name for name in named if name]
         if len(set(named)) != len(named):
             raise refuse(self.text, columns[0], "two columns have one name; give one of them another by AS")
-        return aggregates, names, tuple(places)
+        return selected
+
+    def _leaf(self, selected: SelectList, node: Any) -> AnswerExpression | None:  # noqa: ANN401
+        """Return the aggregate that a node is; None if it computes, or is a number."""
+        from sqlglot import exp
+
+        if is_computed(node) or isinstance(node, exp.Literal | exp.Neg | exp.Paren):
+            return None
+        if isinstance(node, exp.Column):
+            raise refuse(self.text, node, f"{COMPUTED}; {node.sql()} is no aggregate")
+        return selected.add(self._aggregate(node), repeats=False) if is_aggregate(node) else None
+
+    def _unit(self, selected: SelectList, place: int) -> Fraction:
+        return unit_of(selected.aggregates[place], self.domain)
 
     def _is_group(self, node: Any) -> bool:  # noqa: ANN401
         """Return whether a node is a column, or a level of one."""
         from sqlglot import exp
 
-        return isinstance(node, exp.Column) or (_form(node) is None and self._is_level(node))
+        return isinstance(node, exp.Column) or (form_of(node) is None and self._is_level(node))
 
     def _is_level(self, node: Any) -> bool:  # noqa: ANN401
         """Return whether a node is a level of an attribute; refuse a name of neither a level nor an aggregate."""
@@ -286,10 +321,10 @@ class _SelectReader:
             ):
                 if key.args.get("desc"):
                     raise refuse(self.text, key, "order ascending")
-                return self._of_number(node, _NUMBERS["QUANTILE"], [key.this, share])
+                return self._of_number(node, NUMBERS["QUANTILE"], [key.this, share])
             case exp.Variance() | exp.Stddev() | exp.StddevSamp():
                 raise refuse(self.text, node, "write VAR_POP or STDDEV_POP: the sample's own size is not known exactly")
-        form = _form(node)
+        form = form_of(node)
         if form is None:
             raise refuse(self.text, node, _functions())
         return self._of_number(node, form, list(node.iter_expressions()))
@@ -339,13 +374,3 @@ def _functions() -> str:
     """Return what to ask instead of an unknown function."""
     *others, last = dict.fromkeys(each.function for each in FORMS)
     return f"ask {', '.join(others)} or {last} of an attribute"
-
-
-def _form(node: Any) -> AggregateForm | None:  # noqa: ANN401
-    """Return the aggregate of a number that a function of SQL is; None if it is no such function."""
-    from sqlglot import exp
-
-    if not isinstance(node, exp.Func):
-        return None
-    names = [node.name.upper()] if isinstance(node, exp.Anonymous) else node.sql_names()
-    return next((_NUMBERS[name] for name in names if name in _NUMBERS), None)

@@ -11,7 +11,7 @@ noisy answers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sfumato.bounded_cache import cached
@@ -31,7 +31,7 @@ from sfumato.query.statements.select_statement import group_keys, read_select
 from sfumato.query.statements.sql_condition import Place, parsed, refuse, refuse_clause
 from sfumato.query.statements.unit_rows import UnitRows
 
-_CLAUSES = {"expressions", "from_", "joins", "where", "group", "having", "order", "limit", "with_"}
+_CLAUSES = {"expressions", "from_", "joins", "where", "group", "having", "order", "limit", "with_", "distinct"}
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def _of_people(rows: UnitRows, view: BoundedView, query: Query) -> tuple[Bounded
     unit = view.unit.bounded(rows=int(most), per=[GroupBound(query.by, rows=1)] if query.by else [])
     people = BoundedView(PerUnit(source, query.by, values), unit)
     counts = (Count(),) * len(query.aggregates)
-    return people, Query(counts, by=query.by, names=query.labels, ordering=query.ordering)
+    return people, replace(query, aggregates=counts, where=None, names=query.labels)
 
 
 def _called_inside(rows: UnitRows, key: Any) -> str | None:  # noqa: ANN401

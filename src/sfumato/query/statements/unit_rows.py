@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import takewhile
 from typing import Any, TypeVar
 
 from sfumato.domain import Date, Integer, Real, Timestamp
@@ -43,6 +44,7 @@ from sfumato.query.statements.derived_columns import (
     mirrored,
     with_constants,
 )
+from sfumato.query.statements.select_list import is_computed
 from sfumato.query.statements.sql_condition import Place, condition, level_of, number, refuse
 from sfumato.query.statements.three_valued_logic import Condition, normal
 
@@ -167,12 +169,8 @@ class UnitRows:
 
     def place(self, part: Part, place: int) -> int:
         """Return the place among all keys of a key of one part."""
-        before = 0
-        for each in self.parts:
-            if each is part:
-                break
-            before += len(each.view.keys)
-        return before + place
+        before = takewhile(lambda each: each is not part, self.parts)
+        return sum(len(each.view.keys) for each in before) + place
 
     def knows(self, node: Any) -> bool:  # noqa: ANN401
         """Return whether a column is an attribute, a key or the unit here."""
@@ -212,6 +210,8 @@ class UnitRows:
         from sqlglot import exp
 
         match node:
+            case _ if is_computed(node):  # of answers: the aggregates inside are about rows
+                return self._with_lowered_parts(node)
             case exp.Column() if isinstance(node.this, exp.Identifier):
                 return _column(self.attribute(node), node)
             case exp.Paren() if is_value(node.this) or isinstance(node.this, exp.Column):
