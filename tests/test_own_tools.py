@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import duckdb
@@ -62,6 +63,24 @@ def test_auto_measures_all_pairs_and_a_noisy_total_unless_said_otherwise(vault: 
     total, pairs = sf.synthesize.NoisyTotal(), sf.synthesize.all_marginals(2)
     stated = sf.synthesize.auto(vault, epsilon=1, delta=1e-9, total=total, workload=pairs)
     assert plain.provenance["journal_entry"] == stated.provenance["journal_entry"]
+
+
+def test_a_release_shows_its_report_and_sums_itself_up(vault: Vault, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    release = sf.synthesize.auto(vault, epsilon=1, delta=1e-9)
+    release.summary()
+    assert len(capsys.readouterr().out.splitlines()) == 5
+    page, picture = release.page(), release.plot("age")
+    assert [Path(address.removeprefix("file://")).read_text() for address in opened] == [page.html, picture.html]
+    assert "<svg" in picture.html
+    assert "Pairs of columns" in page.html
+    assert 'sandbox=""' in page._repr_html_()
+    with pytest.raises(sf.SfumatoError, match="no column 'height'; it has age, pay"):
+        release.plot("height")
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    release.page()
+    assert len(opened) == 2
 
 
 def test_a_noisy_value_is_a_number() -> None:

@@ -20,6 +20,8 @@ def test_the_package_exports_exactly_these_names() -> None:
         "all_marginals",
         "anonymize",
         "data",
+        "describe",
+        "describe_tables",
         "evaluate",
         "load_domain",
         "local",

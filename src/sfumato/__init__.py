@@ -1,5 +1,6 @@
 """Sfumato: release sensitive tables with a privacy guarantee that can be stated, accounted for and attacked.
 
+``describe`` drafts the description of a table, which a person looks at, changes and accepts as a domain.
 ``open`` protects a table: it takes the table, its domain and a ledger, and returns a vault.  Each family takes the
 vault.  A family is loaded when it is first named, so ``import sfumato`` is quick and a local client never loads an
 engine.
@@ -24,6 +25,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sfumato import anonymize, data, evaluate, local, query, synthesize
     from sfumato.anonymize import KAnonymity
+    from sfumato.description.draft import describe
+    from sfumato.description.tables_draft import describe_tables
     from sfumato.domain import Domain, Unit
     from sfumato.domain import load as load_domain
     from sfumato.engine.open import open_table
@@ -43,6 +46,8 @@ _NAMES = {
     "SfumatoError": ("sfumato.errors", "SfumatoError"),
     "Unit": ("sfumato.domain", "Unit"),
     "all_marginals": ("sfumato.synthesize", "all_marginals"),
+    "describe": ("sfumato.description.draft", "describe"),
+    "describe_tables": ("sfumato.description.tables_draft", "describe_tables"),
     "load_domain": ("sfumato.domain", "load"),
     "open": ("sfumato.vault.vault_opening", "open_vault"),
     "open_schema": ("sfumato.query.statements.derived_columns", "open_schema"),
@@ -60,6 +65,8 @@ __all__ = [
     "all_marginals",
     "anonymize",
     "data",
+    "describe",
+    "describe_tables",
     "evaluate",
     "load_domain",
     "local",

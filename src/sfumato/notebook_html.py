@@ -6,12 +6,15 @@ Each cell has its style.  The colors are those of the notebook, in light and in 
 from __future__ import annotations
 
 import html
+import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 _LINE = "border:0;border-bottom:1px solid rgba(128,128,128,.35)"
 _CELL = f"{_LINE};padding:3px 12px 3px 0;text-align:left;vertical-align:top;color:inherit;background:transparent;"
-_HEAD = f"{_CELL}font-weight:600;white-space:nowrap"
-_TEXT = f"{_CELL}font-weight:400;white-space:normal;overflow-wrap:anywhere;max-width:44em"
+_HEAD = f"{_CELL}font-weight:600;white-space:normal;overflow-wrap:normal;word-break:normal;max-width:24em"
+_TEXT = f"{_CELL}font-weight:400;white-space:normal;overflow-wrap:break-word;word-break:normal;max-width:44em"
 _TABLE = "border-collapse:collapse;border:0;margin:4px 0 8px 0;table-layout:auto;color:inherit;background:transparent"
 
 
@@ -50,3 +53,40 @@ def html_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, labels: in
 def html_note(text: str) -> str:
     """Return a line below a table."""
     return f'<p style="margin:2px 0;color:inherit;text-align:left">{html.escape(text)}</p>'
+
+
+@dataclass(frozen=True)
+class HtmlPage:
+    """A page of HTML that shows itself in a notebook, in a frame that the CSS of the notebook does not reach.
+
+    Attributes:
+        html: the document.
+        height: the height of the frame in pixels.
+    """
+
+    html: str
+    height: int = 640
+
+    def __repr__(self) -> str:
+        return f"<HtmlPage of {len(self.html):,} characters; .open() shows it in a browser>"
+
+    def _repr_html_(self) -> str:
+        document = html.escape(self.html, quote=True)
+        style = f"width:100%;height:{self.height}px;border:0;background:white"
+        return f'<iframe srcdoc="{document}" style="{style}" sandbox=""></iframe>'
+
+    def open(self) -> Path:
+        """Write the page to a temporary file, open it in a browser, and return its path."""
+        import tempfile  # here, because both take longer to load than all the rest
+        import webbrowser
+
+        path = Path(tempfile.mkdtemp(prefix="sfumato-")) / "page.html"
+        path.write_text(self.html, encoding="utf-8")
+        webbrowser.open(path.as_uri())
+        return path
+
+    def opened(self) -> HtmlPage:
+        """Return the page; outside a notebook, which shows what a cell returns, also open it in a browser."""
+        if "ipykernel" not in sys.modules:
+            self.open()
+        return self

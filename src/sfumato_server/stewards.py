@@ -28,12 +28,12 @@ from sfumato.app.api.administration import (
 )
 from sfumato.app.api.methods import EXACT_FIGURES
 from sfumato.app.api.questions import limit_of
-from sfumato.description.domain_fit import draft_domain
+from sfumato.description.draft import describe
 from sfumato.description.findings import DescriptionFinding, confirmed_kinds, domain_findings, refuse_unconfirmed
-from sfumato.description.schema_fit import draft_source, schema_findings
+from sfumato.description.schema_fit import schema_findings
+from sfumato.description.tables_draft import describe_tables
 from sfumato.domain.acceptance import accepted_now
 from sfumato.domain.table_schema import Schema
-from sfumato.engine.csv_file import how_written
 from sfumato.engine.open import adapter_of, open_table
 from sfumato.errors import DomainError, EngineError, InputError, LossError, TableError
 from sfumato.ledger import Entry
@@ -100,16 +100,15 @@ def draft_description(
     source = places.address(source)
     try:
         if adapter_of(source).is_several(source):
-            schema = draft_source([source], unit=unit, name=name)
+            schema = describe_tables(source, unit=unit, name=name)
             return DescriptionDraft(plain(schema.document), tuple(f"{note}." for note in schema.notes))
         if unit is not None or name is not None:
             raise InputError("a unit and a name are of several tables, which lie in a folder or a database")
-        dialect = how_written(source, {})
-        domain = draft_domain(open_table(source, csv=dialect.format), dialect.format)
+        domain = describe(source)
     except (TableError, EngineError) as error:
         raise table_refusal(error) from error
-    notes = [f"How the file is written: {note}; the draft says so." for note in dialect.notes]
-    return DescriptionDraft(plain(domain.document()), (*notes, *domain.notes()))
+    notes = [f"How the file is written: {note}; the draft says so." for note in domain.csv_notes]
+    return DescriptionDraft(plain(domain.document), (*notes, *domain.notes()))
 
 
 def steward_findings(

@@ -204,7 +204,7 @@ def _natural(value: object) -> list[tuple[bool, int, str]]:
 def _integer(profile: Profile, low: int, high: int, *, nullable: bool) -> Integer | str:
     edges = None
     if wide := high - low >= MOST_VALUES:
-        width = round(_round_width((high - low + 1) / BINS))
+        width = round(rounded_up((high - low + 1) / BINS))
         low, high = low // width * width, high // width * width + width - 1
     if max(abs(low), abs(high)) >= 1 << 53:
         return "whole numbers of 2^53 and more: leave it out, or declare it as categories"
@@ -222,7 +222,7 @@ def _integer(profile: Profile, low: int, high: int, *, nullable: bool) -> Intege
 def _real(profile: Profile, low: float, high: float, *, nullable: bool) -> Real | str:
     if max(abs(low), abs(high)) > _LARGEST:
         return "numbers beyond 1e307: make those that stand for none missing, or declare a range"
-    width = _round_width(max(high - low, abs(low) * 1e-6, 1e-9) / BINS)
+    width = rounded_up(max(high - low, abs(low) * 1e-6, 1e-9) / BINS)
     first, last = math.floor(low / width), math.floor(high / width) + 1
     grid = [step * width for step in range(first, last + 1)]
     edges = tuple(sorted({float(f"{edge:.12g}") for edge in _edges(grid, width, profile.tiles)}))
@@ -252,7 +252,7 @@ def _round_within(width: float) -> float:
     return next(step * power for step in (5, 2, 1, 0.5) if step * power <= width * (1 + 1e-9))
 
 
-def _round_width(width: float) -> float:
+def rounded_up(width: float) -> float:
     """The next 1, 2 or 5 times a power of ten."""
     power: float = 10.0 ** math.floor(math.log10(width))
     return next(step * power for step in (1, 2, 5, 10) if step * power >= width * (1 - 1e-9))

@@ -20,6 +20,7 @@ from sfumato.domain.attribute import Attribute, Categorical, Date, Dated, Intege
 from sfumato.domain.calendar import CalendarMap, calendar_map, maps
 from sfumato.domain.unit import Unit
 from sfumato.errors import DomainError, QueryError
+from sfumato.notebook_html import html_note, html_table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -343,6 +344,17 @@ class Domain(Shared):
         for each in map(self.grouping, names):
             by_attribute.setdefault(each.attribute, []).append(each)
         return tuple(map(Axis.of, by_attribute.values()))
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (each.name, type(each).__name__.lower(), f"{each.size:,}", each.label(0), each.label(each.declared - 1))
+            for each in self
+        ]
+        accepted = "a draft, which releases refuse" if self.draft else "changed after its acceptance, or never accepted"
+        if self.accepted_by is not None:
+            accepted = f"accepted by {self.accepted_by.by}, {self.accepted_by.at}"
+        table = html_table(("attribute", "type", "cells", "first cell", "last cell"), rows, labels=1)
+        return table + html_note(f"Unit: {self.unit}") + html_note(f"State: {accepted}")
 
     def accepted(self) -> Domain:
         """The same description, no longer a draft."""

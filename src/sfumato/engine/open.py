@@ -48,7 +48,7 @@ def open_table(source: object, *, csv: CsvFormat | None = None, empty: bool = Fa
         TableError: it cannot be read, has no rows though it should, or has two columns of one name.
     """
     # a lazy frame is not asked whether it has the parts of a table: one of them is its schema, which takes long
-    if not type(source).__module__.startswith("polars.") and isinstance(source, ProtectedTable):
+    if not type(source).__module__.startswith(("polars.", "narwhals.")) and isinstance(source, ProtectedTable):
         return source
     source = str(source) if isinstance(source, Path) else source
     adapter = adapter_of(source)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from sfumato.errors import pluralize
-from sfumato.report.page import Page, Section, ShownTable, shown_to
+from sfumato.arguments import listed
+from sfumato.errors import InputError, pluralize
+from sfumato.report.page import Page, Section, ShownTable, render, shown_to
 from sfumato.synthesize.codebook.codebook import PAIRS_TEXT, facts, pair_title
 from sfumato.synthesize.codebook.codebook_lines import FOLDED_TEXT, group_lines, seen, value_lines
 
@@ -67,6 +68,30 @@ def release_page(title: str, book: Codebook) -> Page:
         details={name: rows for name, rows in details.items() if rows},
         digits=4,
     )
+
+
+def rendered_release(book: Codebook) -> str:
+    """Return the page of a release as HTML with its pictures.
+
+    Raises:
+        MissingExtraError: the extra ``plots`` is not installed.
+    """
+    return render(release_page(f"Release of {pluralize(book.rows, 'synthetic row')}", book))
+
+
+def rendered_column(book: Codebook, name: str) -> str:
+    """Return a page with the picture of one column.
+
+    Raises:
+        InputError: there is no such column.
+        MissingExtraError: the extra ``plots`` is not installed.
+    """
+    place = next((place for place, column in enumerate(book.columns) if column.name == name), None)
+    if place is None:
+        columns = listed(column.name for column in book.columns)
+        raise InputError(f"the release has no column {name!r}; it has {columns}", culprit=name)
+    scale = book.table_rows / book.rows if book.rows else 1.0
+    return render(Page(title=name, sections=(Section("Rows by value", _figure(place, book.columns[place], scale)),)))
 
 
 def _uses(book: Codebook) -> Markup:

@@ -16,8 +16,9 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,7 @@ from sfumato.model.noisy_table import (
     tables_payload,
 )
 from sfumato.model.row_sampling import CodeArray, generator
+from sfumato.notebook_html import HtmlPage
 from sfumato.strict_documents import read_yaml
 from sfumato.synthesize.codebook.codebook import KEY, Codebook, CodebookFile, open_codebook
 from sfumato.synthesize.codebook.codebook_entries import codebook_of, measured_tables
@@ -88,6 +90,25 @@ class Synthetic(Release, Tabular):
         """The rows as an Arrow table."""
         return self.rows.to_arrow()
 
+    def page(self) -> HtmlPage:
+        """Return the full report with pictures; outside a notebook, also open it in a browser.
+
+        Raises:
+            MissingExtraError: the extra ``plots`` is not installed.
+            SizeError: as ``rows``.
+        """
+        return HtmlPage(_report().rendered_release(self.codebook)).opened()
+
+    def plot(self, column: str) -> HtmlPage:
+        """Return the picture of one column with its errors; outside a notebook, also open it in a browser.
+
+        Raises:
+            InputError: there is no such column.
+            MissingExtraError: the extra ``plots`` is not installed.
+            SizeError: as ``rows``.
+        """
+        return HtmlPage(_report().rendered_column(self.codebook, column), height=380).opened()
+
     def _repr_html_(self) -> str:
         return self.to_html() + self.rows._repr_html_()
 
@@ -137,6 +158,11 @@ class Synthetic(Release, Tabular):
         codes = filled(model.blocks(random, rows), model.total if rows is None else rows, model.domain, kind)
         book = codebook_of(self, model, codes)
         return ReleasedRows(DrawnRows(model.domain, codes, random, metadata(book, model, codes), model.positions)), book
+
+
+def _report() -> Any:  # noqa: ANN401  (a module)
+    """Return the module that draws releases, which is loaded by name, because reports stand above the families."""
+    return import_module("sfumato.report.release_page")
 
 
 def finish_release(

@@ -110,6 +110,19 @@ class Release:
         """A few words about the released thing, for its text in a session."""
         return str(self.provenance.get("method", ""))
 
+    def summary(self) -> None:
+        """Print five lines: the released thing, its guarantee, its cost, its largest expected error, and its origin."""
+        name, error = max(self.expected_error.items(), key=lambda each: each[1], default=("", 0.0))
+        origin = (str(self.provenance[key]) for key in ("method", "journal_entry") if key in self.provenance)
+        lines = {
+            type(self).__name__: self.headline,
+            "Guarantee": self.guarantee,
+            "Cost": self.cost,
+            "Largest expected error": f"{error:.3g}, {name}" if name else "see its intervals",
+            "Method and journal entry": ", ".join(origin),
+        }
+        print("\n".join(f"{term}: {text}" for term, text in lines.items()))  # noqa: T201  (what is asked for)
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.headline}; {self.guarantee}; cost: {self.cost}>"
 
@@ -118,7 +131,7 @@ class Release:
 
     def to_html(self) -> str:
         """The statement as a table in HTML that any page and notebook can hold; ``provenance`` has the rest."""
-        errors = [(f"Expected error: {name}", f"{value:.6g}") for name, value in self.expected_error.items()]
+        errors = [("Expected error", f"{value:.3g}: {name}") for name, value in self.expected_error.items()]
         more = len(errors) - _MOST_LINES
         rows = [("Guarantee", self.guarantee), ("Cost", self.cost), *errors[:_MOST_LINES]]
         if more > 0:
@@ -126,6 +139,13 @@ class Release:
         origin = {"Method": self.provenance.get("method"), "Journal entry": self.provenance.get("journal_entry")}
         rows += [(name, str(value)) for name, value in origin.items() if value is not None]
         return html_table((), rows, labels=1)
+
+
+def _cell_text(value: object) -> str:
+    """Return a value of a table as a notebook shows it."""
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value).removesuffix(" 00:00:00")
 
 
 class Tabular:
@@ -210,7 +230,7 @@ class ReleasedRows(Tabular):
 
     def _repr_html_(self) -> str:
         cells = zip(*self.table.slice(0, _MOST_LINES).to_pydict().values(), strict=True)
-        table = html_table(self.columns, [["" if value is None else str(value) for value in row] for row in cells])
+        table = html_table(self.columns, [list(map(_cell_text, row)) for row in cells])
         return table + html_note(f"{min(len(self), _MOST_LINES)} of {pluralize(len(self), 'row')}")
 
     def to_arrow(self) -> pa.Table:

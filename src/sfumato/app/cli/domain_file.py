@@ -49,26 +49,21 @@ def draft(
     somebody has replaced what the data says by what is publicly known, and accepted it. It also says how a CSV file
     is written, and every command that is given the domain reads the file so.
     """
-    from sfumato.description.domain_fit import draft_domain
+    from sfumato.description.draft import describe
     from sfumato.description.findings import confirm_option
-    from sfumato.engine.open import open_table
     from sfumato.engine.table_files import redacted_source
-    from sfumato.strict_documents import write_yaml
-    from sfumato.vault.release import save_text
 
     refuse_clashes([out], inputs=[table], overwrite=overwrite)
     with working(f"Reading {redacted_source(table)}"):
-        written = csv.written(table)
-        drafted = draft_domain(open_table(table, csv=written.format), written.format)
-    text = write_yaml(drafted.document())
-    for detail in written.notes:
+        drafted = describe(table, csv=csv.declared())
+    for detail in drafted.csv_notes:
         print_message(f"{redacted_source(table)}: {detail}; the draft says so under 'csv'.")
     for note in drafted.notes():
         print_message(note)
     if out is None:
-        typer.echo(text, nl=False)
+        typer.echo(drafted.text(), nl=False)
     else:
-        save_text(out, text, overwrite=overwrite)
+        drafted.save(out, overwrite=overwrite)
         print_message(
             f"Wrote the draft {out}. Edit it to what is publicly known, then accept it: "
             f"sfumato domain accept {out} --by NAME{confirm_option(drafted.findings)}"

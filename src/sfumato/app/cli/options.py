@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -134,6 +134,11 @@ class CsvOptions:
     encoding: EncodingOption = None
     trim: TrimOption = None
 
+    def declared(self) -> dict[str, Any]:
+        """Return the fields of a format that the command states."""
+        options = asdict(self) | {"delimiter": "\t" if self.delimiter == "\\t" else self.delimiter}
+        return {name: each for name, each in options.items() if each is not None}
+
     def written(self, table: str) -> Written:
         """Detect the dialect of a CSV file, and describe what differs from the usual one.
 
@@ -142,8 +147,7 @@ class CsvOptions:
         """
         from sfumato.engine.csv_file import how_written
 
-        options = asdict(self) | {"delimiter": "\t" if self.delimiter == "\\t" else self.delimiter}
-        return how_written(table, {name: each for name, each in options.items() if each is not None})
+        return how_written(table, self.declared())
 
     def for_file(self, table: str) -> CsvOptions:
         """Return the options for another table: none if it is no CSV file."""

@@ -61,21 +61,18 @@ def draft_tables(
     tables are public: neither is for a program to read off the data.
     """
     from sfumato.description.findings import confirm_option
-    from sfumato.description.schema_fit import draft_source
+    from sfumato.description.tables_draft import describe_tables
     from sfumato.engine.table_files import redacted_source
-    from sfumato.strict_documents import write_yaml
-    from sfumato.vault.release import save_text
 
     refuse_clashes([out], inputs=places, overwrite=overwrite)
     with working(f"Reading {', '.join(map(redacted_source, places))}"):
-        drafted = draft_source(places, name=name, unit=unit)
-    text = write_yaml(drafted.document)
+        drafted = describe_tables(places, name=name, unit=unit)
     for detail in drafted.notes:
         print_message(f"{detail}.")
     if out is None:
-        typer.echo(text, nl=False)
+        typer.echo(drafted.text(), nl=False)
         return
-    save_text(out, text, overwrite=overwrite)
+    drafted.save(out, overwrite=overwrite)
     print_message(
         f"Wrote the draft {out}. Edit it to what is publicly known, say how many rows of one person to keep of each "
         f"private table (rows: N), then accept it: sfumato schema accept {out} --by NAME"

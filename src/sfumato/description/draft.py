@@ -1,0 +1,416 @@
+"""The draft of a table's description as an object: shown, changed column by column, and accepted by a person.
+
+The command, the web form and Python make the same draft.  It is the document of a domain with the findings about it.
+Only the owner of a table sees it, because it states exact facts of the table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+from sfumato.description.domain_fit import BINS, MOST_VALUES, Draft, draft_domain, rounded_up
+from sfumato.description.findings import (
+    DescriptionFinding,
+    confirmed_kinds,
+    domain_findings,
+    refuse_unconfirmed,
+    to_confirm,
+)
+from sfumato.domain import CsvFormat, Domain
+from sfumato.domain.acceptance import accepted_now
+from sfumato.domain.document import parse
+from sfumato.engine.csv_file import how_written
+from sfumato.engine.open import open_table
+from sfumato.engine.port import ProtectedTable
+from sfumato.errors import DomainError, InputError
+from sfumato.notebook_html import html_note, html_table
+from sfumato.strict_documents import write_yaml
+from sfumato.vault.release import save_text
+
+_WIDEST = 60  # characters of a text in a terminal
+_FIRST_VALUES = 4  # that are shown of a list
+HEAD = ("column", "type", "cells", "noticed")
+
+Line: TypeAlias = tuple[str, str, str, str]
+
+
+class DraftOfColumns(Protocol):
+    """A draft of one table, alone or among several: its document, its columns and what is left out."""
+
+    left_out: dict[str, str]
+    hints: dict[str, str]
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """Return the document that describes the table."""
+        ...
+
+    def change(self, parts: Mapping[str, Any]) -> None:
+        """Take over changed parts of the document."""
+        ...
+
+    def rows(self) -> list[Line]:
+        """Return a line for each column."""
+        ...
+
+
+def describe(source: object, *, csv: Mapping[str, Any] | None = None) -> TableDraft:
+    """Draft the description of a table, for its owner to look at, change and accept.
+
+    Args:
+        source: the path of a CSV or Parquet file, a frame, a URL, or an open table; as for ``sfumato.open_table``.
+        csv: how a CSV file is written: fields of ``CsvFormat``.  All others are detected.
+
+    Raises:
+        InputError, EngineError: the table cannot be opened.
+        TableError: the table cannot be read, or no column can be described.
+    """
+    place = str(source) if isinstance(source, str | Path) else None
+    written = None if place is None else how_written(place, csv or {})
+    form: CsvFormat | None = None if written is None else written.format
+    table = open_table(source, csv=form)
+    return TableDraft(table, draft_domain(table, form), () if written is None else written.notes)
+
+
+class TableDraft:
+    """The draft of a table's description.
+
+    ``draft["age"]`` is a column, which has methods to change it.
+
+    Attributes:
+        document: the document of the domain, as ``save`` writes it.
+        left_out: the columns that are not described, with the reasons.
+        hints: what was noticed about a column.
+        csv_notes: how the file is written, if that is unusual.
+    """
+
+    def __init__(self, table: ProtectedTable, drafted: Draft, csv_notes: Sequence[str] = ()) -> None:
+        self.table = table
+        self.document: dict[str, Any] = drafted.document()
+        self.left_out = dict(drafted.left_out)
+        self.hints = dict(drafted.hints)
+        self.csv_notes = tuple(csv_notes)
+        self._drafted = drafted
+        self._drafted_text = self.text()
+        self._looked_at: tuple[str, tuple[DescriptionFinding, ...]] | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the described columns."""
+        return tuple(self.document["attributes"])
+
+    @property
+    def domain(self) -> Domain:
+        """The description as a domain, which is still a draft.
+
+        Raises:
+            DomainError: a column of dates has no first and last day yet, or a change makes no sense.
+        """
+        return parse(self.document)
+
+    @property
+    def findings(self) -> tuple[DescriptionFinding, ...]:
+        """What the owner should look at, grouped by kind, the most harmful first; columns that are left out follow."""
+        text = self.text()
+        if text == self._drafted_text:
+            return self._drafted.findings
+        if self._looked_at is None or self._looked_at[0] != text:
+            out = {name for name in self.left_out if name not in self.columns}
+            left_out = (
+                replace(finding, columns={name: why for name, why in finding.columns.items() if name in out})
+                for finding in self._drafted.findings
+                if finding.left_out
+            )
+            stated = domain_findings(self._domain_without_open_days(), self.table)
+            self._looked_at = text, (*stated, *(finding for finding in left_out if finding.columns))
+        return self._looked_at[1]
+
+    @property
+    def risks(self) -> tuple[str, ...]:
+        """The kinds of findings that acceptance must confirm by name."""
+        return tuple(kind.value for kind in to_confirm(self.findings))
+
+    def __getitem__(self, name: str) -> ColumnDraft:
+        if name not in self.document["attributes"] and name not in self.left_out:
+            raise InputError(f"the draft has no column {name!r}; it has {', '.join(self.columns)}", culprit=name)
+        return ColumnDraft(self, name)
+
+    def unit(self, column: str | None, *, rows: int | None = None) -> TableDraft:
+        """State whom releases protect.
+
+        Args:
+            column: the column with the id of a person; None: each row is a person.
+            rows: how many rows of one person are kept.
+
+        Raises:
+            InputError: ``rows`` is missing, or there is no such column.
+            DomainError: ``rows`` is no positive number.
+        """
+        if column is None:
+            self.change({"unit": "row"})
+            return self
+        if column not in self.left_out and column not in self.columns:
+            raise InputError(f"the table has no column {column!r}", culprit=column)
+        if rows is None:
+            raise InputError(f"say how many rows of one {column} are kept, such as rows=5", culprit=column)
+        others = {name: body for name, body in self.document["attributes"].items() if name != column}
+        self.change({"unit": {"id": column, "rows": rows}, "attributes": others})
+        self.left_out[column] = "the unit"
+        return self
+
+    def accept(self, *, by: str, confirm: Iterable[str] = ()) -> Domain:
+        """Accept the description as it stands, and return it as a domain for releases.
+
+        Args:
+            by: the name of the person who accepts it, which the domain and the journal keep.
+            confirm: the kinds in ``risks``, each of which the person confirms.
+
+        Raises:
+            DomainError: a kind is not confirmed; the message lists what to look at.  Or nobody is named.
+            InputError: there is no such kind.
+        """
+        domain = self.domain
+        confirmed = confirmed_findings(self.findings, confirm)
+        return replace(domain, draft=False, acceptance=accepted_now(domain, by=by, confirmed=confirmed))
+
+    def text(self) -> str:
+        """Return the document as YAML."""
+        return write_yaml(self.document)
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the document, for ``sfumato domain accept``.
+
+        Raises:
+            InputError: the folder does not exist, or the file does.
+        """
+        save_text(path, self.text(), overwrite=overwrite)
+
+    def notes(self) -> tuple[str, ...]:
+        """Return what was noticed when the draft was made, in sentences."""
+        return self._drafted.notes()
+
+    def rows(self) -> list[Line]:
+        """Return a line for each column of the table: name, type, cells, and what was noticed or why it is left out."""
+        return draft_lines(self, noticed_by_column(self.findings))
+
+    def __repr__(self) -> str:
+        return "\n".join([*aligned_lines([HEAD, *self.rows()]), "", *self._footer()])
+
+    def _repr_html_(self) -> str:
+        notes = "".join(html_note(line) for line in self._footer())
+        caption = "Draft: releases refuse it until it is accepted"
+        return html_table(HEAD, self.rows(), labels=1, caption=caption) + notes
+
+    def _footer(self) -> list[str]:
+        unit = self.document["unit"]
+        words = "one row" if unit == "row" else f"one {unit['id']}, at most {unit['rows']} rows of each"
+        return [f"Unit: {words}.", *(f"{each}." for each in self.findings), acceptance_call(self.risks)]
+
+    def change(self, parts: Mapping[str, Any]) -> None:
+        """Take over changed parts of the document, unless they make no sense."""
+        before, self.document = self.document, {**self.document, **parts}
+        try:
+            self._domain_without_open_days()
+        except DomainError:
+            self.document = before
+            raise
+
+    def _domain_without_open_days(self) -> Domain:
+        bodies = self.document["attributes"]
+        ready = {name: body for name, body in bodies.items() if None not in (body.get("first", 0), body.get("last", 0))}
+        return parse({**self.document, "attributes": ready})
+
+
+@dataclass(frozen=True)
+class ColumnDraft:
+    """One column of a draft.  Each method changes the draft and returns the column, so that calls can follow."""
+
+    draft: DraftOfColumns
+    name: str
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The column as the document describes it.
+
+        Raises:
+            InputError: it is left out.
+        """
+        bodies: dict[str, dict[str, Any]] = self.draft.document["attributes"]
+        if self.name not in bodies:
+            raise InputError(
+                f"{self.name!r} is left out: {self.draft.left_out[self.name]}; list its values to describe it: "
+                f'draft["{self.name}"].values([...])',
+                culprit=self.name,
+            )
+        return bodies[self.name]
+
+    def missing(self, *codes: str | float) -> ColumnDraft:
+        """Declare values that stand for a missing one."""
+        shared = self.draft.document.get("missing", [])
+        listed = [*self.body.get("missing", shared)]
+        return self._with({"missing": [*listed, *(code for code in codes if code not in listed)], "nullable": True})
+
+    def bounds(self, low: float, high: float) -> ColumnDraft:
+        """State the least and the largest number that everybody knows to be possible, and bins of even, round width.
+
+        Raises:
+            InputError: the column has no numbers.
+            DomainError: ``low`` is above ``high``.
+        """
+        kind = self._number()
+        if not low < high:
+            raise DomainError(f"the bounds of {self.name!r} are {low} and {high}: the least comes first")
+        if kind == "real":
+            return self._binned(low, high, _round_edges(float(low), float(high)))
+        return self._binned(low, high, None if high - low < MOST_VALUES else _round_edges(low, high))
+
+    def bins(self, edges: int | Sequence[float]) -> ColumnDraft:
+        """State bins: their number, for even ones, or their edges in order, the first and the last bound included.
+
+        Raises:
+            InputError: the column has no numbers.
+            DomainError: the edges do not increase.
+        """
+        kind, body = self._number(), self.body
+        low, high = (body["minimum"], body["maximum"]) if kind == "integer" else (body["edges"][0], body["edges"][-1])
+        if isinstance(edges, int):
+            width = (high - low + (kind == "integer")) / edges
+            even = [low + place * width for place in range(edges)]
+            return self._binned(low, high, [round(edge) for edge in even] if kind == "integer" else [*even, high])
+        listed = list(edges)
+        return self._binned(listed[0], listed[-1], listed[:-1] if kind == "integer" else listed)
+
+    def values(self, values: Sequence[str | bool]) -> ColumnDraft:
+        """List all values that are possible, such as those of a code book; other values are unknown."""
+        return self._with({"type": "categorical", "values": list(values), "unknown": "category"}, anew=True)
+
+    def days(self, first: object, last: object) -> ColumnDraft:
+        """State the first and the last day that everybody knows the table to be about."""
+        self.draft.hints.pop(self.name, None)
+        return self._with({"first": str(first)[:10], "last": str(last)[:10]})
+
+    def drop(self) -> ColumnDraft:
+        """Leave the column out."""
+        others = {name: body for name, body in self.draft.document["attributes"].items() if name != self.name}
+        self.draft.change({"attributes": others})
+        self.draft.left_out[self.name] = "dropped by its owner"
+        return self
+
+    def __repr__(self) -> str:
+        return "  ".join(filter(None, self._line()))
+
+    def _repr_html_(self) -> str:
+        return html_table(HEAD, [self._line()], labels=1)
+
+    def _line(self) -> tuple[str, str, str, str]:
+        return next(line for line in self.draft.rows() if line[0] == self.name)
+
+    def _number(self) -> str:
+        kind: str = self.body["type"]
+        if kind not in ("integer", "real"):
+            raise InputError(f"{self.name!r} is {kind}, and has no bounds and bins of numbers", culprit=self.name)
+        return kind
+
+    def _binned(self, low: float, high: float, edges: Sequence[float] | None) -> ColumnDraft:
+        body = {key: value for key, value in self.body.items() if key not in ("edges", "points")}
+        if self.body["type"] == "integer":
+            body |= {"minimum": low, "maximum": high}
+        points = [point for point in self.body.get("points", ()) if low <= point <= high]
+        stated = {} if edges is None else {"edges": list(edges)}
+        return self._with({**body, **stated, **({"points": points} if points else {})}, anew=True)
+
+    def _with(self, parts: Mapping[str, Any], *, anew: bool = False) -> ColumnDraft:
+        bodies = dict(self.draft.document["attributes"])
+        bodies[self.name] = {**parts} if anew else {**self.body, **parts}
+        self.draft.change({"attributes": bodies})
+        self.draft.left_out.pop(self.name, None)
+        return self
+
+
+def _round_edges(low: float, high: float) -> list[float]:
+    """Return both ends of a range and round numbers between them."""
+    width = rounded_up((high - low) / BINS)
+    whole = isinstance(low, int)
+    first = math.floor(low / width) + 1
+    inner = (float(f"{place * width:.12g}") for place in range(first, first + 2 * BINS))
+    inside = [round(edge) if whole else edge for edge in inner if low < edge < high]
+    return [low, *inside] if whole else [low, *inside, high]
+
+
+def noticed_by_column(findings: Iterable[DescriptionFinding]) -> dict[str, list[str]]:
+    """Return what was noticed about each column that is described."""
+    noticed: dict[str, list[str]] = {}
+    for finding in findings:
+        for name, why in finding.columns.items():
+            if not finding.left_out:
+                noticed.setdefault(name, []).append(f"{finding.kind}{f' ({why})' if why else ''}")
+    return noticed
+
+
+def confirmed_findings(findings: Sequence[DescriptionFinding], confirm: Iterable[str]) -> tuple[str, ...]:
+    """Return the kinds of findings that a person confirms.
+
+    Raises:
+        DomainError: a kind is not confirmed; the message lists what to look at.
+        InputError: there is no such kind.
+    """
+    kinds = confirmed_kinds([confirm] if isinstance(confirm, str) else confirm)
+    try:
+        return refuse_unconfirmed(findings, kinds)
+    except DomainError as error:
+        missing = [kind.value for kind in to_confirm(findings) if kind not in kinds]
+        argument = f" confirm={[*map(str, kinds), *missing]}"
+        raise DomainError(str(error).replace(confirm_text(missing), argument), culprit=error.culprit) from None
+
+
+def confirm_text(kinds: Sequence[str]) -> str:
+    """Return the option by which a command confirms kinds, as the message of a refusal has it."""
+    return f" --confirm {','.join(kinds)}"
+
+
+def draft_lines(draft: DraftOfColumns, noticed: Mapping[str, Sequence[str]]) -> list[Line]:
+    """Return a line for each column of a draft: what is described, then what is left out."""
+    bodies = draft.document["attributes"]
+    lines = []
+    for name, body in bodies.items():
+        codes = ", ".join(map(repr, body.get("missing", draft.document.get("missing", ()))))
+        hints = [*noticed.get(name, ()), draft.hints.get(name, ""), f"missing: {codes}" if codes else ""]
+        lines.append((name, body["type"], _cells(body), "; ".join(filter(None, hints))))
+    return [*lines, *((name, "left out", "", why) for name, why in draft.left_out.items() if name not in bodies)]
+
+
+def aligned_lines(lines: Sequence[Line]) -> list[str]:
+    """Return lines of a terminal; the last column is as long as it needs to be."""
+    short = [[text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}..." for text in line[:3]] for line in lines]
+    widths = [max(len(line[place]) for line in short) for place in range(3)]
+    return [
+        "  ".join([*(text.ljust(width) for text, width in zip(cut, widths, strict=True)), line[3]]).rstrip()
+        for cut, line in zip(short, lines, strict=True)
+    ]
+
+
+def acceptance_call(risks: Sequence[str]) -> str:
+    """Return the call that accepts a draft with these kinds of findings."""
+    kinds = ", ".join(f'"{kind}"' for kind in risks)
+    return f'Accept it: draft.accept(by="NAME"{f", confirm=[{kinds}]" if kinds else ""})'
+
+
+def _cells(body: Mapping[str, Any]) -> str:
+    """Return the cells of a column in a few words."""
+    match body["type"]:
+        case "categorical":
+            values = list(map(str, body["values"]))
+            more = f", ... ({len(values)})" if len(values) > _FIRST_VALUES else ""
+            return ", ".join(values[:_FIRST_VALUES]) + more
+        case "integer":
+            bins = f" in {len(body['edges'])} bins" if "edges" in body else ""
+            return f"{body['minimum']} to {body['maximum']}{bins}"
+        case "real":
+            return f"{body['edges'][0]:g} to {body['edges'][-1]:g} in {len(body['edges']) - 1} bins"
+        case _:
+            days = f"{body['first']} to {body['last']}" if body["first"] else "first and last day are yours to state"
+            return f"{days}, by {body['by']}"

@@ -1,0 +1,199 @@
+"""The draft of the description of several tables about the same people, as an object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sfumato.description.draft import (
+    HEAD,
+    ColumnDraft,
+    Line,
+    acceptance_call,
+    aligned_lines,
+    confirmed_findings,
+    draft_lines,
+    noticed_by_column,
+)
+from sfumato.description.findings import DescriptionFinding, to_confirm
+from sfumato.description.schema_draft import SchemaDraft, draft_schema
+from sfumato.description.schema_fit import draft_source, schema_findings
+from sfumato.domain.acceptance import accepted_now
+from sfumato.domain.table_schema import Schema, parse_schema
+from sfumato.engine.csv_file import how_written
+from sfumato.engine.open import open_table
+from sfumato.errors import DomainError, InputError
+from sfumato.notebook_html import html_note, html_table
+from sfumato.strict_documents import write_yaml
+from sfumato.vault.release import save_text
+
+
+def describe_tables(
+    source: str | Path | Iterable[str] | Mapping[str, Any], *, name: str | None = None, unit: str | None = None
+) -> TablesDraft:
+    """Draft the description of several tables about the same people.
+
+    Args:
+        source: a folder of CSV or Parquet files, several files, the URL of a database, or a mapping from names to files
+            and frames.
+        name: the name of the schema; None: that of the folder or database, or ``tables``.
+        unit: the column by which people are called; None: the one that sounds most like it.
+
+    Raises:
+        InputError: the source is none of these.
+        TableError, EngineError: a table cannot be read, or no column seems to name people.
+    """
+    if not isinstance(source, Mapping):
+        places = [str(source)] if isinstance(source, str | Path) else list(map(str, source))
+        return TablesDraft(places[0], draft_source(places, name=name, unit=unit))
+    formats = {
+        each: how_written(str(table), {}).format if isinstance(table, str | Path) else None
+        for each, table in source.items()
+    }
+    opened = {each: open_table(table, csv=formats[each]) for each, table in source.items()}
+    return TablesDraft(dict(source), draft_schema(name or "tables", opened, unit=unit, formats=formats))
+
+
+class TablesDraft:
+    """The draft of a schema: ``draft["visits"]`` is a table in it, and ``draft["visits"]["cost"]`` a column.
+
+    Attributes:
+        source: the tables.
+        document: the document of the schema, as ``save`` writes it.
+        notes: what was noticed, in sentences.
+    """
+
+    def __init__(self, source: object, drafted: SchemaDraft) -> None:
+        self.source = source
+        self.document: dict[str, Any] = drafted.document
+        self.notes = drafted.notes
+        self._drafted = drafted
+        self._tables = {name: OneOfTables(self, name) for name in self.document["tables"]}
+
+    @property
+    def schema(self) -> Schema:
+        """The description as a schema, which is still a draft.
+
+        Raises:
+            DomainError: something is left for its owner to state, such as the rows of one person.
+        """
+        return parse_schema(self.document)
+
+    @property
+    def findings(self) -> tuple[DescriptionFinding, ...]:
+        """What the owner should look at, grouped by kind, the most harmful first.
+
+        They are those of the draft while something is left for its owner to state.
+        """
+        try:
+            schema = self.schema
+        except DomainError:
+            return self._drafted.findings
+        left_out = (finding for finding in self._drafted.findings if finding.left_out)
+        return (*schema_findings(schema, self.source), *left_out)
+
+    @property
+    def risks(self) -> tuple[str, ...]:
+        """The kinds of findings that acceptance must confirm by name."""
+        return tuple(kind.value for kind in to_confirm(self.findings))
+
+    def __getitem__(self, name: str) -> OneOfTables:
+        if name not in self._tables:
+            raise InputError(f"the draft has no table {name!r}; it has {', '.join(self._tables)}", culprit=name)
+        return self._tables[name]
+
+    def accept(self, *, by: str, confirm: Iterable[str] = ()) -> Schema:
+        """Accept the description as it stands, and return it as a schema for releases.
+
+        Raises:
+            DomainError: a kind is not confirmed, something is left to be stated, or nobody is named.
+            InputError: there is no such kind.
+        """
+        schema = replace(parse_schema({**self.document, "draft": False}), acceptance=None)
+        confirmed = confirmed_findings(schema_findings(self.schema, self.source), confirm)
+        return replace(schema, acceptance=accepted_now(schema, by=by, confirmed=confirmed))
+
+    def text(self) -> str:
+        """Return the document as YAML."""
+        return write_yaml(self.document)
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the document, for ``sfumato schema accept``.
+
+        Raises:
+            InputError: the folder does not exist, or the file does.
+        """
+        save_text(path, self.text(), overwrite=overwrite)
+
+    def __repr__(self) -> str:
+        parts = [line for table in self._tables.values() for line in [table.title, *aligned_lines(table.rows()), ""]]
+        return "\n".join([*parts, *self._footer()])
+
+    def _repr_html_(self) -> str:
+        tables = "".join(table._repr_html_() for table in self._tables.values())
+        return tables + "".join(map(html_note, self._footer()))
+
+    def _footer(self) -> list[str]:
+        return [*(f"{note}." for note in self.notes), acceptance_call(self.risks)]
+
+
+class OneOfTables:
+    """A table within the draft of a schema."""
+
+    def __init__(self, tables: TablesDraft, name: str) -> None:
+        self.tables = tables
+        self.name = name
+        self.hints: dict[str, str] = {}
+        self.left_out: dict[str, str] = {}
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The part of the document that describes the table."""
+        body: dict[str, Any] = self.tables.document["tables"][self.name]
+        return body
+
+    @property
+    def title(self) -> str:
+        """The name of the table, with how its rows find their person."""
+        body = self.document
+        bound = f", at most {body['rows']} rows of one person" if body.get("rows") else ""
+        open_bound = ", rows of one person: yours to state, .most_rows(N)" if body.get("rows", 0) is None else ""
+        return f"{self.name}{', public' if body.get('public') else ''}{bound}{open_bound}"
+
+    def __getitem__(self, column: str) -> ColumnDraft:
+        if column not in self.document["attributes"] and column not in self.left_out:
+            raise InputError(f"{self.name} has no drafted column {column!r}", culprit=column)
+        return ColumnDraft(self, column)
+
+    def most_rows(self, rows: int) -> OneOfTables:
+        """State how many rows of one person are used."""
+        self.change({"rows": rows})
+        return self
+
+    def public(self) -> OneOfTables:
+        """State that everybody may know all of the table."""
+        self.change({"public": True})
+        return self
+
+    def rows(self) -> list[Line]:
+        """Return a line for each column."""
+        noticed = {}
+        for column, words in noticed_by_column(self.tables.findings).items():
+            table, _, name = column.partition(".")
+            if table == self.name:
+                noticed[name] = words
+        return draft_lines(self, noticed)
+
+    def change(self, parts: Mapping[str, Any]) -> None:
+        """Take over changed parts of the document of the table."""
+        document = self.tables.document
+        tables = {**document["tables"], self.name: {**self.document, **parts}}
+        self.tables.document = {**document, "tables": tables}
+
+    def __repr__(self) -> str:
+        return "\n".join([self.title, *aligned_lines(self.rows())])
+
+    def _repr_html_(self) -> str:
+        return html_table(HEAD, self.rows(), labels=1, caption=self.title)

@@ -1,0 +1,173 @@
+"""A draft is one object for the command, the web form and Python: it shows itself, is changed, and is accepted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import sfumato as sf
+from sfumato.app.cli.main import app
+from sfumato.description.draft import TableDraft
+from sfumato.domain import Integer, Real, load
+from sfumato.errors import DomainError, InputError
+
+ROWS = 3_000
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    random = np.random.default_rng(0)
+    bmi = np.where(random.random(ROWS) < 0.1, 999, random.normal(28, 5, ROWS).round(1))
+    return pd.DataFrame(
+        {
+            "patient_nbr": random.integers(100_000, 100_900, ROWS),
+            "bmi": bmi,
+            "age": random.integers(18, 95, ROWS),
+            "sex": random.choice(["f", "m"], ROWS),
+            "admitted": pd.to_datetime("2020-01-05") + pd.to_timedelta(random.integers(0, 700, ROWS), unit="D"),
+            "remark": [f"text {number} of a doctor" for number in range(ROWS)],
+        }
+    )
+
+
+def changed(frame: pd.DataFrame) -> TableDraft:
+    draft = sf.describe(frame)
+    draft["bmi"].missing(999).bounds(10, 80)
+    draft["admitted"].days("2020-01-01", "2021-12-31")
+    draft["age"].bins(10)
+    draft.unit("patient_nbr", rows=5)
+    return draft
+
+
+def test_a_draft_has_a_line_for_each_column_and_says_what_is_left_out_and_why(frame: pd.DataFrame) -> None:
+    draft = sf.describe(frame)
+    assert sorted(line[0] for line in draft.rows()) == sorted(frame.columns)
+    left_out = {name: why for name, kind, _, why in draft.rows() if kind == "left out"}
+    assert set(left_out) == {"patient_nbr", "remark"}
+    assert all(left_out.values())
+    for text in (repr(draft), draft._repr_html_()):
+        assert all(name in text for name in frame.columns)
+        assert "draft.accept(by=" in text
+    assert repr(draft["sex"]).split() == ["sex", "categorical", "f,", "m"]
+
+
+def test_columns_are_changed_and_what_makes_no_sense_changes_nothing(frame: pd.DataFrame) -> None:
+    draft = changed(frame)
+    bmi, age = draft.domain["bmi"], draft.domain["age"]
+    assert isinstance(bmi, Real)
+    assert (bmi.minimum, bmi.maximum, bmi.missing) == (10, 80, (999,))
+    assert bmi.edges == (10.0, *range(15, 80, 5), 80.0)
+    assert isinstance(age, Integer)
+    assert age.declared == 10
+    assert (draft.domain.unit.column, draft.domain.unit.rows) == ("patient_nbr", 5)
+    before = draft.text()
+    with pytest.raises(DomainError, match="least comes first"):
+        draft["bmi"].bounds(80, 10)
+    with pytest.raises(DomainError):
+        draft.unit("patient_nbr", rows=0)
+    with pytest.raises(InputError, match="no bounds"):
+        draft["sex"].bounds(0, 1)
+    with pytest.raises(InputError, match="left out"):
+        draft["remark"].bounds(0, 1)
+    with pytest.raises(InputError, match="no column 'height'"):
+        draft["height"]
+    assert draft.text() == before
+    draft["age"].drop()
+    assert "age" not in draft.domain
+    draft["age"].values(["18", "19"])
+    assert draft.domain["age"].declared == 2
+
+
+def test_whole_numbers_have_whole_even_bins() -> None:
+    draft = sf.describe(pa.table({"pay": [number % 700 for number in range(4_900)], "sex": ["f", "m"] * 2_450}))
+    draft["pay"].bounds(0, 9_999)
+    edges = draft.document["attributes"]["pay"]["edges"]
+    assert edges == list(range(0, 10_000, 500))
+
+
+def test_acceptance_refuses_kinds_that_are_not_confirmed_and_says_how(frame: pd.DataFrame) -> None:
+    draft = sf.describe(frame)
+    with pytest.raises(DomainError, match="first and its last day"):
+        draft.accept(by="Ann Lee", confirm=draft.risks)
+    draft["admitted"].days("2020-01-01", "2021-12-31")
+    assert draft.risks
+    with pytest.raises(DomainError) as refused:
+        draft.accept(by="Ann Lee")
+    assert f"confirm={list(draft.risks)}" in str(refused.value)
+    assert "--confirm" not in str(refused.value)
+    with pytest.raises(InputError, match="no kind"):
+        draft.accept(by="Ann Lee", confirm=["nonsense"])
+    domain = draft.accept(by="Ann Lee", confirm=draft.risks)
+    assert not domain.draft
+    assert domain.accepted_by is not None
+    assert domain.accepted_by.by == "Ann Lee"
+    assert domain.accepted_by.confirmed == draft.risks
+    assert "accepted by Ann Lee" in domain._repr_html_()
+
+
+def test_the_command_and_python_write_the_same_document(frame: pd.DataFrame, tmp_path: Path) -> None:
+    frame.drop(columns="admitted").to_csv(tmp_path / "people.csv", index=False)
+    draft = sf.describe(tmp_path / "people.csv")
+    draft.save(tmp_path / "python.yaml")
+    words = ["domain", "draft", str(tmp_path / "people.csv"), "--out", str(tmp_path / "command.yaml")]
+    said = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert (tmp_path / "command.yaml").read_text() == (tmp_path / "python.yaml").read_text() == draft.text()
+    for finding in draft.findings:
+        assert str(finding) in said.stderr
+    assert load(tmp_path / "python.yaml") == draft.domain
+
+
+def test_several_tables_are_described_changed_and_accepted(tmp_path: Path) -> None:
+    patients = pa.table({"patient_id": list(range(200)), "sex": ["f", "m"] * 100})
+    visits = pa.table(
+        {
+            "visit_id": list(range(600)),
+            "patient_id": [number % 200 for number in range(600)],
+            "cost": [float(number % 97) + 0.5 for number in range(600)],
+        }
+    )
+    draft = sf.describe_tables({"patients": patients, "visits": visits})
+    assert "yours to state" in repr(draft["visits"])
+    draft["visits"].most_rows(5)["cost"].bounds(0, 100)
+    for text in (repr(draft), draft._repr_html_()):
+        assert "cost" in text
+        assert "at most 5 rows of one person" in text
+    schema = draft.accept(by="Ann Lee", confirm=draft.risks)
+    limit = sf.EpsilonDelta(2, 1e-9)
+    tables = {"patients": patients, "visits": visits}
+    vault = sf.open_schema(tables, schema=schema, ledger=tmp_path / "t.ledger", limit=limit, create=True)
+    assert vault.schema.accepted_by is not None
+    draft.save(tmp_path / "schema.yaml")
+    assert yaml.safe_load((tmp_path / "schema.yaml").read_text())["tables"]["visits"]["rows"] == 5
+    with pytest.raises(InputError, match="no table 'wards'"):
+        draft["wards"]
+
+
+EIGHT_LINES = """
+import sfumato as sf
+draft = sf.describe(frame)
+draft["bmi"].bounds(10, 80)
+draft["admitted"].days("2020-01-01", "2021-12-31")
+domain = draft.accept(by="Ann Lee", confirm=["unit", "days"])
+vault = sf.open(frame, domain=domain, ledger="people.ledger", limit=sf.EpsilonDelta(2, 1e-9), create=True)
+release = sf.synthesize.auto(vault, epsilon=1, delta=1e-9)
+rows = release.to_pandas()
+"""
+
+
+def test_eight_lines_lead_from_a_frame_to_synthetic_rows(
+    frame: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert len(EIGHT_LINES.strip().splitlines()) == 8
+    names = {"frame": frame}
+    exec(EIGHT_LINES, names)  # noqa: S102
+    rows = names["rows"]
+    assert list(rows.columns) == ["bmi", "age", "sex", "admitted"]
+    assert len(rows)
