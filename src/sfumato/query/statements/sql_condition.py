@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from sfumato.domain import Date, Domain, Timestamp
+from sfumato.domain import Categorical, Date, Domain, Timestamp, Unknown
 from sfumato.domain.calendar import known_part, known_period
 from sfumato.domain.predicate import Predicate
 from sfumato.errors import LossError, QueryError, SfumatoError
@@ -283,6 +283,9 @@ def condition(text: str, node: Any, domain: Domain) -> Condition:  # noqa: ANN40
             return _checked(text, column, lambda: missing(domain, _column(text, column, domain)))
         case exp.Column():
             return _compared(text, node, Comparison.EQUAL, exp.true(), domain)
+        case exp.Like(this=column, expression=pattern) | exp.ILike(this=column, expression=pattern):
+            met = _alike(text, column, pattern, domain, any_case=isinstance(node, exp.ILike))
+            return ~met if node.args.get("negate") else met
         case _:
             return _comparison(text, node, domain)
 
@@ -379,6 +382,26 @@ def _among(text: str, column: Any, listed: Sequence[Any], domain: Domain) -> Con
         for item, value in zip(listed, values, strict=True):
             _checked(text, item if known else column, partial(compare, domain, name, Comparison.EQUAL, value))
         raise
+
+
+def _alike(text: str, column: Any, pattern: Any, domain: Domain, *, any_case: bool) -> Condition:  # noqa: ANN401
+    """Return where a text matches a pattern, which the declared values decide."""
+    name, written = _column(text, column, domain), literal(text, pattern)
+    attribute = next((each for each in domain if each.name == name), None)
+    values = attribute.values if isinstance(attribute, Categorical) else ()
+    texts = [each for each in values if isinstance(each, str)]
+    if not isinstance(attribute, Categorical) or not isinstance(written, str) or not texts:
+        raise refuse(text, column, "LIKE compares an attribute of declared text with a pattern such as 'PROMO%'")
+    if attribute.unknown is Unknown.CATEGORY:
+        raise refuse(text, column, f"{name!r} has a cell for texts that are not declared; name values with = or IN")
+    wildcards = {"%": ".*", "_": "."}
+    expression = "".join(wildcards.get(letter) or re.escape(letter) for letter in written)
+    matches = re.compile(expression, re.DOTALL | (re.IGNORECASE if any_case else 0)).fullmatch
+    met = [each for each in texts if matches(each)]
+    if met:
+        return among(domain, name, met)
+    present = compare(domain, name, Comparison.EQUAL, texts[0])
+    return present & ~present  # false, and unknown where the text is missing
 
 
 def _is_named(text: str, node: Any, domain: Domain) -> bool:  # noqa: ANN401
