@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import duckdb
@@ -12,8 +13,12 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
+from playwright.sync_api import sync_playwright
+from tests.server.ui.browsing import ARGUMENTS
+from tests.services import require
 
 import sfumato as sf
+from sfumato.app.cli.output import working
 from sfumato.domain import Domain, Integer, Unknown
 from sfumato.engine.open import open_table
 from sfumato.notebook_html import html_table
@@ -118,3 +123,45 @@ def test_what_a_notebook_shows_is_a_table_with_styles_of_its_own(vault: Vault) -
         assert "{" not in page
         assert vault.domain.hash not in page
     assert html_table(("<a>",), [("<b>",)], caption="<c>").count("&lt;") == 3
+
+
+JUPYTER = """
+.out dl {display: grid; grid-template-columns: 1fr} .out table {border-collapse: collapse; table-layout: fixed;
+margin-left: auto; margin-right: auto; font-size: 12px} .out td, .out th, .out tr {text-align: right;
+vertical-align: middle; padding: .5em; line-height: normal; white-space: normal; max-width: none; border: none}
+.out tbody tr:nth-child(odd) {background: #f5f5f5} .out th {font-weight: bold}
+"""
+CLASSIC = (
+    ".out table {margin-left: auto; border: 1px solid black} .out td, .out th {display: table-cell; padding: .5em}"
+)
+VS_CODE = """
+body {color: #ccc; background: #1e1e1e} table {border-collapse: collapse; border-spacing: 0} table th, table td {
+border: 1px solid transparent} table thead th {text-align: right; border-bottom: 1px solid rgba(255, 255, 255, .18)}
+th, td {padding: 5px 10px; text-align: right} table tbody tr:nth-child(even) {background: rgba(130, 130, 130, .16)}
+"""
+
+
+def test_labels_stand_beside_their_values_under_the_css_of_notebooks(vault: Vault) -> None:
+    shown = "".join(each._repr_html_() for each in (vault, vault.domain, sf.describe(TABLE)))
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=require("SFUMATO_TEST_CHROMIUM"), args=ARGUMENTS)
+        page = browser.new_page(viewport={"width": 900, "height": 900})
+        for css in (JUPYTER, CLASSIC, VS_CODE):
+            page.set_content(f"<style>{css}</style><div class='out'>{shown}</div>")
+            for row in page.locator("tbody tr").all():
+                boxes = [cell.bounding_box() for cell in row.locator("th, td").all()]
+                assert len({round(box["y"]) for box in boxes}) == 1
+                assert all(one["x"] + one["width"] <= other["x"] + 1 for one, other in pairwise(boxes))
+            styles = "cells => [...new Set(cells.map(cell => getComputedStyle(cell).textAlign))]"
+            assert page.locator("table.sfumato th, table.sfumato td").evaluate_all(styles) == ["left"]
+        browser.close()
+
+
+def test_the_progress_of_a_command_in_a_notebook_is_one_line(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JPY_PARENT_PID", "1")
+    with working("Reading people.csv") as progress:
+        progress("encoding the columns")
+        progress("noise")
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert err.rpartition("\r")[2].rstrip() == "Reading people.csv: noise"

@@ -208,7 +208,8 @@ class TableDraft:
     def _footer(self) -> list[str]:
         unit = self.document["unit"]
         words = "one row" if unit == "row" else f"one {unit['id']}, at most {unit['rows']} rows of each"
-        return [f"Unit: {words}.", *(f"{each}." for each in self.findings), acceptance_call(self.risks)]
+        notes = (f"File: {note}." for note in self.csv_notes)
+        return [*notes, f"Unit: {words}.", *(f"{each}." for each in self.findings), acceptance_call(self.risks)]
 
     def change(self, parts: Mapping[str, Any]) -> None:
         """Take over changed parts of the document, unless they make no sense."""

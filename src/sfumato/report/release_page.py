@@ -90,8 +90,11 @@ def rendered_column(book: Codebook, name: str) -> str:
     if place is None:
         columns = listed(column.name for column in book.columns)
         raise InputError(f"the release has no column {name!r}; it has {columns}", culprit=name)
+    from markupsafe import Markup
+
     scale = book.table_rows / book.rows if book.rows else 1.0
-    return render(Page(title=name, sections=(Section("Rows by value", _figure(place, book.columns[place], scale)),)))
+    figure = Markup('<div class="grid">{}</div>').format(_figure(place, book.columns[place], scale))
+    return render(Page(title=name, sections=(Section("Rows by value", figure),)))
 
 
 def _uses(book: Codebook) -> Markup:

@@ -107,7 +107,7 @@ class Synthetic(Release, Tabular):
             MissingExtraError: the extra ``plots`` is not installed.
             SizeError: as ``rows``.
         """
-        return HtmlPage(_report().rendered_column(self.codebook, column), height=380).opened()
+        return HtmlPage(_report().rendered_column(self.codebook, column), height=460).opened()
 
     def _repr_html_(self) -> str:
         return self.to_html() + self.rows._repr_html_()

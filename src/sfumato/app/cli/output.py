@@ -6,6 +6,7 @@ Files are checked before anything is charged.  No command writes over a file tha
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -76,6 +77,9 @@ def columns(rows: Sequence[Mapping[str, Any]]) -> str:
 @contextmanager
 def working(description: str) -> Iterator[Callable[[str], None]]:
     """Show the progress of a task.  Call the yielded function with the name of each step."""
+    if "JPY_PARENT_PID" in os.environ:
+        yield from _one_line(description)
+        return
     if not sys.stderr.isatty():
         print_message(f"{description} ...")
         yield lambda step: print_message(f"  {step} ...")
@@ -84,6 +88,23 @@ def working(description: str) -> Iterator[Callable[[str], None]]:
 
     with Console(stderr=True).status(description) as status:
         yield lambda step: status.update(f"{description}: {step}")
+
+
+def _one_line(description: str) -> Iterator[Callable[[str], None]]:
+    """Show the progress of a task in one line of a notebook, which knows a carriage return and no other control."""
+    width = len(description)
+    typer.echo(description, err=True, nl=False)
+
+    def show(step: str) -> None:
+        nonlocal width
+        text = f"{description}: {step}"
+        typer.echo(f"\r{text.ljust(width)}", err=True, nl=False)
+        width = len(text)
+
+    try:
+        yield show
+    finally:
+        typer.echo("", err=True)
 
 
 def _cell(value: object) -> str:
