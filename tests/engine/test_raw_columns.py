@@ -21,9 +21,12 @@ from tests.services import require
 from sfumato.domain import Categorical, Date, Domain, Grain, Integer, Real, Timestamp, Unit, Unknown
 from sfumato.domain.document import dump, parse
 from sfumato.domain.raw_values import DateFormat, is_missing
+from sfumato.domain.table_schema import parse_schema
+from sfumato.domain.view import BoundedView, Scan
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
 from sfumato.engine.port import ProtectedTable
+from sfumato.engine.views.joined import open_tables
 from sfumato.errors import DomainError
 from sfumato.evaluate.release_files import compatible
 from sfumato.strict_documents import read_yaml
@@ -273,3 +276,23 @@ def test_formats_and_codes_of_a_unit_and_of_raw_columns_change_nothing():
     domain = Domain(CODED.attributes[:1], unit=Unit("id", rows=1))
     table = open_table(pa.table({"id": ["NA", "NA", "b"], "age": ["1", "NA", "3"]}))
     assert sum(counts(table, domain)["age"]) == 2
+
+
+def test_tables_of_a_schema_have_codes_formats_and_spellings_of_their_own():
+    sex = {"type": "categorical", "values": ["F", "M"], "spellings": {"F": ["f"]}, "unknown": "drop", "nullable": True}
+    born = {"type": "date", "first": "2000-01-01", "last": "2000-12-31", "by": "month", "unknown": "drop"}
+    people = {"key": "pid", "missing": ["?"], "attributes": {"sex": sex, "born": born | {"format": "%d.%m.%Y"}}}
+    visits = {"unit": "pid", "rows": 1, "attributes": {"sex": sex}}
+    document = {"sfumato": 2, "schema": "s", "unit": {"id": "pid", "table": "people"}}
+    schema = parse_schema(document | {"tables": {"people": people, "visits": visits}})
+    assert parse_schema(schema.describe()) == schema
+    assert [each.missing for each in schema["people"].attributes] == [("?",), ("?",)]
+    assert schema["visits"].attributes[0].missing == ()
+    frames = {
+        "people": pa.table({"pid": [1, 2, 3], "sex": ["f", "?", "M"], "born": ["1.2.2000", "3.2.2000", "4.3.2000"]}),
+        "visits": pa.table({"pid": [1, 2], "sex": ["F", "F"]}),
+    }
+    people_rows = BoundedView(Scan(schema["people"], "people", ("sex", "born")), schema.bounds("people"))
+    encoded = open_tables(schema, frames).encode(people_rows)
+    assert reveal(encoded.marginals([("sex",)])[0]).tolist() == [1, 1, 1]
+    assert reveal(encoded.marginals([("born",)])[0]).tolist()[1:3] == [2, 1]

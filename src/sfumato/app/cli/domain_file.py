@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -159,6 +160,9 @@ def _fit(domain: Domain, table: str) -> tuple[dict[str, Any], str]:
     return {"fit": lines, "truncation": asdict(cut)}, text
 
 
+_WRITTEN = ("missing", "format", "spellings")  # how the values of an attribute are written
+
+
 @app.command()
 def show(
     path: DomainPath,
@@ -196,6 +200,10 @@ def show(
         for attribute in domain
         if isinstance(attribute, Real) and attribute.points
     ]
+    for attribute in domain:
+        body = attribute.describe()
+        parts = [f"{part} {json.dumps(body[part], ensure_ascii=False)}" for part in _WRITTEN if part in body]
+        details += [f"Read in {attribute.name}: {', '.join(parts)}"] if parts else []
     text = "\n".join(
         [f"{columns(lines)}\n", f"Unit: {domain.unit}", f"Cells of the full table: {domain.size:,}", *details]
     )
