@@ -28,7 +28,7 @@ from sfumato.app.cli.output import (
 from sfumato.errors import pluralize
 
 if TYPE_CHECKING:
-    from sfumato.domain import Domain
+    from sfumato.domain import Attribute, Domain
 
 app = typer.Typer(no_args_is_help=True, help="Describe a table before anything is released from it.")
 
@@ -160,7 +160,12 @@ def _fit(domain: Domain, table: str) -> tuple[dict[str, Any], str]:
     return {"fit": lines, "truncation": asdict(cut)}, text
 
 
-_WRITTEN = ("missing", "format", "spellings")  # how the values of an attribute are written
+def _reading(attribute: Attribute) -> str:
+    """Return how the raw values of an attribute are read; empty if nothing is declared."""
+    body = attribute.describe()
+    parts = [part for part in ("missing", "format", "spellings") if part in body]
+    words = (f"{part} {json.dumps(body[part], ensure_ascii=False)}" for part in parts)
+    return f"Read in {attribute.name}: {', '.join(words)}" if parts else ""
 
 
 @app.command()
@@ -200,10 +205,7 @@ def show(
         for attribute in domain
         if isinstance(attribute, Real) and attribute.points
     ]
-    for attribute in domain:
-        body = attribute.describe()
-        parts = [f"{part} {json.dumps(body[part], ensure_ascii=False)}" for part in _WRITTEN if part in body]
-        details += [f"Read in {attribute.name}: {', '.join(parts)}"] if parts else []
+    details += [words for attribute in domain if (words := _reading(attribute))]
     text = "\n".join(
         [f"{columns(lines)}\n", f"Unit: {domain.unit}", f"Cells of the full table: {domain.size:,}", *details]
     )
