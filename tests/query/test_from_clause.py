@@ -283,6 +283,11 @@ REFUSED = [
     ),
     ("SELECT COUNT(*) FROM buys WHERE paid > (SELECT AVG(paid) FROM buys)", "looks at rows of other units"),
     ("SELECT COUNT(*) FROM items WHERE pieces > (SELECT COUNT(*) FROM wares)", "ask MIN, MAX or AVG of a number"),
+    (
+        "SELECT COUNT(*) FROM items, wares WHERE pieces < (SELECT AVG(pieces) FROM items WHERE items.ware = wares.ware) AND items.ware = wares.ware",
+        "looks at rows of other units",
+    ),
+    ("SELECT COUNT(*) FROM wares, makers WHERE wares.maker = makers.maker", "rows of units are in people, buys, items"),
     ("SELECT COUNT(*) FROM (SELECT sex, sex FROM people) AS t", "two columns of t are called sex"),
     ("SELECT COUNT(*) FROM (SELECT sex FROM people) AS t (a, b)", "t names 2 columns of 1"),
     ("SELECT COUNT(*) FROM people AS p (a, b)", "(SELECT a AS b FROM people) AS p"),

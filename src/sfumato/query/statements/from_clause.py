@@ -108,11 +108,12 @@ def _add_public_values(rows: UnitRows, node: Any) -> None:  # noqa: ANN401
         if not isinstance(select, exp.Select) or isinstance(place.parent, exp.In):
             continue
         refuse_inside(rows.text, select)
-        within = unit_rows(rows.text, select, rows.schema, rows.known)
-        if within.where is not None:
-            within.filter(within.where)
+        within, conditions = _joined_rows(rows.text, select, rows.schema, rows.known)
         if within.view.private:
             raise refuse(rows.text, place, "a SELECT inside an expression looks at rows of other units")
+        _matched(within, conditions)
+        if within.where is not None:
+            within.filter(within.where)
         name = place.sql(dialect="duckdb")
         if name not in rows.view.names:
             how, of = public_aggregate(within, select)

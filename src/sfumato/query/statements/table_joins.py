@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from sfumato.arguments import listed
 from sfumato.domain.expression import Constant
 from sfumato.domain.table_schema import Schema
 from sfumato.domain.view import Computed, Join, KeyColumn
@@ -264,8 +265,12 @@ def _taken_first(rows: UnitRows, remaining: list[FromPart], links: Sequence[From
     if first is None:
         node, part = links[0]
         join, other = links[1]
-        swap = f"; swap the tables: {other.alias} LEFT JOIN {part.alias}" if join.args.get("side") == "RIGHT" else ""
-        raise refuse(rows.text, node, f"begin FROM a private table: a public row belongs to no unit{swap}")
+        if join.args.get("side") == "RIGHT":
+            advice = f"swap the tables: {other.alias} LEFT JOIN {part.alias}"
+        else:
+            names = listed(each.name for each in rows.schema if not each.public)
+            advice = f"rows of units are in {names}; what is public alone needs no noise"
+        raise refuse(rows.text, node, f"begin FROM a private table: a public row belongs to no unit; {advice}")
     remaining.remove(first)
     return first[1]
 
