@@ -196,15 +196,40 @@ class _Drafting:
         best = named or self._people(columns)
         if best is None:
             raise TableError(
-                "no column seems to name people; name one by the argument unit, or describe the tables by hand"
+                "no column seems to name people; name one by the argument unit, or write a document by hand, with the "
+                "line unit: {id: COLUMN, table: TABLE}"
             )
         self.id = best
+        if named is not None:
+            self._key_by(named)
         led = [to for links in self.links.values() for column, to in links if column == best]
         own = [table for table, key in self.keys.items() if key == best and self._lists(table)]
-        self.units = next(iter([*own, *led]), None)
+        self.units = next((table for table in [*own, *led] if self._tells_apart(table)), None)
         if self.units is None:
-            self.notes.append(f"No table lists every {best}; whoever has no row anywhere is then in no answer")
+            self.notes.append(
+                f"No table lists every {best}; whoever has no row anywhere is then in no answer. If there is such a "
+                f"table, write unit: {{id: {best}, table: TABLE}}"
+            )
         self._own()
+
+    def _key_by(self, column: str) -> None:
+        """Make a column the key of the table in which it names one row each, the one with the most of them."""
+        tables = [table for table in self.profiles if self._is_unique(table, column)]
+        if tables and column not in self.keys.values():
+            self.keys[max(tables, key=lambda table: self._listed(table, column))] = column
+
+    def _tells_apart(self, table: str) -> bool:
+        """Return whether no key of a table repeats, so that the table may list people."""
+        known = self.declared.get(table)
+        return (known is not None and known.key is not None) or self._is_unique(table, self.keys.get(table, self.id))
+
+    def _listed(self, table: str, column: str) -> int:
+        profile = self._profile(table, column)
+        return 0 if profile is None else profile.distinct
+
+    def _is_unique(self, table: str, column: str) -> bool:
+        profile = self._profile(table, column)
+        return profile is not None and 0 < profile.held == profile.distinct
 
     def say_types(self, columns: Mapping[str, Mapping[str, Column]]) -> None:
         """Say where keys are stored as two types, over which no row would find its owner."""

@@ -312,7 +312,9 @@ def _is_of_scale(code: float, edge: float, other: Sequence[float]) -> bool:
 
 
 _PEOPLE = ("patient", "person", "people", "customer", "client", "user", "member", "subject", "student", "employee",
-           "citizen", "household", "participant", "respondent", "resident", "account", "policyholder")  # fmt: skip
+           "citizen", "household", "family", "pupil", "child", "donor", "voter", "worker", "player",
+           "passenger", "borrower", "tenant", "applicant", "participant", "respondent", "resident",
+           "account", "policyholder")  # fmt: skip
 _MARKS = ("id", "ids", "uid", "guid", "uuid", "nr", "nbr", "no", "num", "number", "key", "serialno", "caseid", "ssn",
           "mrn", "pid", "idno")  # fmt: skip
 _LEAST_PEOPLE = 10
