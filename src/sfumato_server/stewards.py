@@ -32,8 +32,8 @@ from sfumato.description.draft import describe
 from sfumato.description.findings import DescriptionFinding, confirmed_kinds, domain_findings, refuse_unconfirmed
 from sfumato.description.schema_fit import schema_findings
 from sfumato.description.tables_draft import describe_tables
-from sfumato.domain.acceptance import accepted_now
 from sfumato.domain.table_schema import Schema
+from sfumato.domain.unit import accepted_now
 from sfumato.engine.open import adapter_of, open_table
 from sfumato.errors import DomainError, EngineError, InputError, LossError, TableError
 from sfumato.ledger import Entry

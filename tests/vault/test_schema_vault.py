@@ -14,10 +14,10 @@ from tests.hospital import database, frames, schema
 import sfumato as sf
 from sfumato.anonymize import KAnonymity
 from sfumato.domain import Unit
-from sfumato.domain.acceptance import Acceptance
 from sfumato.domain.linked_domain import ChildTable, LinkedTables
 from sfumato.domain.predicate import Among
 from sfumato.domain.table_schema import Schema, dump_schema
+from sfumato.domain.unit import Acceptance
 from sfumato.domain.view import BoundedView, Filter, Join, OfUnits, Scan
 from sfumato.engine.exact import reveal
 from sfumato.errors import (

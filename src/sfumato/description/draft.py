@@ -21,8 +21,8 @@ from sfumato.description.findings import (
     to_confirm,
 )
 from sfumato.domain import CsvFormat, Domain
-from sfumato.domain.acceptance import accepted_now
 from sfumato.domain.document import parse
+from sfumato.domain.unit import accepted_now
 from sfumato.engine.csv_file import how_written
 from sfumato.engine.open import open_table
 from sfumato.engine.port import ProtectedTable

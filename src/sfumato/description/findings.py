@@ -13,7 +13,7 @@ from datetime import timedelta
 
 from sfumato.description.sensitive_columns import FindingKind, People, detail_of, people_of, sensitive_kind
 from sfumato.domain import Attribute, Categorical, Dated, Domain, Integer, Real
-from sfumato.domain.acceptance import Drafted
+from sfumato.domain.unit import Drafted
 from sfumato.engine.port import Profile, ProtectedTable
 from sfumato.engine.profile import named_like_people
 from sfumato.errors import DomainError, InputError

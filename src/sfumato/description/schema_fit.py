@@ -15,8 +15,8 @@ from sfumato.description.findings import DescriptionFinding, domain_findings, gr
 from sfumato.description.schema_draft import SchemaDraft, draft_schema
 from sfumato.description.sensitive_columns import FindingKind
 from sfumato.domain import Domain
-from sfumato.domain.acceptance import Drafted
 from sfumato.domain.table_schema import Schema
+from sfumato.domain.unit import Drafted
 from sfumato.domain.view import BoundedView
 from sfumato.engine.csv_file import how_written
 from sfumato.engine.exact import reveal

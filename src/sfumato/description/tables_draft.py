@@ -20,8 +20,8 @@ from sfumato.description.draft import (
 from sfumato.description.findings import DescriptionFinding, to_confirm
 from sfumato.description.schema_draft import SchemaDraft, draft_schema
 from sfumato.description.schema_fit import draft_source, schema_findings
-from sfumato.domain.acceptance import accepted_now
 from sfumato.domain.table_schema import Schema, parse_schema
+from sfumato.domain.unit import accepted_now
 from sfumato.engine.csv_file import how_written
 from sfumato.engine.open import open_table
 from sfumato.errors import DomainError, InputError

@@ -10,7 +10,6 @@ rows of a unit depend on that unit's rows and on public tables alone.  A join th
 numbers of rows of each unit, so its size is bounded by public numbers.
 """
 
-from sfumato.domain.acceptance import Acceptance
 from sfumato.domain.attribute import (
     Attribute,
     Categorical,
@@ -26,7 +25,7 @@ from sfumato.domain.calendar import Grain
 from sfumato.domain.document import dump, load, parse
 from sfumato.domain.domain import Axis, CsvFormat, Domain, Grouping
 from sfumato.domain.raw_values import Unknown
-from sfumato.domain.unit import GroupBound, Unit
+from sfumato.domain.unit import Acceptance, GroupBound, Unit
 
 __all__ = [
     "Acceptance",

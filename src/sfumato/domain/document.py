@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from sfumato.domain.acceptance import Acceptance, Drafted, accepted_now
 from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Real, Role, Timestamp
 from sfumato.domain.calendar import Grain
 from sfumato.domain.domain import CsvFormat, Domain
 from sfumato.domain.raw_values import Unknown
-from sfumato.domain.unit import GroupBound, Unit
+from sfumato.domain.unit import Acceptance, Drafted, GroupBound, Unit, accepted_now
 from sfumato.errors import DomainError, InputError
 from sfumato.strict_documents import read_yaml, write_yaml
 

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from sfumato.arguments import expect_all, listed
 from sfumato.bounded_cache import Shared, cached
-from sfumato.domain.acceptance import Acceptance, Drafted
 from sfumato.domain.attribute import Attribute, Categorical, Date, Dated, Integer, Numeric, Real, Role, Timestamp
 from sfumato.domain.calendar import CalendarMap, calendar_map, maps
-from sfumato.domain.unit import Unit
+from sfumato.domain.unit import Acceptance, Drafted, Unit
 from sfumato.errors import DomainError, QueryError
 from sfumato.notebook_html import html_note, html_table
 

@@ -17,7 +17,6 @@ from typing import Any
 
 from sfumato.arguments import expect_all, listed
 from sfumato.domain import document as single
-from sfumato.domain.acceptance import Acceptance, Drafted, accepted_now
 from sfumato.domain.attribute import Attribute
 from sfumato.domain.derived import Derived, FactOfUnit, OfUnit, SincePrevious, read_derived, read_of_unit
 from sfumato.domain.document import (
@@ -31,7 +30,7 @@ from sfumato.domain.document import (
 )
 from sfumato.domain.domain import CsvFormat, Domain
 from sfumato.domain.hierarchy import Hierarchy
-from sfumato.domain.unit import GroupBound, Unit
+from sfumato.domain.unit import Acceptance, Drafted, GroupBound, Unit, accepted_now
 from sfumato.errors import DomainError, InputError
 from sfumato.strict_documents import read_yaml, write_yaml
 

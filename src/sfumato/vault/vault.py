@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from sfumato.domain import Domain
-from sfumato.domain.acceptance import Acceptance
+from sfumato.domain.unit import Acceptance
 from sfumato.domain.view import BoundedView
 from sfumato.domain.view_words import describe_view
 from sfumato.engine.port import Encoded
