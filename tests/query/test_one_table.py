@@ -220,3 +220,43 @@ def test_a_view_of_another_table_or_unit_is_refused(vault):
     with pytest.raises(QueryError, match="only a table"):
         vault.for_view(view).for_view(view)
     assert isinstance(view.view, Computed)
+
+
+REFUSED = [  # a statement, its unit, and a word of the reason
+    ("SELECT * FROM people", "row", "private"),
+    ("SELECT age FROM people", "row", "GROUP BY"),
+    ("SELECT p.age AS a, p.sex FROM people p ORDER BY a LIMIT 3", "row", "GROUP BY"),
+    ("SELECT COUNT(*) + 100 FROM people", "row", "ask each aggregate"),
+    ("SELECT sex, SUM(age) / COUNT(*) FROM people GROUP BY sex", "row", "ask each aggregate"),
+    ("SELECT AVG(pid) FROM people", "row", "other columns are private"),
+    ("SELECT AVG(nobody) FROM people WHERE age > 9", "row", "other columns are private"),
+    ("SELECT AVG(pid) FROM people", "pid", "pid tells people apart, so it is private"),
+    ("SELECT pid, COUNT(*) FROM people GROUP BY pid", "pid", "private"),
+    ("SELECT COUNT(*) FROM people WHERE pid = 7", "pid", "private"),
+    ("SELECT SUM(age) OVER (PARTITION BY sex) FROM people", "row", "other units"),
+    ("SELECT RANK() OVER (ORDER BY age) FROM people", "pid", "other units"),
+    ("SELECT COUNT(*) FROM people UNION ALL SELECT COUNT(*) FROM people", "row", "UNION"),
+    ("SELECT AVG(n) FROM (SELECT sex, COUNT(*) AS n FROM people GROUP BY sex) t", "row", "different units"),
+    ("SELECT AVG(n) FROM (SELECT sex, COUNT(*) AS n FROM people GROUP BY sex) t", "pid", "groups by the unit, pid"),
+    ("SELECT COUNT(*) FROM people a JOIN people b ON a.age = b.age", "row", "a unit of its own"),
+    ("SELECT COUNT(*) FROM people a JOIN people b ON a.age = b.age", "pid", "declared to be keys"),
+    ("SELECT COUNT(*) FROM people WHERE age IN (SELECT age FROM people)", "row", "a unit of its own"),
+    ("SELECT COUNT(*) FROM people WHERE EXISTS (SELECT * FROM people)", "row", "a unit of its own"),
+    ("SELECT AVG(income / age) FROM people WHERE sex = 'F'", "row", "depend on the data"),
+    ("SELECT SUM(age * RANDOM()) FROM people", "row", "compute with attributes"),
+    ("SELECT COUNT(*) FROM people WHERE sex = 'X'", "row", "not a declared value"),
+    ("SELECT sex, COUNT(*) FROM people GROUP BY sex HAVING SUM(age) >= 0", "row", "HAVING"),
+]
+
+
+@pytest.mark.parametrize(("statement", "unit", "reason"), REFUSED)
+def test_a_refusal_says_why_and_shows_a_statement_that_works(statement, unit, reason, tmp_path):
+    ledger = f"sqlite:///{tmp_path}/people.ledger"
+    vault = sf.open(people(40), domain=domain(UNITS[unit]), ledger=ledger, limit=sf.Epsilon(10), create=True)
+    with pytest.raises(QueryError) as refused:
+        sql(vault, statement, epsilon=1)
+    assert vault.remaining.spent.epsilon == 0
+    assert reason in str(refused.value)
+    _, asked, remedy = str(refused.value).partition("ask SELECT")
+    assert asked
+    assert len(sql(vault, f"SELECT{remedy}", epsilon=1))

@@ -10,7 +10,7 @@ noisy answers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,6 +31,7 @@ from sfumato.query.statements.select_statement import group_keys, read_select
 from sfumato.query.statements.sql_condition import Place, parsed, refuse, refuse_clause
 from sfumato.query.statements.unit_rows import UnitRows
 
+_LONGEST_REFUSED = 10_000  # characters of a refused statement for which a nearer one is looked for
 _CLAUSES = {"expressions", "from_", "joins", "where", "group", "having", "order", "limit", "with_", "distinct"}
 
 
@@ -94,11 +95,17 @@ def _parsed(text: str, schema: Schema, bounds: Unit | None) -> TableStatement:
 
     select = parsed(text)
     if isinstance(select, exp.SetOperation):
-        raise refuse(text, select, "UNION and the like are no part of the grammar; ask each statement by itself")
+        raise _with_remedy(
+            refuse(text, select, "UNION and the like are no part of the grammar; ask each statement by itself"),
+            text,
+            schema,
+        )
     if not isinstance(select, exp.Select):
         raise QueryError(f"{Place(1, 1)}: ask one SELECT statement", culprit=Place(1, 1))
     try:
         return _read(text, _without_outer_select(select), schema, bounds)
+    except QueryError as error:
+        raise _with_remedy(error, text, schema) from None
     except RecursionError:
         raise QueryError(f"{Place(1, 1)}: this is nested too deeply", culprit=Place(1, 1)) from None
 
@@ -109,7 +116,11 @@ def _read(text: str, select: Any, schema: Schema, bounds: Unit | None) -> TableS
     for clause, value in select.args.items():
         if value and clause not in _CLAUSES:
             raise refuse_clause(text, clause, value)
+    if isinstance(schema, OneTableSchema) and not schema.id:
+        _refuse_matches(text, select)
     rows = unit_rows(text, select, schema)
+    if not rows.view.private:
+        raise refuse(text, select, "these tables are public: nothing of them is protected, so read them directly")
     where = rows.where
     items, by = _items(rows, select)
     lowered = exp.Select(expressions=items, from_=exp.From(this=exp.to_table("view")))
@@ -132,6 +143,86 @@ def _read(text: str, select: Any, schema: Schema, bounds: Unit | None) -> TableS
     except QueryError as error:
         raise refuse(text, select, str(error)) from None
     return TableStatement(view, query)
+
+
+def _refuse_matches(text: str, select: Any) -> None:  # noqa: ANN401
+    """Refuse a statement that matches rows with others if each row is a unit of its own."""
+    from sqlglot import exp
+
+    for node in select.find_all(exp.Join, exp.Exists, exp.In):
+        if not isinstance(node, exp.In) or node.args.get("query") is not None:
+            reason = (
+                "every row is a unit of its own here, and no row is matched with rows of others; declare the column"
+            )
+            raise refuse(text, node, f"{reason} that identifies a person as the unit of the domain")
+
+
+# --- the nearest statement that works ---------------------------------------------------------------------------------
+
+
+def _with_remedy(refused: QueryError, text: str, schema: Schema) -> QueryError:
+    """Return a refusal with the nearest statement that is read, unless it names one already."""
+    if len(text) > _LONGEST_REFUSED or "ask SELECT" in str(refused):
+        return refused
+    remedy = next((each for each in _nearest(text, schema) if _is_read(each, schema)), None)
+    return refused if remedy is None else QueryError(f"{refused}; ask {remedy}", culprit=refused.culprit)
+
+
+def _is_read(text: str, schema: Schema) -> bool:
+    try:
+        _read(text, parsed(text), schema, None)
+    except (SfumatoError, RecursionError):
+        return False
+    return True
+
+
+def _nearest(text: str, schema: Schema) -> Iterator[str]:
+    """Yield statements that are like a refused one, the nearest first.  Whether they are read is not known."""
+    from sqlglot import exp
+
+    select = parsed(text)
+    while isinstance(select, exp.SetOperation):
+        select = select.this
+    select = select.copy()
+    for clause in ("having", "order", "limit", "offset", "distinct", "qualify"):
+        select.set(clause, None)
+    yield select.sql(dialect="duckdb")
+    items, keys = _with_groups(select)
+    for conditions in dict.fromkeys((select.args.get("where"), None)):
+        select.set("where", conditions)
+        working = [each for each in items if _is_read(_asking(select, [each], []), schema)]
+        if working:
+            yield _asking(select, [*keys, *working], keys)
+            yield _asking(select, working, [])
+        yield _asking(select, [*keys, exp.Count(this=exp.Star())], keys)
+        yield _asking(select, [exp.Count(this=exp.Star())], [])
+    for table in select.find_all(exp.Table):
+        yield exp.select("COUNT(*)").from_(table.copy()).sql(dialect="duckdb")
+
+
+def _with_groups(select: Any) -> tuple[list[Any], list[Any]]:  # noqa: ANN401
+    """Return the aggregates of a refused statement, and its keys: those of windows and plain columns as well."""
+    from sqlglot import exp
+
+    group = select.args.get("group")
+    keys = [] if group is None else [key for key in group.expressions if not isinstance(key, exp.Literal)]
+    items = []
+    for item in (each.unalias() for each in select.expressions):
+        window = item if isinstance(item, exp.Window) else None
+        keys += [] if window is None else window.args.get("partition_by") or []
+        keys += [item] if isinstance(item, exp.Column) and not item.is_star else []
+        items += [item, *item.find_all(exp.AggFunc)] if window is None else [item.this]
+    return list(dict.fromkeys(items)), list(dict.fromkeys(keys))
+
+
+def _asking(select: Any, items: Sequence[Any], keys: Sequence[Any]) -> str:  # noqa: ANN401
+    """Return a statement with other columns and groups, and the same FROM and WHERE."""
+    from sqlglot import exp
+
+    asked = select.copy()
+    asked.set("expressions", [item.copy() for item in items])
+    asked.set("group", exp.Group(expressions=[key.copy() for key in keys]) if keys else None)
+    return str(asked.sql(dialect="duckdb"))
 
 
 def _of_people(rows: UnitRows, view: BoundedView, query: Query) -> tuple[BoundedView, Query] | None:
@@ -181,7 +272,7 @@ def _items(rows: UnitRows, select: Any) -> tuple[list[Any], list[Any]]:  # noqa:
     keys = group_keys(rows.text, select, rows.has)
     for node in (*keys, *(item.unalias() for item in select.expressions)):
         if rows.is_unit(node):
-            raise refuse(rows.text, node, "it would answer for one unit a row")
+            rows.attribute(node)  # refuses
     items = [_item(rows, item.unalias(), item.alias) for item in select.expressions]
     by = []
     for key in keys:
@@ -198,7 +289,11 @@ def _item(rows: UnitRows, node: Any, name: str) -> Any:  # noqa: ANN401
     """Return what is selected, in attributes of the view, under the name that AS or a SELECT in FROM gives it."""
     from sqlglot import exp
 
-    if is_value(node) and not node.find(exp.AggFunc):
+    if node.is_star:
+        raise refuse(rows.text, node, "rows are private, and only noisy aggregates of them are answered")
+    if is_value(node) and not isinstance(node, exp.AggFunc) and node.find(exp.AggFunc):
+        raise refuse(rows.text, node, "answers are not computed with here; ask each aggregate, and compute with them")
+    if is_value(node):
         return rows.computed(node, name or None)
     lowered, name = rows.lowered(node), name or _called_inside(rows, node) or ""
     return exp.alias_(lowered, name, quoted=True) if name else lowered

@@ -209,6 +209,6 @@ def not_by_unit(rows: UnitRows) -> str:
         )
     unit, table = rows.schema.id, rows.parts[0].alias
     return (
-        f"it would add up rows of different units; a SELECT in FROM groups by the unit, {unit}: "
-        f"SELECT {unit}, COUNT(*) AS n FROM {table} GROUP BY {unit}"
+        f"it would add up rows of different units; a SELECT in FROM groups by the unit, {unit}; "
+        f"ask SELECT AVG(n) FROM (SELECT {unit}, COUNT(*) AS n FROM {table} GROUP BY {unit}) AS t"
     )

@@ -13,6 +13,7 @@ from fractions import Fraction
 from itertools import takewhile
 from typing import Any, TypeVar
 
+from sfumato.arguments import listed
 from sfumato.domain import Date, Integer, Real, Timestamp
 from sfumato.domain.expression import (
     Arithmetic,
@@ -143,7 +144,8 @@ class UnitRows:
             QueryError: none, or several.
         """
         if self.is_unit(node):
-            raise refuse(self.text, node, "it would answer for one unit a row")
+            private = f"{node.name} tells people apart, so it is private and can only be counted"
+            raise refuse(self.text, node, f"it would answer for one unit a row: {private}")
         names = [name for part in self._named(node) if (name := _look_up(part.names, node)) is not None]
         if not names and not node.table:
             own = {name for part in self.parts for name in part.view.names}
@@ -153,8 +155,8 @@ class UnitRows:
             if self.key(node) is not None:
                 reason = f"{node.name} is a key: it joins rows, and an answer by it would be about rows of one unit"
                 raise refuse(self.text, node, reason)
-            tables = ", ".join(part.alias for part in self.parts)
-            raise refuse(self.text, node, f"no attribute {node.name!r} in {tables}")
+            declared = f"{', '.join(part.alias for part in self.parts)}, which declares {listed(self.view.names)}"
+            raise refuse(self.text, node, f"no attribute {node.name!r} in {declared}; other columns are private")
         if len(names) > 1 and node.name.casefold() not in self.merged:
             raise refuse(self.text, node, f"{node.name!r} is in several tables; write table.{node.name}")
         return names[0]
