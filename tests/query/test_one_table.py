@@ -9,7 +9,7 @@ import pytest
 import sfumato as sf
 from sfumato.domain import Categorical, Date, Domain, Integer, Real, Unit, Unknown
 from sfumato.domain.calendar import Grain
-from sfumato.domain.one_table import one_table_schema
+from sfumato.domain.unit_views import one_table_schema
 from sfumato.domain.view import BoundedView, Computed, PerUnit, RowCount, Scan
 from sfumato.engine.duckdb.duck_table import DuckTable
 from sfumato.engine.exact import reveal

@@ -23,11 +23,13 @@ from functools import cached_property
 
 from sfumato.domain.attribute import Attribute, Categorical, Date, Integer, Real, null_code
 from sfumato.domain.calendar import Grain
+from sfumato.domain.domain import Domain
 from sfumato.domain.expression import LATER_FIELD, real_number, whole_number
 from sfumato.domain.hierarchy import Hierarchy
 from sfumato.domain.predicate import Predicate, named
 from sfumato.domain.raw_values import Unknown
-from sfumato.domain.table_schema import Schema
+from sfumato.domain.table_schema import Schema, SchemaTable
+from sfumato.domain.unit import Unit
 from sfumato.domain.view import (
     Join,
     OfOneRow,
@@ -435,3 +437,43 @@ class _Joins:
                 culprit=view,
             )
         return replace(made, most=made.declared)
+
+
+# --- one table as a schema --------------------------------------------------------------------------------------------
+
+TABLE = "table"
+"""The name of the one table, whatever statements call it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneTableSchema(Schema):
+    """A schema of one private table.  Its unit is that of the table's domain, and may be a row.
+
+    Attributes:
+        unit: the unit of the domain, with its bounds.
+    """
+
+    unit: Unit
+
+    def __post_init__(self) -> None:
+        """Check nothing: the domain was checked."""
+
+    def bounds(self, name: str) -> Unit:
+        """Return the unit of the domain with its bounds."""
+        del name
+        return self.unit
+
+
+def one_table_schema(domain: Domain) -> OneTableSchema:
+    """Return the schema of a table with a domain.  The id of a unit that is a row is empty, and names no column."""
+    unit = domain.unit
+    table = SchemaTable(
+        name=TABLE,
+        attributes=domain.attributes,
+        unit=unit.column,
+        rows=unit.rows,
+        per=unit.per,
+        hierarchies=domain.hierarchies,
+        csv=domain.csv,
+    )
+    return OneTableSchema(name=TABLE, id=unit.column or "", tables=(table,), unit=unit)

@@ -160,13 +160,13 @@ class Vault:
         """Return the vault of a view of this table, under the same ledger, version and unit.
 
         Args:
-            view: of the table of :func:`sfumato.domain.one_table.one_table_schema`.
+            view: of the table of :func:`sfumato.domain.unit_views.one_table_schema`.
 
         Raises:
             QueryError: the view is of another table or unit.
             EngineError: the table was written since it was opened, or can no longer be read.
         """
-        from sfumato.domain.one_table import one_table_schema
+        from sfumato.domain.unit_views import one_table_schema
         from sfumato.engine.encoded import EncodedRows
         from sfumato.engine.views.joined import TableViews
 

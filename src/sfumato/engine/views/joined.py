@@ -17,9 +17,8 @@ from pathlib import Path
 from sfumato.arguments import listed
 from sfumato.domain import Domain
 from sfumato.domain.linked_domain import LinkedTables
-from sfumato.domain.one_table import TABLE, OneTableSchema, one_table_schema
 from sfumato.domain.table_schema import Schema, SchemaTable
-from sfumato.domain.unit_views import bounded_joins
+from sfumato.domain.unit_views import TABLE, OneTableSchema, bounded_joins, one_table_schema
 from sfumato.domain.view import BoundedView
 from sfumato.engine.adapter import JoinEngine
 from sfumato.engine.dialect import Dialect, identity, missing
@@ -302,7 +301,7 @@ class TableViews:
 
         Args:
             rows: the encoded rows of the table, which were read before.
-            view: of the table of :func:`sfumato.domain.one_table.one_table_schema`.
+            view: of the table of :func:`sfumato.domain.unit_views.one_table_schema`.
             content: the content of the table when it was encoded; None if nothing can write the table.
 
         Raises:

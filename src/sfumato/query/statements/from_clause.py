@@ -15,9 +15,8 @@ from functools import partial
 from typing import Any
 
 from sfumato.arguments import listed
-from sfumato.domain.one_table import OneTableSchema
 from sfumato.domain.table_schema import Schema, SchemaTable
-from sfumato.domain.unit_views import WithPublicValue
+from sfumato.domain.unit_views import OneTableSchema, WithPublicValue
 from sfumato.domain.view import KeyColumn, OfUnits, PerUnit, RowCount, Scan, one_row_bounds
 from sfumato.query.statements.derived_columns import (
     further_names,

@@ -16,9 +16,9 @@ from typing import Any
 
 from sfumato.bounded_cache import cached
 from sfumato.domain.domain import Domain
-from sfumato.domain.one_table import OneTableSchema, one_table_schema
 from sfumato.domain.table_schema import Schema
 from sfumato.domain.unit import GroupBound, Unit
+from sfumato.domain.unit_views import OneTableSchema, one_table_schema
 from sfumato.domain.view import BoundedView, Computed, Filter, PerUnit, RowCount, Scan
 from sfumato.domain.view_words import may_cut
 from sfumato.errors import QueryError, SfumatoError
