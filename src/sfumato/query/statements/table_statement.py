@@ -291,9 +291,7 @@ def _item(rows: UnitRows, node: Any, name: str) -> Any:  # noqa: ANN401
 
     if node.is_star:
         raise refuse(rows.text, node, "rows are private, and only noisy aggregates of them are answered")
-    if is_value(node) and not isinstance(node, exp.AggFunc) and node.find(exp.AggFunc):
-        raise refuse(rows.text, node, "answers are not computed with here; ask each aggregate, and compute with them")
-    if is_value(node):
+    if is_value(node) and not node.find(exp.AggFunc):
         return rows.computed(node, name or None)
     lowered, name = rows.lowered(node), name or _called_inside(rows, node) or ""
     return exp.alias_(lowered, name, quoted=True) if name else lowered
