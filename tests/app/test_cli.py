@@ -110,7 +110,17 @@ def test_the_number_of_rows_is_noisy_unless_declared(workspace: Path) -> None:
         counts.add(json.loads(done.stdout)["rows"])
     assert len(counts) > 1
     done = release(
-        workspace, "--epsilon", "0.1", "--rows", "123", "--out", "p.parquet", "--ledger", "p.ledger", "--json"
+        workspace,
+        "--epsilon",
+        "0.1",
+        "--rows",
+        "123",
+        "--anyway",
+        "--out",
+        "p.parquet",
+        "--ledger",
+        "p.ledger",
+        "--json",
     )
     assert json.loads(done.stdout)["rows"] == 123
 
