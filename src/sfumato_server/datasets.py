@@ -31,6 +31,7 @@ from sfumato.ledger import Account
 from sfumato.privacy.loss import decimals, plain
 from sfumato.query import Answer, ask
 from sfumato.query.answer import FORMATS, JSON
+from sfumato.query.plan import released_rows
 from sfumato.query.question import Query
 from sfumato.query.statements.table_statement import parse_tables
 from sfumato_server.access import Anyone, CurrentService, StrictRoute
@@ -64,6 +65,10 @@ class ParsedQuestion:
         """
         groups = math.prod(axis.size for axis in self.domain.axes(self.query.by)) if self.query.by else 1
         return max(groups * len(self.query.aggregates), LARGE if self.query.data_dependent_groups else 1)
+
+    def released_rows(self, loaded: ServedDataset, key: Key) -> tuple[int, ...]:
+        """Return rows of groups by counts that were released to the caller; of a view none are known."""
+        return () if self.view else released_rows(loaded.ledger, self.domain, self.query, analyst=key.name)
 
     def answer(
         self, request: AskRequest, loaded: ServedDataset, key: Key, service: Service, retry_key: str | None
@@ -177,9 +182,13 @@ def preview(name: str, form: CostRequest, key: Anyone, service: CurrentService) 
     """Return the cost of a question, or the expected errors of its answer.  It spends nothing and touches no data."""
     loaded = service.check_access(name, key)
     question = read_question(loaded, form)
-    effect = "it is cheaper" if form.loss is None else "the error is smaller"
-    more = f"suppose more with 'rows', and {effect}"
-    estimate = form.estimate_cost(question.domain, question.query, rows=loaded.dataset.rows, more=more)
+    estimate = form.estimate_cost(
+        question.domain,
+        question.query,
+        rows=loaded.dataset.rows,
+        more="state yours with 'rows'",
+        counted=question.released_rows(loaded, key),
+    )
     if estimate.cost is not None:
         return {"epsilon": plain(estimate.cost.value), "notes": estimate.notes, "charged": False}
     return {"expected": [asdict(each) for each in estimate.expected], "notes": estimate.notes, "charged": False}

@@ -320,10 +320,27 @@ def ask(workspace: Path, statement: str, *more: str, code: int = 0) -> Done:
     return sfumato("query", "people.csv", statement, "--domain", "people.yaml", *more, cwd=workspace, code=code)
 
 
+def test_a_preview_uses_counts_that_were_released(workspace: Path) -> None:
+    preview = ("SELECT sex, AVG(age) FROM p GROUP BY sex", "--accuracy", "--epsilon", "1", "--json")
+    before = json.loads(ask(workspace, *preview).stdout)
+    assert [each["rows"] for each in before["expected"]] == [100, 1000, 10000]
+    assert before["notes"][0].endswith("supposing 100, 1,000 or 10,000 rows in each group; state yours with --rows.")
+    ledger = ("--ledger", f"sqlite:///{workspace / 'counts.ledger'}")
+    ask(workspace, "SELECT sex, COUNT(*) FROM p GROUP BY sex", "--epsilon", "50", "--create", "--limit", "60", *ledger)
+    after = json.loads(ask(workspace, *preview, *ledger).stdout)
+    assert [each["rows"] for each in after["expected"]] != [100, 1000, 10000]
+    assert all(0 < each["half_width"] < 99 for each in after["expected"])
+    assert "by counts that were released before" in after["notes"][0]
+    stated = json.loads(ask(workspace, *preview, *ledger, "--rows", "70").stdout)
+    assert [each["rows"] for each in stated["expected"]] == [70]
+
+
 def test_what_an_error_aimed_at_means_is_said(workspace: Path) -> None:
     counted = ask(workspace, "SELECT COUNT(*) FROM p", "--cost", "10")
     assert counted.stdout.endswith("keeps every answer within 10, each with probability 0.95.\n")
-    assert "supposing one row" in ask(workspace, "SELECT AVG(age) FROM p", "--cost", "10").stdout
+    supposed = ask(workspace, "SELECT AVG(age) FROM p", "--cost", "10").stdout
+    assert "supposing 100 rows in each group; state yours with --rows" in supposed
+    assert "For groups of 10,000 rows epsilon = " in supposed
     assert "supposing 1,000 rows" in ask(workspace, "SELECT AVG(age) FROM p", "--cost", "10", "--rows", "1000").stdout
     assert "in rows of rank" in ask(workspace, "SELECT MEDIAN(age) FROM p", "--cost", "10").stdout
     told = json.loads(

@@ -129,7 +129,7 @@ def test_a_computed_column_costs_what_is_inside_and_is_the_same_release(tmp_path
     assert both.standard_error == pytest.approx(np.hypot(2 * count.standard_error, total.standard_error))
     assert (nothing.estimate, nothing.standard_error, *nothing.interval) == (0, 0, 0, 0)  # one noisy table
     assert computed.columns == ("r", "COUNT(*) + 1", "COUNT(*) * 2 - SUM(income)", "COUNT(*) - COUNT(age)")
-    assert any(note.startswith("r is computed from noisy answers") for note in computed.notes)
+    assert any(note.startswith("computed from noisy answers, at no cost: r;") for note in computed.notes)
 
 
 def test_every_form_of_an_answer_has_the_computed_columns(vault) -> None:
@@ -149,8 +149,7 @@ def test_every_form_of_an_answer_has_the_computed_columns(vault) -> None:
 def test_a_mean_is_measured_instead_of_a_sum_and_a_count() -> None:
     better = parse("SELECT 100 * SUM(age) / COUNT(*) AS share FROM t", DOMAIN)
     assert better.aggregates == (Average("age"),)
-    (note,) = better.columns[0].notes
-    assert note == "share: sum(age) / count(*) is measured as mean(age), which has a smaller error"
+    assert better.columns[0].note == "share: sum(age) / count(*) is measured as mean(age), which has a smaller error"
     assert parse("SELECT SUM(income) / COUNT(income) FROM t", DOMAIN).aggregates == (Average("income"),)
     missing = parse("SELECT SUM(income) / COUNT(*) FROM t", DOMAIN)  # the sum is of fewer rows
     assert missing.aggregates == (Total("income"), Count())

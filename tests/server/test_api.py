@@ -133,13 +133,18 @@ def test_what_is_no_number_is_no_loss(server, number):
 
 
 def test_a_mean_says_what_was_supposed_of_its_rows(analyst):
-    mean, supposed = "SELECT AVG(age) FROM people", "mean(age): supposing one row in each group; suppose more"
-    alone = analyst.cost("people", mean, error="1")
-    assert [note[: len(supposed)] for note in alone.notes] == [supposed]
-    many = analyst.cost("people", mean, error="1", rows=1000)
+    mean = "SELECT AVG(age) FROM people WHERE sex = 'F'"  # of which no count was released
+    supposed = "mean(age): supposing 100 rows in each group; state yours with 'rows'."
+    alone = analyst.cost("people", mean, error="0.1")
+    assert [alone.notes[0], len(alone.notes)] == [supposed, 3]
+    many = analyst.cost("people", mean, error="0.1", rows=1000)
     assert many.notes == ("mean(age): supposing 1,000 rows in each group.",)
-    assert float(many.epsilon) < float(alone.epsilon) / 100
+    assert f"epsilon = {many.epsilon} is enough" in alone.notes[1]
+    assert float(many.epsilon) < float(alone.epsilon) / 9
     assert analyst.cost("people", COUNT, error="1").notes == ()
+    analyst.ask("people", "SELECT sex, COUNT(*) FROM people GROUP BY sex", epsilon="0.1")
+    (expected, *_) = analyst.accuracy("people", "SELECT sex, AVG(age) FROM people GROUP BY sex", epsilon="1")
+    assert expected["rows"] not in (None, 100)
 
 
 @pytest.fixture(scope="module")

@@ -173,19 +173,24 @@ class AnswerColumn:
     expression: AnswerExpression
     note: str = ""
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Sentences for the notes of the answer."""
-        computed = f"{self.name} is computed from noisy answers, at no cost; its interval is all that intervals of its "
-        computed += "parts allow, which hold together with the stated confidence, and its standard error is approximate"
-        return (*([self.note] if self.note else []), *([] if isinstance(self.expression, Linear) else [computed]))
-
     def largest_interval(self, aggregates: Sequence[Aggregate], domain: Domain) -> float:
         """Return the width of an interval that excludes nothing that the domain allows."""
         match self.expression:
             case Linear(weights=[(place, weight)]) if weight:
                 return float(abs(weight)) * aggregates[place].largest_interval(domain)
         return math.inf
+
+
+def column_notes(columns: Sequence[AnswerColumn]) -> list[str]:
+    """Return sentences for the notes of an answer: how its columns were measured and computed."""
+    notes = [column.note for column in columns if column.note]
+    names = [column.name for column in columns if not isinstance(column.expression, Linear)]
+    if names:
+        notes.append(
+            f"computed from noisy answers, at no cost: {', '.join(names)}; such an interval is all that the intervals "
+            "of its parts allow, which hold together with the stated confidence, and its standard error is approximate"
+        )
+    return notes
 
 
 @dataclass(frozen=True)

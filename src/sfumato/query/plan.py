@@ -37,9 +37,12 @@ from sfumato.vault.measurables import Marginal, Measurable, questions_json
 from sfumato.vault.mechanisms import MANY_ROWS, noises
 from sfumato.vault.unit_measurables import Dropped
 from sfumato.vault.value_measurables import Bins, Moments, Sum, Units
+from sfumato.vault.vault import STORED, stored_marginals
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from sfumato.ledger.ledger import Ledger
 
 _FINEST_EPSILON = -9
 _ALL_ROWS = 1e18  # more than any table has
@@ -302,6 +305,32 @@ def cost(domain: Domain, query: Query, half_width: Number, *, confidence: Number
                 low, high = (low, middle) if enough(middle, exponent) else (middle, high)
             return Epsilon(Fraction(high) * Fraction(10) ** exponent / _DIGITS)
     raise InfeasibleError("no loss makes the error that small; ask for a larger one", culprit=half_width)
+
+
+def released_rows(ledger: Ledger, domain: Domain, query: Query, *, analyst: str | None) -> tuple[int, ...]:
+    """Return the rows of the least, a middle and the largest group, by counts of these groups that were released.
+
+    It computes with stored answers, which costs nothing.
+
+    Args:
+        ledger: the ledger of the table.
+        domain: of the table.
+        query: the question.  Counts are known for questions without a condition.
+        analyst: to whom the counts were released; None: to any.
+    """
+    version, axes = ledger.data_version(), domain.axes(query.by)
+    if version is None or query.where is not None or any(axis.groups is not None for axis in axes):
+        return ()
+    names = [axis.attribute for axis in axes]
+    answers = ledger.answers(STORED, str(version.number), analyst=analyst)
+    tables = [each for each in stored_marginals(domain, answers) if set(names) <= set(each.attributes)]
+    if not tables or query.data_dependent_groups:
+        return ()
+    best = min(tables, key=lambda each: each.noise.variance * np.size(each.values))
+    others = tuple(place for place, name in enumerate(best.attributes) if name not in names)
+    counts = np.sort(np.sum(best.values, axis=others), axis=None)
+    counts = counts[counts > 0]
+    return tuple(dict.fromkeys(int(counts[place]) for place in (0, len(counts) // 2, -1))) if len(counts) else ()
 
 
 def low_signal_warnings(domain: Domain, query: Query, loss: Loss, *, rows: int | None = None) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from sfumato.domain.view import BoundedView
 from sfumato.domain.view_words import left_out, may_cut
 from sfumato.errors import QueryError, pluralize
 from sfumato.query.aggregates import Aggregate, Average, Count, Distinct, Quantile, Total
-from sfumato.query.answer_expression import AnswerColumn
+from sfumato.query.answer_expression import AnswerColumn, column_notes
 from sfumato.query.answer_ordering import UNORDERED, Ordering
 from sfumato.query.statements.three_valued_logic import normal
 
@@ -197,7 +197,7 @@ class Query:
         if dropping and view is None and not self.data_dependent_groups:
             notes.append(f"rows with an undeclared {' or '.join(dropping)} are left out, as the domain says")
         notes += [note for each in self.aggregates for note in each.notes(domain)]
-        return tuple(dict.fromkeys((*notes, *(note for column in self.columns for note in column.notes))))
+        return tuple(dict.fromkeys((*notes, *column_notes(self.columns))))
 
 
 def _spelled_groups(names: tuple[str, ...], domain: Domain) -> tuple[str, ...]:

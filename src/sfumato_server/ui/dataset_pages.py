@@ -47,7 +47,7 @@ from sfumato_server.ui.rendering import (
 )
 from sfumato_server.work import Job
 
-_MORE = "with more, the error is smaller in proportion"
+_MORE = "state yours in the form"
 _MAX_YAML = 20_000  # characters
 _MAX_LISTED = 20  # earlier questions and tables
 
@@ -342,16 +342,18 @@ def preview(loaded: ServedDataset, form: QuestionForm, key: Key) -> dict[str, An
     question, loss = read_question(loaded, request), request.loss.loss()
     query, domain = question.query, question.domain
     fields = {"sql": request.sql, "query": request.query, "truncation": request.truncation}
-    rows, own = loaded.dataset.rows, _tightest(loaded.ledger.remaining(), loaded.ledger.remaining(key.name))
-    estimate = validate_fields(CostRequest, fields | {"loss": request.loss}).estimate_cost(
-        domain, query, rows=rows, more=_MORE
-    )
+    fields["rows"] = form.supposed()
+    counted = question.released_rows(loaded, key)
+    own = _tightest(loaded.ledger.remaining(), loaded.ledger.remaining(key.name))
+    estimator = validate_fields(CostRequest, fields | {"loss": request.loss})
+    estimate = estimator.estimate_cost(domain, query, rows=loaded.dataset.rows, more=_MORE, counted=counted)
+    (rows, *_) = estimator.supposed(loaded.dataset.rows, counted)
     halved = None
     widest = max((each.half_width for each in estimate.expected if each.measure == "units"), default=0.0)
     only_counts = all(each.measure == "units" for each in estimate.expected)
     if isinstance(loss, Epsilon) and widest > 0 and only_counts:  # at a large loss every count is exact
         cost_request = validate_fields(CostRequest, fields | {"error": widest / 2})
-        cost = cost_request.estimate_cost(domain, query, rows=rows, more=_MORE).cost
+        cost = cost_request.estimate_cost(domain, query, rows=loaded.dataset.rows, more=_MORE, counted=counted).cost
         halved = None if cost is None else plain(cost.value)
 
     def expected(other: Loss) -> Any:  # noqa: ANN401  (one error per answer)

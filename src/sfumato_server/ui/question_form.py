@@ -56,6 +56,7 @@ class QuestionForm(BaseModel):
     Attributes:
         table: the table whose rows are counted, if there are several.
         among: the attribute and value of each ticked box, as JSON; null for missing values.
+        rows: rows in a group that a preview supposes.
         ranged: attributes with ends; ``low`` and ``high`` have those ends in the same order, empty for none.
     """
 
@@ -65,6 +66,7 @@ class QuestionForm(BaseModel):
     delta: Short = ""
     rho: Short = ""
     truncation: Short = ""
+    rows: Short = ""
     sql: StatementField = ""
     aggregate: Short = "count"
     of: Short = ""
@@ -89,6 +91,13 @@ class QuestionForm(BaseModel):
         aggregate = validate_fields(AggregateFields, {"aggregate": self.aggregate, "of": self.of or None})
         by, where = [name for name in self.by if name], self._conditions(loaded.domain)
         return validate_fields(AskRequest, {"query": QueryFields(aggregates=[aggregate], by=by, where=where), **terms})
+
+    def supposed(self) -> int | None:
+        """Return the rows in a group that a preview supposes, if any are stated; refuse what is no positive integer."""
+        text = self.rows.strip()
+        if text and not (text.isascii() and text.isdigit() and int(text)):
+            raise QueryError("the rows to suppose in a group are a whole number, such as 500")
+        return int(text) if text else None
 
     def loss(self) -> LossFields:
         """Return the loss of the answer.

@@ -204,9 +204,14 @@ def test_groups_of_too_few_rows_have_an_interval_no_bar_and_a_remark(server, pos
 
 
 def test_a_preview_of_a_mean_says_what_it_supposes_of_the_rows(post):
+    mean = "SELECT AVG(age) FROM people WHERE age < 90"  # of which no count was released
     statement = {"how": "sql", "epsilon": "1"}
-    _, text = post("/datasets/people/preview", sql="SELECT AVG(age) FROM people", **statement)
-    assert "mean(age): supposing one row in each group" in text
+    _, text = post("/datasets/people/preview", sql=mean, **statement)
+    assert "mean(age): supposing 100, 1,000 or 10,000 rows in each group; state yours in the form" in text
+    _, text = post("/datasets/people/preview", sql=mean, rows="70", **statement)
+    assert "mean(age): supposing 70 rows in each group." in text
+    _, text = post("/datasets/people/preview", sql=mean, rows="no", **statement)
+    assert "the rows to suppose in a group are a whole number" in text
     _, text = post("/datasets/people/preview", sql="SELECT COUNT(*) FROM people", **statement)
     assert "supposing" not in text
 

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 
 _LEAST, _MOST = 1e-12, 1e6
+EXAMPLES = (100, 1_000, 10_000)
+"""Rows of a group in a preview, if nothing is known of them."""
 _PLACES = 10**18
 RequestModel = TypeVar("RequestModel", bound="StrictModel")
 
@@ -307,14 +309,23 @@ class CostRequest(StrictModel):
         """Return the question, and the view that it is about: see :func:`question`."""
         return question(self.sql, self.query, domain, discoverable, truncation=self.truncation)
 
-    def estimate_cost(self, domain: Domain, query: Query, *, rows: int | None, more: str) -> CostEstimate:
+    def supposed(self, rows: int | None, counted: Sequence[int] = ()) -> tuple[int, ...]:
+        """Return the rows of a group to suppose: the request's, those of released counts, ``rows``, or examples."""
+        if self.rows is not None:
+            return (self.rows,)
+        return tuple(counted) or ((rows,) if rows is not None else EXAMPLES)
+
+    def estimate_cost(
+        self, domain: Domain, query: Query, *, rows: int | None, more: str, counted: Sequence[int] = ()
+    ) -> CostEstimate:
         """Estimate the cost of the question, or the errors of its answers.  This spends nothing and reads no data.
 
         Args:
             domain: domain of the table.
             query: the question, from :meth:`read`.
-            rows: the public number of rows, used if the request names none.
-            more: advice for errors that assume one row in each group.
+            rows: the public number of rows, used if the request names none and no counts were released.
+            more: advice for errors that depend on the rows of a group, of which examples are supposed.
+            counted: rows of small and large groups by counts that were released before.
 
         Raises:
             QueryError: neither a loss nor an error is stated, or both.
@@ -323,33 +334,54 @@ class CostRequest(StrictModel):
 
         if (self.loss is None) == (self.error is None):
             raise QueryError("state a loss, to be told the error, or an error, to be told the loss")
-        rows, confidence = self.rows or rows, self.confidence
+        supposed, confidence = self.supposed(rows, counted), self.confidence
+        why = f"by counts that were released before; {more}" if counted else more
+        why = "" if len(supposed) == 1 and not counted else why
         if self.loss is not None:
             loss = self.loss.loss()
-            expected = accuracy(domain, query, loss, confidence=confidence, rows=rows)
-            return CostEstimate(
-                None, expected, error_notes(expected, more) + list(low_signal_warnings(domain, query, loss, rows=rows))
-            )
+            errors = [accuracy(domain, query, loss, confidence=confidence, rows=each) for each in supposed]
+            warnings = low_signal_warnings(domain, query, loss, rows=self.rows or rows)
+            expected = tuple(dict.fromkeys(each for places in zip(*errors, strict=True) for each in places))
+            return CostEstimate(None, expected, [*error_notes(expected, why), *_computed(query, expected), *warnings])
         assert self.error is not None
-        needed = cost(domain, query, self.error, confidence=confidence, rows=rows)
-        expected = accuracy(domain, query, needed, confidence=confidence, rows=rows)
-        return CostEstimate(needed, expected, error_notes(expected, more))
+        needed = cost(domain, query, self.error, confidence=confidence, rows=supposed[0])
+        expected = accuracy(domain, query, needed, confidence=confidence, rows=supposed[0])
+        notes = error_notes(expected, why) + _computed(query, expected)
+        for each in supposed[1:] if any(one.rows for one in expected) else ():
+            other = cost(domain, query, self.error, confidence=confidence, rows=each)
+            notes.append(f"For groups of {each:,} rows epsilon = {plain(other.value)} is enough.")
+        return CostEstimate(needed, expected, notes)
 
 
-def error_notes(expected: Sequence[ExpectedError], more: str) -> list[str]:
+def error_notes(expected: Sequence[ExpectedError], why: str) -> list[str]:
     """Explain the errors that are not in the units of the answer.
 
     Args:
         expected: the errors.
-        more: advice for errors that assume one row in each group.
+        why: the origin of the supposed rows, and advice; empty for rows that were stated.
     """
     notes = [
         f"{each.name}: in rows of rank, not in units of the answer." for each in expected if each.measure == "rank"
     ]
-    notes += [f"{each.name}: supposing one row in each group; {more}." for each in expected if each.measure == "row"]
-    return notes + [
-        f"{each.name}: supposing {each.rows:,} rows in each group." for each in expected if each.rows is not None
-    ]
+    supposed: dict[str, list[str]] = {}
+    for each in expected:
+        if each.rows is not None:
+            supposed.setdefault(each.name, []).append(f"{each.rows:,}")
+    reason = f"; {why}" if why else ""
+    return notes + [f"{name}: supposing {_either(rows)} rows in each group{reason}." for name, rows in supposed.items()]
+
+
+def _computed(query: Query, expected: Sequence[ExpectedError]) -> list[str]:
+    """Return notes on columns whose error no preview can state."""
+    stated = {each.name for each in expected}
+    others = [name for name in query.column_names if name not in stated]
+    return [f"{name}: its error depends on the answers; those of its parts are stated." for name in others]
+
+
+def _either(words: Sequence[str]) -> str:
+    """Return words with ``or`` before the last."""
+    *others, last = words
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def question(

@@ -131,7 +131,7 @@ def query(given: QueryOptions) -> None:
     assert isinstance(domain, Domain)
     given.refuse_unknown(parsed)
     if given.cost is not None or given.accuracy:
-        _preview(given, domain, parsed)
+        _preview(given, domain, parsed, _counted(given, domain, parsed) if view is None else ())
         return
     loss = request.loss.loss()
     if given.rows is not None:
@@ -152,8 +152,11 @@ def query(given: QueryOptions) -> None:
         _write(answer, given.out, overwrite=given.overwrite, as_json=given.as_json)
 
 
-def _preview(given: QueryOptions, domain: Domain, query: Query) -> None:
-    """Print what the question would cost, or how wrong its answers would be.  Nothing is spent."""
+def _preview(given: QueryOptions, domain: Domain, query: Query, counted: tuple[int, ...]) -> None:
+    """Print what the question would cost, or how wrong its answers would be.  Nothing is spent.
+
+    ``counted`` has rows of groups by counts that were released before.
+    """
     journal = given.journal
     _refuse_unused(
         **{"new-version": journal.new_version},
@@ -164,32 +167,45 @@ def _preview(given: QueryOptions, domain: Domain, query: Query) -> None:
         out=given.out is not None,
     )
     if given.cost is None:
-        _print_errors(given, domain, query)
+        _print_errors(given, domain, query, counted)
         return
     if given.accuracy or given.loss != LossOptions():
         raise InputError("--cost says which loss is needed; ask it without --accuracy, --epsilon, --delta and --rho")
-    _print_cost(given, domain, query)
+    _print_cost(given, domain, query, counted)
 
 
-def _print_cost(given: QueryOptions, domain: Domain, query: Query) -> None:
+def _print_cost(given: QueryOptions, domain: Domain, query: Query, counted: tuple[int, ...]) -> None:
     from sfumato.app.api.questions import CostRequest, validate_fields
     from sfumato.privacy.loss import plain
 
     request = validate_fields(CostRequest, given.question() | {"error": given.cost, "rows": given.rows})
-    estimate = request.estimate_cost(domain, query, rows=None, more="suppose more with --rows, and it is cheaper")
+    estimate = request.estimate_cost(domain, query, rows=None, more="state yours with --rows", counted=counted)
     assert estimate.cost is not None
     text = f"{estimate.cost} keeps every answer within {given.cost}, each with probability {given.confidence}."
     value = {"epsilon": plain(estimate.cost.value), "confidence": given.confidence, "notes": estimate.notes}
     result(value, "\n".join([text, *estimate.notes]), as_json=given.as_json)
 
 
-def _print_errors(given: QueryOptions, domain: Domain, query: Query) -> None:
+def _counted(given: QueryOptions, domain: Domain, query: Query) -> tuple[int, ...]:
+    """Return rows of groups by counts in the ledger of the table, if there is one."""
+    from sfumato.app.cli.options import database
+    from sfumato.ledger.ledger import Ledger
+    from sfumato.query.plan import released_rows
+    from sfumato.vault.vault_opening import default_ledger_url
+
+    if given.domain is None or given.rows is not None:
+        return ()
+    journal = given.journal
+    url = default_ledger_url(given.domain) if journal.ledger is None else database(journal.ledger)
+    ledger = Ledger(url, dataset=journal.dataset)
+    return released_rows(ledger, domain, query, analyst=journal.analyst) if ledger.exists() else ()
+
+
+def _print_errors(given: QueryOptions, domain: Domain, query: Query, counted: tuple[int, ...]) -> None:
     from sfumato.app.api.questions import CostRequest, validate_fields
 
     request = validate_fields(CostRequest, given.question() | {"loss": given.loss.fields(), "rows": given.rows})
-    estimate = request.estimate_cost(
-        domain, query, rows=None, more="suppose more with --rows, and the error is smaller"
-    )
+    estimate = request.estimate_cost(domain, query, rows=None, more="state yours with --rows", counted=counted)
     meaning = f"Each answer is within its half-width with probability {given.confidence}."
     errors = {
         "expected": [asdict(each) for each in estimate.expected],
@@ -267,12 +283,13 @@ def _refuse_unused(**given: bool) -> None:
 
 
 def _line(expected: ExpectedError) -> dict[str, Any]:
+    supposed = "-" if expected.rows is None else f"for {expected.rows:,} rows in a group"
     measures = {"units": "", "rank": "rows of rank", "row": "divided by the rows of a group"}
     return {
         "answer": expected.name,
         "standard error": float(f"{expected.standard_error:.3g}"),
         "half-width": expected.half_width,
-        "in": measures[expected.measure] or "-",
+        "in": measures[expected.measure] or supposed,
     }
 
 
