@@ -21,6 +21,7 @@ from sfumato.errors import QueryError
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
 from sfumato.query import Average, Count, Total
 from sfumato.query.answer import json_pieces
+from sfumato.query.answer_expression import Linear
 from sfumato.query.plan import accuracy
 from sfumato.query.statements.select_statement import parse
 
@@ -154,6 +155,11 @@ def test_a_mean_is_measured_instead_of_a_sum_and_a_count() -> None:
     missing = parse("SELECT SUM(income) / COUNT(*) FROM t", DOMAIN)  # the sum is of fewer rows
     assert missing.aggregates == (Total("income"), Count())
     both = parse("SELECT SUM(age), COUNT(*), SUM(age) / COUNT(*) FROM t", DOMAIN)
+    assert both.aggregates == (Total("age"), Count())
+    having = parse("SELECT 1 + SUM(age) / COUNT(*) AS x FROM t HAVING COUNT(*) > 2 AND x > 1 ORDER BY x", DOMAIN)
+    assert having.aggregates == (Count(), Average("age"))
+    assert having.columns[0].expression == Linear(Fraction(1), ((1, Fraction(1)),))
+    both = parse("SELECT SUM(age) / COUNT(*) FROM t HAVING COUNT(*) > 2 AND SUM(age) > 1", DOMAIN)
     assert both.aggregates == (Total("age"), Count())
     also = parse("SELECT COUNT(*), SUM(age) / COUNT(*) FROM t HAVING COUNT(*) > 2", DOMAIN)
     assert also.aggregates == (Count(), Average("age"))

@@ -161,8 +161,13 @@ class AnswerFunction(AnswerExpression):
         return self.function(*(part.evaluate(measured) for part in self.parts))
 
     def rewrite(self, change: Callable[[AnswerExpression], AnswerExpression]) -> AnswerExpression:
-        """Return it with each part, and at last itself, changed."""
-        return change(AnswerFunction(self.function, tuple(part.rewrite(change) for part in self.parts)))
+        """Return it with each part, and at last itself, changed; sums of sums become one sum."""
+        parts = tuple(part.rewrite(change) for part in self.parts)
+        if self.function is _sum:
+            return change(added(*parts))
+        if isinstance(self.function, partial) and self.function.func is _scaled:
+            return change(scaled(parts[0], *self.function.args))
+        return change(AnswerFunction(self.function, parts))
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial, reduce
@@ -184,8 +185,12 @@ class SelectList:
         names = {_bare(expression): name for name, expression, _ in reversed(self.columns)}
         return tuple(names.get(place, str(aggregate)) for place, aggregate in enumerate(self.aggregates))
 
-    def use_means(self, domain: Domain) -> dict[int, str]:
+    def use_means(self, domain: Domain, needed: AbstractSet[int]) -> dict[int, str]:
         """Measure a mean instead of a sum and a count of which only the ratio is used.
+
+        Args:
+            domain: of the rows.
+            needed: places of aggregates that clauses after GROUP BY name.
 
         Returns:
             A note for each place of such a mean.
@@ -198,7 +203,7 @@ class SelectList:
             if (parts := ratio_parts(each)) and self._is_mean(*parts[:2], domain)
         }
         alone = partial(_with_means, dict.fromkeys(pairs, Linear()))
-        others = {place for each in expressions for place in each.rewrite(alone).places}
+        others = frozenset(needed).union(*(each.rewrite(alone).places for each in expressions))
         means, notes = {}, {}
         for above, below in sorted(pairs):
             total, count = self.aggregates[above], self.aggregates[below]
@@ -210,7 +215,7 @@ class SelectList:
         if not means:
             return {}
         self.items = [x if isinstance(x, int) else x.rewrite(partial(_with_means, means)) for x in self.items]
-        used = sorted({place for item in self.items if not isinstance(item, int) for place in item.places})
+        used = sorted(frozenset(needed).union(*(item.places for item in self.items if not isinstance(item, int))))
         moved = {place: new for new, place in enumerate(used)}
         self.aggregates = [self.aggregates[place] for place in used]
         self.items = [x if isinstance(x, int) else x.rewrite(partial(_moved, moved)) for x in self.items]

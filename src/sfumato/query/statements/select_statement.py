@@ -15,7 +15,8 @@ receives a statement.  No expression can fail because of the data.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -247,7 +248,7 @@ class _SelectReader:
                 raise refuse(self.text, node, "a plain attribute in SELECT also stands in GROUP BY")
         if not selected.aggregates:
             raise refuse(self.text, columns[0] if columns else None, "ask for an aggregate such as COUNT(*)")
-        means = selected.use_means(self.domain)
+        means = selected.use_means(self.domain, frozenset(self._needed(selected)))
         for column, written, item in zip(columns, self.written.expressions, selected.items, strict=False):
             if not isinstance(item, int):
                 place = item.bare if isinstance(item, Linear) else None
@@ -262,6 +263,19 @@ class _SelectReader:
         if len(set(named)) != len(named):
             raise refuse(self.text, columns[0], "two columns have one name; give one of them another by AS")
         return selected
+
+    def _needed(self, selected: SelectList) -> Iterator[int]:
+        """Yield places of aggregates that HAVING and ORDER BY name, other than in what is selected."""
+        items = [item.unalias() for item in self.written.expressions]
+        waiting = [clause for name in ("having", "order") if (clause := self.written.args.get(name)) is not None]
+        while waiting:
+            node = waiting.pop()
+            if not is_aggregate(node):
+                waiting += [part for part in node.iter_expressions() if part not in items]
+                continue
+            with suppress(QueryError):  # refused where the clause is read
+                aggregate = self._aggregate(self.lower(node))
+                yield from (place for place, each in enumerate(selected.aggregates) if each == aggregate)
 
     def _leaf(self, selected: SelectList, node: Any) -> AnswerExpression | None:  # noqa: ANN401
         """Return the aggregate that a node is; None if it computes, or is a number."""
