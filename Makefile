@@ -9,10 +9,10 @@ unexport PYTHONDONTWRITEBYTECODE # else every program that a test starts compile
 AGAIN := --reruns 1 --reruns-delay 5 -rR
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test lint types structure bench slow mutants docs frontier wheels clean
+.PHONY: help setup demo check test lint types structure bench slow mutants docs docs-outputs frontier wheels clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 setup: .venv/.ready ## create .venv with everything pinned
 
@@ -52,6 +52,9 @@ bench: setup ## measure against peers side by side and write docs/benchmarks
 
 docs: setup ## build the documentation into site/
 	mkdocs build --strict
+
+docs-outputs: setup ## run the examples of the documentation and store what they print, of PAGE=sql.md
+	REFRESH_OUTPUTS=1 pytest -q tests/test_docs.py -k "every_command and $(or $(PAGE),md)"
 
 frontier: setup ## draw the utility-risk frontier of the bundled census, or of TABLE= with DOMAIN=
 	mkdir -p out

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 import yaml
 from pyarrow import csv
+from tests.page_outputs import EXAMPLE, drift, drift_of_cell, table
 
 from sfumato.app.cli.main import run
 from sfumato.domain import parse
@@ -66,33 +67,60 @@ attributes:
 @pytest.mark.filterwarnings("default")  # as for a reader
 def test_every_command_and_example_works(page: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(workspace)
-    for language, block in blocks(page):
-        if language == "yaml" and "attributes:" in block:
-            described = yaml.safe_load(block)
-            (parse_schema if described.get("sfumato") == 2 else parse)(described)
-        elif language == "python":
-            with redirect_stdout(StringIO()):
-                exec(compile(block, f"{page.name}, an example", "exec"), {"__name__": "example"})  # noqa: S102
-        elif language == "console":
-            for command in commands(block):
-                code, said = carried_out(command)
-                assert code == 0, f"{page.name}: {command}\n{said}"
-                if " domain draft " in command:
-                    accept(workspace / "people.yaml")
+    faults: list[str] = []
+
+    def with_output(example: re.Match[str]) -> str:
+        if example["table"]:
+            return example[0].replace(
+                example["table"], table(example["table"], example["command"], carried_out, faults)
+            )
+        printed = run_block(page, example["language"], example["block"], workspace)
+        if example["output"] is None:
+            return example[0]
+        noise = re.search(r"noise=(\S+)", example["fence"])
+        fault = drift(example["output"], printed, "" if noise is None else noise[1])
+        faults.extend([fault] if fault else [])
+        return example[0].replace(example["output"], printed.rstrip() + "\n") if fault else example[0]
+
+    text = page.read_text(encoding="utf-8")
+    refreshed = EXAMPLE.sub(with_output, text)
+    if os.environ.get("REFRESH_OUTPUTS"):
+        page.write_text(refreshed, encoding="utf-8")
+    else:
+        assert not faults, "\n".join([f"{page.name}: run make docs-outputs if this is right", *faults])
 
 
-def carried_out(command: str) -> tuple[int, str]:
-    """The exit code of a command and what it said: of ours in this process, of any other in a shell."""
+def run_block(page: Path, language: str, block: str, workspace: Path) -> str:
+    """Run an example, and return what it prints."""
+    printed = StringIO()
+    if language == "yaml" and "attributes:" in block:
+        described = yaml.safe_load(block)
+        (parse_schema if described.get("sfumato") == 2 else parse)(described)
+    elif language == "python":
+        with redirect_stdout(printed):
+            exec(compile(block, f"{page.name}, an example", "exec"), {"__name__": "example"})  # noqa: S102
+    elif language == "console":
+        for command in commands(block):
+            code, output, said = carried_out(command)
+            assert code == 0, f"{page.name}: {command}\n{said}"
+            printed.write(output)
+            if " domain draft " in command:
+                accept(workspace / "people.yaml")
+    return printed.getvalue()
+
+
+def carried_out(command: str) -> tuple[int, str, str]:
+    """Return the exit code, the output and the errors of a command: of ours in this process, of others in a shell."""
     words = shlex.split(command)
     if words[0] != "sfumato" or SHELL & set(words):
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         done = subprocess.run(
             ["bash", "-c", command], capture_output=True, text=True, env=os.environ | {"PATH": path}, check=False
         )
-        return done.returncode, done.stderr
-    said = StringIO()
+        return done.returncode, done.stdout, done.stderr
+    said, printed = StringIO(), StringIO()
     with (
-        redirect_stdout(StringIO()),
+        redirect_stdout(printed),
         redirect_stderr(said),
         patch.object(sys, "argv", words),
         patch("sfumato.privacy.entropy.OsEntropy", audited_entropy if words[1] == "audit" else OsEntropy),
@@ -100,8 +128,8 @@ def carried_out(command: str) -> tuple[int, str]:
         try:
             run()
         except SystemExit as end:
-            return int(end.code or 0), said.getvalue()
-    return 0, said.getvalue()
+            return int(end.code or 0), printed.getvalue(), said.getvalue()
+    return 0, printed.getvalue(), said.getvalue()
 
 
 def audited_entropy() -> SimulatedEntropy:
@@ -146,3 +174,23 @@ def test_the_command_line_reference_is_what_the_commands_print() -> None:
 def test_every_page_of_the_docs_is_in_the_navigation() -> None:
     listed = set(re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
     assert {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")} == listed
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "noise", "same"),
+    [
+        ("5378 rows", "5391 rows", "200", True),
+        ("5378 rows", "5391 rows", "3", False),
+        ("5378 rows", "5378 people", "200", False),
+        ("1,000", "1,040", "5%", True),
+        ("about 3", "about 4", "", False),
+    ],
+)
+def test_an_output_may_drift_within_its_noise_alone(old: str, new: str, noise: str, same: bool) -> None:  # noqa: FBT001
+    assert (drift(old, new, noise) == "") is same
+
+
+def test_an_answer_in_a_table_may_drift_by_six_standard_deviations() -> None:
+    assert not drift_of_cell("F: 400 ± 4", "F: 412 ± 4")
+    assert drift_of_cell("F: 400 ± 4", "F: 413 ± 4")
+    assert drift_of_cell("F: 400 ± 4", "M: 400 ± 4")

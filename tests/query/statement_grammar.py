@@ -1,0 +1,500 @@
+"""A grammar of statements: each is drawn as it is asked, and as DuckDB answers it over the declared tables.
+
+The views below are written by hand from the documentation: they move numbers to their bounds, drop rows with undeclared
+values, and make undeclared values the cell ``(other)``.  Nothing here imports the product.
+"""
+
+# ruff: noqa: DTZ001, E501, S311, S608 - statements and data of tests are put together here
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+
+TRIPS: dict[str, Any] = {
+    "age": {"type": "integer", "minimum": 0, "maximum": 99, "nullable": True, "unknown": "clamp"},
+    "band": {"type": "integer", "minimum": 0, "maximum": 99, "edges": [0, 18, 65], "unknown": "clamp"},
+    "fare": {"type": "real", "edges": [0.0, 25.0, 50.0, 100.0], "nullable": True, "unknown": "clamp"},
+    "kind": {"type": "categorical", "values": ["ale", "rye", "tea"], "nullable": True, "unknown": "category"},
+    "flag": {"type": "categorical", "values": [False, True], "nullable": True, "unknown": "drop"},
+    "day": {
+        "type": "date",
+        "by": "day",
+        "first": "2023-11-01",
+        "last": "2024-03-31",
+        "nullable": True,
+        "unknown": "drop",
+    },
+    "seen": {
+        "type": "timestamp",
+        "by": "hour",
+        "zone": "UTC",
+        "first": "2024-01-01",
+        "last": "2024-01-31",
+        "nullable": True,
+        "unknown": "drop",
+    },
+    "start": {"type": "date", "by": "month", "first": "2023-01-01", "last": "2024-12-31", "unknown": "clamp"},
+}
+DRINKS = {"kind": {"levels": ["drink"], "rows": [["ale", "wet"], ["rye", "dry"], ["tea", "wet"]]}}
+ONE_TABLE: dict[str, Any] = {
+    "sfumato": 1,
+    "unit": {"id": "person", "rows": 8},
+    "attributes": TRIPS,
+    "hierarchies": DRINKS,
+}
+TABLES: dict[str, Any] = {
+    "sfumato": 2,
+    "schema": "travel",
+    "draft": False,
+    "unit": {"id": "person", "table": "people"},
+    "tables": {
+        "people": {
+            "key": "person",
+            "attributes": {
+                "sex": {"type": "categorical", "values": ["F", "M"], "nullable": True, "unknown": "category"},
+                "town": {"type": "integer", "minimum": 0, "maximum": 3, "unknown": "clamp"},
+            },
+        },
+        "trips": {"key": "trip", "unit": "person", "rows": 8, "attributes": TRIPS, "hierarchies": DRINKS},
+        "stops": {
+            "key": "stop",
+            "through": {"trip": "trips"},
+            "rows": 16,
+            "attributes": {
+                "wait": {"type": "integer", "minimum": 0, "maximum": 60, "nullable": True, "unknown": "clamp"},
+                "gate": {"type": "categorical", "values": ["A", "B"], "nullable": True, "unknown": "category"},
+            },
+        },
+    },
+}
+VIEWS = [
+    """CREATE VIEW trips AS SELECT person, trip,
+       CASE WHEN age < 0 THEN 0 WHEN age > 99 THEN 99 ELSE age END AS age,
+       CASE WHEN band < 0 THEN 0 WHEN band > 99 THEN 99 ELSE band END AS band,
+       CASE WHEN fare < 0 THEN 0 WHEN fare > 100 THEN 100 ELSE fare END AS fare,
+       CASE WHEN kind NOT IN ('ale', 'rye', 'tea') THEN '(other)' ELSE kind END AS kind,
+       flag, day, seen,
+       CASE WHEN start < DATE '2023-01-01' THEN DATE '2023-01-01' WHEN start > DATE '2024-12-31' THEN DATE '2024-12-01'
+            ELSE DATE_TRUNC('month', start) END::DATE AS start
+       FROM raw_trips
+       WHERE band IS NOT NULL AND start IS NOT NULL AND (day IS NULL OR day BETWEEN '2023-11-01' AND '2024-03-31')
+       AND (seen IS NULL OR (seen >= '2024-01-01' AND seen < '2024-02-01'))""",
+    """CREATE VIEW people AS SELECT person, CASE WHEN sex NOT IN ('F', 'M') THEN '(other)' ELSE sex END AS sex,
+       CASE WHEN town < 0 THEN 0 WHEN town > 3 THEN 3 ELSE town END AS town FROM raw_people WHERE town IS NOT NULL""",
+    """CREATE VIEW stops AS SELECT s.stop, s.trip, t.person,
+       CASE WHEN wait < 0 THEN 0 WHEN wait > 60 THEN 60 ELSE wait END AS wait,
+       CASE WHEN gate NOT IN ('A', 'B') THEN '(other)' ELSE gate END AS gate
+       FROM raw_stops s JOIN raw_trips t USING (trip)""",
+]
+
+
+def data() -> dict[str, pa.Table]:
+    """Rows with missing values, values beyond bounds, and people without trips or with trips without values."""
+    chance = random.Random(7)
+
+    def maybe(value: Any, share: float = 0.15) -> Any:
+        return None if chance.random() < share else value
+
+    people, trips, stops = [], [], []
+    for person in range(160):
+        people.append(
+            {"person": person, "sex": maybe(chance.choice(["F", "M", "M", "X"])), "town": chance.randrange(-1, 5)}
+        )
+        for _ in range(chance.randrange(0, 7) if person % 8 else 0):
+            first = date(2023, 10, 25) if chance.random() < 0.1 else date(2023, 11, 1)
+            trip = {
+                "trip": len(trips),
+                "person": person,
+                "age": maybe(chance.randrange(-10, 120)),
+                "band": maybe(chance.choice([-3, 5, 17, 18, 40, 64, 65, 99, 130]), 0.05),
+                "fare": maybe(chance.randrange(-80, 480) / 4),
+                "kind": maybe(chance.choice(["ale", "rye", "tea", "gin"])),
+                "flag": maybe(chance.random() < 0.4),
+                "day": maybe(first + timedelta(days=chance.randrange(152))),
+                "seen": maybe(
+                    datetime(2024, 1, 1)
+                    + timedelta(minutes=chance.randrange(31 * 1440 + (chance.random() < 0.1) * 9000))
+                ),
+                "start": maybe(date(2022, 11, 1) + timedelta(days=chance.randrange(860)), 0.03),
+            }
+            if person % 11 == 0:
+                trip |= dict.fromkeys(("age", "fare", "kind", "flag", "day", "seen"))
+            trips.append(trip)
+    for trip in trips:
+        for _ in range(chance.randrange(3)):
+            stop = {"stop": len(stops), "trip": trip["trip"], "wait": maybe(chance.randrange(-5, 80))}
+            stops.append(stop | {"gate": maybe(chance.choice("ABC"))})
+    rows = {"people": people, "trips": trips, "stops": stops}
+    return {name: pa.Table.from_pylist(each) for name, each in rows.items()}
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a statement.
+
+    Attributes:
+        text, plain: as it is asked, and as DuckDB reads it over the views.
+        forms: the documented forms that it uses.
+        check: how its answers are compared: ``exact``, ``real``, ``spread``, ``order`` or ``label``.
+        share: of a quantile.
+    """
+
+    text: str
+    plain: str
+    forms: tuple[str, ...]
+    check: str = "label"
+    share: float = 0.0
+
+
+def piece(text: str, *forms: str, plain: str | None = None, check: str = "label", share: float = 0.0) -> Piece:
+    """Return a part that DuckDB reads as it is asked, unless ``plain`` is given."""
+    return Piece(text, text if plain is None else plain, forms, check, share)
+
+
+@dataclass(frozen=True)
+class Source:
+    """What FROM says, with the columns that it has."""
+
+    text: str
+    forms: tuple[str, ...]
+    integers: tuple[str, ...] = ()
+    reals: tuple[str, ...] = ()
+    trips: bool = False
+    people: bool = False
+    stops: bool = False
+    person: str = "person"
+    conditions: tuple[Piece, ...] = ()
+    keys: tuple[Piece, ...] = ()
+    rich: bool = True
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement in parts, so that parts can be left out of one that fails."""
+
+    source: Source
+    items: tuple[Piece, ...]
+    keys: tuple[Piece, ...] = ()
+    where: tuple[Piece, ...] = ()
+    having: tuple[Piece, ...] = ()
+    order: tuple[Piece, ...] = ()
+    limit: int | None = None
+    style: str = field(default="text", compare=False)
+
+    @property
+    def forms(self) -> set[str]:
+        """The documented forms that the statement uses."""
+        parts = (*self.items, *self.keys, *self.where, *self.having, *self.order)
+        used = {form for part in parts for form in part.forms} | set(self.source.forms)
+        used |= {"WHERE"} if self.where else set()
+        used |= {"AND"} if len(self.where) > 1 else set()
+        used |= {"GROUP BY a, b" if len(self.keys) > 1 else "GROUP BY a"} if self.keys else set()
+        used |= {"GROUP BY 1"} if self.keys and self.style == "place" else set()
+        used |= {"a AS name"} if self.keys and self.style == "alias" else set()
+        used |= {"HAVING"} if self.having else set()
+        used |= {"ORDER BY"} if self.order else set()
+        return used | ({"LIMIT n"} if self.limit is not None else set())
+
+    @property
+    def text(self) -> str:
+        """The statement as it is asked."""
+        alias = self.style == "alias"
+        keys = [f"{key.text} AS k{n}" if alias else key.text for n, key in enumerate(self.keys)]
+        items = [f"{item.text} AS n{n}" for n, item in enumerate(self.items)]
+        by = {"place": [str(n + 1) for n in range(len(self.keys))], "alias": [f"k{n}" for n in range(len(self.keys))]}
+        text = f"SELECT {', '.join([*keys, *items])} FROM {self.source.text}"
+        text += f" WHERE {' AND '.join(each.text for each in self.where)}" if self.where else ""
+        text += f" GROUP BY {', '.join(by.get(self.style, [key.text for key in self.keys]))}" if self.keys else ""
+        text += f" HAVING {' AND '.join(each.text for each in self.having)}" if self.having else ""
+        text += f" ORDER BY {', '.join(each.text for each in self.order)}" if self.order else ""
+        return text + (f" LIMIT {self.limit}" if self.limit is not None else "")
+
+    @property
+    def plain(self) -> str:
+        """The statement as DuckDB answers it, without the clauses about answers."""
+        keys = [f"{key.plain} AS k{n}" for n, key in enumerate(self.keys)]
+        items = [f"{item.plain} AS n{n}" for n, item in enumerate(self.items)]
+        text = f"SELECT {', '.join([*keys, *items])} FROM {self.source.text}"
+        text += f" WHERE {' AND '.join(each.plain for each in self.where)}" if self.where else ""
+        return text + (f" GROUP BY {', '.join(f'k{n}' for n in range(len(self.keys)))}" if self.keys else "")
+
+    @property
+    def chosen(self) -> str:
+        """The statement of DuckDB with the clauses about answers, over the plain one."""
+        text = f"SELECT * FROM ({self.plain}) AS answered"
+        text += f" WHERE {' AND '.join(each.plain for each in self.having)}" if self.having else ""
+        text += f" ORDER BY {', '.join(each.plain for each in self.order)}" if self.order else ""
+        return text + (f" LIMIT {self.limit}" if self.limit is not None else "")
+
+    def smaller(self) -> Iterator[Statement]:
+        """Yield statements with one part less."""
+        if self.limit is not None:
+            yield replace(self, limit=None)
+        for name in ("order", "having", "where"):
+            parts = getattr(self, name)
+            for at in range(len(parts)):
+                if name != "order" or at == len(parts) - 1:
+                    yield replace(self, **{name: (*parts[:at], *parts[at + 1 :])})
+        if not self.order and not self.having:
+            for at in range(len(self.keys)):
+                yield replace(self, keys=(*self.keys[:at], *self.keys[at + 1 :]))
+            for at in range(len(self.items) if len(self.items) > 1 else 0):
+                yield replace(self, items=(*self.items[:at], *self.items[at + 1 :]))
+        if self.style != "text":
+            yield replace(self, style="text")
+
+
+def either(chance: random.Random, parts: list[Piece]) -> Piece:
+    """Join one or two conditions, or negate one."""
+    one, other = chance.choice(parts), chance.choice(parts)
+    how = chance.random()
+    if "SELECT" in one.text + other.text:
+        return one  # IN (SELECT ...) stands by itself
+    if how < 0.15:
+        return Piece(
+            f"({one.text} OR {other.text})", f"({one.plain} OR {other.plain})", (*one.forms, *other.forms, "OR")
+        )
+    if how < 0.3:
+        return Piece(f"NOT ({one.text})", f"NOT ({one.plain})", (*one.forms, "NOT"))
+    return one
+
+
+LEVEL = "CASE {0} WHEN 'ale' THEN 'wet' WHEN 'tea' THEN 'wet' WHEN 'rye' THEN 'dry' ELSE {0} END"
+
+
+def conditions(source: Source, chance: random.Random) -> list[Piece]:
+    """Return comparisons of the columns of a source."""
+    found = list(source.conditions)
+    for name in source.integers:
+        least, most = sorted(chance.sample(range(-2, 104), 2))
+        values = ", ".join(map(str, chance.sample(range(100), 4)))
+        found += [
+            piece(f"{name} = {least}", "="),
+            piece(f"{name} <> {most}", "<>"),
+            piece(f"{name} < {most}", "<"),
+            piece(f"{name} <= {most}", "<="),
+            piece(f"{name} > {least}", ">"),
+            piece(f"{name} >= {least}", ">="),
+            piece(f"{name} BETWEEN {least} AND {most}", "BETWEEN"),
+            piece(f"{name} NOT BETWEEN {least} AND {most}", "BETWEEN", "NOT"),
+            piece(f"{name} IN ({values})", "IN (...)"),
+            piece(f"{name} NOT IN ({values})", "IN (...)", "NOT"),
+            piece(f"{name} IS NULL", "IS NULL"),
+            piece(f"{name} IS NOT NULL", "IS NULL", "NOT"),
+        ]
+    if source.trips:
+        levels = "LEFT JOIN" not in source.forms  # whose right side has no hierarchies
+        found += [each for each in _trip_conditions(chance) if levels or "level(a)" not in each.forms]
+    if source.people:
+        found += [
+            piece("sex = 'F'", "="),
+            piece("sex <> 'M'", "<>"),
+            piece("sex IS NULL", "IS NULL"),
+            piece("town >= 2", ">="),
+        ]
+    if source.stops:
+        found += [piece("gate = 'A'", "="), piece("gate IN ('A', 'B')", "IN (...)"), piece("wait * 2 >= 31", "a + 1")]
+    if source.rich and source.trips:
+        number = chance.randrange(100)
+        found += [
+            piece(f"age + 2 > {number}", "a + 1"),
+            piece(f"2 * age - 7 <= {number}", "a + 1"),
+            piece(f"LEAST(age, 40) >= {number}", "LEAST(a, 1)"),
+            piece(f"GREATEST(age, 40) < {number}", "GREATEST(a, 1)"),
+            piece(f"CASE WHEN flag THEN age ELSE 7 END > {number}", "CASE WHEN"),
+            piece(f"fare / 2 >= {number / 4}", "a / 2"),
+        ]
+    return found
+
+
+def _trip_conditions(chance: random.Random) -> Iterator[Piece]:
+    on = (date(2023, 11, 1) + timedelta(days=chance.randrange(152))).isoformat()
+    hour = f"2024-01-{chance.randrange(1, 32):02} {chance.randrange(24):02}:00"
+    month, part = chance.choice(["2023-11", "2023-12", "2024-01", "2024-03"]), chance.randrange(1, 13)
+    yield piece("band >= 18", ">=")
+    yield piece("band < 65", "<")
+    yield piece("fare >= 25", ">=")
+    yield piece("fare < 50", "<")
+    yield piece("kind = 'ale'", "=")
+    yield piece("kind <> 'rye'", "<>")
+    yield piece("kind IN ('ale', 'tea')", "IN (...)")
+    yield piece("kind IS NULL", "IS NULL")
+    yield piece("drink(kind) = 'wet'", "level(a)", plain=f"{LEVEL.format('kind')} = 'wet'")
+    yield piece("drink(kind) <> 'wet'", "level(a)", plain=f"{LEVEL.format('kind')} <> 'wet'")
+    yield piece("flag", "WHERE flag")
+    yield piece("NOT flag", "WHERE flag", "NOT")
+    yield piece("flag = TRUE", "=")
+    yield piece(f"day >= DATE '{on}'", "DATE '2023-03-01'")
+    yield piece(f"day < DATE '{on}'", "DATE '2023-03-01'")
+    yield piece(f"day <> '{on}'", "DATE '2023-03-01'")
+    yield piece(f"day BETWEEN DATE '2023-12-03' AND DATE '{on}'", "DATE '2023-03-01'", "BETWEEN")
+    yield piece(f"seen < TIMESTAMP '{hour}'", "TIMESTAMP '2023-03-01 08:00'")
+    yield piece(f"seen >= TIMESTAMP '{hour}'", "TIMESTAMP '2023-03-01 08:00'")
+    yield piece(f"month(day) >= '{month}'", "month(d)", plain=f"STRFTIME(day, '%Y-%m') >= '{month}'")
+    yield piece(f"DATE_TRUNC('month', day) = DATE '{month}-01'", "DATE_TRUNC('month', d)")
+    yield piece(f"EXTRACT(MONTH FROM day) = {1 + part % 3}", "EXTRACT(MONTH FROM d)")
+    yield piece("EXTRACT(HOUR FROM seen) BETWEEN 8 AND 17", "EXTRACT(HOUR FROM t)")
+    yield piece("weekday(day) = 'Sunday'", "weekday(d)", plain="DAYNAME(day) = 'Sunday'")
+    yield piece("start >= DATE '2023-06-01'", "DATE '2023-03-01'")
+
+
+def keys(source: Source) -> list[Piece]:
+    """Return what a source may be grouped by."""
+    found = list(source.keys)
+    if source.people:
+        found += [piece("sex"), piece("town")]
+    if source.stops:
+        found += [piece("gate"), piece("wait")]
+    if source.trips:
+        band = "CASE WHEN band < 18 THEN '0..17' WHEN band < 65 THEN '18..64' WHEN band <= 99 THEN '65..99' END"
+        fare = "CASE WHEN fare < 25 THEN '[0.0, 25.0)' WHEN fare < 50 THEN '[25.0, 50.0)' WHEN fare <= 100 THEN '[50.0, 100.0]' END"
+        found += [
+            piece("age"),
+            piece("band", plain=band),
+            piece("fare", plain=fare),
+            piece("kind"),
+            piece("flag"),
+            piece("drink(kind)", "level(a)", plain=LEVEL.format("kind")),
+            piece("day"),
+            piece("start", plain="STRFTIME(start, '%Y-%m')"),
+            piece("month(day)", "month(d)", plain="STRFTIME(day, '%Y-%m')"),
+            piece("DATE_TRUNC('month', day)", "DATE_TRUNC('month', d)", plain="STRFTIME(day, '%Y-%m')"),
+            piece("DATE_TRUNC('week', day)", "DATE_TRUNC('week', d)", plain="STRFTIME(day, '%G-W%V')"),
+            piece(
+                "DATE_TRUNC('quarter', start)",
+                "DATE_TRUNC('quarter', d)",
+                plain="YEAR(start) || '-Q' || QUARTER(start)",
+            ),
+            piece("DATE_TRUNC('year', day)", "DATE_TRUNC('year', d)", plain="YEAR(day)"),
+            piece("DATE_TRUNC('day', seen)", "DATE_TRUNC('day', t)", plain="STRFTIME(seen, '%Y-%m-%d')"),
+            piece("weekday(day)", "weekday(d)", plain="DAYNAME(day)"),
+            piece("EXTRACT(YEAR FROM day)", "EXTRACT(YEAR FROM d)"),
+            piece("EXTRACT(QUARTER FROM day)", "EXTRACT(QUARTER FROM d)"),
+            piece("EXTRACT(MONTH FROM day)", "EXTRACT(MONTH FROM d)"),
+            piece("EXTRACT(WEEK FROM day)", "EXTRACT(WEEK FROM d)"),
+            piece("EXTRACT(ISOYEAR FROM day)", "EXTRACT(ISOYEAR FROM d)"),
+            piece("EXTRACT(DAY FROM day)", "EXTRACT(DAY FROM d)"),
+            piece("EXTRACT(DOY FROM day)", "EXTRACT(DOY FROM d)"),
+            piece("EXTRACT(HOUR FROM seen)", "EXTRACT(HOUR FROM t)"),
+        ]
+        if source.rich:
+            case = "CASE WHEN age >= 65 THEN 'old' WHEN age >= 18 THEN 'grown' ELSE 'young' END"
+            found += [piece(case, "CASE WHEN"), piece("CASE WHEN flag THEN 'yes' END", "CASE WHEN")]
+    return [each for each in found if "LEFT JOIN" not in source.forms or "level(a)" not in each.forms]
+
+
+def items(source: Source, chance: random.Random) -> list[Piece]:
+    """Return aggregates."""
+    found = [piece("COUNT(*)", "COUNT(*)", check="exact"), piece("COUNT(1)", "COUNT(*)", check="exact")]
+    found += [piece(f"COUNT(DISTINCT {source.person})", "COUNT(DISTINCT id)", check="exact")] * 2
+    numbers = [(name, "exact", "order") for name in source.integers] + [(name, "real", "bins") for name in source.reals]
+    if source.trips:
+        found += [piece(f"COUNT({name})", "COUNT(a)", check="exact") for name in ("age", "kind", "day", "seen", "flag")]
+    if source.rich and source.trips:
+        found += [
+            piece("SUM(2 * age + 1)", "SUM(a)", "a + 1", check="exact"),
+            piece("SUM(LEAST(age, 40))", "SUM(a)", "LEAST(a, 1)", check="exact"),
+            piece("AVG(GREATEST(age, 40))", "AVG(a)", "GREATEST(a, 1)", check="exact"),
+            piece("SUM(CASE WHEN flag THEN age ELSE 7 END)", "SUM(a)", "CASE WHEN", check="exact"),
+            piece("COUNT(CASE WHEN flag THEN age END)", "COUNT(a)", "CASE WHEN", check="exact"),
+            piece("SUM(age / 4)", "SUM(a)", "a / 2", check="real"),
+        ]
+    for name, how, order in numbers:
+        share = chance.choice([0.1, 0.25, 0.75, 0.9])
+        ordered = f"LIST({name})"
+        found += [
+            piece(f"SUM({name})", "SUM(a)", check=how),
+            piece(f"AVG({name})", "AVG(a)", check=how),
+            piece(f"VAR_POP({name})", "VAR_POP(a)", check="spread"),
+            piece(f"STDDEV_POP({name})", "STDDEV_POP(a)", check="spread"),
+            piece(f"MEDIAN({name})", "MEDIAN(a)", plain=ordered, check=order, share=0.5),
+            piece(f"QUANTILE({name}, {share})", "QUANTILE(a, p)", plain=ordered, check=order, share=share),
+            piece(
+                f"PERCENTILE_CONT({share}) WITHIN GROUP (ORDER BY {name})",
+                "PERCENTILE_CONT(p) WITHIN GROUP (ORDER BY a)",
+                plain=ordered,
+                check=order,
+                share=share,
+            ),
+            piece(f"MIN({name})", "MIN(a)", plain=ordered, check=order, share=0.0),
+            piece(f"MAX({name})", "MAX(a)", plain=ordered, check=order, share=1.0),
+            piece(f"IQR({name})", "IQR(a)", plain=ordered, check="iqr"),
+        ]
+    return found
+
+
+LARGE = ("day", "age", "wait", "EXTRACT(DOY FROM day)", "DATE_TRUNC('day', seen)")
+ALONE = Source("trips", ("FROM table",), ("age",), ("fare",), trips=True, rich=False)
+IN = [
+    piece("person IN (SELECT person FROM trips WHERE age >= 40)", "id IN (SELECT ...)"),
+    piece("person NOT IN (SELECT person FROM trips WHERE flag)", "id NOT IN (SELECT ...)"),
+]
+PER_PERSON = (
+    "(SELECT person, COUNT(*) AS n, SUM(age) AS total, MAX(age) AS most, MIN(fare) AS least, BOOL_OR(flag) AS ever, "
+    "BOOL_AND(age >= 20) AS every FROM trips GROUP BY person) AS t"
+)
+LINKED = [
+    Source("people", ("FROM table",), ("town",), people=True, conditions=tuple(IN)),
+    replace(ALONE, rich=True),
+    Source("stops", ("FROM table",), ("wait",), stops=True),
+    Source("trips JOIN people USING (person)", ("JOIN ... USING (id)",), ("age", "town"), ("fare",), trips=True, people=True),
+    Source(
+        "trips JOIN people ON trips.person = people.person", ("JOIN ... ON a.key = b.key",), ("age",), ("fare",),
+        trips=True, people=True, person="trips.person",
+    ),
+    Source("people LEFT JOIN trips USING (person)", ("LEFT JOIN",), ("age", "town"), trips=True, people=True),
+    Source("stops JOIN trips USING (trip)", ("JOIN ... USING (id)",), ("wait", "age"), trips=True, stops=True,
+           person="trips.person"),
+    Source("stops JOIN trips USING (trip) JOIN people ON trips.person = people.person", ("three tables",),
+           ("wait", "age"), trips=True, stops=True, people=True, person="trips.person"),
+    Source(
+        PER_PERSON, ("SELECT ... FROM (SELECT id, ... GROUP BY id)", "BOOL_OR(a)", "BOOL_AND(a)"),
+        ("most",), conditions=(
+            piece("n >= 3", ">="), piece("total > 99", ">"), piece("ever", "WHERE flag"), piece("NOT every", "NOT"),
+            piece("total IS NULL", "IS NULL"), piece("least >= 25", ">="), piece("most < 50", "<"),
+        ),
+        keys=(piece("n"), piece("ever"), piece("every"), piece("most")),
+    ),
+]  # fmt: skip
+
+
+def statement(seed: int, *, linked: bool) -> Statement:
+    """Return the statement of a seed."""
+    chance = random.Random(seed)
+    source = chance.choice(LINKED) if linked else ALONE
+    pool = keys(source)
+    by = chance.sample(pool, min(len(pool), chance.choice([0, 0, 1, 1, 1, 2])))
+    if len(by) == 2 and (by[0].plain == by[1].plain or any(each.text in LARGE for each in by)):
+        by = by[:1]
+    asked = items(source, chance)
+    if len(by) == 2 or any(each.text in LARGE for each in by):  # a quantile of each of many groups takes a second
+        asked = [each for each in asked if each.check not in ("order", "bins", "iqr")]
+    wanted = list(dict.fromkeys(chance.sample(asked, chance.choice([1, 1, 2, 3]))))
+    where = [either(chance, conditions(source, chance)) for _ in range(chance.choice([0, 1, 1, 2]))]
+    drawn = Statement(source, tuple(wanted), tuple(by), tuple(where), style=chance.choice(["text", "place", "alias"]))
+    if not by or chance.random() < 0.6:
+        return drawn
+    return _with_clauses(drawn, chance)
+
+
+def _with_clauses(drawn: Statement, chance: random.Random) -> Statement:
+    """Add HAVING, ORDER BY and LIMIT; the first answer is then the number of rows."""
+    counted = piece("COUNT(*)", "COUNT(*)", check="exact")
+    drawn = replace(drawn, items=(counted, *(each for each in drawn.items if each.text != "COUNT(*)")))
+    many = chance.choice([0.5, 2.5, 9.5])
+    having = [piece(f"{chance.choice(['COUNT(*)', 'n0'])} > {many}", plain=f"n0 > {many}")]
+    if chance.random() < 0.4:
+        having.append(piece("(n0 <= 40 OR n0 BETWEEN 50 AND 90)", "OR", "BETWEEN"))
+    order = []
+    if chance.random() < 0.7:
+        down = chance.random() < 0.6
+        by = chance.choice(["COUNT(*)", "n0", str(len(drawn.keys) + 1)])
+        order = [piece(f"{by}{' DESC' if down else ''}", plain=f"n0{' DESC' if down else ''}")]
+    limit = chance.choice([1, 2, 5]) if order and chance.random() < 0.6 else None
+    return replace(drawn, having=tuple(having), order=tuple(order), limit=limit)
