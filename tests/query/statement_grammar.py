@@ -430,7 +430,7 @@ def items(source: Source, chance: random.Random) -> list[Piece]:
 
 
 LARGE = ("day", "age", "wait", "EXTRACT(DOY FROM day)", "DATE_TRUNC('day', seen)")
-ALONE = Source("trips", ("FROM table",), ("age",), ("fare",), trips=True, rich=False)
+ALONE = Source("trips", ("FROM table",), ("age",), ("fare",), trips=True)
 IN = [
     piece("person IN (SELECT person FROM trips WHERE age >= 40)", "id IN (SELECT ...)"),
     piece("person NOT IN (SELECT person FROM trips WHERE flag)", "id NOT IN (SELECT ...)"),
