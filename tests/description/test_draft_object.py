@@ -54,6 +54,9 @@ def test_a_draft_has_a_line_for_each_column_and_says_what_is_left_out_and_why(fr
     for text in (repr(draft), draft._repr_html_()):
         assert all(name in text for name in frame.columns)
         assert "draft.accept(by=" in text
+    assert repr(draft.findings).startswith("free-text: ")
+    assert "left out" in draft.findings._repr_html_()
+    assert 'State first: draft["admitted"].days(first, last)' in repr(draft)
     assert repr(draft["sex"]).split() == ["sex", "categorical", "f,", "m"]
 
 
@@ -71,6 +74,11 @@ def test_columns_are_changed_and_what_makes_no_sense_changes_nothing(frame: pd.D
         draft["bmi"].bounds(80, 10)
     with pytest.raises(DomainError):
         draft.unit("patient_nbr", rows=0)
+    for edges in (0, [], [20]):
+        with pytest.raises(InputError, match="at least"):
+            draft["bmi"].bins(edges)
+    with pytest.raises(InputError, match="are numbers"):
+        draft["bmi"].bounds("ten", 80)
     with pytest.raises(InputError, match="no bounds"):
         draft["sex"].bounds(0, 1)
     with pytest.raises(InputError, match="left out"):
@@ -84,11 +92,20 @@ def test_columns_are_changed_and_what_makes_no_sense_changes_nothing(frame: pd.D
     assert draft.domain["age"].declared == 2
 
 
+def test_a_code_for_missing_values_is_no_category() -> None:
+    draft = sf.describe(pa.table({"state": ["yes", "no", "refused"] * 50}))
+    draft["state"].missing("refused")
+    assert draft.domain["state"].missing == ("refused",)
+    assert draft.domain["state"].values == ("no", "yes")
+
+
 def test_whole_numbers_have_whole_even_bins() -> None:
     draft = sf.describe(pa.table({"pay": [number % 700 for number in range(4_900)], "sex": ["f", "m"] * 2_450}))
     draft["pay"].bounds(0, 9_999)
     edges = draft.document["attributes"]["pay"]["edges"]
     assert edges == list(range(0, 10_000, 500))
+    draft["pay"].bounds(np.int64(0), 700.0)
+    assert draft.domain["pay"].maximum == 700
 
 
 def test_acceptance_refuses_kinds_that_are_not_confirmed_and_says_how(frame: pd.DataFrame) -> None:

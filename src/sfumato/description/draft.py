@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
+from sfumato.arguments import expect
 from sfumato.description.domain_fit import BINS, MOST_VALUES, Draft, draft_domain, rounded_up
 from sfumato.description.findings import (
     DescriptionFinding,
@@ -76,6 +77,22 @@ def describe(source: object, *, csv: Mapping[str, Any] | None = None) -> TableDr
     return TableDraft(table, draft_domain(table, form), () if written is None else written.notes)
 
 
+class Findings(tuple[DescriptionFinding, ...]):
+    """Findings by kind, the most harmful first, which a notebook shows as a table."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{finding.kind}: {finding}." for finding in self) or "nothing to look at"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (str(each.kind), "left out" if each.left_out else "to confirm", ", ".join(each.columns), each.action)
+            for each in self
+        ]
+        return html_table(("kind", "state", "columns", "what to do"), rows, labels=1)
+
+
 class TableDraft:
     """The draft of a table's description.
 
@@ -96,7 +113,7 @@ class TableDraft:
         self.csv_notes = tuple(csv_notes)
         self._drafted = drafted
         self._drafted_text = self.text()
-        self._looked_at: tuple[str, tuple[DescriptionFinding, ...]] | None = None
+        self._looked_at: tuple[str, Findings] | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -113,11 +130,11 @@ class TableDraft:
         return parse(self.document)
 
     @property
-    def findings(self) -> tuple[DescriptionFinding, ...]:
+    def findings(self) -> Findings:
         """What the owner should look at, grouped by kind, the most harmful first; columns that are left out follow."""
         text = self.text()
         if text == self._drafted_text:
-            return self._drafted.findings
+            return Findings(self._drafted.findings)
         if self._looked_at is None or self._looked_at[0] != text:
             out = {name for name in self.left_out if name not in self.columns}
             left_out = (
@@ -126,7 +143,7 @@ class TableDraft:
                 if finding.left_out
             )
             stated = domain_findings(self._domain_without_open_days(), self.table)
-            self._looked_at = text, (*stated, *(finding for finding in left_out if finding.columns))
+            self._looked_at = text, Findings((*stated, *(finding for finding in left_out if finding.columns)))
         return self._looked_at[1]
 
     @property
@@ -209,7 +226,13 @@ class TableDraft:
         unit = self.document["unit"]
         words = "one row" if unit == "row" else f"one {unit['id']}, at most {unit['rows']} rows of each"
         notes = (f"File: {note}." for note in self.csv_notes)
-        return [*notes, f"Unit: {words}.", *(f"{each}." for each in self.findings), acceptance_call(self.risks)]
+        to_state = [
+            f'State first: draft["{name}"].days(first, last)'
+            for name, body in self.document["attributes"].items()
+            if body.get("first", 0) is None
+        ]
+        findings = (f"{each}." for each in self.findings)
+        return [*notes, f"Unit: {words}.", *findings, *to_state, acceptance_call(self.risks)]
 
     def change(self, parts: Mapping[str, Any]) -> None:
         """Take over changed parts of the document, unless they make no sense."""
@@ -253,7 +276,9 @@ class ColumnDraft:
         """Declare values that stand for a missing one."""
         shared = self.draft.document.get("missing", [])
         listed = [*self.body.get("missing", shared)]
-        return self._with({"missing": [*listed, *(code for code in codes if code not in listed)], "nullable": True})
+        listed += [code for code in codes if code not in listed]
+        values = [value for value in self.body.get("values", ()) if value not in codes]
+        return self._with({"missing": listed, "nullable": True, **({"values": values} if values else {})})
 
     def bounds(self, low: float, high: float) -> ColumnDraft:
         """State the least and the largest number that everybody knows to be possible, and bins of even, round width.
@@ -263,6 +288,7 @@ class ColumnDraft:
             DomainError: ``low`` is above ``high``.
         """
         kind = self._number()
+        low, high = (_number(each, whole=kind == "integer") for each in (low, high))
         if not low < high:
             raise DomainError(f"the bounds of {self.name!r} are {low} and {high}: the least comes first")
         if kind == "real":
@@ -279,10 +305,14 @@ class ColumnDraft:
         kind, body = self._number(), self.body
         low, high = (body["minimum"], body["maximum"]) if kind == "integer" else (body["edges"][0], body["edges"][-1])
         if isinstance(edges, int):
+            if edges < 1:
+                raise InputError(f"{self.name!r} needs at least one bin, not {edges}", culprit=edges)
             width = (high - low + (kind == "integer")) / edges
             even = [low + place * width for place in range(edges)]
             return self._binned(low, high, [round(edge) for edge in even] if kind == "integer" else [*even, high])
-        listed = list(edges)
+        listed = [_number(edge, whole=kind == "integer") for edge in edges]
+        if len(listed) < 2:  # noqa: PLR2004 - both bounds
+            raise InputError(f"the bins of {self.name!r} have at least two edges, the bounds", culprit=edges)
         return self._binned(listed[0], listed[-1], listed[:-1] if kind == "integer" else listed)
 
     def values(self, values: Sequence[str | bool]) -> ColumnDraft:
@@ -330,6 +360,17 @@ class ColumnDraft:
         self.draft.change({"attributes": bodies})
         self.draft.left_out.pop(self.name, None)
         return self
+
+
+def _number(value: object, *, whole: bool) -> float:
+    """Return a number of Python or NumPy as Python's own; a whole one as an integer if the column has these.
+
+    Raises:
+        InputError: it is no number.
+    """
+    expect(value, int | float, "bounds and edges are numbers")
+    number = float(value)  # type: ignore[arg-type]
+    return int(number) if whole and number.is_integer() else number
 
 
 def _round_edges(low: float, high: float) -> list[float]:

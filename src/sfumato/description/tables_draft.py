@@ -10,6 +10,7 @@ from typing import Any
 from sfumato.description.draft import (
     HEAD,
     ColumnDraft,
+    Findings,
     Line,
     acceptance_call,
     aligned_lines,
@@ -17,7 +18,7 @@ from sfumato.description.draft import (
     draft_lines,
     noticed_by_column,
 )
-from sfumato.description.findings import DescriptionFinding, to_confirm
+from sfumato.description.findings import to_confirm
 from sfumato.description.schema_draft import SchemaDraft, draft_schema
 from sfumato.description.schema_fit import draft_source, schema_findings
 from sfumato.domain.table_schema import Schema, parse_schema
@@ -82,7 +83,7 @@ class TablesDraft:
         return parse_schema(self.document)
 
     @property
-    def findings(self) -> tuple[DescriptionFinding, ...]:
+    def findings(self) -> Findings:
         """What the owner should look at, grouped by kind, the most harmful first.
 
         They are those of the draft while something is left for its owner to state.
@@ -90,9 +91,9 @@ class TablesDraft:
         try:
             schema = self.schema
         except DomainError:
-            return self._drafted.findings
+            return Findings(self._drafted.findings)
         left_out = (finding for finding in self._drafted.findings if finding.left_out)
-        return (*schema_findings(schema, self.source), *left_out)
+        return Findings((*schema_findings(schema, self.source), *left_out))
 
     @property
     def risks(self) -> tuple[str, ...]:
