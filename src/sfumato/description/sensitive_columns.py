@@ -121,8 +121,11 @@ def people_of(profiles: Sequence[Profile]) -> People | None:
 
 
 def _of_things(profile: Profile) -> bool:
-    """Return whether the name of an id says that it is of things, such as schools."""
-    return named_like_people(profile.column.name) == 1 and not _THINGS.isdisjoint(_words(profile.column.name))
+    """Return whether an id is of things, such as schools, by its name or by many rows of each."""
+    if named_like_people(profile.column.name) != 1:
+        return False
+    many = profile.held > _FEW_ROWS * profile.distinct
+    return many or not _THINGS.isdisjoint(_words(profile.column.name))
 
 
 def crowded(profile: Profile) -> bool:
