@@ -472,6 +472,18 @@ def test_who_accepted_a_domain_is_in_its_file_and_in_the_journal(workspace: Path
     assert json.loads(sfumato("domain", "check", "asked.yaml", "--json", cwd=workspace).stdout)["accepted"] is None
 
 
+def test_two_versions_of_a_domain_are_compared(workspace: Path) -> None:
+    text = (workspace / "people.yaml").read_text(encoding="utf-8")
+    (workspace / "new.yaml").write_text(text.replace("unit: row", "unit: {id: person, rows: 3}"), encoding="utf-8")
+    same = json.loads(sfumato("domain", "diff", "people.yaml", "people.yaml", "--json", cwd=workspace).stdout)
+    assert same["changes"] == []
+    assert "at no cost" in same["meaning"][0]
+    told = sfumato("domain", "diff", "people.yaml", "new.yaml", cwd=workspace).stdout
+    assert "unit: adding or removing one row becomes adding or removing all rows of one person" in told
+    assert "an equal question is charged again" in told
+    assert "refuses the new one" in told
+
+
 def test_a_file_as_spreadsheets_write_it_is_asked_by_its_domain(workspace: Path) -> None:
     rows = [f"{index % 7};{index % 50},5;{('nö', 'ja')[index % 2]}" for index in range(400)]
     (workspace / "leute.csv").write_bytes("\r\n".join(["Zahl;Gr\u00f6\u00dfe;Wort", *rows]).encode("cp1252"))

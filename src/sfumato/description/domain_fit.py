@@ -344,3 +344,76 @@ def _loose(domain: Domain) -> Domain:
     """The domain with a cell for every value, so that it drops no row for one."""
     attributes = tuple(replace(attribute, nullable=True, unknown=Unknown.CATEGORY) for attribute in domain)
     return Domain(attributes, unit=domain.unit.bounded(rows=domain.unit.rows, per=()))
+
+
+# --- two versions of a domain -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DomainChanges:
+    """The differences between two versions of a domain, and what they mean for releases under the old one.
+
+    Attributes:
+        changes: sentences, one for each attribute that differs, the unit and the hierarchies.
+        meaning: sentences about past releases and stored answers.
+    """
+
+    changes: tuple[str, ...]
+    meaning: tuple[str, ...]
+
+
+def domain_changes(old: Domain, new: Domain) -> DomainChanges:
+    """Compare two versions of a domain.
+
+    >>> from sfumato.domain import Categorical, Domain, Unknown
+    >>> sex = Categorical(name="sex", values=("F", "M"), unknown=Unknown.DROP)
+    >>> domain_changes(Domain((sex,)), Domain((replace(sex, values=("F", "M", "X")),))).changes
+    ("sex: values adds 'X'",)
+    """
+    before = {attribute.name: attribute.describe() for attribute in old}
+    after = {attribute.name: attribute.describe() for attribute in new}
+    changes = [f"{name}: left out" for name in before if name not in after]
+    changes += [f"{name}: added" for name in after if name not in before]
+    for name, body in after.items():
+        changes += [f"{name}: {part}" for part in _changed_parts(before.get(name, body), body)]
+    if not changes and list(before) != list(after):
+        changes.append("the attributes stand in another order")
+    if old.unit != new.unit:
+        changes.append(f"unit: {old.unit} becomes {new.unit}")
+    if old.hierarchies != new.hierarchies:
+        changes.append("hierarchies: changed")
+    return DomainChanges(tuple(changes), _meaning(old, new))
+
+
+def _changed_parts(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Return the parts of an attribute that differ."""
+    parts = []
+    for key in dict.fromkeys((*before, *after)):
+        one, other = before.get(key), after.get(key)
+        if one == other:
+            continue
+        if isinstance(one, list) and isinstance(other, list):
+            added = [repr(value) for value in other if value not in one]
+            removed = [repr(value) for value in one if value not in other]
+            words = [f"adds {', '.join(added)}"] if added else []
+            words += [f"loses {', '.join(removed)}"] if removed else []
+            parts.append(f"{key} {' and '.join(words) or 'changes its order'}")
+        else:
+            parts.append(f"{key} {one} becomes {other}")
+    return parts
+
+
+def _meaning(old: Domain, new: Domain) -> tuple[str, ...]:
+    if old.hash == new.hash:
+        return ("Releases rest on the same description: an equal question is answered from the ledger, at no cost.",)
+    meaning = [
+        "Past releases stay as they are, and rest on the old description; what they cost stays spent.",
+        "The ledger takes the new one for another description: an equal question is charged again.",
+    ]
+    if old.unit.column != new.unit.column:
+        meaning.append("Losses were stated for another unit, so that a ledger of the old one refuses the new one.")
+    elif old.unit != new.unit:
+        meaning.append("The bounds of the unit differ, so that the same noise protects another number of rows.")
+    if new.accepted_by is None:
+        meaning.append("The new one is not accepted: releases refuse a draft, and a file that was edited afterwards.")
+    return tuple(meaning)

@@ -169,6 +169,21 @@ def _reading(attribute: Attribute) -> str:
 
 
 @app.command()
+def diff(
+    old: Annotated[Path, typer.Argument(help="Domain, a YAML file.")],
+    new: Annotated[Path, typer.Argument(help="Another version of it.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Say what changed from one version of a domain to another, and what it means for past releases."""
+    from sfumato.description.domain_fit import domain_changes
+    from sfumato.domain import load
+
+    compared = domain_changes(load(old), load(new))
+    lines = compared.changes or ("Nothing that releases rest on changed.",)
+    result(asdict(compared), "\n".join([*lines, "", *compared.meaning]), as_json=as_json)
+
+
+@app.command()
 def show(
     path: DomainPath,
     cells: Annotated[str | None, typer.Option(help="List the cells of this attribute, as --given names them.")] = None,
