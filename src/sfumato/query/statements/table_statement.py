@@ -123,7 +123,7 @@ def _read(text: str, select: Any, schema: Schema, bounds: Unit | None) -> TableS
         raise refuse(text, select, "these tables are public: nothing of them is protected, so read them directly")
     where = rows.where
     items, by = _items(rows, select)
-    lowered = exp.Select(expressions=items, from_=exp.From(this=exp.to_table("view")))
+    lowered = exp.Select(expressions=items, from_=exp.From(this=exp.Table(this=exp.to_identifier("view"))))
     if where is not None:
         lowered.set("where", exp.Where(this=rows.lowered(where)))
     if by:
