@@ -288,7 +288,7 @@ class ColumnDraft:
             DomainError: ``low`` is above ``high``.
         """
         kind = self._number()
-        low, high = (_number(each, whole=kind == "integer") for each in (low, high))
+        low, high = (_number(each, integral=kind == "integer") for each in (low, high))
         if not low < high:
             raise DomainError(f"the bounds of {self.name!r} are {low} and {high}: the least comes first")
         if kind == "real":
@@ -310,7 +310,7 @@ class ColumnDraft:
             width = (high - low + (kind == "integer")) / edges
             even = [low + place * width for place in range(edges)]
             return self._binned(low, high, [round(edge) for edge in even] if kind == "integer" else [*even, high])
-        listed = [_number(edge, whole=kind == "integer") for edge in edges]
+        listed = [_number(edge, integral=kind == "integer") for edge in edges]
         if len(listed) < 2:  # noqa: PLR2004 - both bounds
             raise InputError(f"the bins of {self.name!r} have at least two edges, the bounds", culprit=edges)
         return self._binned(listed[0], listed[-1], listed[:-1] if kind == "integer" else listed)
@@ -362,25 +362,25 @@ class ColumnDraft:
         return self
 
 
-def _number(value: object, *, whole: bool) -> float:
-    """Return a number of Python or NumPy as Python's own; a whole one as an integer if the column has these.
+def _number(value: object, *, integral: bool) -> float:
+    """Return a number of Python or NumPy as Python's own; as an integer if the column has integers.
 
     Raises:
         InputError: it is no number.
     """
     expect(value, int | float, "bounds and edges are numbers")
     number = float(value)  # type: ignore[arg-type]
-    return int(number) if whole and number.is_integer() else number
+    return int(number) if integral and number.is_integer() else number
 
 
 def _round_edges(low: float, high: float) -> list[float]:
     """Return both ends of a range and round numbers between them."""
     width = rounded_up((high - low) / BINS)
-    whole = isinstance(low, int)
+    integral = isinstance(low, int)
     first = math.floor(low / width) + 1
     inner = (float(f"{place * width:.12g}") for place in range(first, first + 2 * BINS))
-    inside = [round(edge) if whole else edge for edge in inner if low < edge < high]
-    return [low, *inside] if whole else [low, *inside, high]
+    inside = [round(edge) if integral else edge for edge in inner if low < edge < high]
+    return [low, *inside] if integral else [low, *inside, high]
 
 
 def noticed_by_column(findings: Iterable[DescriptionFinding]) -> dict[str, list[str]]:
