@@ -37,7 +37,6 @@ from sfumato.vault.measurables import Marginal, Measurable, questions_json
 from sfumato.vault.mechanisms import MANY_ROWS, noises
 from sfumato.vault.unit_measurables import Dropped
 from sfumato.vault.value_measurables import Bins, Moments, Sum, Units
-from sfumato.vault.vault import STORED, stored_marginals
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -318,6 +317,8 @@ def released_rows(ledger: Ledger, domain: Domain, query: Query, *, analyst: str 
         query: the question.  Counts are known for questions without a condition.
         analyst: to whom the counts were released; None: to any.
     """
+    from sfumato.vault.vault import STORED, stored_marginals  # most previews need none of it
+
     version, axes = ledger.data_version(), domain.axes(query.by)
     if version is None or query.where is not None or any(axis.groups is not None for axis in axes):
         return ()

@@ -203,6 +203,15 @@ def test_groups_of_too_few_rows_have_an_interval_no_bar_and_a_remark(server, pos
     assert [UNTOLD in row for row in rows] == [False, False, False, True]
 
 
+def test_the_page_shows_computed_columns_with_their_intervals(post):
+    statement = "SELECT sex, COUNT(*) + 100 AS more, SUM(age) / COUNT(*) AS years FROM people GROUP BY sex"
+    status, text = post("/datasets/people/ask", how="sql", sql=statement, epsilon="1")
+    assert status == 200
+    for name in ("more", "years"):
+        assert f'<th scope="col">{name}</th><th scope="col">interval</th>' in text
+    assert "is measured as mean(age), which has a smaller error" in text
+
+
 def test_a_preview_of_a_mean_says_what_it_supposes_of_the_rows(post):
     mean = "SELECT AVG(age) FROM people WHERE age < 90"  # of which no count was released
     statement = {"how": "sql", "epsilon": "1"}

@@ -21,6 +21,7 @@ from sfumato.app.cli.options import (
     TableArgument,
     UnitRowsOption,
     ViewOptions,
+    database,
     domain_or_schema,
     other_bounds,
     read_schema,
@@ -187,14 +188,17 @@ def _print_cost(given: QueryOptions, domain: Domain, query: Query, counted: tupl
 
 
 def _counted(given: QueryOptions, domain: Domain, query: Query) -> tuple[int, ...]:
-    """Return rows of groups by counts in the ledger of the table, if there is one."""
-    from sfumato.app.cli.options import database
-    from sfumato.ledger.ledger import Ledger
-    from sfumato.query.plan import released_rows
+    """Return rows of groups by counts in the ledger of the table, if there is one and errors depend on rows."""
+    from sfumato.privacy.loss import Epsilon
+    from sfumato.query.plan import accuracy, released_rows
+
+    if given.domain is None or given.rows is not None or query.data_dependent_groups:
+        return ()
+    if all(each.rows is None for each in accuracy(domain, query, Epsilon(1), confidence="0.95", rows=1)):
+        return ()
+    from sfumato.ledger.ledger import Ledger  # other previews load no library of databases
     from sfumato.vault.vault_opening import default_ledger_url
 
-    if given.domain is None or given.rows is not None:
-        return ()
     journal = given.journal
     url = default_ledger_url(given.domain) if journal.ledger is None else database(journal.ledger)
     ledger = Ledger(url, dataset=journal.dataset)
