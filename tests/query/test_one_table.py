@@ -236,6 +236,7 @@ REFUSED = [  # a statement, its unit, and a word of the reason
     ("SELECT COUNT(*) FROM people UNION ALL SELECT COUNT(*) FROM people", "row", "UNION"),
     ("SELECT AVG(n) FROM (SELECT sex, COUNT(*) AS n FROM people GROUP BY sex) t", "row", "different units"),
     ("SELECT AVG(n) FROM (SELECT sex, COUNT(*) AS n FROM people GROUP BY sex) t", "pid", "groups by the unit, pid"),
+    ("SELECT AVG(n) FROM (SELECT sex, COUNT(*) AS n FROM people p GROUP BY 1) t", "pid", "groups by the unit, pid"),
     ("SELECT COUNT(*) FROM people a JOIN people b ON a.age = b.age", "row", "a unit of its own"),
     ("SELECT COUNT(*) FROM people a JOIN people b ON a.age = b.age", "pid", "declared to be keys"),
     ("SELECT COUNT(*) FROM people WHERE age IN (SELECT age FROM people)", "row", "a unit of its own"),

@@ -433,7 +433,7 @@ def per_unit(text: str, select: Any, schema: Schema, known: Mapping[str, Part], 
     keys = unit_group_keys(text, select)
     if not any(rows.is_unit(key) for key in keys):
         group = select.args.get("group")
-        raise refuse(text, group or select, not_by_unit(rows))
+        raise refuse(text, group or select, not_by_unit(rows, select.args["from_"].sql(dialect="duckdb")))
     named = {each.alias.casefold(): each.this for each in select.expressions if isinstance(each, exp.Alias)}
     by = tuple(unit_key(rows, key, named) for key in keys if not rows.is_unit(key))
     unit, values = schema.id, []

@@ -200,15 +200,15 @@ def having_of_unit(rows: UnitRows, condition: Any, values: list[tuple[str, Any]]
     return condition.transform(lowered)
 
 
-def not_by_unit(rows: UnitRows) -> str:
-    """Say why a SELECT in FROM may not group or aggregate as it does."""
+def not_by_unit(rows: UnitRows, source: str) -> str:
+    """Say why a SELECT in FROM may not group or aggregate as it does; ``source`` is its FROM."""
     if not rows.schema.id:
         return (
             "it would add up rows of different units, because every row is a unit here; aggregate outside alone, or "
             "declare the column that identifies a person as the unit"
         )
-    unit, table = rows.schema.id, rows.parts[0].alias
+    unit = rows.schema.id
     return (
         f"it would add up rows of different units; a SELECT in FROM groups by the unit, {unit}; "
-        f"ask SELECT AVG(n) FROM (SELECT {unit}, COUNT(*) AS n FROM {table} GROUP BY {unit}) AS t"
+        f"ask SELECT AVG(n) FROM (SELECT {unit}, COUNT(*) AS n {source} GROUP BY {unit}) AS t"
     )
