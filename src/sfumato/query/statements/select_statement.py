@@ -7,7 +7,8 @@ GROUP BY, and the attributes of WHERE, may be levels of declared hierarchies, as
 Aggregates: COUNT(*), COUNT(a), COUNT(DISTINCT id of the unit), the functions of :data:`sfumato.query.aggregates.FORMS`,
 PERCENTILE_CONT(p) WITHIN GROUP (ORDER BY a).  WHERE: comparisons of declared attributes with literals,
 IN, BETWEEN, IS NULL, AND, OR, NOT.  Unquoted names match in any case.  GROUP BY takes attributes, places in SELECT and
-names given by AS.  HAVING, ORDER BY and LIMIT are about noisy answers (:mod:`sfumato.query.answer_ordering`).
+names given by AS.  HAVING, ORDER BY and LIMIT are about noisy answers (:mod:`sfumato.query.answer_ordering`), and so is
+arithmetic with aggregates (:mod:`sfumato.query.answer_expression`).
 
 Everything else is refused by construction: the reader matches the tree of sqlglot node by node, and an engine never
 receives a statement.  No expression can fail because of the data.
