@@ -187,7 +187,7 @@ def preview(name: str, form: CostRequest, key: Anyone, service: CurrentService) 
         question.query,
         rows=loaded.dataset.rows,
         more="state yours with 'rows'",
-        counted=question.released_rows(loaded, key),
+        released_rows=question.released_rows(loaded, key),
     )
     if estimate.cost is not None:
         return {"epsilon": plain(estimate.cost.value), "notes": estimate.notes, "charged": False}

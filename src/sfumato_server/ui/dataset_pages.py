@@ -343,17 +343,19 @@ def preview(loaded: ServedDataset, form: QuestionForm, key: Key) -> dict[str, An
     query, domain = question.query, question.domain
     fields = {"sql": request.sql, "query": request.query, "truncation": request.truncation}
     fields["rows"] = form.supposed()
-    counted = question.released_rows(loaded, key)
+    released_rows = question.released_rows(loaded, key)
     own = _tightest(loaded.ledger.remaining(), loaded.ledger.remaining(key.name))
     estimator = validate_fields(CostRequest, fields | {"loss": request.loss})
-    estimate = estimator.estimate_cost(domain, query, rows=loaded.dataset.rows, more=_MORE, counted=counted)
-    (rows, *_) = estimator.supposed(loaded.dataset.rows, counted)
+    estimate = estimator.estimate_cost(domain, query, rows=loaded.dataset.rows, more=_MORE, released_rows=released_rows)
+    (rows, *_) = estimator.supposed(loaded.dataset.rows, released_rows)
     halved = None
     widest = max((each.half_width for each in estimate.expected if each.measure == "units"), default=0.0)
     only_counts = all(each.measure == "units" for each in estimate.expected)
     if isinstance(loss, Epsilon) and widest > 0 and only_counts:  # at a large loss every count is exact
         cost_request = validate_fields(CostRequest, fields | {"error": widest / 2})
-        cost = cost_request.estimate_cost(domain, query, rows=loaded.dataset.rows, more=_MORE, counted=counted).cost
+        cost = cost_request.estimate_cost(
+            domain, query, rows=loaded.dataset.rows, more=_MORE, released_rows=released_rows
+        ).cost
         halved = None if cost is None else plain(cost.value)
 
     def expected(other: Loss) -> Any:  # noqa: ANN401  (one error per answer)

@@ -309,14 +309,14 @@ class CostRequest(StrictModel):
         """Return the question, and the view that it is about: see :func:`question`."""
         return question(self.sql, self.query, domain, discoverable, truncation=self.truncation)
 
-    def supposed(self, rows: int | None, counted: Sequence[int] = ()) -> tuple[int, ...]:
+    def supposed(self, rows: int | None, released_rows: Sequence[int] = ()) -> tuple[int, ...]:
         """Return the rows of a group to suppose: the request's, those of released counts, ``rows``, or examples."""
         if self.rows is not None:
             return (self.rows,)
-        return tuple(counted) or ((rows,) if rows is not None else EXAMPLES)
+        return tuple(released_rows) or ((rows,) if rows is not None else EXAMPLES)
 
     def estimate_cost(
-        self, domain: Domain, query: Query, *, rows: int | None, more: str, counted: Sequence[int] = ()
+        self, domain: Domain, query: Query, *, rows: int | None, more: str, released_rows: Sequence[int] = ()
     ) -> CostEstimate:
         """Estimate the cost of the question, or the errors of its answers.  This spends nothing and reads no data.
 
@@ -325,7 +325,7 @@ class CostRequest(StrictModel):
             query: the question, from :meth:`read`.
             rows: the public number of rows, used if the request names none and no counts were released.
             more: advice for errors that depend on the rows of a group, of which examples are supposed.
-            counted: rows of small and large groups by counts that were released before.
+            released_rows: rows of small and large groups by counts that were released before.
 
         Raises:
             QueryError: neither a loss nor an error is stated, or both.
@@ -334,9 +334,9 @@ class CostRequest(StrictModel):
 
         if (self.loss is None) == (self.error is None):
             raise QueryError("state a loss, to be told the error, or an error, to be told the loss")
-        supposed, confidence = self.supposed(rows, counted), self.confidence
-        why = f"by counts that were released before; {more}" if counted else more
-        why = "" if len(supposed) == 1 and not counted else why
+        supposed, confidence = self.supposed(rows, released_rows), self.confidence
+        why = f"by counts that were released before; {more}" if released_rows else more
+        why = "" if len(supposed) == 1 and not released_rows else why
         if self.loss is not None:
             loss = self.loss.loss()
             errors = [accuracy(domain, query, loss, confidence=confidence, rows=each) for each in supposed]

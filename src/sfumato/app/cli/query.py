@@ -132,7 +132,7 @@ def query(given: QueryOptions) -> None:
     assert isinstance(domain, Domain)
     given.refuse_unknown(parsed)
     if given.cost is not None or given.accuracy:
-        _preview(given, domain, parsed, _counted(given, domain, parsed) if view is None else ())
+        _preview(given, domain, parsed, _released_rows(given, domain, parsed) if view is None else ())
         return
     loss = request.loss.loss()
     if given.rows is not None:
@@ -153,10 +153,10 @@ def query(given: QueryOptions) -> None:
         _write(answer, given.out, overwrite=given.overwrite, as_json=given.as_json)
 
 
-def _preview(given: QueryOptions, domain: Domain, query: Query, counted: tuple[int, ...]) -> None:
+def _preview(given: QueryOptions, domain: Domain, query: Query, released_rows: tuple[int, ...]) -> None:
     """Print what the question would cost, or how wrong its answers would be.  Nothing is spent.
 
-    ``counted`` has rows of groups by counts that were released before.
+    ``released_rows`` has rows of groups by counts that were released before.
     """
     journal = given.journal
     _refuse_unused(
@@ -168,26 +168,28 @@ def _preview(given: QueryOptions, domain: Domain, query: Query, counted: tuple[i
         out=given.out is not None,
     )
     if given.cost is None:
-        _print_errors(given, domain, query, counted)
+        _print_errors(given, domain, query, released_rows)
         return
     if given.accuracy or given.loss != LossOptions():
         raise InputError("--cost says which loss is needed; ask it without --accuracy, --epsilon, --delta and --rho")
-    _print_cost(given, domain, query, counted)
+    _print_cost(given, domain, query, released_rows)
 
 
-def _print_cost(given: QueryOptions, domain: Domain, query: Query, counted: tuple[int, ...]) -> None:
+def _print_cost(given: QueryOptions, domain: Domain, query: Query, released_rows: tuple[int, ...]) -> None:
     from sfumato.app.api.questions import CostRequest, validate_fields
     from sfumato.privacy.loss import plain
 
     request = validate_fields(CostRequest, given.question() | {"error": given.cost, "rows": given.rows})
-    estimate = request.estimate_cost(domain, query, rows=None, more="state yours with --rows", counted=counted)
+    estimate = request.estimate_cost(
+        domain, query, rows=None, more="state yours with --rows", released_rows=released_rows
+    )
     assert estimate.cost is not None
     text = f"{estimate.cost} keeps every answer within {given.cost}, each with probability {given.confidence}."
     value = {"epsilon": plain(estimate.cost.value), "confidence": given.confidence, "notes": estimate.notes}
     result(value, "\n".join([text, *estimate.notes]), as_json=given.as_json)
 
 
-def _counted(given: QueryOptions, domain: Domain, query: Query) -> tuple[int, ...]:
+def _released_rows(given: QueryOptions, domain: Domain, query: Query) -> tuple[int, ...]:
     """Return rows of groups by counts in the ledger of the table, if there is one and errors depend on rows."""
     from sfumato.privacy.loss import Epsilon
     from sfumato.query.plan import accuracy, released_rows
@@ -205,11 +207,13 @@ def _counted(given: QueryOptions, domain: Domain, query: Query) -> tuple[int, ..
     return released_rows(ledger, domain, query, analyst=journal.analyst) if ledger.exists() else ()
 
 
-def _print_errors(given: QueryOptions, domain: Domain, query: Query, counted: tuple[int, ...]) -> None:
+def _print_errors(given: QueryOptions, domain: Domain, query: Query, released_rows: tuple[int, ...]) -> None:
     from sfumato.app.api.questions import CostRequest, validate_fields
 
     request = validate_fields(CostRequest, given.question() | {"loss": given.loss.fields(), "rows": given.rows})
-    estimate = request.estimate_cost(domain, query, rows=None, more="state yours with --rows", counted=counted)
+    estimate = request.estimate_cost(
+        domain, query, rows=None, more="state yours with --rows", released_rows=released_rows
+    )
     meaning = f"Each answer is within its half-width with probability {given.confidence}."
     errors = {
         "expected": [asdict(each) for each in estimate.expected],

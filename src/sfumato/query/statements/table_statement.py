@@ -219,10 +219,10 @@ def _asking(select: Any, items: Sequence[Any], keys: Sequence[Any]) -> str:  # n
     """Return a statement with other columns and groups, and the same FROM and WHERE."""
     from sqlglot import exp
 
-    asked = select.copy()
-    asked.set("expressions", [item.copy() for item in items])
-    asked.set("group", exp.Group(expressions=[key.copy() for key in keys]) if keys else None)
-    return str(asked.sql(dialect="duckdb"))
+    statement = select.copy()
+    statement.set("expressions", [item.copy() for item in items])
+    statement.set("group", exp.Group(expressions=[key.copy() for key in keys]) if keys else None)
+    return str(statement.sql(dialect="duckdb"))
 
 
 def _of_people(rows: UnitRows, view: BoundedView, query: Query) -> tuple[BoundedView, Query] | None:
