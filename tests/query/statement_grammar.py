@@ -1,137 +1,16 @@
 """A grammar of statements: each is drawn as it is asked, and as DuckDB answers it over the declared tables.
 
-The views below are written by hand from the documentation: they move numbers to their bounds, drop rows with undeclared
-values, and make undeclared values the cell ``(other)``.  Nothing here imports the product.
+Nothing here imports the product.
 """
 
-# ruff: noqa: DTZ001, E501, S311, S608 - statements and data of tests are put together here
+# ruff: noqa: E501, S311, S608 - statements and data of tests are put together here
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime, timedelta
-from typing import Any
-
-import pyarrow as pa
-
-TRIPS: dict[str, Any] = {
-    "age": {"type": "integer", "minimum": 0, "maximum": 99, "nullable": True, "unknown": "clamp"},
-    "band": {"type": "integer", "minimum": 0, "maximum": 99, "edges": [0, 18, 65], "unknown": "clamp"},
-    "fare": {"type": "real", "edges": [0.0, 25.0, 50.0, 100.0], "nullable": True, "unknown": "clamp"},
-    "kind": {"type": "categorical", "values": ["ale", "rye", "tea"], "nullable": True, "unknown": "category"},
-    "flag": {"type": "categorical", "values": [False, True], "nullable": True, "unknown": "drop"},
-    "day": {
-        "type": "date",
-        "by": "day",
-        "first": "2023-11-01",
-        "last": "2024-03-31",
-        "nullable": True,
-        "unknown": "drop",
-    },
-    "seen": {
-        "type": "timestamp",
-        "by": "hour",
-        "zone": "UTC",
-        "first": "2024-01-01",
-        "last": "2024-01-31",
-        "nullable": True,
-        "unknown": "drop",
-    },
-    "start": {"type": "date", "by": "month", "first": "2023-01-01", "last": "2024-12-31", "unknown": "clamp"},
-}
-DRINKS = {"kind": {"levels": ["drink"], "rows": [["ale", "wet"], ["rye", "dry"], ["tea", "wet"]]}}
-ONE_TABLE: dict[str, Any] = {
-    "sfumato": 1,
-    "unit": {"id": "person", "rows": 8},
-    "attributes": TRIPS,
-    "hierarchies": DRINKS,
-}
-TABLES: dict[str, Any] = {
-    "sfumato": 2,
-    "schema": "travel",
-    "draft": False,
-    "unit": {"id": "person", "table": "people"},
-    "tables": {
-        "people": {
-            "key": "person",
-            "attributes": {
-                "sex": {"type": "categorical", "values": ["F", "M"], "nullable": True, "unknown": "category"},
-                "town": {"type": "integer", "minimum": 0, "maximum": 3, "unknown": "clamp"},
-            },
-        },
-        "trips": {"key": "trip", "unit": "person", "rows": 8, "attributes": TRIPS, "hierarchies": DRINKS},
-        "stops": {
-            "key": "stop",
-            "through": {"trip": "trips"},
-            "rows": 16,
-            "attributes": {
-                "wait": {"type": "integer", "minimum": 0, "maximum": 60, "nullable": True, "unknown": "clamp"},
-                "gate": {"type": "categorical", "values": ["A", "B"], "nullable": True, "unknown": "category"},
-            },
-        },
-    },
-}
-VIEWS = [
-    """CREATE VIEW trips AS SELECT person, trip,
-       CASE WHEN age < 0 THEN 0 WHEN age > 99 THEN 99 ELSE age END AS age,
-       CASE WHEN band < 0 THEN 0 WHEN band > 99 THEN 99 ELSE band END AS band,
-       CASE WHEN fare < 0 THEN 0 WHEN fare > 100 THEN 100 ELSE fare END AS fare,
-       CASE WHEN kind NOT IN ('ale', 'rye', 'tea') THEN '(other)' ELSE kind END AS kind,
-       flag, day, seen,
-       CASE WHEN start < DATE '2023-01-01' THEN DATE '2023-01-01' WHEN start > DATE '2024-12-31' THEN DATE '2024-12-01'
-            ELSE DATE_TRUNC('month', start) END::DATE AS start
-       FROM raw_trips
-       WHERE band IS NOT NULL AND start IS NOT NULL AND (day IS NULL OR day BETWEEN '2023-11-01' AND '2024-03-31')
-       AND (seen IS NULL OR (seen >= '2024-01-01' AND seen < '2024-02-01'))""",
-    """CREATE VIEW people AS SELECT person, CASE WHEN sex NOT IN ('F', 'M') THEN '(other)' ELSE sex END AS sex,
-       CASE WHEN town < 0 THEN 0 WHEN town > 3 THEN 3 ELSE town END AS town FROM raw_people WHERE town IS NOT NULL""",
-    """CREATE VIEW stops AS SELECT s.stop, s.trip, t.person,
-       CASE WHEN wait < 0 THEN 0 WHEN wait > 60 THEN 60 ELSE wait END AS wait,
-       CASE WHEN gate NOT IN ('A', 'B') THEN '(other)' ELSE gate END AS gate
-       FROM raw_stops s JOIN raw_trips t USING (trip)""",
-]
-
-
-def data() -> dict[str, pa.Table]:
-    """Rows with missing values, values beyond bounds, and people without trips or with trips without values."""
-    chance = random.Random(7)
-
-    def maybe(value: Any, share: float = 0.15) -> Any:
-        return None if chance.random() < share else value
-
-    people, trips, stops = [], [], []
-    for person in range(160):
-        people.append(
-            {"person": person, "sex": maybe(chance.choice(["F", "M", "M", "X"])), "town": chance.randrange(-1, 5)}
-        )
-        for _ in range(chance.randrange(0, 7) if person % 8 else 0):
-            first = date(2023, 10, 25) if chance.random() < 0.1 else date(2023, 11, 1)
-            trip = {
-                "trip": len(trips),
-                "person": person,
-                "age": maybe(chance.randrange(-10, 120)),
-                "band": maybe(chance.choice([-3, 5, 17, 18, 40, 64, 65, 99, 130]), 0.05),
-                "fare": maybe(chance.randrange(-80, 480) / 4),
-                "kind": maybe(chance.choice(["ale", "rye", "tea", "gin"])),
-                "flag": maybe(chance.random() < 0.4),
-                "day": maybe(first + timedelta(days=chance.randrange(152))),
-                "seen": maybe(
-                    datetime(2024, 1, 1)
-                    + timedelta(minutes=chance.randrange(31 * 1440 + (chance.random() < 0.1) * 9000))
-                ),
-                "start": maybe(date(2022, 11, 1) + timedelta(days=chance.randrange(860)), 0.03),
-            }
-            if person % 11 == 0:
-                trip |= dict.fromkeys(("age", "fare", "kind", "flag", "day", "seen"))
-            trips.append(trip)
-    for trip in trips:
-        for _ in range(chance.randrange(3)):
-            stop = {"stop": len(stops), "trip": trip["trip"], "wait": maybe(chance.randrange(-5, 80))}
-            stops.append(stop | {"gate": maybe(chance.choice("ABC"))})
-    rows = {"people": people, "trips": trips, "stops": stops}
-    return {name: pa.Table.from_pylist(each) for name, each in rows.items()}
+from datetime import date, timedelta
 
 
 @dataclass(frozen=True)
@@ -172,6 +51,7 @@ class Source:
     conditions: tuple[Piece, ...] = ()
     keys: tuple[Piece, ...] = ()
     rich: bool = True
+    joined: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -209,7 +89,8 @@ class Statement:
         items = [f"{item.text} AS n{n}" for n, item in enumerate(self.items)]
         by = {"place": [str(n + 1) for n in range(len(self.keys))], "alias": [f"k{n}" for n in range(len(self.keys))]}
         text = f"SELECT {', '.join([*keys, *items])} FROM {self.source.text}"
-        text += f" WHERE {' AND '.join(each.text for each in self.where)}" if self.where else ""
+        met = [*self.source.joined, *(each.text for each in self.where)]
+        text += f" WHERE {' AND '.join(met)}" if met else ""
         text += f" GROUP BY {', '.join(by.get(self.style, [key.text for key in self.keys]))}" if self.keys else ""
         text += f" HAVING {' AND '.join(each.text for each in self.having)}" if self.having else ""
         text += f" ORDER BY {', '.join(each.text for each in self.order)}" if self.order else ""
@@ -221,7 +102,8 @@ class Statement:
         keys = [f"{key.plain} AS k{n}" for n, key in enumerate(self.keys)]
         items = [f"{item.plain} AS n{n}" for n, item in enumerate(self.items)]
         text = f"SELECT {', '.join([*keys, *items])} FROM {self.source.text}"
-        text += f" WHERE {' AND '.join(each.plain for each in self.where)}" if self.where else ""
+        met = [*self.source.joined, *(each.plain for each in self.where)]
+        text += f" WHERE {' AND '.join(met)}" if met else ""
         return text + (f" GROUP BY {', '.join(f'k{n}' for n in range(len(self.keys)))}" if self.keys else "")
 
     @property
@@ -296,6 +178,9 @@ def conditions(source: Source, chance: random.Random) -> list[Piece]:
             piece("sex = 'F'", "="),
             piece("sex <> 'M'", "<>"),
             piece("sex IS NULL", "IS NULL"),
+            piece("sex LIKE 'F%'", "LIKE"),
+            piece("sex ILIKE '_m%'", "ILIKE"),
+            piece("NOT sex ILIKE 'm'", "ILIKE", "NOT"),
             piece("town >= 2", ">="),
         ]
     if source.stops:
@@ -393,6 +278,21 @@ def items(source: Source, chance: random.Random) -> list[Piece]:
     """Return aggregates."""
     found = [piece("COUNT(*)", "COUNT(*)", check="exact"), piece("COUNT(1)", "COUNT(*)", check="exact")]
     found += [piece(f"COUNT(DISTINCT {source.person})", "COUNT(DISTINCT id)", check="exact")] * 2
+    found += [
+        piece("COUNT(*) + 100", "COUNT(*) + 100", check="exact"),
+        piece("ABS(COUNT(*) - 40)", "ABS(...)", check="exact"),
+        piece("GREATEST(COUNT(*), 5)", "GREATEST(..., 5)", check="exact"),
+        piece("FLOOR(COUNT(*) / 7)", "FLOOR(...), CEIL(...)", check="exact"),
+        piece("CAST(COUNT(*) AS DOUBLE) / 2", "CAST(... AS DOUBLE)", check="exact"),
+        piece("NULLIF(COUNT(*), 3)", "NULLIF(..., 0)", check="exact"),
+    ]
+    for name in source.integers:
+        found += [
+            piece(f"SUM({name}) / COUNT(*)", "SUM(a) / COUNT(*)", check="real"),
+            piece(f"100.0 * COUNT({name}) / COUNT(*)", "100.0 * COUNT(a) / COUNT(*)", check="real"),
+            piece(f"ROUND(AVG({name}), 2)", "ROUND(..., 2)", check="real"),
+            piece(f"COALESCE(SUM({name}), 0)", "COALESCE(..., 0)", check="exact"),
+        ]
     numbers = [(name, "exact", "order") for name in source.integers] + [(name, "real", "bins") for name in source.reals]
     if source.trips:
         found += [piece(f"COUNT({name})", "COUNT(a)", check="exact") for name in ("age", "kind", "day", "seen", "flag")]
@@ -429,11 +329,13 @@ def items(source: Source, chance: random.Random) -> list[Piece]:
     return found
 
 
-LARGE = ("day", "age", "wait", "EXTRACT(DOY FROM day)", "DATE_TRUNC('day', seen)")
+LARGE = ("day", "age", "years", "wait", "EXTRACT(DOY FROM day)", "DATE_TRUNC('day', seen)")
 ALONE = Source("trips", ("FROM table",), ("age",), ("fare",), trips=True)
 IN = [
     piece("person IN (SELECT person FROM trips WHERE age >= 40)", "id IN (SELECT ...)"),
     piece("person NOT IN (SELECT person FROM trips WHERE flag)", "id NOT IN (SELECT ...)"),
+    piece("EXISTS (SELECT * FROM trips t WHERE t.person = people.person AND t.age >= 40)", "EXISTS (SELECT ...)"),
+    piece("NOT EXISTS (SELECT * FROM trips t WHERE t.person = people.person AND t.flag)", "EXISTS (SELECT ...)", "NOT"),
 ]
 PER_PERSON = (
     "(SELECT person, COUNT(*) AS n, SUM(age) AS total, MAX(age) AS most, MIN(fare) AS least, BOOL_OR(flag) AS ever, "
@@ -448,6 +350,11 @@ LINKED = [
         "trips JOIN people ON trips.person = people.person", ("JOIN ... ON a.key = b.key",), ("age",), ("fare",),
         trips=True, people=True, person="trips.person",
     ),
+    Source("trips, people", ("FROM a, b WHERE a.key = b.key",), ("age", "town"), trips=True, people=True,
+           person="trips.person", joined=("trips.person = people.person",)),
+    Source("(SELECT person, age AS years, fare AS price, flag FROM trips WHERE kind <> 'rye') AS t",
+           ("SELECT ... FROM (SELECT a, ...)",), ("years",), ("price",),
+           conditions=(piece("flag", "WHERE flag"), piece("price >= 25", ">=")), keys=(piece("flag"), piece("years"))),
     Source("people LEFT JOIN trips USING (person)", ("LEFT JOIN",), ("age", "town"), trips=True, people=True),
     Source("stops JOIN trips USING (trip)", ("JOIN ... USING (id)",), ("wait", "age"), trips=True, stops=True,
            person="trips.person"),

@@ -104,12 +104,13 @@ class Average(NumericAggregate):
         half, rounded = confidence.half_width(noise, 2), rounding(attribute, sum_unit(domain, self.of))
         share = _share(below, above)
         error = math.sqrt(noise.variance) * np.hypot(share, 1 - share) / np.maximum(below + above, 1)
+        mean = low + width * share
+        least = np.maximum(low, low + width * _least_share(below - half, above + half) - rounded)
+        most = np.minimum(low + width, low + width * (1 - _least_share(above - half, below + half)) + rounded)
+        error = np.minimum(width * error, width / 2)
         return Estimates(
-            low + width * share,
-            np.minimum(width * error, width / 2),
-            np.maximum(low, low + width * _least_share(below - half, above + half) - rounded),
-            np.minimum(low + width, low + width * (1 - _least_share(above - half, below + half)) + rounded),
-        )
+            mean, error, np.minimum(least, mean), np.maximum(most, mean)
+        )  # without noise doubles may cross
 
     def expected(
         self, name: str, noise: Noise, domain: Domain, *, confidence: Confidence, rows: int | None
