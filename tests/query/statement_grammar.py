@@ -20,7 +20,7 @@ class Piece:
     Attributes:
         text, plain: as it is asked, and as DuckDB reads it over the views.
         forms: the documented forms that it uses.
-        check: how its answers are compared: ``exact``, ``real``, ``spread``, ``order`` or ``label``.
+        check: how its answers are compared: ``exact``, ``real``, ``rounded``, ``spread``, ``order`` or ``label``.
         share: of a quantile.
     """
 
@@ -290,7 +290,7 @@ def items(source: Source, chance: random.Random) -> list[Piece]:
         found += [
             piece(f"SUM({name}) / COUNT(*)", "SUM(a) / COUNT(*)", check="real"),
             piece(f"100.0 * COUNT({name}) / COUNT(*)", "100.0 * COUNT(a) / COUNT(*)", check="real"),
-            piece(f"ROUND(AVG({name}), 2)", "ROUND(..., 2)", check="real"),
+            piece(f"ROUND(AVG({name}), 2)", "ROUND(..., 2)", check="rounded"),
             piece(f"COALESCE(SUM({name}), 0)", "COALESCE(..., 0)", check="exact"),
         ]
     numbers = [(name, "exact", "order") for name in source.integers] + [(name, "real", "bins") for name in source.reals]

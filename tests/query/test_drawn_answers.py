@@ -59,7 +59,7 @@ def labels(row: tuple[Any, ...]) -> tuple[str, ...]:
 
 def fault_of_value(check: str, share: float, ours: Any, theirs: Any) -> str:
     """Return what is wrong with an answer; nothing if it is right."""
-    if theirs is None:
+    if theirs is None or (isinstance(theirs, float) and math.isnan(theirs)):
         return ""  # of no values: a sum is 0, and other answers have an interval that excludes nothing
     value = ours.estimate
     if check in ("order", "bins", "iqr"):
@@ -78,6 +78,8 @@ def fault_of_value(check: str, share: float, ours: Any, theirs: Any) -> str:
             low, high = max(three - two, 0), four - one
         right = low - width - 1e-6 <= value <= high + width + 1e-6
         return "" if right else f"{value} is not from {low} to {high}"
+    if check == "rounded":  # a half may be rounded either way
+        return "" if abs(value - theirs) <= 0.0101 else f"{value} is not {theirs}"
     rounding = {"exact": 1e-6, "real": 0.2, "spread": 1.0}[check]
     right = math.isclose(value, theirs, rel_tol=1e-6 if check == "exact" else 1e-3, abs_tol=rounding)
     covered = ours.low - 1e-6 * abs(theirs) - 1e-6 <= theirs <= ours.high + 1e-6 * abs(theirs) + 1e-6

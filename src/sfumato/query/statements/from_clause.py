@@ -18,6 +18,7 @@ from sfumato.arguments import listed
 from sfumato.domain.table_schema import Schema, SchemaTable
 from sfumato.domain.unit_views import OneTableSchema, WithPublicValue
 from sfumato.domain.view import KeyColumn, OfUnits, PerUnit, RowCount, Scan, one_row_bounds
+from sfumato.query.aggregates import FORMS
 from sfumato.query.statements.derived_columns import (
     further_names,
     is_value,
@@ -347,7 +348,11 @@ def has_aggregates(select: Any) -> bool:  # noqa: ANN401
     """Return whether a SELECT itself has an aggregate."""
     from sqlglot import exp
 
-    return any(each.parent_select is select for item in select.expressions for each in item.find_all(exp.AggFunc))
+    calls = (each for item in select.expressions for each in item.find_all(exp.AggFunc, exp.Anonymous))
+    own = {form.function for form in FORMS}  # of which IQR is no function of the parser
+    return any(
+        each.parent_select is select and (isinstance(each, exp.AggFunc) or each.name.upper() in own) for each in calls
+    )
 
 
 def inner_part(text: str, node: Any, schema: Schema, known: Mapping[str, Part]) -> Part:  # noqa: ANN401
