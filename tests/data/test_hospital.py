@@ -31,6 +31,8 @@ def test_the_hospital_is_written_with_its_schema_and_its_promise(tmp_path: Path)
 def test_every_value_of_the_hospital_is_one_that_its_schema_declares(tmp_path: Path) -> None:
     sfumato("data", "hospital", cwd=tmp_path)
     schema = load_schema(tmp_path / "hospital.yaml")
+    assert schema.accepted_by is not None
+    assert schema.accepted_by.by == "Ann Lee"
     for fits in schema_fit(schema, tmp_path / "hospital").values():
         assert all(fit.missing == fit.unknown == 0 for fit in fits)
     checked = json.loads(

@@ -273,6 +273,7 @@ def _journal(
         key=key,
         dataset=summary(loaded),
         source=redacted_source(loaded.dataset.source),
+        accepted=loaded.description.accepted_by,
         gauge=gauge(loaded.ledger.remaining()),
         entries=[entry_facts(entry) for entry in entries],
         older=entries[-1].number if entries and entries[-1].number > 1 else None,

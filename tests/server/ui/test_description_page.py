@@ -124,6 +124,8 @@ def test_several_tables_are_drafted_edited_and_accepted(server, browser, tmp_pat
         box.check()
     page.get_by_role("button", name="Accept and register").click()
     expect(page.get_by_role("status")).to_contain_text(f"hospital_{look} is registered")
+    page.goto(f"{page.url.partition('/steward')[0]}/steward/hospital_{look}")
+    expect(page.get_by_text("stew accepted its description on")).to_contain_text("confirmed bins. The draft was edited")
     with server.client("stew", Scope.STEWARD) as client:
         said = client.dataset(f"hospital_{look}")["schema"]
     assert said["accepted"]["by"] == "stew"
