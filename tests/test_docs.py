@@ -80,7 +80,8 @@ def test_every_command_and_example_works(page: Path, workspace: Path, monkeypatc
         noise = re.search(r"noise=(\S+)", example["fence"])
         fault = drift(example["output"], printed, "" if noise is None else noise[1])
         faults.extend([fault] if fault else [])
-        return example[0].replace(example["output"], printed.rstrip() + "\n") if fault else example[0]
+        head, _, tail = example[0].rpartition(example["output"] + "```")
+        return f"{head}{printed.rstrip()}\n```{tail}" if fault else example[0]
 
     text = page.read_text(encoding="utf-8")
     refreshed = EXAMPLE.sub(with_output, text)
