@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 
+TOP = 2  # a limit of so many groups is written as TOP
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -52,6 +54,7 @@ class Source:
     keys: tuple[Piece, ...] = ()
     rich: bool = True
     joined: tuple[str, ...] = ()
+    named: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,12 @@ class Statement:
         used |= {"a AS name"} if self.keys and self.style == "alias" else set()
         used |= {"HAVING"} if self.having else set()
         used |= {"ORDER BY"} if self.order else set()
-        return used | ({"LIMIT n"} if self.limit is not None else set())
+        return used | ({"TOP n" if self.top else "LIMIT n"} if self.limit is not None else set())
+
+    @property
+    def top(self) -> bool:
+        """True if the limit is written as TOP, which is read at the beginning of a statement alone."""
+        return self.limit == TOP and not self.source.named
 
     @property
     def text(self) -> str:
@@ -88,12 +96,14 @@ class Statement:
         keys = [f"{key.text} AS k{n}" if alias else key.text for n, key in enumerate(self.keys)]
         items = [f"{item.text} AS n{n}" for n, item in enumerate(self.items)]
         by = {"place": [str(n + 1) for n in range(len(self.keys))], "alias": [f"k{n}" for n in range(len(self.keys))]}
-        text = f"SELECT {', '.join([*keys, *items])} FROM {self.source.text}"
+        text = f"{self.source.named}SELECT {', '.join([*keys, *items])} FROM {self.source.text}"
         met = [*self.source.joined, *(each.text for each in self.where)]
         text += f" WHERE {' AND '.join(met)}" if met else ""
         text += f" GROUP BY {', '.join(by.get(self.style, [key.text for key in self.keys]))}" if self.keys else ""
         text += f" HAVING {' AND '.join(each.text for each in self.having)}" if self.having else ""
         text += f" ORDER BY {', '.join(each.text for each in self.order)}" if self.order else ""
+        if self.top:
+            return text.replace("SELECT", f"SELECT TOP {TOP}", 1)
         return text + (f" LIMIT {self.limit}" if self.limit is not None else "")
 
     @property
@@ -101,7 +111,7 @@ class Statement:
         """The statement as DuckDB answers it, without the clauses about answers."""
         keys = [f"{key.plain} AS k{n}" for n, key in enumerate(self.keys)]
         items = [f"{item.plain} AS n{n}" for n, item in enumerate(self.items)]
-        text = f"SELECT {', '.join([*keys, *items])} FROM {self.source.text}"
+        text = f"{self.source.named}SELECT {', '.join([*keys, *items])} FROM {self.source.text}"
         met = [*self.source.joined, *(each.plain for each in self.where)]
         text += f" WHERE {' AND '.join(met)}" if met else ""
         return text + (f" GROUP BY {', '.join(f'k{n}' for n in range(len(self.keys)))}" if self.keys else "")
@@ -355,6 +365,11 @@ LINKED = [
     Source("(SELECT person, age AS years, fare AS price, flag FROM trips WHERE kind <> 'rye') AS t",
            ("SELECT ... FROM (SELECT a, ...)",), ("years",), ("price",),
            conditions=(piece("flag", "WHERE flag"), piece("price >= 25", ">=")), keys=(piece("flag"), piece("years"))),
+    Source("t", ("WITH t AS (SELECT ...)",), ("years",), ("price",),
+           conditions=(piece("flag", "WHERE flag"), piece("price >= 25", ">=")), keys=(piece("flag"), piece("years")),
+           named="WITH t AS (SELECT person, age AS years, fare AS price, flag FROM trips WHERE kind <> 'rye') "),
+    Source("trips JOIN people ON people.person = trips.person AND people.town >= 2", ("ON ... AND a >= 1",), ("age",),
+           trips=True, people=True, person="trips.person"),
     Source("people LEFT JOIN trips USING (person)", ("LEFT JOIN",), ("age", "town"), trips=True, people=True),
     Source("stops JOIN trips USING (trip)", ("JOIN ... USING (id)",), ("wait", "age"), trips=True, stops=True,
            person="trips.person"),
