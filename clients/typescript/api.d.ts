@@ -9,7 +9,7 @@ export type AcceptanceRequest = {
 
 /** An aggregate. ``probability`` belongs to a quantile. */
 export type AggregateFields = {
-  "aggregate": "count" | "distinct" | "sum" | "mean" | "variance" | "deviation" | "median" | "quantile" | "minimum" | "maximum" | "iqr";
+  "aggregate": "count" | "distinct" | "sum" | "mean" | "variance" | "deviation" | "sample_variance" | "sample_deviation" | "median" | "quantile" | "minimum" | "maximum" | "iqr";
   "of"?: string | null;
   "probability"?: string | number | null;
 };

@@ -242,3 +242,22 @@ def test_a_sum_that_may_be_missing_has_an_identity_of_its_own(name: str) -> None
     of_zero = UnitSum(name, Fraction(0), Fraction(9))
     assert f'{{"high":"9","is":"UnitSum","low":"0","of":"{name}"}}' in described(of_zero)
     assert described(of_zero) != described(replace(of_zero, missing=True))
+
+
+FUNCTIONS = ["VAR_SAMP(paid)", "VARIANCE(paid)", "STDDEV(paid)", "STDDEV_SAMP(paid)", "SUM(paid)", "AVG(paid)",
+             "COUNT(DISTINCT kind)", "COUNT(DISTINCT paid)", "COUNT(DISTINCT person)", "COUNT(kind)"]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_aggregates_and_their_filters_are_those_of_duckdb(shop, plain, function):
+    for selected in (
+        function,
+        f"{function} FILTER (WHERE gift)",
+        f"COUNT_IF(gift), {function} FILTER (WHERE paid < 50)",
+    ):
+        agree(shop, plain, *[f"SELECT {selected} FROM buys"] * 2)
+
+
+@pytest.mark.parametrize("counted", ["b.kind", "CASE WHEN b.paid > 50 THEN 'much' ELSE 'little' END"])
+def test_distinct_values_of_aliased_and_computed_columns_are_those_of_duckdb(shop, plain, counted):
+    agree(shop, plain, *[f"SELECT COUNT(DISTINCT {counted}) FROM buys b WHERE b.gift"] * 2)

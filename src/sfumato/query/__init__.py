@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING
 from typing import Any as Anything
 
 from sfumato.domain.predicate import All, Among, Any, Not
-from sfumato.query.aggregates import Average, Count, Distinct, Extreme, Iqr, Quantile, Total, Variance
+from sfumato.query.aggregates import (
+    Average,
+    Count,
+    Distinct,
+    DistinctValues,
+    Extreme,
+    Filtered,
+    Iqr,
+    Quantile,
+    Total,
+    Variance,
+)
 from sfumato.query.answer import Answer, NoisyValue, non_negative_integers
 from sfumato.query.ask import ask, sql, view
 from sfumato.query.plan import accuracy, cost, low_signal_warnings
@@ -41,8 +52,10 @@ __all__ = [
     "Coefficient",
     "Count",
     "Distinct",
+    "DistinctValues",
     "Explicit",
     "Extreme",
+    "Filtered",
     "Iqr",
     "NoisyValue",
     "Not",

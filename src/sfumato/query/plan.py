@@ -244,7 +244,17 @@ def _by_groups(questions: tuple[Measurable, ...], groups: Groups) -> tuple[Measu
     if all(group is None for group in groups):
         return questions
     assert all(isinstance(question, Marginal | Sum | Moments | Units | Bins) for question in questions)
-    return tuple(replace(question, groups=groups) for question in questions)  # type: ignore[type-var]
+    return tuple(
+        replace(question, groups=(*groups, *_further_groups(question, len(groups))))  # type: ignore[type-var]
+        for question in questions
+    )
+
+
+def _further_groups(question: Measurable, by: int) -> Groups:
+    """Return the groups of the attributes that a marginal has after those of GROUP BY."""
+    if not isinstance(question, Marginal):
+        return ()
+    return (question.groups or (None,) * len(question.attributes))[by:]
 
 
 def accuracy(

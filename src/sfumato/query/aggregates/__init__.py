@@ -12,6 +12,8 @@ from sfumato.query.aggregates.contract import (
     Takes,
 )
 from sfumato.query.aggregates.counts import Count, Distinct
+from sfumato.query.aggregates.distinct_values import DistinctValues
+from sfumato.query.aggregates.filtered import Filtered
 from sfumato.query.aggregates.iqr import Iqr
 from sfumato.query.aggregates.quantile import Extreme, Quantile
 from sfumato.query.aggregates.sums import Average, Total
@@ -26,6 +28,8 @@ AGGREGATES: Final[tuple[type[Aggregate], ...]] = (
     Quantile,
     Extreme,
     Iqr,
+    DistinctValues,
+    Filtered,
 )
 """Every aggregate.  Names in SQL, HTTP, TypeScript, on the page and in the documentation are those of their forms."""
 
@@ -41,9 +45,11 @@ __all__ = [
     "Confidence",
     "Count",
     "Distinct",
+    "DistinctValues",
     "Estimates",
     "ExpectedError",
     "Extreme",
+    "Filtered",
     "Iqr",
     "LinearTerm",
     "Quantile",

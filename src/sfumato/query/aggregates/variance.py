@@ -27,25 +27,36 @@ from sfumato.query.aggregates.sums import error_per_row, fixed_point, rounding, 
 from sfumato.vault.measurables import Measurable
 from sfumato.vault.value_measurables import Moments
 
+_SHAPES = ((True, False), (False, True), (True, True))  # root, sample
 _MOST_SQUARED_STEPS = 23_000  # between the bounds: the square of one row must fit 29 bits, as the engines ask
 
 
 @dataclass(frozen=True)
 class Variance(NumericAggregate):
-    """Mean squared deviation of the clamped values from their mean; its root, where ``root`` is set."""
+    """Mean squared deviation of the clamped values from their mean.
+
+    Attributes:
+        root: whether its root is asked for, the standard deviation.
+        sample: whether the sum of squares is divided by one less than the number of rows, as VAR_SAMP does.  The noisy
+            moments hold that number too, so this form costs the same, and its interval covers the division.
+    """
 
     root: bool = False
+    sample: bool = False
 
     @classmethod
     def forms(cls) -> tuple[AggregateForm, ...]:
-        """Return VAR_POP and STDDEV_POP."""
+        """Return VAR_POP, STDDEV_POP, VAR_SAMP and STDDEV_SAMP."""
+        root, sample, both = (partial(cls, root=root, sample=sample) for root, sample in _SHAPES)
         return (
             AggregateForm("variance", "Variance", "VAR_POP", Takes.NUMBER, cls),
-            AggregateForm("deviation", "Standard deviation", "STDDEV_POP", Takes.NUMBER, partial(cls, root=True)),
+            AggregateForm("deviation", "Standard deviation", "STDDEV_POP", Takes.NUMBER, root),
+            AggregateForm("sample_variance", "Sample variance", "VAR_SAMP", Takes.NUMBER, sample),
+            AggregateForm("sample_deviation", "Sample standard deviation", "STDDEV_SAMP", Takes.NUMBER, both),
         )
 
     def __str__(self) -> str:
-        return f"{'deviation' if self.root else 'variance'}({self.of})"
+        return f"{'sample_' if self.sample else ''}{'deviation' if self.root else 'variance'}({self.of})"
 
     def measurables(self, by: tuple[str, ...], where: Predicate | None, domain: Domain) -> tuple[Measurable, ...]:
         """Return sums of the products of the distances from both bounds."""
@@ -69,10 +80,41 @@ class Variance(NumericAggregate):
         root = np.sqrt(part)
         if not self.root:
             squared = error * width**2 + (2 * root * width + rounded) * rounded
-            return Estimates(part * width**2, np.minimum(squared, width**2 / 4), lowest**2, highest**2)
+            of_rows = Estimates(part * width**2, np.minimum(squared, width**2 / 4), lowest**2, highest**2)
+            return self._of_sample(of_rows, (x, y, z), noise, domain, confidence)
         half_root = (np.sqrt(most) - np.sqrt(least)) / 2
         spread = np.minimum(error / np.maximum(2 * root, np.sqrt(error) + 1e-300), half_root)
-        return Estimates(root * width, np.minimum(spread * width + rounded, width / 2), lowest, highest)
+        of_rows = Estimates(root * width, np.minimum(spread * width + rounded, width / 2), lowest, highest)
+        return self._of_sample(of_rows, (x, y, z), noise, domain, confidence)
+
+    def _of_sample(
+        self,
+        of_rows: Estimates,
+        terms: tuple[FloatArray, FloatArray, FloatArray],
+        noise: Noise,
+        domain: Domain,
+        confidence: Confidence,
+    ) -> Estimates:
+        """Return estimates times n / (n - 1), or its root, where the noisy terms bound the number n of rows."""
+        if not self.sample:
+            return of_rows
+        one_row = steps_between(domain, self.of, _square_unit(domain, self.of)) ** 2
+        half = confidence.half_width(noise, 3)
+        fewest, rows, most = (sum(np.maximum(term + move, 0) for term in terms) / one_row for move in (-half, 0, half))
+        power = 0.5 if self.root else 1.0
+        by_fewest, by_rows, by_most = (
+            (n / np.maximum(n - 1, n / 2)) ** power for n in (np.maximum(each, 1) for each in (fewest, rows, most))
+        )
+        largest = self.largest_interval(domain)
+        # the factor falls with n, so that its slope at n moves it by the noise on n
+        moved = of_rows.value * math.sqrt(3 * noise.variance) / one_row / np.maximum(rows - 1, 1) ** 2
+        undefined = most < 2 - 1e-9
+        return Estimates(
+            np.minimum(of_rows.value * by_rows, largest),
+            np.minimum(of_rows.error * by_rows + moved, largest),
+            np.where(undefined, 0, np.minimum(of_rows.low * by_most, largest)),
+            np.where(undefined, largest, np.minimum(of_rows.high * by_fewest, largest)),
+        )
 
     def expected(
         self, name: str, noise: Noise, domain: Domain, *, confidence: Confidence, rows: int | None
@@ -98,7 +140,8 @@ class Variance(NumericAggregate):
         """Return the value for rows that are half at one bound and half at the other."""
         attribute = numeric(domain, self.of)
         width = float(attribute.maximum - attribute.minimum)
-        return width / 2 if self.root else width**2 / 4
+        largest = width**2 / (2 if self.sample else 4)  # of two rows, one at each bound
+        return math.sqrt(largest) if self.root else largest
 
 
 def _square_unit(domain: Domain, name: str) -> Fraction:

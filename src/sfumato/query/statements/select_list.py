@@ -33,6 +33,7 @@ from sfumato.query.answer_expression import (
     rounded,
     scaled,
 )
+from sfumato.query.statements.aggregate_calls import SPELLINGS
 from sfumato.query.statements.sql_condition import number, refuse
 
 NUMBERS = {form.function: form for form in FORMS if form.takes is Takes.NUMBER}
@@ -273,5 +274,6 @@ def form_of(node: Any) -> AggregateForm | None:  # noqa: ANN401
 
     if not isinstance(node, exp.Func):
         return None
-    names = [node.name.upper()] if isinstance(node, exp.Anonymous) else node.sql_names()
+    written = [node.name.upper()] if isinstance(node, exp.Anonymous) else node.sql_names()
+    names = [SPELLINGS.get(name, name) for name in written]
     return next((NUMBERS[name] for name in names if name in NUMBERS), None)

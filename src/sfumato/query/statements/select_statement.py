@@ -4,8 +4,9 @@
 
 GROUP BY, and the attributes of WHERE, may be levels of declared hierarchies, as ``chapter(diag)``.
 
-Aggregates: COUNT(*), COUNT(a), COUNT(DISTINCT id of the unit), the functions of :data:`sfumato.query.aggregates.FORMS`,
-PERCENTILE_CONT(p) WITHIN GROUP (ORDER BY a).  WHERE: comparisons of declared attributes with literals,
+Aggregates: COUNT(*), COUNT(a), COUNT(DISTINCT id of the unit), COUNT(DISTINCT a), the functions of
+:data:`sfumato.query.aggregates.FORMS` and their other names (:mod:`sfumato.query.statements.aggregate_calls`), each
+with FILTER (WHERE ...).  WHERE: comparisons of declared attributes with literals,
 IN, BETWEEN, IS NULL, AND, OR, NOT.  Unquoted names match in any case.  GROUP BY takes attributes, places in SELECT and
 names given by AS.  HAVING, ORDER BY and LIMIT are about noisy answers (:mod:`sfumato.query.answer_ordering`), and so is
 arithmetic with aggregates (:mod:`sfumato.query.answer_expression`).
@@ -27,13 +28,13 @@ from sfumato.bounded_cache import cached
 from sfumato.domain import Domain
 from sfumato.domain.domain import numeric
 from sfumato.errors import DomainError, QueryError, SfumatoError
-from sfumato.query.aggregates import FORMS, Aggregate, AggregateForm, Count, Distinct
+from sfumato.query.aggregates import FORMS, Aggregate, AggregateForm, Count, Distinct, DistinctValues, Filtered
 from sfumato.query.answer_expression import AnswerColumn, AnswerExpression, Linear, unit_of
 from sfumato.query.answer_ordering import UNORDERED, Ordering, OrderingReader
 from sfumato.query.question import Query
+from sfumato.query.statements.aggregate_calls import canonical_call
 from sfumato.query.statements.select_list import (
     COMPUTED,
-    NUMBERS,
     ExpressionReader,
     SelectList,
     form_of,
@@ -328,49 +329,63 @@ class _SelectReader:
     def _aggregate(self, node: Any) -> Aggregate:  # noqa: ANN401
         from sqlglot import exp
 
-        match node:
+        call = canonical_call(self.text, node)
+        match call:
+            case exp.Filter(this=inner, expression=exp.Where(this=where)):
+                met = condition(self.text, where, self.domain).true
+                return Filtered(self._aggregate(inner), met, where.sql(dialect="duckdb").replace('"', ""))
             case exp.Count():
-                return self._count(node)
-            case exp.WithinGroup(
-                this=exp.PercentileCont(this=share, expression=None), expression=exp.Order(expressions=[key])
-            ):
-                if key.args.get("desc"):
-                    raise refuse(self.text, key, "order ascending")
-                return self._of_number(node, NUMBERS["QUANTILE"], [key.this, share])
-            case exp.Variance() | exp.Stddev() | exp.StddevSamp():
-                raise refuse(self.text, node, "write VAR_POP or STDDEV_POP: the sample's own size is not known exactly")
-        form = form_of(node)
+                return self._count(call)
+        form = form_of(call)
         if form is None:
             raise refuse(self.text, node, _functions())
-        return self._of_number(node, form, list(node.iter_expressions()))
+        dropped = call is node and isinstance(node, exp.Quantile)
+        given = list(call.iter_expressions())
+        return self._of_number(
+            node, form, given, complete=not dropped or written_arguments(self.text, node) == len(given)
+        )
 
     def _count(self, node: Any) -> Aggregate:  # noqa: ANN401
         from sqlglot import exp
 
         if node.expressions:
             raise refuse(self.text, node, "count one thing")
+        unit = self.domain.unit.column
         match node.this:
             case exp.Star() | exp.Literal(is_string=False):
                 return Count()  # COUNT(1) counts rows, as COUNT(*) does
-            case exp.Distinct(expressions=[exp.Column() as column]) if not node.this.args.get("on"):
-                unit = self.domain.unit.column
-                if unit is None or name_of(column, [unit]) != unit:
-                    named = "which is a row here: ask COUNT(*)" if unit is None else f"{unit!r}"
-                    raise refuse(
-                        self.text, column, f"distinct values can be counted of the unit of privacy only, {named}"
-                    )
-                return Distinct()
+            case exp.Distinct(expressions=[column]) if not node.this.args.get("on"):
+                if unit is not None and name_of(column, [unit]) == unit:
+                    return Distinct()
+                return self._distinct_values(column)
+            case exp.Column() as column if unit is not None and name_of(column, [unit]) == unit not in self.domain:
+                return Count()  # rows without an id of the unit are in no answer
             case exp.Column():
                 return Count(self._attribute(node.this))
             case _:
-                raise refuse(self.text, node, "count *, an attribute, or DISTINCT the id of the unit of privacy")
+                raise refuse(self.text, node, "count *, an attribute, or DISTINCT an attribute or the id of the unit")
 
-    def _of_number(self, node: Any, form: AggregateForm, given: Sequence[Any]) -> Aggregate:  # noqa: ANN401
+    def _distinct_values(self, column: Any) -> Aggregate:  # noqa: ANN401
+        """Return the number of distinct values of an attribute, or of a level of it."""
+        if not self._is_group(column):
+            raise refuse(self.text, column, "count distinct values of one attribute, of a level or of the unit's id")
+        unit = self.domain.unit.column
+        try:
+            aggregate = DistinctValues(self._group(column))
+            aggregate.check(self.domain)
+        except SfumatoError as error:
+            if isinstance(error.culprit, Place):
+                rows = "each row is a unit of its own: ask COUNT(*)" if unit is None else f"units are counted by {unit}"
+                known = name_of(column, self.domain.names) in self.domain
+                raise (
+                    error if known else refuse(self.text, column, f"{str(error).partition(': ')[2]}; {rows}")
+                ) from None
+            raise refuse(self.text, column, str(error)) from None
+        return aggregate
+
+    def _of_number(self, node: Any, form: AggregateForm, given: Sequence[Any], *, complete: bool) -> Aggregate:  # noqa: ANN401
         """Build an aggregate of a numeric attribute, which is given first; its parameters follow."""
-        from sqlglot import exp
-
-        dropped = isinstance(node, exp.Quantile) and written_arguments(self.text, node) != len(given)
-        if len(given) != 1 + len(form.parameters) or dropped:
+        if len(given) != 1 + len(form.parameters) or not complete:
             takes = " and ".join(["one attribute", *(f"a {name}" for name in form.parameters)])
             raise refuse(self.text, node, f"{form.function} takes {takes} and nothing else")
         column, *shares = given

@@ -238,8 +238,8 @@ class UnitRows:
                 raise refuse(self.text, node, "chance and the time of day are no part of a row")
             case exp.Count(this=exp.Distinct(expressions=[column])) if self.is_unit(column):
                 return exp.Count(this=exp.Distinct(expressions=[_column(self.schema.id, column)]))
-            case exp.Count(this=exp.Distinct()):
-                return node.copy()  # refused where aggregates are read
+            case exp.Count(this=exp.Distinct()) | exp.Distinct():
+                return self._with_lowered_parts(node)
             case _ if is_value(node):
                 return self.computed(node, None)
         if isinstance(node, exp.Predicate):
