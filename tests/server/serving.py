@@ -194,6 +194,8 @@ class Server:
         return open_ledger(self.url, dataset=dataset, limit=None)
 
 
-def answer_of(form, vault, query):
-    """Answer what a request asks, from a vault, as the server does once it has admitted the request."""
+def answer_of(form, vault, read):
+    """Answer what was read of a request, from a vault, as the server does once it has admitted the request."""
+    query, view = read
+    assert view is None
     return form.post_processed(ask(vault, query, loss=form.loss.loss(), confidence=form.confidence))

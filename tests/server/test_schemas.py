@@ -78,7 +78,7 @@ def test_programs_ask_meanwhile_verify_and_want_whole_counts(hospital):
         ("SELECT COUNT(*) FROM visits JOIN patients ON visits.cost = patients.region", "key"),
         ("SELECT COUNT(*) FROM beds", "no table 'beds'"),
         ("SELECT name, COUNT(*) FROM patients GROUP BY name", "name"),
-        ("SELECT chapter, COUNT(*) FROM icd GROUP BY chapter", "private table"),
+        ("SELECT chapter, COUNT(*) FROM icd GROUP BY chapter", "these tables are public"),
     ],
 )
 def test_what_is_outside_the_language_is_refused_uncharged(hospital, statement, says):
