@@ -467,7 +467,6 @@ REFUSED: list[tuple[str, str, str]] = [
     ),
     ("SELECT COUNT(*) FROM icd RIGHT JOIN diagnoses USING (code)", "line 1, column 22", "swap the tables: diagnoses LEFT JOIN icd"),
     ("SELECT patient_id, COUNT(*) FROM visits GROUP BY patient_id", "line 1, column", "for one unit a row"),
-    ("SELECT COUNT(DISTINCT kind) FROM visits", "line 1, column 23", "of the unit of privacy only"),
     ("SELECT SUM(cost / kind) FROM visits", "line 1, column 19", "whether a division fails would depend on the data"),
     ("SELECT COUNT(*) FROM visits WHERE cost > RANDOM()", "line 1, column 42", "chance and the time"),
     ("SELECT COUNT(*) FROM visits WHERE admitted > CURRENT_DATE", "line 1, column", "chance and the time"),

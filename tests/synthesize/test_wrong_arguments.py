@@ -50,7 +50,7 @@ def test_a_loss_or_a_row_count_of_the_wrong_kind_is_refused_before_the_charge(me
     for loss in (0.1, "1", None):
         with pytest.raises(LossError, match="a loss is Epsilon"):
             method(vault, loss=loss, total=synthesize.PublicTotal(30))
-    for total in (5, None, 30.0):
+    for total in (5, "many", 30.0):
         with pytest.raises(InputError, match="the row count comes from"):
             method(vault, loss=Rho(1), total=total)
     assert not vault.reserved
@@ -112,7 +112,7 @@ def test_a_loss_too_large_to_choose_with_is_refused_before_the_charge(method, va
 @pytest.mark.parametrize("method", [synthesize.auto, synthesize.mwem, matrix])
 def test_what_is_no_workload_is_refused_before_the_charge(method, vault) -> None:
     schedule = {"schedule": ONCE} if method is synthesize.mwem else {}
-    for workload in (2, None, "age", [("a", "b")]):
+    for workload in (2, 2.5, "age", [("a", "b")]):
         with pytest.raises(QueryError, match="a workload is what"):
             method(vault, loss=Rho(1), total=synthesize.PublicTotal(30), workload=workload, **schedule)
     assert not vault.reserved

@@ -286,7 +286,7 @@ def test_the_page_is_used_with_the_keyboard_alone(registered, browser):
         if epsilon.evaluate("element => element === document.activeElement"):
             break
     page.keyboard.type("0.25")
-    for _ in range(3):  # past the slide and the preview
+    for _ in range(4):  # past the slide, the number of rows and the preview
         page.keyboard.press("Tab")
     expect(page.locator("#builder").get_by_role("button", name="Ask")).to_be_focused()
     page.keyboard.press("Enter")
