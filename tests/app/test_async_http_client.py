@@ -57,7 +57,7 @@ def test_all_methods_reach_the_server(served):  # noqa: PLR0915  (there are as m
         people = str(write_people(folder / "people.parquet"))
         async with Recorded(started.address, started.key("stew", Scope.STEWARD)) as steward:
             drafted = (await steward.draft(people))["domain"]
-            assert (await steward.accept(drafted))["domain"]["accepted"]["by"] == "stew"
+            assert (await steward.accept(drafted, confirm=["bounds", "bins"]))["domain"]["accepted"]["by"] == "stew"
             await steward.register("people", source=people, domain=DOMAIN, limit="100")
             await steward.register("wards", source=str(write_hospital(folder / "w")), domain=SCHEMA, limit="1e6")
             key = await steward.issue("ana", scope="analyst", days=3)

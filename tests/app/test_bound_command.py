@@ -146,7 +146,7 @@ def test_bounds_by_groups_are_suggested_for_a_table_and_stand_in_the_draft(table
         ((), "say which rows are to be bounded"),
         (("--of", "visits", "--view", "view.sql"), "say which rows are to be bounded"),
         (("--of", "patients"), "patients lists every patient once, so there is nothing to bound"),
-        (("--of", "codes"), "begin FROM a private table"),
+        (("--of", "codes"), "these tables are public"),
         (("--of", "nothing"), "no table 'nothing' in the schema"),
         (("--view", "each.sql"), "one row of each person, so there is nothing to bound"),
         (("--view", "view.sql", "--out", "next.yaml"), "a schema says no bound of a view"),

@@ -110,6 +110,11 @@ def _parsed(text: str, schema: Schema, bounds: Unit | None) -> TableStatement:
         raise QueryError(f"{Place(1, 1)}: this is nested too deeply", culprit=Place(1, 1)) from None
 
 
+def _refuse_public(rows: UnitRows, select: Any) -> None:  # noqa: ANN401
+    if not rows.view.private:
+        raise refuse(rows.text, select, "these tables are public: nothing of them is protected, so read them directly")
+
+
 def _read(text: str, select: Any, schema: Schema, bounds: Unit | None) -> TableStatement:  # noqa: ANN401
     from sqlglot import exp
 
@@ -119,8 +124,7 @@ def _read(text: str, select: Any, schema: Schema, bounds: Unit | None) -> TableS
     if isinstance(schema, OneTableSchema) and not schema.id:
         _refuse_matches(text, select)
     rows = unit_rows(text, select, schema)
-    if not rows.view.private:
-        raise refuse(text, select, "these tables are public: nothing of them is protected, so read them directly")
+    _refuse_public(rows, select)
     where = rows.where
     items, by = _items(rows, select)
     lowered = exp.Select(expressions=items, from_=exp.From(this=exp.Table(this=exp.to_identifier("view"))))
@@ -319,6 +323,7 @@ def parse_view(text: str, schema: Schema, *, bounds: Unit | None = None) -> Boun
         return BoundedView(part.view, bounds or part.bounds)
     refuse_inside(text, select)
     rows = unit_rows(text, select, schema)
+    _refuse_public(rows, select)
     unit = bounds or rows.bounds
     if rows.where is not None:
         rows.filter(rows.where)
