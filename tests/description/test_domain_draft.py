@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
+import yaml
 
 from sfumato.description.domain_fit import BINS, MOST_VALUES, draft_domain
+from sfumato.description.draft import describe
 from sfumato.description.findings import domain_findings
 from sfumato.description.sensitive_columns import FindingKind
 from sfumato.domain import Categorical, Domain, Integer, Real, Unit, Unknown
+from sfumato.domain.document import accept, parse
 from sfumato.engine.exact import reveal
 from sfumato.engine.open import open_table
 from sfumato.errors import DomainError, TableError
@@ -213,3 +219,26 @@ def test_a_list_read_off_the_table_is_a_finding_and_a_code_book_is_none() -> Non
 
     assert kinds("b", "a", "c", draft=True) == [FindingKind.VALUES]
     assert kinds("a", "b", "c", draft=False) == kinds("a", "b", "c", "d", draft=True) == []
+
+
+@pytest.mark.parametrize("by_command", [True, False])
+def test_an_accepted_description_holds_no_digest_of_what_the_draft_read(tmp_path: Path, *, by_command: bool) -> None:
+    """The greatest income of the draft is replaced; its digest would give it away to whoever tries all numbers."""
+    rows = {
+        "income": [float(17 * place % 4111) for place in range(900)],
+        "age": [20 + place % 60 for place in range(900)],
+    }
+    draft = describe(pa.table(rows))
+    draft["income"].bounds(0, 100_000)
+    path = tmp_path / "d.yaml"
+    draft.save(path)
+    record = yaml.safe_load(path.read_text())["drafted"]
+    digests = [record["hash"], *(each for columns in record["findings"].values() for each in columns.values())]
+    if by_command:
+        accepted = accept(path, by="Ann", confirmed=list(record["findings"]))
+    else:
+        accepted = json.dumps(draft.accept(by="Ann", confirm=draft.risks).describe())
+    assert "Ann" in accepted
+    assert "drafted" not in accepted
+    assert not any(each in accepted for each in digests)
+    assert parse(yaml.safe_load(accepted)).accepted_by is not None

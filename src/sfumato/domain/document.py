@@ -69,7 +69,9 @@ def accept(path: str | Path, *, by: str, confirmed: Sequence[str] = ()) -> str:
 
 
 def with_acceptance(text: str, acceptance: Acceptance, described: dict[str, Any]) -> str:
-    """A document that says who accepted it; comments and layout stay.
+    """Return a document that says who accepted it; comments and layout stay.
+
+    The record of its draft is taken out: its digests are of facts of the table, also of those that somebody replaced.
 
     Args:
         text: of the document.
@@ -84,6 +86,9 @@ def with_acceptance(text: str, acceptance: Acceptance, described: dict[str, Any]
     }
     accepted = f"accepted: {json.dumps(acceptance.describe(), ensure_ascii=False)}"
     changes = []  # (from, to, text)
+    if "drafted" in places:
+        start, _, end = places["drafted"]
+        changes.append((start, end, ""))
     if "draft" in places:
         _, start, end = places["draft"]
         changes.append((start, end, "false"))

@@ -409,7 +409,7 @@ class Domain(Shared):
             document |= {"csv": changed} if changed else {}
         if self.acceptance is not None:
             document |= {"accepted": self.acceptance.describe()}
-        if self.drafted is not None:
+        if self.draft and self.drafted is not None:  # digests of facts of the table leave with the draft
             document |= {"drafted": asdict(self.drafted)}
         return document
 

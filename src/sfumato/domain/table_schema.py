@@ -327,7 +327,7 @@ class Schema:
             "schema": self.name,
             "draft": self.draft,
             **({} if self.acceptance is None else {"accepted": self.acceptance.describe()}),
-            **({} if self.drafted is None else {"drafted": asdict(self.drafted)}),
+            **({"drafted": asdict(self.drafted)} if self.draft and self.drafted is not None else {}),
             "unit": {"id": self.id, **({} if self.units is None else {"table": self.units})},
             "tables": {table.name: table.describe() for table in self},
             **({"of_unit": {each.name: each.describe() for each in self.of_unit}} if self.of_unit else {}),
