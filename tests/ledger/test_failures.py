@@ -117,9 +117,7 @@ def test_a_ledger_of_a_newer_version(file, address):
         opened(address)
 
 
-@pytest.mark.parametrize(
-    "url", ["sqlite://", "sqlite:///:memory:", "people.ledger", "mysql://localhost/x", "oracle://"]
-)
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "mysql://localhost/x", "oracle://"])
 def test_an_address_that_is_none(url):
     with pytest.raises(InputError, match=r"sqlite:///FILE or postgresql://"):
         opened(url)

@@ -203,7 +203,7 @@ def read_release(path: str | Path, domain: Domain, *, hierarchies: Hierarchies |
     """
     expect(domain, Domain, "a release is described by a Domain, such as sfumato.domain.load returns")
     _refuse_wrong_labels(hierarchies, domain)
-    return from_arrow(_read_text(path), domain, hierarchies=hierarchies)
+    return from_arrow(_read_named(path, domain), domain, hierarchies=hierarchies)
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ def oddities(path: str | Path, domain: Domain, release: Released) -> Oddities:
     Raises:
         TableError: the file cannot be read.
     """
-    table = _read_text(path)
+    table = _read_named(path, domain)
     unknown = {}
     for column, attribute in enumerate(domain):
         other = unknown_code(attribute)
@@ -356,6 +356,20 @@ def _text(value: object) -> str | None:
     return str(value)
 
 
+def _read_named(path: str | Path, domain: Domain) -> pa.Table:
+    """Return a file with the column names that engines give to blank and repeated headers.
+
+    Raises:
+        TableError: the file cannot be read, or a column of the domain stands there twice.
+    """
+    table = _read_text(path)
+    named = name_columns(table.column_names)
+    extra = [name for name, header in named.items() if name != header and name not in domain.names]
+    if twice := sorted({named[name] for name in extra} & set(domain.names)):
+        raise TableError(f"the release has the columns {', '.join(twice)} twice", culprit=tuple(twice))
+    return table.rename_columns(list(named))
+
+
 def _read_text(given: str | Path) -> pa.Table:
     import pyarrow.csv
     import pyarrow.parquet
@@ -373,8 +387,7 @@ def _read_text(given: str | Path) -> pa.Table:
             column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=True, null_values=[""]
         )
         lines = pyarrow.csv.ParseOptions(newlines_in_values=True)
-        table = pyarrow.csv.read_csv(path, convert_options=convert, parse_options=lines)
-        return table.rename_columns(list(name_columns(names)))
+        return pyarrow.csv.read_csv(path, convert_options=convert, parse_options=lines)
     except (OSError, pa.ArrowException, UnicodeDecodeError):
         raise TableError(f"cannot read {path} as CSV or Parquet", culprit=str(path)) from None
 
