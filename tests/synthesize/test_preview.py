@@ -95,3 +95,8 @@ def test_a_release_needs_a_file_or_a_preview(folder):
     refused = sfumato(*GIVEN, cwd=folder, code=2)
     assert "--out" in refused.stderr
     assert "--preview" in refused.stderr
+
+
+def test_a_preview_says_whose_noise_it_states():
+    assert "judged by the noise of aim" in str(preview(SIX, loss=LOSS, method="mst"))
+    assert "judged by" not in str(preview(SIX, loss=LOSS, method="aim"))

@@ -6,7 +6,7 @@ All figures depend on the domain, the workload and the loss.  No row is read.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Unpack
 
 from sfumato.domain import Domain
@@ -42,6 +42,7 @@ class Preview:
         pair: the error of one cell of a measured pair, in rows, with 95 %; None if no pair is measured.
         rows_for_pairs: rows of a table below which noise hides the pairs, so that only columns are measured.
         rows: the public number of rows; None if it is not public.
+        noise_of: the method whose noise is stated for want of the method's own; empty if it is its own.
     """
 
     method: str
@@ -50,6 +51,7 @@ class Preview:
     pair: int | None = None
     rows_for_pairs: int = 0
     rows: int | None = None
+    noise_of: str = ""
 
     @property
     def hides_pairs(self) -> bool:
@@ -61,7 +63,11 @@ class Preview:
         return {**asdict(self), "hides_pairs": self.hides_pairs}
 
     def __str__(self) -> str:
-        lines = [f"Method: {self.method}", *(f"{name}: {error:.4g}" for name, error in self.expected_error.items())]
+        noise = f", judged by the noise of {self.noise_of}" if self.noise_of else ""
+        lines = [
+            f"Method: {self.method}{noise}",
+            *(f"{name}: {error:.4g}" for name, error in self.expected_error.items()),
+        ]
         if self.columns:
             lines.append("A count of one value is off by at most so many rows, with 95 %:")
             width = max(map(len, self.columns))
@@ -69,8 +75,8 @@ class Preview:
         if self.pair is not None:
             lines.append(f"A count of a measured pair of values is off by about {self.pair:,} rows.")
             lines.append(
-                f"Pairs are measured if the table has about {self.rows_for_pairs:,} rows.  In a smaller table noise "
-                "would hide them, and only single columns are measured."
+                f"Pairs need about {self.rows_for_pairs:,} rows.  In a smaller table noise hides them, and aim then "
+                "measures single columns alone."
             )
         return "\n".join(lines)
 
@@ -117,7 +123,8 @@ def preview_task(domain: Domain, task: Task, method: SynthesisMethod) -> Preview
     rows = task.total.count if isinstance(task.total, PublicTotal) else None
     if planned.expected_error is not None:
         return Preview(taken.name, dict(planned.expected_error), {}, rows=rows)
-    return _of_columns_and_pairs(domain, task, taken.name, rows)
+    figures = _of_columns_and_pairs(domain, task, taken.name, rows)
+    return replace(figures, noise_of="" if taken.name == "independent" else taken.noise_of)
 
 
 def _of_columns_and_pairs(domain: Domain, task: Task, method: str, rows: int | None) -> Preview:

@@ -150,7 +150,7 @@ class SynthesizeOptions:
         bool, typer.Option("--preview", help="Print the expected errors by column and pair, and stop. Free.")
     ] = False
     anyway: Annotated[
-        bool, typer.Option("--anyway", help="Release single columns although noise hides the pairs of so few --rows.")
+        bool, typer.Option("--anyway", help="Release although noise hides the pairs of a table of so few --rows.")
     ] = False
     html: Annotated[Path | None, typer.Option(help="Also write a report page.")] = None
     model: Annotated[Path | None, typer.Option(help="Also save the model, for 'sfumato sample'.")] = None
@@ -296,11 +296,11 @@ def _refuse_hidden_pairs(domain: Domain, request: SynthesizeRequest, *, anyway: 
     needed = f"pairs of columns need about {preview.rows_for_pairs:,} rows at this loss"
     if preview.hides_pairs and not anyway:
         raise InputError(
-            f"{needed}, and the table has {preview.rows:,}; state a larger loss, describe fewer columns, or release "
-            "single columns by --anyway. Nothing was charged"
+            f"{needed}, and the table has {preview.rows:,}; state a larger loss, describe fewer columns, or release it "
+            "by --anyway. Nothing was charged"
         )
     if preview.rows is None:
-        print_message(f"Before it is charged: {needed}. Of fewer rows only single columns are measured.")
+        print_message(f"Before it is charged: {needed}. Of fewer rows aim measures single columns alone.")
 
 
 def _warn(domain: Domain, rows: int | None, loss: Loss, request: SynthesizeRequest) -> None:
