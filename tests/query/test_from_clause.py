@@ -266,6 +266,12 @@ MATCHED = [
 ]
 
 
+COUNTED = [
+    "SELECT COUNT(buy) FROM buys",
+    "SELECT COUNT(DISTINCT buy) FROM buys WHERE paid > 30",
+    "SELECT sex, COUNT(b.buy) AS n FROM buys b GROUP BY sex HAVING COUNT(b.buy) > 3 ORDER BY COUNT(b.buy) DESC",
+    "SELECT COUNT(buys.buy), COUNT(wares.ware) FROM buys JOIN items USING (buy) JOIN wares USING (ware)",
+]
 REFUSED = [
     (
         "SELECT COUNT(*) FROM items WHERE ware NOT IN (SELECT ware FROM wares)",
@@ -295,6 +301,8 @@ REFUSED = [
         "SELECT COUNT(*) FROM people WHERE EXISTS (SELECT * FROM buys WHERE paid > 3)",
         "add an equality of the unit or of a key of its rows, as buys.person = people.person",
     ),
+    ("SELECT COUNT(DISTINCT buys.buy) FROM buys JOIN items USING (buy)", "buy is a key"),
+    ("SELECT COUNT(items.buy) FROM items", "buy is a key"),
     (
         "SELECT COUNT(*) FROM items a WHERE EXISTS (SELECT * FROM items b WHERE a.buy = b.buy AND a.pieces <> b.pieces)",
         "compared by keys only",
@@ -309,6 +317,6 @@ def test_a_refusal_says_what_to_write(text: str, words: str) -> None:
     assert words in str(refused.value)
 
 
-@pytest.mark.parametrize("text", [*INSIDE, *JOINS, *MATCHED])
+@pytest.mark.parametrize("text", [*INSIDE, *JOINS, *MATCHED, *COUNTED])
 def test_from_is_that_of_duckdb(shop: SchemaVault, plain: duckdb.DuckDBPyConnection, text: str) -> None:
     agree(shop, plain, text, text)

@@ -96,7 +96,32 @@ def unit_rows(
     if rows.view.private:
         for node in (rows.where, *select.expressions):
             _add_public_values(rows, node)
+        _count_rows_by_key(rows, select)
     return rows
+
+
+def _count_rows_by_key(rows: UnitRows, select: Any) -> None:  # noqa: ANN401
+    """Replace a table's own key, which all of its rows have, by ``*`` in COUNT."""
+    from sqlglot import exp
+
+    if any(join.side for join in select.args.get("joins") or []):
+        return  # some rows may lack it
+    parts = [select.args.get("having"), select.args.get("order"), *select.expressions]
+    for count in [count for part in parts if part is not None for count in part.find_all(exp.Count)]:
+        distinct = isinstance(count.this, exp.Distinct)
+        column = count.this.expressions[0] if distinct else count.this
+        repeats = distinct and len(rows.parts) > 1  # a join may repeat a row
+        if isinstance(column, exp.Column) and not count.expressions and not repeats and _is_own_key(rows, column):
+            star, named = exp.Count(this=exp.Star()), f"count({'distinct ' if distinct else ''}{column.name.lower()})"
+            count.replace(exp.alias_(star, named, quoted=True) if count.parent is select else star)
+
+
+def _is_own_key(rows: UnitRows, column: Any) -> bool:  # noqa: ANN401
+    if rows.is_unit(column) or rows.has(column):
+        return False
+    parts = [part for part in rows.parts if column.table.casefold() in ("", part.alias.casefold())]
+    keys = [part.own.column.casefold() for part in parts if part.own is not None]
+    return keys.count(column.name.casefold()) == 1
 
 
 def _add_public_values(rows: UnitRows, node: Any) -> None:  # noqa: ANN401
