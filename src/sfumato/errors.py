@@ -31,6 +31,8 @@ protected table.  The object at fault travels as the attribute ``culprit``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class SfumatoError(Exception):
     """Root of the tree.  ``exit_code`` is what the command line returns for it."""
@@ -61,7 +63,15 @@ class LossError(InputError):
 
 
 class QueryError(InputError):
-    """A question outside the closed language of questions."""
+    """A question outside the closed language of questions.
+
+    Attributes:
+        statements: statements that work and are like the refused one, the nearest first.  The message has them, too.
+    """
+
+    def __init__(self, message: str, *, culprit: object = None, statements: Sequence[str] = ()) -> None:
+        super().__init__(message, culprit=culprit)
+        self.statements = tuple(statements)
 
 
 class RetryKeyError(InputError):

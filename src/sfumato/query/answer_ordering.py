@@ -154,10 +154,10 @@ class OrderingReader:
 
         most, options = limit.args.get("count") or limit.expression, limit.args.get("limit_options")
         if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
-            raise refuse(self.text, limit, f"LIMIT takes a whole number{self._suggest(limit=None)}")
+            raise refuse(self.text, limit, "LIMIT takes a whole number", *self._suggest(limit=None))
         value = number(self.text, most) if isinstance(most, exp.Literal) else None
         if value is None or value.denominator != 1:
-            raise refuse(self.text, limit, f"LIMIT takes a whole number{self._suggest(limit=None)}")
+            raise refuse(self.text, limit, "LIMIT takes a whole number", *self._suggest(limit=None))
         return int(value)
 
     def _sort_key(self, key: Any) -> SortKey:  # noqa: ANN401
@@ -201,8 +201,8 @@ class OrderingReader:
             raise refuse(
                 self.text,
                 node,
-                "HAVING compares what is selected or grouped by, with AND, OR and NOT, such as COUNT(*) > 100"
-                + self._suggest(having=None),
+                "HAVING compares what is selected or grouped by, with AND, OR and NOT, such as COUNT(*) > 100",
+                *self._suggest(having=None),
             )
         return self._comparison(node, node.this, sign, node.expression)
 
@@ -311,16 +311,16 @@ class OrderingReader:
             self.place_of(operand)
         except QueryError as error:
             where, _, detail = str(error).partition(": ")
-            return refuse(self.text, node, f"{reason} ({detail or where}){self._suggest(**clause)}")
+            return refuse(self.text, node, f"{reason} ({detail or where})", *self._suggest(**clause))
         from sqlglot import exp
 
         if isinstance(operand, exp.AggFunc | exp.WithinGroup | exp.Anonymous):
             select = self.select.copy().select(operand.copy(), copy=False)
-            return refuse(self.text, node, f"{reason}; select {_sql(operand)} as well{_statement(select)}")
-        return refuse(self.text, node, f"{reason}{self._suggest(**clause)}")
+            return refuse(self.text, node, f"{reason}; select {_sql(operand)} as well", *_statement(select))
+        return refuse(self.text, node, reason, *self._suggest(**clause))
 
-    def _suggest(self, **clause: None) -> str:
-        """Return the statement without a clause, as what to ask instead."""
+    def _suggest(self, **clause: None) -> tuple[str, ...]:
+        """Return the statement without a clause, to ask instead; nothing if it is long."""
         select = self.select.copy()
         for name, value in clause.items():
             select.set(name, value)
@@ -331,9 +331,9 @@ def _sql(node: Any) -> str:  # noqa: ANN401
     return str(node.sql(dialect="duckdb", normalize_functions=False))
 
 
-def _statement(select: Any) -> str:  # noqa: ANN401
+def _statement(select: Any) -> tuple[str, ...]:  # noqa: ANN401
     text = _sql(select)
-    return f"; ask {text}" if len(text) <= _LONGEST else ""
+    return (text,) if len(text) <= _LONGEST else ()
 
 
 def _is_number(node: Any) -> bool:  # noqa: ANN401

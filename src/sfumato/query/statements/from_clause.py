@@ -42,8 +42,8 @@ from sfumato.query.statements.unit_aggregates import (
     having_of_unit,
     is_unit_key,
     most_rows,
-    not_by_unit,
     public_aggregate,
+    refuse_other_units,
     unit_aggregate,
     unit_group_keys,
     unit_key,
@@ -463,7 +463,7 @@ def per_unit(text: str, select: Any, schema: Schema, known: Mapping[str, Part], 
     keys = unit_group_keys(text, select)
     if not any(rows.is_unit(key) for key in keys):
         group = select.args.get("group")
-        raise refuse(text, group or select, not_by_unit(rows, select.args["from_"].sql(dialect="duckdb")))
+        raise refuse_other_units(rows, select, group or select)
     named = {each.alias.casefold(): each.this for each in select.expressions if isinstance(each, exp.Alias)}
     by = tuple(unit_key(rows, key, named) for key in keys if not rows.is_unit(key))
     unit, values = schema.id, []

@@ -52,10 +52,15 @@ class Place:
         return f"line {self.line}, column {self.column}"
 
 
-def refuse(text: str, node: Any, reason: str) -> QueryError:  # noqa: ANN401  (sqlglot's own)
-    """Return the error to raise about a node of the parsed statement."""
+def refuse(text: str, node: Any, reason: str, *statements: str) -> QueryError:  # noqa: ANN401  (sqlglot's own)
+    """Return the error to raise about a node of the parsed statement, with statements to ask instead."""
     place = _place(text, node)
-    return QueryError(f"{place}: {reason}", culprit=place)
+    return QueryError(f"{place}: {reason}{instead(statements)}", culprit=place, statements=statements)
+
+
+def instead(statements: Sequence[str]) -> str:
+    """Return the end of a refusal, which shows statements to ask instead."""
+    return f"; ask {'; or ask '.join(statements)}" if statements else ""
 
 
 def refuse_clause(text: str, clause: str, node: Any) -> QueryError:  # noqa: ANN401

@@ -28,7 +28,7 @@ from sfumato.query.question import Query
 from sfumato.query.statements.derived_columns import is_value, labels_of
 from sfumato.query.statements.from_clause import has_aggregates, per_unit, refuse_inside, unit_rows
 from sfumato.query.statements.select_statement import group_keys, read_select
-from sfumato.query.statements.sql_condition import Place, parsed, refuse, refuse_clause
+from sfumato.query.statements.sql_condition import Place, instead, parsed, refuse, refuse_clause
 from sfumato.query.statements.unit_rows import UnitRows
 
 _LONGEST_REFUSED = 10_000  # characters of a refused statement for which a nearer one is looked for
@@ -166,10 +166,12 @@ def _refuse_matches(text: str, select: Any) -> None:  # noqa: ANN401
 
 def _with_remedy(refused: QueryError, text: str, schema: Schema) -> QueryError:
     """Return a refusal with the nearest statement that is read, unless it names one already."""
-    if len(text) > _LONGEST_REFUSED or "ask SELECT" in str(refused):
+    if len(text) > _LONGEST_REFUSED or refused.statements:
         return refused
     remedy = next((each for each in _nearest(text, schema) if _is_read(each, schema)), None)
-    return refused if remedy is None else QueryError(f"{refused}; ask {remedy}", culprit=refused.culprit)
+    if remedy is None:
+        return refused
+    return QueryError(f"{refused}{instead([remedy])}", culprit=refused.culprit, statements=[remedy])
 
 
 def _is_read(text: str, schema: Schema) -> bool:

@@ -12,6 +12,7 @@ from sfumato.domain import Integer, Real
 from sfumato.domain.expression import may_lack_value
 from sfumato.domain.unit_views import AnyRow, EveryRow, PublicAggregate
 from sfumato.domain.view import Pick, RowCount, Taken, UnitAggregate, UnitSum
+from sfumato.errors import QueryError
 from sfumato.query.statements.derived_columns import clamp_parts, is_value
 from sfumato.query.statements.sql_condition import refuse, selected_at
 from sfumato.query.statements.unit_rows import UnitRows, built
@@ -200,15 +201,19 @@ def having_of_unit(rows: UnitRows, condition: Any, values: list[tuple[str, Any]]
     return condition.transform(lowered)
 
 
-def not_by_unit(rows: UnitRows, source: str) -> str:
-    """Say why a SELECT in FROM may not group or aggregate as it does; ``source`` is its FROM."""
+def refuse_other_units(rows: UnitRows, select: Any, node: Any) -> QueryError:  # noqa: ANN401
+    """Return the error to raise about a SELECT in FROM that groups or aggregates rows of several units."""
     if not rows.schema.id:
-        return (
+        return refuse(
+            rows.text,
+            node,
             "it would add up rows of different units, because every row is a unit here; aggregate outside alone, or "
-            "declare the column that identifies a person as the unit"
+            "declare the column that identifies a person as the unit",
         )
-    unit = rows.schema.id
-    return (
-        f"it would add up rows of different units; a SELECT in FROM groups by the unit, {unit}; "
-        f"ask SELECT AVG(n) FROM (SELECT {unit}, COUNT(*) AS n {source} GROUP BY {unit}) AS t"
+    unit, source = rows.schema.id, select.args["from_"].sql(dialect="duckdb")
+    return refuse(
+        rows.text,
+        node,
+        f"it would add up rows of different units; a SELECT in FROM groups by the unit, {unit}",
+        f"SELECT AVG(n) FROM (SELECT {unit}, COUNT(*) AS n {source} GROUP BY {unit}) AS t",
     )
