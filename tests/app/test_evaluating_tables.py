@@ -93,6 +93,6 @@ def test_an_order_without_a_schema_is_refused(place: Path) -> None:
     assert "needs --schema" in err
     _, err = sfumato("evaluate", "a.csv", "b.csv", cwd=place, code=2)
     assert "a single table is judged with its --domain" in err
-    assert "missing: --domain, --holdout, --claim, --out" in err
+    assert "missing: --domain, --holdout, --out" in err
     _, err = sfumato("evaluate", "a.csv", "b.csv", "--domain", "d.yaml", "--claim", "k=5", cwd=place, code=2)
     assert "(missing: --holdout, --out)" in err

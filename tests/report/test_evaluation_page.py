@@ -57,8 +57,10 @@ def test_ten_pictures_each_with_caption_words_and_numbers(page):
     _, text = page
     elements = parsed(text)
     count = {tag: sum(name == tag for name, _ in elements.tags) for tag in ("figure", "figcaption", "details", "h2")}
-    # besides the pictures: what a release is good for, what can be stolen from it, and what came from a sample
-    assert count == {"figure": 10, "figcaption": 10, "details": 11, "h2": 12}
+    # besides the pictures: verdicts, what a release is good for, what can be stolen from it, what came from a sample
+    assert count == {"figure": 10, "figcaption": 10, "details": 11, "h2": 13}
+    assert "Verdicts (default set 1)" in text
+    assert "The worst two columns" in text
     assert "standard error of learner" in text
     assert "people tested on" in text
     captions = re.findall(r"<figcaption>(.*?)</figcaption>", text, re.DOTALL)
@@ -66,7 +68,7 @@ def test_ten_pictures_each_with_caption_words_and_numbers(page):
     images = [attributes for name, attributes in elements.tags if attributes.get("role") == "img"]
     assert len(images) == 10
     assert all(len((attributes["aria-label"] or "").split()) > 5 for attributes in images)
-    assert sum(name == "table" for name, _ in elements.tags) == 13
+    assert sum(name == "table" for name, _ in elements.tags) == 14
     ids = {attributes.get("id") for _, attributes in elements.tags}
     assert set(charts(text)) <= ids
 

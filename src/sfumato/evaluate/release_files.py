@@ -412,25 +412,26 @@ class Submitted:
 def submissions(
     releases: Sequence[Path], claims: Sequence[str], hierarchies: Sequence[str], domain: Domain
 ) -> tuple[Submitted, ...]:
-    """Return released files with their guarantees, one claim a file in the same order.
+    """Return released files with their guarantees, one claim per file in the same order.
 
     Args:
         releases: CSV or Parquet files.
-        claims: as ``parse_claim`` reads them.
+        claims: as ``parse_claim`` reads them; without any, each file states its own.
         hierarchies: ``column=file``, for generalized cells written as labels.
         domain: maps the cells.
 
     Raises:
-        InputError: not one claim a release, or a hierarchy that is not ``column=file``.
+        InputError: not one claim per release, no claim for a release that states none, or a hierarchy that is not
+            ``column=file``.
         TableError: a file that cannot be read or mapped.
     """
-    if len(claims) != len(releases):
+    if claims and len(claims) != len(releases):
         raise InputError(
             f"{len(releases)} releases and {len(claims)} guarantees: give one guarantee for each release, in order, "
             "by the argument claims ('none' for a release that promises nothing)",
             culprit=tuple(claims),
         )
-    parsed = [parse_claim(text) for text in claims]
+    parsed: Sequence[Claim | None] = [parse_claim(text) for text in claims] or [None] * len(releases)
     labels = _labels(hierarchies, domain)
     names = [path.name if [each.name for each in releases].count(path.name) == 1 else str(path) for path in releases]
     submitted = []

@@ -70,21 +70,31 @@ def _children(document: Any) -> list[Any]:  # noqa: ANN401 - JSON
     return []
 
 
-def claim_of_file(path: Path, claim: Claim) -> Claim:
-    """Return the guarantee of a released file, which its codebook may not contradict, where it carries one.
+def claim_of_file(path: Path, claim: Claim | None) -> Claim:
+    """Return the guarantee of a released file: its own, or the claim where it states none.
+
+    Args:
+        path: of the file.
+        claim: the guarantee that the file may not contradict; None: the file states its own.
 
     Raises:
-        InputError: the codebook says otherwise.
+        InputError: the file states another guarantee, or none and there is no claim.
     """
-    if not any(name.startswith(_OURS) for name in _carried(path)):
-        return claim
-    from sfumato.synthesize.codebook.codebook import read_codebook
+    stated = None
+    if any(name.startswith(_OURS) for name in _carried(path)):
+        from sfumato.synthesize.codebook.codebook import read_codebook
 
-    try:
-        stated = _loss(read_codebook(path).guarantee.loss)
-    except (InputError, KeyError, ValueError):  # no release of ours, or one that states no loss
-        return claim
-    return _agreed(str(path), stated, claim) or claim
+        try:
+            stated = _loss(read_codebook(path).guarantee.loss)
+        except (InputError, KeyError, ValueError):  # no release of ours, or one that states no loss
+            stated = None
+    if stated is not None:
+        return _agreed(str(path), stated, claim)
+    if claim is None:
+        raise InputError(
+            f"{path.name} states no guarantee: give the argument claim, such as epsilon=1, k=5, or none", culprit=path
+        )
+    return claim
 
 
 def _carried(path: Path) -> Mapping[bytes, bytes]:

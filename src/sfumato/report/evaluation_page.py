@@ -11,6 +11,7 @@ from sfumato.evaluate.audit.audit import Finding
 from sfumato.evaluate.evaluation_result import EvaluationResult
 from sfumato.evaluate.frontier import CEILING, FLOOR, baseline, judged_by_rows, without_exact_shares
 from sfumato.evaluate.utility.scorecard import rescaled
+from sfumato.evaluate.verdicts import THRESHOLD_SET, judged
 from sfumato.ledger import Account, Entry, Kind
 from sfumato.privacy.loss import NOTHING, Loss
 from sfumato.report.page import Page, Row, ShownTable, unchecked
@@ -56,6 +57,7 @@ def evaluation_page(
         journal: entries of the ledger with what was spent so far.
         internal: if true, also show exact shares of the protected table, with a warning at the top.
     """
+    verdicts = _verdicts(results)
     if not internal:
         results = [without_exact_shares(result) for result in results]
     with unchecked():
@@ -75,7 +77,7 @@ def evaluation_page(
         title=title,
         warning=_INTERNAL if internal else "",
         notes=_notes(domain, internal=internal),
-        overview={"What it is good for": _utility(results), "What can be stolen from it": _risk(results)},
+        overview=verdicts | {"What it is good for": _utility(results), "What can be stolen from it": _risk(results)},
         details={"What comes from a sample, and its standard error": _samples(results)},
         plots=pictures,
         digits=_DIGITS,
@@ -122,6 +124,22 @@ def journal_rows(entries: Iterable[Entry], limit: Loss) -> ShownTable:
             }
         )
     return tuple(rows)
+
+
+def _verdicts(results: Sequence[EvaluationResult]) -> dict[str, ShownTable]:
+    """Return the table of verdicts by its heading; nothing without a release."""
+    rows = tuple(
+        {
+            "release": name,
+            "question": each.question,
+            "this release": each.figure,
+            "to compare with": each.compared_with,
+            "verdict": each.verdict.value,
+        }
+        for name, verdicts in judged(results).items()
+        for each in verdicts
+    )
+    return {f"Verdicts ({THRESHOLD_SET})": rows} if rows else {}
 
 
 def _utility(results: Sequence[EvaluationResult]) -> ShownTable:

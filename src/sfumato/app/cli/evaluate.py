@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from sfumato.evaluate.intervals import Advantage
     from sfumato.evaluate.population_split import PopulationSplit
     from sfumato.evaluate.release_files import Submitted
+    from sfumato.evaluate.verdicts import Judgement
     from sfumato.report.page import Row
 
 _DRAWS = 6400
@@ -92,8 +93,8 @@ class EvaluateOptions:
         list[str] | None,
         typer.Option(
             "--claim",
-            help="What a release promises, once for each in order: epsilon=1, rho=0.5, k=5, none and the like. It may "
-            "not contradict what a release says of itself; with --schema that is taken without.",
+            help="Guarantee of each release in order: epsilon=1, rho=0.5, k=5, none and the like. Default: the one "
+            "that the file states.",
         ),
     ] = None
     order: Annotated[
@@ -120,13 +121,12 @@ class EvaluateOptions:
         needed = {
             "--domain": self.domain or self.rows_of.view,
             "--holdout": self.holdout,
-            "--claim": self.claim,
             "--out": self.out,
         }
         if missing := [name for name, value in needed.items() if not value]:
             raise InputError(
-                "a single table is judged with its --domain, a --holdout, a --claim for each release and --out for the "
-                f"page (missing: {', '.join(missing)}); several linked tables with their --schema"
+                "a single table is judged with its --domain, a --holdout and --out for the page "
+                f" (missing: {', '.join(missing)}); several linked tables with their --schema"
             )
 
 
@@ -169,6 +169,7 @@ def _evaluate_rows(given: EvaluateOptions) -> None:
     from sfumato.engine.table_files import redacted_source
     from sfumato.evaluate.frontier import Candidate, frontier, result_json
     from sfumato.evaluate.release_files import submissions
+    from sfumato.evaluate.verdicts import judged
     from sfumato.report.evaluation_page import evaluation_page
     from sfumato.report.page import render_interactive
     from sfumato.vault.release import save_text
@@ -187,17 +188,18 @@ def _evaluate_rows(given: EvaluateOptions) -> None:
     _mention(submitted)
     with working(f"Reading {redacted_source(real)} and {redacted_source(holdout)}"):
         people = _split(real, holdout, described, viewed, seed=given.seed)
-    journal = _journal(given)
     candidates = [Candidate(each.name, "release", each.claim, each.made) for each in submitted]
     target = described[given.target].name if given.target else described.names[-1]
     with working("Scoring and attacking"):
         results = frontier(candidates, people, target=target, seed=given.seed, watch=print_message).results
     title = f"Evaluation of {pluralize(len(submitted), 'release')}"
-    page = evaluation_page(title, results, described, journal=journal, internal=given.internal)
+    page = evaluation_page(title, results, described, journal=_journal(given), internal=given.internal)
     save_text(out, render_interactive(page), overwrite=given.overwrite)
+    verdicts = _verdict_lines(judged(results))
+    scores = columns([_score_line(each) for each in results])
     exact_result(
-        {"page": str(out), "releases": [result_json(each) for each in results]},
-        f"{columns([_score_line(each) for each in results])}\n\n{_sample_lines(results)}\n\nPage: {out}",
+        {"page": str(out), "releases": [result_json(each) for each in results], "verdicts": verdicts},
+        f"{scores}\n\n{_sample_lines(results)}\n\n{columns(verdicts)}\n\nPage: {out}",
         as_json=given.as_json,
     )
 
@@ -210,6 +212,20 @@ def _journal(given: EvaluateOptions) -> tuple[Row, ...]:
         return ()
     with existing(given.ledger, given.dataset) as opened:
         return journal_rows(opened.journal(), opened.limit)
+
+
+def _verdict_lines(verdicts: Mapping[str, Sequence[Judgement]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "release": name,
+            "question": each.question,
+            "this_release": each.figure,
+            "to_compare_with": each.compared_with,
+            "verdict": each.verdict.value,
+        }
+        for name, judgements in verdicts.items()
+        for each in judgements
+    ]
 
 
 def _score_line(scores: EvaluationResult) -> dict[str, Any]:
