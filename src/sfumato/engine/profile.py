@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -32,6 +33,8 @@ _MOSTLY = 0.9  # of a column of dates are dates
 _SAMPLE = 1000  # distinct texts that show formats of dates and what a column holds
 _SERIALS = (10_000, 73_109)  # days of spreadsheets from 1927 to 2100
 _COMPACT = (19_000_101, 21_001_231)  # days as numbers of eight digits
+_FIRST_ROWS = 200  # that rule out most ways to read a column
+_REPEATED = 4  # rows of a number on average, from which on numbers are counted before they are sorted
 _FEW_CODES = 10  # distinct texts in a column of numbers
 _TRUE = "true|True|TRUE"
 _BOOLEAN = f"{_TRUE}|false|False|FALSE"
@@ -67,22 +70,28 @@ class Profiler:
 
     def _among(self, column: Column, codes: Sequence[Code]) -> str:
         text = self.dialect.text(self.dialect.name(column.name))
-        blank = f" OR {self.dialect.matches(text, _BLANK)}" if "" in codes else ""
-        return f"({text} IN ({', '.join(self.dialect.string(str(code)) for code in codes)}){blank})"
+        known = f"{text} IN ({', '.join(self.dialect.string(str(code)) for code in codes)})"
+        if "" not in codes:
+            return f"({known})"
+        starts = " OR ".join(f"{text} LIKE {self.dialect.string(blank + '%')}" for blank in _BLANKS)
+        return f"({known} OR (({starts}) AND {self.dialect.matches(text, _BLANK)}))"
 
     def _text_codes(self, column: Column) -> tuple[str, ...]:
         """Return the texts of a column that stand for missing values, unless all of its values are such texts."""
         if column.kind is not ColumnKind.TEXT:
             return ()
         text = self.dialect.text(self.dialect.name(column.name))
-        listed = ", ".join(f"COUNT(CASE WHEN {self._among(column, [code])} THEN 1 END)" for code in TEXT_CODES)
-        ((held, signs, *counts),) = self.query(
-            f"SELECT COUNT({text}), COUNT(CASE WHEN {text} = '+' THEN 1 END), {listed} FROM {self.relation}"
-        )
-        present = tuple(code for code, times in zip(TEXT_CODES, counts, strict=True) if times)
-        if sum(counts) >= held or not present:
+        codes = f"SELECT {text} AS x FROM {self.relation} WHERE {self._among(column, TEXT_CODES)}"
+        counts = Counter[str]()
+        for code, times in self.query(f"SELECT x, COUNT(*) FROM ({codes}) AS listed GROUP BY x"):
+            counts[code if code in TEXT_CODES else ""] += int(times)
+        if not counts:
             return ()
-        return tuple(code for code in present if not (code == "-" and signs))
+        signs = f"COUNT(CASE WHEN {text} = '+' THEN 1 END)"
+        ((held, positive),) = self.query(f"SELECT COUNT({text}), {signs} FROM {self.relation}")
+        if counts.total() >= held:
+            return ()
+        return tuple(code for code in TEXT_CODES if counts[code] and not (code == "-" and positive))
 
     def _number_codes(self, column: Column, profile: Profile) -> tuple[int | float, ...]:
         """Return the numbers of a column that stand for missing values."""
@@ -121,7 +130,8 @@ class Profiler:
         if kind in (ColumnKind.INTEGER, ColumnKind.REAL) and (dates := self._dates_in_numbers(column, profile)):
             return replace(profile, dates=dates)
         if kind is ColumnKind.REAL or (kind is ColumnKind.INTEGER and wide):
-            return replace(profile, tiles=self._tiles(value, kind, finite))
+            tiles = self._tiles(value, kind, finite, repeated=_REPEATED * distinct < held)
+            return replace(profile, tiles=tiles)
         if kind is ColumnKind.TEXT and column.kind is ColumnKind.TEXT and (dates := self._dates(column)) is not None:
             return replace(profile, dates=dates)
         if values is None and kind is ColumnKind.TEXT and column.kind is ColumnKind.TEXT:
@@ -190,15 +200,33 @@ class Profiler:
         if others > _FEW_CODES or not distinct:
             return None
         kind = ColumnKind.REAL if fractions else ColumnKind.INTEGER
-        tiles = self._tiles(value, kind, "1 = 1")
+        tiles = self._tiles(value, kind, "1 = 1", repeated=_REPEATED * distinct < held)
         low, high = _typed(low, kind), _typed(high, kind)
         return Profile(replace(column, kind=kind), held, distinct, missing, low, high, None, tiles=tiles)
 
-    def _tiles(self, value: str, kind: ColumnKind, finite: str) -> tuple[int | float, ...]:
+    def _tiles(self, value: str, kind: ColumnKind, finite: str, *, repeated: bool) -> tuple[int | float, ...]:
+        """Return the least number of each of TILES parts of equally many rows.
+
+        If numbers are ``repeated``, the different ones are sorted with their rows, which are fewer than all rows.
+        """
         values = f"SELECT {value} AS x FROM {self.relation} WHERE {value} IS NOT NULL AND {finite}"
-        tiles = f"SELECT x, NTILE({TILES}) OVER (ORDER BY x) AS tile FROM ({values}) AS found"
-        tile_starts = self.query(f"SELECT MIN(x) FROM ({tiles}) AS tiled GROUP BY tile ORDER BY tile")
-        return tuple(int(least) if kind is ColumnKind.INTEGER else float(least) for (least,) in tile_starts)
+        if repeated:
+            starts = self._tile_starts(values)
+        else:
+            tiles = f"SELECT x, NTILE({TILES}) OVER (ORDER BY x) AS tile FROM ({values}) AS found"
+            starts = [x for (x,) in self.query(f"SELECT MIN(x) FROM ({tiles}) AS tiled GROUP BY tile ORDER BY tile")]
+        return tuple(int(least) if kind is ColumnKind.INTEGER else float(least) for least in starts)
+
+    def _tile_starts(self, values: str) -> list[Any]:
+        ((rows,),) = self.query(f"SELECT COUNT(*) FROM ({values}) AS found")
+        size, longer = divmod(int(rows), TILES)
+        starts = [tile * size + min(tile, longer) for tile in range(min(TILES, int(rows)))]
+        upto = "SUM(n) OVER (ORDER BY x ROWS UNBOUNDED PRECEDING)"
+        frequencies = f"SELECT x, COUNT(*) AS n FROM ({values}) AS found GROUP BY x"
+        summed = f"SELECT x, n, {upto} AS upto FROM ({frequencies}) AS counted"
+        begins = " OR ".join(f"(upto - n <= {start} AND upto > {start})" for start in starts)
+        steps = self.query(f"SELECT x, n, upto FROM ({summed}) AS summed WHERE {begins} ORDER BY x")
+        return [x for x, n, upto in steps for start in starts if upto - n <= start < upto]
 
     def _repeats(self, value: str) -> tuple[tuple[int, int], ...]:
         rows = f"SELECT COUNT(*) AS n FROM {self.relation} WHERE {value} IS NOT NULL GROUP BY {value}"
@@ -247,18 +275,26 @@ class Profiler:
     def _first_reading(
         self, readings: Mapping[tuple[ColumnKind, str], tuple[str, str]]
     ) -> tuple[ColumnKind, str] | None:
-        """Return the first reading whose test holds for every value that is not missing; None if there is none."""
-        cases = (
-            f"MIN(CASE WHEN {value} IS NULL THEN NULL WHEN {test} THEN 1 ELSE 0 END)"
-            for value, test in readings.values()
-        )
-        (held,) = self.query(f"SELECT {', '.join(cases)} FROM {self.relation}")
-        return next((reading for reading, matches in zip(readings, held, strict=True) if matches == 1), None)
+        """Return the first reading whose test holds for every value that is not missing; None if there is none.
+
+        Readings that the first rows rule out are not tested on the others.
+        """
+        tests = {
+            reading: f"MIN(CASE WHEN {value} IS NULL THEN NULL WHEN {test} THEN 1 ELSE 0 END)"
+            for reading, (value, test) in readings.items()
+        }
+        some = f"(SELECT * FROM {self.relation} LIMIT {_FIRST_ROWS}) AS first_rows"
+        (held,) = self.query(f"SELECT {', '.join(tests.values())} FROM {some}")
+        for reading, first in zip(tests, held, strict=True):
+            if first != 0 and self.query(f"SELECT {tests[reading]} FROM {self.relation}")[0][0] == 1:
+                return reading
+        return None
 
 
 TEXT_CODES = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL", "Inf", "-Inf", "inf", "-inf", "?", "-", ".")
 """Texts that stand for a missing value."""
 _BLANK = "[ \t]*"
+_BLANKS = (" ", "\t")
 _MOST_CODES = 8
 _LEAST_SHARE = 0.001  # of the rows have a number that is a code
 
