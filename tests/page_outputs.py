@@ -1,9 +1,10 @@
 """Stored outputs of the documentation: a page shows what its examples print, and a test runs them again.
 
-A block ```` ```output noise=30 ```` after an example holds what the example prints; numbers may differ by the noise.  A
-table after ``<!-- outputs of COMMAND -->`` has a statement in its second column and the answer in its third: EXAMPLE in
-the command stands for the statement.  A number ``5 ± 2`` there may differ by six standard deviations, which are three
-times 2.  In a fourth column stands a statement that is answered where the second is refused.
+A block ```` ```output noise=30 ```` after an example holds what the example prints; numbers may differ by the noise.
+With ``rows=3`` the three lines after the first are rows drawn at random, which are not compared.  A table after
+``<!-- outputs of COMMAND -->`` has a statement in its second column and the answer in its third: EXAMPLE in the command
+stands for the statement.  A number ``5 ± 2`` there may differ by six standard deviations, which are three times 2.
+In a fourth column stands a statement that is answered where the second is refused.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ SHOWN = 3  # groups in a cell of a table
 Run = Callable[[str], tuple[int, str, str]]
 
 
-def drift(old: str, new: str, noise: str = "") -> str:
+def drift(old: str, new: str, noise: str = "", rows: int = 0) -> str:
     """Return how an output differs from the stored one beyond its noise; nothing if it does not."""
-    old, new = old.strip(), new.strip()
+    old, new = (without_rows(text.strip(), rows) for text in (old, new))
     for pattern, mask in MASKED:
         old, new = pattern.sub(mask, old), pattern.sub(mask, new)
     if NUMBER.sub("#", old) != NUMBER.sub("#", new):
@@ -45,6 +46,12 @@ def drift(old: str, new: str, noise: str = "") -> str:
         if abs(shown - printed) > allowed:
             return f"the page shows {one} and the example prints {other}; the noise is {noise or 0}"
     return ""
+
+
+def without_rows(text: str, rows: int) -> str:
+    """Return an output without the rows after its first line, which were drawn at random."""
+    first, *others = text.split("\n")
+    return "\n".join([first, *others[rows:]])
 
 
 def drift_of_cell(old: str, new: str) -> str:
