@@ -41,14 +41,15 @@ from sfumato_server.ui.rendering import (
     informative_estimates,
     is_htmx,
     page,
-    problem_fragment,
     share_of,
     steps,
 )
+from sfumato_server.ui.sql_box import completed_names, refusal
 from sfumato_server.work import Job
 
 _MORE = "state yours in the form"
 _MAX_YAML = 20_000  # characters
+_MAX_STATEMENT = 10_000  # characters, as the form takes
 _MAX_LISTED = 20  # earlier questions and tables
 
 Chosen = Annotated[list[Short], Field(max_length=64)]
@@ -127,13 +128,19 @@ class AnonymizationForm(BaseModel):
 
 @router.get("/datasets/{name}", response_class=HTMLResponse)
 def dataset(
-    name: str, key: Anyone, service: CurrentService, question: Annotated[str | None, Query(max_length=60)] = None
+    name: str,
+    key: Anyone,
+    service: CurrentService,
+    question: Annotated[str | None, Query(max_length=60)] = None,
+    sql: Annotated[str | None, Query(max_length=_MAX_STATEMENT)] = None,
 ) -> Response:
-    """Show a dataset with the form for a question, filled in with an earlier question."""
+    """Show a dataset with the form for a question, filled in with an earlier question or a statement."""
     loaded = service.check_access(name, key)
     earlier = {} if question is None else {each.id: each for each in _questions(service, loaded, key)}
     job = earlier.get(question or "")
-    return _dataset(name, key, service, None if job is None else QuestionForm.model_validate(job.request["ask"]))
+    if job is not None:
+        return _dataset(name, key, service, QuestionForm.model_validate(job.request["ask"]))
+    return _dataset(name, key, service, None if sql is None else QuestionForm(how="sql", sql=sql))
 
 
 @router.post("/datasets/{name}/preview", response_class=HTMLResponse)
@@ -146,7 +153,7 @@ def show_preview(
     try:
         result = fragment("preview.html.j2", form=form, **preview(loaded, form, key))
     except REFUSALS as error:
-        result = problem_fragment(error)
+        result = _refused(error, form, loaded)
     return result if is_htmx(request) else _dataset(name, key, service, form, result)
 
 
@@ -164,7 +171,7 @@ def ask(
             service.check_query_budget(name, key, ask_request.loss.loss())
             answer = question.answer(ask_request, loaded, key, service, None)
     except REFUSALS as error:
-        result = problem_fragment(error)
+        result = _refused(error, form, loaded)
         return result if is_htmx(request) else _dataset(name, key, service, form, result)
     fields, words = form.model_dump(exclude_defaults=True), question.query.describe(question.domain)
     service.registry.jobs.remember_question(loaded.dataset.name, key.name, {"ask": fields, "words": words})
@@ -179,6 +186,12 @@ def ask(
     if is_htmx(request):
         return fragment("answer.html.j2", **context, **_status(service, loaded, key), full_page=False)
     return _dataset(name, key, service, form, fragment("answer.html.j2", **context, full_page=True))
+
+
+def _refused(error: Exception, form: QuestionForm, loaded: ServedDataset) -> Response:
+    """Render a refusal, with the place in a typed statement and links to statements that work."""
+    content = refusal(error, form.sql if form.how == "sql" else "")
+    return fragment("refused.html.j2", status=content["problem"]["status"], dataset=loaded.dataset.called, **content)
 
 
 def _request(form: QuestionForm, loaded: ServedDataset) -> AskRequest:
@@ -216,6 +229,7 @@ def _dataset(
         aggregates=AGGREGATES,
         concentrated=not isinstance(loaded.ledger.limit, Epsilon),
         identified=loaded.unit.column,
+        names=completed_names(loaded),
         form=form,
         chosen=_chosen(form),
         result=None if result is None else Markup(bytes(result.body).decode()),  # noqa: S704  (a rendered template)

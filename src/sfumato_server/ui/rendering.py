@@ -34,7 +34,7 @@ from sfumato.privacy.loss import Epsilon, Loss, Rho
 from sfumato.query import Answer
 from sfumato.query.aggregates import ExpectedError
 from sfumato_server.access import KeyLookup, secret_of
-from sfumato_server.problems import RefusalError, problem
+from sfumato_server.problems import RefusalError
 from sfumato_server.registry import Key
 
 NOTE_COOKIE = "sfumato_note"
@@ -149,12 +149,6 @@ def _field(place: str) -> str:
     """Return the label of the form's field that a place names."""
     name = next((part for part in reversed(place.split(".")) if not part.isdigit()), place)
     return name.replace("_", " ").capitalize()
-
-
-def problem_fragment(error: Exception) -> Response:
-    """Render an error as a part of a page."""
-    content = in_plain_words(problem(error))
-    return fragment("problem.html.j2", problem=content, status=content["status"])
 
 
 def request_key(request: Request) -> Key | None:
