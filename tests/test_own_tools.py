@@ -88,6 +88,67 @@ def test_a_release_shows_its_report_and_sums_itself_up(vault: Vault, capsys, mon
     assert len(opened) == 2
 
 
+def test_answers_and_anonymized_tables_have_pages_and_pictures_too(
+    vault: Vault, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    answer = sf.query.sql(vault, "SELECT age, COUNT(*), AVG(pay) FROM t GROUP BY age", epsilon=1)
+    anonymized = sf.anonymize.optimal(vault, quasi=["age"], criteria=[sf.KAnonymity(5)], suppression=0)
+    for release, column, bars in ((answer, "count(*)", 3), (anonymized, "age", 3)):
+        release.summary()
+        assert len(capsys.readouterr().out.splitlines()) == 5
+        assert release.plot(column).html.count("<rect") == bars
+        assert release.plot().html.count("<figure>") == len(getattr(release, "columns", ["age"]))
+        assert release.page().html.count("<figure>") == release.plot().html.count("<figure>")
+        with pytest.raises(sf.SfumatoError, match="no column 'height' to draw; there are"):
+            release.plot("height")
+    assert answer.plot("mean(pay)").html.count('<path d="M') == 3
+    assert "no DP guarantee" in anonymized.page().html
+
+
+def test_linked_releases_have_pages_pictures_and_tables_of_other_libraries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    people = pa.table({"person": list(range(300)), "sex": ["F", "M"] * 150})
+    visits = pa.table({"person": list(range(300)), "ward": ["a", "b", "c"] * 100})
+    draft = sf.describe_tables({"people": people, "visits": visits})
+    draft["visits"].most_rows(1)
+    schema = draft.accept(by="Ann Lee", confirm=list(draft.risks))
+    limit = sf.EpsilonDelta(9, 1e-9)
+    tables = {"people": people, "visits": visits}
+    vault = sf.open_schema(tables, schema=schema, ledger=tmp_path / "h.ledger", limit=limit, create=True)
+    release = sf.synthesize.synthesize_linked(vault, epsilon=5, delta=1e-9)
+    arrow = release.to_arrow()
+    assert {name: each.shape for name, each in release.to_pandas().items()} == {n: t.shape for n, t in arrow.items()}
+    assert release.to_polars()["visits"].equals(pl.from_arrow(arrow["visits"]))
+    assert release.plot("people.sex").html.count("<rect") == 3
+    for shown in (vault, vault.schema, release):
+        page = shown._repr_html_()
+        assert "Ann Lee" in page
+        assert "{" not in page
+        assert schema.hash not in page
+    for page in (release.page().html, release._repr_html_()):
+        assert f"accepted by {schema.accepted_by}" in page
+
+
+def test_releases_say_who_accepted_the_description_and_what_they_confirmed(tmp_path: Path) -> None:
+    draft = sf.describe(TABLE)
+    draft["age"].bounds(0, 99)
+    domain = draft.accept(by="Ann Lee", confirm=list(draft.risks))
+    limit = sf.EpsilonDelta(9, 1e-9)
+    vault = sf.open(TABLE, domain=domain, ledger=tmp_path / "people.ledger", limit=limit, create=True)
+    words = f"accepted by {domain.accepted_by}"
+    assert words.endswith("; the draft was edited")
+    answer = sf.query.sql(vault, "SELECT COUNT(*) FROM t", epsilon=1)
+    synthetic = sf.synthesize.auto(vault, epsilon=1, delta=1e-9)
+    for page in (domain._repr_html_(), answer._repr_html_(), answer.page().html, synthetic.page().html):
+        assert words in page
+    assert "accepted" not in answer.to_json()
+    sf.synthesize.save(synthetic, tmp_path / "model")
+    assert sf.synthesize.load(tmp_path / "model").accepted == domain.accepted_by
+
+
 def test_a_noisy_value_is_a_number() -> None:
     value = NoisyValue(1.75, 0.5, 1.0, 2.5)
     assert (float(value), round(value), round(value, 1)) == (1.75, 2, 1.8)

@@ -17,7 +17,7 @@ from sfumato.arguments import expect_all, listed
 from sfumato.bounded_cache import Shared, cached
 from sfumato.domain.attribute import Attribute, Categorical, Date, Dated, Integer, Numeric, Real, Role, Timestamp
 from sfumato.domain.calendar import CalendarMap, calendar_map, maps
-from sfumato.domain.unit import Acceptance, Drafted, Unit
+from sfumato.domain.unit import Acceptance, Drafted, Unit, state_text
 from sfumato.errors import DomainError, QueryError
 from sfumato.notebook_html import html_note, html_table
 
@@ -349,11 +349,9 @@ class Domain(Shared):
             (each.name, type(each).__name__.lower(), f"{each.size:,}", each.label(0), each.label(each.declared - 1))
             for each in self
         ]
-        accepted = "a draft, which releases refuse" if self.draft else "changed after its acceptance, or never accepted"
-        if self.accepted_by is not None:
-            accepted = f"accepted by {self.accepted_by.by}, {self.accepted_by.at}"
+        state = state_text(self.accepted_by, draft=self.draft)
         table = html_table(("attribute", "type", "cells", "first cell", "last cell"), rows, labels=1)
-        return table + html_note(f"Unit: {self.unit}") + html_note(f"State: {accepted}")
+        return table + html_note(f"Unit: {self.unit}") + html_note(f"State: {state}")
 
     def accepted(self) -> Domain:
         """The same description, no longer a draft."""

@@ -30,8 +30,9 @@ from sfumato.domain.document import (
 )
 from sfumato.domain.domain import CsvFormat, Domain
 from sfumato.domain.hierarchy import Hierarchy
-from sfumato.domain.unit import Acceptance, Drafted, GroupBound, Unit, accepted_now
+from sfumato.domain.unit import Acceptance, Drafted, GroupBound, Unit, accepted_now, state_text
 from sfumato.errors import DomainError, InputError
+from sfumato.notebook_html import html_note, html_table
 from sfumato.strict_documents import read_yaml, write_yaml
 
 VERSION = 2
@@ -320,6 +321,15 @@ class Schema:
         accepted = self.acceptance
         return accepted is not None and not accepted.signs(self.hash)
 
+    def _repr_html_(self) -> str:
+        owners, rows = self.owners(self), []
+        for each in self:
+            columns = ", ".join(column.name for column in (*each.attributes, *each.derived))
+            rows.append((each.name, owners[each.name], str(each.rows or ""), columns))
+        table = html_table(("table", "rows are", "most rows of one unit", "columns"), rows, labels=1)
+        state = f"State: {state_text(self.accepted_by, draft=self.draft)}"
+        return table + html_note(f"Unit: one {self.id} of {self.name}") + html_note(state)
+
     def describe(self) -> dict[str, Any]:
         """The document as plain dictionaries and lists."""
         return {
@@ -345,8 +355,6 @@ class Schema:
 def _two_owners(name: str) -> DomainError:
     return DomainError(f"{name} names two units in a row; leave one column out: it stays unprotected", culprit=name)
 
-
-# --- the document -----------------------------------------------------------------------------------------------------
 
 _TOP = {"$schema", "sfumato", "schema", "draft", "accepted", "drafted", "unit", "tables", "of_unit"}
 _OF_DOMAIN = ("attributes", "csv", "missing", "hierarchies")  # parts that a domain of one table has as well

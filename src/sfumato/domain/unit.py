@@ -201,6 +201,12 @@ class Acceptance:
         """Return whether the description with the hash ``content`` was accepted so."""
         return self.hash == self.sign(content, self.by, self.at, confirmed=self.confirmed, edited=self.edited)
 
+    def __str__(self) -> str:
+        """The person and the time, what was confirmed, and whether the draft was edited."""
+        confirmed = f"confirmed {', '.join(self.confirmed)}" if self.confirmed else "nothing to confirm"
+        edited = "" if self.edited is None else f"; the draft was {'' if self.edited else 'not '}edited"
+        return f"{self.by}, {self.at}; {confirmed}{edited}"
+
     def describe(self) -> dict[str, Any]:
         """The acceptance as it stands in a document."""
         entry = self.journal_entry()
@@ -234,6 +240,13 @@ class Described(Protocol):
     @property
     def drafted(self) -> Drafted | None:
         """The record of its draft, if there is one."""
+
+
+def state_text(accepted: Acceptance | None, *, draft: bool) -> str:
+    """Return the state of a description in words."""
+    if accepted is not None:
+        return f"accepted by {accepted}"
+    return "a draft, which releases refuse" if draft else "changed after its acceptance, or never accepted"
 
 
 def accepted_now(description: Described, *, by: str, confirmed: Sequence[str] = ()) -> Acceptance:

@@ -26,7 +26,7 @@ from sfumato.model.factor import FloatArray, project_to_total
 from sfumato.notebook_html import html_note, html_table
 from sfumato.query.aggregates import Estimates
 from sfumato.query.question import BOUNDED, Query
-from sfumato.vault.release import Release, ReleasedRows, Tabular
+from sfumato.vault.release import Release, ReleasedRows, Reported, Tabular
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -102,7 +102,7 @@ class CountedTruncation:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Answer(Release, Tabular):
+class Answer(Release, Tabular, Reported, report="bar_pages.answer"):
     """Estimates by group, stored in columns: a million groups are a few arrays, and objects are made on request.
 
     Attributes:

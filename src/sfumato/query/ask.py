@@ -199,6 +199,7 @@ def _discover(vault: VaultInterface, query: Query, loss: Loss, confidence: Confi
     return Answer(
         guarantee=released.guarantee,
         cost=released.cost,
+        accepted=released.accepted,
         expected_error=dict.fromkeys(query.labels, math.sqrt(mechanism.noise.variance)),
         provenance=released.provenance,
         query=query,

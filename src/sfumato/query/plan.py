@@ -113,6 +113,7 @@ class Plan:
         answer = Answer(
             guarantee=released.guarantee,
             cost=released.cost,
+            accepted=released.accepted,
             expected_error=self._standard_errors(loss),
             provenance=released.provenance,
             query=query,

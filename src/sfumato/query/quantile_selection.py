@@ -103,6 +103,7 @@ def choose_quantile(
     return ChosenQuantile(
         guarantee=released.guarantee,
         cost=released.cost,
+        accepted=released.accepted,
         expected_error={f"{quantile}, in rows of rank": missed / quantile.probability.denominator},
         provenance=released.provenance,
         value=_value(int(released.payload["cell"]), scores, ends, integers=isinstance(domain[quantile.of], Integer)),

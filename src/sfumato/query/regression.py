@@ -22,6 +22,7 @@ from sfumato.domain import Date, Domain, Integer, Real, Timestamp
 from sfumato.domain.predicate import describe_condition, holds_at_cells, named
 from sfumato.errors import QueryError
 from sfumato.model.factor import FloatArray
+from sfumato.notebook_html import html_note, html_table
 from sfumato.privacy.loss import Number
 from sfumato.privacy.noise import Noise
 from sfumato.query.aggregates import Confidence
@@ -65,6 +66,9 @@ class Coefficient:
     population: NoisyValue | None
 
 
+_NOISE_WORDS = "standard deviation of the noise on a sum of products, each from -1 to 1"
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Regression(Release):
     """A linear regression by least squares; ``coefficients`` are none if the noise is too large for any.
@@ -90,6 +94,12 @@ class Regression(Release):
     def headline(self) -> str:
         """The outcome and its inputs."""
         return f"{self.outcome} by {', '.join(each.variable for each in self.coefficients) or 'nothing'}"
+
+    def to_html(self) -> str:
+        """Return a table of the coefficients with their intervals, and the statement."""
+        rows = [(one.variable, str(one.table), str(one.population or "")) for one in self.coefficients]
+        table = html_table((self.outcome, "in the table", "in the population"), rows, labels=1)
+        return table + "".join(map(html_note, self.notes)) + super().to_html()
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,9 +172,8 @@ def linear_regression(
     return Regression(
         guarantee=released.guarantee,
         cost=released.cost,
-        expected_error={
-            "standard deviation of the noise on a sum of products, each from -1 to 1": math.sqrt(variances.max())
-        },
+        accepted=released.accepted,
+        expected_error={_NOISE_WORDS: math.sqrt(variances.max())},
         provenance=released.provenance,
         outcome=variables[-1].words,
         coefficients=coefficients,

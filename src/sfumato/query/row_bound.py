@@ -174,13 +174,12 @@ def suggest_bound(
     parameters = {"questions": [tally.canonical() for tally in tallies]}
     words = "how many units have how many rows" + "".join(f", and how many by {group.name}" for group in groups)
     released = vault.release(ReleaseRequest("query", "sizes", parameters, words), loss, run, retry_key=retry_key)
-    rows, *by_groups = (
-        _noisy_sizes(tally, released.payload[str(place)], deviation, balance=balance)
-        for place, tally in enumerate(tallies)
-    )
+    noisy = [released.payload[str(place)] for place in range(len(tallies))]
+    rows, *by_groups = (_noisy_sizes(*each, deviation, balance=balance) for each in zip(tallies, noisy, strict=True))
     return SuggestedBound(
         guarantee=released.guarantee,
         cost=released.cost,
+        accepted=released.accepted,
         expected_error={"units of one size": deviation},
         provenance=released.provenance,
         unit=_bounded(vault.domain, groups, rows, by_groups),

@@ -264,6 +264,7 @@ def answer_batch(vault: VaultInterface, workload: Workload, **stated: Unpack[Sta
     return BatchAnswer(
         guarantee=released.guarantee,
         cost=released.cost,
+        accepted=released.accepted,
         expected_error={"root mean squared error of an answer": best.error},
         provenance={**released.provenance, "strategy": best.strategy.name},
         answers=rows.astype(np.float64) @ cells,

@@ -11,6 +11,8 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from sfumato.domain.table_schema import Schema, SchemaTable
+from sfumato.extras import require
+from sfumato.report.bar_pages import Bar, bar_section, chosen_columns
 from sfumato.report.page import (
     PALETTE,
     Chart,
@@ -20,6 +22,7 @@ from sfumato.report.page import (
     Section,
     ShownTable,
     layer,
+    render,
     shown_to,
     sized,
     tooltips,
@@ -29,8 +32,10 @@ from sfumato.report.page import (
 if TYPE_CHECKING:
     from markupsafe import Markup
 
+    from sfumato.domain.unit import Acceptance
     from sfumato.evaluate.linked.linked_evaluation import EdgeResult, LinkedResult
     from sfumato.evaluate.linked.table_tree import RowsRead
+    from sfumato.synthesize.linked.linked_release import LinkedRelease
 
 
 _BARS = 40  # sizes that are drawn; larger ones come together in the last
@@ -259,12 +264,16 @@ def _pair_picture(
     )
 
 
-def linked_release_page(title: str, book: Mapping[str, Any]) -> Page:
+def linked_release_page(
+    title: str, book: Mapping[str, Any], *, sections: tuple[Section, ...] = (), accepted: Acceptance | None = None
+) -> Page:
     """Return a public page of linked tables: their columns, the measured tables, and the stated errors.
 
     Args:
         title: title of the page.
         book: the codebook as JSON values.
+        sections: pictures before the tables.
+        accepted: the acceptance of the description of the tables; None if it is unknown.
     """
     from sfumato.synthesize.linked.linked_codebook import (
         UNITS_TEXT,
@@ -273,6 +282,7 @@ def linked_release_page(title: str, book: Mapping[str, Any]) -> Page:
         family_tie_rows,
     )
 
+    described = {} if accepted is None else {"Description": f"accepted by {accepted}"}
     overview: dict[str, ShownTable] = {}
     details: dict[str, ShownTable] = {}
     for part in book["parts"]:
@@ -283,17 +293,50 @@ def linked_release_page(title: str, book: Mapping[str, Any]) -> Page:
     return Page(
         title=title,
         warning=str(book["notice"]),
-        terms=dict(family_facts(book)),
+        terms=dict(family_facts(book)) | described,
         notes=(
             shown_to(str(book["guarantee"]["text"])),
             UNITS_TEXT,
             *(f"{part['name']} has {part['says']}." for part in book["parts"]),
             *map(str, book["notes"]),
         ),
+        sections=sections,
         overview={name: rows for name, rows in overview.items() if rows},
         details={name: rows for name, rows in details.items() if rows},
         digits=_CODEBOOK_DIGITS,
     )
+
+
+def rendered_linked(release: LinkedRelease) -> str:
+    """Return the page of linked synthetic tables.
+
+    Raises:
+        MissingExtraError: the extra ``plots`` is not installed.
+    """
+    require("plots", "a page with plots")
+    book = release.codebook.to_json()
+    drawn = bar_section("Columns", _bars(book))
+    return render(linked_release_page("Synthetic tables", book, sections=(drawn,), accepted=release.accepted))
+
+
+def rendered_linked_columns(release: LinkedRelease, column: str | None) -> str:
+    """Return the pictures of one column, such as ``visits.reason``, or of all.
+
+    Raises:
+        InputError: there is no such column.
+    """
+    return chosen_columns(release.headline, _bars(release.codebook.to_json()), column)
+
+
+def _bars(book: Mapping[str, Any]) -> dict[str, tuple[Bar, ...]]:
+    """Return the synthetic units by value, by table and column; their intervals hold those of the protected tables."""
+    return {
+        f"{part['name']}.{column['name']}".removeprefix("head."): tuple(
+            Bar(str(value["label"]), value["units"], value["low"], value["high"]) for value in column["values"]
+        )
+        for part in book["parts"]
+        for column in part["columns"]
+    }
 
 
 def _values(column: Mapping[str, Any]) -> ShownTable:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sfumato.arguments import listed
 from sfumato.errors import InputError, pluralize
+from sfumato.extras import require
 from sfumato.report.page import Page, Section, ShownTable, render, shown_to
 from sfumato.synthesize.codebook.codebook import PAIRS_TEXT, facts, pair_title
 from sfumato.synthesize.codebook.codebook_lines import FOLDED_TEXT, group_lines, seen, value_lines
@@ -18,8 +19,10 @@ from sfumato.synthesize.codebook.codebook_lines import FOLDED_TEXT, group_lines,
 if TYPE_CHECKING:
     from markupsafe import Markup
 
+    from sfumato.domain.unit import Acceptance
     from sfumato.synthesize.codebook.codebook import Codebook, PairEntry
     from sfumato.synthesize.codebook.codebook_lines import ColumnEntry, ValueLine
+    from sfumato.synthesize.synthetic import Synthetic
 
 _MOST_BARS = 40  # with labels and error bars of their own; more are drawn as a line in a band
 _MOST_DRAWN = 500  # columns
@@ -30,8 +33,14 @@ _FIGURES = 10_000
 _DARK = 0.5  # strength from which text is white
 
 
-def release_page(title: str, book: Codebook) -> Page:
-    """Return a public page of a synthetic file, with its stated errors."""
+def release_page(title: str, book: Codebook, *, accepted: Acceptance | None = None) -> Page:
+    """Return a public page of a synthetic file, with its stated errors.
+
+    Args:
+        title: title of the page.
+        book: the codebook of the file.
+        accepted: the acceptance of the description of the table; None if it is unknown.
+    """
     sections = [Section("What it is good for", _uses(book)), Section("Columns", _columns(book))]
     if len(book.columns) > 1:
         sections.append(Section("Pairs of columns", _pairs(book)))
@@ -59,10 +68,11 @@ def release_page(title: str, book: Codebook) -> Page:
         ),
         "Methods that were considered": tuple({"method": each} for each in book.considered),
     }
+    described = {} if accepted is None else {"Description": f"accepted by {accepted}"}
     return Page(
         title=title,
         warning=book.notice,
-        terms={name: str(fact) for name, fact in facts(book)},
+        terms={name: str(fact) for name, fact in facts(book)} | described,
         notes=(shown_to(book.guarantee.text),),
         sections=tuple(sections),
         details={name: rows for name, rows in details.items() if rows},
@@ -70,28 +80,33 @@ def release_page(title: str, book: Codebook) -> Page:
     )
 
 
-def rendered_release(book: Codebook) -> str:
+def rendered_synthetic(release: Synthetic) -> str:
     """Return the page of a release as HTML with its pictures.
 
     Raises:
         MissingExtraError: the extra ``plots`` is not installed.
     """
-    return render(release_page(f"Release of {pluralize(book.rows, 'synthetic row')}", book))
+    book = release.codebook
+    return render(release_page(f"Release of {pluralize(book.rows, 'synthetic row')}", book, accepted=release.accepted))
 
 
-def rendered_column(book: Codebook, name: str) -> str:
-    """Return a page with the picture of one column.
+def rendered_synthetic_columns(release: Synthetic, name: str | None) -> str:
+    """Return a page with the picture of one column, or of all.
 
     Raises:
         InputError: there is no such column.
         MissingExtraError: the extra ``plots`` is not installed.
     """
+    require("plots", "a page with plots")
+    from markupsafe import Markup
+
+    book = release.codebook
+    if name is None:
+        return render(Page(title="Columns", sections=(Section("Rows by value", _columns(book)),)))
     place = next((place for place, column in enumerate(book.columns) if column.name == name), None)
     if place is None:
         columns = listed(column.name for column in book.columns)
         raise InputError(f"the release has no column {name!r}; it has {columns}", culprit=name)
-    from markupsafe import Markup
-
     scale = book.table_rows / book.rows if book.rows else 1.0
     figure = Markup('<div class="grid">{}</div>').format(_figure(place, book.columns[place], scale))
     return render(Page(title=name, sections=(Section("Rows by value", figure),)))

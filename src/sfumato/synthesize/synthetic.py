@@ -16,9 +16,8 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +36,6 @@ from sfumato.model.noisy_table import (
     tables_payload,
 )
 from sfumato.model.row_sampling import CodeArray, generator
-from sfumato.notebook_html import HtmlPage
 from sfumato.strict_documents import read_yaml
 from sfumato.synthesize.codebook.codebook import KEY, Codebook, CodebookFile, open_codebook
 from sfumato.synthesize.codebook.codebook_entries import codebook_of, measured_tables
@@ -45,7 +43,7 @@ from sfumato.synthesize.graphical import Graphical
 from sfumato.synthesize.product import DrawnRows, Model, Product, codes_of, filled, read_back, refuse_large
 from sfumato.synthesize.stated_errors import distances_of_rows
 from sfumato.vault.interface import ReleasedPayload, decode, encode
-from sfumato.vault.release import Release, ReleasedRows, Tabular, refuse_occupied_path, write_atomically
+from sfumato.vault.release import Release, ReleasedRows, Reported, Tabular, refuse_occupied_path, write_atomically
 from sfumato.workload.counting_queries import Marginals, Workload
 
 if TYPE_CHECKING:
@@ -53,7 +51,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Synthetic(Release, Tabular):
+class Synthetic(Release, Tabular, Reported, report="release_page.synthetic"):
     """A synthetic table: a public model and rows sampled from it.
 
     ``seed`` is made from the stored, public payload; what is sampled of a public model needs no secret.
@@ -89,25 +87,6 @@ class Synthetic(Release, Tabular):
     def to_arrow(self) -> pa.Table:
         """The rows as an Arrow table."""
         return self.rows.to_arrow()
-
-    def page(self) -> HtmlPage:
-        """Return the full report with pictures; outside a notebook, also open it in a browser.
-
-        Raises:
-            MissingExtraError: the extra ``plots`` is not installed.
-            SizeError: as ``rows``.
-        """
-        return HtmlPage(_report().rendered_release(self.codebook)).opened()
-
-    def plot(self, column: str) -> HtmlPage:
-        """Return the picture of one column with its errors; outside a notebook, also open it in a browser.
-
-        Raises:
-            InputError: there is no such column.
-            MissingExtraError: the extra ``plots`` is not installed.
-            SizeError: as ``rows``.
-        """
-        return HtmlPage(_report().rendered_column(self.codebook, column), height=460).opened()
 
     def _repr_html_(self) -> str:
         return self.to_html() + self.rows._repr_html_()
@@ -160,11 +139,6 @@ class Synthetic(Release, Tabular):
         return ReleasedRows(DrawnRows(model.domain, codes, random, metadata(book, model, codes), model.positions)), book
 
 
-def _report() -> Any:  # noqa: ANN401  (a module)
-    """Return the module that draws releases, which is loaded by name, because reports stand above the families."""
-    return import_module("sfumato.report.release_page")
-
-
 def finish_release(
     stored: ReleasedPayload,
     model: Model,
@@ -183,6 +157,7 @@ def finish_release(
     return Synthetic(
         guarantee=guarantee,
         cost=stored.cost,
+        accepted=stored.accepted,
         expected_error=expected_error,
         provenance={**stored.provenance, **(provenance or {})},
         model=model,
@@ -291,7 +266,7 @@ def load(path: str | Path) -> Synthetic:
         payload = decode(stored)
         release = payload["release"]
         model = _KINDS[release["kind"]].restore(parse(read_yaml(release["domain"])), payload)
-        loaded = Synthetic(**release["statement"], model=model, seed=release["seed"])
+        loaded = Synthetic(**release["statement"], accepted=model.domain.accepted_by, model=model, seed=release["seed"])
         _refuse_odd(loaded)
         return loaded  # noqa: TRY300 - what is odd is refused in the same words
     except _DAMAGED as error:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict, TypeVar, 
 import numpy as np
 
 from sfumato.domain import Domain
+from sfumato.domain.unit import Acceptance
 from sfumato.errors import InputError, LedgerError, LossError
 from sfumato.privacy.loss import Charge, Epsilon, EpsilonDelta, Loss, Number
 from sfumato.strict_documents import read_json
@@ -154,6 +155,7 @@ class ReleasedPayload:
         provenance: the request, domain, unit, journal entry and version of the program.
         digest: the SHA-256 of the stored bytes of the payload, in hexadecimal digits.
         view: the view of several tables that the payload describes; None if it describes one table.
+        accepted: the acceptance of the description; None if it is unknown.
     """
 
     payload: dict[str, Any]
@@ -162,6 +164,7 @@ class ReleasedPayload:
     provenance: Mapping[str, Any]
     digest: str
     view: BoundedView | None = None
+    accepted: Acceptance | None = None
 
 
 @runtime_checkable

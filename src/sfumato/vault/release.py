@@ -7,16 +7,18 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from sfumato.domain import Unit
+from sfumato.domain.unit import Acceptance
 from sfumato.engine.table_files import discard
 from sfumato.errors import InputError, SfumatoError, pluralize
 from sfumato.extras import refuse_missing_library
 from sfumato.ledger import Entry, Kind
-from sfumato.notebook_html import html_note, html_table
+from sfumato.notebook_html import HtmlPage, html_note, html_table
 from sfumato.privacy.loss import Charge, Loss, decimals, plain
 
 if TYPE_CHECKING:
@@ -89,12 +91,14 @@ class Release:
         cost: what this call added to the journal, in words; a repeated question costs nothing.
         expected_error: expected size of the error by name, computed without the data.
         provenance: method, parameters, versions, domain hash and number of the journal entry.
+        accepted: the acceptance of the description of the tables; None if it is unknown.
     """
 
     guarantee: str
     cost: str
     expected_error: Mapping[str, float]
     provenance: Mapping[str, Any]
+    accepted: Acceptance | None = None
 
     def statement(self) -> dict[str, Any]:
         """The statement as plain JSON values."""
@@ -133,12 +137,16 @@ class Release:
         """The statement as a table in HTML that any page and notebook can hold; ``provenance`` has the rest."""
         errors = [("Expected error", f"{value:.3g}: {name}") for name, value in self.expected_error.items()]
         more = len(errors) - _MOST_LINES
-        rows = [("Guarantee", self.guarantee), ("Cost", self.cost), *errors[:_MOST_LINES]]
         if more > 0:
-            rows.append(("Expected error", f"{more:,} more in .expected_error"))
+            errors[_MOST_LINES:] = [("Expected error", f"{more:,} more in .expected_error")]
+        return html_table((), [*self.terms().items(), *errors], labels=1)
+
+    def terms(self) -> dict[str, str]:
+        """Return the guarantee, the cost and the origin of the release in words."""
         origin = {"Method": self.provenance.get("method"), "Journal entry": self.provenance.get("journal_entry")}
-        rows += [(name, str(value)) for name, value in origin.items() if value is not None]
-        return html_table((), rows, labels=1)
+        known = {name: str(value) for name, value in origin.items() if value is not None}
+        described = {} if self.accepted is None else {"Description": f"accepted by {self.accepted}"}
+        return {"Guarantee": self.guarantee, "Cost": self.cost, **known, **described}
 
 
 def _cell_text(value: object) -> str:
@@ -174,6 +182,48 @@ class Tabular:
         import polars as pl
 
         return pl.from_arrow(self.to_arrow())
+
+
+class Reported:
+    """A release with a report: a page with pictures, and the picture of each column.
+
+    A class names its report: the module of :mod:`sfumato.report` and the kind of release, such as
+    ``"bar_pages.answer"``.  Modules are loaded by name, because reports stand above the families.
+    """
+
+    _report: ClassVar[str]
+
+    def __init_subclass__(cls, *, report: str = "", **more: Any) -> None:  # noqa: ANN401
+        super().__init_subclass__(**more)
+        if report:
+            cls._report = report
+
+    def page(self) -> HtmlPage:
+        """Return the full report with pictures; outside a notebook, also open it in a browser.
+
+        Raises:
+            MissingExtraError: the extra ``plots`` is not installed.
+            SizeError: there are more rows than are sampled at once.
+        """
+        return HtmlPage(self._rendered("")(self)).opened()
+
+    def plot(self, column: str | None = None) -> HtmlPage:
+        """Return the picture of one column with its errors; outside a notebook, also open it in a browser.
+
+        Args:
+            column: the name of the column; None: all columns.
+
+        Raises:
+            InputError: there is no such column.
+            MissingExtraError: the extra ``plots`` is not installed.
+            SizeError: there are more rows than are sampled at once.
+        """
+        return HtmlPage(self._rendered("_columns")(self, column), height=460).opened()
+
+    def _rendered(self, part: str) -> Callable[..., str]:
+        module, _, kind = self._report.partition(".")
+        function: Callable[..., str] = getattr(import_module(f"sfumato.report.{module}"), f"rendered_{kind}{part}")
+        return function
 
 
 class RowBlocks(Protocol):
@@ -229,8 +279,12 @@ class ReleasedRows(Tabular):
         return f"<ReleasedRows: {pluralize(len(self), 'row')} of {', '.join(self.columns)}>"
 
     def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def to_html(self, caption: str = "") -> str:
+        """Return the first rows as a table in HTML, below a caption."""
         cells = zip(*self.table.slice(0, _MOST_LINES).to_pydict().values(), strict=True)
-        table = html_table(self.columns, [list(map(_cell_text, row)) for row in cells])
+        table = html_table(self.columns, [list(map(_cell_text, row)) for row in cells], caption=caption)
         return table + html_note(f"{min(len(self), _MOST_LINES)} of {pluralize(len(self), 'row')}")
 
     def to_arrow(self) -> pa.Table:

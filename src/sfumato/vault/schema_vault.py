@@ -18,8 +18,9 @@ from sfumato.errors import LedgerError, QueryError
 from sfumato.ledger import Account
 from sfumato.ledger.dataset_terms import UNDECLARED
 from sfumato.ledger.journal import refuse_other_owners
+from sfumato.notebook_html import html_table
 from sfumato.privacy.loss import Loss
-from sfumato.vault.vault import Journal, Vault
+from sfumato.vault.vault import Journal, Vault, budget_terms
 from sfumato.vault.vault_opening import DATASET, declared, default_ledger_url
 
 _KEPT = 8  # encoded views
@@ -128,6 +129,9 @@ class SchemaVault:
     def __repr__(self) -> str:
         tables = ", ".join(table.name for table in self.schema)
         return f"<SchemaVault of {tables}; unit: one {self.schema.id} of {self.schema.name}>"
+
+    def _repr_html_(self) -> str:
+        return self.schema._repr_html_() + html_table((), budget_terms(lambda: self.remaining).items(), labels=1)
 
 
 def open_schema(  # noqa: PLR0913  (keywords, each of which is one line of a call)

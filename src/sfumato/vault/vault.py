@@ -137,20 +137,13 @@ class Vault:
         return self.ledger.remaining() if own is None or own.limit is None else own
 
     def __repr__(self) -> str:
-        return f"<Vault of {_listed(self.domain.names)}; unit: {self.domain.unit}; {self._budget()['Left']}>"
+        left = budget_terms(lambda: self.remaining)["Left"]
+        return f"<Vault of {_listed(self.domain.names)}; unit: {self.domain.unit}; {left}>"
 
     def _repr_html_(self) -> str:
-        terms = {"Attributes": ", ".join(self.domain.names), "Unit": str(self.domain.unit)} | self._budget()
+        terms = {"Attributes": ", ".join(self.domain.names), "Unit": str(self.domain.unit)}
+        terms |= budget_terms(lambda: self.remaining)
         return html_table((), list(terms.items()), labels=1)
-
-    def _budget(self) -> dict[str, str]:
-        """Return the budget in words; a vault has a text even if its ledger cannot be read."""
-        try:
-            account = self.remaining
-        except SfumatoError:
-            return {"Left": "its ledger is not open"}
-        spent, left = cost(account.spent), str(account)
-        return {"Guarantee of all releases together": account.guarantee, "Spent": spent, "Left": left}
 
     def for_analyst(self, analyst: str, *, admission: Admission | None = None) -> Vault:
         """Return this vault for an analyst: each release is also charged to the analyst's cap, if it is admitted."""
@@ -401,6 +394,7 @@ class Vault:
             payload=decode(answer),
             digest=hashlib.sha256(answer).hexdigest(),
             view=self.view,
+            accepted=self.acceptance or self.domain.accepted_by,
             guarantee=event.statement,
             cost=charged_text(event.charge, dataset=reservation.charged, analyst=reservation.charged_analyst),
             provenance={
@@ -434,6 +428,19 @@ def _failures_of_one_kind() -> Iterator[None]:
 @cache  # reading a package's metadata takes as long as an answer
 def _version() -> str:
     return version("sfumato")
+
+
+def budget_terms(remaining: Callable[[], Account]) -> dict[str, str]:
+    """Return a budget in words; a vault has a text even if its ledger cannot be read."""
+    try:
+        account = remaining()
+    except SfumatoError:
+        return {"Left": "its ledger is not open"}
+    return {
+        "Guarantee of all releases together": account.guarantee,
+        "Spent": cost(account.spent),
+        "Left": str(account),
+    }
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -28,14 +28,14 @@ from sfumato.domain import Domain
 from sfumato.engine.exact import reveal
 from sfumato.engine.port import ROWS, Recodable, Recode
 from sfumato.engine.table_files import discard
-from sfumato.errors import InputError
+from sfumato.errors import InputError, pluralize
 from sfumato.vault.interface import refuse_no_vault
-from sfumato.vault.release import Release, ReleasedRows, Tabular, save_text, writable, write_atomically
+from sfumato.vault.release import Release, ReleasedRows, Reported, Tabular, save_text, writable, write_atomically
 from sfumato.vault.vault import Vault
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Anonymized(Release, Tabular):
+class Anonymized(Release, Tabular, Reported, report="bar_pages.anonymized"):
     """An anonymized table.
 
     ``facts`` has rows, suppressed rows, classes, every loss and, for the optimal search, the certificate.
@@ -47,6 +47,13 @@ class Anonymized(Release, Tabular):
     unchanged: tuple[str, ...]
     source: Recodable = field(repr=False)
     decision: Decision = field(repr=False)
+
+    @property
+    def headline(self) -> str:
+        """The method, the published and suppressed rows, and the classes."""
+        rows, suppressed = self.facts["rows"], self.facts["suppressed"]
+        left = f"{rows - suppressed:,} of {pluralize(rows, 'row')} in {pluralize(self.facts['classes'], 'class')}"
+        return f"{left} by {self.provenance['method']}"
 
     @cached_property  # each rewriting deals the rows of a tuple anew
     def rows(self) -> ReleasedRows:
@@ -60,6 +67,9 @@ class Anonymized(Release, Tabular):
     def to_arrow(self) -> pa.Table:
         """The rows as an Arrow table."""
         return self.rows.to_arrow()
+
+    def _repr_html_(self) -> str:
+        return self.to_html() + self.rows._repr_html_()
 
     def write(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the rows to a .parquet or .csv file without holding them all; verified before it gets its name.
@@ -116,6 +126,7 @@ def disclose(
     return Anonymized(
         guarantee=released.guarantee,
         cost=released.cost,
+        accepted=released.accepted,
         expected_error={f"loss of {name}": loss for name, loss in facts["loss_metric"].items()},
         provenance=released.provenance,
         recoding=decision.recoding,

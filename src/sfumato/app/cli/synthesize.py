@@ -332,7 +332,7 @@ def _write_about(release: Synthetic, given: SynthesizeOptions) -> None:
         from sfumato.report.page import render
         from sfumato.report.release_page import release_page
 
-        page = render(release_page(f"Synthetic table {out.name}", release.codebook))
+        page = render(release_page(f"Synthetic table {out.name}", release.codebook, accepted=release.accepted))
         save_text(given.html, page, overwrite=given.overwrite)
         print_message(f"Wrote the page {given.html}.")
 

@@ -27,6 +27,7 @@ from sfumato.extras import require
 if TYPE_CHECKING:
     from sfumato.domain.linked_domain import ChildTable, LinkedTables
     from sfumato.domain.table_schema import Schema
+    from sfumato.domain.unit import Acceptance
     from sfumato.privacy.loss import Loss
     from sfumato.synthesize import LinkedRelease
     from sfumato.synthesize.codebook.codebook import Codebook
@@ -158,7 +159,8 @@ def _write_tables(release: LinkedRelease, rows: Mapping[str, int], target: Path,
         save_linked(release, given.model, overwrite=given.overwrite)
         print_message(f"Wrote the model {given.model}.")
     if given.html is not None:
-        write_page(target, read_family_codebook(target), given.html, overwrite=given.overwrite)
+        book = read_family_codebook(target)
+        write_page(target, book, given.html, accepted=release.accepted, overwrite=given.overwrite)
     return files
 
 
@@ -298,6 +300,16 @@ def describe(
     say(file, html=html, markdown=markdown, overwrite=overwrite, as_json=as_json)
 
 
+def _acceptance_in(file: Path) -> Acceptance | None:
+    """Return the acceptance of the domain in a file of rows; None if the file has none."""
+    from sfumato.synthesize.synthetic import read_release
+
+    try:
+        return read_release(file).model.domain.accepted_by
+    except InputError:
+        return None
+
+
 def _describe_rows(file: Path, *, html: Path | None, markdown: Path | None, overwrite: bool, as_json: bool) -> None:
     """Print the codebook of a file of rows."""
     from sfumato.synthesize.codebook.codebook import read_codebook
@@ -315,7 +327,8 @@ def _describe_rows(file: Path, *, html: Path | None, markdown: Path | None, over
         from sfumato.report.page import render
         from sfumato.report.release_page import release_page
 
-        save_text(html, render(release_page(f"Synthetic table {file.name}", book)), overwrite=overwrite)
+        page = release_page(f"Synthetic table {file.name}", book, accepted=_acceptance_in(file))
+        save_text(html, render(page), overwrite=overwrite)
         print_message(f"Wrote the page {html}.")
     print_message(STATED_BY_A_FILE)
     if book.measured:
@@ -378,13 +391,15 @@ def _describe_tables(folder: Path, *, html: Path | None, markdown: Path | None, 
     result(book, _tables_text(book), as_json=as_json)
 
 
-def write_page(folder: Path, book: Mapping[str, Any], html: Path, *, overwrite: bool) -> None:
+def write_page(
+    folder: Path, book: Mapping[str, Any], html: Path, *, overwrite: bool, accepted: Acceptance | None = None
+) -> None:
     """Write the codebook of the tables in a folder as a page."""
     from sfumato.report.linked_tables_page import linked_release_page
     from sfumato.report.page import render
     from sfumato.vault.release import save_text
 
-    page = linked_release_page(f"Synthetic tables {folder.name}", book)
+    page = linked_release_page(f"Synthetic tables {folder.name}", book, accepted=accepted)
     save_text(html, render(page), overwrite=overwrite)
     print_message(f"Wrote the page {html}.")
 

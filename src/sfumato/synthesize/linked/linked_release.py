@@ -43,7 +43,7 @@ from sfumato.synthesize.linked.linked_codebook import (
 )
 from sfumato.synthesize.linked.linked_rows import drawn_children, linked_rows
 from sfumato.synthesize.product import refuse_large
-from sfumato.vault.release import Release, ReleasedRows, checked_path
+from sfumato.vault.release import Release, ReleasedRows, Reported, checked_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,7 +96,7 @@ class MeasuredPart:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class LinkedRelease(Release):
+class LinkedRelease(Release, Reported, report="linked_tables_page.linked"):
     """The release of linked synthetic tables; see the top of this module."""
 
     linked: LinkedTables
@@ -133,6 +133,29 @@ class LinkedRelease(Release):
             SizeError: noise at a tiny loss made the number of units larger than is sampled at once.
         """
         return self._drawn[0]
+
+    def to_arrow(self) -> dict[str, pa.Table]:
+        """Return the synthetic tables by name as Arrow tables."""
+        return self.tables
+
+    def to_pandas(self) -> dict[str, Any]:
+        """Return the synthetic tables by name as pandas DataFrames.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        return {name: ReleasedRows(table).to_pandas() for name, table in self.tables.items()}
+
+    def to_polars(self) -> dict[str, Any]:
+        """Return the synthetic tables by name as polars DataFrames.
+
+        Raises:
+            MissingExtraError: polars is not installed.
+        """
+        return {name: ReleasedRows(table).to_polars() for name, table in self.tables.items()}
+
+    def _repr_html_(self) -> str:
+        return self.to_html() + "".join(ReleasedRows(table).to_html(name) for name, table in self.tables.items())
 
     def redrawn(self) -> LinkedRelease:
         """Return the same release with other rows, drawn from the same models at no cost."""

@@ -145,6 +145,7 @@ def release_units(
     return LinkedRelease(
         guarantee=stored.guarantee,
         cost=stored.cost,
+        accepted=stored.accepted,
         expected_error=errors,
         provenance=stored.provenance,
         linked=linked,

@@ -1,0 +1,212 @@
+"""Pages of answers, anonymized tables and linked tables: horizontal bars with intervals, and the numbers below.
+
+A picture of bars needs no extra.  All text is escaped, and the pages run no script.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+from sfumato.arguments import listed
+from sfumato.errors import InputError
+from sfumato.extras import require
+from sfumato.report.page import Page, Section, ShownTable, render, shown_to
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sfumato.anonymize.release.anonymized import Anonymized
+    from sfumato.query.answer import Answer
+
+_MOST_BARS = 60  # of a picture
+_MOST_ROWS = 2000  # of the numbers below
+_LABEL, _DRAWN, _TEXT, _STEP = 190, 320, 200, 24  # pixels: widths of labels, bars and numbers, height of a bar
+_MOST_LETTERS = 28
+_BLUE, _INK, _LINE = "#7fb0da", "#1b2430", "#8894a2"
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_STYLE = "body{margin:8px;font:14px system-ui,sans-serif;color:#1b2430;background:#fff}figure{margin:0 0 16px}"
+_NO_DP = "These rows were made from the rows of people, without differential privacy"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar with a label; both ends of its interval, if it has one."""
+
+    label: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def text(self) -> str:
+        """The value, with its interval."""
+        ends = "" if self.low is None or self.high is None else f" ({self.low:,.5g} to {self.high:,.5g})"
+        return f"{self.value:,.6g}{ends}"
+
+
+@dataclass(frozen=True)
+class BarFigure:
+    """The bars of one column."""
+
+    title: str
+    bars: tuple[Bar, ...]
+
+    def html(self) -> str:
+        """Return the figure as HTML."""
+        left_out = len(self.bars) - _MOST_BARS
+        note = f"<p>{left_out:,} more are not drawn.</p>" if left_out > 0 else ""
+        heading = f'<h3 style="margin:0 0 6px;font-size:1rem">{escape(self.title)}</h3>'
+        return f"<figure>{heading}{bar_drawing(self.title, self.bars[:_MOST_BARS])}{note}</figure>"
+
+
+def bar_drawing(title: str, bars: Sequence[Bar]) -> str:
+    """Return horizontal bars as SVG, with the interval of each as a line with ends."""
+    numbers = [0.0, *(each for bar in bars for each in (bar.value, bar.low, bar.high) if each is not None)]
+    least, most = min(numbers), max(numbers)
+    scale = _DRAWN / ((most - least) or 1.0)
+
+    def x(number: float) -> float:
+        return _LABEL + (number - least) * scale
+
+    parts = []
+    for place, bar in enumerate(bars):
+        top = place * _STEP
+        label = (
+            bar.label if len(bar.label) <= _MOST_LETTERS else bar.label[: _MOST_LETTERS - 1] + "\N{HORIZONTAL ELLIPSIS}"
+        )
+        start, end = sorted((x(0), x(bar.value)))
+        parts.append(
+            f'<text x="{_LABEL - 8}" y="{top + 16}" text-anchor="end" fill="{_INK}">{escape(label)}</text>'
+            f'<rect x="{start:.1f}" y="{top + 4}" width="{end - start:.1f}" height="{_STEP - 8}" fill="{_BLUE}">'
+            f"<title>{escape(bar.label)}: {escape(bar.text)}</title></rect>"
+            f'<text x="{_LABEL + _DRAWN + 12}" y="{top + 16}" fill="{_INK}">{escape(bar.text)}</text>'
+        )
+        if bar.low is not None and bar.high is not None:
+            ends, middle = (x(bar.low), x(bar.high)), top + _STEP / 2
+            path = f"M{ends[0]:.1f} {middle}H{ends[1]:.1f}" + "".join(f"M{end:.1f} {middle - 4}v8" for end in ends)
+            parts.append(f'<path d="{path}" stroke="{_INK}" stroke-width="1.5" fill="none"/>')
+    height = len(bars) * _STEP
+    zero = f'<line x1="{x(0):.1f}" x2="{x(0):.1f}" y1="0" y2="{height}" stroke="{_LINE}"/>'
+    width = _LABEL + _DRAWN + _TEXT
+    return (
+        f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" style="max-width:100%;height:auto" '
+        f'role="img" aria-label="{escape(title)}" font-family="system-ui, sans-serif" font-size="12">'
+        f"{zero}{''.join(parts)}</svg>"
+    )
+
+
+def chosen_columns(title: str, figures: Mapping[str, tuple[Bar, ...]], column: str | None) -> str:
+    """Return a page with the pictures of one column, or of all.
+
+    Raises:
+        InputError: there is no such column.
+    """
+    if column is not None and column not in figures:
+        raise InputError(f"there is no column {column!r} to draw; there are {listed(figures)}", culprit=column)
+    chosen = figures if column is None else {column: figures[column]}
+    body = "".join(BarFigure(name, bars).html() for name, bars in chosen.items())
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(column or title)}</title>'
+        f"<style>{_STYLE}</style></head><body>{body}</body></html>"
+    )
+
+
+def bar_section(heading: str, figures: Mapping[str, tuple[Bar, ...]]) -> Section:
+    """Return a part of a page with the pictures of several columns."""
+    from markupsafe import Markup
+
+    drawn = "".join(BarFigure(name, bars).html() for name, bars in figures.items())
+    return Section(heading, Markup(drawn))  # noqa: S704  (all text in it is escaped)
+
+
+def rendered_answer(answer: Answer) -> str:
+    """Return the page of an answer.
+
+    Raises:
+        MissingExtraError: the extra ``plots`` is not installed.
+    """
+    require("plots", "a page with plots")
+    numbers: ShownTable = tuple(answer.slice_groups(slice(_MOST_ROWS)).rows)
+    page = Page(
+        title="Answer",
+        terms=answer.terms(),
+        notes=(shown_to(answer.guarantee), *answer.notes),
+        sections=(bar_section("Answers", _answer_bars(answer)),),
+        details={"Numbers": numbers},
+    )
+    return render(page)
+
+
+def rendered_answer_columns(answer: Answer, column: str | None) -> str:
+    """Return the pictures of one column of an answer, or of all.
+
+    Raises:
+        InputError: there is no such column.
+    """
+    return chosen_columns(answer.headline, _answer_bars(answer), column)
+
+
+def _answer_bars(answer: Answer) -> dict[str, tuple[Bar, ...]]:
+    labels = [", ".join(key) or "all rows" for key in answer.keys]
+    columns = zip(*answer.values, strict=True) if len(answer) else ((),) * len(answer.columns)
+    return {
+        name: tuple(Bar(label, each.estimate, each.low, each.high) for label, each in zip(labels, values, strict=True))
+        for name, values in zip(answer.columns, columns, strict=True)
+    }
+
+
+def rendered_anonymized(release: Anonymized) -> str:
+    """Return the page of an anonymized table.
+
+    Raises:
+        InfeasibleError: the rows are not those that were verified.
+        MissingExtraError: the extra ``plots`` is not installed.
+    """
+    require("plots", "a page with plots")
+    facts = release.facts
+    rows = f"{facts['rows'] - facts['suppressed']:,} published, {facts['suppressed']:,} suppressed"
+    classes = f"{facts['classes']:,}, the smallest of {facts['smallest_class']:,} {facts['counted']}"
+    losses: ShownTable = tuple({"column": name, "loss": loss} for name, loss in facts["loss_metric"].items())
+    page = Page(
+        title="Anonymized table",
+        warning=_NO_DP,
+        terms={"Rows": rows, "Classes": classes, **release.terms()},
+        sections=(bar_section("Published rows by value", _anonymized_bars(release)),),
+        overview={"Loss of each quasi-identifier: 0 if nothing is lost, 1 if everything is": losses},
+        digits=3,
+    )
+    return render(page)
+
+
+def rendered_anonymized_columns(release: Anonymized, column: str | None) -> str:
+    """Return the pictures of one column of an anonymized table, or of all.
+
+    Raises:
+        InputError: there is no such column.
+        InfeasibleError: the rows are not those that were verified.
+    """
+    return chosen_columns(release.headline, _anonymized_bars(release), column)
+
+
+def _anonymized_bars(release: Anonymized) -> dict[str, tuple[Bar, ...]]:
+    return {name: _counted_bars(release.rows[name]) for name in release.rows.columns}
+
+
+def _counted_bars(values: pa.ChunkedArray) -> tuple[Bar, ...]:
+    """Return the number of rows by value: by their numbers if all begin with one, else largest first."""
+    counted = [("missing" if value is None else str(value), rows) for value, rows in _counts(values)]
+    numbers = {label: _NUMBER.match(label) for label, _ in counted}
+    if all(numbers.values()):
+        counted.sort(key=lambda each: float((numbers[each[0]] or [0])[0]))
+    else:
+        counted.sort(key=lambda each: (-each[1], each[0]))
+    return tuple(Bar(label, rows) for label, rows in counted)
+
+
+def _counts(values: pa.ChunkedArray) -> Iterator[tuple[object, int]]:
+    for each in values.value_counts().to_pylist():
+        yield each["values"], each["counts"]
