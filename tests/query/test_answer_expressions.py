@@ -17,13 +17,15 @@ from tests.query.test_against_duckdb import LOSS, agree, plain, shop  # noqa: F4
 
 import sfumato as sf
 from sfumato.domain import Categorical, Domain, Integer, Real, Unknown
+from sfumato.engine.open import open_table
 from sfumato.errors import QueryError
 from sfumato.privacy.loss import Epsilon, EpsilonDelta, Rho
-from sfumato.query import Average, Count, Total
+from sfumato.query import Average, Count, Total, ask
 from sfumato.query.answer import json_pieces
-from sfumato.query.answer_expression import Linear
+from sfumato.query.answer_expression import AnswerFunction, Linear, NoisyNumbers, added, aggregate_at, quotient
 from sfumato.query.plan import accuracy
 from sfumato.query.statements.select_statement import parse
+from sfumato.vault.simulated import SimulatedVault
 
 DOMAIN = Domain(
     (
@@ -255,3 +257,34 @@ def test_intervals_hold_as_often_as_they_say(tmp_path: Path, loss) -> None:
         assert missed.sum() <= binom.ppf(1 - 1e-6, draws, float(1 - SURE)), expression
         if expression in COVERED[:3]:  # sums state the error of their noise
             assert np.nanstd(exact - each.value) == pytest.approx(each.error.mean(), rel=0.2), expression
+
+
+def test_counts_with_filter_are_counts_in_expressions() -> None:
+    """A share of filtered counts is not below zero, its interval is finite, and a sum of them has an exact error."""
+    share = parse("SELECT COUNT(*) FILTER (WHERE age = 9) / COUNT(*) FILTER (WHERE age = 0) FROM t", DOMAIN)
+    by_none = parse("SELECT COUNT(*) / COUNT(*) FILTER (WHERE age = 9) FROM t", DOMAIN)
+    encoded = open_table(PEOPLE).encode(DOMAIN)
+    for seed in range(30):
+        vault = SimulatedVault(encoded, seed=seed)
+        assert ask(vault, share, loss=Epsilon(2)).values[0][0].estimate >= 0
+        assert ask(vault, by_none, loss=Epsilon(2)).values[0][0].high < 400
+    both = parse("SELECT COUNT(*) FILTER (WHERE age = 0) + COUNT(*) AS both FROM t", DOMAIN)
+    assert "both" in [error.name for error in accuracy(DOMAIN, both, Epsilon(2), confidence=Fraction(9, 10))]
+
+
+@pytest.mark.parametrize("rows", [49, 98, 103])
+def test_a_count_over_a_number_is_rounded_as_its_quotient(rows: int) -> None:
+    query = parse("SELECT FLOOR(COUNT(*) / 49) FROM t", DOMAIN)
+    encoded = open_table(PEOPLE.slice(0, rows)).encode(DOMAIN)
+    value = ask(SimulatedVault(encoded, seed=1), query, loss=Epsilon(10**6)).values[0][0]
+    assert (value.low, value.estimate, value.high) == (rows // 49,) * 3
+
+
+def test_a_noisy_number_that_happens_to_be_zero_has_no_step() -> None:
+    """Only the constant zero is a multiple of everything: a mean of 0.0 with an interval may be 0.3."""
+    mean = NoisyNumbers(np.zeros(1), np.full(1, -1.0), np.ones(1), np.zeros(1, dtype=bool))
+    count = NoisyNumbers(np.zeros(1), np.zeros(1), np.ones(1), np.zeros(1, dtype=bool), step=Fraction(1))
+    one = NoisyNumbers(np.ones(1), np.ones(1), np.ones(1), np.zeros(1, dtype=bool), step=Fraction(1))
+    both = AnswerFunction(quotient, (aggregate_at(0), added(aggregate_at(1), aggregate_at(2))))
+    answer = both.evaluate({0: one, 1: mean, 2: count})
+    assert answer.high[0] >= 1 / 0.3

@@ -15,6 +15,8 @@ from sfumato import query
 from sfumato.domain import parse
 from sfumato.errors import BudgetError
 from sfumato.privacy.gaussian import DiscreteGaussian
+from sfumato.query.plan import released_rows
+from sfumato.query.statements import select_statement
 from sfumato.vault.interface import ReleaseRequest
 from sfumato.vault.measurables import Marginal, StoredMarginal
 
@@ -103,6 +105,18 @@ def test_an_analyst_sees_what_was_charged_to_that_name(tmp_path: Path) -> None:
     query.ask(bob, query.table("town"), loss=sf.Rho("0.5"))  # a repeat, charged to bob
     assert [each.attributes for each in stored(bob)] == [("town",)]
     assert [each.attributes for each in stored(owner)] == [("town",), ("age",)]
+
+
+def test_a_view_with_the_domain_of_its_table_has_marginals_of_its_own(tmp_path: Path) -> None:
+    vault = opened(tmp_path, create=True)
+    within = "SELECT town, COUNT(*) FROM (SELECT age, town FROM people WHERE age < 2) AS young GROUP BY town"
+    query.sql(vault, within, loss=sf.Rho("0.5"))
+    assert stored(vault) == ()
+    preview = select_statement.parse("SELECT town, COUNT(*) FROM people GROUP BY town", vault.domain)
+    assert released_rows(vault.ledger, vault.domain, preview, analyst=None) == ()
+    query.ask(vault, query.table("town"), loss=sf.Rho("0.5"))
+    assert [each.attributes for each in stored(vault)] == [("town",)]
+    assert released_rows(vault.ledger, vault.domain, preview, analyst=None)[0] > 90
 
 
 def test_other_data_and_another_domain_have_none(tmp_path: Path) -> None:

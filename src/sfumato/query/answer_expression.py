@@ -23,11 +23,12 @@ from sfumato.domain import Domain
 from sfumato.domain.domain import numeric
 from sfumato.model.factor import FloatArray
 from sfumato.privacy.noise import Noise
-from sfumato.query.aggregates import Aggregate, Confidence, Count, Distinct, Estimates, Total
+from sfumato.query.aggregates import Aggregate, Confidence, Estimates, Filtered, Total
 from sfumato.query.aggregates.sums import sum_unit
 
 _Mask: TypeAlias = NDArray[np.bool_]
 _MOST: Final = float(np.finfo(np.float64).max)  # the end of an interval without a bound, which JSON can hold
+_EXACT: Final = 1 << 53  # whole numbers up to it are doubles
 _ROUNDING: Final = 1e-9  # the share of an interval that rounding of doubles may take away
 _ROUNDED: Final = -1  # the key of the error that ROUND, FLOOR, CEIL and CAST add
 
@@ -76,16 +77,16 @@ def evaluate(
 
 def _is_positive(aggregate: Aggregate, domain: Domain) -> bool:
     """Return whether an aggregate is a count, or a sum of values that are not below zero."""
-    if isinstance(aggregate, Total):
-        return numeric(domain, aggregate.of).minimum >= 0
-    return isinstance(aggregate, Count | Distinct)
+    if isinstance(aggregate, Filtered):
+        return _is_positive(aggregate.of, domain)
+    return numeric(domain, aggregate.of).minimum >= 0 if isinstance(aggregate, Total) else aggregate.is_count
 
 
 def unit_of(aggregate: Aggregate, domain: Domain) -> Fraction:
     """Return the unit of an aggregate that is the exact number plus noise; zero for other aggregates."""
-    if isinstance(aggregate, Count | Distinct):
-        return Fraction(1)
-    return sum_unit(domain, aggregate.of) if isinstance(aggregate, Total) else Fraction(0)
+    if isinstance(aggregate, Filtered):
+        return unit_of(aggregate.of, domain)
+    return sum_unit(domain, aggregate.of) if isinstance(aggregate, Total) else Fraction(aggregate.is_count)
 
 
 class AnswerExpression(ABC):
@@ -260,7 +261,7 @@ class MeasuredAggregates:
         first: dict[tuple[int, bool], int] = {}
         places = {}
         for place, (aggregate, source) in enumerate(zip(self.aggregates, self.sources, strict=True)):
-            same = isinstance(aggregate, Count | Distinct)
+            same = aggregate.is_count
             places[place] = first.setdefault((source, same), place) if same else place
         return expression.moved(places)
 
@@ -291,17 +292,19 @@ def _constant(value: Fraction) -> NoisyNumbers:
 
 
 def _scaled(weight: Fraction, numbers: NoisyNumbers) -> NoisyNumbers:
-    factor = float(weight)
-    ends = numbers.low * factor, numbers.high * factor
-    low, high = ends if factor >= 0 else ends[::-1]
-    errors = {place: factor * error for place, error in numbers.errors.items()}
-    return NoisyNumbers(numbers.value * factor, low, high, numbers.missing, errors, abs(weight) * numbers.step)
+    factor, divisor = float(weight), 1.0
+    if max(abs(weight.numerator), weight.denominator) <= _EXACT:  # 49 / 49 is 1, and 49 * (1 / 49) is less
+        factor, divisor = float(weight.numerator), float(weight.denominator)
+    value, low, high = (each * factor / divisor for each in (numbers.value, numbers.low, numbers.high))
+    low, high = (low, high) if factor >= 0 else (high, low)
+    errors = {place: factor / divisor * error for place, error in numbers.errors.items()}
+    return NoisyNumbers(value, low, high, numbers.missing, errors, abs(weight) * numbers.step)
 
 
 def _sum(one: NoisyNumbers, other: NoisyNumbers) -> NoisyNumbers:
     low, high = one.low + other.low, one.high + other.high
     errors = _added(one.errors, other.errors)
-    known = (one.step or not np.any(one.value)) and (other.step or not np.any(other.value))  # a constant 0 has no step
+    known = all(each.step or not (np.any(each.low) or np.any(each.high)) for each in (one, other))  # 0 has no step
     step = _common(one.step, other.step) if known else Fraction(0)
     return NoisyNumbers(one.value + other.value, low, high, one.missing | other.missing, errors, step)
 

@@ -337,7 +337,7 @@ class Vault:
     def _stored(self) -> tuple[StoredMarginal, ...]:
         """Return the marginals of earlier releases, to the analyst if there is one."""
         answers = self.ledger.answers(STORED, self.version, analyst=self.analyst)
-        return stored_marginals(self.domain, answers)
+        return stored_marginals(self.domain, answers, self.view)
 
     def _refuse_answered(self, question: Question) -> None:
         """Refuse a question, before it is charged, whose stored answer the analyst may not be shown."""
@@ -449,15 +449,19 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_LISTED]) + more
 
 
-def stored_marginals(domain: Domain, answers: Sequence[StoredAnswer]) -> tuple[StoredMarginal, ...]:
-    """Return the marginals without a condition among stored answers about ``domain``.
+def stored_marginals(
+    domain: Domain, answers: Sequence[StoredAnswer], view: BoundedView | None = None
+) -> tuple[StoredMarginal, ...]:
+    """Return the marginals without a condition among stored answers about the rows of a table, or of a view.
 
     A stored answer is public to the analysts it was shown to.  Computing with it is post-processing, and costs the
-    dataset nothing.  Answers that cannot be read are left out.
+    dataset nothing.  A view may have the domain of its table and other rows, so its answers are not the table's.
+    Answers that cannot be read are left out.
     """
     marginals: list[StoredMarginal] = []
+    rows = (domain.hash, None if view is None else view.hash)
     for answer in answers:
-        if answer.question.parameters.get("domain") == domain.hash:
+        if rows == (answer.question.parameters.get("domain"), answer.question.parameters.get("view")):
             try:
                 marginals += _marginals(domain, answer)
             except (
