@@ -204,6 +204,7 @@ def conditions(source: Source, chance: random.Random) -> list[Piece]:
             piece(f"GREATEST(age, 40) < {number}", "GREATEST(a, 1)"),
             piece(f"CASE WHEN flag THEN age ELSE 7 END > {number}", "CASE WHEN"),
             piece(f"fare / 2 >= {number / 4}", "a / 2"),
+            piece(f"fare + 0 > {number / 4}", "a + 0 > 1"),
         ]
     return found
 

@@ -14,6 +14,7 @@ from sfumato.domain.calendar import known_part, known_period
 from sfumato.domain.predicate import Predicate
 from sfumato.errors import LossError, QueryError, SfumatoError
 from sfumato.privacy.loss import exact
+from sfumato.query.statements.cut_cells import CutCellError
 from sfumato.query.statements.three_valued_logic import (
     Comparison,
     Condition,
@@ -54,7 +55,7 @@ class Place:
 
 def refuse(text: str, node: Any, reason: str, *statements: str) -> QueryError:  # noqa: ANN401  (sqlglot's own)
     """Return the error to raise about a node of the parsed statement, with statements to ask instead."""
-    place = _place(text, node)
+    place = place_of(text, node)
     return QueryError(f"{place}: {reason}{instead(statements)}", culprit=place, statements=statements)
 
 
@@ -99,7 +100,8 @@ def unreadable(error: Any) -> Place:  # noqa: ANN401
     return Place(first.get("line") or 1, max((first.get("col") or 1) - len(first.get("highlight") or " ") + 1, 1))
 
 
-def _place(text: str, node: Any) -> Place:  # noqa: ANN401
+def place_of(text: str, node: Any) -> Place:  # noqa: ANN401
+    """Return where a node of a parsed statement begins."""
     return _at(text, _start(node))
 
 
@@ -425,6 +427,8 @@ def _column(text: str, column: Any, domain: Domain) -> str:  # noqa: ANN401
 def _checked(text: str, node: Any, build: Any) -> Condition:  # noqa: ANN401
     try:
         built_condition: Condition = build()
+    except CutCellError as error:
+        raise error.at(place_of(text, node)) from None
     except SfumatoError as error:
         raise refuse(text, node, str(error)) from None
     return built_condition

@@ -10,8 +10,10 @@ noisy answers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 from typing import Any
 
 from sfumato.bounded_cache import cached
@@ -25,6 +27,7 @@ from sfumato.errors import QueryError, SfumatoError
 from sfumato.query.aggregates import Count, Distinct
 from sfumato.query.plan import plan
 from sfumato.query.question import Query
+from sfumato.query.statements.cut_cells import CutCellError
 from sfumato.query.statements.derived_columns import is_value, labels_of
 from sfumato.query.statements.from_clause import has_aggregates, per_unit, refuse_inside, unit_rows
 from sfumato.query.statements.select_statement import group_keys, read_select
@@ -161,74 +164,27 @@ def _refuse_matches(text: str, select: Any) -> None:  # noqa: ANN401
             raise refuse(text, node, f"{reason} that identifies a person as the unit of the domain")
 
 
-# --- the nearest statement that works ---------------------------------------------------------------------------------
-
-
 def _with_remedy(refused: QueryError, text: str, schema: Schema) -> QueryError:
-    """Return a refusal with the nearest statement that is read, unless it names one already."""
+    """Return a refusal with the nearest statements that are read, unless it names some already."""
+    from sfumato.query.statements.nearest_statement import at_edges, nearest  # most statements are read
+
     if len(text) > _LONGEST_REFUSED or refused.statements:
         return refused
-    remedy = next((each for each in _nearest(text, schema) if _is_read(each, schema)), None)
-    if remedy is None:
-        return refused
-    return QueryError(f"{refused}{instead([remedy])}", culprit=refused.culprit, statements=[remedy])
+    refusal = partial(_refusal, schema=schema)
+    remedies = at_edges(text, refusal) if isinstance(refused, CutCellError) else []
+    remedies = remedies or list(islice((each for each in nearest(text, refusal) if refusal(each) is None), 1))
+    return QueryError(f"{refused}{instead(remedies)}", culprit=refused.culprit, statements=remedies)
 
 
-def _is_read(text: str, schema: Schema) -> bool:
+def _refusal(text: str, schema: Schema) -> SfumatoError | None:
+    """Return why a statement is refused; None if it is read."""
     try:
-        _read(text, parsed(text), schema, None)
-    except (SfumatoError, RecursionError):
-        return False
-    return True
-
-
-def _nearest(text: str, schema: Schema) -> Iterator[str]:
-    """Yield statements that are like a refused one, the nearest first.  Whether they are read is not known."""
-    from sqlglot import exp
-
-    select = parsed(text)
-    while isinstance(select, exp.SetOperation):
-        select = select.this
-    select = select.copy()
-    for clause in ("having", "order", "limit", "offset", "distinct", "qualify"):
-        select.set(clause, None)
-    yield select.sql(dialect="duckdb")
-    items, keys = _with_groups(select)
-    for conditions in dict.fromkeys((select.args.get("where"), None)):
-        select.set("where", conditions)
-        working = [each for each in items if _is_read(_asking(select, [each], []), schema)]
-        if working:
-            yield _asking(select, [*keys, *working], keys)
-            yield _asking(select, working, [])
-        yield _asking(select, [*keys, exp.Count(this=exp.Star())], keys)
-        yield _asking(select, [exp.Count(this=exp.Star())], [])
-    for table in select.find_all(exp.Table):
-        yield exp.select("COUNT(*)").from_(table.copy()).sql(dialect="duckdb")
-
-
-def _with_groups(select: Any) -> tuple[list[Any], list[Any]]:  # noqa: ANN401
-    """Return the aggregates of a refused statement, and its keys: those of windows and plain columns as well."""
-    from sqlglot import exp
-
-    group = select.args.get("group")
-    keys = [] if group is None else [key for key in group.expressions if not isinstance(key, exp.Literal)]
-    items = []
-    for item in (each.unalias() for each in select.expressions):
-        window = item if isinstance(item, exp.Window) else None
-        keys += [] if window is None else window.args.get("partition_by") or []
-        keys += [item] if isinstance(item, exp.Column) and not item.is_star else []
-        items += [item, *item.find_all(exp.AggFunc)] if window is None else [item.this]
-    return list(dict.fromkeys(items)), list(dict.fromkeys(keys))
-
-
-def _asking(select: Any, items: Sequence[Any], keys: Sequence[Any]) -> str:  # noqa: ANN401
-    """Return a statement with other columns and groups, and the same FROM and WHERE."""
-    from sqlglot import exp
-
-    statement = select.copy()
-    statement.set("expressions", [item.copy() for item in items])
-    statement.set("group", exp.Group(expressions=[key.copy() for key in keys]) if keys else None)
-    return str(statement.sql(dialect="duckdb"))
+        _read(text, _without_outer_select(parsed(text)), schema, None)
+    except SfumatoError as error:
+        return error
+    except RecursionError:
+        return QueryError(f"{Place(1, 1)}: this is nested too deeply", culprit=Place(1, 1))
+    return None
 
 
 def _of_people(rows: UnitRows, view: BoundedView, query: Query) -> tuple[BoundedView, Query] | None:

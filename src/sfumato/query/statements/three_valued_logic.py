@@ -33,17 +33,16 @@ from sfumato.domain import (
     Numeric,
     Real,
     Timestamp,
-    Unknown,
 )
 from sfumato.domain.attribute import EXTRA, null_code
 from sfumato.domain.calendar import DAY, HOUR, CalendarMap
 from sfumato.domain.predicate import All, Among, Any, CodeRanges, Fold, Not, Predicate
 from sfumato.errors import QueryError
+from sfumato.query.statements.cut_cells import CutCellError
 
 Literal = str | bool | Fraction
 
 _NOBODY = Any(())
-_EDGES_NAMED = 40  # where cells begin; of more cells only those around the one that is cut
 
 
 class Comparison(StrEnum):
@@ -215,7 +214,7 @@ def _cells_of_comparison(attribute: Numeric | Dated, how: Comparison, literal: F
         return CodeRanges()
     decided = _decided(attribute, last, how, literal)
     if decided is None:
-        raise QueryError(_cut(attribute, last), culprit=literal)
+        raise CutCellError.of(attribute, last, literal)
     if how is Comparison.EQUAL:
         return CodeRanges.between(last, last) if decided else CodeRanges()
     return CodeRanges.between(0, last)
@@ -398,22 +397,6 @@ def _ends(attribute: Numeric | Dated, code: int) -> tuple[Fraction, Fraction]:
     if isinstance(attribute, Real) and not attribute.is_closed(code):
         high = math.nextafter(high, -math.inf)  # a cell may hold one double alone
     return Fraction(low), Fraction(high)
-
-
-def _cut(attribute: Numeric | Dated, code: int) -> str:
-    cells = range(attribute.declared)
-    near = " near it" if len(cells) > _EDGES_NAMED else ""
-    if near:  # the first ones of three years of hours would tell nobody where to compare
-        cells = cells[max(0, code - _EDGES_NAMED // 8) :][: _EDGES_NAMED // 4]
-    begins = attribute.beginning if isinstance(attribute, Real) else lambda cell: f"{attribute.bounds(cell)[0]}"
-    edges = ", ".join(map(begins, cells))
-    kind = "cells start" if isinstance(attribute, Integer | Date) else "cells, which hold their left end only, start"
-    clamped = isinstance(attribute, Integer | Real) and attribute.unknown is Unknown.CLAMP
-    beyond = f"; the last ends with {attribute.bounds(attribute.declared - 1)[1]}" if clamped else ""
-    return (
-        f"this cuts the cell {attribute.label(code)} of {attribute.name!r}: its {kind}{near} at {edges}{beyond}; "
-        "compare at such an edge"
-    )
 
 
 def normal(predicate: Predicate | None, domain: Domain) -> Predicate | None:
