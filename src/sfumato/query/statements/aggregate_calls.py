@@ -29,7 +29,7 @@ def canonical_call(text: str, node: Any) -> Any:  # noqa: ANN401  (sqlglot's own
     row and one between two rows.  ``COUNT_IF(c)`` is ``COUNT(*) FILTER (WHERE c)``.
 
     Raises:
-        QueryError: the call lacks an argument or has too many; or it is MODE, which the message rewrites.
+        QueryError: the call lacks an argument or has too many; or it is MODE, which :func:`without_mode` left.
     """
     from sqlglot import exp
 
@@ -47,15 +47,51 @@ def canonical_call(text: str, node: Any) -> Any:  # noqa: ANN401  (sqlglot's own
         case exp.ApproxQuantile():
             return _quantile(text, node, node.this, node.args.get("quantile"))
         case exp.Mode() | exp.WithinGroup(this=exp.Mode()):
-            column = node.this if isinstance(node, exp.Mode) else node.expression.expressions[0].this
-            of = "a" if column is None else column.sql(dialect="duckdb").replace('"', "")
             raise refuse(
                 text,
                 node,
-                f"MODE is no function here; the most frequent value is SELECT {of}, COUNT(*) AS n ... GROUP BY {of} "
-                "ORDER BY n DESC LIMIT 1",
+                "MODE(a), of a column or a level, is the only thing in a SELECT without GROUP BY, HAVING, ORDER BY and "
+                "LIMIT; otherwise count the rows of each value",
             )
     return node
+
+
+def mode_column(node: Any) -> Any:  # noqa: ANN401
+    """Return what MODE is asked of, in both of its forms; None of another node."""
+    from sqlglot import exp
+
+    match node:
+        case exp.Mode():
+            return node.this
+        case exp.WithinGroup(this=exp.Mode(this=None), expression=exp.Order(expressions=[key])):
+            return key.this
+    return None
+
+
+def without_mode(select: Any) -> Any:  # noqa: ANN401
+    """Return ``SELECT MODE(a) FROM ...`` as a count of rows by value, of which the largest is kept.
+
+    One noisy histogram is measured, whose noise is that of any count by groups.  A missing value is no value of MODE.
+    Other statements stay as they are.
+    """
+    from sqlglot import exp
+
+    item = select.expressions[0] if isinstance(select, exp.Select) and len(select.expressions) == 1 else None
+    column = None if item is None else mode_column(item.unalias())
+    if not isinstance(column, exp.Column | exp.Func) or isinstance(column, exp.Case):
+        return select
+    if any(select.args.get(clause) for clause in ("group", "having", "order", "limit", "distinct")):
+        return select
+    one = exp.Literal.number(1)
+    assert item is not None
+    name = item.alias or f"mode({column.sql(dialect='duckdb', normalize_functions=False)})".replace('"', "")
+    fresh = select.copy()
+    count = exp.Count(this=exp.Star())
+    fresh.set("expressions", [exp.alias_(column.copy(), name, quoted=True), count])
+    fresh.set("group", exp.Group(expressions=[one]))
+    fresh.set("order", exp.Order(expressions=[exp.Ordered(this=count.copy(), desc=True)]))
+    fresh.set("limit", exp.Limit(expression=one.copy()))
+    return fresh.where(exp.Not(this=exp.Is(this=column.copy(), expression=exp.Null())), copy=False)
 
 
 def _quantile(text: str, node: Any, column: Any, share: Any) -> Any:  # noqa: ANN401

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from sfumato.errors import SfumatoError
+from sfumato.query.statements.aggregate_calls import mode_column
 from sfumato.query.statements.cut_cells import CutCellError
 from sfumato.query.statements.sql_condition import Place, parsed, place_of
 
@@ -32,6 +33,10 @@ def nearest(text: str, refusal: Refusal) -> Iterator[str]:
         select.set(clause, None)
     yield select.sql(dialect="duckdb")
     items, keys = _with_groups(select)
+    modes = [column for item in items if (column := mode_column(item)) is not None]
+    if modes:
+        count = exp.alias_(exp.Count(this=exp.Star()), "n")
+        yield f"{_asking(select, [*keys, *modes, count], [*keys, *modes])} ORDER BY n DESC"
     for conditions in dict.fromkeys((select.args.get("where"), None)):
         select.set("where", conditions)
         working = [each for each in items if refusal(_asking(select, [each], [])) is None]

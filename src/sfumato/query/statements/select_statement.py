@@ -32,7 +32,7 @@ from sfumato.query.aggregates import FORMS, Aggregate, AggregateForm, Count, Dis
 from sfumato.query.answer_expression import AnswerColumn, AnswerExpression, Linear, unit_of
 from sfumato.query.answer_ordering import UNORDERED, Ordering, OrderingReader
 from sfumato.query.question import Query
-from sfumato.query.statements.aggregate_calls import canonical_call
+from sfumato.query.statements.aggregate_calls import canonical_call, without_mode
 from sfumato.query.statements.select_list import (
     COMPUTED,
     ExpressionReader,
@@ -77,7 +77,7 @@ def parse(text: str, domain: Domain, *, groupable_undeclared: Sequence[str] = ()
 def _parse(text: str, domain: Domain, groupable_undeclared: tuple[str, ...]) -> Query:
     from sqlglot import exp
 
-    select = parsed(text)
+    select = without_mode(parsed(text))
     if not isinstance(select, exp.Select):
         raise QueryError(f"{Place(1, 1)}: ask one SELECT statement", culprit=Place(1, 1))
     try:

@@ -27,6 +27,7 @@ from sfumato.errors import QueryError, SfumatoError
 from sfumato.query.aggregates import Count, Distinct
 from sfumato.query.plan import plan
 from sfumato.query.question import Query
+from sfumato.query.statements.aggregate_calls import without_mode
 from sfumato.query.statements.cut_cells import CutCellError
 from sfumato.query.statements.derived_columns import is_value, labels_of
 from sfumato.query.statements.from_clause import has_aggregates, per_unit, refuse_inside, unit_rows
@@ -106,7 +107,7 @@ def _parsed(text: str, schema: Schema, bounds: Unit | None) -> TableStatement:
     if not isinstance(select, exp.Select):
         raise QueryError(f"{Place(1, 1)}: ask one SELECT statement", culprit=Place(1, 1))
     try:
-        return _read(text, _without_outer_select(select), schema, bounds)
+        return _read(text, _without_outer_select(without_mode(select)), schema, bounds)
     except QueryError as error:
         raise _with_remedy(error, text, schema) from None
     except RecursionError:
@@ -179,7 +180,7 @@ def _with_remedy(refused: QueryError, text: str, schema: Schema) -> QueryError:
 def _refusal(text: str, schema: Schema) -> SfumatoError | None:
     """Return why a statement is refused; None if it is read."""
     try:
-        _read(text, _without_outer_select(parsed(text)), schema, None)
+        _read(text, _without_outer_select(without_mode(parsed(text))), schema, None)
     except SfumatoError as error:
         return error
     except RecursionError:
