@@ -132,6 +132,51 @@ FOLDERS: dict[str, tuple[dict[str, dict[str, list[Any]]], dict[str, Any]]] = {
 }
 
 
+OTHER_NAMES: dict[str, dict[str, str]] = {  # TABLE or TABLE.COLUMN, and its other name
+    "census": {
+        "households": "Haushalte", "households.household_id": "HaushaltNr", "persons": "Personen",
+        "persons.person_id": "PersonenNr", "persons.household_id": "hh_nr",
+    },
+    "hospital": {
+        "patients.patient_id": "pid", "visits.visit_id": "vid", "visits.patient_id": "patient",
+        "diagnoses.visit_id": "visit", "diagnoses.dx_id": "nr",
+    },
+    "education": {
+        "schools": "Schulen", "schools.school_id": "SchulNr", "pupils": "Schueler", "pupils.pupil_id": "Schüler_Nr",
+        "pupils.school_id": "Schule", "marks": "Noten", "marks.pupil_id": "SchuelerID",
+    },
+    "shop": {
+        "customers": "Kunden", "customers.id": "Kundennummer", "orders": "Bestellungen", "orders.order_id": "BestellNr",
+        "orders.customer_id": "KdNr", "items": "Positionen", "items.order_id": "Bestellnummer",
+    },
+    "survey": {
+        "respondents": "Befragte", "respondents.respondent_id": "lfdnr", "answers": "Antworten",
+        "answers.respondent_id": "befragte_nr", "answers.question_id": "frage_nr", "questions": "Fragen",
+        "questions.question_id": "nr",
+    },
+    "star": {
+        "dim_customer.customer_key": "sk", "fact_sales.customer_key": "cust_sk", "dim_product.product_key": "sku",
+        "fact_sales.product_key": "prod_key",
+    },
+}  # fmt: skip
+OTHER_UNITS = {
+    "census": "HaushaltNr", "hospital": "pid", "education": "SchuelerID", "shop": "Kundennummer",
+    "survey": "befragte_nr", "star": "sk",
+}  # fmt: skip
+
+
+def described(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the unit, keys, owners and references of a draft."""
+    bodies = document["tables"]
+    owners = {table: body.get("unit") or body.get("through") for table, body in bodies.items()}
+    return {
+        "unit": document["unit"],
+        "keys": {table: body["key"] for table, body in bodies.items() if "key" in body},
+        "owners": {table: owner for table, owner in owners.items() if owner},
+        "references": {table: body["references"] for table, body in bodies.items() if "references" in body},
+    }
+
+
 def drafted(tables: dict[str, dict[str, list[Any]]], **options: Any) -> SchemaDraft:
     opened = {name: open_table(pa.table(columns)) for name, columns in tables.items()}
     return draft_schema("folder", opened, **options)
@@ -140,14 +185,83 @@ def drafted(tables: dict[str, dict[str, list[Any]]], **options: Any) -> SchemaDr
 @pytest.mark.parametrize("name", FOLDERS)
 def test_a_folder_is_drafted_right_at_the_first_call(name: str) -> None:
     tables, right = FOLDERS[name]
-    document = drafted(tables).document
-    bodies = document["tables"]
-    assert document["unit"] == right["unit"]
-    assert {table: body["key"] for table, body in bodies.items() if "key" in body} == right["keys"]
-    owners = {table: body.get("unit") or body.get("through") for table, body in bodies.items()}
-    assert {table: owner for table, owner in owners.items() if owner} == right["owners"]
-    references = {table: body["references"] for table, body in bodies.items() if "references" in body}
-    assert references == right.get("references", {})
+    assert described(drafted(tables).document) == {"references": {}} | right
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_names_that_do_not_match_are_linked_by_values(name: str) -> None:
+    tables, right = FOLDERS[name]
+    other = OTHER_NAMES[name]
+
+    def table_name(table: str) -> str:
+        return other.get(table, table)
+
+    def column(table: str, of: str) -> str:
+        return other.get(f"{table}.{of}", of)
+
+    def links(table: str, of: Any) -> Any:
+        if isinstance(of, str):
+            return column(table, of)
+        return {column(table, each): table_name(to) for each, to in of.items()}
+
+    renamed = {
+        table_name(table): {column(table, each): values for each, values in columns.items()}
+        for table, columns in tables.items()
+    }
+    assert described(drafted(renamed).document) == {
+        "unit": {"id": OTHER_UNITS[name], "table": table_name(right["unit"]["table"])},
+        **{
+            part: {table_name(table): links(table, of) for table, of in right.get(part, {}).items()}
+            for part in ("keys", "owners", "references")
+        },
+    }
+
+
+def test_numbers_that_count_from_one_are_no_reference() -> None:
+    tables = {
+        "patients": {"patient_id": ids(90), "age": ages(90), "rank": ids(90)},
+        "visits": {"visit_id": ids(80), "patient_id": some(80, ids(90)), "days": some(80, ids(60)), "paid": ids(80)},
+        "rooms": {"room": ids(40), "beds": some(40, ids(4))},
+    }
+    right = {"unit": {"id": "patient_id", "table": "patients"}, "owners": {"visits": "patient_id"}, "references": {}}
+    found = described(drafted(tables).document)
+    assert {part: found[part] for part in right} == right
+
+
+def test_texts_that_are_keys_elsewhere_are_references_without_a_name_that_says_so() -> None:
+    codes = [f"{letter}{number}.9" for letter in "ABC" for number in range(10, 20)]
+    tables = {
+        "people": {"svnr": [f"V{number:05d}" for number in range(60)], "sex": words(60, "f", "m")},
+        "stays": {"insured": [f"V{number:05d}" for number in some(200, ids(60, 0))], "reason": words(200, *codes)},
+        "icd": {"entry": codes, "chapter": words(30, "heart", "lung")},
+    }
+    found = drafted(tables, unit="svnr").document
+    assert described(found) == {
+        "unit": {"id": "svnr", "table": "people"},
+        "keys": {"people": "svnr", "icd": "entry"},
+        "owners": {"stays": "insured"},
+        "references": {"stays": {"reason": "icd"}},
+    }
+
+
+def test_equal_names_of_other_values_are_no_reference() -> None:
+    tables = {
+        "patients": {"patient_id": ids(50), "sex": words(50, "f", "m")},
+        "drugs": {"patient_id": some(90, ids(50)), "code": words(90, "A10", "B20", "C30")},
+        "icd": {"code": [f"I{number}" for number in range(30)], "chapter": words(30, "heart", "lung")},
+    }
+    found = drafted(tables)
+    assert "references" not in found.document["tables"]["drugs"]
+    assert any("write references: {code: icd} under tables.drugs" in note for note in found.notes)
+
+
+def test_the_person_within_a_household_is_the_unit_if_named() -> None:
+    tables, _ = FOLDERS["census"]
+    assert any("draft with --unit person_id" in note for note in drafted(tables).notes)
+    document = drafted(tables, unit="person_id").document
+    assert document["unit"] == {"id": "person_id", "table": "persons"}
+    assert document["tables"]["persons"]["references"] == {"household_id": "households"}
+    assert document["tables"]["households"]["public"] is None
 
 
 def test_a_named_unit_is_listed_where_it_is_unique() -> None:

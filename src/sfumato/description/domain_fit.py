@@ -32,8 +32,8 @@ from sfumato.description.written_values import (
     with_codes,
 )
 from sfumato.domain import Attribute, Categorical, CsvFormat, Domain, Integer, Real, Unit, Unknown
-from sfumato.engine.exact import reveal
-from sfumato.engine.port import Column, ColumnKind, Profile, ProtectedTable
+from sfumato.engine.exact import Exact, reveal
+from sfumato.engine.port import Column, ColumnKind, Counts, Profile, ProtectedTable
 from sfumato.errors import TableError
 
 MOST_VALUES = 200  # of a categorical attribute, and of an integer one without bins
@@ -93,9 +93,17 @@ def draft_domain(table: ProtectedTable, csv: CsvFormat | None = None) -> Draft:
     Raises:
         TableError: no column can be described.
     """
+    return draft_profiles(table.profile(MOST_VALUES), csv)
+
+
+def draft_profiles(profiles: Sequence[Profile], csv: CsvFormat | None = None) -> Draft:
+    """Draft the domain of a table from the profiles of its columns, as :func:`draft_domain` does.
+
+    Raises:
+        TableError: no column can be described.
+    """
     attributes, left_out, hints, dates, order = [], {}, {}, {}, []
     sensitive: list[tuple[FindingKind, str, str]] = []
-    profiles = table.profile(MOST_VALUES)
     people, texts = people_of(profiles), codes_of_table(profiles)
     for profile in profiles:
         if people is not None and profile.column.name == people.column:
@@ -259,6 +267,8 @@ def rounded_up(width: float) -> float:
 
 
 _ALL = 1 << 40  # more rows than any unit has
+_FIRST_COLUMNS, _MOST_COLUMNS = 10, 100  # that are encoded together
+_MOST_CODES = 100_000_000  # of these columns together
 
 
 @dataclass(frozen=True)
@@ -311,11 +321,20 @@ def dropped_rows(table: ProtectedTable, domain: Domain) -> DroppedRows | None:
 def domain_fit(table: ProtectedTable, domain: Domain) -> tuple[AttributeFit, ...]:
     """Count the values of every attribute, over all rows, before the domain drops or clamps any.
 
+    Attributes are encoded some at a time, so that the codes of a long or wide table need not fit into memory at once.
+
     Raises:
         TableError: the table has no such columns.
     """
-    everything = Domain(tuple(_loose(domain)))  # also the rows that the bound of the unit leaves out
-    sealed = table.encode(everything).marginals([(name,) for name in domain.names])
+    attributes = list(_loose(domain))
+    sealed: list[Exact[Counts]] = []
+    width = _FIRST_COLUMNS
+    while attributes:
+        some, attributes = Domain(tuple(attributes[:width])), attributes[width:]
+        encoded = table.encode(some)  # also the rows that the bound of the unit leaves out
+        sealed += encoded.marginals([(name,) for name in some.names])
+        rows = max(1, int(reveal(sealed[-1]).sum()))
+        width = min(_MOST_COLUMNS, max(_FIRST_COLUMNS, _MOST_CODES // rows))
     fits = []
     for attribute, exact in zip(domain, sealed, strict=True):
         counts = reveal(exact)

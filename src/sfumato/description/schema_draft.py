@@ -1,4 +1,4 @@
-"""A draft of a schema from several tables: the owners of rows, by names, repeats and keys that a database declares.
+"""A draft of a schema from several tables: the owners of rows, by values, names and keys that a database declares.
 
 It reads the protected tables, so it is marked as a draft, and releases refuse it.  Bounds on the rows of a person are
 facts about people, so they are left out.  The owner also has to state whether a table without people is public.
@@ -9,25 +9,32 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-import pyarrow as pa
-
-from sfumato.description.domain_fit import MOST_VALUES, Draft, draft_domain
+from sfumato.description.domain_fit import MOST_VALUES, Draft, draft_profiles
 from sfumato.description.findings import DescriptionFinding, digest, grouped
+from sfumato.description.linked_keys import (
+    GENERIC,
+    NameMatch,
+    ReferenceSearch,
+    best_references,
+    may_be_key,
+    name_match,
+    own_key,
+    singular,
+    sounds_like_key,
+    stem,
+)
 from sfumato.description.sensitive_columns import FindingKind
 from sfumato.domain import CsvFormat
-from sfumato.engine.port import Column, ColumnKind, Profile, ProtectedTable, Recodable
+from sfumato.engine.port import Column, ColumnKind, Profile, ProtectedTable
 from sfumato.engine.profile import DeclaredKeys, named_like_people
-from sfumato.engine.table_files import Content
 from sfumato.errors import InputError, TableError
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
-_KEY_WORDS = ("id", "key", "no", "nr", "nbr", "number", "code")
-_GENERIC = _KEY_WORDS[:-1]  # names of keys that say nothing of what they are keys of
 _REPEATED = 0.05  # share of the rows of a table that may repeat a key without being taken for no key
 _OF_PEOPLE = 2
+_FEW = 3
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,8 @@ def draft_schema(
     for each in (name, *tables):
         if not _WORD.fullmatch(each):
             raise InputError(f"a schema and its tables are called by words of letters, digits and _, not {each!r}")
-    drafting = _Drafting({each: table.profile(MOST_VALUES) for each, table in tables.items()}, declared or {})
+    profiles = {each: table.profile(MOST_VALUES) for each, table in tables.items()}
+    drafting = _Drafting(profiles, declared or {}, ReferenceSearch(tables))
     drafting.link()
     drafting.find_unit(unit)
     drafting.say_types({each: {column.name: column for column in table.schema()} for each, table in tables.items()})
@@ -75,7 +83,7 @@ def draft_schema(
         "sfumato": 2,
         "schema": name,
         "draft": True,
-        "unit": {"id": drafting.id, **units},
+        "unit": {"id": drafting.id if _WORD.fullmatch(drafting.id) else stem(drafting.id), **units},
         "tables": bodies,
     }
     document["drafted"] = {"hash": digest(repr(document)), "findings": drafting.facts}
@@ -89,6 +97,7 @@ class _Drafting:
 
     profiles: Mapping[str, Sequence[Profile]]
     declared: Mapping[str, DeclaredKeys]
+    search: ReferenceSearch
     keys: dict[str, str] = field(default_factory=dict)  # of each table that has one
     lists: dict[str, str] = field(default_factory=dict)  # the table whose own key a name is
     links: dict[str, list[tuple[str, str]]] = field(default_factory=dict)  # column, table
@@ -116,13 +125,33 @@ class _Drafting:
             key = known.key if known is not None and known.key is not None else self._key(table, profiles)
             if key is not None:
                 self.keys[table] = key
+        self._key_by_values()
         self._choose_unit_table()
         for table, key in self.keys.items():
             self._say_repeats(table, key)
+        self._link_columns()
+
+    def _link_columns(self) -> None:
+        """Find the columns that hold keys of other tables."""
         for table, profiles in self.profiles.items():
             known = self.declared.get(table)
-            links = list(known.links) if known is not None and known.links else self._named_links(table, profiles)
+            links = list(known.links) if known is not None and known.links else self._referring(table, profiles)
             self.links[table] = [(column, to) for column, to in links if to != table and to in self.keys]
+
+    def _key_by_values(self) -> None:
+        """Take a column without a name of a key for one, if columns of other tables have its values."""
+        for table, profiles in self.profiles.items():
+            if table in self.keys:
+                continue
+            scores = {each.column.name: self._referred(table, each) for each in profiles if may_be_key(each)}
+            best = max(scores, key=lambda column: scores[column], default=None)
+            if best is not None and scores[best]:
+                self.keys[table] = best
+
+    def _referred(self, to: str, key: Profile) -> int:
+        """Count the columns of other tables that refer to a column."""
+        others = ((table, each) for table, profiles in self.profiles.items() for each in profiles if table != to)
+        return sum(self.search.reference(table, each, to, key) is not None for table, each in others)
 
     def _key(self, table: str, profiles: Sequence[Profile]) -> str | None:
         """The column that most seems to tell the rows of a table apart."""
@@ -133,10 +162,10 @@ class _Drafting:
             if profile.column.kind not in (ColumnKind.TEXT, ColumnKind.INTEGER) or not profile.distinct:
                 continue
             repeated = profile.held - profile.distinct
-            if repeated > few or 2 * repeated >= profile.held or not _sounds_like_key(column, table):
+            if repeated > few or 2 * repeated >= profile.held or not sounds_like_key(column, table):
                 continue
             scored.append(
-                (_own_key(column, table), profile.distinct == profile.held, profile.missing == 0, -place, column)
+                (own_key(column, table), profile.distinct == profile.held, profile.missing == 0, -place, column)
             )
         return max(scored)[-1] if scored else None
 
@@ -144,13 +173,13 @@ class _Drafting:
         """Choose the table that lists the most units, among tables with one key; the others refer to it."""
         named: dict[str, list[str]] = {}
         for table, key in self.keys.items():
-            if _stem(key) not in _GENERIC:
-                named.setdefault(_stem(key), []).append(table)
-        for stem, tables in named.items():
-            self.lists[stem] = max(tables, key=self._listing)
+            if stem(key) not in GENERIC:
+                named.setdefault(stem(key), []).append(table)
+        for name, tables in named.items():
+            self.lists[name] = max(tables, key=self._listing)
             for table in tables:
                 known, (exact, *_) = self.declared.get(table), self._listing(table)
-                if table != self.lists[stem] and not exact and (known is None or known.key is None):
+                if table != self.lists[name] and not exact and (known is None or known.key is None):
                     del self.keys[table]
 
     def _listing(self, table: str) -> tuple[bool, bool, int]:
@@ -159,7 +188,7 @@ class _Drafting:
         profile = self._profile(table, key)
         if profile is None:
             return False, False, 0
-        return profile.distinct == profile.held, _own_key(key, table), profile.distinct
+        return profile.distinct == profile.held, own_key(key, table), profile.distinct
 
     def _say_repeats(self, table: str, key: str) -> None:
         profile = self._profile(table, key)
@@ -168,25 +197,41 @@ class _Drafting:
         if repeated := profile.held - profile.distinct:
             self.notes.append(
                 f"{table}.{key} is drafted as the key, and {repeated:,} of its {profile.held:,} values repeat another: "
-                "a key names one row, so mend the table or leave the key out"
+                f"a key names one row, so mend the table or remove the line key: {key} under tables.{table}"
             )
         if profile.missing:
             self.notes.append(f"{profile.missing:,} rows of {table} have no {key}, so nothing can refer to them")
 
-    def _named_links(self, table: str, profiles: Sequence[Profile]) -> list[tuple[str, str]]:
-        links = []
+    def _referring(self, table: str, profiles: Sequence[Profile]) -> list[tuple[str, str]]:
+        """Return the columns of a table that refer to others."""
+        references = []
         for profile in profiles:
             for other, key in self.keys.items():
                 there = self._profile(other, key)
-                if other == table or there is None or there.column.kind is not profile.column.kind:
+                same = stem(profile.column.name) == stem(key) and self.lists.get(stem(key), other) != other
+                if other == table or there is None or same:
                     continue
-                generic = _stem(key) in _GENERIC
-                same = _stem(profile.column.name) == _stem(key) and not generic
-                same = same and self.lists.get(_stem(key), other) == other
-                if same or _stem(profile.column.name) == f"{_singular(other)}{_stem(key)}":
-                    links.append((profile.column.name, other))
-                    break
-        return links
+                reference = self.search.reference(table, profile, other, there)
+                own = self.keys.get(table) == profile.column.name
+                if reference is not None and not (own and reference.name < NameMatch.TABLE):
+                    references.append(reference)
+                elif reference is None and name_match(profile.column.name, other, key) is NameMatch.EXACT:
+                    self._say_no_reference(table, profile, other)
+        best = best_references(references)
+        self.notes += [
+            f"Some values of {table}.{each.column} name no row of {each.to}; such rows have no owner or nothing to join"
+            for each in best
+            if each.share < 1
+        ]
+        return [(each.column, each.to) for each in best]
+
+    def _say_no_reference(self, table: str, profile: Profile, to: str) -> None:
+        there = self._profile(to, self.keys[to])
+        if profile.distinct and there is not None and there.column.kind is profile.column.kind:
+            self.notes.append(
+                f"{table}.{profile.column.name} is named like the key of {to}, but most of its values are no keys of "
+                f"it; if it refers to it, write references: {{{profile.column.name}: {to}}} under tables.{table}"
+            )
 
     def find_unit(self, named: str | None) -> None:
         """Find what people are called by, the table that lists them, and the owner of every table."""
@@ -194,16 +239,17 @@ class _Drafting:
         if named is not None and named not in columns:
             raise InputError(f"no table has a column {named!r}, which was named as the unit", culprit=named)
         best = named or self._people(columns)
+        listing = [] if best is not None else self._tables_of_people()
+        if listing:
+            key = self.keys[listing[0]]
+            best = f"{singular(listing[0])}_id" if stem(key) in GENERIC else key
         if best is None:
-            raise TableError(
-                "no column seems to name people; name one by the argument unit, or write a document by hand, with the "
-                "line unit: {id: COLUMN, table: TABLE}"
-            )
+            self._refuse_no_people()
         self.id = best
         if named is not None:
             self._key_by(named)
         led = [to for links in self.links.values() for column, to in links if column == best]
-        own = [table for table, key in self.keys.items() if key == best and self._lists(table)]
+        own = [table for table, key in self.keys.items() if key == best and self._lists(table)] + listing
         self.units = next((table for table in [*own, *led] if self._tells_apart(table)), None)
         if self.units is None:
             self.notes.append(
@@ -211,12 +257,35 @@ class _Drafting:
                 f"table, write unit: {{id: {best}, table: TABLE}}"
             )
         self._own()
+        self._say_people_within()
+
+    def _refuse_no_people(self) -> NoReturn:
+        lines = [f"unit: {{id: {key}, table: {table}}}" for table, key in self.keys.items()]
+        raise TableError(
+            "no column seems to name people; name one by the argument unit (--unit COLUMN), or write a document by "
+            f"hand, with the line {' or '.join(lines[:_FEW]) or 'unit: {id: COLUMN, table: TABLE}'}"
+        )
+
+    def _tables_of_people(self) -> list[str]:
+        """Return the tables with a key that are named like people."""
+        return [table for table in self.keys if named_like_people(f"{singular(table)}_id") == _OF_PEOPLE]
+
+    def _say_people_within(self) -> None:
+        """Say how to protect the persons of a household one by one."""
+        for table, key in self.keys.items():
+            within = self.owners.get(table, ("", ""))[1] is None and table != self.units
+            if within and named_like_people(key) == _OF_PEOPLE:
+                self.notes.append(
+                    f"All rows of one {self.id} are protected together; to protect one row of {table} instead, draft "
+                    f"with --unit {key}"
+                )
 
     def _key_by(self, column: str) -> None:
         """Make a column the key of the table in which it names one row each, the one with the most of them."""
         tables = [table for table in self.profiles if self._is_unique(table, column)]
         if tables and column not in self.keys.values():
             self.keys[max(tables, key=lambda table: self._listed(table, column))] = column
+            self._link_columns()
 
     def _tells_apart(self, table: str) -> bool:
         """Return whether no key of a table repeats, so that the table may list people."""
@@ -283,8 +352,8 @@ class _Drafting:
         for table in self.profiles:
             if table != self.units and table not in self.owners:
                 self.notes.append(
-                    f"{table} leads to no {self.id}: write public: true if everybody may know all of it, else say "
-                    "whose its rows are"
+                    f"{table} leads to no {self.id}: write public: true under tables.{table} if everybody may know all "
+                    "of it, else unit: COLUMN or through: {COLUMN: TABLE}"
                 )
 
     def _say_left(self, table: str, columns: Sequence[str]) -> None:
@@ -336,7 +405,7 @@ def _attributes(drafting: _Drafting, name: str, csv: CsvFormat | None) -> dict[s
     out = drafting.kept_out(name)
     profiles = tuple(replace(each, repeats=()) for each in drafting.profiles[name] if each.column.name not in out)
     try:
-        drafted = draft_domain(_Profiled(profiles), csv)
+        drafted = draft_profiles(profiles, csv)
     except TableError as error:
         if profiles:
             drafting.notes.append(f"No attribute of {name} is drafted: {error}")
@@ -351,58 +420,3 @@ def _attributes(drafting: _Drafting, name: str, csv: CsvFormat | None) -> dict[s
     drafting.notes += [f"Look at {name}.{column}: {hint}" for column, hint in drafted.hints.items()]
     described = drafted.document()
     return {part: described[part] for part in ("csv", "missing", "attributes") if part in described}
-
-
-@dataclass(frozen=True)
-class _Profiled:
-    """A table of which only the profiles of some columns are known: enough to draft its attributes."""
-
-    profiles: tuple[Profile, ...]
-
-    def schema(self) -> tuple[Any, ...]:
-        return tuple(each.column for each in self.profiles)
-
-    def profile(self, distinct_limit: int) -> tuple[Profile, ...]:
-        del distinct_limit
-        return self.profiles
-
-    def values(self, name: str) -> pa.ChunkedArray:
-        raise TableError(f"the values of {name} are not kept", culprit=name)
-
-    def write_columns(self, attributes: Sequence[str], ids: Sequence[str], out: Path) -> None:
-        del out
-        raise TableError("the values of columns are not kept", culprit=(*attributes, *ids))
-
-    def content(self) -> str:
-        raise TableError("the rows are not kept")
-
-    def encode_with_content(self, domain: object) -> tuple[Recodable, Content]:
-        raise TableError("the rows are not kept", culprit=domain)
-
-    def encode(self, domain: object) -> Recodable:
-        raise TableError("the rows are not kept", culprit=domain)
-
-
-def _stem(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
-
-
-def _singular(table: str) -> str:
-    """The name of a table as its keys have it: ``diagnoses`` as ``diagnosis`` is beyond it, ``visits`` as ``visit``."""
-    stem = _stem(table)
-    for ending, one in (("ies", "y"), ("sses", "ss"), ("s", "")):
-        if stem.endswith(ending) and len(stem) > len(ending) + 1:
-            return stem.removesuffix(ending) + one
-    return stem
-
-
-def _own_key(column: str, table: str) -> bool:
-    """Return whether a column has the name that the key of its table would have."""
-    return _stem(column) in {f"{_singular(table)}{word}" for word in _KEY_WORDS} or column.lower() == "id"
-
-
-def _sounds_like_key(column: str, table: str) -> bool:
-    words = [word for word in re.split(r"[^a-z0-9]+|(?<=[a-z])(?=[A-Z])", column.lower()) if word]
-    if not words:
-        return False
-    return words[-1] in _KEY_WORDS or named_like_people(column) > 0 or _stem(column) == _singular(table)

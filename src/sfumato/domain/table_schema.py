@@ -172,7 +172,10 @@ class Schema:
         if self.units is not None:
             listing = self[self.units]
             if listing.public or listing.key is None or listing.unit not in (None, listing.key) or listing.through:
-                raise DomainError(f"{self.units} lists the units, so it is private and its key is their id")
+                raise DomainError(
+                    f"{self.units} lists the units, so it is private and its key is their id: write key: COLUMN under "
+                    f"tables.{self.units}, without unit, through and public"
+                )
         for table in self.tables:
             self._check(table)
         self._check_of_unit()
@@ -201,7 +204,8 @@ class Schema:
         if not table.public and table.name != self.units and table.unit is None and table.through is None:
             raise DomainError(
                 f"whose the rows of {table.name} are is not said: name the column by unit, the table that they belong "
-                "to by through, or declare it public",
+                f"to by through, or declare it public: write unit: COLUMN, through: {{COLUMN: TABLE}} or public: true "
+                f"under tables.{table.name}",
                 culprit=table,
             )
         if self.id in {each.name for each in (*table.attributes, *table.derived)} and not table.public:
@@ -209,7 +213,7 @@ class Schema:
         if not table.public and table.rows is None and table.name != self.units and not self.draft:
             raise DomainError(
                 f"{table.name} still needs rows: how many rows of one unit a view of it keeps, a number that is not "
-                "read off the data",
+                f"read off the data: write rows: N under tables.{table.name}",
                 culprit=table,
             )
         self._check_links(table)
@@ -219,7 +223,9 @@ class Schema:
         for link in table.links:
             if self[link.table].key is None:
                 raise DomainError(
-                    f"{table.name}.{link.column} holds keys of {link.table}, which declares no key", culprit=table
+                    f"{table.name}.{link.column} holds keys of {link.table}, which declares no key: write key: COLUMN "
+                    f"under tables.{link.table}",
+                    culprit=table,
                 )
         for link in table.references:
             if not self[link.table].public and table.public:
@@ -430,7 +436,7 @@ def _table(name: str, body: object, folder: Path | None, *, draft: bool) -> Sche
     if public is None:  # as drafts leave it
         raise DomainError(
             f"{at} still needs to be said public or not: write public: true if everybody may know all of it, else "
-            "leave it out and say whose its rows are",
+            "leave it out and say whose its rows are: unit: COLUMN or through: {COLUMN: TABLE}",
             culprit=name,
         )
     expect_at(public, bool, f"{at}.public", "true or false")

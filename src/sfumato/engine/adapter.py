@@ -191,6 +191,15 @@ class ViewTable:
         """
         raise TableError(f"a view has no raw column {name!r}", culprit=name)
 
+    def distinct_texts(self, name: str, among: Sequence[str] = ()) -> tuple[str, ...]:
+        """None.
+
+        Raises:
+            TableError: always.
+        """
+        del among
+        raise TableError(f"a view has no raw column {name!r}", culprit=name)
+
     def write_columns(self, attributes: Sequence[str], ids: Sequence[str], out: Path) -> None:
         """Refuse: there is no raw column.
 

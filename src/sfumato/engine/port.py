@@ -194,6 +194,16 @@ class ProtectedTable(Protocol):
         """
         ...
 
+    def distinct_texts(self, name: str, among: Sequence[str] = ()) -> tuple[str, ...]:
+        """Return at most 500 distinct values of a column as text; with ``among`` only these.
+
+        They are not private: they show the owner of the table which columns hold the same keys.
+
+        Raises:
+            TableError: there is no such column.
+        """
+        ...
+
     def write_columns(self, attributes: Sequence[str], ids: Sequence[str], out: Path) -> None:
         """Write columns to a Parquet file (on Spark a directory of them), which encodes to the same cells as the table.
 

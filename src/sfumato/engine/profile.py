@@ -291,6 +291,17 @@ class Profiler:
         return None
 
 
+_TEXTS = 500
+
+
+def distinct_statement(column: str, relation: str, dialect: Dialect, among: Sequence[str]) -> str:
+    """Return the statement that reads at most 500 distinct values of a quoted column as text, or those ``among`` it."""
+    text = dialect.text(column)
+    chosen = f" AND {text} IN ({', '.join(map(dialect.string, among))})" if among else ""
+    distinct = f"SELECT DISTINCT {text} AS x FROM {relation} WHERE {column} IS NOT NULL{chosen}"
+    return f"SELECT x FROM ({distinct}) AS found LIMIT {_TEXTS}"
+
+
 TEXT_CODES = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL", "Inf", "-Inf", "inf", "-inf", "?", "-", ".")
 """Texts that stand for a missing value."""
 _BLANK = "[ \t]*"
@@ -350,7 +361,9 @@ def _is_of_scale(code: float, edge: float, other: Sequence[float]) -> bool:
 _PEOPLE = ("patient", "person", "people", "customer", "client", "user", "member", "subject", "student", "employee",
            "citizen", "household", "family", "pupil", "child", "donor", "voter", "worker", "player",
            "passenger", "borrower", "tenant", "applicant", "participant", "respondent", "resident",
-           "account", "policyholder")  # fmt: skip
+           "account", "policyholder", "kunde", "schueler", "schüler", "haushalt", "mitarbeiter", "versicherte",
+           "bewohner", "mitglied", "teilnehmer", "nutzer", "proband", "befragte", "cliente", "paciente",
+           "alumno")  # fmt: skip
 _MARKS = ("id", "ids", "uid", "guid", "uuid", "nr", "nbr", "no", "num", "number", "key", "serialno", "caseid", "ssn",
           "mrn", "pid", "idno")  # fmt: skip
 _LEAST_PEOPLE = 10
@@ -369,7 +382,7 @@ def named_like_people(name: str) -> int:
         return 0
     marked = words[-1] in _MARKS or words[0] == "id"
     of_people = any(joined.startswith(word) or word in words for word in _PEOPLE)
-    if of_people and (marked or joined in _PEOPLE or joined.endswith(("id", "nr", "nbr", "no"))):
+    if of_people and (marked or joined in _PEOPLE or joined.endswith(("id", "nr", "nbr", "no", "nummer", "kennung"))):
         return 2
     return 2 if joined in ("ssn", "mrn", "pid") else int(marked)
 

@@ -26,7 +26,7 @@ from sfumato.engine.duckdb.duck_session import DIALECT, DuckSession, column, sha
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import Encoding, Fingerprint, RowEncoding, content_name, content_statement
 from sfumato.engine.port import Column, Counts, Profile, Recodable, Recode
-from sfumato.engine.profile import Profiler
+from sfumato.engine.profile import Profiler, distinct_statement
 from sfumato.engine.rewriting import relabelled
 from sfumato.engine.table_files import Content, Stamps, bytes_name, complete, quoted, read_labels, write_batches
 from sfumato.engine.views.view_sql import ViewEncoding
@@ -131,6 +131,13 @@ class DuckTable:
         column = self.raw(name)
         with self.reading() as cursor:
             return cursor.sql(f"SELECT {column} FROM {self.source.relation(cursor)}").to_arrow_table().column(0)
+
+    def distinct_texts(self, name: str, among: Sequence[str] = ()) -> tuple[str, ...]:
+        """Some distinct values of a column as text.  Not private: for the owner of the table only."""
+        column = self.raw(name)
+        with self.reading() as cursor:
+            statement = distinct_statement(column, self.source.relation(cursor), DIALECT, among)
+            return tuple(text for (text,) in cursor.sql(statement).fetchall())
 
     def write_columns(self, attributes: Sequence[str], ids: Sequence[str], out: Path) -> None:
         """Write columns as they stand to a Parquet file.  Not private: for a copy that is protected as the table is."""

@@ -35,7 +35,7 @@ from sfumato.engine.csv_file import BLANKS, delimiter, refuse_header, whole_head
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import Encoding, Fingerprint, RowEncoding, content_name, content_statement
 from sfumato.engine.port import ROWS, Column, Counts, Profile, Recodable, Recode
-from sfumato.engine.profile import Profiler
+from sfumato.engine.profile import Profiler, distinct_statement
 from sfumato.engine.spark.spark_rewriting import SparkRewriting
 from sfumato.engine.spark.spark_session import DIALECT, column, session, stopped, translating
 from sfumato.engine.table_files import (
@@ -114,6 +114,12 @@ class SparkTable:
         """Return one column unchanged.  It is not private: it is for the owner of the table only."""
         with translating(self.spark, self.title):
             return self.spark.sql(f"SELECT {self.raw(name)} FROM {self.relation}").toArrow().column(0)
+
+    def distinct_texts(self, name: str, among: Sequence[str] = ()) -> tuple[str, ...]:
+        """Return some distinct values of a column as text.  Not private: for the owner of the table only."""
+        statement = distinct_statement(self.raw(name), self.relation, DIALECT, among)
+        with translating(self.spark, self.title):
+            return tuple(text for (text,) in self.spark.sql(statement).collect())
 
     def write_columns(self, attributes: Sequence[str], ids: Sequence[str], out: Path) -> None:
         """Write columns unchanged to a directory of Parquet files, which the executors write.

@@ -33,7 +33,7 @@ from sfumato.engine.dialect import Dialect, as_double, number
 from sfumato.engine.encoded import EncodedRows
 from sfumato.engine.encoding import Encoding, RowEncoding, content_name, content_statement
 from sfumato.engine.port import Column, ColumnKind, Counts, Profile, Recodable, Recode
-from sfumato.engine.profile import Profiler
+from sfumato.engine.profile import Profiler, distinct_statement
 from sfumato.engine.sql.addresses import database_engine
 from sfumato.engine.sql.sql_dialects import MariaDialect
 from sfumato.engine.sql.sql_session import DatabaseSession
@@ -192,6 +192,13 @@ class SqlTable:
         with self.session() as session:
             chunks = session.chunks(f"SELECT {as_arrow(column, self.dialect)} FROM {self.relation}")
             return pa.Table.from_batches((_batch(chunk, schema) for chunk in chunks), schema).column(0)
+
+    def distinct_texts(self, name: str, among: Sequence[str] = ()) -> tuple[str, ...]:
+        """Return some distinct values of a column as text.  Not private: for the owner of the table only."""
+        column = self.dialect.name(self.raw(name).name)
+        with self.session() as session:
+            rows = session.rows(distinct_statement(column, self.relation, self.dialect, among))
+            return tuple(str(text) for (text,) in rows)
 
     def write_columns(self, attributes: Sequence[str], ids: Sequence[str], out: Path) -> None:
         """Write columns to a Parquet file, dates and ids that are decimals as their text; rows pass in batches."""
