@@ -182,7 +182,7 @@ def test_views_go_by_the_names_under_which_answers_of_earlier_versions_are_kept(
     found |= {each.__name__ for each in (*Expression.__subclasses__(), All, AnyOf, Not)}
     kept = "All Among Any Arithmetic Clamp Computed Constant DaysBetween Field Filter Join Labels Not OfUnits PerUnit "
     kept += "AnyRow Cases CodeRanges Declared RowCount Scan Taken UnitSum WithFacts WithGap Categorical Integer Real "
-    kept += "EveryRow Renamed WithPublicValue"
+    kept += "EveryRow Renamed WithPublicValue Applied AppliedToPair"
     assert found == set(kept.split())
 
 

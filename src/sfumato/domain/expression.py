@@ -6,6 +6,7 @@ the result missing.  Whole numbers are exact; others are doubles, clamped to the
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -100,6 +101,12 @@ class Arithmetic(Expression):
     how: Operator
     left: Expression
     right: Expression
+
+    @property
+    def divisor(self) -> int | None:
+        """The whole number by which the left operand is divided; None if it is not divided by one."""
+        by = self.right.value if self.how is Operator.TIMES and isinstance(self.right, Constant) else Fraction(0)
+        return by.numerator * by.denominator if abs(by.numerator) == 1 < by.denominator else None
 
     def interval(self, domain: Domain) -> Interval:
         """Return the bounds by interval arithmetic."""
@@ -204,6 +211,88 @@ class Cases(Expression):
             all(part.integer for part in parts),
             self.otherwise is None or any(part.nullable for part in parts),
         )
+
+
+class NumberFunction(StrEnum):
+    """A function of one number; ROUND moves ties away from zero, and ROUND_EVEN to the even number."""
+
+    ABS = "ABS"
+    CEIL = "CEIL"
+    FLOOR = "FLOOR"
+    ROUND = "ROUND"
+    ROUND_EVEN = "ROUND_EVEN"
+    TRUNC = "TRUNC"
+
+    def apply(self, number: Fraction) -> Fraction:
+        """Return the function of a number, exactly."""
+        match self:
+            case NumberFunction.ABS:
+                return abs(number)
+            case NumberFunction.CEIL:
+                return Fraction(math.ceil(number))
+            case NumberFunction.FLOOR:
+                return Fraction(math.floor(number))
+            case NumberFunction.ROUND:
+                nearest = math.floor(abs(number) + Fraction(1, 2))
+                return Fraction(nearest if number >= 0 else -nearest)
+            case NumberFunction.ROUND_EVEN:
+                return Fraction(round(number))
+            case NumberFunction.TRUNC:
+                return Fraction(math.trunc(number))
+
+
+@dataclass(frozen=True)
+class Applied(Expression):
+    """A function of a number; all functions but ABS make it whole."""
+
+    function: NumberFunction
+    value: Expression
+
+    def interval(self, domain: Domain) -> Interval:
+        """Return the bounds; rounding never changes the order of two numbers."""
+        inner = self.value.interval(domain)
+        ends = [self.function.apply(end) for end in (inner.low, inner.high)]
+        if self.function is not NumberFunction.ABS:
+            return Interval(min(ends), max(ends), integer=True, nullable=inner.nullable)
+        low = Fraction(0) if inner.low <= 0 <= inner.high else min(ends)
+        return Interval(low, max(ends), inner.integer, inner.nullable)
+
+
+class PairFunction(StrEnum):
+    """A function that returns one of two numbers, or NULL."""
+
+    COALESCE = "COALESCE"
+    GREATEST = "GREATEST"
+    LEAST = "LEAST"
+    NULLIF = "NULLIF"
+
+
+@dataclass(frozen=True)
+class AppliedToPair(Expression):
+    """One of two numbers.
+
+    LEAST and GREATEST ignore a missing number.  NULLIF is the left number, and missing if both are equal.
+    """
+
+    function: PairFunction
+    left: Expression
+    right: Expression
+
+    def interval(self, domain: Domain) -> Interval:
+        """Return an interval around the numbers that can be chosen."""
+        a, b = self.left.interval(domain), self.right.interval(domain)
+        integer, both = a.integer and b.integer, a.nullable and b.nullable
+        single = ([a] if b.nullable else []) + ([b] if a.nullable else [])  # chosen where the other is missing
+        match self.function:
+            case PairFunction.NULLIF:
+                return Interval(a.low, a.high, integer, nullable=True)
+            case PairFunction.COALESCE:
+                low, high = (min(a.low, b.low), max(a.high, b.high)) if a.nullable else (a.low, a.high)
+            case PairFunction.LEAST:
+                low, high = min(a.low, b.low), max([min(a.high, b.high), *(each.high for each in single)])
+            case PairFunction.GREATEST:
+                low, high = min([max(a.low, b.low), *(each.low for each in single)]), max(a.high, b.high)
+        return Interval(low, high, integer, both)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,18 @@ from typing import Any
 
 from sfumato.domain.attribute import Attribute, Categorical, Integer, Real
 from sfumato.domain.domain import Domain
-from sfumato.domain.expression import Arithmetic, Cases, Clamp, Constant, DaysBetween, Expression, Field, Labels
+from sfumato.domain.expression import (
+    Applied,
+    AppliedToPair,
+    Arithmetic,
+    Cases,
+    Clamp,
+    Constant,
+    DaysBetween,
+    Expression,
+    Field,
+    Labels,
+)
 from sfumato.domain.predicate import Predicate, describe_condition
 from sfumato.domain.raw_values import Unknown
 from sfumato.domain.unit import GroupBound, Unit
@@ -150,6 +161,10 @@ def _value(value: Expression, domain: Domain) -> str:
             ends = [f"{word} {_number(e)}" for word, e in (("from", value.low), ("up to", value.high)) if e is not None]
             ends += [f"{_number(value.replacement)} if missing"] if value.ignores_missing else []
             return f"({' '.join((_value(value.value, domain), *ends))})"
+        case Applied():
+            return f"{value.function.value}({_value(value.value, domain)})"
+        case AppliedToPair():
+            return f"{value.function.value}({_value(value.left, domain)}, {_value(value.right, domain)})"
         case Cases():
             cases = [(where, _value(then, domain)) for where, then in value.cases]
             return _cases(cases, None if value.otherwise is None else _value(value.otherwise, domain), domain)

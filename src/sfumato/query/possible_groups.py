@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sfumato.domain import Attribute, Domain, Integer, Real, Unknown
-from sfumato.domain.expression import Arithmetic, Clamp, Constant, Expression, Field, Labels
+from sfumato.domain.expression import Applied, Arithmetic, Clamp, Constant, Expression, Field, Labels
 from sfumato.domain.predicate import All, Among, Any, CodeRanges, Fold, Not, Predicate
 from sfumato.domain.unit_views import Declared, Renamed
 from sfumato.domain.view import BoundedView, Computed, Filter, Join, OverSource, PerUnit, Taken, View
@@ -32,6 +32,8 @@ _MOST_WORK = 1 << 32  # cells, for parts that are looked at together: less than 
 _LEAF = 1 << 19  # cells that take as long as one comparison
 _MANY = 1 << 10  # cells of a number of which each is compared with those of another
 _FEW = 1 << 8  # classes of codes, or cases of labels, of which each is compared with each
+
+_LARGEST_DIVIDED = 1 << 50  # a whole number whose quotients are rounded to doubles without reaching another tie
 
 _Mask = NDArray[np.bool_]
 _Number = int | float | Fraction
@@ -372,7 +374,7 @@ def _computed_of(attribute: Integer | Real, made: Computed) -> Predicate | None:
         return None
     spans: list[tuple[_Number, _Number]] = [one.bounds(code) for code in range(one.declared)]
     if not isinstance(value, Field):
-        if not isinstance(one, Integer) or not value.interval(made.source.domain).integer:
+        if not isinstance(one, Integer) or not _is_exact(value, made.source.domain):
             return None  # doubles are rounded
         within = (
             Integer(name=one.name, minimum=int(low), maximum=int(high), unknown=Unknown.CLAMP) for low, high in spans
@@ -380,6 +382,21 @@ def _computed_of(attribute: Integer | Real, made: Computed) -> Predicate | None:
         intervals = [value.interval(Domain((each,))) for each in within]
         spans = [(each.low, each.high) for each in intervals]
     return _tied(one, spans, attribute)
+
+
+def _is_exact(value: Expression, domain: Domain) -> bool:
+    """Return whether an engine computes whole numbers alone, or rounds the correctly rounded quotient of two."""
+    if not value.interval(domain).integer:
+        return False
+    match value:
+        case Applied(value=Arithmetic(left=left) as quotient) if quotient.divisor is not None:
+            divided = left.interval(domain)
+            return max(abs(divided.low), abs(divided.high)) <= _LARGEST_DIVIDED and _is_exact(left, domain)
+        case Applied(value=inner) | Clamp(value=inner):
+            return _is_exact(inner, domain)
+        case Arithmetic():
+            return _is_exact(value.left, domain) and _is_exact(value.right, domain)
+    return isinstance(value, Field | Constant)
 
 
 def _fields(value: Expression) -> frozenset[str] | None:
@@ -391,6 +408,8 @@ def _fields(value: Expression) -> frozenset[str] | None:
             return frozenset()
         case Clamp():
             return None if value.ignores_missing else _fields(value.value)
+        case Applied():
+            return _fields(value.value)
         case Arithmetic():
             left, right = _fields(value.left), _fields(value.right)
             return None if left is None or right is None else left | right

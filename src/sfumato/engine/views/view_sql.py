@@ -16,6 +16,8 @@ from fractions import Fraction
 from sfumato.domain import Attribute, Categorical, Date, Domain, Integer, Real, Unknown
 from sfumato.domain.attribute import null_code
 from sfumato.domain.expression import (
+    Applied,
+    AppliedToPair,
     Arithmetic,
     Cases,
     Clamp,
@@ -24,7 +26,9 @@ from sfumato.domain.expression import (
     Expression,
     Field,
     Labels,
+    NumberFunction,
     Operator,
+    PairFunction,
 )
 from sfumato.domain.unit_views import (
     AnyRow,
@@ -58,6 +62,7 @@ from sfumato.engine.dialect import Dialect
 from sfumato.engine.encoding import bin_number, real, stored_values
 
 _TINY = "1e-140"  # products of what is smaller could be too small for a double, over which PostgreSQL fails
+_LARGEST_DIVISOR = 10**100
 
 
 @dataclass(frozen=True)
@@ -238,29 +243,66 @@ class ViewEncoding:
             case Arithmetic():
                 return self._arithmetic(value, domain, integer=integer)
             case Clamp():
-                inner = self._as(self._number(value.value, domain), value.value, domain, integer=integer)
-                low, high = (
-                    None if end is None else self._end(end, integer=integer) for end in (value.low, value.high)
-                )
-                if value.ignores_missing:
-                    inner = f"COALESCE({inner}, {self._end(value.replacement, integer=integer)})"
-                return _clamped(inner, low, high)
+                return self._moved(value, domain, integer=integer)
+            case Applied():
+                return self._applied(value, domain)
+            case AppliedToPair():
+                return self._applied_to_pair(value, domain, integer=integer)
             case Cases():
-                whens = [
-                    f"WHEN {condition(where, domain)} THEN "
-                    f"{self._as(self._number(each, domain), each, domain, integer=integer)}"
-                    for where, each in value.cases
-                ]
-                rest = value.otherwise
-                other = "NULL" if rest is None else self._as(self._number(rest, domain), rest, domain, integer=integer)
-                return f"CASE {' '.join(whens)} ELSE {other} END"
+                return self._case(value, domain, integer=integer)
             case _:
                 raise TypeError(value)  # the tree is closed
 
+    def _moved(self, value: Clamp, domain: Domain, *, integer: bool) -> str:
+        inner = self._as(self._number(value.value, domain), value.value, domain, integer=integer)
+        low, high = (None if end is None else self._end(end, integer=integer) for end in (value.low, value.high))
+        if value.ignores_missing:
+            inner = f"COALESCE({inner}, {self._end(value.replacement, integer=integer)})"
+        return _clamped(inner, low, high)
+
+    def _case(self, value: Cases, domain: Domain, *, integer: bool) -> str:
+        whens = [
+            f"WHEN {condition(where, domain)} THEN "
+            f"{self._as(self._number(each, domain), each, domain, integer=integer)}"
+            for where, each in value.cases
+        ]
+        rest = value.otherwise
+        other = "NULL" if rest is None else self._as(self._number(rest, domain), rest, domain, integer=integer)
+        return f"CASE {' '.join(whens)} ELSE {other} END"
+
+    def _applied_to_pair(self, value: AppliedToPair, domain: Domain, *, integer: bool) -> str:
+        left, right = self._operands(value, domain, integer=integer)
+        if value.function in (PairFunction.COALESCE, PairFunction.NULLIF):
+            return f"{value.function.value}({left}, {right})"
+        one, other = f"COALESCE({left}, {right})", f"COALESCE({right}, {left})"  # NULL only if both are
+        return f"{value.function.value}({one}, {other})"
+
+    def _applied(self, value: Applied, domain: Domain) -> str:
+        number = self._number(value.value, domain)
+        if value.function is NumberFunction.ABS:
+            return f"ABS({number})"
+        if value.value.interval(domain).integer:
+            return number
+        floor, ceil, nearest = f"FLOOR({number})", f"CEIL({number})", f"FLOOR({number} + 0.5e0)"
+        made = {  # engines treat ties differently
+            NumberFunction.CEIL: ceil,
+            NumberFunction.FLOOR: floor,
+            NumberFunction.TRUNC: f"CASE WHEN {number} < 0 THEN {ceil} ELSE {floor} END",
+            NumberFunction.ROUND: f"CASE WHEN {number} < 0 THEN CEIL({number} - 0.5e0) ELSE {nearest} END",
+            NumberFunction.ROUND_EVEN: f"CASE WHEN {number} - {floor} = 0.5e0 THEN 2e0 * FLOOR({nearest} / 2e0) "
+            f"ELSE {nearest} END",
+        }
+        return self.dialect.integer(made[value.function])
+
+    def _operands(self, value: Arithmetic | AppliedToPair, domain: Domain, *, integer: bool) -> list[str]:
+        parts = (value.left, value.right)
+        return [self._as(self._number(part, domain), part, domain, integer=integer) for part in parts]
+
     def _arithmetic(self, value: Arithmetic, domain: Domain, *, integer: bool) -> str:
-        left, right = (
-            self._as(self._number(part, domain), part, domain, integer=integer) for part in (value.left, value.right)
-        )
+        left, right = self._operands(value, domain, integer=integer)
+        divisor = value.divisor
+        if divisor is not None and not integer and abs(divisor) < _LARGEST_DIVISOR:  # rounded once, like a quotient
+            return f"((CASE WHEN ABS({left}) < {_TINY} THEN 0e0 ELSE {left} END) / {real(float(divisor))})"
         if value.how is Operator.TIMES and not integer:
             left, right = (f"(CASE WHEN ABS({part}) < {_TINY} THEN 0e0 ELSE {part} END)" for part in (left, right))
         return f"({left} {value.how.value} {right})"

@@ -298,9 +298,13 @@ def is_value(node: Any) -> bool:  # noqa: ANN401
     """Return whether a node computes something of a row."""
     from sqlglot import exp
 
-    kinds = exp.Add | exp.Sub | exp.Mul | exp.Div | exp.Case | exp.Least | exp.Greatest
+    kinds = exp.Add | exp.Sub | exp.Mul | exp.Div | exp.IntDiv | exp.Mod | exp.Pow | exp.Case | exp.If
+    kinds |= exp.Least | exp.Greatest | exp.Coalesce | exp.Nullif | exp.Abs | exp.Sign | exp.DateDiff
+    kinds |= exp.Round | exp.Floor | exp.Ceil | exp.Trunc
     if isinstance(node, exp.Neg):
         return not isinstance(node.this, exp.Literal)
+    if isinstance(node, exp.Cast):  # casts of texts to dates are literals
+        return not isinstance(node.this, exp.Literal) and not node.is_type(*exp.DataType.TEMPORAL_TYPES)
     return isinstance(node, kinds) or (isinstance(node, exp.Paren) and is_value(node.this))
 
 

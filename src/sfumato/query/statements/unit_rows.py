@@ -9,22 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from itertools import takewhile
 from typing import Any, TypeVar
 
 from sfumato.arguments import listed
 from sfumato.domain import Date, Integer, Real, Timestamp
 from sfumato.domain.expression import (
-    Arithmetic,
     Cases,
-    Clamp,
-    Constant,
     DaysBetween,
     Expression,
     Field,
     Labels,
-    Operator,
     computed,
     may_lack_value,
 )
@@ -36,7 +31,6 @@ from sfumato.domain.unit_views import Declared, Renamed
 from sfumato.domain.view import Computed, Filter, KeyColumn, View
 from sfumato.errors import SfumatoError
 from sfumato.query.statements.derived_columns import (
-    clamp_parts,
     cut_at,
     has_declared_cells,
     is_number,
@@ -45,6 +39,7 @@ from sfumato.query.statements.derived_columns import (
     mirrored,
     with_constants,
 )
+from sfumato.query.statements.row_numbers import RowNumbers
 from sfumato.query.statements.select_list import is_computed
 from sfumato.query.statements.sql_condition import Place, condition, level_of, number, refuse
 from sfumato.query.statements.three_valued_logic import Condition, normal
@@ -269,6 +264,8 @@ class UnitRows:
     def computed(self, node: Any, name: str | None) -> Any:  # noqa: ANN401
         """Return a column of the view that an expression becomes."""
         value = self.expression(node)
+        if isinstance(value, Field):  # a function that changes nothing
+            return _column(value.name, node)
         return _column(self.add(node, name or node.sql(dialect="duckdb"), value), node)
 
     def add(self, node: Any, name: str, value: Expression) -> str:  # noqa: ANN401
@@ -288,7 +285,7 @@ class UnitRows:
             yield at
             at = at.source
 
-    def expression(self, node: Any) -> Expression:  # noqa: ANN401, C901, PLR0912 - one case a kind
+    def expression(self, node: Any) -> Expression:  # noqa: ANN401 - one case a kind
         """Return what is computed of each row.
 
         Raises:
@@ -299,33 +296,26 @@ class UnitRows:
         match node:
             case exp.Paren(this=inner):
                 return self.expression(inner)
-            case exp.Literal() if not node.is_string:
-                return Constant(number(self.text, node))
-            case exp.Neg(this=exp.Literal()):
-                return Constant(number(self.text, node))
-            case exp.Neg(this=inner):
-                return Arithmetic(Operator.MINUS, Constant(Fraction(0)), self.expression(inner))
             case exp.Column():
                 return Field(self.attribute(node))
             case exp.Sub() if self._is_date(node.this) and self._is_date(node.expression):
                 return DaysBetween(self.attribute(node.this), self.attribute(node.expression))
-            case exp.Add() | exp.Sub() | exp.Mul():
-                how = {exp.Add: Operator.PLUS, exp.Sub: Operator.MINUS, exp.Mul: Operator.TIMES}[type(node)]
-                return Arithmetic(how, self.expression(node.this), self.expression(node.expression))
-            case exp.Div():
-                return Arithmetic(Operator.TIMES, self.expression(node.this), Constant(self._inverse(node)))
-            case exp.Least() | exp.Greatest():
-                return self._clamp(node)
+            case exp.DateDiff(this=exp.Column() as later, expression=exp.Column() as earlier):
+                return self._numbers.days(node, self.attribute(later), self.attribute(earlier))
             case exp.Case():
                 return self._cases(node)
+            case exp.If():
+                branch = exp.If(this=node.this, true=node.args["true"])
+                return self._cases(exp.Case(ifs=[branch], default=node.args.get("false")))
             case exp.Window():
                 raise refuse(self.text, node, "a window looks at rows of other units")
             case exp.Query() | exp.Subquery():
                 raise refuse(self.text, node, "a SELECT inside an expression looks at rows of other units")
-            case _:
-                raise refuse(
-                    self.text, node, "compute with attributes, numbers, + - *, / by a number, CASE, LEAST and GREATEST"
-                )
+        return built(self.text, node, lambda: self._numbers.expression(node))
+
+    @property
+    def _numbers(self) -> RowNumbers:
+        return RowNumbers(self.text, self.view.domain, self.expression)
 
     def labels(self, node: Any) -> Labels | None:  # noqa: ANN401
         """Return the cells of a level of a hierarchy, or of a calendar map, as labels; None if a node is neither."""
@@ -378,15 +368,15 @@ class UnitRows:
 
         while isinstance(node, exp.Paren):
             node = node.this
-        if isinstance(node, exp.Column):
-            name = self.attribute(node)
-            attribute = None if has_declared_cells(self.view, name) else self.view.domain[name]
-            value: Expression = Field(name)
-        elif is_value(node):
-            name, value = node.sql(dialect="duckdb"), self.expression(node)
-            attribute = built(self.text, node, lambda: computed(name, value, self.view.domain))
-        else:
+        if not isinstance(node, exp.Column) and not is_value(node):
             return None
+        value = self.expression(node)
+        if isinstance(value, Field):
+            name = value.name
+            attribute = None if has_declared_cells(self.view, name) else self.view.domain[name]
+        else:
+            name = node.sql(dialect="duckdb")
+            attribute = built(self.text, node, lambda: computed(name, value, self.view.domain))
         if not isinstance(attribute, Integer | Real) or attribute.declared != 1:
             return None
         return (name, value, attribute) if attribute.minimum < attribute.maximum else None
@@ -417,22 +407,6 @@ class UnitRows:
         if not isinstance(node, exp.Column):
             return False
         return isinstance(self.view.domain[self.attribute(node)], Date | Timestamp)
-
-    def _inverse(self, node: Any) -> Fraction:  # noqa: ANN401
-        from sqlglot import exp
-
-        if not isinstance(node.expression, exp.Literal | exp.Neg):
-            raise refuse(self.text, node.expression, "whether a division fails would depend on the data")
-        divisor = number(self.text, node.expression)
-        if not divisor:
-            raise refuse(self.text, node.expression, "nothing is divided by zero")
-        return 1 / divisor
-
-    def _clamp(self, node: Any) -> Expression:  # noqa: ANN401
-        value, end = clamp_parts(self.text, node)
-        inner = self.expression(value)
-        domain = self.view.domain
-        return built(self.text, node, lambda: Clamp(inner, **end, ignores_missing=inner.interval(domain).nullable))
 
     def _cases(self, node: Any) -> Expression:  # noqa: ANN401
         from sqlglot import exp
