@@ -140,9 +140,9 @@ class RowNumbers:
     def _power(self, node: Any) -> Expression:  # noqa: ANN401
         exponent = node.expression.unnest()
         if is_number(exponent):
-            wanted = number(self.text, exponent)
-            if wanted.denominator == 1 and 1 <= wanted <= _LARGEST_POWER:
-                return self._to_power(self.operand(node.this), int(wanted))
+            raised = number(self.text, exponent)
+            if raised.denominator == 1 and 1 <= raised <= _LARGEST_POWER:
+                return self._to_power(self.operand(node.this), int(raised))
         raise refuse(
             self.text, node.expression, f"POWER of a row takes a whole exponent from 1 to {_LARGEST_POWER}: POWER(x, 2)"
         )
