@@ -188,3 +188,12 @@ def test_eight_lines_lead_from_a_frame_to_synthetic_rows(
     rows = names["rows"]
     assert list(rows.columns) == ["bmi", "age", "sex", "admitted"]
     assert len(rows)
+
+
+def test_labels_of_other_cells_are_no_drafted_values() -> None:
+    frame = pa.table({"city": ["Ulm", "Bern", "(other)", "(missing)"] * 200, "same": ["(other)"] * 800})
+    draft = sf.describe(frame)
+    assert list(draft.document["attributes"]) == ["city"]
+    assert draft.document["attributes"]["city"]["values"] == ["Bern", "Ulm"]
+    domain = draft.accept(by="Ann Lee", confirm=draft.risks)
+    assert domain["city"].labels() == ("Bern", "Ulm", "(other)")

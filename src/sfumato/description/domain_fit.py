@@ -32,6 +32,7 @@ from sfumato.description.written_values import (
     with_codes,
 )
 from sfumato.domain import Attribute, Categorical, CsvFormat, Domain, Integer, Real, Unit, Unknown
+from sfumato.domain.attribute import EXTRA
 from sfumato.engine.exact import Exact, reveal
 from sfumato.engine.port import Column, ColumnKind, Counts, Profile, ProtectedTable
 from sfumato.errors import TableError
@@ -184,7 +185,10 @@ def _attribute(profile: Profile) -> Attribute | str:
         case ColumnKind.REAL, _, _:
             return "no finite number"
         case ((ColumnKind.TEXT | ColumnKind.BOOLEAN), _, _) if profile.values is not None:
-            values, spellings = one_spelling(profile.values)
+            listed = [value for value in profile.values if value not in EXTRA]  # labels of cells that any column has
+            values, spellings = one_spelling(listed)
+            if not values:
+                return "no values but labels of missing and other ones"
             return Categorical(
                 name=column.name,
                 values=tuple(sorted(values, key=_natural)),
